@@ -1,0 +1,101 @@
+//! The one error type of this crate.
+//!
+//! Bytes from a file or a network never cause a panic: they yield [`Error::Corrupt`] or
+//! [`Error::Unsupported`], with what was being read and where.
+
+use std::io;
+
+/// What a caller can do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The bytes are damaged, truncated or not of the expected format.
+    Corrupt,
+    /// The bytes are sound, but use something that this library does not implement.
+    Unsupported,
+    /// The caller asked for something impossible, such as an array of the wrong type.
+    Invalid,
+    /// A name, a field or an entry does not exist.
+    NotFound,
+    /// The operating system refused a read or a write.
+    Io,
+}
+
+/// Why an operation on an RNTuple or its file failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The bytes are damaged, truncated or not of the expected format.
+    #[error("{what} at byte {offset}: {reason}")]
+    Corrupt {
+        /// What was being read, such as `page list envelope`.
+        what: &'static str,
+        /// Byte offset in the file, or within the envelope while one is decoded.
+        offset: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The bytes are sound, but use something that this library does not implement.
+    #[error("{what} is not supported")]
+    Unsupported {
+        /// The feature, such as `feature flag 3` or `compression algorithm "CS"`.
+        what: String,
+    },
+    /// The caller asked for something impossible.
+    #[error("{what}")]
+    Invalid {
+        /// What is wrong and what to do about it.
+        what: String,
+    },
+    /// A name, a field or an entry does not exist.
+    #[error("{what} {name:?} does not exist{}", hint(.candidates))]
+    NotFound {
+        /// What kind of thing, such as `field` or `RNTuple`.
+        what: &'static str,
+        /// The name asked for.
+        name: String,
+        /// Names that do exist, for a hint.
+        candidates: Vec<String>,
+    },
+    /// The operating system refused a read or a write.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// What a caller can do about this error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Corrupt { .. } => ErrorKind::Corrupt,
+            Error::Unsupported { .. } => ErrorKind::Unsupported,
+            Error::Invalid { .. } => ErrorKind::Invalid,
+            Error::NotFound { .. } => ErrorKind::NotFound,
+            Error::Io { .. } => ErrorKind::Io,
+        }
+    }
+
+    pub(crate) fn corrupt(what: &'static str, offset: u64, reason: impl Into<String>) -> Self {
+        Error::Corrupt { what, offset, reason: reason.into() }
+    }
+
+    pub(crate) fn unsupported(what: impl Into<String>) -> Self {
+        Error::Unsupported { what: what.into() }
+    }
+
+    pub(crate) fn invalid(what: impl Into<String>) -> Self {
+        Error::Invalid { what: what.into() }
+    }
+}
+
+/// The result of this crate's operations.
+pub type Result<T> = std::result::Result<T, Error>;
+
+fn hint(candidates: &[String]) -> String {
+    match candidates {
+        [] => String::new(),
+        names => format!("; there is {}", names.join(", ")),
+    }
+}

@@ -1,0 +1,117 @@
+//! The logical types of fields, as a user thinks of them; [`Schema`](crate::Schema) is how they
+//! are laid out on disk.
+
+/// A number, character or truth value of fixed size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Primitive {
+    /// One byte in memory, 0 or 1; one bit on disk.
+    Bool,
+    Byte,
+    Char,
+    Int8,
+    UInt8,
+    Int16,
+    UInt16,
+    Int32,
+    UInt32,
+    Int64,
+    UInt64,
+    Float32,
+    Float64,
+}
+
+impl Primitive {
+    /// Bytes of one value in memory.
+    pub const fn size(self) -> usize {
+        use Primitive::*;
+        match self {
+            Bool | Byte | Char | Int8 | UInt8 => 1,
+            Int16 | UInt16 => 2,
+            Int32 | UInt32 | Float32 => 4,
+            Int64 | UInt64 | Float64 => 8,
+        }
+    }
+
+    /// The C++ name that ROOT gives the type, such as `std::int32_t`.
+    pub const fn cpp_name(self) -> &'static str {
+        use Primitive::*;
+        match self {
+            Bool => "bool",
+            Byte => "std::byte",
+            Char => "char",
+            Int8 => "std::int8_t",
+            UInt8 => "std::uint8_t",
+            Int16 => "std::int16_t",
+            UInt16 => "std::uint16_t",
+            Int32 => "std::int32_t",
+            UInt32 => "std::uint32_t",
+            Int64 => "std::int64_t",
+            UInt64 => "std::uint64_t",
+            Float32 => "float",
+            Float64 => "double",
+        }
+    }
+}
+
+/// How a real number is stored on disk; in memory it is a `float` or `double`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Precision {
+    /// IEEE-754 half precision, 2 bytes (`Real16`).
+    Half,
+    /// Single precision in memory as a `double` (ROOT's `Double32_t`).
+    Single,
+    /// The uppermost 10 to 31 bits of a single precision number (`Real32Trunc`).
+    Truncated {
+        /// Bits kept, 10 to 31.
+        bits: u16,
+    },
+    /// An integer of `bits` bits that divides the range evenly (`Real32Quant`).
+    Quantised {
+        /// Bits on disk, 1 to 32.
+        bits: u16,
+        /// Least value.
+        min: f64,
+        /// Greatest value.
+        max: f64,
+    },
+}
+
+/// The logical type of a field.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Type {
+    /// A number, character or truth value.
+    Primitive(Primitive),
+    /// A `Float32` or `Float64` stored with less than its full precision.
+    Reduced(Primitive, Precision),
+    /// UTF-8 text.
+    String,
+    /// Any number of items.
+    List(Box<Type>),
+    /// Exactly `size` items.
+    Array {
+        /// Type of the items.
+        item: Box<Type>,
+        /// Number of items.
+        size: u64,
+    },
+    /// Exactly `size` truth values, one bit each on disk.
+    Bitset {
+        /// Number of bits.
+        size: u64,
+    },
+    /// A value or nothing.
+    Optional(Box<Type>),
+    /// Named members of any types.
+    Record {
+        /// The C++ class name; empty for an untyped record, which ROOT reads without a dictionary.
+        class: String,
+        /// Members in order.
+        members: Vec<(String, Type)>,
+    },
+    /// One of several types.
+    Variant(Vec<Type>),
+    /// The number of items of a collection, projected from its offsets: 32 bits or 64 bits. For
+    /// reading only.
+    Cardinality(Primitive),
+}
