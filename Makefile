@@ -1,0 +1,45 @@
+# Every target installs what it needs into this folder (.venv, .cache, target) and nowhere else.
+# A machine needs Rust (cargo), Python 3.11 or newer, a C compiler and make.
+PYTHON ?= python3
+STEPS := $(PYTHON) tools/steps.py
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-long bench docs fmt lint fuzz pin clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install all packages into .venv and build the extension module
+	@$(STEPS) setup
+
+demo: ## real and simulated events into a federation, and a report: demo/report.html
+	@$(STEPS) build
+	@.venv/bin/python -m femtobarn.demo
+
+test: ## formatting, lints, all tests, documentation, and a short run of each fuzzer
+	@$(STEPS) test
+
+test-long: ## the tests that take minutes, more random cases, long fuzzing
+	@$(STEPS) test-long
+
+bench: ## measure against file append, ROOT and uproot; writes docs/performance.md
+	@$(STEPS) bench
+	@.venv/bin/python benches/run.py
+
+docs: ## the reference of the crates, in target/doc
+	@$(STEPS) docs
+
+fmt: ## format all code
+	@$(STEPS) fmt
+
+lint: ## formatting and static checks alone
+	@$(STEPS) lint
+
+fuzz: ## every fuzzer for FUZZ_SECONDS (20) each
+	@$(STEPS) fuzz
+
+pin: ## resolve the Python packages anew and write requirements/constraints.txt
+	@$(PYTHON) tools/environment.py pin
+
+clean: ## remove everything that was built or installed
+	rm -rf .venv .cache target demo fuzz/target fuzz/artifacts python/femtobarn/_femtobarn*.so
