@@ -1,0 +1,248 @@
+//! ROOT's framing of compressed bytes.
+//!
+//! Input is cut into chunks of at most 2^24 - 1 bytes. Each has a header of 9 bytes: two letters and
+//! a version for the algorithm, then the compressed and the uncompressed size, 3 bytes each, least
+//! significant first. Compressed bytes that would not be smaller are not framed at all: the
+//! uncompressed bytes are stored, and a reader knows by the size.
+//!
+//! All of ROOT's algorithms but its first one (`CS`, given up in 2004) are read; LZ4 and Zstandard
+//! are written. Contexts belong to the thread and are used again.
+
+use std::cell::RefCell;
+
+use crate::error::{Error, Result};
+
+const HEADER: usize = 9;
+/// The checksum after the header of an LZ4 chunk: xxh64 of what follows, most significant first.
+const LZ4_CHECKSUM: usize = 8;
+const CHUNK_MAX: usize = 0xff_ffff;
+/// Memory that an LZMA chunk may ask for; ROOT's strongest setting takes 65 MiB.
+const LZMA_MEMORY_MAX: u64 = 256 << 20;
+
+/// How pages and envelopes are compressed on writing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Compression {
+    /// Stored as they are.
+    #[default]
+    None,
+    /// LZ4: fast to read; levels 1 to 3 are also fast to write, 4 to 12 smaller.
+    Lz4 {
+        /// 1 to 12.
+        level: u8,
+    },
+    /// Zstandard.
+    Zstd {
+        /// The library's own level, 1 to 22; ROOT's level `n` is `2 n`.
+        level: u8,
+    },
+}
+
+impl Compression {
+    /// ROOT's number for the nearest of its settings: 100 times the algorithm plus its level 1 to 9.
+    pub fn settings(self) -> u32 {
+        match self {
+            Compression::None => 0,
+            Compression::Lz4 { level } => 400 + u32::from(level.clamp(1, 9)),
+            Compression::Zstd { level } => 500 + u32::from(level.div_ceil(2).clamp(1, 9)),
+        }
+    }
+}
+
+/// Appends the framed, compressed `input` to `out`. If that would not be smaller, `out` is left as it
+/// was and the answer is `false`: store `input` itself.
+pub fn compress(input: &[u8], compression: Compression, out: &mut Vec<u8>) -> Result<bool> {
+    if compression == Compression::None || input.len() <= HEADER {
+        return Ok(false);
+    }
+    let start = out.len();
+    out.resize(start + input.len() - 1, 0);
+    match compress_into(input, compression, &mut out[start..]) {
+        Some(size) => out.truncate(start + size),
+        None => out.truncate(start),
+    }
+    Ok(out.len() > start)
+}
+
+/// As [`compress`], into a buffer; `None` if it does not fit.
+fn compress_into(input: &[u8], compression: Compression, out: &mut [u8]) -> Option<usize> {
+    let mut written = 0;
+    for chunk in input.chunks(CHUNK_MAX) {
+        let (header, payload) = out.get_mut(written..)?.split_first_chunk_mut::<HEADER>()?;
+        let room = payload.len().min(CHUNK_MAX);
+        let (magic, size) = compress_chunk(chunk, compression, &mut payload[..room])?;
+        header[..3].copy_from_slice(&magic);
+        header[3..6].copy_from_slice(&(size as u32).to_le_bytes()[..3]);
+        header[6..9].copy_from_slice(&(chunk.len() as u32).to_le_bytes()[..3]);
+        written += HEADER + size;
+    }
+    Some(written)
+}
+
+fn compress_chunk(
+    chunk: &[u8],
+    compression: Compression,
+    out: &mut [u8],
+) -> Option<([u8; 3], usize)> {
+    match compression {
+        Compression::None => None,
+        Compression::Lz4 { level } => Some((*b"L4\x01", compress_lz4(chunk, level, out)?)),
+        Compression::Zstd { level } => Some((*b"ZS\x01", compress_zstd(chunk, level, out)?)),
+    }
+}
+
+fn compress_lz4(chunk: &[u8], level: u8, out: &mut [u8]) -> Option<usize> {
+    use lz4::block::{CompressionMode, compress_to_buffer};
+    let mode = match level {
+        0..=3 => CompressionMode::DEFAULT,
+        level => CompressionMode::HIGHCOMPRESSION(i32::from(level)),
+    };
+    let (checksum, payload) = out.split_first_chunk_mut::<LZ4_CHECKSUM>()?;
+    // The only failure is that the result does not fit.
+    let size = compress_to_buffer(chunk, Some(mode), false, payload).ok()?;
+    *checksum = lz4_checksum(&payload[..size]);
+    Some(LZ4_CHECKSUM + size)
+}
+
+fn compress_zstd(chunk: &[u8], level: u8, out: &mut [u8]) -> Option<usize> {
+    thread_local! {
+        static CONTEXT: RefCell<Option<(u8, zstd::bulk::Compressor<'static>)>> =
+            const { RefCell::new(None) };
+    }
+    CONTEXT.with_borrow_mut(|context| {
+        if !matches!(context, Some((current, _)) if *current == level) {
+            *context = Some((level, zstd::bulk::Compressor::new(i32::from(level)).ok()?));
+        }
+        // The only failure is that the result does not fit.
+        context.as_mut()?.1.compress_to_buffer(chunk, out).ok()
+    })
+}
+
+/// Undoes [`compress`]: `out` has exactly the uncompressed size. Input of that very size is stored
+/// as it is.
+pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
+    if input.len() == out.len() {
+        out.copy_from_slice(input);
+        return Ok(());
+    }
+    let (mut input, mut out) = (input, out);
+    while !input.is_empty() {
+        let chunk = Chunk::parse(&mut input)?;
+        if chunk.size > out.len() {
+            return Err(corrupt(format!("{} bytes too many", chunk.size - out.len())));
+        }
+        let (into, rest) = out.split_at_mut(chunk.size);
+        chunk.decompress(into)?;
+        out = rest;
+    }
+    match out.len() {
+        0 => Ok(()),
+        missing => Err(corrupt(format!("{missing} bytes too few"))),
+    }
+}
+
+/// An upper bound on the uncompressed size that `stored` bytes can have; whoever allocates by a size
+/// that the file claims can refuse it before.
+pub fn uncompressed_size_max(stored: u64) -> u64 {
+    (stored / HEADER as u64).saturating_mul(CHUNK_MAX as u64).max(stored)
+}
+
+/// One chunk of the framing.
+struct Chunk<'a> {
+    algorithm: [u8; 2],
+    payload: &'a [u8],
+    /// Uncompressed.
+    size: usize,
+}
+
+impl<'a> Chunk<'a> {
+    /// Takes the next chunk off `input`.
+    fn parse(input: &mut &'a [u8]) -> Result<Self> {
+        let Some((header, rest)) = input.split_first_chunk::<HEADER>() else {
+            return Err(corrupt(format!("a chunk of {} bytes has no header", input.len())));
+        };
+        let [first, second, _version, stored @ .., size0, size1, size2] = *header;
+        let length = u32::from_le_bytes([stored[0], stored[1], stored[2], 0]) as usize;
+        let size = u32::from_le_bytes([size0, size1, size2, 0]) as usize;
+        let Some((payload, rest)) = rest.split_at_checked(length) else {
+            return Err(corrupt(format!("a chunk claims {length} of {} bytes", rest.len())));
+        };
+        *input = rest;
+        Ok(Chunk { algorithm: [first, second], payload, size })
+    }
+
+    fn decompress(&self, out: &mut [u8]) -> Result<()> {
+        let size = match &self.algorithm {
+            b"ZS" => decompress_zstd(self.payload, out)?,
+            b"L4" => decompress_lz4(self.payload, out)?,
+            b"ZL" => decompress_zlib(self.payload, out)?,
+            b"XZ" => decompress_lzma(self.payload, out)?,
+            b"CS" => return Err(Error::unsupported("compression algorithm \"CS\"")),
+            other => return Err(corrupt(format!("unknown algorithm {:?}", other.escape_ascii()))),
+        };
+        if size == out.len() {
+            return Ok(());
+        }
+        Err(corrupt(format!("a chunk holds {size} bytes and claims {}", out.len())))
+    }
+}
+
+fn decompress_zstd(payload: &[u8], out: &mut [u8]) -> Result<usize> {
+    thread_local! {
+        static CONTEXT: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
+            const { RefCell::new(None) };
+    }
+    CONTEXT.with_borrow_mut(|context| {
+        if context.is_none() {
+            *context = Some(zstd::bulk::Decompressor::new().map_err(corrupt)?);
+        }
+        match context {
+            Some(context) => context.decompress_to_buffer(payload, out).map_err(corrupt),
+            None => Ok(0),
+        }
+    })
+}
+
+fn decompress_lz4(payload: &[u8], out: &mut [u8]) -> Result<usize> {
+    let Some((checksum, payload)) = payload.split_first_chunk::<LZ4_CHECKSUM>() else {
+        return Err(corrupt("an LZ4 chunk has no checksum"));
+    };
+    if *checksum != lz4_checksum(payload) {
+        return Err(corrupt("the checksum of an LZ4 chunk does not match"));
+    }
+    let size = i32::try_from(out.len()).map_err(corrupt)?;
+    lz4::block::decompress_to_buffer(payload, Some(size), out).map_err(corrupt)
+}
+
+fn lz4_checksum(payload: &[u8]) -> [u8; LZ4_CHECKSUM] {
+    xxhash_rust::xxh64::xxh64(payload, 0).to_be_bytes()
+}
+
+fn decompress_zlib(payload: &[u8], out: &mut [u8]) -> Result<usize> {
+    use flate2::{Decompress, FlushDecompress, Status};
+    thread_local! {
+        static CONTEXT: RefCell<Decompress> = RefCell::new(Decompress::new(true));
+    }
+    CONTEXT.with_borrow_mut(|context| {
+        context.reset(true);
+        match context.decompress(payload, out, FlushDecompress::Finish).map_err(corrupt)? {
+            Status::StreamEnd => Ok(context.total_out() as usize),
+            _ => Err(corrupt("a zlib chunk does not end where it claims")),
+        }
+    })
+}
+
+fn decompress_lzma(payload: &[u8], out: &mut [u8]) -> Result<usize> {
+    use liblzma::stream::{Action, Status, Stream};
+    let mut stream = Stream::new_stream_decoder(LZMA_MEMORY_MAX, 0).map_err(corrupt)?;
+    match stream.process(payload, out, Action::Finish).map_err(corrupt)? {
+        Status::StreamEnd => Ok(stream.total_out() as usize),
+        _ => Err(corrupt("an LZMA chunk does not end where it claims")),
+    }
+}
+
+fn corrupt(reason: impl ToString) -> Error {
+    Error::corrupt("compressed bytes", 0, reason.to_string())
+}
+
+#[cfg(test)]
+mod tests;

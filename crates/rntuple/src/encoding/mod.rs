@@ -1,0 +1,135 @@
+//! What the bytes of an uncompressed page mean: elements in memory to page bytes and back.
+//!
+//! Source: RNTuple Binary Format Specification 1.0, "Column Description". Invariants:
+//!
+//! 1. A page is decoded on its own; differences and byte planes never cross its border.
+//! 2. Sizes are checked before a byte is touched, so that the loops below need no checks and page
+//!    bytes of any content decode without a panic.
+//! 3. Memory is little-endian, as the format is; the crate does not compile elsewhere.
+
+mod bits;
+mod real;
+mod split;
+
+use crate::column::{ColumnType, Element};
+use crate::error::{Error, Result};
+use crate::schema::Column;
+
+const _: () = assert!(cfg!(target_endian = "little"), "pages are copied as little-endian memory");
+
+/// Bytes of an uncompressed page with this many elements.
+pub fn encoded_size(column_type: ColumnType, bits: u16, elements: usize) -> Result<usize> {
+    if let ColumnType::Unknown(code) = column_type {
+        return Err(Error::unsupported(format!("column type {code:#04x}")));
+    }
+    if !column_type.allows_bits(bits) {
+        let reason = format!("{column_type:?} cannot have {bits} bits");
+        return Err(Error::corrupt("column description", 0, reason));
+    }
+    elements
+        .checked_mul(usize::from(bits))
+        .map(|all| all.div_ceil(8))
+        .ok_or_else(|| Error::invalid(format!("a page cannot have {elements} elements")))
+}
+
+/// Decodes the uncompressed bytes of a page into `out`, which has room for exactly `elements`
+/// elements of the type that [`ColumnType::element`] tells. 32-bit indexes become 64-bit ones.
+pub fn decode(column: &Column, encoded: &[u8], elements: usize, out: &mut [u8]) -> Result<()> {
+    use ColumnType::*;
+    let expected = encoded_size(column.column_type, column.bits, elements)?;
+    if encoded.len() != expected {
+        let reason = format!("{elements} elements take {expected} bytes, not {}", encoded.len());
+        return Err(Error::corrupt("page", 0, reason));
+    }
+    check_room(column, elements, out)?;
+    match column.column_type {
+        Bit => bits::unpack_truths(encoded, out),
+        Index32 => split::widen(encoded, out),
+        SplitUInt16 => split::unsplit(encoded, chunks_mut(out), |word: u16| word),
+        SplitUInt32 | SplitReal32 => split::unsplit(encoded, chunks_mut(out), |word: u32| word),
+        SplitUInt64 | SplitReal64 => split::unsplit(encoded, chunks_mut(out), |word: u64| word),
+        SplitInt16 => split::unsplit(encoded, chunks_mut(out), split::unzigzag16),
+        SplitInt32 => split::unsplit(encoded, chunks_mut(out), split::unzigzag32),
+        SplitInt64 => split::unsplit(encoded, chunks_mut(out), split::unzigzag64),
+        SplitIndex32 => split::undelta32(encoded, chunks_mut(out)),
+        SplitIndex64 => split::undelta64(encoded, chunks_mut(out)),
+        Real16 => real::widen_halves(encoded, chunks_mut(out)),
+        SplitReal16 => real::unsplit_halves(encoded, chunks_mut(out)),
+        Real32Trunc => real::untruncate(encoded, column.bits, chunks_mut(out)),
+        Real32Quant => real::Quantiser::of(column)?.decode(encoded, chunks_mut(out)),
+        _ => out.copy_from_slice(encoded),
+    }
+    Ok(())
+}
+
+/// Appends the uncompressed page bytes of `values` to `out`; `values` are elements of the type that
+/// [`ColumnType::element`] tells.
+pub fn encode(column: &Column, values: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let start = out.len();
+    out.resize(start + encoded_size_of(column, values)?, 0);
+    let encoded = encode_into(column, values, &mut out[start..]);
+    if encoded.is_err() {
+        out.truncate(start);
+    }
+    encoded
+}
+
+/// Bytes of the uncompressed page of `values`.
+pub(crate) fn encoded_size_of(column: &Column, values: &[u8]) -> Result<usize> {
+    let size = element_of(column)?.size();
+    if !values.len().is_multiple_of(size) {
+        let what = format!("{} bytes are no whole number of {size}-byte elements", values.len());
+        return Err(Error::invalid(what));
+    }
+    encoded_size(column.column_type, column.bits, values.len() / size)
+}
+
+/// As [`encode`], into exactly the bytes that [`encoded_size_of`] tells.
+pub(crate) fn encode_into(column: &Column, values: &[u8], out: &mut [u8]) -> Result<()> {
+    use ColumnType::*;
+    assert_eq!(out.len(), encoded_size_of(column, values)?, "room for the page is exact");
+    match column.column_type {
+        Bit => bits::pack_truths(values, out),
+        Index32 => split::narrow(chunks(values), out)?,
+        SplitUInt16 => split::split(chunks(values), out, |word: u16| word),
+        SplitUInt32 | SplitReal32 => split::split(chunks(values), out, |word: u32| word),
+        SplitUInt64 | SplitReal64 => split::split(chunks(values), out, |word: u64| word),
+        SplitInt16 => split::split(chunks(values), out, split::zigzag16),
+        SplitInt32 => split::split(chunks(values), out, split::zigzag32),
+        SplitInt64 => split::split(chunks(values), out, split::zigzag64),
+        SplitIndex32 => split::delta32(chunks(values), out)?,
+        SplitIndex64 => split::delta64(chunks(values), out),
+        Real16 => real::narrow_to_halves(chunks(values), out),
+        SplitReal16 => real::split_halves(chunks(values), out),
+        Real32Trunc => real::truncate(chunks(values), column.bits, out),
+        Real32Quant => real::Quantiser::of(column)?.encode(chunks(values), out)?,
+        _ => out.copy_from_slice(values),
+    }
+    Ok(())
+}
+
+fn element_of(column: &Column) -> Result<Element> {
+    let column_type = column.column_type;
+    column_type
+        .element()
+        .ok_or_else(|| Error::unsupported(format!("column type {:#04x}", column_type.code())))
+}
+
+fn check_room(column: &Column, elements: usize, out: &[u8]) -> Result<()> {
+    let room = element_of(column)?.size().checked_mul(elements);
+    if room == Some(out.len()) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{elements} elements do not fill {} bytes exactly", out.len())))
+}
+
+fn chunks<const N: usize>(bytes: &[u8]) -> &[[u8; N]] {
+    bytes.as_chunks().0
+}
+
+fn chunks_mut<const N: usize>(bytes: &mut [u8]) -> &mut [[u8; N]] {
+    bytes.as_chunks_mut().0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Pages as they are stored: encoded, compressed if that pays, and followed by a checksum.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::compression::{Compression, compress, decompress};
+use crate::encoding::{decode, encode_into, encoded_size, encoded_size_of};
+use crate::error::{Error, Result};
+use crate::schema::Column;
+
+/// Bytes of the checksum after a page; a locator's size does not count them.
+pub const CHECKSUM_SIZE: usize = 8;
+
+/// Buffers that reading and writing pages need; keep one for each thread and use it again.
+#[derive(Debug, Default)]
+pub struct PageBuffers {
+    encoded: Vec<u8>,
+    compressed: Vec<u8>,
+}
+
+/// A page ready to be stored: write the payload, then the checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealedPage<'a> {
+    /// The stored bytes, whose number a locator tells; of a plain column without compression they
+    /// are the caller's values themselves.
+    pub payload: &'a [u8],
+    /// The checksum of the payload.
+    pub checksum: [u8; CHECKSUM_SIZE],
+}
+
+impl SealedPage<'_> {
+    /// Appends payload and checksum.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.payload);
+        out.extend_from_slice(&self.checksum);
+    }
+}
+
+/// Makes a page of elements in memory.
+pub fn seal_page<'a>(
+    column: &Column,
+    values: &'a [u8],
+    compression: Compression,
+    buffers: &'a mut PageBuffers,
+) -> Result<SealedPage<'a>> {
+    let size = encoded_size_of(column, values)?;
+    let encoded = if column.column_type.is_plain() {
+        values
+    } else {
+        let encoded = at_least(&mut buffers.encoded, size);
+        encode_into(column, values, encoded)?;
+        encoded
+    };
+    buffers.compressed.clear();
+    let compressed = compress(encoded, compression, &mut buffers.compressed)?;
+    let payload = if compressed { &buffers.compressed } else { encoded };
+    Ok(SealedPage { payload, checksum: xxh3_64(payload).to_le_bytes() })
+}
+
+/// Reads a stored page of `elements` elements: `stored` is its payload, followed by its checksum if
+/// the page list says that it has one. `out` has room for exactly the elements in memory. `offset`,
+/// where the page lies in its file, is for errors.
+pub fn open_page(
+    column: &Column,
+    elements: usize,
+    has_checksum: bool,
+    offset: u64,
+    stored: &[u8],
+    buffers: &mut PageBuffers,
+    out: &mut [u8],
+) -> Result<()> {
+    let payload = if has_checksum { verified(stored, offset)? } else { stored };
+    unpack(column, elements, payload, buffers, out).map_err(|error| located(error, offset))
+}
+
+fn verified(stored: &[u8], offset: u64) -> Result<&[u8]> {
+    let Some((payload, checksum)) = stored.split_last_chunk::<CHECKSUM_SIZE>() else {
+        return Err(Error::corrupt("page", offset, "too short for its checksum"));
+    };
+    let (expected, found) = (u64::from_le_bytes(*checksum), xxh3_64(payload));
+    if expected != found {
+        let reason = format!("checksum {found:016x} where {expected:016x} is expected");
+        return Err(Error::corrupt("page", offset, reason));
+    }
+    Ok(payload)
+}
+
+fn unpack(
+    column: &Column,
+    elements: usize,
+    payload: &[u8],
+    buffers: &mut PageBuffers,
+    out: &mut [u8],
+) -> Result<()> {
+    let size = encoded_size(column.column_type, column.bits, elements)?;
+    if payload.len() == size {
+        return decode(column, payload, elements, out);
+    }
+    if column.column_type.is_plain() && out.len() == size {
+        return decompress(payload, out);
+    }
+    let encoded = at_least(&mut buffers.encoded, size);
+    decompress(payload, encoded)?;
+    decode(column, encoded, elements, out)
+}
+
+/// The first `size` bytes of a buffer that only ever grows, so that it is zeroed once.
+fn at_least(buffer: &mut Vec<u8>, size: usize) -> &mut [u8] {
+    if buffer.len() < size {
+        buffer.resize(size, 0);
+    }
+    &mut buffer[..size]
+}
+
+/// An error of a part that does not know where in the file it works.
+fn located(error: Error, offset: u64) -> Error {
+    match error {
+        Error::Corrupt { what: what @ ("page" | "compressed bytes"), reason, .. } => {
+            Error::Corrupt { what, offset, reason }
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests;
