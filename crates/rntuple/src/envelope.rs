@@ -1,0 +1,158 @@
+//! The wrapping of metadata: kind, length, payload, checksum.
+//!
+//! Source: RNTuple Binary Format Specification 1.0, "Envelopes" and "Feature Flags".
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::compression::decompress;
+use crate::error::{Error, Result};
+use crate::locator::EnvelopeLink;
+use crate::source::ByteSource;
+use crate::tfile::read_blob;
+use crate::wire::{Reader, Writer};
+
+/// Kind and length, 8 bytes.
+pub(crate) const PREAMBLE_SIZE: usize = 8;
+const CHECKSUM_SIZE: usize = 8;
+
+/// An envelope is metadata of a few bytes for each page; one longer than this is damage. It bounds
+/// what a hostile length can make us allocate.
+const LENGTH_MAX: u64 = 1 << 32;
+/// No compression algorithm in use shrinks anything more than this.
+const RATIO_MAX: u64 = 1 << 15;
+
+/// What an envelope holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum EnvelopeKind {
+    /// Fields and columns.
+    Header = 1,
+    /// Cluster groups and additional fields and columns.
+    Footer = 2,
+    /// Clusters and their pages.
+    PageList = 3,
+}
+
+impl EnvelopeKind {
+    /// The kind's name in error messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            EnvelopeKind::Header => "header envelope",
+            EnvelopeKind::Footer => "footer envelope",
+            EnvelopeKind::PageList => "page list envelope",
+        }
+    }
+}
+
+/// Wraps a payload.
+pub fn seal_envelope(kind: EnvelopeKind, payload: &[u8]) -> Vec<u8> {
+    let length = (PREAMBLE_SIZE + payload.len() + CHECKSUM_SIZE) as u64;
+    let mut writer = Writer::default();
+    writer.u64(length << 16 | u64::from(kind as u16)).raw(payload);
+    let checksum = xxh3_64(&writer.bytes);
+    writer.u64(checksum);
+    writer.bytes
+}
+
+/// Checks kind, length and checksum, and returns the payload.
+///
+/// # Errors
+/// [`Error::Corrupt`] if any of them is wrong.
+pub fn open_envelope(kind: EnvelopeKind, bytes: &[u8]) -> Result<&[u8]> {
+    let mut reader = Reader::new(kind.name(), bytes, 0);
+    let preamble = reader.u64()?;
+    if preamble & 0xFFFF != u64::from(kind as u16) {
+        return Err(Error::corrupt(kind.name(), 0, format!("its kind is {}", preamble & 0xFFFF)));
+    }
+    if preamble >> 16 != bytes.len() as u64 {
+        let (told, is) = (preamble >> 16, bytes.len());
+        return Err(Error::corrupt(kind.name(), 0, format!("it tells {told} bytes, but has {is}")));
+    }
+    let payload_size = reader.remaining().checked_sub(CHECKSUM_SIZE);
+    let payload = reader.take(payload_size.ok_or_else(|| reader.corrupt("no checksum"))?)?;
+    if reader.u64()? != xxh3_64(&bytes[..PREAMBLE_SIZE + payload.len()]) {
+        return Err(Error::corrupt(kind.name(), 0, "its checksum is wrong"));
+    }
+    Ok(payload)
+}
+
+/// The checksum at the end of an envelope, which identifies a header in the other envelopes.
+pub fn envelope_checksum(bytes: &[u8]) -> u64 {
+    let tail = bytes.last_chunk().copied().unwrap_or_default();
+    u64::from_le_bytes(tail)
+}
+
+/// Reads, decompresses and checks an envelope; returns all its bytes.
+///
+/// # Errors
+/// [`Error::Corrupt`] if the link or the envelope is damaged, [`Error::Io`] from the source.
+pub fn read_envelope(
+    source: &dyn ByteSource,
+    link: &EnvelopeLink,
+    kind: EnvelopeKind,
+    key_size_max: u64,
+) -> Result<Vec<u8>> {
+    let EnvelopeLink { length, locator } = *link;
+    if length > LENGTH_MAX || length / RATIO_MAX > locator.size || locator.size > length {
+        let reason = format!("{} bytes cannot hold {length}", locator.size);
+        return Err(Error::corrupt(kind.name(), locator.offset, reason));
+    }
+    let mut envelope = read_blob(source, locator, key_size_max)?;
+    if locator.size != length {
+        let mut plain = vec![0; length as usize];
+        decompress(&envelope, &mut plain)?;
+        envelope = plain;
+    }
+    open_envelope(kind, &envelope)?;
+    Ok(envelope)
+}
+
+/// Reads the feature flags; none is defined in version 1.0, so any that is set is refused.
+pub(crate) fn decode_feature_flags(reader: &mut Reader<'_>) -> Result<()> {
+    let mut first_bit = 0;
+    loop {
+        let flags = reader.u64()?;
+        let known_continuation = flags & !(1 << 63);
+        if known_continuation != 0 {
+            let bit = first_bit + known_continuation.trailing_zeros();
+            return Err(Error::unsupported(format!("RNTuple feature flag {bit}")));
+        }
+        if flags == 0 {
+            return Ok(());
+        }
+        first_bit += 63;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_opened_envelope_is_what_was_sealed() {
+        let sealed = seal_envelope(EnvelopeKind::Footer, b"payload");
+        assert_eq!(open_envelope(EnvelopeKind::Footer, &sealed).unwrap(), b"payload");
+        assert!(open_envelope(EnvelopeKind::Header, &sealed).is_err());
+    }
+
+    #[test]
+    fn any_flipped_bit_and_any_truncation_of_an_envelope_is_noticed() {
+        let sealed = seal_envelope(EnvelopeKind::PageList, b"some payload");
+        for bit in 0..sealed.len() * 8 {
+            let mut damaged = sealed.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(open_envelope(EnvelopeKind::PageList, &damaged).is_err(), "bit {bit}");
+        }
+        for length in 0..sealed.len() {
+            assert!(open_envelope(EnvelopeKind::PageList, &sealed[..length]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_feature_flag_in_the_second_word_is_refused_by_its_number() {
+        let words = [1u64 << 63, 1 << 2].map(u64::to_le_bytes).concat();
+        let error = decode_feature_flags(&mut Reader::new("header", &words, 0)).unwrap_err();
+        assert_eq!(error.to_string(), "RNTuple feature flag 65 is not supported");
+        assert!(decode_feature_flags(&mut Reader::new("header", &[0; 8], 0)).is_ok());
+    }
+}

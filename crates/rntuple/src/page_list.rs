@@ -1,0 +1,176 @@
+//! The page list envelope: the clusters of a cluster group and where their pages are.
+//!
+//! Source: RNTuple Binary Format Specification 1.0, "Page List Envelope".
+
+use crate::envelope::{EnvelopeKind, PREAMBLE_SIZE, open_envelope, seal_envelope};
+use crate::error::{Error, Result};
+use crate::locator::{LOCATOR_SIZE_MIN, Locator};
+use crate::wire::{LIST_FRAME_OVERHEAD, RECORD_FRAME_OVERHEAD, Reader, Writer};
+
+const SUMMARY_SIZE_MIN: usize = RECORD_FRAME_OVERHEAD + 16;
+const PAGE_SIZE_MIN: usize = 4 + LOCATOR_SIZE_MIN;
+/// An empty list of pages and the element offset.
+const COLUMN_PAGES_SIZE_MIN: usize = LIST_FRAME_OVERHEAD + 8;
+
+/// The number of entries shares its word with 8 bits of flags.
+const ENTRIES_BITS: u32 = 56;
+const CLUSTER_SHARDED: u64 = 0x01;
+
+/// The clusters of one cluster group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageList {
+    /// Checksum of the header that this page list belongs to.
+    pub header_checksum: u64,
+    /// The clusters, in the order of their entries.
+    pub clusters: Vec<Cluster>,
+}
+
+/// A range of entries, and the pages of all columns for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cluster {
+    /// First entry.
+    pub first_entry: u64,
+    /// Number of entries.
+    pub entries: u64,
+    /// By [`ColumnId`](crate::ColumnId). May be shorter than the schema's list of columns: a cluster
+    /// knows nothing of columns that were added after it was written.
+    pub columns: Vec<ColumnPages>,
+}
+
+/// The pages of one column in one cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColumnPages {
+    /// Index of the cluster's first element in the whole column; `None` if the column is suppressed,
+    /// that is, another representation holds the data of this cluster.
+    pub element_offset: Option<u64>,
+    /// Compression settings, algorithm * 100 + level, for information only.
+    pub compression: u32,
+    /// The pages, in the order of their elements.
+    pub pages: Vec<PageLocation>,
+}
+
+/// Where one page is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageLocation {
+    /// Number of elements, less than 2^31.
+    pub elements: u32,
+    /// Whether 8 bytes of checksum follow the page.
+    pub checksum: bool,
+    /// The stored bytes, without the checksum.
+    pub locator: Locator,
+}
+
+impl PageList {
+    /// The uncompressed envelope.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.u64(self.header_checksum);
+        writer.list_frame(self.clusters.len(), |writer| {
+            for cluster in &self.clusters {
+                writer.record_frame(|writer| {
+                    writer.u64(cluster.first_entry).u64(cluster.entries);
+                });
+            }
+        });
+        writer.list_frame(self.clusters.len(), |writer| {
+            for cluster in &self.clusters {
+                writer.list_frame(cluster.columns.len(), |writer| {
+                    cluster.columns.iter().for_each(|column| column.encode(writer));
+                });
+            }
+        });
+        seal_envelope(EnvelopeKind::PageList, &writer.bytes)
+    }
+
+    /// Reads an uncompressed envelope.
+    ///
+    /// # Errors
+    /// As [`Header::decode`](crate::Header::decode).
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let payload = open_envelope(EnvelopeKind::PageList, bytes)?;
+        let name = EnvelopeKind::PageList.name();
+        let mut reader = Reader::new(name, payload, PREAMBLE_SIZE as u64);
+        let header_checksum = reader.u64()?;
+        let mut clusters = decode_summaries(&mut reader)?;
+        let (count, mut lists) = reader.list_frame(LIST_FRAME_OVERHEAD)?;
+        if count != clusters.len() {
+            let summaries = clusters.len();
+            return Err(reader.corrupt(format!("{summaries} clusters, but pages of {count}")));
+        }
+        for cluster in &mut clusters {
+            cluster.columns = decode_columns(&mut lists)?;
+        }
+        Ok(PageList { header_checksum, clusters })
+    }
+}
+
+fn decode_summaries(reader: &mut Reader<'_>) -> Result<Vec<Cluster>> {
+    let (count, mut summaries) = reader.list_frame(SUMMARY_SIZE_MIN)?;
+    (0..count).map(|_| decode_summary(&mut summaries.record_frame()?)).collect()
+}
+
+fn decode_summary(reader: &mut Reader<'_>) -> Result<Cluster> {
+    let first_entry = reader.u64()?;
+    let word = reader.u64()?;
+    let (entries, flags) = (word & ((1 << ENTRIES_BITS) - 1), word >> ENTRIES_BITS);
+    if flags & CLUSTER_SHARDED != 0 {
+        return Err(Error::unsupported("a sharded cluster"));
+    }
+    match first_entry.checked_add(entries) {
+        Some(_) => Ok(Cluster { first_entry, entries, columns: Vec::new() }),
+        None => Err(reader.corrupt("a cluster ends beyond entry 2^64")),
+    }
+}
+
+fn decode_columns(lists: &mut Reader<'_>) -> Result<Vec<ColumnPages>> {
+    let (count, mut columns) = lists.list_frame(COLUMN_PAGES_SIZE_MIN)?;
+    (0..count).map(|_| ColumnPages::decode(&mut columns)).collect()
+}
+
+impl ColumnPages {
+    /// The element offset and the compression settings belong to the list frame, behind its items.
+    fn decode(columns: &mut Reader<'_>) -> Result<Self> {
+        let (count, mut reader) = columns.list_frame(PAGE_SIZE_MIN)?;
+        let pages =
+            (0..count).map(|_| PageLocation::decode(&mut reader)).collect::<Result<Vec<_>>>()?;
+        let Ok(element_offset) = u64::try_from(reader.i64()?) else {
+            return Ok(ColumnPages { element_offset: None, compression: 0, pages });
+        };
+        let elements: u64 = pages.iter().map(|page| u64::from(page.elements)).sum();
+        if element_offset.checked_add(elements).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(reader.corrupt("a column ends beyond element 2^63"));
+        }
+        Ok(ColumnPages { element_offset: Some(element_offset), compression: reader.u32()?, pages })
+    }
+
+    fn encode(&self, writer: &mut Writer) {
+        writer.list_frame(self.pages.len(), |writer| {
+            self.pages.iter().for_each(|page| page.encode(writer));
+            match self.element_offset {
+                Some(offset) => writer.u64(offset).u32(self.compression),
+                None => writer.i64(i64::MIN),
+            };
+        });
+    }
+}
+
+impl PageLocation {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+        let word = reader.i32()?;
+        if word == i32::MIN {
+            return Err(reader.corrupt("a page cannot have 2^31 elements"));
+        }
+        Ok(PageLocation {
+            elements: word.unsigned_abs(),
+            checksum: word < 0,
+            locator: Locator::decode(reader)?,
+        })
+    }
+
+    fn encode(&self, writer: &mut Writer) {
+        debug_assert!(self.elements <= i32::MAX as u32, "a page has less than 2^31 elements");
+        let elements = self.elements as i32;
+        writer.i32(if self.checksum { -elements } else { elements });
+        self.locator.encode(writer);
+    }
+}
