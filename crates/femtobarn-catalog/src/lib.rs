@@ -1,1 +1,74 @@
-//! The catalogue of a federation.
+//! The catalogue of a federation: what is committed, under which names, and who is writing.
+//!
+//! A federation is a folder:
+//!
+//! | path | holds |
+//! |---|---|
+//! | `catalogue.sqlite` | the SQL tables; the one truth about what is committed |
+//! | `locks/` | one small file for each database, for kernel byte-range locks, and `commit` |
+//! | `databases/` | the database files, each of which is a ROOT file |
+//!
+//! # Map
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`ids`] | [`DatabaseId`], [`ContainerId`], [`Csn`], [`Oid`] |
+//! | [`rows`] | what look-ups return |
+//! | [`catalog`] | [`Catalog`]: create, open, look up, commit |
+//! | [`commit`] | [`Commit`]: everything that one transaction publishes, and how it is applied |
+//! | [`locks`] | [`LockTable`]: politeness between writers |
+//! | [`error`] | [`Error`] and [`ErrorKind`] |
+//!
+//! # Invariants
+//!
+//! 1. A commit is one SQL transaction. Once it is durable it has happened, as a whole; before, nothing has.
+//! 2. Rows of commits, versions, classes and link targets are only ever added. A snapshot is a CSN.
+//! 3. Ids are never used twice, not even those of a transaction that was rolled back.
+//! 4. Safety rests on the version check of the commit alone. Losing a lock can make a transaction
+//!    fail; it cannot make a commit wrong.
+//! 5. A look-up costs O(log n), and a commit costs the same however much is already committed.
+//!
+//! This crate knows nothing of pages, and has no network: an envelope is an offset and two sizes here.
+//!
+//! # Example
+//!
+//! ```
+//! use femtobarn_catalog::{Catalog, Commit, DatabaseState, NewDatabase};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let catalog = Catalog::create(&folder.path().join("lhc.fed"), "lhc")?;
+//! let id = catalog.reserve_database()?;
+//! let csn = catalog.commit(Commit {
+//!     message: "the first database".into(),
+//!     new_databases: vec![NewDatabase {
+//!         id,
+//!         uuid: uuid::Uuid::new_v4(),
+//!         name: "run7".into(),
+//!         path: "databases/run7.root".into(),
+//!         state: DatabaseState::Open,
+//!     }],
+//!     ..Commit::default()
+//! })?;
+//! assert_eq!(catalog.head()?, csn);
+//! assert_eq!(catalog.database("run7", csn)?.id, id);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod catalog;
+pub mod commit;
+pub mod error;
+mod host;
+pub mod ids;
+pub mod locks;
+mod names;
+pub mod rows;
+mod schema;
+
+pub use catalog::Catalog;
+pub use commit::{Commit, NewContainer, NewDatabase, NewVersion};
+pub use error::{Error, ErrorKind, Result};
+pub use ids::{ContainerId, Csn, DatabaseId, Oid};
+pub use locks::{Holder, LockGuard, LockOwner, LockTable};
+pub use rows::{
+    ClassRow, CommitRow, ContainerRow, DatabaseRow, DatabaseState, EnvelopeRange, VersionRow,
+};

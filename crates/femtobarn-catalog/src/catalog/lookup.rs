@@ -1,0 +1,327 @@
+//! Look-ups. Those that take `at` see the federation as of that commit.
+
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use uuid::Uuid;
+
+use super::Catalog;
+use super::numbers::{signed, unsigned};
+use crate::error::{Failure, Result};
+use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::names;
+use crate::rows::{
+    ClassRow, CommitRow, ContainerRow, DatabaseRow, DatabaseState, EnvelopeRange, VersionRow,
+};
+
+const DATABASE: &str = "SELECT id, uuid, name, path, \
+    CASE WHEN sealed <= ?1 THEN 'sealed' ELSE state END, created FROM databases";
+const CONTAINER: &str =
+    "SELECT database, id, name, class, class_version, options, created FROM containers";
+const VERSION: &str = "SELECT v.database, v.container, v.csn, \
+    v.header_offset, v.header_size, v.header_length, \
+    v.footer_offset, v.footer_size, v.footer_length, v.entries, v.bytes FROM versions v";
+const COMMIT: &str =
+    "SELECT csn, transaction_uuid, time_us, message, user_name, host, pid FROM commits";
+
+impl Catalog {
+    /// The newest commit; [`Csn::ZERO`] before the first one.
+    pub fn head(&self) -> Result<Csn> {
+        self.read(|sql| {
+            let csn = "SELECT coalesce(max(csn), 0) FROM commits";
+            Ok(Csn(sql.prepare_cached(csn)?.query_row([], |row| number(row, 0))?))
+        })
+    }
+
+    /// All databases, in the order of their ids.
+    pub fn databases(&self, at: Csn) -> Result<Vec<DatabaseRow>> {
+        let sql = format!("{DATABASE} WHERE created <= ?1 ORDER BY id");
+        self.all(&sql, [signed(at.0)], database_row)
+    }
+
+    /// The database called `name`.
+    pub fn database(&self, name: &str, at: Csn) -> Result<DatabaseRow> {
+        let sql = format!("{DATABASE} WHERE created <= ?1 AND name = ?2");
+        let found = self.one(&sql, params![signed(at.0), name], database_row)?;
+        match found {
+            Some(row) => Ok(row),
+            None => {
+                let existing = self.databases(at)?.into_iter().map(|row| row.name).collect();
+                Err(names::not_found("database", name, existing))
+            }
+        }
+    }
+
+    /// The database with this id.
+    pub fn database_by_id(&self, id: DatabaseId, at: Csn) -> Result<DatabaseRow> {
+        let sql = format!("{DATABASE} WHERE created <= ?1 AND id = ?2");
+        self.one(&sql, params![signed(at.0), id.0], database_row)?
+            .ok_or_else(|| names::not_found("database", &id.to_string(), vec![]))
+    }
+
+    /// The database with this identity, if it is in this federation; in its newest state.
+    pub fn database_by_uuid(&self, uuid: Uuid) -> Result<Option<DatabaseRow>> {
+        let sql = format!("{DATABASE} WHERE created <= ?1 AND uuid = ?2");
+        self.one(&sql, params![signed(Csn::MAX.0), uuid.as_bytes()], database_row)
+    }
+
+    /// The containers of a database, in the order of their ids.
+    pub fn containers(&self, database: DatabaseId, at: Csn) -> Result<Vec<ContainerRow>> {
+        let sql = format!("{CONTAINER} WHERE database = ?1 AND created <= ?2 ORDER BY id");
+        self.all(&sql, params![database.0, signed(at.0)], container_row)
+    }
+
+    /// The container called `name` in a database.
+    pub fn container(&self, database: DatabaseId, name: &str, at: Csn) -> Result<ContainerRow> {
+        let sql = format!("{CONTAINER} WHERE database = ?1 AND name = ?2 AND created <= ?3");
+        let found = self.one(&sql, params![database.0, name, signed(at.0)], container_row)?;
+        match found {
+            Some(row) => Ok(row),
+            None => {
+                let rows = self.containers(database, at)?;
+                let existing = rows.into_iter().map(|row| row.name).collect();
+                Err(names::not_found("container", name, existing))
+            }
+        }
+    }
+
+    /// The container with this id.
+    pub fn container_by_id(
+        &self,
+        database: DatabaseId,
+        id: ContainerId,
+        at: Csn,
+    ) -> Result<ContainerRow> {
+        let sql = format!("{CONTAINER} WHERE database = ?1 AND id = ?2 AND created <= ?3");
+        self.one(&sql, params![database.0, id.0, signed(at.0)], container_row)?.ok_or_else(|| {
+            names::not_found("container", &format!("{id} of database {database}"), vec![])
+        })
+    }
+
+    /// The newest version of a container; none if nothing was committed to it yet.
+    pub fn version(
+        &self,
+        database: DatabaseId,
+        container: ContainerId,
+        at: Csn,
+    ) -> Result<Option<VersionRow>> {
+        let sql = format!(
+            "{VERSION} WHERE v.database = ?1 AND v.container = ?2 AND v.csn <= ?3 \
+             ORDER BY v.csn DESC LIMIT 1"
+        );
+        self.one(&sql, params![database.0, container.0, signed(at.0)], version_row)
+    }
+
+    /// The newest version of every container of a database, in the order of their ids.
+    pub fn newest_versions(&self, database: DatabaseId, at: Csn) -> Result<Vec<VersionRow>> {
+        let sql = format!(
+            "{VERSION} JOIN containers c ON v.database = c.database AND v.container = c.id \
+             WHERE c.database = ?1 AND v.csn = \
+             (SELECT n.csn FROM versions n WHERE n.database = c.database AND n.container = c.id \
+              AND n.csn <= ?2 ORDER BY n.csn DESC LIMIT 1) ORDER BY c.id"
+        );
+        self.all(&sql, params![database.0, signed(at.0)], version_row)
+    }
+
+    /// All versions of a container, the oldest first.
+    pub fn versions(
+        &self,
+        database: DatabaseId,
+        container: ContainerId,
+    ) -> Result<Vec<VersionRow>> {
+        let sql = format!("{VERSION} WHERE v.database = ?1 AND v.container = ?2 ORDER BY v.csn");
+        self.all(&sql, params![database.0, container.0], version_row)
+    }
+
+    /// All versions of all classes, by name and version.
+    pub fn classes(&self) -> Result<Vec<ClassRow>> {
+        let sql = "SELECT name, version, definition FROM classes ORDER BY name, version";
+        self.all(sql, [], class_row)
+    }
+
+    /// A class, in its newest version unless another one is asked for.
+    pub fn class(&self, name: &str, version: Option<u32>) -> Result<ClassRow> {
+        let sql = "SELECT name, version, definition FROM classes \
+                   WHERE name = ?1 AND (?2 IS NULL OR version = ?2) ORDER BY version DESC LIMIT 1";
+        if let Some(row) = self.one(sql, params![name, version], class_row)? {
+            return Ok(row);
+        }
+        let classes = self.classes()?;
+        match version.filter(|_| classes.iter().any(|class| class.name == name)) {
+            Some(version) => {
+                let existing = classes.iter().filter(|class| class.name == name);
+                let existing = existing.map(versioned).collect();
+                Err(names::not_found("class", &format!("{name} version {version}"), existing))
+            }
+            None => {
+                let mut existing: Vec<_> = classes.into_iter().map(|class| class.name).collect();
+                existing.dedup();
+                Err(names::not_found("class", name, existing))
+            }
+        }
+    }
+
+    /// The databases that a container links to; a stored link holds a position in this list.
+    pub fn link_targets(&self, database: DatabaseId, container: ContainerId) -> Result<Vec<Uuid>> {
+        let sql = "SELECT target FROM link_targets WHERE database = ?1 AND container = ?2 \
+                   ORDER BY position";
+        self.all(sql, params![database.0, container.0], |row| uuid(row, 0))
+    }
+
+    /// The newest commits, the newest first.
+    pub fn history(&self, limit: u64) -> Result<Vec<CommitRow>> {
+        self.all(&format!("{COMMIT} ORDER BY csn DESC LIMIT ?1"), [signed(limit)], commit_row)
+    }
+
+    /// The commit with this sequence number.
+    pub fn commit_by_csn(&self, csn: Csn) -> Result<CommitRow> {
+        self.one(&format!("{COMMIT} WHERE csn = ?1"), [signed(csn.0)], commit_row)?
+            .ok_or_else(|| names::not_found("commit", &csn.to_string(), vec![]))
+    }
+
+    /// Whether a transaction committed, and as what, for when its answer was lost. Only commits
+    /// after `after` are searched: give the snapshot that the transaction started from.
+    pub fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
+        let sql = "SELECT csn FROM commits WHERE csn > ?1 AND transaction_uuid = ?2";
+        let csn = |row: &Row<'_>| number(row, 0).map(Csn);
+        self.one(sql, params![signed(after.0), transaction.as_bytes()], csn)
+    }
+
+    /// The newest commit that was made no later than `time_us`, in microseconds since 1970.
+    pub fn snapshot_at_time(&self, time_us: i64) -> Result<Csn> {
+        self.read(|sql| Ok(Csn(unsigned(newest_until(sql, time_us)?))))
+    }
+
+    fn read<T>(
+        &self,
+        look_up: impl FnOnce(&Connection) -> std::result::Result<T, Failure>,
+    ) -> Result<T> {
+        self.sessions.current()?.read(look_up)
+    }
+
+    fn one<T>(
+        &self,
+        statement: &str,
+        parameters: impl Params,
+        decode: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>> {
+        self.read(|sql| {
+            Ok(sql.prepare_cached(statement)?.query_row(parameters, decode).optional()?)
+        })
+    }
+
+    fn all<T>(
+        &self,
+        statement: &str,
+        parameters: impl Params,
+        decode: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        self.read(|sql| {
+            let mut statement = sql.prepare_cached(statement)?;
+            let rows = statement.query_map(parameters, decode)?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })
+    }
+}
+
+/// Commits are in the order of their times, so halving finds the last one in time without an
+/// index that every commit would have to keep up. Sequence numbers may have gaps.
+fn newest_until(sql: &Connection, time_us: i64) -> std::result::Result<i64, Failure> {
+    let max = sql.query_row("SELECT coalesce(max(csn), 0) FROM commits", [], |row| row.get(0))?;
+    let mut next = sql
+        .prepare_cached("SELECT csn, time_us FROM commits WHERE csn >= ?1 ORDER BY csn LIMIT 1")?;
+    // What is at or before `found` is in time; what is after `last` is too late.
+    let (mut found, mut last): (i64, i64) = (0, max);
+    while found < last {
+        let middle = found + (last - found + 1) / 2;
+        let (csn, at_us): (i64, i64) =
+            next.query_row([middle], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        match at_us <= time_us {
+            true => found = csn,
+            false => last = middle - 1,
+        }
+    }
+    // `found` may have been raised into a gap's upper end only, so it names a commit, or is 0.
+    Ok(found)
+}
+
+fn database_row(row: &Row<'_>) -> rusqlite::Result<DatabaseRow> {
+    let state: String = row.get(4)?;
+    Ok(DatabaseRow {
+        id: DatabaseId(row.get(0)?),
+        uuid: uuid(row, 1)?,
+        name: row.get(2)?,
+        path: row.get(3)?,
+        state: match state.as_str() {
+            "sealed" => DatabaseState::Sealed,
+            "attached" => DatabaseState::Attached,
+            _ => DatabaseState::Open,
+        },
+        created: Csn(number(row, 5)?),
+    })
+}
+
+fn container_row(row: &Row<'_>) -> rusqlite::Result<ContainerRow> {
+    Ok(ContainerRow {
+        database: DatabaseId(row.get(0)?),
+        id: ContainerId(row.get(1)?),
+        name: row.get(2)?,
+        class: row.get(3)?,
+        class_version: row.get(4)?,
+        options: row.get(5)?,
+        created: Csn(number(row, 6)?),
+    })
+}
+
+fn version_row(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
+    Ok(VersionRow {
+        database: DatabaseId(row.get(0)?),
+        container: ContainerId(row.get(1)?),
+        csn: Csn(number(row, 2)?),
+        header: envelope_range(row, 3)?,
+        footer: envelope_range(row, 6)?,
+        entries: number(row, 9)?,
+        bytes: number(row, 10)?,
+    })
+}
+
+fn envelope_range(row: &Row<'_>, first: usize) -> rusqlite::Result<EnvelopeRange> {
+    Ok(EnvelopeRange {
+        offset: number(row, first)?,
+        size: number(row, first + 1)?,
+        length: number(row, first + 2)?,
+    })
+}
+
+fn class_row(row: &Row<'_>) -> rusqlite::Result<ClassRow> {
+    Ok(ClassRow { name: row.get(0)?, version: row.get(1)?, definition: row.get(2)? })
+}
+
+fn commit_row(row: &Row<'_>) -> rusqlite::Result<CommitRow> {
+    Ok(CommitRow {
+        csn: Csn(number(row, 0)?),
+        transaction: uuid(row, 1)?,
+        time_us: row.get(2)?,
+        message: row.get(3)?,
+        user: row.get(4)?,
+        host: row.get(5)?,
+        pid: row.get(6)?,
+    })
+}
+
+fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get(column).map(unsigned)
+}
+
+fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
+    <[u8; 16]>::column_result(row.get_ref(column)?).map(Uuid::from_bytes).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(
+            column,
+            rusqlite::types::Type::Blob,
+            Box::new(error),
+        )
+    })
+}
+
+fn versioned(class: &ClassRow) -> String {
+    format!("{} version {}", class.name, class.version)
+}

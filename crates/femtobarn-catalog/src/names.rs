@@ -1,0 +1,94 @@
+//! What a name may look like, and which existing names are like one that does not exist.
+
+use crate::error::{Error, Result};
+
+/// Longest name of a database, a container or a class, in bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 200;
+/// Most names that a hint lists.
+const NEAR_MISSES_MAX: usize = 3;
+/// Names less alike than this (1.0 is equal) are not worth a hint.
+const LIKENESS_MIN: f64 = 0.6;
+
+/// Checks the name of a database or of a class.
+pub(crate) fn check(what: &'static str, name: &str) -> Result<()> {
+    let refuse = |reason: &str| Err(Error::invalid(format!("{what} name {name:?} {reason}")));
+    if name.is_empty() {
+        return refuse("is empty; give it at least one character");
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return refuse(&format!("has {} bytes; at most {NAME_BYTES_MAX} are allowed", name.len()));
+    }
+    if name.contains('/') {
+        return refuse("contains '/', which separates a database from its container");
+    }
+    if name.chars().any(char::is_control) {
+        return refuse("contains a control character");
+    }
+    if name.trim() != name {
+        return refuse("starts or ends with a blank");
+    }
+    Ok(())
+}
+
+/// Checks the name of a container, for which the RNTuple specification forbids more.
+pub(crate) fn check_container(name: &str) -> Result<()> {
+    check("container", name)?;
+    match name.chars().find(|character| matches!(character, '.' | ' ' | '\\')) {
+        Some(character) => Err(Error::invalid(format!(
+            "container name {name:?} contains {character:?}, which an RNTuple's name may not; \
+             use '_' instead"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The error for a name that does not exist.
+pub(crate) fn not_found(what: &'static str, name: &str, existing: Vec<String>) -> Error {
+    Error::NotFound { what, name: name.to_owned(), near_misses: near_misses(name, existing) }
+}
+
+fn near_misses(name: &str, existing: Vec<String>) -> Vec<String> {
+    let mut scored: Vec<(f64, String)> = existing
+        .into_iter()
+        .map(|candidate| (likeness(name, &candidate), candidate))
+        .filter(|(score, _)| *score >= LIKENESS_MIN)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    scored.into_iter().take(NEAR_MISSES_MAX).map(|(_, candidate)| candidate).collect()
+}
+
+/// Spelling without regard to case; a name that contains the other is alike as well.
+fn likeness(name: &str, candidate: &str) -> f64 {
+    let (name, candidate) = (name.to_lowercase(), candidate.to_lowercase());
+    let spelling = strsim::normalized_damerau_levenshtein(&name, &candidate);
+    match !name.is_empty() && candidate.contains(&name) {
+        true => spelling.max(LIKENESS_MIN),
+        false => spelling,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_would_break_paths_or_files_are_refused() {
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
+        for name in ["", "a/b", "a\nb", " a", "a ", "a\u{7f}", &long] {
+            assert!(check("database", name).is_err(), "{name:?}");
+        }
+        for name in ["a.b", "a b", "a\\b"] {
+            assert!(check("database", name).is_ok(), "{name:?}");
+            assert!(check_container(name).is_err(), "{name:?}");
+        }
+        assert!(check_container("Événements_7").is_ok());
+    }
+
+    #[test]
+    fn near_misses_are_the_likest_names_first() {
+        let existing = ["events", "event_index", "hits", "Evnets"].map(String::from).to_vec();
+        assert_eq!(near_misses("evnts", existing.clone()), ["Evnets", "events"]);
+        assert_eq!(near_misses("event", existing), ["events", "event_index"]);
+        assert!(near_misses("zzz", vec!["events".into()]).is_empty());
+    }
+}

@@ -1,0 +1,127 @@
+//! The rows of the catalogue, as look-ups return them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::ids::{ContainerId, Csn, DatabaseId};
+
+/// Where an RNTuple envelope lies in its database file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EnvelopeRange {
+    /// First byte in the file.
+    pub offset: u64,
+    /// Bytes stored, after compression.
+    pub size: u64,
+    /// Bytes before compression.
+    pub length: u64,
+}
+
+/// What may still happen to a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DatabaseState {
+    /// It takes commits.
+    Open,
+    /// It is read-only for ever, and a complete ROOT file.
+    Sealed,
+    /// It is somebody else's file, read where it lies.
+    Attached,
+}
+
+impl fmt::Display for DatabaseState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DatabaseState::Open => "open",
+            DatabaseState::Sealed => "sealed",
+            DatabaseState::Attached => "attached",
+        })
+    }
+}
+
+/// A database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatabaseRow {
+    /// Its identity in this federation.
+    pub id: DatabaseId,
+    /// Its identity in every federation; links are stored with it.
+    pub uuid: Uuid,
+    /// Its name in this federation.
+    pub name: String,
+    /// Where its file is now, whatever the snapshot: relative to the federation's folder, or
+    /// absolute for an attached file.
+    pub path: String,
+    /// Its state in the snapshot that was asked.
+    pub state: DatabaseState,
+    /// The commit that created it.
+    pub created: Csn,
+}
+
+/// A container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerRow {
+    /// The database that holds it.
+    pub database: DatabaseId,
+    /// Its identity in this federation.
+    pub id: ContainerId,
+    /// Its name within its database.
+    pub name: String,
+    /// The class of its objects.
+    pub class: String,
+    /// The version of that class that it was created with.
+    pub class_version: u32,
+    /// The engine's options, opaque to the catalogue.
+    pub options: String,
+    /// The commit that created it.
+    pub created: Csn,
+}
+
+/// One version of a container: where its header and its footer are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionRow {
+    /// The database that holds the container.
+    pub database: DatabaseId,
+    /// The container.
+    pub container: ContainerId,
+    /// The commit that made this version.
+    pub csn: Csn,
+    /// The header envelope.
+    pub header: EnvelopeRange,
+    /// The footer envelope.
+    pub footer: EnvelopeRange,
+    /// Entries, including deleted ones.
+    pub entries: u64,
+    /// Bytes of the file that this version uses.
+    pub bytes: u64,
+}
+
+/// One version of a class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassRow {
+    /// The name of the class.
+    pub name: String,
+    /// Its version.
+    pub version: u32,
+    /// Its definition, opaque to the catalogue, which compares it byte by byte.
+    pub definition: String,
+}
+
+/// A commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommitRow {
+    /// Its sequence number.
+    pub csn: Csn,
+    /// The transaction that made it.
+    pub transaction: Uuid,
+    /// When, in microseconds since 1970. It never goes back from one commit to the next.
+    pub time_us: i64,
+    /// What its author said about it.
+    pub message: String,
+    /// The user who made it.
+    pub user: String,
+    /// The host it was made on.
+    pub host: String,
+    /// The process that made it.
+    pub pid: u32,
+}

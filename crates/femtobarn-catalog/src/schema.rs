@@ -1,0 +1,143 @@
+//! The tables of the catalogue.
+//!
+//! Invariants:
+//! 1. The rows of `commits`, `versions`, `classes` and `link_targets` are only ever added.
+//! 2. Ids come from `sequences`, in transactions of their own, so that they are never re-used.
+//! 3. No row is updated by every commit: on a server that row would be a queue.
+//! 4. `versions` is ordered by (database, container, csn), so that the newest version as of a
+//!    CSN is one step down one tree.
+//!
+//! The statements elsewhere are plain SQL. What is SQLite's own stands here: `STRICT`,
+//! `WITHOUT ROWID` and the pragmas.
+
+use rusqlite::{Connection, params};
+use uuid::Uuid;
+
+use crate::error::Failure;
+use crate::host;
+
+/// The version of the tables that this crate writes, and the newest that it reads.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+/// `FBrn`: what `file` and we recognise a catalogue by.
+const APPLICATION_ID: i32 = 0x4642_726e;
+
+/// What the `federation` table says.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) uuid: Uuid,
+    pub(crate) name: String,
+    pub(crate) format: u32,
+}
+
+/// Makes the tables of a new federation in an empty SQLite database.
+pub(crate) fn create(connection: &Connection, name: &str) -> Result<Identity, Failure> {
+    let identity = Identity { uuid: Uuid::new_v4(), name: name.to_owned(), format: FORMAT_VERSION };
+    connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.execute_batch(&format!("BEGIN; {TABLES} COMMIT;"))?;
+    let settings = [
+        ("uuid", identity.uuid.to_string()),
+        ("name", identity.name.clone()),
+        ("format", identity.format.to_string()),
+        ("created_us", host::now_us().to_string()),
+    ];
+    for (key, value) in settings {
+        connection
+            .execute("INSERT INTO federation (key, value) VALUES (?1, ?2)", params![key, value])?;
+    }
+    Ok(identity)
+}
+
+/// Reads what the `federation` table says. `None`: there is something missing in it.
+pub(crate) fn identity(connection: &Connection) -> Result<Option<Identity>, Failure> {
+    let mut statement = connection.prepare("SELECT key, value FROM federation")?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let settings: std::collections::HashMap<String, String> = rows.collect::<Result<_, _>>()?;
+    let read = || {
+        Some(Identity {
+            uuid: settings.get("uuid")?.parse().ok()?,
+            name: settings.get("name")?.clone(),
+            format: settings.get("format")?.parse().ok()?,
+        })
+    };
+    Ok(read())
+}
+
+const TABLES: &str = "
+CREATE TABLE federation (
+    key   TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE sequences (
+    name TEXT    NOT NULL PRIMARY KEY,
+    last INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO sequences (name, last) VALUES ('database', 0), ('container', 0);
+
+CREATE TABLE commits (
+    csn         INTEGER PRIMARY KEY AUTOINCREMENT,
+    transaction_uuid BLOB NOT NULL,
+    time_us     INTEGER NOT NULL,
+    message     TEXT    NOT NULL,
+    user_name   TEXT    NOT NULL,
+    host        TEXT    NOT NULL,
+    pid         INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE databases (
+    id      INTEGER PRIMARY KEY,
+    uuid    BLOB    NOT NULL UNIQUE,
+    name    TEXT    NOT NULL UNIQUE,
+    path    TEXT    NOT NULL,
+    state   TEXT    NOT NULL CHECK (state IN ('open', 'attached')),
+    created INTEGER NOT NULL REFERENCES commits (csn),
+    sealed  INTEGER REFERENCES commits (csn)
+) STRICT;
+
+CREATE TABLE containers (
+    database      INTEGER NOT NULL REFERENCES databases (id),
+    id            INTEGER NOT NULL,
+    name          TEXT    NOT NULL,
+    class         TEXT    NOT NULL,
+    class_version INTEGER NOT NULL,
+    options       TEXT    NOT NULL,
+    created       INTEGER NOT NULL REFERENCES commits (csn),
+    PRIMARY KEY (database, id),
+    UNIQUE (database, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE versions (
+    database      INTEGER NOT NULL,
+    container     INTEGER NOT NULL,
+    csn           INTEGER NOT NULL REFERENCES commits (csn),
+    header_offset INTEGER NOT NULL,
+    header_size   INTEGER NOT NULL,
+    header_length INTEGER NOT NULL,
+    footer_offset INTEGER NOT NULL,
+    footer_size   INTEGER NOT NULL,
+    footer_length INTEGER NOT NULL,
+    entries       INTEGER NOT NULL,
+    bytes         INTEGER NOT NULL,
+    PRIMARY KEY (database, container, csn),
+    FOREIGN KEY (database, container) REFERENCES containers (database, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE classes (
+    name       TEXT    NOT NULL,
+    version    INTEGER NOT NULL,
+    definition TEXT    NOT NULL,
+    created    INTEGER NOT NULL REFERENCES commits (csn),
+    PRIMARY KEY (name, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE link_targets (
+    database  INTEGER NOT NULL,
+    container INTEGER NOT NULL,
+    position  INTEGER NOT NULL,
+    target    BLOB    NOT NULL,
+    csn       INTEGER NOT NULL REFERENCES commits (csn),
+    PRIMARY KEY (database, container, position),
+    FOREIGN KEY (database, container) REFERENCES containers (database, id)
+) STRICT, WITHOUT ROWID;
+";
