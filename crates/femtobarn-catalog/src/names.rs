@@ -88,7 +88,7 @@ mod tests {
     fn near_misses_are_the_likest_names_first() {
         let existing = ["events", "event_index", "hits", "Evnets"].map(String::from).to_vec();
         assert_eq!(near_misses("evnts", existing.clone()), ["Evnets", "events"]);
-        assert_eq!(near_misses("event", existing), ["events", "event_index"]);
+        assert_eq!(near_misses("event", existing), ["events", "Evnets", "event_index"]);
         assert!(near_misses("zzz", vec!["events".into()]).is_empty());
     }
 }
