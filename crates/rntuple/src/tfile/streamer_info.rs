@@ -132,14 +132,11 @@ fn counted(writer: &mut Writer, body: impl FnOnce(&mut Writer)) {
 mod tests {
     use super::*;
 
-    /// ROOT 6.35 wrote the same 1254 bytes for this class.
+    /// The hash is of what ROOT 6.35 wrote for this class, behind a key header of 72 bytes.
     #[test]
     fn the_streamer_information_is_byte_for_byte_that_of_root() {
         let bytes = encode_streamer_info(72);
         assert_eq!(bytes.len(), 1254);
-        assert_eq!(bytes[..18], [0x40, 0, 4, 0xe2, 0, 5, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        let references: Vec<_> =
-            bytes.windows(4).filter(|word| **word == [0x80, 0, 0, 0xd1]).collect();
-        assert_eq!(references.len(), 10);
+        assert_eq!(xxhash_rust::xxh3::xxh3_64(&bytes), 0x2216_45c4_b8e1_94e1);
     }
 }
