@@ -1,0 +1,98 @@
+"""Whether two values in the form of tests/judges/README.md are the same, and where they differ if not.
+
+Reals are equal if they are the same number with the same sign. A reader may print a number of single precision
+by its shortest digits (0.1 for 0.10000000149): such a number is equal if it rounds to the same single.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+Json = Any
+ABSENT = object()
+
+
+def lines(path: Path) -> list[Json]:
+    """The entries of a dump."""
+    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+
+
+def differences(expected: list[Json], actual: list[Json], lossy: dict[str, float] | None = None) -> list[str]:
+    """Where two dumps differ, as texts; fields in `lossy` may differ by the relative amount given there."""
+    found = []
+    for entry, (left, right) in enumerate(zip_longest(expected, actual, fillvalue=ABSENT)):
+        if left is ABSENT or right is ABSENT:
+            found.append(f"{len(expected)} entries expected, {len(actual)} found")
+            break
+        for name in sorted({*left, *right}):
+            place = f"entry {entry}, {name}"
+            tolerance = (lossy or {}).get(name)
+            same = exactly if tolerance is None else nearly(tolerance)
+            found += compare(place, left.get(name, ABSENT), right.get(name, ABSENT), same)
+    return found
+
+
+def compare(place: str, left: Json, right: Json, same: Callable[[float, float], bool]) -> Iterator[str]:
+    """The differences of two values."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in sorted({*left, *right}):
+            yield from compare(f"{place}.{key}", left.get(key, ABSENT), right.get(key, ABSENT), same)
+    elif isinstance(left, list) and isinstance(right, list):
+        if len(left) != len(right):
+            yield f"{place}: {len(left)} items expected, {len(right)} found"
+        for index, pair in enumerate(zip(left, right, strict=False)):
+            yield from compare(f"{place}[{index}]", *pair, same)
+    elif not same_leaf(left, right, same):
+        yield f"{place}: {shown(left)} expected, {shown(right)} found"
+
+
+def same_leaf(left: Json, right: Json, same: Callable[[float, float], bool]) -> bool:
+    """Whether two values without parts are equal."""
+    if isinstance(left, float) or (isinstance(right, float) and isinstance(left, int)):
+        return (
+            isinstance(right, int | float) and not isinstance(right, bool) and same(float(left), float(right))
+        )
+    return type(left) is type(right) and bool(left == right)
+
+
+def exactly(left: float, right: float) -> bool:
+    """The same number and sign, or the shortest digits of the same single."""
+    if left == right:
+        return math.copysign(1, left) == math.copysign(1, right)
+    return single(left) == left and single(right) == left
+
+
+def nearly(tolerance: float) -> Callable[[float, float], bool]:
+    """Equality within a relative tolerance, of at least that of one."""
+    return lambda left, right: abs(left - right) <= tolerance * max(1.0, abs(left))
+
+
+def single(value: float) -> float:
+    """The nearest number of single precision."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def plain(value: Json) -> Json:
+    """A value of Python's as JSON has it: not-a-number and infinities as strings."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return value
+
+
+def shown(value: Json) -> str:
+    """A short text of the value."""
+    text = "nothing" if value is ABSENT else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
