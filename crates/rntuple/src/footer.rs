@@ -73,7 +73,10 @@ impl Footer {
 
     /// Number of entries of all cluster groups.
     pub fn entries(&self) -> u64 {
-        let ends = self.cluster_groups.iter().map(|group| group.min_entry + group.entry_span);
+        let ends = self
+            .cluster_groups
+            .iter()
+            .map(|group| group.min_entry.saturating_add(group.entry_span));
         ends.max().unwrap_or(0)
     }
 }

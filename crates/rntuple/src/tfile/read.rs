@@ -17,8 +17,8 @@ use crate::wire::Reader;
 
 /// Longest path of an object; longer ones are damage.
 const PATH_LENGTH_MAX: usize = 4096;
-/// Longest header of a key: its size has 16 bits.
-const KEY_HEADER_SIZE_MAX: u64 = 1 << 16;
+/// Bytes read at first for the header of a key; more if it tells that it is longer.
+const KEY_HEADER_SIZE_USUAL: u64 = 256;
 /// Least bytes of a key's header.
 const KEY_HEADER_SIZE_MIN: usize = 26 + 3;
 /// Longest anchor of a later version that is still worth reading.
@@ -280,8 +280,15 @@ impl<'a> KeyChain<'a> {
     fn read_next(&mut self) -> Result<(u64, KeyHeader)> {
         let position = self.next;
         let left = self.end.min(self.source.size()?).saturating_sub(position);
-        let size = left.min(KEY_HEADER_SIZE_MAX);
-        let bytes = read_range(self.source, "key", Locator { offset: position, size })?;
+        let read = |size: u64| {
+            read_range(self.source, "key", Locator { offset: position, size: size.min(left) })
+        };
+        let mut bytes = read(KEY_HEADER_SIZE_USUAL)?;
+        let header_size =
+            bytes.get(14..16).map_or(0, |size| u16::from_be_bytes([size[0], size[1]]));
+        if u64::from(header_size) > KEY_HEADER_SIZE_USUAL {
+            bytes = read(u64::from(header_size))?;
+        }
         let key = KeyHeader::decode(&mut Reader::new("key", &bytes, position))?;
         if key.size < 4 || key.size > left {
             let reason = format!("it tells {} bytes, of {left} before the end", key.size);

@@ -1,5 +1,8 @@
 //! Tests of the crate's public face.
 
+#![allow(clippy::unwrap_used)]
+
+mod codecs;
 mod damage;
 mod real_files;
 mod sample;
