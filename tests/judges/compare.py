@@ -1,7 +1,7 @@
 """Whether two values in the form of tests/judges/README.md are the same, and where they differ if not.
 
-Reals are equal if they are the same number with the same sign. A reader may print a number of single precision
-by its shortest digits (0.1 for 0.10000000149): such a number is equal if it rounds to the same single.
+Reals are equal if they are the same number with the same sign. A reader may print a number of single
+precision by its shortest digits (0.1 for 0.10000000149): it is equal if it rounds to the same single.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import math
 import struct
 from collections.abc import Callable, Iterator
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,10 @@ def lines(path: Path) -> list[Json]:
 
 def differences(expected: list[Json], actual: list[Json], lossy: dict[str, float] | None = None) -> list[str]:
     """Where two dumps differ, as texts; fields in `lossy` may differ by the relative amount given there."""
-    found = []
-    for entry, (left, right) in enumerate(zip_longest(expected, actual, fillvalue=ABSENT)):
-        if left is ABSENT or right is ABSENT:
-            found.append(f"{len(expected)} entries expected, {len(actual)} found")
-            break
+    found: list[str] = []
+    if len(expected) != len(actual):
+        found.append(f"{len(expected)} entries expected, {len(actual)} found")
+    for entry, (left, right) in enumerate(zip(expected, actual, strict=False)):
         for name in sorted({*left, *right}):
             place = f"entry {entry}, {name}"
             tolerance = (lossy or {}).get(name)

@@ -1,7 +1,7 @@
 """Builds the dictionaries of classes.hxx with ROOT's own tools and loads them.
 
-ROOT's interpreter alone suffices for plain classes, but it takes maps and sets without a compiled dictionary for
-vectors. The library is kept in `.cache/judges` and built anew when its sources change.
+ROOT's interpreter alone suffices for plain classes, but it takes maps and sets without a compiled dictionary
+for vectors. The library is kept in `.cache/judges` and built anew when its sources change.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The C++ types that RNTuple stores, each with its name, random values, and a literal for a value.
 
-A value is kept in the JSON form of tests/judges/README.md throughout, so that what was written and what a reader
-dumped compare directly. Literals are exact: reals are given by their bits.
+A value is kept in the JSON form of tests/judges/README.md throughout, so that what was written and what a
+reader dumped compare directly. Literals are exact: reals are given by their bits.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python root_read.py FILE NTUPLE              to standard output
     python root_read.py --batch JOBS.json        many at once: [{"file", "ntuple", "target"}, ...]
 
-Starting ROOT takes seconds, hence the second form. Classes that the files of `root_write.py` use are declared;
-any other class is taken apart by what the file says of it. Prints one line for each job that failed, and
-what ROOT itself complained of goes to standard error.
+Starting ROOT takes seconds, hence the second form. Classes that the files of `root_write.py` use are
+declared; any other class is taken apart by what the file says of it. Each job that failed, and what ROOT
+itself complained of, goes to standard error.
 """
 
 from __future__ import annotations

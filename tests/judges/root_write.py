@@ -3,8 +3,8 @@
     python root_write.py FOLDER
 
 Each file NAME.root comes with NAME.jsonl, the values that were given to ROOT, in the form of README.md.
-`manifest.json` lists them: name, file, ntuple, and the fields that lose precision with the relative error allowed.
-Everything is drawn from one seed, so that two runs write the same values.
+`manifest.json` lists them: name, file, ntuple, and the fields that lose precision with the relative error
+allowed. Everything is drawn from one seed, so that two runs write the same values.
 """
 
 from __future__ import annotations

@@ -1,0 +1,41 @@
+"""What all tests of the Python side share.
+
+On the integration machine (CI=true) a skipped test fails the run: what a test needs is installed there, so
+that a skip means that something was left out unnoticed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+INTEGRATION = os.environ.get("CI", "").lower() == "true"
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The folder of the project."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path | None:
+    """The folder of real files beside the project, or that FEMTOBARN_DATA names, if there is one."""
+    for place in (os.environ.get("FEMTOBARN_DATA"), ROOT.parent / "shared" / "data"):
+        if place and Path(place).is_dir():
+            return Path(place)
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Turn skips into a failure on the integration machine."""
+    yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if INTEGRATION and reporter is not None and reporter.stats.get("skipped") and session.exitstatus == 0:
+        reporter.write_line("skipped tests are failures here", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
