@@ -33,6 +33,23 @@ impl Primitive {
         }
     }
 
+    /// The integers that the type can hold; `None` for real numbers.
+    pub const fn integer_range(self) -> Option<std::ops::RangeInclusive<i128>> {
+        use Primitive::*;
+        Some(match self {
+            Bool => 0..=1,
+            Byte | Char | UInt8 => 0..=u8::MAX as i128,
+            Int8 => i8::MIN as i128..=i8::MAX as i128,
+            Int16 => i16::MIN as i128..=i16::MAX as i128,
+            UInt16 => 0..=u16::MAX as i128,
+            Int32 => i32::MIN as i128..=i32::MAX as i128,
+            UInt32 => 0..=u32::MAX as i128,
+            Int64 => i64::MIN as i128..=i64::MAX as i128,
+            UInt64 => 0..=u64::MAX as i128,
+            Float32 | Float64 => return None,
+        })
+    }
+
     /// The C++ name that ROOT gives the type, such as `std::int32_t`.
     pub const fn cpp_name(self) -> &'static str {
         use Primitive::*;
@@ -114,4 +131,38 @@ pub enum Type {
     /// The number of items of a collection, projected from its offsets: 32 bits or 64 bits. For
     /// reading only.
     Cardinality(Primitive),
+}
+
+impl Type {
+    /// Columns of a field of this type and its subfields.
+    pub fn columns(&self) -> usize {
+        match self {
+            Type::Primitive(_) | Type::Reduced(..) | Type::Bitset { .. } | Type::Cardinality(_) => {
+                1
+            }
+            Type::String => 2,
+            Type::List(item) | Type::Optional(item) => 1 + item.columns(),
+            Type::Array { item, .. } => item.columns(),
+            Type::Record { members, .. } => members.iter().map(|(_, of)| of.columns()).sum(),
+            Type::Variant(alternatives) => {
+                1 + alternatives.iter().map(Type::columns).sum::<usize>()
+            }
+        }
+    }
+
+    /// What a value of this type is called in a message.
+    pub(crate) fn kind_name(&self) -> &'static str {
+        match self {
+            Type::Primitive(primitive) => primitive.cpp_name(),
+            Type::Reduced(..) => "a real number",
+            Type::String => "a string",
+            Type::List(_) => "a list",
+            Type::Array { .. } => "an array",
+            Type::Bitset { .. } => "a set of bits",
+            Type::Optional(_) => "an optional value",
+            Type::Record { .. } => "a record",
+            Type::Variant(_) => "a variant",
+            Type::Cardinality(_) => "a cardinality",
+        }
+    }
 }

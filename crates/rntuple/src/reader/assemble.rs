@@ -1,0 +1,240 @@
+//! Arrays from the elements of columns, field by field.
+//!
+//! A field is read for a list of segments, one for each cluster that the entries touch. A
+//! collection's offsets tell which elements of its items belong to a segment; these are the
+//! segments that the items are read for.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::Reader;
+use super::elements::{Segment, total};
+use crate::array::{Array, bytes_of, values_of};
+use crate::column::Element;
+use crate::error::{Error, Result};
+use crate::schema::ColumnId;
+use crate::tree::{Kind, Node};
+use crate::types::Primitive;
+
+impl Reader {
+    pub(super) fn assemble(&self, nodes: &[Node], entries: Range<u64>) -> Result<Array> {
+        let clusters = self.clusters.overlapping(&*self.source, &entries)?;
+        let segments: Vec<Segment<'_>> = clusters
+            .into_iter()
+            .map(|cluster| {
+                let first = cluster.entries.start;
+                let start = entries.start.max(first) - first;
+                let end = entries.end.min(cluster.entries.end) - first;
+                Segment { cluster, range: start..end }
+            })
+            .collect();
+        self.record(nodes, &segments)
+    }
+
+    fn array(&self, node: &Node, segments: &[Segment<'_>]) -> Result<Array> {
+        match &node.kind {
+            Kind::Primitive { primitive, values, .. } => {
+                let values = self.elements(values, segments, element(*primitive))?;
+                Ok(Array::Primitive { primitive: *primitive, values })
+            }
+            Kind::Bitset { size, bits } => {
+                let content = Array::Primitive {
+                    primitive: Primitive::Bool,
+                    values: self.elements(bits, &multiplied(segments, *size)?, Element::U8)?,
+                };
+                self.fixed(*size, segments, content)
+            }
+            Kind::String { offsets, bytes } => {
+                let (offsets, segments) = self.offsets(offsets, segments)?;
+                Ok(Array::String { offsets, bytes: self.elements(bytes, &segments, Element::U8)? })
+            }
+            Kind::List { offsets, item, optional } => {
+                let (offsets, segments) = self.offsets(offsets, segments)?;
+                let content = self.array(item, &segments)?.into();
+                Ok(Array::List { offsets, content, optional: *optional })
+            }
+            Kind::Fixed { size, item } => {
+                let content = self.array(item, &multiplied(segments, *size)?)?;
+                self.fixed(*size, segments, content)
+            }
+            Kind::Record { members, .. } => self.record(members, segments),
+            Kind::Variant { switch, alternatives } => self.variant(switch, alternatives, segments),
+            Kind::Cardinality { offsets, primitive } => {
+                self.cardinality(offsets, *primitive, segments)
+            }
+        }
+    }
+
+    fn record(&self, members: &[Node], segments: &[Segment<'_>]) -> Result<Array> {
+        let arrays = members
+            .iter()
+            .map(|member| Ok((member.name.clone(), self.array(member, segments)?)))
+            .collect::<Result<_>>()?;
+        Ok(Array::Record { length: length(segments)?, members: arrays })
+    }
+
+    fn fixed(&self, size: u64, segments: &[Segment<'_>], content: Array) -> Result<Array> {
+        Ok(Array::Fixed { size, length: length(segments)?, content: content.into() })
+    }
+
+    /// Offsets that count through all segments from 0 on, and the segments of the items.
+    fn offsets<'a>(
+        &self,
+        columns: &[ColumnId],
+        segments: &[Segment<'a>],
+    ) -> Result<(Bytes, Vec<Segment<'a>>)> {
+        let mut offsets = Vec::with_capacity(length(segments)? + 1);
+        let mut items = Vec::with_capacity(segments.len());
+        let mut count = 0_u64;
+        offsets.push(0_i64);
+        for segment in segments {
+            let (first, ends) = self.ends(columns, segment)?;
+            let ends = values_of::<u64>(&ends)?;
+            let mut last = first;
+            for &end in ends {
+                let size = end.checked_sub(last).ok_or_else(decreasing)?;
+                count =
+                    count.checked_add(size).filter(|&c| c <= MAX_OFFSET).ok_or_else(decreasing)?;
+                offsets.push(count as i64);
+                last = end;
+            }
+            items.push(Segment { cluster: segment.cluster, range: first..last });
+        }
+        Ok((bytes_of(offsets), items))
+    }
+
+    /// Where the first collection of a segment starts, and where each ends.
+    fn ends(&self, columns: &[ColumnId], segment: &Segment<'_>) -> Result<(u64, Bytes)> {
+        let Range { start, end } = segment.range;
+        if start == 0 || start == end {
+            let ends = self.elements(columns, std::slice::from_ref(segment), Element::U64)?;
+            return Ok((0, ends));
+        }
+        let with_previous = Segment { cluster: segment.cluster, range: start - 1..end };
+        let ends = self.elements(columns, &[with_previous], Element::U64)?;
+        let first = values_of::<u64>(&ends)?[0];
+        Ok((first, ends.slice(size_of::<u64>()..)))
+    }
+
+    fn cardinality(
+        &self,
+        columns: &[ColumnId],
+        primitive: Primitive,
+        segments: &[Segment<'_>],
+    ) -> Result<Array> {
+        let (offsets, _) = self.offsets(columns, segments)?;
+        let sizes = values_of::<i64>(&offsets)?.windows(2).map(|pair| (pair[1] - pair[0]) as u64);
+        match primitive {
+            Primitive::UInt32 => {
+                let sizes = sizes.map(|size| u32::try_from(size).map_err(|_| decreasing()));
+                Ok(Array::primitive(primitive, sizes.collect::<Result<Vec<u32>>>()?))
+            }
+            Primitive::UInt64 => Ok(Array::primitive(primitive, sizes.collect::<Vec<u64>>())),
+            other => Err(Error::unsupported(format!("a cardinality of type {other:?}"))),
+        }
+    }
+
+    fn variant(
+        &self,
+        switch: &[ColumnId],
+        alternatives: &[Node],
+        segments: &[Segment<'_>],
+    ) -> Result<Array> {
+        let mut tags: Vec<i8> = vec![];
+        let mut positions: Vec<i64> = vec![];
+        let mut parts: Vec<Vec<Segment<'_>>> = vec![vec![]; alternatives.len()];
+        let mut counts = vec![0_u64; alternatives.len()];
+        for segment in segments {
+            let pairs = self.elements(switch, std::slice::from_ref(segment), Element::Switch)?;
+            let used = used_ranges(&pairs, alternatives.len())?;
+            for (position, tag) in switch_pairs(&pairs) {
+                let alternative = (tag as usize).wrapping_sub(1);
+                tags.push(if tag == 0 { -1 } else { alternative as i8 });
+                positions.push(match used.get(alternative) {
+                    Some(used) => (counts[alternative] + position - used.start) as i64,
+                    None => 0,
+                });
+            }
+            for (alternative, range) in used.into_iter().enumerate() {
+                counts[alternative] += range.end - range.start;
+                parts[alternative].push(Segment { cluster: segment.cluster, range });
+            }
+        }
+        let contents = alternatives.iter().zip(&parts);
+        let contents =
+            contents.map(|(node, part)| self.array(node, part)).collect::<Result<_>>()?;
+        Ok(Array::Variant { tags: bytes_of(tags), positions: bytes_of(positions), contents })
+    }
+}
+
+/// The largest offset: also a bound on sums of a few of them.
+const MAX_OFFSET: u64 = 1 << 60;
+
+/// Positions and tags of a switch column's elements, which are packed without padding.
+fn switch_pairs(pairs: &[u8]) -> impl Iterator<Item = (u64, u32)> + '_ {
+    pairs.chunks_exact(Element::Switch.size()).map(|pair| {
+        let (position, tag) = pair.split_at(size_of::<u64>());
+        (
+            u64::from_le_bytes(position.try_into().expect("the first 8 of 12 bytes")),
+            u32::from_le_bytes(tag.try_into().expect("the last 4 of 12 bytes")),
+        )
+    })
+}
+
+/// The elements of each alternative that a switch column refers to.
+fn used_ranges(pairs: &[u8], alternatives: usize) -> Result<Vec<Range<u64>>> {
+    let none = Range { start: u64::MAX, end: 0 };
+    let mut used = vec![none; alternatives];
+    for (position, tag) in switch_pairs(pairs) {
+        if tag == 0 {
+            continue;
+        }
+        let range = used.get_mut(tag as usize - 1).filter(|_| position < MAX_OFFSET);
+        let range = range.ok_or_else(|| {
+            Error::corrupt("variant", 0, format!("it has no element {position} of type {tag}"))
+        })?;
+        *range = range.start.min(position)..range.end.max(position + 1);
+    }
+    for range in &mut used {
+        if range.start > range.end {
+            *range = 0..0;
+        }
+    }
+    Ok(used)
+}
+
+fn multiplied<'a>(segments: &[Segment<'a>], size: u64) -> Result<Vec<Segment<'a>>> {
+    let multiply = |segment: &Segment<'a>| {
+        let start = segment.range.start.checked_mul(size)?;
+        let end = segment.range.end.checked_mul(size).filter(|&end| end <= MAX_OFFSET)?;
+        Some(Segment { cluster: segment.cluster, range: start..end })
+    };
+    segments.iter().map(multiply).collect::<Option<_>>().ok_or_else(decreasing)
+}
+
+fn length(segments: &[Segment<'_>]) -> Result<usize> {
+    // A record without columns has as many values as a damaged file likes; what is made of the
+    // number is bounded by the memory that its members take.
+    usize::try_from(total(segments)?).map_err(|_| decreasing())
+}
+
+fn decreasing() -> Error {
+    Error::corrupt("collection", 0, "its offsets decrease or exceed 2^60")
+}
+
+/// The element that a primitive is read as.
+pub(crate) fn element(primitive: Primitive) -> Element {
+    match primitive {
+        Primitive::Bool | Primitive::Byte | Primitive::Char | Primitive::UInt8 => Element::U8,
+        Primitive::Int8 => Element::I8,
+        Primitive::Int16 => Element::I16,
+        Primitive::UInt16 => Element::U16,
+        Primitive::Int32 => Element::I32,
+        Primitive::UInt32 => Element::U32,
+        Primitive::Int64 => Element::I64,
+        Primitive::UInt64 => Element::U64,
+        Primitive::Float32 => Element::F32,
+        Primitive::Float64 => Element::F64,
+    }
+}

@@ -1,0 +1,329 @@
+//! Elements of columns: which pages to read, and from where.
+//!
+//! Large ranges are read in batches straight into the caller's memory wherever a page lies there as
+//! it is on disk. Small ranges, such as one object, go through the page cache, so that the next
+//! object of the same page costs no read, no checksum and no decompression.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::Reader;
+use super::cluster::{Cluster, Run};
+use super::convert::convert;
+use crate::buffer::AlignedBuffer;
+use crate::column::Element;
+use crate::compression::uncompressed_size_max;
+use crate::encoding::encoded_size;
+use crate::error::{Error, Result};
+use crate::page::{CHECKSUM_SIZE, PageBuffers, open_page};
+use crate::page_list::PageLocation;
+use crate::schema::{Column, ColumnId};
+use crate::source::ReadRequest;
+
+/// Stored bytes read at once: enough to amortise a system call, small enough to stay in cache until
+/// the checksums are verified.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Elements of one field within one cluster.
+#[derive(Clone)]
+pub(crate) struct Segment<'a> {
+    pub cluster: &'a Cluster,
+    pub range: Range<u64>,
+}
+
+/// Sum of the lengths of segments.
+pub(crate) fn total(segments: &[Segment<'_>]) -> Result<u64> {
+    segments.iter().try_fold(0_u64, |sum, segment| {
+        sum.checked_add(segment.range.end - segment.range.start)
+            .ok_or_else(|| Error::corrupt("page list", 0, "more than 2^64 elements"))
+    })
+}
+
+impl Reader {
+    /// The elements of all segments, back to back, converted to `target`.
+    pub(super) fn elements(
+        &self,
+        columns: &[ColumnId],
+        segments: &[Segment<'_>],
+        target: Element,
+    ) -> Result<Bytes> {
+        if let [segment] = segments
+            && let Some(bytes) = self.shared_elements(columns, segment, target)?
+        {
+            return Ok(bytes);
+        }
+        let mut buffer = AlignedBuffer::new(total(segments)?, target.size())?;
+        let mut rest = buffer.bytes_mut();
+        for segment in segments {
+            let count = (segment.range.end - segment.range.start) as usize;
+            let (out, behind) = rest.split_at_mut(count * target.size());
+            self.read_segment(columns, segment, target, out)?;
+            rest = behind;
+        }
+        Ok(buffer.into_bytes())
+    }
+
+    /// A small range within one page, shared with the page cache.
+    fn shared_elements(
+        &self,
+        columns: &[ColumnId],
+        segment: &Segment<'_>,
+        target: Element,
+    ) -> Result<Option<Bytes>> {
+        let Some((id, run)) = segment.cluster.active(columns) else { return Ok(None) };
+        let column = &self.schema.columns[id as usize];
+        if element_of(column)? != target {
+            return Ok(None);
+        }
+        let Some(position) = run.page_with_all(&segment.range) else { return Ok(None) };
+        let page = &run.pages[position];
+        if !self.is_worth_caching(&segment.range, page) {
+            return Ok(None);
+        }
+        let first = (segment.range.start - run.starts[position]) as usize * target.size();
+        let length = (segment.range.end - segment.range.start) as usize * target.size();
+        Ok(Some(self.cached_page(column, page)?.slice(first..first + length)))
+    }
+
+    fn is_worth_caching(&self, range: &Range<u64>, page: &PageLocation) -> bool {
+        self.cache.is_some() && 2 * (range.end - range.start) <= u64::from(page.elements)
+    }
+
+    fn cached_page(&self, column: &Column, page: &PageLocation) -> Result<Bytes> {
+        if let Some(cache) = &self.cache
+            && let Some(bytes) = cache.pages.get(cache.file, page.locator.offset)
+            && bytes.len() == page.elements as usize * element_of(column)?.size()
+        {
+            return Ok(bytes);
+        }
+        let bytes = self.whole_page(column, page)?.into_bytes();
+        if let Some(cache) = &self.cache {
+            cache.pages.put(cache.file, page.locator.offset, bytes.clone());
+        }
+        Ok(bytes)
+    }
+
+    fn whole_page(&self, column: &Column, page: &PageLocation) -> Result<AlignedBuffer> {
+        let mut decoded = AlignedBuffer::new(page.elements.into(), element_of(column)?.size())?;
+        check_page(column, page)?;
+        let mut stored = vec![0; stored_size(page)];
+        self.source.read_at(page.locator.offset, &mut stored)?;
+        open_stored(column, page, &stored, &mut PageBuffers::default(), decoded.bytes_mut())?;
+        Ok(decoded)
+    }
+
+    /// Fills `out` with the elements of one segment, converted to `target`.
+    fn read_segment(
+        &self,
+        columns: &[ColumnId],
+        segment: &Segment<'_>,
+        target: Element,
+        out: &mut [u8],
+    ) -> Result<()> {
+        // A field that is younger than its cluster reads as zeros, and `out` is zeroed.
+        let Some((id, run)) = segment.cluster.active(columns) else { return Ok(()) };
+        let column = &self.schema.columns[id as usize];
+        if segment.range.end > run.elements {
+            return Err(Error::corrupt(
+                "page list",
+                0,
+                format!("column {id} ends before element {}", segment.range.end),
+            ));
+        }
+        let element = element_of(column)?;
+        let start = segment.range.start.max(run.missing).min(segment.range.end);
+        let zeros = (start - segment.range.start) as usize;
+        let range = start..segment.range.end;
+        if element == target {
+            return self.read_pages(column, run, range, &mut out[zeros * target.size()..]);
+        }
+        let mut unconverted = AlignedBuffer::new(range.end - range.start, element.size())?;
+        self.read_pages(column, run, range, unconverted.bytes_mut())?;
+        convert(element, unconverted.bytes_mut(), target, &mut out[zeros * target.size()..])
+    }
+
+    fn read_pages(
+        &self,
+        column: &Column,
+        run: &Run,
+        range: Range<u64>,
+        mut out: &mut [u8],
+    ) -> Result<()> {
+        let element_size = element_of(column)?.size();
+        let mut jobs: Vec<Job<'_>> = vec![];
+        let mut batch_bytes = 0;
+        for position in run.pages_with(&range) {
+            let page = &run.pages[position];
+            check_page(column, page)?;
+            let first = run.starts[position].max(range.start);
+            let end = (run.starts[position] + u64::from(page.elements)).min(range.end);
+            let (target, behind) = out.split_at_mut((end - first) as usize * element_size);
+            out = behind;
+            jobs.push(Job { page, skip: (first - run.starts[position]) as usize, target });
+            batch_bytes += stored_size(page);
+            if batch_bytes >= BATCH_BYTES {
+                self.read_batch(column, std::mem::take(&mut jobs))?;
+                batch_bytes = 0;
+            }
+        }
+        self.read_batch(column, jobs)
+    }
+
+    fn read_batch(&self, column: &Column, mut jobs: Vec<Job<'_>>) -> Result<()> {
+        let staged = jobs.iter().map(|job| job.staged_bytes(column)).sum();
+        SCRATCH.with_borrow_mut(|scratch| {
+            let Scratch { stored, buffers } = scratch;
+            if stored.len() < staged {
+                stored.resize(staged, 0);
+            }
+            let mut requests = Vec::with_capacity(2 * jobs.len());
+            let mut free = &mut stored[..];
+            for job in &mut jobs {
+                job.request(column, &mut free, &mut requests);
+            }
+            self.source.read_many(&mut requests)?;
+            drop(requests);
+            let mut read = &stored[..];
+            jobs.into_iter().try_for_each(|job| job.open(column, &mut read, buffers))
+        })
+    }
+}
+
+impl Run {
+    /// The page that holds all of a range.
+    fn page_with_all(&self, range: &Range<u64>) -> Option<usize> {
+        let position = self.pages_with(range).start;
+        let page = self.pages.get(position)?;
+        let start = self.starts[position];
+        (start <= range.start && range.end <= start + u64::from(page.elements) && !range.is_empty())
+            .then_some(position)
+    }
+
+    /// The pages that overlap a range.
+    fn pages_with(&self, range: &Range<u64>) -> Range<usize> {
+        if range.is_empty() {
+            return 0..0;
+        }
+        let first = self.starts.partition_point(|&start| start <= range.start).saturating_sub(1);
+        let end = self.starts.partition_point(|&start| start < range.end);
+        first..end.max(first)
+    }
+}
+
+/// What remains between calls so that buffers are touched only once.
+#[derive(Default)]
+struct Scratch {
+    stored: Vec<u8>,
+    buffers: PageBuffers,
+}
+
+thread_local! {
+    static SCRATCH: std::cell::RefCell<Scratch> = std::cell::RefCell::default();
+}
+
+/// A page to be read, and where the wanted part of its elements goes.
+struct Job<'a> {
+    page: &'a PageLocation,
+    /// Elements of the page before the first wanted.
+    skip: usize,
+    target: &'a mut [u8],
+}
+
+impl Job<'_> {
+    /// Whether the page goes straight into the target, with its checksum beside.
+    fn is_direct(&self, column: &Column) -> bool {
+        let whole = self.page.elements as usize * element_of(column).map_or(0, Element::size);
+        column.column_type.is_plain()
+            && self.target.len() == whole
+            && self.page.locator.size == whole as u64
+    }
+
+    fn staged_bytes(&self, column: &Column) -> usize {
+        let checksum = if self.page.checksum { CHECKSUM_SIZE } else { 0 };
+        if self.is_direct(column) { checksum } else { stored_size(self.page) }
+    }
+
+    fn request<'s>(
+        &'s mut self,
+        column: &Column,
+        free: &mut &'s mut [u8],
+        requests: &mut Vec<ReadRequest<'s>>,
+    ) {
+        let (staged, rest) = std::mem::take(free).split_at_mut(self.staged_bytes(column));
+        *free = rest;
+        let offset = self.page.locator.offset;
+        if self.is_direct(column) {
+            let behind = offset.saturating_add(self.target.len() as u64);
+            requests.push(ReadRequest { offset, buffer: self.target });
+            if !staged.is_empty() {
+                requests.push(ReadRequest { offset: behind, buffer: staged });
+            }
+        } else {
+            requests.push(ReadRequest { offset, buffer: staged });
+        }
+    }
+
+    fn open(self, column: &Column, read: &mut &[u8], buffers: &mut PageBuffers) -> Result<()> {
+        let (staged, rest) = read.split_at(self.staged_bytes(column));
+        *read = rest;
+        if self.is_direct(column) {
+            return check_direct(self.page, self.target, staged);
+        }
+        let element_size = element_of(column)?.size();
+        let elements = self.page.elements as usize;
+        if self.target.len() == elements * element_size {
+            return open_stored(column, self.page, staged, buffers, self.target);
+        }
+        let mut whole = AlignedBuffer::new(elements as u64, element_size)?;
+        open_stored(column, self.page, staged, buffers, whole.bytes_mut())?;
+        let wanted = self.skip * element_size..self.skip * element_size + self.target.len();
+        self.target.copy_from_slice(&whole.bytes_mut()[wanted]);
+        Ok(())
+    }
+}
+
+fn check_direct(page: &PageLocation, payload: &[u8], checksum: &[u8]) -> Result<()> {
+    if page.checksum && xxhash_rust::xxh3::xxh3_64(payload).to_le_bytes() != checksum {
+        return Err(Error::corrupt("page", page.locator.offset, "its checksum does not match"));
+    }
+    Ok(())
+}
+
+fn open_stored(
+    column: &Column,
+    page: &PageLocation,
+    stored: &[u8],
+    buffers: &mut PageBuffers,
+    out: &mut [u8],
+) -> Result<()> {
+    let (elements, offset) = (page.elements as usize, page.locator.offset);
+    open_page(column, elements, page.checksum, offset, stored, buffers, out)
+}
+
+/// Refuses a page whose elements cannot come from its stored bytes, before memory is taken for
+/// them.
+fn check_page(column: &Column, page: &PageLocation) -> Result<()> {
+    let size = page.locator.size;
+    let unpacked = encoded_size(column.column_type, column.bits, page.elements as usize)? as u64;
+    if size > unpacked || unpacked > uncompressed_size_max(size) {
+        return Err(Error::corrupt(
+            "page",
+            page.locator.offset,
+            format!("{} elements do not come from {size} bytes", page.elements),
+        ));
+    }
+    Ok(())
+}
+
+fn stored_size(page: &PageLocation) -> usize {
+    page.locator.size as usize + if page.checksum { CHECKSUM_SIZE } else { 0 }
+}
+
+/// The in-memory form of a column's elements.
+pub(crate) fn element_of(column: &Column) -> Result<Element> {
+    column
+        .column_type
+        .element()
+        .ok_or_else(|| Error::unsupported(format!("column type {:?}", column.column_type)))
+}

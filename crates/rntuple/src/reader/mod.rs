@@ -1,0 +1,220 @@
+//! Reading an RNTuple: fields of ranges of entries as columnar arrays.
+//!
+//! Invariants:
+//! 1. A reader sees one version of the RNTuple: the one whose footer it was opened with.
+//! 2. Page lists are read when an entry that they describe is first asked for.
+//! 3. Whatever the bytes say, a read yields an array or an error, never a panic; memory is taken
+//!    only for elements that stored pages can hold.
+
+mod assemble;
+mod cluster;
+mod convert;
+mod elements;
+mod projection;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::anchor::Anchor;
+use crate::array::Array;
+use crate::envelope::{self, EnvelopeKind};
+use crate::error::{Error, Result};
+use crate::footer::Footer;
+use crate::header::Header;
+use crate::locator::EnvelopeLink;
+use crate::page_cache::{FileNumber, PageCache};
+use crate::schema::ColumnId;
+use crate::schema::Schema;
+use crate::source::ByteSource;
+use crate::tfile;
+use crate::tree::Tree;
+use crate::types::Type;
+
+pub(crate) use assemble::element as element_of_primitive;
+use cluster::Clusters;
+pub(crate) use elements::element_of;
+pub use projection::Projection;
+
+/// One version of an RNTuple, open for reading.
+///
+/// ```no_run
+/// # fn main() -> rntuple::Result<()> {
+/// let file = std::fs::File::open("muons.root").expect("the file exists");
+/// let reader = rntuple::Reader::open(std::sync::Arc::new(file), "Events")?;
+/// let muons = reader.read(&reader.select(&["nMuon", "Muon_pt"])?, 0..reader.entries())?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Reader {
+    source: Arc<dyn ByteSource>,
+    cache: Option<FileCache>,
+    name: String,
+    description: String,
+    schema: Schema,
+    tree: Tree,
+    footer: Footer,
+    clusters: Clusters,
+}
+
+/// A cache shared with the readers of other files.
+struct FileCache {
+    pages: Arc<PageCache>,
+    file: FileNumber,
+}
+
+impl Reader {
+    /// Opens an RNTuple of a ROOT file by its name.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the file has no RNTuple of that name, [`Error::Corrupt`] or
+    /// [`Error::Unsupported`] if it cannot be understood.
+    pub fn open(source: Arc<dyn ByteSource>, name: &str) -> Result<Self> {
+        let anchors = tfile::anchors(&*source)?;
+        match anchors.iter().find(|(found, _)| found == name) {
+            Some((_, anchor)) => Self::from_anchor(source, anchor),
+            None => Err(Error::NotFound {
+                what: "RNTuple",
+                name: name.to_owned(),
+                candidates: anchors.into_iter().map(|(found, _)| found).collect(),
+            }),
+        }
+    }
+
+    /// Opens the RNTuple that an anchor describes.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_anchor(source: Arc<dyn ByteSource>, anchor: &Anchor) -> Result<Self> {
+        Self::load(source, &anchor.header, &anchor.footer, anchor.max_key_size)
+    }
+
+    /// Opens the version of an RNTuple that a header and a footer describe.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_links(
+        source: Arc<dyn ByteSource>,
+        header: &EnvelopeLink,
+        footer: &EnvelopeLink,
+    ) -> Result<Self> {
+        Self::load(source, header, footer, u64::MAX)
+    }
+
+    /// Envelopes larger than `key_size_max` are spread over several keys.
+    fn load(
+        source: Arc<dyn ByteSource>,
+        header: &EnvelopeLink,
+        footer: &EnvelopeLink,
+        key_size_max: u64,
+    ) -> Result<Self> {
+        let kind = EnvelopeKind::Header;
+        let bytes = envelope::read_envelope(&*source, header, kind, key_size_max)?;
+        let (header, checksum) = Header::decode(&bytes)?;
+        let kind = EnvelopeKind::Footer;
+        let bytes = envelope::read_envelope(&*source, footer, kind, key_size_max)?;
+        let footer = Footer::decode(&bytes)?;
+        if footer.header_checksum != checksum {
+            return Err(Error::corrupt("footer", 0, "it belongs to another header"));
+        }
+        let mut schema = header.schema;
+        schema.extend(&footer.extension)?;
+        let tree = Tree::of(&schema)?;
+        let clusters = Clusters::new(&footer, &schema, key_size_max)?;
+        Ok(Reader {
+            source,
+            cache: None,
+            name: header.name,
+            description: header.description,
+            schema,
+            tree,
+            footer,
+            clusters,
+        })
+    }
+
+    /// Lets reads of single objects share a cache of decoded pages; `file` tells this file's pages
+    /// from those of others.
+    #[must_use]
+    pub fn with_cache(mut self, pages: Arc<PageCache>, file: FileNumber) -> Self {
+        self.cache = Some(FileCache { pages, file });
+        self
+    }
+
+    /// Name of the RNTuple.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Description of the RNTuple.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Fields and columns, with those that a schema extension added.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Number of entries.
+    pub fn entries(&self) -> u64 {
+        self.clusters.entries()
+    }
+
+    /// Number of clusters.
+    pub fn clusters(&self) -> u64 {
+        self.clusters.count()
+    }
+
+    /// The footer of this version.
+    pub fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// For each column the number of elements in all clusters.
+    pub(crate) fn element_totals(&self) -> Result<Vec<u64>> {
+        let columns = 0..self.schema.columns.len() as ColumnId;
+        let last = self.entries().saturating_sub(1)..self.entries();
+        let clusters = self.clusters.overlapping(&*self.source, &last)?;
+        let total = |column| clusters.last().map_or(0, |cluster| cluster.elements_up_to(column));
+        Ok(columns.map(total).collect())
+    }
+
+    /// Names and types of the top-level fields that this library can read.
+    pub fn members(&self) -> Vec<(String, Type)> {
+        self.tree.nodes.iter().map(|node| (node.name.clone(), node.logical_type())).collect()
+    }
+
+    /// Top-level fields that this library cannot read, with the reason.
+    pub fn ignored(&self) -> &[(String, String)] {
+        &self.tree.ignored
+    }
+
+    /// All fields.
+    pub fn select_all(&self) -> Projection {
+        Projection::all(&self.tree)
+    }
+
+    /// The fields with these paths, such as `run` or `tracks.pt`, and all below them.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such field.
+    pub fn select(&self, paths: &[impl AsRef<str>]) -> Result<Projection> {
+        Projection::of(&self.tree, paths)
+    }
+
+    /// Reads fields of a range of entries, as an array of records in the fields' order.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there are no such entries, [`Error::Corrupt`] if what is stored is
+    /// damaged.
+    pub fn read(&self, projection: &Projection, entries: Range<u64>) -> Result<Array> {
+        if entries.start > entries.end || entries.end > self.entries() {
+            return Err(Error::NotFound {
+                what: "entry range",
+                name: format!("{entries:?}"),
+                candidates: vec![format!("entries 0..{}", self.entries())],
+            });
+        }
+        self.assemble(projection.nodes(), entries)
+    }
+}

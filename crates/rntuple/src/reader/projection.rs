@@ -1,0 +1,102 @@
+//! Which fields to read.
+
+use crate::error::{Error, Result};
+use crate::tree::{Kind, Node, Tree};
+use crate::types::Type;
+
+/// A selection of fields of one RNTuple.
+///
+/// Paths name members of records by dots and see through lists, arrays and optional values:
+/// `tracks.pt` is the member `pt` of all records in the list `tracks`.
+#[derive(Clone, Debug)]
+pub struct Projection {
+    nodes: Vec<Node>,
+}
+
+impl Projection {
+    pub(super) fn all(tree: &Tree) -> Self {
+        Projection { nodes: tree.nodes.clone() }
+    }
+
+    pub(super) fn of(tree: &Tree, paths: &[impl AsRef<str>]) -> Result<Self> {
+        let paths: Vec<&str> = paths.iter().map(AsRef::as_ref).collect();
+        for path in &paths {
+            check(tree, path)?;
+        }
+        Ok(Projection { nodes: prune(&tree.nodes, &paths) })
+    }
+
+    pub(super) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Names and types of what is selected.
+    pub fn members(&self) -> Vec<(String, Type)> {
+        self.nodes.iter().map(|node| (node.name.clone(), node.logical_type())).collect()
+    }
+}
+
+/// Keeps of `members` what one of the paths selects.
+fn prune(members: &[Node], paths: &[&str]) -> Vec<Node> {
+    members.iter().filter_map(|member| prune_member(member, paths)).collect()
+}
+
+fn prune_member(member: &Node, paths: &[&str]) -> Option<Node> {
+    if paths.contains(&member.name.as_str()) {
+        return Some(member.clone());
+    }
+    let below: Vec<&str> = paths.iter().filter_map(|path| strip(path, &member.name)).collect();
+    (!below.is_empty())
+        .then(|| Node { name: member.name.clone(), kind: prune_kind(&member.kind, &below) })
+}
+
+fn prune_kind(kind: &Kind, paths: &[&str]) -> Kind {
+    let prune_item = |item: &Node| {
+        Box::new(Node { name: item.name.clone(), kind: prune_kind(&item.kind, paths) })
+    };
+    match kind {
+        Kind::Record { class, members } => {
+            Kind::Record { class: class.clone(), members: prune(members, paths) }
+        }
+        Kind::List { offsets, item, optional } => {
+            Kind::List { offsets: offsets.clone(), item: prune_item(item), optional: *optional }
+        }
+        Kind::Fixed { size, item } => Kind::Fixed { size: *size, item: prune_item(item) },
+        other => other.clone(),
+    }
+}
+
+fn strip<'p>(path: &'p str, name: &str) -> Option<&'p str> {
+    path.strip_prefix(name)?.strip_prefix('.')
+}
+
+fn check(tree: &Tree, path: &str) -> Result<()> {
+    let mut members = &tree.nodes[..];
+    let mut rest = path;
+    loop {
+        let found = members.iter().find(|m| m.name == rest || strip(rest, &m.name).is_some());
+        let Some(member) = found else { return Err(no_field(path, members)) };
+        match strip(rest, &member.name) {
+            None => return Ok(()),
+            Some(below) => (rest, members) = (below, members_of(member)),
+        }
+    }
+}
+
+/// The members of a record, or of the records in a collection.
+fn members_of(node: &Node) -> &[Node] {
+    match &node.kind {
+        Kind::Record { members, .. } => members,
+        Kind::List { item, .. } | Kind::Fixed { item, .. } => members_of(item),
+        _ => &[],
+    }
+}
+
+fn no_field(path: &str, members: &[Node]) -> Error {
+    const CANDIDATES_MAX: usize = 20;
+    Error::NotFound {
+        what: "field",
+        name: path.to_owned(),
+        candidates: members.iter().take(CANDIDATES_MAX).map(|node| node.name.clone()).collect(),
+    }
+}

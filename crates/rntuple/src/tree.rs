@@ -1,0 +1,308 @@
+//! The tree of fields with all that reading or writing each takes: its logical type and columns.
+//!
+//! Invariants:
+//! 1. Every column list has one entry for each alternative representation, at least one.
+//! 2. The depth is at most [`DEPTH_MAX`], whatever the file says.
+//!
+//! A top-level field with anything unknown in it is left out as a whole and named with the reason,
+//! as the specification asks ("Notes on Backward and Forward Compatibility").
+
+use crate::column::ColumnType;
+use crate::error::{Error, Result};
+use crate::schema::{ColumnId, Field, FieldId, Schema, Structure};
+use crate::types::{Precision, Primitive, Type};
+
+/// Nesting of fields beyond which a file is refused.
+const DEPTH_MAX: usize = 64;
+
+/// A field.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub name: String,
+    pub kind: Kind,
+}
+
+/// What a field holds, with its columns by representation.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Primitive { primitive: Primitive, values: Vec<ColumnId>, precision: Option<Precision> },
+    Bitset { size: u64, bits: Vec<ColumnId> },
+    String { offsets: Vec<ColumnId>, bytes: Vec<ColumnId> },
+    List { offsets: Vec<ColumnId>, item: Box<Node>, optional: bool },
+    Fixed { size: u64, item: Box<Node> },
+    Record { class: String, members: Vec<Node> },
+    Variant { switch: Vec<ColumnId>, alternatives: Vec<Node> },
+    Cardinality { offsets: Vec<ColumnId>, primitive: Primitive },
+}
+
+/// The top-level fields of an RNTuple.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tree {
+    pub nodes: Vec<Node>,
+    /// Fields that this version cannot read, with the reason.
+    pub ignored: Vec<(String, String)>,
+}
+
+impl Tree {
+    /// Interprets a schema.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if its fields and columns do not make a tree.
+    pub fn of(schema: &Schema) -> Result<Self> {
+        let index = Index::of(schema)?;
+        let mut tree = Tree::default();
+        for &id in &index.top {
+            match index.node(id, 0) {
+                Ok(node) => tree.nodes.push(node),
+                Err(Error::Unsupported { what }) => {
+                    tree.ignored.push((schema.fields[id as usize].name.clone(), what));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(tree)
+    }
+}
+
+impl Node {
+    /// The logical type of the field.
+    pub fn logical_type(&self) -> Type {
+        match &self.kind {
+            Kind::Primitive { primitive, precision: None, .. } => Type::Primitive(*primitive),
+            Kind::Primitive { primitive, precision: Some(precision), .. } => {
+                Type::Reduced(*primitive, *precision)
+            }
+            Kind::Bitset { size, .. } => Type::Bitset { size: *size },
+            Kind::String { .. } => Type::String,
+            Kind::List { item, optional: true, .. } => Type::Optional(item.logical_type().into()),
+            Kind::List { item, .. } => Type::List(item.logical_type().into()),
+            Kind::Fixed { size, item } => {
+                Type::Array { item: item.logical_type().into(), size: *size }
+            }
+            Kind::Record { class, members } => Type::Record {
+                class: class.clone(),
+                members: members.iter().map(|m| (m.name.clone(), m.logical_type())).collect(),
+            },
+            Kind::Variant { alternatives, .. } => {
+                Type::Variant(alternatives.iter().map(Node::logical_type).collect())
+            }
+            Kind::Cardinality { primitive, .. } => Type::Cardinality(*primitive),
+        }
+    }
+}
+
+/// A schema's fields and columns by parent.
+struct Index<'a> {
+    schema: &'a Schema,
+    top: Vec<FieldId>,
+    children: Vec<Vec<FieldId>>,
+    columns: Vec<Vec<ColumnId>>,
+}
+
+impl<'a> Index<'a> {
+    fn of(schema: &'a Schema) -> Result<Self> {
+        let count = schema.fields.len();
+        let mut index = Index {
+            schema,
+            top: vec![],
+            children: vec![vec![]; count],
+            columns: vec![vec![]; count],
+        };
+        for (id, field) in schema.fields.iter().enumerate() {
+            let id = id as FieldId;
+            match field.parent {
+                parent if parent == id => index.top.push(id),
+                parent if parent < id => index.children[parent as usize].push(id),
+                parent => return Err(corrupt(format!("field {id} comes before parent {parent}"))),
+            }
+        }
+        for (id, column) in schema.columns.iter().enumerate() {
+            index.attach(column.field, id as ColumnId)?;
+        }
+        for alias in &schema.aliases {
+            if alias.physical as usize >= schema.columns.len() {
+                return Err(corrupt(format!("alias of column {} of none", alias.physical)));
+            }
+            index.attach(alias.field, alias.physical)?;
+        }
+        Ok(index)
+    }
+
+    fn attach(&mut self, field: FieldId, column: ColumnId) -> Result<()> {
+        self.columns
+            .get_mut(field as usize)
+            .ok_or_else(|| corrupt(format!("column {column} of field {field} of none")))?
+            .push(column);
+        Ok(())
+    }
+
+    fn node(&self, id: FieldId, depth: usize) -> Result<Node> {
+        if depth > DEPTH_MAX {
+            return Err(corrupt(format!("fields nest deeper than {DEPTH_MAX}")));
+        }
+        let field = &self.schema.fields[id as usize];
+        let kind = match field.structure {
+            Structure::Leaf => self.leaf(id, field, depth)?,
+            Structure::Collection => self.collection(id, field, depth)?,
+            Structure::Record => Kind::Record {
+                class: field.type_name.clone(),
+                members: self.child_nodes(id, depth)?,
+            },
+            Structure::Variant => Kind::Variant {
+                switch: self.one_column(id, |of| of == ColumnType::Switch)?,
+                alternatives: self.child_nodes(id, depth)?,
+            },
+            Structure::Streamer => self.streamed(id)?,
+        };
+        Ok(Node { name: field.name.clone(), kind })
+    }
+
+    fn leaf(&self, id: FieldId, field: &Field, depth: usize) -> Result<Kind> {
+        let has_columns = !self.columns[id as usize].is_empty();
+        match (field.repetition, has_columns) {
+            (Some(size), true) => {
+                let bits = self.one_column(id, |of| of == ColumnType::Bit)?;
+                Ok(Kind::Bitset { size, bits })
+            }
+            (Some(size), false) => {
+                Ok(Kind::Fixed { size, item: self.only_child(id, depth)?.into() })
+            }
+            // Enumerations and atomics only wrap the number that they hold.
+            (None, false) => Ok(self.only_child(id, depth)?.kind),
+            (None, true) => self.simple(id, field),
+        }
+    }
+
+    fn simple(&self, id: FieldId, field: &Field) -> Result<Kind> {
+        if field.type_name == "std::string" {
+            let (offsets, bytes) = self.two_columns(id, |of| of == ColumnType::Char)?;
+            return Ok(Kind::String { offsets, bytes });
+        }
+        let cardinality = field.type_name.strip_prefix("ROOT::RNTupleCardinality<");
+        if let Some(size) = cardinality.and_then(|rest| rest.strip_suffix('>')) {
+            let offsets = self.one_column(id, ColumnType::is_index)?;
+            return Ok(Kind::Cardinality { offsets, primitive: primitive_named(size)? });
+        }
+        let primitive = primitive_named(&field.type_name)?;
+        let values = self.one_column(id, |of| {
+            !of.is_index() && of != ColumnType::Switch && of.element().is_some()
+        })?;
+        let precision = self.precision(values[0], primitive);
+        Ok(Kind::Primitive { primitive, values, precision })
+    }
+
+    fn precision(&self, column: ColumnId, primitive: Primitive) -> Option<Precision> {
+        let column = &self.schema.columns[column as usize];
+        let bits = column.bits;
+        match column.column_type {
+            ColumnType::Real16 | ColumnType::SplitReal16 => Some(Precision::Half),
+            ColumnType::Real32 | ColumnType::SplitReal32 => {
+                (primitive == Primitive::Float64).then_some(Precision::Single)
+            }
+            ColumnType::Real32Trunc => Some(Precision::Truncated { bits }),
+            ColumnType::Real32Quant => {
+                column.range.map(|(min, max)| Precision::Quantised { bits, min, max })
+            }
+            _ => None,
+        }
+    }
+
+    fn collection(&self, id: FieldId, field: &Field, depth: usize) -> Result<Kind> {
+        let wrappers = ["std::optional<", "std::unique_ptr<"];
+        Ok(Kind::List {
+            offsets: self.one_column(id, ColumnType::is_index)?,
+            item: self.only_child(id, depth)?.into(),
+            optional: wrappers.iter().any(|wrapper| field.type_name.starts_with(wrapper)),
+        })
+    }
+
+    /// An object serialised by ROOT's streamer is shown as its bytes.
+    fn streamed(&self, id: FieldId) -> Result<Kind> {
+        let (offsets, values) = self.two_columns(id, |of| of == ColumnType::Byte)?;
+        let kind = Kind::Primitive { primitive: Primitive::Byte, values, precision: None };
+        Ok(Kind::List {
+            offsets,
+            item: Node { name: "_0".to_owned(), kind }.into(),
+            optional: false,
+        })
+    }
+
+    fn child_nodes(&self, id: FieldId, depth: usize) -> Result<Vec<Node>> {
+        self.children[id as usize].iter().map(|&child| self.node(child, depth + 1)).collect()
+    }
+
+    fn only_child(&self, id: FieldId, depth: usize) -> Result<Node> {
+        match self.children[id as usize][..] {
+            [child] => self.node(child, depth + 1),
+            ref children => {
+                let name = &self.schema.fields[id as usize].name;
+                Err(corrupt(format!("field {name:?} has {} subfields, not 1", children.len())))
+            }
+        }
+    }
+
+    /// The columns of a field that has one in each representation.
+    fn one_column(&self, id: FieldId, fits: impl Fn(ColumnType) -> bool) -> Result<Vec<ColumnId>> {
+        let columns = self.columns[id as usize].clone();
+        self.check_columns(id, &columns, fits)?;
+        Ok(columns)
+    }
+
+    /// The columns of a field that has an offset column and a data column in each representation.
+    fn two_columns(
+        &self,
+        id: FieldId,
+        fits: impl Fn(ColumnType) -> bool,
+    ) -> Result<(Vec<ColumnId>, Vec<ColumnId>)> {
+        let columns = &self.columns[id as usize];
+        let offsets: Vec<_> = columns.iter().copied().step_by(2).collect();
+        let data: Vec<_> = columns.iter().copied().skip(1).step_by(2).collect();
+        if offsets.len() != data.len() {
+            return Err(self.odd_columns(id));
+        }
+        self.check_columns(id, &offsets, ColumnType::is_index)?;
+        self.check_columns(id, &data, fits)?;
+        Ok((offsets, data))
+    }
+
+    fn check_columns(
+        &self,
+        id: FieldId,
+        columns: &[ColumnId],
+        fits: impl Fn(ColumnType) -> bool,
+    ) -> Result<()> {
+        if columns.is_empty() {
+            return Err(self.odd_columns(id));
+        }
+        for &column in columns {
+            match self.schema.columns[column as usize].column_type {
+                ColumnType::Unknown(code) => {
+                    return Err(Error::unsupported(format!("column type {code:#x}")));
+                }
+                known if fits(known) => {}
+                _ => return Err(self.odd_columns(id)),
+            }
+        }
+        Ok(())
+    }
+
+    fn odd_columns(&self, id: FieldId) -> Error {
+        let field = &self.schema.fields[id as usize];
+        Error::unsupported(format!(
+            "field {:?} of type {:?} with these columns",
+            field.name, field.type_name
+        ))
+    }
+}
+
+fn primitive_named(name: &str) -> Result<Primitive> {
+    use Primitive::*;
+    [Bool, Byte, Char, Int8, UInt8, Int16, UInt16, Int32, UInt32, Int64, UInt64, Float32, Float64]
+        .into_iter()
+        .find(|primitive| primitive.cpp_name() == name)
+        .ok_or_else(|| Error::unsupported(format!("type {name:?}")))
+}
+
+fn corrupt(reason: String) -> Error {
+    Error::corrupt("schema description", 0, reason)
+}

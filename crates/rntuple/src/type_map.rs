@@ -1,0 +1,244 @@
+//! From logical types to fields and columns, as ROOT lays them out.
+//!
+//! Source: specification, "Mapping of C++ Types to Fields and Columns". Records without a class
+//! name and collections of them become untyped fields, which ROOT reads without a dictionary.
+//! Collections count with 32-bit offsets, so a cluster holds at most 2^32 items of a collection.
+
+use crate::column::ColumnType;
+use crate::error::{Error, Result};
+use crate::schema::{Column, Field, FieldId, Schema, Structure};
+use crate::types::{Precision, Primitive, Type};
+
+/// Which of the two families of column types is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Values as they are in memory: fastest, and readable in part.
+    Plain,
+    /// Values split into byte planes, which compresses better.
+    Split,
+}
+
+impl Schema {
+    /// The schema of an RNTuple with these top-level fields.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name that RNTuple does not allow or a type that cannot be stored.
+    pub fn new(members: &[(String, Type)], encoding: Encoding) -> Result<Self> {
+        let mut builder = Builder { schema: Schema::default(), encoding };
+        builder.add_members(members, None)?;
+        Ok(builder.schema)
+    }
+}
+
+/// Adds fields one by one, parents before their subfields.
+struct Builder {
+    schema: Schema,
+    encoding: Encoding,
+}
+
+impl Builder {
+    fn add_members(&mut self, members: &[(String, Type)], parent: Option<FieldId>) -> Result<()> {
+        for (position, (name, member)) in members.iter().enumerate() {
+            check_name(name)?;
+            if members[..position].iter().any(|(other, _)| other == name) {
+                return Err(Error::invalid(format!("field name {name:?} is used twice")));
+            }
+            self.add(name, member, parent)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, name: &str, of: &Type, parent: Option<FieldId>) -> Result<()> {
+        let id = self.add_field(name, of, parent)?;
+        match of {
+            Type::Primitive(primitive) => self.add_primitive(id, *primitive),
+            Type::Reduced(primitive, precision) => self.add_reduced(id, *primitive, *precision)?,
+            Type::String => {
+                self.add_offsets(id);
+                self.add_column(id, ColumnType::Char, 8, None);
+            }
+            Type::Bitset { .. } => self.add_column(id, ColumnType::Bit, 1, None),
+            Type::List(item) | Type::Optional(item) => {
+                self.add_offsets(id);
+                self.add("_0", item, Some(id))?;
+            }
+            Type::Array { item, .. } => self.add("_0", item, Some(id))?,
+            Type::Record { members, .. } => self.add_members(members, Some(id))?,
+            Type::Variant(alternatives) => {
+                self.add_column(id, ColumnType::Switch, 96, None);
+                for (position, alternative) in alternatives.iter().enumerate() {
+                    self.add(&format!("_{position}"), alternative, Some(id))?;
+                }
+            }
+            Type::Cardinality(_) => {
+                return Err(Error::invalid("a cardinality is a projection and cannot be written"));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_field(&mut self, name: &str, of: &Type, parent: Option<FieldId>) -> Result<FieldId> {
+        let id = self.schema.fields.len() as FieldId;
+        let type_name = type_name(of);
+        if let (None, Some(reason)) = (&type_name, must_be_typed(&self.schema, parent)) {
+            return Err(Error::invalid(format!(
+                "field {name:?} is or holds a record without a class name, {reason}"
+            )));
+        }
+        let (structure, repetition) = match of {
+            Type::List(_) | Type::Optional(_) => (Structure::Collection, None),
+            Type::Record { .. } => (Structure::Record, None),
+            Type::Variant(alternatives) => {
+                check_alternatives(alternatives)?;
+                (Structure::Variant, None)
+            }
+            Type::Array { size, .. } | Type::Bitset { size } => {
+                if *size == 0 {
+                    return Err(Error::invalid(format!("array {name:?} has no items")));
+                }
+                (Structure::Leaf, Some(*size))
+            }
+            _ => (Structure::Leaf, None),
+        };
+        let type_alias = match of {
+            Type::Reduced(Primitive::Float64, Precision::Single) => "Double32_t".to_owned(),
+            _ => String::new(),
+        };
+        self.schema.fields.push(Field {
+            version: 0,
+            type_version: 0,
+            parent: parent.unwrap_or(id),
+            structure,
+            name: name.to_owned(),
+            type_name: type_name.unwrap_or_default(),
+            type_alias,
+            description: String::new(),
+            repetition,
+            source: None,
+            type_checksum: None,
+        });
+        Ok(id)
+    }
+
+    fn add_column(&mut self, id: FieldId, of: ColumnType, bits: u16, range: Option<(f64, f64)>) {
+        self.schema.columns.push(Column {
+            column_type: of,
+            bits,
+            field: id,
+            representation: 0,
+            first_element: None,
+            range,
+        });
+    }
+
+    fn add_offsets(&mut self, id: FieldId) {
+        match self.encoding {
+            Encoding::Plain => self.add_column(id, ColumnType::Index32, 32, None),
+            Encoding::Split => self.add_column(id, ColumnType::SplitIndex32, 32, None),
+        }
+    }
+
+    fn add_primitive(&mut self, id: FieldId, primitive: Primitive) {
+        let column_type = column_type(primitive, self.encoding);
+        let bits = if primitive == Primitive::Bool { 1 } else { 8 * primitive.size() as u16 };
+        self.add_column(id, column_type, bits, None);
+    }
+
+    fn add_reduced(&mut self, id: FieldId, of: Primitive, precision: Precision) -> Result<()> {
+        if !matches!(of, Primitive::Float32 | Primitive::Float64) {
+            return Err(Error::invalid(format!("{} has no reduced precision", of.cpp_name())));
+        }
+        let split = self.encoding == Encoding::Split;
+        match precision {
+            Precision::Half => self.add_column(id, ColumnType::Real16, 16, None),
+            Precision::Single if split => self.add_column(id, ColumnType::SplitReal32, 32, None),
+            Precision::Single => self.add_column(id, ColumnType::Real32, 32, None),
+            Precision::Truncated { bits: bits @ 10..=31 } => {
+                self.add_column(id, ColumnType::Real32Trunc, bits, None);
+            }
+            Precision::Truncated { bits } => {
+                return Err(Error::invalid(format!("{bits} bits kept are not between 10 and 31")));
+            }
+            Precision::Quantised { bits: bits @ 1..=32, min, max }
+                if min < max && min.is_finite() && max.is_finite() =>
+            {
+                self.add_column(id, ColumnType::Real32Quant, bits, Some((min, max)));
+            }
+            Precision::Quantised { bits, min, max } => {
+                return Err(Error::invalid(format!(
+                    "cannot quantise to {bits} bits between {min} and {max}: \
+                     take 1 to 32 bits and a range with min < max"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The column type that ROOT gives a primitive by default.
+fn column_type(primitive: Primitive, encoding: Encoding) -> ColumnType {
+    use ColumnType::*;
+    let (plain, split) = match primitive {
+        Primitive::Bool => (Bit, Bit),
+        Primitive::Byte => (Byte, Byte),
+        Primitive::Char => (Char, Char),
+        Primitive::Int8 => (Int8, Int8),
+        Primitive::UInt8 => (UInt8, UInt8),
+        Primitive::Int16 => (Int16, SplitInt16),
+        Primitive::UInt16 => (UInt16, SplitUInt16),
+        Primitive::Int32 => (Int32, SplitInt32),
+        Primitive::UInt32 => (UInt32, SplitUInt32),
+        Primitive::Int64 => (Int64, SplitInt64),
+        Primitive::UInt64 => (UInt64, SplitUInt64),
+        Primitive::Float32 => (Real32, SplitReal32),
+        Primitive::Float64 => (Real64, SplitReal64),
+    };
+    match encoding {
+        Encoding::Plain => plain,
+        Encoding::Split => split,
+    }
+}
+
+/// The normalised C++ name of a type; `None` for untyped records and what holds them.
+fn type_name(of: &Type) -> Option<String> {
+    match of {
+        Type::Primitive(primitive) | Type::Reduced(primitive, _) => {
+            Some(primitive.cpp_name().to_owned())
+        }
+        Type::String => Some("std::string".to_owned()),
+        Type::List(item) => Some(format!("std::vector<{}>", type_name(item)?)),
+        Type::Array { item, size } => Some(format!("std::array<{},{size}>", type_name(item)?)),
+        Type::Bitset { size } => Some(format!("std::bitset<{size}>")),
+        Type::Optional(item) => Some(format!("std::optional<{}>", type_name(item)?)),
+        Type::Record { class, .. } => (!class.is_empty()).then(|| class.clone()),
+        Type::Variant(alternatives) => {
+            let names: Option<Vec<_>> = alternatives.iter().map(type_name).collect();
+            Some(format!("std::variant<{}>", names?.join(",")))
+        }
+        Type::Cardinality(size) => Some(format!("ROOT::RNTupleCardinality<{}>", size.cpp_name())),
+    }
+}
+
+/// Why a subfield of `parent` needs a type name. Specification, "Untyped collections and records".
+fn must_be_typed(schema: &Schema, parent: Option<FieldId>) -> Option<&'static str> {
+    let parent = &schema.fields[parent? as usize];
+    (!parent.type_name.is_empty() || parent.structure == Structure::Leaf)
+        .then_some("which only lists and other such records can hold")
+}
+
+/// Specification, "Naming specification".
+fn check_name(name: &str) -> Result<()> {
+    let forbidden = |c: char| c.is_control() || matches!(c, '.' | ' ' | '\\' | '/');
+    match name.chars().find(|c| forbidden(*c)) {
+        Some(c) => Err(Error::invalid(format!("field name {name:?} contains {c:?}"))),
+        None if name.is_empty() => Err(Error::invalid("a field has no name")),
+        None => Ok(()),
+    }
+}
+
+fn check_alternatives(alternatives: &[Type]) -> Result<()> {
+    match alternatives.len() {
+        1..=125 => Ok(()),
+        count => Err(Error::invalid(format!("a variant has 1 to 125 alternatives, not {count}"))),
+    }
+}

@@ -1,0 +1,236 @@
+//! One value of any type: what an entry looks like on its own.
+
+use bytes::Bytes;
+
+use crate::array::{Array, values_of};
+use crate::error::{Error, Result};
+use crate::types::{Primitive, Type};
+
+/// A value of one field of one entry.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Value {
+    /// An absent optional value, or a variant without one.
+    Null,
+    Bool(bool),
+    /// Signed integers.
+    Int(i64),
+    /// Unsigned integers.
+    UInt(u64),
+    /// Single and double precision numbers.
+    Float(f64),
+    String(String),
+    /// A list of `Byte` or `UInt8`.
+    Bytes(Bytes),
+    List(Vec<Value>),
+    Record(Vec<(String, Value)>),
+    /// The number of the alternative, from 0 on, and its value.
+    Variant(usize, Box<Value>),
+}
+
+impl Value {
+    /// The number, if it is an integer, or a truth value as 0 or 1.
+    pub fn as_integer(&self) -> Option<i128> {
+        match self {
+            Value::Bool(value) => Some((*value).into()),
+            Value::Int(value) => Some((*value).into()),
+            Value::UInt(value) => Some((*value).into()),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one.
+    pub fn as_float(&self) -> Option<f64> {
+        match self {
+            Value::Float(value) => Some(*value),
+            _ => self.as_integer().map(|value| value as f64),
+        }
+    }
+
+    /// The member of a record by name.
+    pub fn member(&self, name: &str) -> Option<&Value> {
+        match self {
+            Value::Record(members) => {
+                members.iter().find(|(member, _)| member == name).map(|(_, value)| value)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the value can be stored in a field of this type. Records have the type's members in
+    /// its order.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] that names the member and what is wrong.
+    pub fn check(&self, of: &Type) -> Result<()> {
+        self.fits(of).map_err(|(path, reason)| {
+            let path: Vec<String> = path.into_iter().rev().collect();
+            Error::invalid(match path.is_empty() {
+                true => reason,
+                false => format!("member {:?}: {reason}", path.join(".")),
+            })
+        })
+    }
+
+    fn fits(&self, of: &Type) -> std::result::Result<(), (Vec<String>, String)> {
+        let unlike = |expected: &str| Err((vec![], format!("{self:?} is not {expected}")));
+        match (of, self) {
+            (Type::Primitive(primitive), _) => self.fits_primitive(*primitive),
+            (Type::Reduced(..), _) if self.as_float().is_some() => Ok(()),
+            (Type::String, Value::String(_)) => Ok(()),
+            (Type::List(item), Value::Bytes(_)) if is_byte(item) => Ok(()),
+            (Type::List(item), Value::List(items)) => items.iter().try_for_each(|v| v.fits(item)),
+            (Type::Optional(_), Value::Null) | (Type::Variant(_), Value::Null) => Ok(()),
+            (Type::Optional(item), some) => some.fits(item),
+            (Type::Array { item, size }, Value::Bytes(bytes)) if is_byte(item) => {
+                fits_size(bytes.len(), *size)
+            }
+            (Type::Array { item, size }, Value::List(items)) => {
+                fits_size(items.len(), *size)?;
+                items.iter().try_for_each(|value| value.fits(item))
+            }
+            (Type::Bitset { size }, Value::List(bits)) => {
+                fits_size(bits.len(), *size)?;
+                bits.iter().try_for_each(|bit| bit.fits_primitive(Primitive::Bool))
+            }
+            (Type::Record { members, .. }, Value::Record(values)) => fits_members(members, values),
+            (Type::Variant(alternatives), Value::Variant(chosen, value)) => {
+                match alternatives.get(*chosen) {
+                    Some(alternative) => value.fits(alternative),
+                    None => Err((vec![], format!("there is no alternative {chosen}"))),
+                }
+            }
+            _ => unlike(of.kind_name()),
+        }
+    }
+
+    fn fits_primitive(&self, of: Primitive) -> std::result::Result<(), (Vec<String>, String)> {
+        let fits = match (of, self.as_integer()) {
+            (Primitive::Float32 | Primitive::Float64, _) => self.as_float().is_some(),
+            (Primitive::Bool, Some(value)) => (0..=1).contains(&value),
+            (_, Some(value)) => of.integer_range().is_some_and(|range| range.contains(&value)),
+            (_, None) => false,
+        };
+        match fits {
+            true => Ok(()),
+            false => Err((vec![], format!("{self:?} is not a {}", of.cpp_name()))),
+        }
+    }
+}
+
+fn is_byte(of: &Type) -> bool {
+    matches!(of, Type::Primitive(Primitive::Byte | Primitive::UInt8 | Primitive::Char))
+}
+
+fn fits_size(length: usize, size: u64) -> std::result::Result<(), (Vec<String>, String)> {
+    match length as u64 == size {
+        true => Ok(()),
+        false => Err((vec![], format!("it has {length} items, not {size}"))),
+    }
+}
+
+fn fits_members(
+    members: &[(String, Type)],
+    values: &[(String, Value)],
+) -> std::result::Result<(), (Vec<String>, String)> {
+    if !members.iter().map(|(name, _)| name).eq(values.iter().map(|(name, _)| name)) {
+        let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
+        return Err((vec![], format!("the members are not {}", names.join(", "))));
+    }
+    members.iter().zip(values).try_for_each(|((name, of), (_, value))| {
+        value.fits(of).map_err(|(mut path, reason)| {
+            path.push(name.clone());
+            (path, reason)
+        })
+    })
+}
+
+impl Array {
+    /// The value at a position.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] beyond the end. Text that is not UTF-8 shows replacement characters.
+    pub fn value(&self, position: usize) -> Result<Value> {
+        if position >= self.len() {
+            return Err(Error::NotFound {
+                what: "position",
+                name: position.to_string(),
+                candidates: vec![format!("0..{}", self.len())],
+            });
+        }
+        match self {
+            Array::Primitive { primitive, values } => number(*primitive, values, position),
+            Array::String { offsets, bytes } => {
+                let range = range_of(offsets, position)?;
+                let text = bytes.get(range).ok_or_else(short)?;
+                Ok(Value::String(String::from_utf8_lossy(text).into_owned()))
+            }
+            Array::List { offsets, content, optional } => {
+                let range = range_of(offsets, position)?;
+                match (optional, range.is_empty()) {
+                    (true, true) => Ok(Value::Null),
+                    (true, false) => content.value(range.start),
+                    (false, _) => content.list(range),
+                }
+            }
+            Array::Fixed { size, content, .. } => {
+                let size = *size as usize;
+                content.list(position * size..(position + 1) * size)
+            }
+            Array::Record { members, .. } => {
+                let value =
+                    |(name, array): &(String, Array)| Ok((name.clone(), array.value(position)?));
+                Ok(Value::Record(members.iter().map(value).collect::<Result<_>>()?))
+            }
+            Array::Variant { tags, positions, contents } => {
+                let Ok(chosen) = usize::try_from(values_of::<i8>(tags)?[position]) else {
+                    return Ok(Value::Null);
+                };
+                let position = values_of::<i64>(positions)?[position] as usize;
+                let content = contents.get(chosen).ok_or_else(short)?;
+                Ok(Value::Variant(chosen, content.value(position)?.into()))
+            }
+        }
+    }
+
+    fn list(&self, range: std::ops::Range<usize>) -> Result<Value> {
+        match self {
+            Array::Primitive { primitive: Primitive::Byte | Primitive::UInt8, values } => {
+                if range.end > values.len() {
+                    return Err(short());
+                }
+                Ok(Value::Bytes(values.slice(range)))
+            }
+            _ => Ok(Value::List(range.map(|at| self.value(at)).collect::<Result<_>>()?)),
+        }
+    }
+}
+
+fn range_of(offsets: &[u8], position: usize) -> Result<std::ops::Range<usize>> {
+    let offsets = values_of::<i64>(offsets)?;
+    let (start, end) = (offsets[position], offsets[position + 1]);
+    if start < 0 || end < start {
+        return Err(short());
+    }
+    Ok(start as usize..end as usize)
+}
+
+fn number(of: Primitive, values: &[u8], at: usize) -> Result<Value> {
+    Ok(match of {
+        Primitive::Bool => Value::Bool(values[at] != 0),
+        Primitive::Byte | Primitive::Char | Primitive::UInt8 => Value::UInt(values[at].into()),
+        Primitive::Int8 => Value::Int((values[at] as i8).into()),
+        Primitive::Int16 => Value::Int(values_of::<i16>(values)?[at].into()),
+        Primitive::UInt16 => Value::UInt(values_of::<u16>(values)?[at].into()),
+        Primitive::Int32 => Value::Int(values_of::<i32>(values)?[at].into()),
+        Primitive::UInt32 => Value::UInt(values_of::<u32>(values)?[at].into()),
+        Primitive::Int64 => Value::Int(values_of::<i64>(values)?[at]),
+        Primitive::UInt64 => Value::UInt(values_of::<u64>(values)?[at]),
+        Primitive::Float32 => Value::Float(values_of::<f32>(values)?[at].into()),
+        Primitive::Float64 => Value::Float(values_of::<f64>(values)?[at]),
+    })
+}
+
+fn short() -> Error {
+    Error::invalid("an array's offsets do not fit its content")
+}

@@ -1,0 +1,251 @@
+//! The cluster that is being written: all columns of a range of entries.
+//!
+//! Invariants:
+//! 1. Between calls every column has the elements of the same whole entries. What is appended is
+//!    checked against the schema first; only a failing sink can leave a part of an entry behind,
+//!    and then the writer refuses all further work.
+//! 2. Columns and the tree of fields have the same depth-first order, so a row fills the columns
+//!    from first to last.
+
+use std::collections::BTreeMap;
+
+use super::column::{ColumnBuffer, PageOptions};
+use super::row::RowWriter;
+use crate::array::{Array, values_of};
+use crate::column::Element;
+use crate::error::{Error, Result};
+use crate::page::PageBuffers;
+use crate::page_list::Cluster;
+use crate::reader::element_of_primitive;
+use crate::schema::{ColumnId, Schema};
+use crate::source::BlobSink;
+use crate::tree::{Kind, Node, Tree};
+
+/// The cluster under construction.
+pub(super) struct ClusterWriter {
+    pub tree: Tree,
+    columns: Vec<ColumnBuffer>,
+    /// Elements that each alternative of a variant has in this cluster, by its switch column.
+    alternatives: BTreeMap<ColumnId, Vec<u64>>,
+    buffers: PageBuffers,
+    pub entries: u64,
+    failed: bool,
+}
+
+impl ClusterWriter {
+    /// `element_offsets`: for each column the elements in all clusters before.
+    pub fn new(schema: &Schema, element_offsets: &[u64], options: PageOptions) -> Result<Self> {
+        let tree = Tree::of(schema)?;
+        if let Some((name, reason)) = tree.ignored.first() {
+            return Err(Error::unsupported(format!("writing field {name:?}: {reason}")));
+        }
+        let columns = schema.columns.iter().enumerate().map(|(id, column)| {
+            let offset = element_offsets.get(id).copied().unwrap_or(0);
+            ColumnBuffer::new(column.clone(), offset, options)
+        });
+        Ok(ClusterWriter {
+            tree,
+            columns: columns.collect::<Result<_>>()?,
+            alternatives: BTreeMap::new(),
+            buffers: PageBuffers::default(),
+            entries: 0,
+            failed: false,
+        })
+    }
+
+    /// Bytes that the cluster takes.
+    pub fn size(&self) -> u64 {
+        self.columns.iter().map(ColumnBuffer::size).sum()
+    }
+
+    /// Appends one entry that `fill` writes.
+    #[inline]
+    pub fn append_row(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        fill: impl FnOnce(&mut RowWriter<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.check_usable()?;
+        let (columns, buffers) = (&mut self.columns[..], &mut self.buffers);
+        let alternatives = &mut self.alternatives;
+        let mut row = RowWriter { columns, buffers, alternatives, sink, cursor: 0 };
+        let filled = fill(&mut row).and_then(|()| row.check_complete());
+        self.failed = filled.is_err();
+        self.entries += 1;
+        filled
+    }
+
+    /// Appends entries `first..end` of an array of records that has been checked.
+    pub fn append(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        entries: &Array,
+        first: usize,
+        end: usize,
+    ) -> Result<()> {
+        self.check_usable()?;
+        let tree = std::mem::take(&mut self.tree);
+        let appended = self.append_members(sink, &tree.nodes, entries, first, end);
+        self.tree = tree;
+        self.failed = appended.is_err();
+        self.entries += (end - first) as u64;
+        appended
+    }
+
+    /// Ends the cluster: `first_entry` is the number of its first entry.
+    pub fn finish(&mut self, sink: &mut dyn BlobSink, first_entry: u64) -> Result<Cluster> {
+        self.check_usable()?;
+        self.failed = true;
+        let buffers = &mut self.buffers;
+        let columns = self.columns.iter_mut().map(|column| column.finish(buffers, sink));
+        let columns = columns.collect::<Result<_>>()?;
+        self.failed = false;
+        self.alternatives.clear();
+        Ok(Cluster { first_entry, entries: std::mem::take(&mut self.entries), columns })
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        if self.failed {
+            return Err(Error::invalid("an earlier write failed; roll back and start again"));
+        }
+        Ok(())
+    }
+
+    fn append_members(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        members: &[Node],
+        records: &Array,
+        first: usize,
+        end: usize,
+    ) -> Result<()> {
+        members.iter().try_for_each(|node| {
+            let array = records.member(&node.name).ok_or_else(|| unlike(node))?;
+            self.append_field(sink, node, array, first, end)
+        })
+    }
+
+    fn append_field(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        node: &Node,
+        array: &Array,
+        first: usize,
+        end: usize,
+    ) -> Result<()> {
+        match (&node.kind, array) {
+            (
+                Kind::Primitive { primitive, values: columns, .. },
+                Array::Primitive { values, .. },
+            ) => {
+                let size = primitive.size();
+                let element = element_of_primitive(*primitive);
+                self.extend(sink, columns[0], &values[first * size..end * size], element)
+            }
+            (Kind::Bitset { size, bits }, Array::Fixed { content, .. }) => {
+                let Array::Primitive { values, .. } = &**content else { return Err(unlike(node)) };
+                let size = *size as usize;
+                self.extend(sink, bits[0], &values[first * size..end * size], Element::U8)
+            }
+            (
+                Kind::String { offsets, bytes },
+                Array::String { offsets: ends, bytes: characters },
+            ) => {
+                let (from, to) = self.append_offsets(sink, offsets[0], ends, first, end)?;
+                self.extend(sink, bytes[0], &characters[from..to], Element::U8)
+            }
+            (Kind::List { offsets, item, .. }, Array::List { offsets: ends, content, .. }) => {
+                let (from, to) = self.append_offsets(sink, offsets[0], ends, first, end)?;
+                self.append_field(sink, item, content, from, to)
+            }
+            (Kind::Fixed { size, item }, Array::Fixed { content, .. }) => {
+                let size = *size as usize;
+                self.append_field(sink, item, content, first * size, end * size)
+            }
+            (Kind::Record { members, .. }, Array::Record { .. }) => {
+                self.append_members(sink, members, array, first, end)
+            }
+            (
+                Kind::Variant { switch, alternatives },
+                Array::Variant { tags, positions, contents },
+            ) => {
+                let chosen = &values_of::<i8>(tags)?[first..end];
+                let positions = &values_of::<i64>(positions)?[first..end];
+                chosen.iter().zip(positions).try_for_each(|(&tag, &position)| {
+                    self.append_alternative(sink, switch[0], alternatives, contents, tag, position)
+                })
+            }
+            _ => Err(unlike(node)),
+        }
+    }
+
+    fn append_alternative(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        switch: ColumnId,
+        alternatives: &[Node],
+        contents: &[Array],
+        tag: i8,
+        position: i64,
+    ) -> Result<()> {
+        let column = &mut self.columns[switch as usize];
+        let Ok(chosen) = usize::try_from(tag) else {
+            return column.extend(&switch_pair(0, 0), &mut self.buffers, sink);
+        };
+        let counts = self.alternatives.entry(switch).or_insert_with(|| vec![0; alternatives.len()]);
+        let pair = switch_pair(counts[chosen], tag as u32 + 1);
+        counts[chosen] += 1;
+        column.extend(&pair, &mut self.buffers, sink)?;
+        let position = position as usize;
+        self.append_field(sink, &alternatives[chosen], &contents[chosen], position, position + 1)
+    }
+
+    /// Appends the sizes of collections `first..end` and returns the range of their items.
+    fn append_offsets(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        column: ColumnId,
+        offsets: &[u8],
+        first: usize,
+        end: usize,
+    ) -> Result<(usize, usize)> {
+        let offsets = &values_of::<i64>(offsets)?[first..=end];
+        let (from, to) = (offsets[0], offsets[offsets.len() - 1]);
+        let column = &mut self.columns[column as usize];
+        let base = column.items;
+        for &offset in &offsets[1..] {
+            column.push(base + (offset - from) as u64, &mut self.buffers, sink)?;
+        }
+        column.items = base + (to - from) as u64;
+        Ok((from as usize, to as usize))
+    }
+
+    fn extend(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        column: ColumnId,
+        values: &[u8],
+        element: Element,
+    ) -> Result<()> {
+        let column = &mut self.columns[column as usize];
+        if column.element == element {
+            return column.extend(values, &mut self.buffers, sink);
+        }
+        // Only a double stored with reduced precision is kept as another element.
+        let narrowed: Vec<f32> =
+            values_of::<f64>(values)?.iter().map(|&value| value as f32).collect();
+        column.extend(bytemuck::cast_slice(&narrowed), &mut self.buffers, sink)
+    }
+}
+
+/// An element of a switch column; `tag` counts from 1.
+pub(super) fn switch_pair(position: u64, tag: u32) -> [u8; 12] {
+    let mut pair = [0; 12];
+    pair[..8].copy_from_slice(&position.to_le_bytes());
+    pair[8..].copy_from_slice(&tag.to_le_bytes());
+    pair
+}
+
+fn unlike(node: &Node) -> Error {
+    Error::invalid(format!("the array is not of the type of field {:?}", node.name))
+}

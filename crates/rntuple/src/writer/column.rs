@@ -1,0 +1,169 @@
+//! The elements of one column on their way into pages.
+//!
+//! Invariants:
+//! 1. `values` holds elements as they are in memory, fewer than a page of them between calls.
+//! 2. The elements of the cluster are those of `pages` and then those of `values`.
+
+use crate::column::Element;
+use crate::compression::Compression;
+use crate::error::Result;
+use crate::locator::Locator;
+use crate::page::{PageBuffers, seal_page};
+use crate::page_list::{ColumnPages, PageLocation};
+use crate::reader::element_of;
+use crate::schema::Column;
+use crate::source::BlobSink;
+
+/// How pages are made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PageOptions {
+    /// Bytes of a full page's elements in memory.
+    pub size: usize,
+    pub compression: Compression,
+}
+
+/// A column of the cluster that is being written.
+pub(super) struct ColumnBuffer {
+    pub column: Column,
+    pub element: Element,
+    /// Bytes of a full page: a whole number of elements.
+    capacity: usize,
+    compression: Compression,
+    values: Vec<u8>,
+    pages: Vec<PageLocation>,
+    /// Elements of this cluster that are on pages.
+    paged: u64,
+    /// Elements of all clusters before this one.
+    offset: u64,
+    /// For an index column the items that the collections of this cluster have so far.
+    pub items: u64,
+    /// Bytes of this cluster's pages on disk.
+    stored: u64,
+}
+
+impl ColumnBuffer {
+    pub fn new(column: Column, offset: u64, options: PageOptions) -> Result<Self> {
+        let element = element_of(&column)?;
+        let capacity = (options.size / element.size()).max(1) * element.size();
+        Ok(ColumnBuffer {
+            column,
+            element,
+            capacity,
+            compression: options.compression,
+            values: vec![],
+            pages: vec![],
+            paged: 0,
+            offset,
+            items: 0,
+            stored: 0,
+        })
+    }
+
+    /// Bytes that this cluster takes, on disk and not yet there.
+    pub fn size(&self) -> u64 {
+        self.stored + self.values.len() as u64
+    }
+
+    /// Adds one element; `value` must be what [`Element`] says.
+    #[inline]
+    pub fn push<T: bytemuck::Pod>(
+        &mut self,
+        value: T,
+        buffers: &mut PageBuffers,
+        sink: &mut dyn BlobSink,
+    ) -> Result<()> {
+        debug_assert_eq!(size_of::<T>(), self.element.size());
+        self.values.extend_from_slice(bytemuck::bytes_of(&value));
+        if self.values.len() >= self.capacity {
+            self.flush(buffers, sink)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the number of items of one collection to an index column.
+    #[inline]
+    pub fn push_size(
+        &mut self,
+        size: u64,
+        buffers: &mut PageBuffers,
+        sink: &mut dyn BlobSink,
+    ) -> Result<()> {
+        self.items += size;
+        self.push(self.items, buffers, sink)
+    }
+
+    /// Adds elements.
+    pub fn extend(
+        &mut self,
+        mut values: &[u8],
+        buffers: &mut PageBuffers,
+        sink: &mut dyn BlobSink,
+    ) -> Result<()> {
+        debug_assert!(values.len().is_multiple_of(self.element.size()));
+        while !values.is_empty() {
+            if self.values.is_empty() && values.len() >= self.capacity {
+                // Whole pages go to the sink from the caller's memory.
+                let (page, rest) = values.split_at(self.capacity);
+                self.write_page(page, buffers, sink)?;
+                values = rest;
+                continue;
+            }
+            let room = self.capacity - self.values.len();
+            let (fitting, rest) = values.split_at(room.min(values.len()));
+            self.values.extend_from_slice(fitting);
+            values = rest;
+            if self.values.len() >= self.capacity {
+                self.flush(buffers, sink)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn flush(&mut self, buffers: &mut PageBuffers, sink: &mut dyn BlobSink) -> Result<()> {
+        let mut values = std::mem::take(&mut self.values);
+        let written = self.write_page(&values, buffers, sink);
+        values.clear();
+        self.values = values;
+        written
+    }
+
+    fn write_page(
+        &mut self,
+        values: &[u8],
+        buffers: &mut PageBuffers,
+        sink: &mut dyn BlobSink,
+    ) -> Result<()> {
+        let page = seal_page(&self.column, values, self.compression, buffers)?;
+        let offset = sink.write_blob(&[page.payload, &page.checksum])?;
+        let elements = (values.len() / self.element.size()) as u32;
+        self.pages.push(PageLocation {
+            elements,
+            checksum: true,
+            locator: Locator { offset, size: page.payload.len() as u64 },
+        });
+        self.paged += u64::from(elements);
+        self.stored += (page.payload.len() + page.checksum.len()) as u64;
+        Ok(())
+    }
+
+    /// Ends the cluster and hands its pages over.
+    pub fn finish(
+        &mut self,
+        buffers: &mut PageBuffers,
+        sink: &mut dyn BlobSink,
+    ) -> Result<ColumnPages> {
+        if !self.values.is_empty() {
+            self.flush(buffers, sink)?;
+        }
+        let finished = ColumnPages {
+            element_offset: Some(self.offset),
+            compression: self.compression.settings(),
+            pages: std::mem::take(&mut self.pages),
+        };
+        self.offset += self.paged;
+        (self.paged, self.items, self.stored) = (0, 0, 0);
+        Ok(finished)
+    }
+}

@@ -1,0 +1,311 @@
+//! Rows: entries that are written one at a time, from Rust structures or from [`Value`]s.
+
+use std::collections::BTreeMap;
+
+use super::cluster::switch_pair;
+use super::column::ColumnBuffer;
+use crate::error::{Error, Result};
+use crate::page::PageBuffers;
+use crate::schema::ColumnId;
+use crate::source::BlobSink;
+use crate::types::{Primitive, Type};
+use crate::value::Value;
+
+/// The columns of one entry, filled from first to last.
+pub struct RowWriter<'a> {
+    pub(super) columns: &'a mut [ColumnBuffer],
+    pub(super) buffers: &'a mut PageBuffers,
+    pub(super) alternatives: &'a mut BTreeMap<ColumnId, Vec<u64>>,
+    pub(super) sink: &'a mut dyn BlobSink,
+    pub(super) cursor: usize,
+}
+
+/// A Rust type that is stored as one field.
+///
+/// Numbers, truth values, strings, `Vec`, `Option`, arrays and, through [`row!`](crate::row),
+/// structures of such have it.
+pub trait Cell {
+    /// Columns of the field and its subfields.
+    const COLUMNS: usize;
+
+    /// The field's type.
+    fn cell_type() -> Type;
+
+    /// Writes the columns of one value.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a full page cannot be written.
+    fn put(&self, row: &mut RowWriter<'_>) -> Result<()>;
+
+    /// Writes the columns of many values.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    fn put_all(values: &[Self], row: &mut RowWriter<'_>) -> Result<()>
+    where
+        Self: Sized,
+    {
+        let first = row.cursor;
+        for value in values {
+            row.cursor = first;
+            value.put(row)?;
+        }
+        row.cursor = first + Self::COLUMNS;
+        Ok(())
+    }
+}
+
+impl RowWriter<'_> {
+    /// Writes one element to the next column.
+    #[inline]
+    fn put<T: bytemuck::Pod>(&mut self, value: T) -> Result<()> {
+        let column = &mut self.columns[self.cursor];
+        self.cursor += 1;
+        column.push(value, self.buffers, self.sink)
+    }
+
+    /// Writes many elements to the next column.
+    fn put_all(&mut self, values: &[u8]) -> Result<()> {
+        let column = &mut self.columns[self.cursor];
+        self.cursor += 1;
+        column.extend(values, self.buffers, self.sink)
+    }
+
+    /// Writes the size of a collection to the next column.
+    #[inline]
+    fn put_size(&mut self, size: usize) -> Result<()> {
+        let column = &mut self.columns[self.cursor];
+        self.cursor += 1;
+        column.push_size(size as u64, self.buffers, self.sink)
+    }
+
+    pub(super) fn check_complete(&self) -> Result<()> {
+        if self.cursor == self.columns.len() {
+            return Ok(());
+        }
+        let (filled, columns) = (self.cursor, self.columns.len());
+        Err(Error::invalid(format!("the row has {filled} columns, the schema {columns}")))
+    }
+
+    /// Writes a value that [`Value::check`] has found to be of this type.
+    pub(crate) fn put_value(&mut self, of: &Type, value: &Value) -> Result<()> {
+        match (of, value) {
+            (Type::Primitive(primitive), _) => self.put_number(*primitive, value),
+            (Type::Reduced(..), _) => self.put(value.as_float().unwrap_or_default() as f32),
+            (Type::String, Value::String(text)) => {
+                self.put_size(text.len())?;
+                self.put_all(text.as_bytes())
+            }
+            (Type::List(_), Value::Bytes(bytes)) => {
+                self.put_size(bytes.len())?;
+                self.put_all(bytes)
+            }
+            (Type::List(item), Value::List(items)) => {
+                self.put_size(items.len())?;
+                self.put_values(item, items)
+            }
+            (Type::Optional(item), Value::Null) => {
+                self.put_size(0)?;
+                self.put_values(item, &[])
+            }
+            (Type::Optional(item), some) => {
+                self.put_size(1)?;
+                self.put_values(item, std::slice::from_ref(some))
+            }
+            (Type::Array { item, .. }, Value::Bytes(bytes)) if item.columns() == 1 => {
+                self.put_all(bytes)
+            }
+            (Type::Array { item, .. }, Value::List(items)) => self.put_values(item, items),
+            (Type::Bitset { .. }, Value::List(bits)) => {
+                self.put_values(&Type::Primitive(Primitive::Bool), bits)
+            }
+            (Type::Record { members, .. }, Value::Record(values)) => {
+                members.iter().zip(values).try_for_each(|((_, of), (_, v))| self.put_value(of, v))
+            }
+            (Type::Variant(alternatives), _) => self.put_variant(alternatives, value),
+            _ => Err(Error::invalid("a value is not of its field's type")),
+        }
+    }
+
+    fn put_values(&mut self, of: &Type, values: &[Value]) -> Result<()> {
+        let first = self.cursor;
+        for value in values {
+            self.cursor = first;
+            self.put_value(of, value)?;
+        }
+        self.cursor = first + of.columns();
+        Ok(())
+    }
+
+    fn put_variant(&mut self, alternatives: &[Type], value: &Value) -> Result<()> {
+        let switch = self.cursor as ColumnId;
+        let counts = self.alternatives.entry(switch).or_insert_with(|| vec![0; alternatives.len()]);
+        let (chosen, value) = match value {
+            Value::Variant(chosen, value) => (Some(*chosen), &**value),
+            _ => (None, value),
+        };
+        let pair = match chosen {
+            Some(chosen) => switch_pair(counts[chosen], chosen as u32 + 1),
+            None => switch_pair(0, 0),
+        };
+        if let Some(chosen) = chosen {
+            counts[chosen] += 1;
+        }
+        self.put_all(&pair)?;
+        for (position, alternative) in alternatives.iter().enumerate() {
+            let values = if chosen == Some(position) { std::slice::from_ref(value) } else { &[] };
+            self.put_values(alternative, values)?;
+        }
+        Ok(())
+    }
+
+    fn put_number(&mut self, primitive: Primitive, value: &Value) -> Result<()> {
+        let integer = value.as_integer().unwrap_or_default();
+        match primitive {
+            Primitive::Bool | Primitive::Byte | Primitive::Char | Primitive::UInt8 => {
+                self.put(integer as u8)
+            }
+            Primitive::Int8 => self.put(integer as i8),
+            Primitive::Int16 => self.put(integer as i16),
+            Primitive::UInt16 => self.put(integer as u16),
+            Primitive::Int32 => self.put(integer as i32),
+            Primitive::UInt32 => self.put(integer as u32),
+            Primitive::Int64 => self.put(integer as i64),
+            Primitive::UInt64 => self.put(integer as u64),
+            Primitive::Float32 => self.put(value.as_float().unwrap_or_default() as f32),
+            Primitive::Float64 => self.put(value.as_float().unwrap_or_default()),
+        }
+    }
+}
+
+macro_rules! primitive_cells {
+    ($($rust:ty => $primitive:ident),*) => {$(
+        impl Cell for $rust {
+            const COLUMNS: usize = 1;
+
+            fn cell_type() -> Type {
+                Type::Primitive(Primitive::$primitive)
+            }
+
+            #[inline]
+            fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
+                row.put(*self)
+            }
+
+            fn put_all(values: &[Self], row: &mut RowWriter<'_>) -> Result<()> {
+                row.put_all(bytemuck::cast_slice(values))
+            }
+        }
+    )*};
+}
+
+primitive_cells!(
+    i8 => Int8, u8 => UInt8, i16 => Int16, u16 => UInt16, i32 => Int32, u32 => UInt32,
+    i64 => Int64, u64 => UInt64, f32 => Float32, f64 => Float64
+);
+
+impl Cell for bool {
+    const COLUMNS: usize = 1;
+
+    fn cell_type() -> Type {
+        Type::Primitive(Primitive::Bool)
+    }
+
+    #[inline]
+    fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
+        row.put(u8::from(*self))
+    }
+}
+
+impl Cell for String {
+    const COLUMNS: usize = 2;
+
+    fn cell_type() -> Type {
+        Type::String
+    }
+
+    fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
+        row.put_size(self.len())?;
+        row.put_all(self.as_bytes())
+    }
+}
+
+impl<T: Cell> Cell for Vec<T> {
+    const COLUMNS: usize = 1 + T::COLUMNS;
+
+    fn cell_type() -> Type {
+        Type::List(T::cell_type().into())
+    }
+
+    fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
+        row.put_size(self.len())?;
+        T::put_all(self, row)
+    }
+}
+
+impl<T: Cell> Cell for Option<T> {
+    const COLUMNS: usize = 1 + T::COLUMNS;
+
+    fn cell_type() -> Type {
+        Type::Optional(T::cell_type().into())
+    }
+
+    fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
+        row.put_size(usize::from(self.is_some()))?;
+        T::put_all(self.as_slice(), row)
+    }
+}
+
+impl<T: Cell, const SIZE: usize> Cell for [T; SIZE] {
+    const COLUMNS: usize = T::COLUMNS;
+
+    fn cell_type() -> Type {
+        Type::Array { item: T::cell_type().into(), size: SIZE as u64 }
+    }
+
+    fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
+        T::put_all(self, row)
+    }
+}
+
+/// Declares a structure whose values can be written as entries or as records within them.
+///
+/// ```
+/// rntuple::row! {
+///     /// A reconstructed muon.
+///     pub struct Muon { pub pt: f32, pub charge: i32 }
+/// }
+/// ```
+#[macro_export]
+macro_rules! row {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis struct $name:ident {
+            $($(#[$member_attribute:meta])* $member_visibility:vis $member:ident : $of:ty),* $(,)?
+        }
+    ) => {
+        $(#[$attribute])*
+        $visibility struct $name {
+            $($(#[$member_attribute])* $member_visibility $member: $of),*
+        }
+
+        impl $crate::Cell for $name {
+            const COLUMNS: usize = 0 $(+ <$of as $crate::Cell>::COLUMNS)*;
+
+            fn cell_type() -> $crate::Type {
+                $crate::Type::Record {
+                    class: ::std::string::String::new(),
+                    members: ::std::vec![
+                        $((stringify!($member).to_owned(), <$of as $crate::Cell>::cell_type())),*
+                    ],
+                }
+            }
+
+            #[inline]
+            fn put(&self, row: &mut $crate::RowWriter<'_>) -> $crate::Result<()> {
+                $($crate::Cell::put(&self.$member, row)?;)*
+                Ok(())
+            }
+        }
+    };
+}
