@@ -1,0 +1,49 @@
+//! Engine errors as the Python exceptions of their kinds.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+
+/// The exception class of each kind, from `femtobarn._exceptions`.
+static BY_KIND: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+
+/// A Python exception of the given kind, such as `not-found`.
+pub fn exception(kind: &str, text: String) -> PyErr {
+    Python::attach(|py| match class_of(py, kind) {
+        Ok(class) => PyErr::from_type(class, text),
+        Err(error) => error,
+    })
+}
+
+fn class_of<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, pyo3::types::PyType>> {
+    let classes = BY_KIND.get_or_try_init(py, || -> PyResult<Py<PyDict>> {
+        let module = py.import("femtobarn._exceptions")?;
+        Ok(module.getattr("BY_KIND")?.cast_into::<PyDict>()?.unbind())
+    })?;
+    let class = classes.bind(py).get_item(kind)?;
+    let class =
+        class.ok_or_else(|| PyRuntimeError::new_err(format!("no exception of kind {kind}")))?;
+    Ok(class.cast_into()?)
+}
+
+/// Turns results of the engine into Python's.
+pub trait OrRaise<T> {
+    /// The value, or the exception of the error's kind.
+    fn or_raise(self) -> PyResult<T>;
+}
+
+impl<T> OrRaise<T> for rntuple::Result<T> {
+    fn or_raise(self) -> PyResult<T> {
+        self.map_err(|error| {
+            let kind = match error.kind() {
+                rntuple::ErrorKind::Corrupt => "corrupt",
+                rntuple::ErrorKind::Unsupported => "unsupported",
+                rntuple::ErrorKind::Invalid => "invalid",
+                rntuple::ErrorKind::NotFound => "not-found",
+                rntuple::ErrorKind::Io => "storage",
+            };
+            exception(kind, error.to_string())
+        })
+    }
+}

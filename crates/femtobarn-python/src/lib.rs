@@ -1,0 +1,33 @@
+//! The extension module `femtobarn._femtobarn`: the engine's API as Python classes.
+//!
+//! The facade in `python/femtobarn` is what users see; this module is private to it. It holds as
+//! little as it can: handles on engine objects, the way of arrays in and out, and the conversion of
+//! single objects.
+//!
+//! Invariants:
+//! 1. Nothing that may wait for a disk or a lock runs with the interpreter locked.
+//! 2. Array data is never copied here: what goes out are [`buffer::Buffer`]s over the engine's
+//!    bytes, what comes in are borrowed Python buffers that keep their owners alive.
+//! 3. An engine error becomes the Python exception of the same kind.
+
+mod buffer;
+mod columns;
+mod error;
+mod oid;
+
+use pyo3::prelude::*;
+
+/// The extension module.
+#[pymodule]
+mod _femtobarn {
+    #[pymodule_export]
+    use super::buffer::Buffer;
+    #[pymodule_export]
+    use super::oid::Oid;
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,64 @@
+//! Object ids as Python values: immutable, ordered, hashable, picklable.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+/// The name of one object for ever: database, container and entry.
+#[pyclass(frozen, eq, ord, hash, module = "femtobarn._femtobarn", skip_from_py_object)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Oid {
+    /// Number of the database in its federation.
+    #[pyo3(get)]
+    pub database: u32,
+    /// Number of the container in its database; 0 in a null link.
+    #[pyo3(get)]
+    pub container: u32,
+    /// Number of the object in its container.
+    #[pyo3(get)]
+    pub entry: u64,
+}
+
+#[pymethods]
+impl Oid {
+    #[new]
+    fn new(database: u32, container: u32, entry: u64) -> Self {
+        Self { database, container, entry }
+    }
+
+    /// Reads the text form, such as `3-7-12`.
+    #[staticmethod]
+    fn parse(text: &str) -> PyResult<Self> {
+        parse(text).ok_or_else(|| {
+            PyValueError::new_err(format!(
+                "{text:?} is not an OID; one is written database-container-entry, such as 3-7-12"
+            ))
+        })
+    }
+
+    fn __str__(&self) -> String {
+        format!("{}-{}-{}", self.database, self.container, self.entry)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Oid({}, {}, {})", self.database, self.container, self.entry)
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok((self.database, self.container, self.entry).into_pyobject(py)?.try_iter()?.into_any())
+    }
+
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        (self.database, self.container, self.entry).into_pyobject(py)
+    }
+}
+
+fn parse(text: &str) -> Option<Oid> {
+    let mut parts = text.split('-');
+    let oid = Oid {
+        database: parts.next()?.parse().ok()?,
+        container: parts.next()?.parse().ok()?,
+        entry: parts.next()?.parse().ok()?,
+    };
+    parts.next().is_none().then_some(oid)
+}

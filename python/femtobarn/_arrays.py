@@ -1,0 +1,433 @@
+"""Arrays of any library, matched against a class: the way in for bulk data.
+
+What crosses to the extension module is a tree of buffers, plain tuples that mirror the columns the
+engine writes:
+
+- ``("primitive", name, values)``
+- ``("string", offsets, characters)``
+- ``("list", offsets, content, optional)``, a missing value being a list of no items
+- ``("fixed", size, length, content)``
+- ``("record", length, names, contents)``
+- ``("variant", tags, positions, contents)``
+
+Offsets and positions are ``int64``, tags ``int8``. A buffer is a NumPy array of bytes over the
+caller's memory wherever its layout fits; the extension module keeps it alive and does not copy it.
+
+Invariants
+----------
+1. Members of a record are in the order of the class, whatever the order of the arrays.
+2. Every value arrives unchanged, or the call is refused before anything is written.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import awkward as ak
+import numpy as np
+
+from ._casts import Values, cast_numbers
+from ._exceptions import InvalidError, near_misses
+from ._oid import Oid, OidRange
+from ._types import (
+    ELEMENT_LINK_MEMBERS,
+    LINK_MEMBERS,
+    Bitset,
+    ElementLink,
+    Field,
+    Fixed,
+    Link,
+    List,
+    Node,
+    Optional,
+    Primitive,
+    Record,
+    Reduced,
+    String,
+    Variant,
+)
+
+__all__ = ["Tree", "columns_of", "tree_length"]
+
+Tree = tuple[Any, ...]
+"""Columns as they cross to the extension module."""
+
+LINK_RECORDS: dict[type[Node], Record] = {
+    Link: Record("", tuple(Field(name, Primitive(kind)) for name, kind in LINK_MEMBERS)),
+    ElementLink: Record("", tuple(Field(name, Primitive(kind)) for name, kind in ELEMENT_LINK_MEMBERS)),
+}
+
+
+def columns_of(data: Any, record: Record, *, narrow: bool = False) -> Tree:
+    """Match arrays against a class and return its columns.
+
+    Parameters
+    ----------
+    data
+        A record array of awkward, a structured NumPy array, a pandas data frame, an Arrow table or
+        batch, a mapping of field names to arrays or lists, or a list of dictionaries.
+    record
+        The class.
+    narrow
+        Whether ``float64`` may be rounded to ``float32``; numbers in Python lists always are.
+
+    Raises
+    ------
+    InvalidError
+        If a field is missing, superfluous, or holds values that the class cannot.
+    """
+    parts = _named_parts(data)
+    if parts is not None:
+        return _record_of_parts(parts, record, narrow)
+    layout, of_python = _layout_of(data, record)
+    return Matcher(narrow or of_python).match(layout, record, "")
+
+
+def tree_length(tree: Tree) -> int:
+    """Return the number of entries of columns."""
+    kind = tree[0]
+    if kind == "primitive":
+        return int(tree[2].nbytes) // Primitive(tree[1]).dtype.itemsize
+    if kind in ("string", "list"):
+        return int(tree[1].nbytes) // 8 - 1
+    if kind == "fixed":
+        return int(tree[2])
+    return int(tree[1]) if kind == "record" else int(tree[1].nbytes)
+
+
+def _named_parts(data: Any) -> Mapping[str, Any] | None:
+    """Return the columns of what is kept by column, or None."""
+    if isinstance(data, Mapping):
+        return data
+    if isinstance(data, np.ndarray) and data.dtype.names is not None:
+        return {name: data[name] for name in data.dtype.names}
+    if _is_of(data, "pandas", "DataFrame"):
+        return {str(name): column for name, column in data.items()}
+    if _is_of(data, "pyarrow", "Table", "RecordBatch"):
+        return dict(zip(data.column_names, data.columns, strict=True))
+    return None
+
+
+def _record_of_parts(parts: Mapping[str, Any], record: Record, narrow: bool) -> Tree:
+    _check_names([str(name) for name in parts], record, "")
+    contents, lengths = [], {}
+    for field in record.fields:
+        layout, of_python = _layout_of(parts[field.name], field.type)
+        tree = Matcher(narrow or of_python).match(layout, field.type, field.name)
+        lengths[field.name] = tree_length(tree)
+        contents.append(tree)
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise InvalidError(f"fields differ in their numbers of entries: {shown}")
+    length = next(iter(lengths.values()))
+    return ("record", length, tuple(record.by_name), tuple(contents))
+
+
+def _layout_of(data: Any, node: Node) -> tuple[ak.contents.Content, bool]:
+    """Return an array as an awkward layout, and whether it was made from Python objects."""
+    if isinstance(data, ak.Array):
+        return _materialised(data), False
+    if isinstance(data, OidRange):
+        return ak.from_numpy(data.to_numpy(), highlevel=False), False
+    if isinstance(data, np.ndarray) and data.dtype != object:
+        return _of_numpy(data), False
+    if _is_of(data, "pandas", "Series"):
+        return _of_series(data, node)
+    if type(data).__module__.partition(".")[0] == "pyarrow":
+        return ak.from_arrow(data, highlevel=False), False
+    if hasattr(data, "__dask_graph__"):
+        raise InvalidError("a Dask collection holds no data yet; call .compute() first")
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
+        raise InvalidError(
+            f"{type(data).__name__} is not an array; give awkward, NumPy, Arrow or pandas data, or a list"
+        )
+    return _of_python(data, node), True
+
+
+def _of_python(data: Iterable[Any], node: Node) -> ak.contents.Content:
+    try:
+        return ak.from_iter(_plain(list(data), List(node)), highlevel=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"the list cannot be made an array of {node}: {error}") from error
+
+
+def _of_numpy(data: Values) -> ak.contents.Content:
+    if data.dtype.kind in "mMcV" and data.dtype.names is None:
+        raise InvalidError(f"NumPy values of type {data.dtype} cannot be stored; convert to numbers first")
+    if not data.dtype.isnative:
+        data = data.astype(data.dtype.newbyteorder("="))
+    return ak.from_numpy(data, regulararray=True, highlevel=False)
+
+
+def _of_series(data: Any, node: Node) -> tuple[ak.contents.Content, bool]:
+    if isinstance(data.dtype, np.dtype) and data.dtype != object:
+        return _of_numpy(data.to_numpy()), False
+    if data.dtype != object:
+        import pyarrow
+
+        return ak.from_arrow(pyarrow.array(data), highlevel=False), False
+    return _of_python(data, node), True
+
+
+def _materialised(data: ak.Array) -> ak.contents.Content:
+    if ak.backend(data) not in ("cpu", "typetracer"):
+        data = ak.to_backend(data, "cpu")
+    if ak.backend(data) == "typetracer":
+        raise InvalidError("the awkward array holds a type but no data; compute it first")
+    return ak.materialize(data).layout
+
+
+def _is_of(data: Any, module: str, *names: str) -> bool:
+    """Tell whether data is of a class of an optional library, without importing it."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and any(isinstance(data, getattr(loaded, name)) for name in names)
+
+
+def _plain(value: Any, node: Node) -> Any:
+    """Replace OIDs in Python objects by what they are stored as."""
+    if isinstance(node, Link):
+        oid = getattr(value, "oid", value)
+        return (
+            dict(zip(("database", "container", "entry"), oid, strict=True)) if isinstance(oid, Oid) else value
+        )
+    if isinstance(node, ElementLink) and isinstance(value, tuple):
+        return _plain(value[0], Link("")) | {"element": value[1]}
+    if isinstance(node, List | Fixed) and isinstance(value, list | tuple | OidRange):
+        return [_plain(item, node.item) for item in value]
+    if isinstance(node, Optional):
+        return _plain(value, node.item)
+    if isinstance(node, Record):
+        return _plain_record(value, node)
+    return value.tolist() if isinstance(value, np.generic) else value
+
+
+def _plain_record(value: Any, node: Record) -> Any:
+    if hasattr(type(value), "__femtobarn__"):
+        value = {name: getattr(value, name) for name in node.by_name}
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: _plain(item, node.by_name[name]) if name in node.by_name else item
+        for name, item in value.items()
+    }
+
+
+def _check_names(given: Sequence[str], record: Record, path: str) -> None:
+    expected = record.by_name
+    where = f"class {record.class_name or 'of the record'}" + (f" (field {path!r})" if path else "")
+    extra = [name for name in given if name not in expected]
+    missing = [name for name in expected if name not in given]
+    if extra:
+        hint = near_misses(extra[0], missing or expected)
+        raise InvalidError(f"{where} has no field {', '.join(map(repr, extra))}{hint}")
+    if missing:
+        raise InvalidError(f"{where} needs field {', '.join(map(repr, missing))}, which the data lack")
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """Matches awkward layouts against types."""
+
+    narrow: bool
+
+    def match(self, layout: ak.contents.Content, node: Node, path: str) -> Tree:
+        """Return the columns of a layout of which every value is of the type."""
+        if layout.is_indexed and not layout.is_option:
+            layout = _direct(layout)
+        if isinstance(layout, ak.contents.NumpyArray) and layout.purelist_depth > 1:
+            layout = layout.to_RegularArray()
+        if layout.is_unknown and not isinstance(node, Optional):
+            return _empty(node)
+        if isinstance(node, Optional):
+            return self._optional(layout, node, path)
+        if isinstance(node, Link | ElementLink):
+            return self._link(layout, node, path)
+        if layout.is_option:
+            layout = _without_missing(layout, node, path)
+            return self.match(layout, node, path)
+        if isinstance(node, Variant):
+            return self._variant(layout, node, path)
+        return self._value(layout, node, path)
+
+    def _value(self, layout: ak.contents.Content, node: Node, path: str) -> Tree:
+        if isinstance(node, Record) and layout.is_record and not layout.is_tuple:
+            return self._record(layout, node, path)
+        kind = layout.parameter("__array__")
+        if isinstance(node, String) and kind == "string":
+            offsets, content = _lists(layout)
+            return ("string", _bytes_of(offsets), _bytes_of(content.data))
+        if (
+            isinstance(node, List)
+            and layout.is_list
+            and kind in (None, "bytestring" if node.is_bytes else None)
+        ):
+            offsets, content = _lists(layout)
+            return ("list", _bytes_of(offsets), self.match(content, node.item, path), False)
+        if isinstance(node, Fixed) and layout.is_list and kind is None:
+            return self._fixed(layout, node.item, node.size, path)
+        if isinstance(node, Bitset) and layout.is_list and kind is None:
+            return self._fixed(layout, Primitive("bool"), node.size, path)
+        if isinstance(node, Primitive | Reduced) and layout.is_numpy:
+            numbers = cast_numbers(layout.data, node, path, narrow=self.narrow)
+            return ("primitive", node.dtype_name, _bytes_of(numbers))
+        raise InvalidError(f"{_place(path)} is {node}, which cannot hold {_described(layout)}")
+
+    def _record(self, layout: ak.contents.Content, node: Record, path: str) -> Tree:
+        _check_names(layout.fields, node, path)
+        contents = tuple(
+            self.match(layout.content(field.name), field.type, f"{path}.{field.name}" if path else field.name)
+            for field in node.fields
+        )
+        return ("record", layout.length, tuple(node.by_name), contents)
+
+    def _fixed(self, layout: ak.contents.Content, item: Node, size: int, path: str) -> Tree:
+        if not layout.is_regular or layout.size != size:
+            offsets, content = _lists(layout)
+            counts = np.diff(offsets)
+            if (counts != size).any():
+                wrong = int(np.flatnonzero(counts != size)[0])
+                raise InvalidError(
+                    f"{_place(path)} takes {size} items, but value {wrong} has {int(counts[wrong])}"
+                )
+        else:
+            content = layout.content[: layout.length * size]
+        return ("fixed", size, layout.length, self.match(content, item, path))
+
+    def _optional(self, layout: ak.contents.Content, node: Optional, path: str) -> Tree:
+        if layout.is_option:
+            offsets = _counted(layout.mask_as_bool(valid_when=True))
+            layout = _direct(layout.project())
+        else:
+            offsets = np.arange(layout.length + 1, dtype=np.int64)
+        return ("list", _bytes_of(offsets), self.match(layout, node.item, path), True)
+
+    def _link(self, layout: ak.contents.Content, node: Link | ElementLink, path: str) -> Tree:
+        record = LINK_RECORDS[type(node)]
+        if layout.is_unknown:
+            return _empty(node)
+        if layout.is_option:
+            # A missing link is a null one: all members are 0.
+            layout = ak.fill_none(layout, 0, axis=0, highlevel=False) if layout.is_numpy else _null(layout)
+        if not layout.is_record:
+            raise InvalidError(
+                f"{_place(path)} is {node}, which cannot hold {_described(layout)}; give OIDs, or records of "
+                f"{', '.join(record.by_name)}"
+            )
+        return self._record(layout, record, path)
+
+    def _variant(self, layout: ak.contents.Content, node: Variant, path: str) -> Tree:
+        if not layout.is_union:
+            number, content = self._alternative(layout, node, path)
+            tags = np.full(layout.length, number, np.int8)
+            return _variant_tree(node, tags, np.arange(layout.length), {number: content})
+        tags, contents = np.full(layout.length, -1, np.int8), {}
+        for given in range(len(layout.contents)):
+            number, content = self._alternative(layout.contents[given], node, path)
+            if number in contents:
+                raise InvalidError(
+                    f"{_place(path)}: two kinds of values both fit {node.alternatives[number]}"
+                )
+            contents[number] = content
+            tags[layout.tags.data == given] = number
+        return _variant_tree(node, tags, layout.index.data[: layout.length], contents)
+
+    def _alternative(self, layout: ak.contents.Content, node: Variant, path: str) -> tuple[int, Tree]:
+        for number, alternative in enumerate(node.alternatives):
+            try:
+                return number, self.match(layout, alternative, path)
+            except InvalidError:
+                continue
+        raise InvalidError(f"{_place(path)} is {node}, which cannot hold {_described(layout)}")
+
+
+def _variant_tree(node: Variant, tags: Values, positions: Values, contents: dict[int, Tree]) -> Tree:
+    alternatives = enumerate(node.alternatives)
+    trees = tuple(contents[n] if n in contents else _empty(item) for n, item in alternatives)
+    return ("variant", _bytes_of(tags), _bytes_of(positions.astype(np.int64)), trees)
+
+
+def _lists(layout: ak.contents.Content) -> tuple[Values, ak.contents.Content]:
+    """Return offsets that begin at 0, and exactly the items that they cover."""
+    lists = layout.to_ListOffsetArray64(True)
+    offsets = lists.offsets.data
+    return np.ascontiguousarray(offsets), lists.content[: int(offsets[-1])]
+
+
+def _direct(layout: ak.contents.Content) -> ak.contents.Content:
+    """Return a layout without the index that awkward puts in front of what it has picked from."""
+    while layout.is_indexed and not layout.is_option:
+        inner = layout.content
+        if not inner.is_record:
+            layout = layout.project()
+            continue
+        index = layout.index
+        contents = [
+            ak.contents.IndexedArray.simplified(index, inner.content(i)) for i in range(len(inner.contents))
+        ]
+        fields = None if inner.is_tuple else inner.fields
+        layout = ak.contents.RecordArray(contents, fields, length=index.length)
+    return layout
+
+
+def _null(layout: ak.contents.Content) -> ak.contents.Content:
+    """Return records in which those missing have members that are all 0."""
+    valid = layout.mask_as_bool(valid_when=True)
+    records = _direct(layout.project())
+    contents = []
+    for name in records.fields:
+        members = _direct(records.content(name)).data
+        filled = np.zeros(layout.length, members.dtype)
+        filled[valid] = members
+        contents.append(ak.contents.NumpyArray(filled))
+    return ak.contents.RecordArray(contents, records.fields, length=layout.length)
+
+
+def _without_missing(layout: ak.contents.Content, node: Node, path: str) -> ak.contents.Content:
+    missing = np.flatnonzero(layout.mask_as_bool(valid_when=False))
+    if missing.size:
+        raise InvalidError(
+            f"{_place(path)} is {node}, but {missing.size} values are missing (the first is value "
+            f"{int(missing[0])}); fill them, or declare the field {node} | None"
+        )
+    return _direct(layout.project())
+
+
+def _counted(valid: Values) -> Values:
+    offsets = np.zeros(len(valid) + 1, np.int64)
+    np.cumsum(valid, out=offsets[1:])
+    return offsets
+
+
+def _empty(node: Node) -> Tree:
+    """Return the columns of no entries."""
+    none, start = np.empty(0, np.uint8), np.zeros(8, np.uint8)
+    if isinstance(node, Primitive | Reduced):
+        return ("primitive", node.dtype_name, none)
+    if isinstance(node, String):
+        return ("string", start, none)
+    if isinstance(node, List | Optional):
+        return ("list", start, _empty(node.item), isinstance(node, Optional))
+    if isinstance(node, Fixed):
+        return ("fixed", node.size, 0, _empty(node.item))
+    if isinstance(node, Bitset):
+        return ("fixed", node.size, 0, _empty(Primitive("bool")))
+    if isinstance(node, Variant):
+        return ("variant", none, none, tuple(_empty(item) for item in node.alternatives))
+    record = node if isinstance(node, Record) else LINK_RECORDS[type(node)]
+    return ("record", 0, tuple(record.by_name), tuple(_empty(f.type) for f in record.fields))
+
+
+def _bytes_of(values: Values) -> Values:
+    return np.require(values, requirements=["C", "A"]).view(np.uint8)
+
+
+def _place(path: str) -> str:
+    return f"field {path!r}" if path else "the class"
+
+
+def _described(layout: ak.contents.Content) -> str:
+    text = str(layout.form.type)
+    return f"values of type {text if len(text) <= 60 else text[:57] + '...'}"

@@ -1,0 +1,147 @@
+"""The exceptions of Femtobarn: one tree, each with a stable ``kind``.
+
+A kind says what the caller should do, not where the error came from: try the transaction again
+(``conflict``, ``busy``), correct the call (``invalid``, ``not-found``, ``exists``), restore the file
+(``corrupt``), or upgrade (``unsupported``). Where Python has an exception for the same situation,
+ours is one of it too, so that ``except KeyError`` and ``except ValueError`` do what they say.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+__all__ = [
+    "BusyError",
+    "ClosedError",
+    "ConflictError",
+    "CorruptError",
+    "ExistsError",
+    "FemtobarnError",
+    "InternalError",
+    "InvalidError",
+    "NotFoundError",
+    "StorageError",
+    "UnsupportedError",
+]
+
+
+class FemtobarnError(Exception):
+    """Base of all errors that Femtobarn raises on its own account.
+
+    Attributes
+    ----------
+    kind : str
+        What the caller can do about it; the same word in Python, in Rust and in ``--json`` output.
+
+    Examples
+    --------
+    >>> import femtobarn as fb
+    >>> issubclass(fb.NotFoundError, KeyError), fb.NotFoundError.kind
+    (True, 'not-found')
+    """
+
+    kind: ClassVar[str] = "internal"
+
+    def __str__(self) -> str:
+        # KeyError would print the repr of its argument.
+        return str(self.args[0]) if self.args else self.__class__.__name__
+
+
+class ConflictError(FemtobarnError):
+    """Another transaction committed first to a container that this one wrote or relied on."""
+
+    kind = "conflict"
+
+
+class NotFoundError(FemtobarnError, KeyError):
+    """A federation, database, container, class, field or object does not exist."""
+
+    kind = "not-found"
+
+
+class ExistsError(FemtobarnError):
+    """The name is taken already."""
+
+    kind = "exists"
+
+
+class BusyError(FemtobarnError):
+    """Another writer holds the lock; the text says who and since when."""
+
+    kind = "busy"
+
+
+class InvalidError(FemtobarnError, ValueError):
+    """The call asks for something impossible, such as storing text in a number."""
+
+    kind = "invalid"
+
+
+class CorruptError(FemtobarnError):
+    """Bytes in a file are damaged, truncated or not of the expected format."""
+
+    kind = "corrupt"
+
+
+class UnsupportedError(FemtobarnError):
+    """The data are sound, but need a feature or a version that this release does not have."""
+
+    kind = "unsupported"
+
+
+class ClosedError(FemtobarnError):
+    """The federation or transaction has been closed, or belongs to another process."""
+
+    kind = "closed"
+
+
+class StorageError(FemtobarnError, OSError):
+    """The operating system refused a read or a write, for instance on a full disk."""
+
+    kind = "storage"
+
+
+class InternalError(FemtobarnError):
+    """A bug in Femtobarn; please report it with the text of the error."""
+
+    kind = "internal"
+
+
+BY_KIND: dict[str, type[FemtobarnError]] = {
+    error.kind: error
+    for error in (
+        ConflictError,
+        NotFoundError,
+        ExistsError,
+        BusyError,
+        InvalidError,
+        CorruptError,
+        UnsupportedError,
+        ClosedError,
+        StorageError,
+        InternalError,
+    )
+}
+"""The exception of each kind; the extension module raises by it."""
+
+
+def near_misses(name: str, candidates: Iterable[str], *, limit: int = 3) -> str:
+    """Return the end of an error text that names what the caller may have meant.
+
+    Examples
+    --------
+    >>> near_misses("trakcs", ["tracks", "clusters"])
+    "; did you mean 'tracks'?"
+    >>> near_misses("x", ["tracks", "clusters"])
+    '; there are clusters, tracks'
+    """
+    known = sorted(set(candidates))
+    close = difflib.get_close_matches(name, known, n=limit, cutoff=0.6)
+    if close:
+        return f"; did you mean {' or '.join(repr(match) for match in close)}?"
+    if not known:
+        return "; there are none"
+    shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+    return f"; there {'is' if len(known) == 1 else 'are'} {shown}"

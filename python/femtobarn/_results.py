@@ -1,0 +1,238 @@
+"""Columns as arrays of the caller's library: the way out for bulk data.
+
+The engine gives a tree of buffers (:mod:`femtobarn._arrays` has its form). To awkward it goes
+without copying; the other libraries are reached from awkward, copying only what they lay out
+otherwise.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
+
+import awkward as ak
+import numpy as np
+
+from ._arrays import LINK_RECORDS, Tree
+from ._exceptions import InvalidError, near_misses
+from ._types import (
+    DTYPES,
+    ElementLink,
+    Field,
+    Fixed,
+    Link,
+    List,
+    Node,
+    Optional,
+    Primitive,
+    Record,
+    Variant,
+)
+
+__all__ = ["LIBRARIES", "Library", "as_library", "awkward_of", "tree_nbytes"]
+
+Library: TypeAlias = Literal["ak", "np", "pd", "pa"]
+
+LIBRARIES = {
+    "ak": "ak",
+    "awkward": "ak",
+    "np": "np",
+    "numpy": "np",
+    "pd": "pd",
+    "pandas": "pd",
+    "pa": "pa",
+    "pyarrow": "pa",
+}
+"""What a caller may say, and the library that is meant."""
+
+RECORD_NAMES: dict[type, str] = {Link: "Link", ElementLink: "ElementLink"}
+
+
+def as_library(array: ak.Array, node: Record, library: str) -> Any:
+    """Return an awkward array of records as the library's kind of data.
+
+    Parameters
+    ----------
+    array
+        Records of the class.
+    node
+        The class, or the part of it that was read.
+    library
+        ``"ak"`` (awkward array), ``"np"`` (dictionary of NumPy arrays), ``"pd"`` (pandas data frame)
+        or ``"pa"`` (Arrow table).
+    """
+    chosen = LIBRARIES.get(library)
+    if chosen is None:
+        raise InvalidError(f"library {library!r} does not exist{near_misses(library, LIBRARIES)}")
+    if chosen == "ak":
+        return array
+    if chosen == "np":
+        return {path: _numpy_of(column, leaf) for path, column, leaf in _leaves(array, node, "")}
+    if chosen == "pa":
+        return _arrow_of(array)
+    return _pandas_of(array, node)
+
+
+def awkward_of(tree: Tree, node: Node, **settings: Any) -> ak.Array:
+    """Return columns as an awkward array over the same memory."""
+    return ak.Array(layout_of(tree, node), **settings)
+
+
+def tree_nbytes(tree: Any) -> int:
+    """Return the bytes of all buffers of a tree."""
+    if isinstance(tree, tuple):
+        return sum(map(tree_nbytes, tree))
+    if isinstance(tree, str | int):
+        return 0
+    return memoryview(tree).nbytes
+
+
+def layout_of(tree: Tree, node: Node | None) -> ak.contents.Content:
+    """Return columns as an awkward layout; the type gives records their names."""
+    kind = tree[0]
+    if kind == "primitive":
+        return ak.contents.NumpyArray(np.frombuffer(tree[2], DTYPES[tree[1]]))
+    if kind == "record":
+        return _record(tree, node)
+    if kind == "list":
+        return _optional(tree, node) if tree[3] else _list(tree, node)
+    if kind == "string":
+        characters = np.frombuffer(tree[2], np.uint8)
+        content = ak.contents.NumpyArray(characters, parameters={"__array__": "char"})
+        return ak.contents.ListOffsetArray(_index(tree[1]), content, parameters={"__array__": "string"})
+    if kind == "fixed":
+        item = node.item if isinstance(node, Fixed) else None
+        return ak.contents.RegularArray(layout_of(tree[3], item), tree[1], zeros_length=tree[2])
+    return _variant(tree, node)
+
+
+def _record(tree: Tree, node: Node | None) -> ak.contents.Content:
+    _, length, names, contents = tree
+    members = _members(node)
+    layouts = [layout_of(content, members.get(name)) for name, content in zip(names, contents, strict=True)]
+    return ak.contents.RecordArray(layouts, list(names), length=length, parameters=_parameters(node))
+
+
+def _members(node: Node | None) -> dict[str, Node]:
+    return node.by_name if isinstance(node, Record) else {}
+
+
+def _parameters(node: Node | None) -> dict[str, Any] | None:
+    name = node.class_name if isinstance(node, Record) else RECORD_NAMES.get(type(node), "")
+    return {"__record__": name} if name else None
+
+
+def _list(tree: Tree, node: Node | None) -> ak.contents.Content:
+    item = node.item if isinstance(node, List) else None
+    if item == Primitive("byte"):
+        content = ak.contents.NumpyArray(
+            np.frombuffer(tree[2][2], np.uint8), parameters={"__array__": "byte"}
+        )
+        return ak.contents.ListOffsetArray(_index(tree[1]), content, parameters={"__array__": "bytestring"})
+    return ak.contents.ListOffsetArray(_index(tree[1]), layout_of(tree[2], item))
+
+
+def _optional(tree: Tree, node: Node | None) -> ak.contents.Content:
+    offsets = np.frombuffer(tree[1], np.int64)
+    positions = np.where(offsets[1:] > offsets[:-1], offsets[:-1], -1)
+    content = layout_of(tree[2], node.item if isinstance(node, Optional) else None)
+    return ak.contents.IndexedOptionArray.simplified(ak.index.Index64(positions), content)
+
+
+def _variant(tree: Tree, node: Node | None) -> ak.contents.Content:
+    tags, positions = np.frombuffer(tree[1], np.int8), np.frombuffer(tree[2], np.int64)
+    items: tuple[Node | None, ...] = (
+        node.alternatives if isinstance(node, Variant) else (None,) * len(tree[3])
+    )
+    contents = [layout_of(content, item) for content, item in zip(tree[3], items, strict=True)]
+    if (tags < 0).any():
+        # awkward has no tag for a variant without a value: it becomes a missing one.
+        present = np.flatnonzero(tags >= 0)
+        index = np.full(len(tags), -1, np.int64)
+        index[present] = np.arange(len(present))
+        union = _union(tags[present], positions[present], contents)
+        return ak.contents.IndexedOptionArray.simplified(ak.index.Index64(index), union)
+    return _union(tags, positions, contents)
+
+
+def _union(tags: Any, positions: Any, contents: list[ak.contents.Content]) -> ak.contents.Content:
+    if len(contents) == 1:
+        return ak.contents.IndexedArray.simplified(ak.index.Index64(positions), contents[0])
+    return ak.contents.UnionArray.simplified(ak.index.Index8(tags), ak.index.Index64(positions), contents)
+
+
+def _index(buffer: Any) -> ak.index.Index64:
+    return ak.index.Index64(np.frombuffer(buffer, np.int64))
+
+
+def _leaves(array: ak.Array, node: Record, prefix: str) -> Iterator[tuple[str, ak.Array, Node]]:
+    """Yield the columns of records with dotted names, those of records in lists one by one."""
+    for name in array.fields:
+        yield from _leaf(array[name], node.by_name[name], prefix + name)
+
+
+def _leaf(column: ak.Array, node: Node, path: str) -> Iterator[tuple[str, ak.Array, Node]]:
+    inner = node
+    while isinstance(inner, List | Fixed | Optional):
+        inner = inner.item
+    if isinstance(inner, Record):
+        for name in column.fields:
+            member = inner.by_name[name]
+            wrapped = List(member) if inner is not node else member
+            yield from _leaf(column[name], wrapped, f"{path}.{name}")
+    else:
+        yield path, column, node
+
+
+def _numpy_of(column: ak.Array, node: Node) -> Any:
+    """Return one column as NumPy has it: lists of any length as objects, as uproot does."""
+    if isinstance(node, Link | ElementLink):
+        return _links_of(column, LINK_RECORDS[type(node)].fields)
+    if isinstance(node, List) and not node.is_bytes:
+        lists = ak.to_packed(column).layout.to_ListOffsetArray64(True)
+        items = _numpy_of(ak.Array(lists.content), node.item)
+        bounds = lists.offsets.data.tolist()
+        return _objects_of([items[start:stop] for start, stop in itertools.pairwise(bounds)])
+    if not _is_flat(node):
+        return _objects_of(ak.to_list(column))
+    return ak.to_numpy(column, allow_missing=True)
+
+
+def _objects_of(items: list[Any]) -> Any:
+    # Not numpy.array(): it would make two dimensions of lists that happen to be of one length.
+    values = np.empty(len(items), object)
+    for position, item in enumerate(items):
+        values[position] = item
+    return values
+
+
+def _links_of(column: ak.Array, fields: tuple[Field, ...]) -> Any:
+    dtype = np.dtype([(f.name, f.type.dtype) for f in fields if isinstance(f.type, Primitive)])
+    links = np.empty(len(column), dtype)
+    for field in fields:
+        links[field.name] = ak.to_numpy(column[field.name])
+    return links
+
+
+def _is_flat(node: Node) -> bool:
+    if isinstance(node, Fixed | Optional):
+        return _is_flat(node.item)
+    return not isinstance(node, List | Variant | Record | Link | ElementLink)
+
+
+def _arrow_of(array: ak.Array) -> Any:
+    return ak.to_arrow_table(array, extensionarray=False)
+
+
+def _pandas_of(array: ak.Array, node: Record) -> Any:
+    import pandas as pd
+
+    columns = {}
+    for path, column, leaf in _leaves(array, node, ""):
+        if isinstance(leaf, Optional | Fixed) or not hasattr(leaf, "dtype"):
+            arrow = ak.to_arrow(column, extensionarray=False)
+            columns[path] = pd.Series(pd.arrays.ArrowExtensionArray(arrow))
+        else:
+            columns[path] = pd.Series(ak.to_numpy(column), copy=False)
+    return pd.DataFrame(columns, copy=False)

@@ -1,0 +1,264 @@
+"""Arrays of each library to columns and back: values, names, types and memory."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import awkward as ak
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import femtobarn as fb
+from femtobarn._arrays import columns_of, tree_length
+from femtobarn._results import as_library, awkward_of, tree_nbytes
+from femtobarn._types import Record
+
+an: Any = fb
+"""The package, for annotations made at run time, which type checkers cannot follow."""
+
+
+@fb.persistent
+class Raw:
+    number: int
+
+
+@fb.persistent
+class Track:
+    pt: fb.float32
+    hits: list[fb.uint16]
+
+
+@fb.persistent
+class Event:
+    run: fb.uint32
+    weight: float
+    name: str
+    blob: bytes
+    cov: fb.array[fb.float32, Literal[3]]
+    tracks: list[Track]
+    best: Track
+    charge: fb.int8 | None
+    raw: fb.link[Raw]
+    others: list[fb.link[Raw]]
+    hit: fb.element_link[Raw]
+    either: fb.variant[fb.int32, str]
+    coarse: Annotated[float, fb.truncated(12)]
+    good: fb.bool_
+
+
+EVENT = fb.definition_of(Event).record
+OID = fb.Oid(1, 2, 3)
+NULL = {"database": 0, "container": 0, "entry": 0}
+LINK = {"database": 1, "container": 2, "entry": 3}
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "run": 1, "weight": 1.5, "name": "é", "blob": b"\0\1", "cov": [1, 2, 3],
+        "tracks": [{"pt": 1.5, "hits": [1, 2]}], "best": {"pt": 1, "hits": []}, "charge": None,
+        "raw": None, "others": [OID, OID], "hit": (OID, 7), "either": 3, "coarse": 0.5, "good": True,
+    },
+    {
+        "run": 2, "weight": 2.5, "name": "", "blob": b"", "cov": [1, 2, 4],
+        "tracks": [], "best": {"pt": 2, "hits": [5]}, "charge": 3,
+        "raw": OID, "others": [], "hit": (OID, 8), "either": "x", "coarse": 2.0, "good": False,
+    },
+]  # fmt: skip
+BACK = [
+    ROWS[0] | {"raw": NULL, "others": [LINK, LINK], "hit": LINK | {"element": 7}},
+    ROWS[1] | {"raw": LINK, "hit": LINK | {"element": 8}},
+]
+
+
+def one(annotation: Any) -> Record:
+    """Return a class with the one field ``x``."""
+    declared = fb.persistent(type("Probe", (), {"__annotations__": {"x": annotation}}))
+    return fb.definition_of(declared).record
+
+
+def there_and_back(data: Any, record: Record, **options: Any) -> ak.Array:
+    return awkward_of(columns_of(data, record, **options), record)
+
+
+def test_every_type_goes_there_and_back() -> None:
+    array = there_and_back(ROWS, EVENT)
+    assert array.to_list() == BACK
+    assert there_and_back(array, EVENT).to_list() == BACK
+    assert there_and_back(array[::-1], EVENT).to_list() == BACK[::-1]
+    assert there_and_back(array[1:], EVENT).to_list() == BACK[1:]
+    assert there_and_back(array[[1, 0, 1]], EVENT).to_list() == [BACK[1], BACK[0], BACK[1]]
+
+
+def test_records_have_the_names_of_their_classes() -> None:
+    array = there_and_back(ROWS, EVENT)
+    assert ak.parameters(array)["__record__"] == "Event"
+    assert ak.parameters(array.tracks[0])["__record__"] == "Track"
+
+
+def test_no_entries_at_all() -> None:
+    tree = columns_of([], EVENT)
+    assert tree_length(tree) == 0
+    assert awkward_of(tree, EVENT).to_list() == []
+    assert awkward_of(tree, EVENT).fields == list(EVENT.by_name)
+
+
+def test_matching_layout_is_not_copied() -> None:
+    pt = np.arange(6, dtype=np.float32)
+    tracks = ak.Array(
+        ak.contents.ListOffsetArray(
+            ak.index.Index64(np.array([0, 2, 6])),
+            ak.contents.RecordArray([ak.contents.NumpyArray(pt)], ["pt"]),
+        )
+    )
+    tree = columns_of({"x": tracks}, one(list.__class_getitem__(type_with(pt=fb.float32))))
+    buffer = tree[3][0][2][3][0][2]
+    assert np.shares_memory(buffer, pt)
+    assert np.shares_memory(
+        np.asarray(awkward_of(tree, one(list[int])).x.layout.content.contents[0].data), pt
+    )
+
+
+def type_with(**annotations: Any) -> Any:
+    return fb.persistent(type("Inner", (), {"__annotations__": annotations}))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "values"),
+    [
+        (an.uint8, np.array([0, 255], np.int64)),
+        (an.int64, np.array([1, 2], np.uint8)),
+        (an.float64, np.array([1.5, np.nan], np.float32)),
+        (an.float32, np.array([1, 2**24], np.int32)),
+        (an.float32, np.array([1.5], np.float16)),
+        (an.float16, np.array([1.5, 2.0])),
+        (an.int32, np.array([1, 2], ">i4")),
+        (an.int32, np.arange(10, dtype=np.int32)[::2]),
+        (an.uint8, np.array([True, False])),
+        (an.array[an.float64, 2], np.ones((3, 2))),
+        (list[an.float64], np.ones((3, 2))),
+        (an.array[an.array[an.int8, 2], 3], np.ones((4, 3, 2), np.int8)),
+        (an.float64 | None, np.array([1.0])),
+        (str, np.array(["a", "bc"])),
+    ],
+)
+def test_numbers_change_type_where_nothing_is_lost(annotation: Any, values: Any) -> None:
+    array = there_and_back({"x": values}, one(annotation))
+    np.testing.assert_array_equal(ak.to_numpy(array.x), values)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "values", "reason"),
+    [
+        (an.uint8, np.array([1, 256]), r"256 \(value 1\) does not fit into uint8 \(0 to 255\)"),
+        (an.uint32, np.array([-1]), "does not fit"),
+        (an.float32, np.array([1.5]), "narrow=True"),
+        (an.float32, np.array([2**24 + 1]), "exactly"),
+        (an.float64, np.array([2**53 + 1]), "exactly"),
+        (an.int32, np.array([1.0]), "round and convert"),
+        (an.bool_, np.array([1]), "compare first"),
+        (an.int64, np.array(["2020-01-01"], "M8[s]"), "convert to numbers"),
+        (an.float32, ["a"], "cannot hold values of type string"),
+        (an.float32, [1e300], "does not fit"),
+        (str, [1], "is string"),
+        (list[float], [1.0], r"is list\[float64\]"),
+        (an.array[float, 2], [[1.0, 2.0], [3.0]], "takes 2 items, but value 1 has 1"),
+        (float, [1.0, None], "1 values are missing"),
+        (an.link["A"], [1], "give OIDs"),
+        (an.variant[an.int32, an.float32], ["x"], "is variant"),
+        (bytes, ["text"], "is bytes"),
+        (float, [[1.0]], "is float64"),
+        (float, 1.0, "float is not an array"),
+    ],
+)
+def test_values_that_would_change_are_refused(annotation: Any, values: Any, reason: str) -> None:
+    with pytest.raises(fb.InvalidError, match=reason):
+        columns_of({"x": values}, one(annotation))
+
+
+def test_rounding_needs_consent() -> None:
+    array = there_and_back({"x": np.array([0.1])}, one(an.float32), narrow=True)
+    assert array.x[0] == np.float32(0.1)
+    assert there_and_back({"x": [0.1]}, one(an.float32)).x[0] == np.float32(0.1)
+
+
+def test_names_are_checked_with_near_misses() -> None:
+    record = fb.definition_of(Track).record
+    with pytest.raises(fb.InvalidError, match=r"class Track has no field 'hist'; did you mean 'hits'?"):
+        columns_of({"pt": [1.0], "hist": [[1]]}, record)
+    with pytest.raises(fb.InvalidError, match="class Track needs field 'hits'"):
+        columns_of({"pt": [1.0]}, record)
+    with pytest.raises(fb.InvalidError, match=r"class Track \(field 'tracks'\) needs field 'pt'"):
+        columns_of({"tracks": [[{"hits": [1]}]]}, Record("", (fb.definition_of(Event).fields[5],)))
+    with pytest.raises(fb.InvalidError, match="pt has 1, hits has 2"):
+        columns_of({"pt": [1.0], "hits": [[], []]}, record)
+
+
+def test_pandas_and_arrow_come_in() -> None:
+    array = there_and_back(ROWS, EVENT)
+    table = as_library(array, EVENT, "pa")
+    assert isinstance(table, pa.Table)
+    assert there_and_back(table, EVENT).to_list() == BACK
+    frame = pd.DataFrame({"pt": np.ones(2, np.float32), "hits": [[1], [2, 3]]})
+    assert there_and_back(frame, fb.definition_of(Track).record).hits.to_list() == [[1], [2, 3]]
+    flat = pd.DataFrame({"x": ["a", "b"]})
+    assert there_and_back(flat, one(str)).x.to_list() == ["a", "b"]
+
+
+def test_structured_numpy_and_oid_ranges_come_in() -> None:
+    oids = fb.OidRange(1, 2, 3, 5)
+    array = there_and_back({"x": oids}, one(an.link["A"]))
+    assert array.x.to_list() == [LINK, LINK | {"entry": 4}]
+    assert there_and_back(np.array([(1.5,)], [("x", "f4")]), one(an.float32)).x.to_list() == [1.5]
+
+
+def test_objects_of_persistent_classes_come_in() -> None:
+    rows = [{"x": [Track(pt=1.0, hits=[1])]}, {"x": []}]
+    assert there_and_back(rows, one(list[Track])).x.to_list() == [[{"pt": 1.0, "hits": [1]}], []]
+
+
+def test_numpy_comes_out_flat_by_dotted_names() -> None:
+    columns = as_library(there_and_back(ROWS, EVENT), EVENT, "np")
+    assert columns["run"].tolist() == [1, 2]
+    assert columns["cov"].shape == (2, 3)
+    assert columns["best.pt"].tolist() == [1.0, 2.0]
+    assert columns["tracks.pt"][0].tolist() == [1.5]
+    assert columns["tracks.hits"][0][0].tolist() == [1, 2]
+    assert columns["charge"].mask.tolist() == [True, False]
+    assert columns["raw"]["entry"].tolist() == [0, 3]
+    assert columns["either"].tolist() == [3, "x"]
+    assert columns["blob"].tolist() == [b"\0\1", b""]
+
+
+def test_pandas_comes_out_with_one_row_per_entry() -> None:
+    frame = as_library(there_and_back(ROWS, EVENT)[["run", "tracks", "charge", "name"]], EVENT, "pd")
+    assert frame["run"].dtype == np.uint32
+    assert frame["tracks.pt"].tolist() == [[1.5], []]
+    assert frame["charge"].isna().tolist() == [True, False]
+    assert frame["name"].tolist() == ["é", ""]
+
+
+def test_unknown_library_names_near_misses() -> None:
+    with pytest.raises(fb.InvalidError, match="did you mean 'pandas'"):
+        as_library(there_and_back(ROWS, EVENT), EVENT, "panda")
+
+
+def test_size_of_a_tree_is_that_of_its_buffers() -> None:
+    tree = columns_of({"x": np.ones(3)}, one(float))
+    assert tree_nbytes(tree) == 24
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.one_of(st.none(), st.lists(st.integers(-100, 100))))))
+def test_any_nesting_goes_there_and_back(values: list[Any]) -> None:
+    record = one(list[list[an.int8] | None])
+    assert there_and_back({"x": values}, record).x.to_list() == values
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(st.integers(-(2**31), 2**31 - 1), st.text(max_size=5))))
+def test_any_variant_goes_there_and_back(values: list[Any]) -> None:
+    record = one(an.variant[an.int32, str])
+    assert there_and_back({"x": values}, record).x.to_list() == values

@@ -1,0 +1,128 @@
+"""Conditions on entries: what they may use, and what is said of the rest."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import femtobarn as fb
+from femtobarn._selection import Selection
+
+
+@fb.persistent
+class Raw:
+    number: int
+
+
+@fb.persistent
+class Particle:
+    pt: fb.float32
+    hits: list[fb.uint16]
+
+
+@fb.persistent
+class Event:
+    run: fb.uint32
+    event: fb.uint64
+    weight: float
+    name: str
+    good: bool
+    cov: fb.array[fb.float32, Literal[3]]
+    Muon: list[Particle]
+    best: Particle
+    raw: fb.link[Raw]
+
+
+EVENT = fb.definition_of(Event)
+
+
+def select(text: str, **columns: Any) -> list[bool]:
+    values = {path.replace("__", ".").replace("count_", "#"): np.asarray(v) for path, v in columns.items()}
+    length = len(next(iter(values.values())))
+    selected: list[bool] = Selection.parse(text, EVENT).evaluate(values, length).tolist()
+    return selected
+
+
+def test_comparisons_chain_and_combine_as_in_python() -> None:
+    run = np.array([1, 2, 3], np.uint32)
+    assert select("1 < run <= 3", run=run) == [False, True, True]
+    assert select("run == 1 or not run < 3", run=run) == [True, False, True]
+    assert select("run % 2 == 1 and sqrt(weight) > 1", run=run, weight=[4.0, 4.0, 0.0]) == [
+        True,
+        False,
+        False,
+    ]
+    assert select("good", good=[True, False]) == [True, False]
+    assert select("event == 5", event=np.array([5, 2**62], np.uint64)) == [True, False]
+
+
+def test_collections_are_counted() -> None:
+    for text in ("nMuon == 2", "len(Muon) == 2"):
+        selection = Selection.parse(text, EVENT)
+        assert selection.collections == ["Muon"]
+        assert selection.fields == []
+    assert select("len(best.hits) > best.pt", count_best__hits=[2, 1], best__pt=np.ones(2, np.float32)) == [
+        True,
+        False,
+    ]
+
+
+def test_members_have_dotted_names() -> None:
+    assert Selection.parse("best.pt > 20", EVENT).fields == ["best.pt"]
+    assert Selection.parse("raw.entry > 20", EVENT).fields == ["raw.entry"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "reason"),
+    [
+        ("Muon.pt > 1", fb.InvalidError, r"any number of values per entry; count them with len\(Muon\)"),
+        ("cov > 1", fb.InvalidError, "any number of values"),
+        ("name == 1", fb.InvalidError, "is string"),
+        ("best > 1", fb.InvalidError, "name one of its members"),
+        ("wieght > 1", fb.NotFoundError, "did you mean 'weight'"),
+        ("best.tp > 1", fb.NotFoundError, "'tp' does not exist in best"),
+        ("nBest > 1", fb.NotFoundError, "'nBest' does not exist"),
+        ("sqr(weight) > 1", fb.NotFoundError, "did you mean 'sqrt'"),
+        ("run in [1]", fb.InvalidError, "it may use fields"),
+        ("__import__('os')", fb.NotFoundError, "function '__import__'"),
+        ("(lambda: 1)()", fb.NotFoundError, "does not exist"),
+        ("'text'", fb.InvalidError, "it may use fields"),
+        ("run =", fb.InvalidError, "not an expression"),
+        ("len(run) > 1", fb.InvalidError, "no number of items"),
+        ("len(Muon.hits) > 1", fb.InvalidError, "no number of items"),
+        ("len(1) > 1", fb.InvalidError, "it may use fields"),
+    ],
+)
+def test_what_cannot_be_selected_by_is_said(text: str, error: type[Exception], reason: str) -> None:
+    with pytest.raises(error, match=reason):
+        Selection.parse(text, EVENT)
+
+
+def test_numbers_are_no_selection() -> None:
+    with pytest.raises(fb.InvalidError, match="compare them"):
+        select("run + 1", run=[1])
+    with pytest.raises(fb.InvalidError, match="2\\^63"):
+        select("event > 1", event=np.array([2**63], np.uint64))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.floats(-2, 2, width=32)), min_size=1),
+    st.sampled_from(
+        [
+            "run > 2 and weight < 1",
+            "not (run == 1 or weight >= 0)",
+            "0 <= weight < 1 or run == 5",
+            "run * 2 - 1 > weight ** 2",
+            "abs(weight) > 1",
+        ]
+    ),
+)
+def test_selection_agrees_with_python(rows: list[tuple[int, float]], text: str) -> None:
+    run, weight = (np.array(column) for column in zip(*rows, strict=True))
+    expected = [bool(eval(text, {"run": int(r), "weight": float(w), "abs": abs})) for r, w in rows]
+    assert select(text, run=run.astype(np.uint32), weight=weight) == expected
