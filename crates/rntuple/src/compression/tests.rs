@@ -1,1 +1,176 @@
+//! Chunks of ROOT's, chunks of our own, and damage.
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::ErrorKind;
+use crate::encoding::tests::hex;
+
+/// The numbers from 0 to 7, eight times each, as ROOT 6.40 stored them in a page of 32-bit integers.
+const OF_ROOT: [(&str, &str); 4] = [
+    (
+        "zlib",
+        "5a4c0829000000010078017dc9c10d0030088040ad5af7df582680e45e4478c9368f6f8a6f9a6f866f3edf2cdf1c48c000e1",
+    ),
+    (
+        "lzma",
+        "585a00580000000100fd377a585a0000016922de360200210100000000372797d6e000ff00195d00006e184948c9fd2c67\
+         dc0959b91a8a7e48de8f862e95d4823800000000f31f4b2d0001318002000000cc789c173e300d8b020000000001595a",
+    ),
+    (
+        "lz4",
+        "4c3401360000000100dada544f57a6d8a11f0001000c1f0104000c1f0204000c1f0304000c1f0404000c1f0504000c1f06\
+         04000c1f07040007500007000000",
+    ),
+    (
+        "zstd",
+        "5a530125000000010028b52ffd600000dd00004800000102030405060708a810e007c0c30110feff351ff7711124",
+    ),
+];
+
+const WRITTEN: [Compression; 5] = [
+    Compression::Lz4 { level: 1 },
+    Compression::Lz4 { level: 9 },
+    Compression::Zstd { level: 1 },
+    Compression::Zstd { level: 5 },
+    Compression::Zstd { level: 10 },
+];
+
+fn numbers() -> Vec<u8> {
+    (0..64u32).flat_map(|index| (index / 8).to_le_bytes()).collect()
+}
+
+fn kind(input: &[u8], size: usize) -> ErrorKind {
+    decompress(input, &mut vec![0; size]).unwrap_err().kind()
+}
+
+#[test]
+fn all_algorithms_of_root_are_read() {
+    for (algorithm, stored) in OF_ROOT {
+        let mut out = vec![0; 256];
+        decompress(&hex(stored), &mut out).unwrap_or_else(|error| panic!("{algorithm}: {error}"));
+        assert_eq!(out, numbers(), "{algorithm}");
+    }
+}
+
+#[test]
+fn chunks_of_several_algorithms_follow_each_other() {
+    let all: Vec<u8> = OF_ROOT.iter().flat_map(|(_, stored)| hex(stored)).collect();
+    let mut out = vec![0; 4 * 256];
+    decompress(&all, &mut out).unwrap();
+    assert_eq!(out, numbers().repeat(4));
+}
+
+#[test]
+fn sizes_that_do_not_match_are_refused() {
+    for (_, stored) in OF_ROOT {
+        let stored = hex(stored);
+        assert_eq!(kind(&stored, 255), ErrorKind::Corrupt);
+        assert_eq!(kind(&stored, 257), ErrorKind::Corrupt);
+        for claimed in [254, 255] {
+            let mut lying = stored.clone();
+            lying[6..9].copy_from_slice(&[claimed, 0, 0]);
+            assert_eq!(kind(&lying, usize::from(claimed)), ErrorKind::Corrupt);
+        }
+        let mut lying = stored.clone();
+        lying[6..9].copy_from_slice(&[1, 1, 0]);
+        assert_eq!(kind(&lying, 257), ErrorKind::Corrupt);
+    }
+}
+
+#[test]
+fn unknown_and_abandoned_algorithms_are_told_apart() {
+    let mut stored = hex(OF_ROOT[0].1);
+    stored[..2].copy_from_slice(b"CS");
+    assert_eq!(kind(&stored, 256), ErrorKind::Unsupported);
+    stored[..2].copy_from_slice(b"??");
+    assert_eq!(kind(&stored, 256), ErrorKind::Corrupt);
+}
+
+#[test]
+fn input_beyond_a_chunk_is_cut_and_joined() {
+    let input: Vec<u8> =
+        (0..CHUNK_MAX as u32 / 4 + 1000).flat_map(|i| (i / 100).to_le_bytes()).collect();
+    assert!(input.len() > CHUNK_MAX);
+    for compression in [Compression::Lz4 { level: 1 }, Compression::Zstd { level: 1 }] {
+        let mut stored = Vec::new();
+        assert!(compress(&input, compression, &mut stored).unwrap());
+        assert_eq!(stored[6..9], [0xff; 3], "the first chunk is full");
+        let mut out = vec![0; input.len()];
+        decompress(&stored, &mut out).unwrap();
+        assert!(out == input);
+        assert!(input.len() as u64 <= uncompressed_size_max(stored.len() as u64));
+        assert_eq!(kind(&stored[..stored.len() - 1], input.len()), ErrorKind::Corrupt);
+    }
+}
+
+#[test]
+fn settings_are_the_numbers_of_root() {
+    assert_eq!(Compression::None.settings(), 0);
+    assert_eq!(Compression::Lz4 { level: 4 }.settings(), 404);
+    assert_eq!(Compression::Zstd { level: 10 }.settings(), 505);
+    assert_eq!(Compression::Zstd { level: 1 }.settings(), 501);
+    assert_eq!(Compression::Zstd { level: 22 }.settings(), 509);
+}
+
+#[test]
+fn what_does_not_shrink_leaves_the_output_alone() {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    let noise: Vec<u8> = (0..1000).map(|_| next()).collect();
+    for compression in WRITTEN {
+        for input in [&noise[..], &[], &[1], &[0; 9], &[0; 12]] {
+            let mut out = vec![7];
+            assert!(!compress(input, compression, &mut out).unwrap(), "{compression:?}");
+            assert_eq!(out, [7]);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn compressed_bytes_are_smaller_and_come_back(
+        pattern in prop::collection::vec(any::<u8>(), 1..50),
+        repeats in 1..100usize,
+        which in 0..WRITTEN.len(),
+    ) {
+        let input = pattern.repeat(repeats);
+        let mut stored = vec![7];
+        if compress(&input, WRITTEN[which], &mut stored).unwrap() {
+            prop_assert!(stored.len() - 1 < input.len());
+            let mut out = vec![0; input.len()];
+            decompress(&stored[1..], &mut out).unwrap();
+            prop_assert_eq!(out, input);
+        }
+    }
+
+    #[test]
+    fn damaged_chunks_never_panic(
+        which in 0..OF_ROOT.len(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        kept in any::<prop::sample::Index>(),
+        size in 0..600usize,
+    ) {
+        let mut stored = hex(OF_ROOT[which].1);
+        for (at, byte) in damage {
+            let at = at.index(stored.len());
+            stored[at] = byte;
+        }
+        let _ = decompress(&stored, &mut [0; 256]);
+        let _ = decompress(&stored[..kept.index(stored.len())], &mut vec![0; size]);
+        // The damage of LZ4 is found by its checksum; make it fit to get past that.
+        if let Some(payload) = stored.get(HEADER + LZ4_CHECKSUM..) && which == 2 {
+            let checksum = lz4_checksum(payload);
+            stored[HEADER..][..LZ4_CHECKSUM].copy_from_slice(&checksum);
+            let _ = decompress(&stored, &mut [0; 256]);
+        }
+    }
+
+    #[test]
+    fn any_bytes_never_panic(stored in prop::collection::vec(any::<u8>(), 0..100), size in 0..300usize) {
+        let _ = decompress(&stored, &mut vec![0; size]);
+    }
+}

@@ -1,14 +1,14 @@
 //! Elements narrower than a byte or of odd widths, packed without gaps, least significant bit first.
 //!
-//! Eight elements of `width` bits fill `width` bytes exactly, so pages are worked on in groups of
-//! eight; only the last, incomplete group needs care.
+//! Truth values are worked on in groups of eight, which fill a byte, and integers in blocks of 32,
+//! which fill `width` words exactly; what is left over goes through a padded one.
 
-/// Elements of a group.
+use std::array::from_fn;
+
+/// Truth values of a byte.
 const GROUP: usize = 8;
-/// Bytes of a group of the widest elements (32 bits).
-const GROUP_BYTES_MAX: usize = 32;
-/// Reading an element loads 8 bytes from where it begins.
-const LOAD: usize = 8;
+/// Integers of a block.
+const BLOCK: usize = 32;
 
 /// For each byte its eight bits as eight bytes of 0 or 1.
 const SPREAD: [u64; 256] = {
@@ -58,59 +58,93 @@ fn gather(bytes: u64) -> u8 {
     (not_zero.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
-/// Unpacks elements of `width` (1 to 32) bits and hands each to `map`.
+/// Unpacks integers of `width` (1 to 32) bits and hands each to `map`.
 #[inline(always)]
-pub(super) fn unpack<T>(encoded: &[u8], width: u16, out: &mut [T], map: impl Fn(u32) -> T) {
-    let width = usize::from(width);
-    let (groups, rest) = out.as_chunks_mut::<GROUP>();
-    let mut position = 0;
-    for group in groups {
-        let bytes = &encoded[position..];
-        if let Some(bytes) = bytes.get(..width + LOAD) {
-            unpack_group(bytes, width, group, &map);
-        } else {
-            unpack_group(&padded(bytes), width, group, &map);
-        }
-        position += width;
+pub(super) fn unpack(
+    encoded: &[u8],
+    width: u16,
+    out: &mut [[u8; 4]],
+    map: impl Fn(u32) -> [u8; 4],
+) {
+    let (unpack_block, _) = WIDTHS[usize::from(width) - 1];
+    let size = usize::from(width) * BLOCK / 8;
+    let (blocks, rest) = out.as_chunks_mut::<BLOCK>();
+    let (bytes, rest_of_bytes) = encoded.split_at(blocks.len() * size);
+    for (block, bytes) in blocks.iter_mut().zip(bytes.chunks_exact(size)) {
+        *block = unpack_block(bytes).map(&map);
     }
     if !rest.is_empty() {
-        unpack_group(&padded(&encoded[position..]), width, rest, &map);
+        let mut padded = [0; BLOCK * size_of::<u32>()];
+        padded[..rest_of_bytes.len()].copy_from_slice(rest_of_bytes);
+        let block = unpack_block(&padded).map(map);
+        rest.copy_from_slice(&block[..rest.len()]);
     }
 }
 
+/// Packs what `map` makes of each value: integers of `width` (1 to 32) bits.
 #[inline(always)]
-fn unpack_group<T>(bytes: &[u8], width: usize, out: &mut [T], map: impl Fn(u32) -> T) {
-    let mask = u64::MAX >> (64 - width);
-    for (index, out) in out.iter_mut().enumerate() {
-        let bit = index * width;
-        let loaded = bytes[bit / 8..].first_chunk::<LOAD>().map_or(0, |b| u64::from_le_bytes(*b));
-        *out = map(((loaded >> (bit % 8)) & mask) as u32);
+pub(super) fn pack(values: &[[u8; 4]], width: u16, out: &mut [u8], map: impl Fn([u8; 4]) -> u32) {
+    let (_, pack_block) = WIDTHS[usize::from(width) - 1];
+    let size = usize::from(width) * BLOCK / 8;
+    let (blocks, rest) = values.as_chunks::<BLOCK>();
+    let (bytes, rest_of_bytes) = out.split_at_mut(blocks.len() * size);
+    for (block, bytes) in blocks.iter().zip(bytes.chunks_exact_mut(size)) {
+        pack_block(&block.map(&map), bytes);
+    }
+    if !rest.is_empty() {
+        let block = from_fn(|index| rest.get(index).map_or(0, |value| map(*value)));
+        let mut padded = [0; BLOCK * size_of::<u32>()];
+        pack_block(&block, &mut padded);
+        rest_of_bytes.copy_from_slice(&padded[..rest_of_bytes.len()]);
     }
 }
 
-fn padded(bytes: &[u8]) -> [u8; GROUP_BYTES_MAX + LOAD] {
-    let mut padded = [0; GROUP_BYTES_MAX + LOAD];
-    let length = bytes.len().min(padded.len());
-    padded[..length].copy_from_slice(&bytes[..length]);
-    padded
-}
+type Unpack = fn(&[u8]) -> [u32; BLOCK];
+type Pack = fn(&[u32; BLOCK], &mut [u8]);
 
-/// Packs what `map` makes of each value, `width` (1 to 32) bits each.
-#[inline(always)]
-pub(super) fn pack<T: Copy>(values: &[T], width: u16, out: &mut [u8], map: impl Fn(T) -> u32) {
-    let mut pending = 0u64;
-    let mut pending_bits = 0;
-    let mut position = 0;
-    for value in values {
-        pending |= u64::from(map(*value)) << pending_bits;
-        pending_bits += u32::from(width);
-        if pending_bits >= 32 {
-            out[position..position + 4].copy_from_slice(&(pending as u32).to_le_bytes());
-            position += 4;
-            pending >>= 32;
-            pending_bits -= 32;
+/// The two directions for each width; constant widths make every shift a constant.
+const WIDTHS: [(Unpack, Pack); 32] = {
+    macro_rules! widths {
+        ($($width:literal)*) => { [$((unpack_block::<$width>, pack_block::<$width>)),*] };
+    }
+    widths!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32)
+};
+
+/// A block of `WIDTH`-bit integers fills `WIDTH` 32-bit words exactly.
+fn unpack_block<const WIDTH: usize>(bytes: &[u8]) -> [u32; BLOCK] {
+    let packed = &bytes.as_chunks().0[..WIDTH];
+    let words: [u32; WIDTH] = from_fn(|word| u32::from_le_bytes(packed[word]));
+    from_fn(|index| {
+        let (word, shift) = (index * WIDTH / 32, index * WIDTH % 32);
+        let mut integer = words[word] >> shift;
+        if shift + WIDTH > 32 {
+            integer |= words[word + 1] << (32 - shift);
         }
+        integer & mask(WIDTH)
+    })
+}
+
+fn pack_block<const WIDTH: usize>(integers: &[u32; BLOCK], bytes: &mut [u8]) {
+    let mut words = [0; WIDTH];
+    let mut put = |index: usize| {
+        let integer = integers[index] & mask(WIDTH);
+        let (word, shift) = (index * WIDTH / 32, index * WIDTH % 32);
+        words[word] |= integer << shift;
+        if shift + WIDTH > 32 {
+            words[word + 1] |= integer >> (32 - shift);
+        }
+    };
+    // Written out, because the compiler does not unroll so long a loop: 2.5 GB/s against 6.4.
+    macro_rules! each {
+        ($($index:literal)*) => { $(put($index);)* };
     }
-    let last = pending_bits.div_ceil(8) as usize;
-    out[position..].copy_from_slice(&pending.to_le_bytes()[..last]);
+    each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+    each!(16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+    for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+        *bytes = u32::to_le_bytes(word);
+    }
+}
+
+const fn mask(width: usize) -> u32 {
+    u32::MAX >> (32 - width)
 }

@@ -44,15 +44,15 @@ pub fn decode(column: &Column, encoded: &[u8], elements: usize, out: &mut [u8]) 
     check_room(column, elements, out)?;
     match column.column_type {
         Bit => bits::unpack_truths(encoded, out),
-        Index32 => split::widen(encoded, out),
-        SplitUInt16 => split::unsplit(encoded, chunks_mut(out), |word: u16| word),
-        SplitUInt32 | SplitReal32 => split::unsplit(encoded, chunks_mut(out), |word: u32| word),
-        SplitUInt64 | SplitReal64 => split::unsplit(encoded, chunks_mut(out), |word: u64| word),
-        SplitInt16 => split::unsplit(encoded, chunks_mut(out), split::unzigzag16),
-        SplitInt32 => split::unsplit(encoded, chunks_mut(out), split::unzigzag32),
-        SplitInt64 => split::unsplit(encoded, chunks_mut(out), split::unzigzag64),
-        SplitIndex32 => split::undelta32(encoded, chunks_mut(out)),
-        SplitIndex64 => split::undelta64(encoded, chunks_mut(out)),
+        Index32 => split::widen(encoded, chunks_mut(out)),
+        SplitUInt16 => split::unsplit16(encoded, chunks_mut(out), |word| word),
+        SplitUInt32 | SplitReal32 => split::unsplit32(encoded, chunks_mut(out), |word| word),
+        SplitUInt64 | SplitReal64 => split::unsplit64(encoded, chunks_mut(out), |word| word),
+        SplitInt16 => split::unsplit16(encoded, chunks_mut(out), split::unzigzag16),
+        SplitInt32 => split::unsplit32(encoded, chunks_mut(out), split::unzigzag32),
+        SplitInt64 => split::unsplit64(encoded, chunks_mut(out), split::unzigzag64),
+        SplitIndex32 => split::unsplit_differences32(encoded, chunks_mut(out)),
+        SplitIndex64 => split::unsplit_differences64(encoded, chunks_mut(out)),
         Real16 => real::widen_halves(encoded, chunks_mut(out)),
         SplitReal16 => real::unsplit_halves(encoded, chunks_mut(out)),
         Real32Trunc => real::untruncate(encoded, column.bits, chunks_mut(out)),
@@ -65,6 +65,11 @@ pub fn decode(column: &Column, encoded: &[u8], elements: usize, out: &mut [u8]) 
 /// Appends the uncompressed page bytes of `values` to `out`; `values` are elements of the type that
 /// [`ColumnType::element`] tells.
 pub fn encode(column: &Column, values: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    if column.column_type.is_plain() {
+        encoded_size_of(column, values)?;
+        out.extend_from_slice(values);
+        return Ok(());
+    }
     let start = out.len();
     out.resize(start + encoded_size_of(column, values)?, 0);
     let encoded = encode_into(column, values, &mut out[start..]);
@@ -91,14 +96,14 @@ pub(crate) fn encode_into(column: &Column, values: &[u8], out: &mut [u8]) -> Res
     match column.column_type {
         Bit => bits::pack_truths(values, out),
         Index32 => split::narrow(chunks(values), out)?,
-        SplitUInt16 => split::split(chunks(values), out, |word: u16| word),
-        SplitUInt32 | SplitReal32 => split::split(chunks(values), out, |word: u32| word),
-        SplitUInt64 | SplitReal64 => split::split(chunks(values), out, |word: u64| word),
-        SplitInt16 => split::split(chunks(values), out, split::zigzag16),
-        SplitInt32 => split::split(chunks(values), out, split::zigzag32),
-        SplitInt64 => split::split(chunks(values), out, split::zigzag64),
-        SplitIndex32 => split::delta32(chunks(values), out)?,
-        SplitIndex64 => split::delta64(chunks(values), out),
+        SplitUInt16 => split::split16(chunks(values), out, |word| word),
+        SplitUInt32 | SplitReal32 => split::split32(chunks(values), out, |word| word),
+        SplitUInt64 | SplitReal64 => split::split64(chunks(values), out, |word| word),
+        SplitInt16 => split::split16(chunks(values), out, split::zigzag16),
+        SplitInt32 => split::split32(chunks(values), out, split::zigzag32),
+        SplitInt64 => split::split64(chunks(values), out, split::zigzag64),
+        SplitIndex32 => split::split_differences32(chunks(values), out)?,
+        SplitIndex64 => split::split_differences64(chunks(values), out),
         Real16 => real::narrow_to_halves(chunks(values), out),
         SplitReal16 => real::split_halves(chunks(values), out),
         Real32Trunc => real::truncate(chunks(values), column.bits, out),
@@ -132,4 +137,4 @@ fn chunks_mut<const N: usize>(bytes: &mut [u8]) -> &mut [[u8; N]] {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,8 +1,8 @@
-//! Byte planes, with zigzag and differences fused into the same pass.
+//! Byte planes, with zigzag, differences and conversions fused into the same pass.
 //!
 //! A page of `n` words of `N` bytes is stored as `n` first bytes, then `n` second bytes, and so on.
-//! The loops run over blocks of a constant length, which is what lets the compiler use vector
-//! instructions; what is left over after the last whole block goes one word at a time.
+//! The work is done on blocks of a constant number of words, which is what lets the compiler use
+//! vector instructions; the words after the last whole block go through a padded one.
 
 use std::array::from_fn;
 
@@ -11,175 +11,183 @@ use crate::error::{Error, Result};
 /// Words of a block.
 const BLOCK: usize = 64;
 
+/// Words on their way between page and memory.
+pub(super) type Block<W> = [W; BLOCK];
+
 /// An unsigned integer of `N` bytes.
 pub(super) trait Word<const N: usize>: Copy + Default {
-    fn from_bytes(bytes: [u8; N]) -> Self;
-    fn to_bytes(self) -> [u8; N];
+    /// Makes words from their bytes, given as planes.
+    fn join(planes: [&Block<u8>; N]) -> Block<Self>;
+    /// Writes the bytes of words as planes.
+    fn part(words: &Block<Self>, planes: [&mut Block<u8>; N]);
 }
 
-macro_rules! word {
-    ($word:ty, $size:literal) => {
-        impl Word<$size> for $word {
-            #[inline(always)]
-            fn from_bytes(bytes: [u8; $size]) -> Self {
-                <$word>::from_le_bytes(bytes)
-            }
+impl Word<2> for u16 {
+    #[inline(always)]
+    fn join(planes: [&Block<u8>; 2]) -> Block<u16> {
+        from_fn(|word| u16::from_le_bytes(planes.map(|plane| plane[word])))
+    }
 
-            #[inline(always)]
-            fn to_bytes(self) -> [u8; $size] {
-                self.to_le_bytes()
-            }
+    #[inline(always)]
+    fn part(words: &Block<u16>, planes: [&mut Block<u8>; 2]) {
+        for (byte, plane) in planes.into_iter().enumerate() {
+            *plane = words.map(|word| (word >> (8 * byte)) as u8);
         }
-    };
+    }
 }
-word!(u16, 2);
-word!(u32, 4);
-word!(u64, 8);
 
-/// Joins byte planes to words and maps each.
+impl Word<4> for u32 {
+    #[inline(always)]
+    fn join(planes: [&Block<u8>; 4]) -> Block<u32> {
+        from_fn(|word| u32::from_le_bytes(planes.map(|plane| plane[word])))
+    }
+
+    #[inline(always)]
+    fn part(words: &Block<u32>, planes: [&mut Block<u8>; 4]) {
+        for (byte, plane) in planes.into_iter().enumerate() {
+            *plane = words.map(|word| (word >> (8 * byte)) as u8);
+        }
+    }
+}
+
+/// Goes by way of 32-bit halves, for which there are faster instructions.
+impl Word<8> for u64 {
+    #[inline(always)]
+    fn join(planes: [&Block<u8>; 8]) -> Block<u64> {
+        let [a, b, c, d, e, f, g, h] = planes;
+        let (low, high) = (u32::join([a, b, c, d]), u32::join([e, f, g, h]));
+        from_fn(|word| u64::from(high[word]) << 32 | u64::from(low[word]))
+    }
+
+    #[inline(always)]
+    fn part(words: &Block<u64>, planes: [&mut Block<u8>; 8]) {
+        let [a, b, c, d, e, f, g, h] = planes;
+        u32::part(&words.map(|word| word as u32), [a, b, c, d]);
+        u32::part(&words.map(|word| (word >> 32) as u32), [e, f, g, h]);
+    }
+}
+
+/// Joins byte planes to words; `emit` makes elements in memory of each block, in order.
 #[inline(always)]
-pub(super) fn unsplit<const N: usize, W: Word<N>>(
+pub(super) fn unsplit<const N: usize, const M: usize, W: Word<N>>(
     encoded: &[u8],
-    out: &mut [[u8; N]],
-    map: impl Fn(W) -> W,
+    out: &mut [[u8; M]],
+    mut emit: impl FnMut(&Block<W>, &mut Block<[u8; M]>),
 ) {
-    let planes = planes_of::<N>(encoded, out.len());
-    let (blocks, rest) = out.as_chunks_mut::<BLOCK>();
+    let words = out.len();
+    let planes: [&[u8]; N] = from_fn(|byte| &encoded[byte * words..(byte + 1) * words]);
+    let (blocks, rest) = out.as_chunks_mut();
     for (index, block) in blocks.iter_mut().enumerate() {
-        let planes = planes.map(|plane| &plane.as_chunks::<BLOCK>().0[index]);
-        for (word, out) in block.iter_mut().enumerate() {
-            *out = map(W::from_bytes(from_fn(|byte| planes[byte][word]))).to_bytes();
-        }
+        emit(&W::join(planes.map(|plane| &plane.as_chunks().0[index])), block);
     }
-    let done = blocks.len() * BLOCK;
-    for (word, out) in rest.iter_mut().enumerate() {
-        *out = map(W::from_bytes(from_fn(|byte| planes[byte][done + word]))).to_bytes();
+    if !rest.is_empty() {
+        let padded = planes.map(|plane| pad(plane.as_chunks::<BLOCK>().1, 0));
+        let mut block = [[0; M]; BLOCK];
+        emit(&W::join(padded.each_ref()), &mut block);
+        rest.copy_from_slice(&block[..rest.len()]);
     }
 }
 
-/// Maps words and parts them into byte planes.
+/// Parts words into byte planes; `take` makes words of each block of elements in memory, in order.
 #[inline(always)]
-pub(super) fn split<const N: usize, W: Word<N>>(
-    values: &[[u8; N]],
+pub(super) fn split<const N: usize, const M: usize, W: Word<N>>(
+    values: &[[u8; M]],
     out: &mut [u8],
-    map: impl Fn(W) -> W,
+    mut take: impl FnMut(&Block<[u8; M]>) -> Block<W>,
 ) {
-    let mut planes = planes_of_mut::<N>(out, values.len());
-    let (blocks, rest) = values.as_chunks::<BLOCK>();
+    let mut rest_of_out = out;
+    let mut planes: [&mut [u8]; N] = from_fn(|_| {
+        let (plane, after) = std::mem::take(&mut rest_of_out).split_at_mut(values.len());
+        rest_of_out = after;
+        plane
+    });
+    let (blocks, rest) = values.as_chunks();
     for (index, block) in blocks.iter().enumerate() {
-        let words: [W; BLOCK] = from_fn(|word| map(W::from_bytes(block[word])));
-        for (byte, plane) in planes.iter_mut().enumerate() {
-            let plane = &mut plane.as_chunks_mut::<BLOCK>().0[index];
-            for (out, word) in plane.iter_mut().zip(words) {
-                *out = word.to_bytes()[byte];
-            }
-        }
+        W::part(&take(block), planes.each_mut().map(|plane| &mut plane.as_chunks_mut().0[index]));
     }
-    let done = blocks.len() * BLOCK;
-    for (word, value) in rest.iter().enumerate() {
-        let bytes = map(W::from_bytes(*value)).to_bytes();
-        for (plane, byte) in planes.iter_mut().zip(bytes) {
-            plane[done + word] = byte;
+    if !rest.is_empty() {
+        let mut padded = [[0; BLOCK]; N];
+        W::part(&take(&pad(rest, [0; M])), padded.each_mut());
+        for (plane, padded) in planes.iter_mut().zip(padded) {
+            plane.as_chunks_mut::<BLOCK>().1.copy_from_slice(&padded[..rest.len()]);
         }
     }
 }
 
-/// Joins the byte planes of 32-bit differences and sums them up.
-pub(super) fn undelta32(encoded: &[u8], out: &mut [[u8; 8]]) {
-    let planes = planes_of::<4>(encoded, out.len());
+fn pad<T: Copy>(rest: &[T], filling: T) -> Block<T> {
+    from_fn(|index| rest.get(index).copied().unwrap_or(filling))
+}
+
+/// 32-bit indexes in memory from the differences of a page.
+pub(super) fn unsplit_differences32(encoded: &[u8], out: &mut [[u8; 8]]) {
     let mut sum = 0u32;
-    let (blocks, rest) = out.as_chunks_mut::<BLOCK>();
-    for (index, block) in blocks.iter_mut().enumerate() {
-        let planes = planes.map(|plane| &plane.as_chunks::<BLOCK>().0[index]);
-        let differences: [u32; BLOCK] =
-            from_fn(|word| u32::from_le_bytes(from_fn(|byte| planes[byte][word])));
-        for (out, difference) in block.iter_mut().zip(differences) {
-            sum = sum.wrapping_add(difference);
+    unsplit(encoded, out, |differences: &Block<u32>, out| {
+        for (out, difference) in out.iter_mut().zip(differences) {
+            sum = sum.wrapping_add(*difference);
             *out = u64::from(sum).to_le_bytes();
         }
-    }
-    let done = blocks.len() * BLOCK;
-    for (word, out) in rest.iter_mut().enumerate() {
-        let difference = u32::from_le_bytes(from_fn(|byte| planes[byte][done + word]));
-        sum = sum.wrapping_add(difference);
-        *out = u64::from(sum).to_le_bytes();
-    }
+    });
 }
 
-/// Joins the byte planes of 64-bit differences and sums them up.
-pub(super) fn undelta64(encoded: &[u8], out: &mut [[u8; 8]]) {
-    unsplit(encoded, out, |word: u64| word);
+/// 64-bit indexes in memory from the differences of a page.
+pub(super) fn unsplit_differences64(encoded: &[u8], out: &mut [[u8; 8]]) {
     let mut sum = 0u64;
-    for out in out {
-        sum = sum.wrapping_add(u64::from_le_bytes(*out));
-        *out = sum.to_le_bytes();
-    }
+    unsplit(encoded, out, |differences: &Block<u64>, out| {
+        for (out, difference) in out.iter_mut().zip(differences) {
+            sum = sum.wrapping_add(*difference);
+            *out = sum.to_le_bytes();
+        }
+    });
 }
 
-/// Parts the 32-bit differences of indexes into byte planes.
-pub(super) fn delta32(values: &[[u8; 8]], out: &mut [u8]) -> Result<()> {
-    let mut planes = planes_of_mut::<4>(out, values.len());
+/// The differences of indexes that must fit into 32 bits.
+pub(super) fn split_differences32(values: &[[u8; 8]], out: &mut [u8]) -> Result<()> {
+    fits32(values)?;
     let mut previous = 0u32;
-    for (word, value) in values.iter().enumerate() {
-        let value = index32(*value)?;
-        let bytes = value.wrapping_sub(previous).to_le_bytes();
-        previous = value;
-        for (plane, byte) in planes.iter_mut().zip(bytes) {
-            plane[word] = byte;
-        }
-    }
+    split(values, out, |block| {
+        let indexes = block.map(|bytes| u64::from_le_bytes(bytes) as u32);
+        differences(&indexes, &mut previous, u32::wrapping_sub)
+    });
     Ok(())
 }
 
-/// Parts the 64-bit differences of indexes into byte planes.
-pub(super) fn delta64(values: &[[u8; 8]], out: &mut [u8]) {
-    let mut planes = planes_of_mut::<8>(out, values.len());
+/// The differences of 64-bit indexes.
+pub(super) fn split_differences64(values: &[[u8; 8]], out: &mut [u8]) {
     let mut previous = 0u64;
-    for (word, value) in values.iter().enumerate() {
-        let value = u64::from_le_bytes(*value);
-        let bytes = value.wrapping_sub(previous).to_le_bytes();
-        previous = value;
-        for (plane, byte) in planes.iter_mut().zip(bytes) {
-            plane[word] = byte;
-        }
-    }
+    split(values, out, |block| {
+        differences(&block.map(u64::from_le_bytes), &mut previous, u64::wrapping_sub)
+    });
+}
+
+/// Each word less the one before it; `previous` is the one before the block, then its last.
+#[inline(always)]
+fn differences<W: Copy>(words: &Block<W>, previous: &mut W, minus: impl Fn(W, W) -> W) -> Block<W> {
+    let before = std::mem::replace(previous, words[BLOCK - 1]);
+    from_fn(|index| minus(words[index], if index == 0 { before } else { words[index - 1] }))
 }
 
 /// 32-bit indexes to 64-bit ones.
-pub(super) fn widen(encoded: &[u8], out: &mut [u8]) {
-    for (out, index) in out.as_chunks_mut::<8>().0.iter_mut().zip(encoded.as_chunks().0) {
+pub(super) fn widen(encoded: &[u8], out: &mut [[u8; 8]]) {
+    for (out, index) in out.iter_mut().zip(encoded.as_chunks().0) {
         *out = u64::from(u32::from_le_bytes(*index)).to_le_bytes();
     }
 }
 
 /// 64-bit indexes to 32-bit ones.
 pub(super) fn narrow(values: &[[u8; 8]], out: &mut [u8]) -> Result<()> {
-    for (out, index) in out.as_chunks_mut::<4>().0.iter_mut().zip(values) {
-        *out = index32(*index)?.to_le_bytes();
+    fits32(values)?;
+    for (out, index) in out.as_chunks_mut().0.iter_mut().zip(values) {
+        *out = (u64::from_le_bytes(*index) as u32).to_le_bytes();
     }
     Ok(())
 }
 
-fn index32(index: [u8; 8]) -> Result<u32> {
-    let index = u64::from_le_bytes(index);
-    u32::try_from(index).map_err(|_| {
-        Error::invalid(format!(
-            "index {index} does not fit into 32 bits; use a 64-bit index column"
-        ))
-    })
-}
-
-fn planes_of<const N: usize>(encoded: &[u8], words: usize) -> [&[u8]; N] {
-    from_fn(|byte| &encoded[byte * words..(byte + 1) * words])
-}
-
-fn planes_of_mut<const N: usize>(out: &mut [u8], words: usize) -> [&mut [u8]; N] {
-    let mut rest = out;
-    from_fn(|_| {
-        let (plane, after) = std::mem::take(&mut rest).split_at_mut(words);
-        rest = after;
-        plane
-    })
+fn fits32(indexes: &[[u8; 8]]) -> Result<()> {
+    let ored = indexes.iter().fold(0, |all, index| all | u64::from_le_bytes(*index));
+    if ored <= u64::from(u32::MAX) {
+        return Ok(());
+    }
+    Err(Error::invalid("an index does not fit into 32 bits; use a column of 64-bit indexes"))
 }
 
 macro_rules! zigzag {
@@ -200,3 +208,28 @@ macro_rules! zigzag {
 zigzag!(zigzag16, unzigzag16, i16, u16);
 zigzag!(zigzag32, unzigzag32, i32, u32);
 zigzag!(zigzag64, unzigzag64, i64, u64);
+
+macro_rules! words {
+    ($unsplit:ident, $split:ident, $word:ty, $size:literal) => {
+        /// Joins byte planes to words and maps each.
+        #[inline(always)]
+        pub(super) fn $unsplit(
+            encoded: &[u8],
+            out: &mut [[u8; $size]],
+            map: impl Fn($word) -> $word,
+        ) {
+            unsplit(encoded, out, |words: &Block<$word>, out| {
+                *out = words.map(|word| map(word).to_le_bytes());
+            });
+        }
+
+        /// Maps words and parts them into byte planes.
+        #[inline(always)]
+        pub(super) fn $split(values: &[[u8; $size]], out: &mut [u8], map: impl Fn($word) -> $word) {
+            split(values, out, |block| block.map(|bytes| map(<$word>::from_le_bytes(bytes))));
+        }
+    };
+}
+words!(unsplit16, split16, u16, 2);
+words!(unsplit32, split32, u32, 4);
+words!(unsplit64, split64, u64, 8);
