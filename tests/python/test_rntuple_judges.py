@@ -1,0 +1,256 @@
+"""Real ROOT and uproot against the `rntuple` crate, in both directions, over every type.
+
+All values cross as JSON lines, whose form tests/judges/README.md fixes. ROOT runs in processes of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compare import differences, lines
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+JUDGES = ROOT / "tests" / "judges"
+SHOWN_DIFFERENCES_MAX = 12
+
+# What uproot 5.7 does not read or reads wrongly: fields by the name of the file they are in.
+UPROOT_CANNOT = {
+    # The index of a variant is not made relative to its cluster.
+    "empty": {"optional_variant"},
+    "everything": {"optional_variant", "variant_int32_string", "variant_three", "vector_variant"},
+    # A page that is split over several keys.
+    "many_keys": {"values"},
+    # A representation that changes between clusters.
+    "representations": {"x", "list"},
+    # Objects in ROOT's own serialisation.
+    "streamed": {"point"},
+}
+UPROOT_UNSIGNED = {"char", "vector_char"}
+
+pytestmark = pytest.mark.judge
+
+
+@dataclass(frozen=True)
+class Written:
+    """An RNTuple that somebody wrote, and the values it should hold."""
+
+    name: str
+    file: Path
+    ntuple: str
+    values: Path
+    lossy: dict[str, float]
+
+
+def manifest(folder: Path) -> list[Written]:
+    """The RNTuples that a writer left in a folder."""
+    listed = json.loads((folder / "manifest.json").read_text())
+    return [
+        Written(each["name"], folder / each["file"], each["ntuple"], folder / each["values"], each["lossy"])
+        for each in listed
+    ]
+
+
+def run(*command: str | Path) -> str:
+    """The standard output of a command that has to succeed."""
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, f"{command} failed:\n{done.stderr}"
+    return done.stdout
+
+
+def dumped(script: str, wanted: list[Written], folder: Path) -> dict[str, Path]:
+    """Dumps of all the RNTuples by one judge, in one process."""
+    targets = {each.name: folder / f"{each.name}.{script}.jsonl" for each in wanted}
+    jobs = [
+        {"file": str(each.file), "ntuple": each.ntuple, "target": str(targets[each.name])} for each in wanted
+    ]
+    (folder / f"{script}.json").write_text(json.dumps(jobs))
+    run(sys.executable, "-W", "ignore", JUDGES / f"{script}.py", "--batch", folder / f"{script}.json")
+    return targets
+
+
+@pytest.fixture(scope="session")
+def by_root(tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
+    """What real ROOT wrote."""
+    folder = tmp_path_factory.mktemp("by-root")
+    run(sys.executable, "-W", "ignore", JUDGES / "root_write.py", folder)
+    return manifest(folder)
+
+
+@pytest.fixture(scope="session")
+def examples() -> Path:
+    """The folder of the crate's example programs, built."""
+    for name in ("ntuple_dump", "ntuple_make"):
+        if not (ROOT / "crates" / "rntuple" / "examples" / f"{name}.rs").exists():
+            pytest.skip(f"the crate rntuple has no example {name}")
+    command = ["cargo", "build", "--quiet", "-p", "rntuple", "--examples", "--message-format=json"]
+    messages = [json.loads(line) for line in run(*command).splitlines()]
+    built = [each["executable"] for each in messages if each.get("executable")]
+    return Path(built[0]).parent
+
+
+@pytest.fixture(scope="session")
+def by_us(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
+    """What the crate wrote."""
+    folder = tmp_path_factory.mktemp("by-us")
+    run(examples / "ntuple_make", folder)
+    return manifest(folder)
+
+
+@pytest.fixture(scope="session")
+def real_files(shared_data: Path | None) -> list[Written]:
+    """Files that others wrote: those beside the project, and those of public packages."""
+    if shared_data is None:
+        pytest.skip("no folder of real files: set FEMTOBARN_DATA")
+    unknown = Path("unknown")
+    return [
+        Written(f"{path.stem}.{ntuple}", path, ntuple, unknown, {})
+        for path in sorted(shared_data.glob("*.root"))
+        for ntuple in ntuples_of(path)
+    ]
+
+
+def ntuples_of(path: Path) -> Iterator[str]:
+    """The names of the RNTuples in a file."""
+    code = "import sys, uproot; print(*(k.split(';')[0] for k, c in uproot.open(sys.argv[1])"
+    code += ".classnames(recursive=True).items() if c == 'ROOT::RNTuple'), sep='\\n')"
+    yield from run(sys.executable, "-c", code, path).split()
+
+
+@pytest.fixture(scope="session")
+def root_of_real(real_files: list[Written], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Dumps by ROOT of the files of others."""
+    return dumped("root_read", real_files, tmp_path_factory.mktemp("root-of-real"))
+
+
+def check(
+    wanted: list[tuple[str, list[Any]]],
+    found: dict[str, list[Any]],
+    lossy: dict[str, dict[str, float]] | None = None,
+) -> None:
+    """Compare dump by dump, and show the first differences of all."""
+    wrong = []
+    for name, values in wanted:
+        texts = differences(values, found[name], (lossy or {}).get(name))
+        wrong += [f"{name}: {text}" for text in texts[:SHOWN_DIFFERENCES_MAX]]
+    assert not wrong, "\n".join(wrong)
+
+
+def as_uproot_has_it(name: str, entries: list[Any]) -> list[Any]:
+    """The values without what uproot cannot read, and in the form that it gives the rest."""
+    of_file = (fields for prefix, fields in UPROOT_CANNOT.items() if name.startswith(prefix))
+    hidden: set[str] = set().union(*of_file)
+    return [
+        {key: uproot_value(key, value) for key, value in flat(entry).items() if key not in hidden}
+        for entry in entries
+    ]
+
+
+def uproot_value(field: str, value: Any) -> Any:
+    """A value of a field that uproot shows in another form."""
+    if field in UPROOT_UNSIGNED:
+        return [each % 256 for each in value] if isinstance(value, list) else value % 256
+    # A unique pointer reads as a list of no or one item.
+    if field == "unique_point":
+        return [] if value is None else [value]
+    if field == "vector_unique_double":
+        return [[] if each is None else [each] for each in value]
+    return value
+
+
+def flat(value: Any) -> Any:
+    """The value with the members of base classes among those of the class."""
+    if isinstance(value, list):
+        return [flat(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    base = flat(value[":_0"]) if ":_0" in value else {}
+    return {**base, **{key: flat(each) for key, each in value.items() if key != ":_0"}}
+
+
+def without(entries: list[Any], known: list[Any]) -> list[Any]:
+    """The entries with only those fields that the other side has."""
+    return [
+        {k: v for k, v in entry.items() if k in other} for entry, other in zip(entries, known, strict=True)
+    ]
+
+
+# ---- ROOT wrote
+
+
+def test_root_reads_back_what_it_was_given(by_root: list[Written], tmp_path: Path) -> None:
+    """Otherwise the values that everything else is compared with are wrong."""
+    found = dumped("root_read", by_root, tmp_path)
+    lossy = {each.name: each.lossy for each in by_root}
+    check(
+        [(each.name, lines(each.values)) for each in by_root],
+        {name: lines(path) for name, path in found.items()},
+        lossy,
+    )
+
+
+def test_we_read_what_root_wrote(by_root: list[Written], examples: Path, tmp_path: Path) -> None:
+    """Bit for bit what ROOT itself reads, lossy columns included."""
+    expected = dumped("root_read", by_root, tmp_path)
+    found = {each.name: dump_by_us(examples, each) for each in by_root}
+    check([(each.name, lines(expected[each.name])) for each in by_root], found)
+
+
+def dump_by_us(examples: Path, wanted: Written) -> list[Any]:
+    """The entries of an RNTuple by the crate."""
+    output = run(examples / "ntuple_dump", wanted.file, wanted.ntuple)
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def test_uproot_reads_what_root_wrote(by_root: list[Written], tmp_path: Path) -> None:
+    """Shows which of uproot's answers can be trusted where it judges us."""
+    found = dumped("uproot_read", by_root, tmp_path)
+    wanted = [(each.name, as_uproot_has_it(each.name, lines(each.values))) for each in by_root]
+    values = {name: lines(path) for name, path in found.items()}
+    visible = {name: without(values[name], entries) for name, entries in wanted}
+    check(wanted, visible, {each.name: each.lossy for each in by_root})
+
+
+# ---- we wrote
+
+
+def test_root_reads_what_we_wrote(by_us: list[Written], tmp_path: Path) -> None:
+    found = dumped("root_read", by_us, tmp_path)
+    lossy = {each.name: each.lossy for each in by_us}
+    check(
+        [(each.name, lines(each.values)) for each in by_us],
+        {name: lines(path) for name, path in found.items()},
+        lossy,
+    )
+
+
+def test_uproot_reads_what_we_wrote(by_us: list[Written], tmp_path: Path) -> None:
+    found = dumped("uproot_read", by_us, tmp_path)
+    wanted = [(each.name, as_uproot_has_it(each.name, lines(each.values))) for each in by_us]
+    values = {name: lines(path) for name, path in found.items()}
+    visible = {name: without(values[name], entries) for name, entries in wanted}
+    check(wanted, visible, {each.name: each.lossy for each in by_us})
+
+
+def test_we_read_what_we_wrote(by_us: list[Written], examples: Path) -> None:
+    lossy = {each.name: each.lossy for each in by_us}
+    found = {each.name: dump_by_us(examples, each) for each in by_us}
+    check([(each.name, lines(each.values)) for each in by_us], found, lossy)
+
+
+# ---- others wrote
+
+
+def test_we_read_the_files_of_others_as_root_does(
+    real_files: list[Written], root_of_real: dict[str, Path], examples: Path
+) -> None:
+    found = {each.name: dump_by_us(examples, each) for each in real_files}
+    check([(each.name, lines(root_of_real[each.name])) for each in real_files], found)
