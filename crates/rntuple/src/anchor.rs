@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
 use crate::locator::{EnvelopeLink, Locator};
-use crate::wire::{Reader, Writer};
+use crate::wire::{Reader, Writer, checksum_holds};
 
 /// The class of an anchor's key.
 pub const ANCHOR_CLASS: &str = "ROOT::RNTuple";
@@ -80,7 +80,7 @@ impl Anchor {
             return Err(reader.corrupt("no checksum"));
         };
         let mut members = Reader::new("anchor", reader.take(checked)?, 6);
-        if reader.u64_be()? != xxh3_64(&bytes[6..6 + checked]) {
+        if !checksum_holds(&bytes[6..6 + checked], reader.u64_be()?) {
             return Err(Error::corrupt("anchor", 0, "its checksum is wrong"));
         }
         Self::decode_members(&mut members)

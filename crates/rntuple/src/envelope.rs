@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::locator::EnvelopeLink;
 use crate::source::ByteSource;
 use crate::tfile::read_blob;
-use crate::wire::{Reader, Writer};
+use crate::wire::{Reader, Writer, checksum_holds};
 
 /// Kind and length, 8 bytes.
 pub(crate) const PREAMBLE_SIZE: usize = 8;
@@ -70,7 +70,7 @@ pub fn open_envelope(kind: EnvelopeKind, bytes: &[u8]) -> Result<&[u8]> {
     }
     let payload_size = reader.remaining().checked_sub(CHECKSUM_SIZE);
     let payload = reader.take(payload_size.ok_or_else(|| reader.corrupt("no checksum"))?)?;
-    if reader.u64()? != xxh3_64(&bytes[..PREAMBLE_SIZE + payload.len()]) {
+    if !checksum_holds(&bytes[..PREAMBLE_SIZE + payload.len()], reader.u64()?) {
         return Err(Error::corrupt(kind.name(), 0, "its checksum is wrong"));
     }
     Ok(payload)

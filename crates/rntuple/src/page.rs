@@ -6,6 +6,7 @@ use crate::compression::{Compression, compress, decompress};
 use crate::encoding::{decode, encode_into, encoded_size, encoded_size_of};
 use crate::error::{Error, Result};
 use crate::schema::Column;
+use crate::wire::checksum_holds;
 
 /// Bytes of the checksum after a page; a locator's size does not count them.
 pub const CHECKSUM_SIZE: usize = 8;
@@ -76,10 +77,8 @@ fn verified(stored: &[u8], offset: u64) -> Result<&[u8]> {
     let Some((payload, checksum)) = stored.split_last_chunk::<CHECKSUM_SIZE>() else {
         return Err(Error::corrupt("page", offset, "too short for its checksum"));
     };
-    let (expected, found) = (u64::from_le_bytes(*checksum), xxh3_64(payload));
-    if expected != found {
-        let reason = format!("checksum {found:016x} where {expected:016x} is expected");
-        return Err(Error::corrupt("page", offset, reason));
+    if !checksum_holds(payload, u64::from_le_bytes(*checksum)) {
+        return Err(Error::corrupt("page", offset, "its checksum is wrong"));
     }
     Ok(payload)
 }

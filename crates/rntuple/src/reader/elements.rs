@@ -20,6 +20,7 @@ use crate::page::{CHECKSUM_SIZE, PageBuffers, open_page};
 use crate::page_list::PageLocation;
 use crate::schema::{Column, ColumnId};
 use crate::source::ReadRequest;
+use crate::wire::checksum_holds;
 
 /// Stored bytes read at once: enough to amortise a system call, small enough to stay in cache until
 /// the checksums are verified.
@@ -284,7 +285,8 @@ impl Job<'_> {
 }
 
 fn check_direct(page: &PageLocation, payload: &[u8], checksum: &[u8]) -> Result<()> {
-    if page.checksum && xxhash_rust::xxh3::xxh3_64(payload).to_le_bytes() != checksum {
+    let told = checksum.first_chunk().copied().map(u64::from_le_bytes);
+    if told.is_some_and(|told| !checksum_holds(payload, told)) {
         return Err(Error::corrupt("page", page.locator.offset, "its checksum does not match"));
     }
     Ok(())

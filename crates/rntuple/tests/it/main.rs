@@ -6,4 +6,5 @@ mod codecs;
 mod damage;
 mod real_files;
 mod sample;
+mod seeds;
 mod tfile;
