@@ -113,7 +113,7 @@ impl Commit {
             }
         }
         for container in &self.new_containers {
-            names::check_container(&container.name)?;
+            names::check_container_name(&container.name)?;
         }
         for class in &self.new_classes {
             names::check("class", &class.name)?;

@@ -69,6 +69,7 @@ pub use commit::{Commit, NewContainer, NewDatabase, NewVersion};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{ContainerId, Csn, DatabaseId, Oid};
 pub use locks::{Holder, LockGuard, LockOwner, LockTable};
+pub use names::{check_container_name, check_database_name};
 pub use rows::{
     ClassRow, CommitRow, ContainerRow, DatabaseRow, DatabaseState, EnvelopeRange, VersionRow,
 };

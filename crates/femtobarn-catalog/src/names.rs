@@ -9,6 +9,14 @@ const NEAR_MISSES_MAX: usize = 3;
 /// Names less alike than this (1.0 is equal) are not worth a hint.
 const LIKENESS_MIN: f64 = 0.6;
 
+/// Checks the name of a database, so that its file need not be made in vain.
+///
+/// # Errors
+/// [`Error::Invalid`] that says what the name may not have.
+pub fn check_database_name(name: &str) -> Result<()> {
+    check("database", name)
+}
+
 /// Checks the name of a database or of a class.
 pub(crate) fn check(what: &'static str, name: &str) -> Result<()> {
     let refuse = |reason: &str| Err(Error::invalid(format!("{what} name {name:?} {reason}")));
@@ -31,7 +39,10 @@ pub(crate) fn check(what: &'static str, name: &str) -> Result<()> {
 }
 
 /// Checks the name of a container, for which the RNTuple specification forbids more.
-pub(crate) fn check_container(name: &str) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Invalid`] that says what the name may not have.
+pub fn check_container_name(name: &str) -> Result<()> {
     check("container", name)?;
     match name.chars().find(|character| matches!(character, '.' | ' ' | '\\')) {
         Some(character) => Err(Error::invalid(format!(

@@ -1,1 +1,36 @@
-//! The engine.
+//! The engine of Femtobarn: federations of databases whose files are ROOT files.
+//!
+//! # Map
+//!
+//! | module | noun |
+//! |---|---|
+//! | `federation` | [`Federation`]: open it, start transactions, take snapshots |
+//! | `transaction` | [`Transaction`]: what is written together becomes visible together |
+//! | `snapshot`, `view` | [`Snapshot`], [`View`]: the federation as of a commit, read by anybody, locked by nobody |
+//! | `class` | [`Class`]: what the objects of a container are made of |
+//! | `dress` | links and optional records between their stored form and the user's |
+//! | `extent`, `file` | the pieces of a database file that writers own, and the file itself |
+//! | `record` | commit records, from which the catalogue can be made again |
+
+mod class;
+mod dress;
+mod error;
+mod extent;
+mod federation;
+mod file;
+mod options;
+mod record;
+mod snapshot;
+mod transaction;
+mod view;
+
+pub use class::{Class, Field, FieldType};
+pub use error::{Error, ErrorKind, Result};
+pub use federation::Federation;
+pub use femtobarn_catalog::{
+    CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, Oid,
+};
+pub use options::{ContainerOptions, Profile, TransactionOptions};
+pub use snapshot::Snapshot;
+pub use transaction::{ContainerKey, Rows, Transaction};
+pub use view::{Selection, View};

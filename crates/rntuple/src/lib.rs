@@ -2,6 +2,7 @@
 
 mod anchor;
 mod array;
+mod array_ops;
 mod buffer;
 mod column;
 mod compression;

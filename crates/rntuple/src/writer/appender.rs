@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::footer::{ClusterGroup, Footer};
 use crate::header::Header;
 use crate::locator::{EnvelopeLink, Locator};
+use crate::page::CHECKSUM_SIZE;
 use crate::page_list::{Cluster, PageList};
 use crate::reader::Reader;
 use crate::schema::Schema;
@@ -65,6 +66,8 @@ pub struct Appender {
     first_entry: u64,
     /// Bytes of one entry, measured on what came so far; tells how many entries fit a cluster.
     entry_size: u64,
+    /// Bytes of pages and envelopes written since the last version.
+    bytes: u64,
 }
 
 /// Where a new version of an RNTuple is described.
@@ -74,6 +77,8 @@ pub struct Version {
     pub footer: EnvelopeLink,
     /// Entries of the version.
     pub entries: u64,
+    /// Bytes of pages and envelopes that were written for it.
+    pub bytes: u64,
 }
 
 impl Appender {
@@ -134,6 +139,7 @@ impl Appender {
             clusters: vec![],
             first_entry: 0,
             entry_size: 0,
+            bytes: 0,
         })
     }
 
@@ -224,6 +230,7 @@ impl Appender {
         if self.writer.entries > 0 {
             let cluster = self.writer.finish(sink, self.first_entry)?;
             self.first_entry += cluster.entries;
+            self.bytes += stored_size(&cluster);
             self.clusters.push(cluster);
         }
         Ok(())
@@ -244,6 +251,7 @@ impl Appender {
         if !self.clusters.is_empty() {
             self.merge_groups(source)?;
             let group = self.write_group(sink)?;
+            self.bytes += group.page_list.locator.size;
             self.groups.push(group);
             self.clusters.clear();
         }
@@ -253,7 +261,8 @@ impl Appender {
             cluster_groups: self.groups.clone(),
         };
         let footer = write_envelope(sink, &footer.encode())?;
-        Ok(Version { footer, entries: self.first_entry })
+        let bytes = std::mem::take(&mut self.bytes) + footer.locator.size;
+        Ok(Version { footer, entries: self.first_entry, bytes })
     }
 
     /// Takes back the last groups that have no more clusters than the new one.
@@ -286,6 +295,11 @@ impl Appender {
     pub fn types(&self) -> &Type {
         &self.types
     }
+}
+
+fn stored_size(cluster: &Cluster) -> u64 {
+    let pages = cluster.columns.iter().flat_map(|column| &column.pages);
+    pages.map(|page| page.locator.size + CHECKSUM_SIZE as u64).sum()
 }
 
 fn write_envelope(sink: &mut dyn BlobSink, bytes: &[u8]) -> Result<EnvelopeLink> {

@@ -1,0 +1,115 @@
+//! The one error type of the engine.
+//!
+//! Every error answers [`Error::kind`], chosen by what the caller should do next.
+
+use std::path::Path;
+
+pub use femtobarn_catalog::ErrorKind;
+
+/// Why an operation on a federation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The catalogue or a lock refused.
+    #[error(transparent)]
+    Catalogue(#[from] femtobarn_catalog::Error),
+    /// A file could not be read or written, or its contents are not what they should be.
+    #[error("{what}: {source}")]
+    Storage {
+        /// The file, database or container.
+        what: String,
+        /// What is wrong with it.
+        source: rntuple::Error,
+    },
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done, to what.
+        what: String,
+        /// The reason given.
+        source: std::io::Error,
+    },
+    /// The caller asked for something that makes no sense.
+    #[error("{what}")]
+    Invalid {
+        /// What is wrong and what to do about it.
+        what: String,
+    },
+    /// A name or an object does not exist.
+    #[error("{what}")]
+    NotFound {
+        /// What does not exist and what to do about it.
+        what: String,
+    },
+    /// A name or a file is there already.
+    #[error("{what}")]
+    Exists {
+        /// What is there already and what to do about it.
+        what: String,
+    },
+    /// The database takes no more changes, or the transaction is over.
+    #[error("{what}")]
+    Closed {
+        /// What it is and what to do about it.
+        what: String,
+    },
+    /// Bytes in a database file are damaged.
+    #[error("{what}")]
+    Corrupt {
+        /// Which bytes, and what is wrong with them.
+        what: String,
+    },
+}
+
+/// The result of the engine's operations.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// What a caller can do about this error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Catalogue(error) => error.kind(),
+            Error::Storage { source, .. } => match source {
+                rntuple::Error::Io { source, .. } => io_kind(source),
+                other => storage_kind(other.kind()),
+            },
+            Error::Io { source, .. } => io_kind(source),
+            Error::Invalid { .. } => ErrorKind::Invalid,
+            Error::NotFound { .. } => ErrorKind::NotFound,
+            Error::Exists { .. } => ErrorKind::Exists,
+            Error::Closed { .. } => ErrorKind::Closed,
+            Error::Corrupt { .. } => ErrorKind::Corrupt,
+        }
+    }
+
+    pub(crate) fn invalid(what: impl Into<String>) -> Self {
+        Error::Invalid { what: what.into() }
+    }
+
+    pub(crate) fn io(what: &str, path: &Path, source: impl Into<std::io::Error>) -> Self {
+        Error::Io { what: format!("cannot {what} {}", path.display()), source: source.into() }
+    }
+
+    /// Wraps an error of the storage with the thing that it is about.
+    pub(crate) fn storage(what: impl Into<String>) -> impl FnOnce(rntuple::Error) -> Self {
+        let what = what.into();
+        move |source| Error::Storage { what, source }
+    }
+}
+
+fn storage_kind(kind: rntuple::ErrorKind) -> ErrorKind {
+    match kind {
+        rntuple::ErrorKind::Corrupt => ErrorKind::Corrupt,
+        rntuple::ErrorKind::Unsupported => ErrorKind::Unsupported,
+        rntuple::ErrorKind::Invalid => ErrorKind::Invalid,
+        rntuple::ErrorKind::NotFound => ErrorKind::NotFound,
+        rntuple::ErrorKind::Io => ErrorKind::Io,
+    }
+}
+
+fn io_kind(error: &std::io::Error) -> ErrorKind {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::Full,
+        std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+        _ => ErrorKind::Io,
+    }
+}

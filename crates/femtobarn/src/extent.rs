@@ -1,0 +1,199 @@
+//! Extents: the pieces of a database file that writers own.
+//!
+//! Invariants:
+//! 1. An extent is the payload of one `RBlob` key, so that the file stays a chain of keys.
+//! 2. An extent belongs to one writer in one process until it is full. Nobody else writes into it,
+//!    whatever becomes of locks, so bytes that are committed are never overwritten.
+//! 3. What a writer has handed out is on disk in full after [`ExtentWriter::flush`] and a sync.
+//! 4. After a failed write or sync the writer refuses all work: the kernel may have dropped what it
+//!    could not write, and a later sync would not say so.
+//!
+//! Extents grow with what the writer has written, from 64 KiB to 64 MiB, so that little is left over
+//! and the file is extended rarely. The end of the last extent is cut off when the writer is done.
+
+use std::sync::Arc;
+
+use femtobarn_catalog::{DatabaseId, LockTable};
+use rntuple::BlobSink;
+use rntuple::tfile::{RBLOB_KEY_LENGTH, rblob_key_header};
+
+use crate::error::{Error, Result};
+use crate::file::{DatabaseFile, now};
+
+/// Payload of the first extent of a writer.
+const EXTENT_BYTES_MIN: u64 = 64 << 10;
+/// Payload beyond which extents do not grow.
+const EXTENT_BYTES_MAX: u64 = 64 << 20;
+/// An extent is at most this part of what the writer has written.
+const GROWTH_DIVISOR: u64 = 8;
+/// Bytes gathered before they are written.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Blobs start at multiples of this, so that numbers in them are aligned.
+const ALIGNMENT: u64 = 8;
+
+/// Writes blobs into extents of one database file.
+pub(crate) struct ExtentWriter {
+    file: Arc<DatabaseFile>,
+    database: DatabaseId,
+    locks: LockTable,
+    /// Where the next byte goes, and where the extent's payload starts and ends.
+    next: u64,
+    start: u64,
+    end: u64,
+    /// Bytes at `next - buffer.len()` that are not written yet.
+    buffer: Vec<u8>,
+    /// Bytes handed out so far, by which extents grow.
+    written: u64,
+    failed: bool,
+}
+
+impl ExtentWriter {
+    pub fn new(file: Arc<DatabaseFile>, database: DatabaseId, locks: LockTable) -> Self {
+        ExtentWriter {
+            file,
+            database,
+            locks,
+            next: 0,
+            start: 0,
+            end: 0,
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            written: 0,
+            failed: false,
+        }
+    }
+
+    /// The file that is written.
+    pub fn file(&self) -> &Arc<DatabaseFile> {
+        &self.file
+    }
+
+    /// Writes all blobs to the file.
+    pub fn flush(&mut self) -> Result<()> {
+        self.check_usable()?;
+        if !self.buffer.is_empty() {
+            let offset = self.next - self.buffer.len() as u64;
+            let written = self.file.write(&self.buffer, offset);
+            self.failed = written.is_err();
+            self.buffer.clear();
+            written?;
+        }
+        Ok(())
+    }
+
+    /// Makes all flushed blobs durable.
+    pub fn sync(&mut self) -> Result<()> {
+        self.check_usable()?;
+        let synced = self.file.sync();
+        self.failed = synced.is_err();
+        synced
+    }
+
+    /// Forgets blobs that are not written yet; the space that they were to take stays unused.
+    pub fn discard(&mut self) {
+        self.buffer.clear();
+    }
+
+    pub fn check_usable(&self) -> Result<()> {
+        match self.failed {
+            false => Ok(()),
+            true => Err(Error::Closed {
+                what: format!(
+                    "an earlier write to {} failed; open the federation again",
+                    self.file.path.display()
+                ),
+            }),
+        }
+    }
+
+    fn write(&mut self, parts: &[&[u8]]) -> Result<u64> {
+        self.check_usable()?;
+        let size: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        if self.next.next_multiple_of(ALIGNMENT) + size > self.end {
+            self.flush()?;
+            self.allocate(size)?;
+        }
+        let offset = self.next.next_multiple_of(ALIGNMENT);
+        self.put(&[0; ALIGNMENT as usize][..(offset - self.next) as usize])?;
+        parts.iter().try_for_each(|part| self.put(part))?;
+        self.written += size;
+        Ok(offset)
+    }
+
+    fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            if self.buffer.len() == BUFFER_BYTES {
+                self.flush()?;
+            }
+            if self.buffer.is_empty() && bytes.len() >= BUFFER_BYTES {
+                // What would fill the buffer alone is written from where it is.
+                let written = self.file.write(bytes, self.next);
+                self.failed = written.is_err();
+                self.next += bytes.len() as u64;
+                return written;
+            }
+            let room = BUFFER_BYTES - self.buffer.len();
+            let (fitting, rest) = bytes.split_at(room.min(bytes.len()));
+            self.buffer.extend_from_slice(fitting);
+            self.next += fitting.len() as u64;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Takes a new extent with room for a blob of `size` bytes at the end of the file. If the
+    /// writer's last extent is there, that one is lengthened.
+    fn allocate(&mut self, size: u64) -> Result<()> {
+        let grown = (self.written / GROWTH_DIVISOR).clamp(EXTENT_BYTES_MIN, EXTENT_BYTES_MAX);
+        let payload = (size + ALIGNMENT).max(grown).next_multiple_of(ALIGNMENT);
+        let _lock = self.locks.lock_allocation(self.database)?;
+        let file_end = self.file.size()?;
+        let lengthened = file_end + payload - self.start;
+        if self.end == file_end && self.end > 0 && lengthened <= EXTENT_BYTES_MAX {
+            self.file.extend(file_end, payload)?;
+            self.write_key(self.start - RBLOB_KEY_LENGTH as u64, lengthened)?;
+            self.end += payload;
+            return Ok(());
+        }
+        self.file.extend(file_end, RBLOB_KEY_LENGTH as u64 + payload)?;
+        self.write_key(file_end, payload)?;
+        self.start = file_end + RBLOB_KEY_LENGTH as u64;
+        self.next = self.start;
+        self.end = self.start + payload;
+        Ok(())
+    }
+
+    fn write_key(&self, position: u64, payload: u64) -> Result<()> {
+        let key = rblob_key_header(position, payload, now())
+            .map_err(Error::storage(self.file.path.display().to_string()))?;
+        self.file.write(&key, position)
+    }
+
+    /// Gives the unused end of the extent back, if it is the last of the file.
+    pub fn trim(&mut self) -> Result<()> {
+        self.check_usable()?;
+        self.flush()?;
+        let _lock = self.locks.lock_allocation(self.database)?;
+        if self.end == 0 || self.next == self.end || self.file.size()? != self.end {
+            return Ok(());
+        }
+        // The key is shortened first: cut short of its key, a file would not be a chain of keys.
+        self.write_key(self.start - RBLOB_KEY_LENGTH as u64, self.next - self.start)?;
+        self.file.cut(self.next)?;
+        self.end = self.next;
+        Ok(())
+    }
+}
+
+impl BlobSink for ExtentWriter {
+    fn write_blob(&mut self, parts: &[&[u8]]) -> rntuple::Result<u64> {
+        self.write(parts).map_err(|error| rntuple::Error::Io {
+            what: "cannot store a page".to_owned(),
+            source: match error {
+                Error::Io { source, what } => {
+                    std::io::Error::new(source.kind(), format!("{what}: {source}"))
+                }
+                other => std::io::Error::other(other.to_string()),
+            },
+        })
+    }
+}

@@ -1,0 +1,194 @@
+//! A federation: its catalogue, and what a process keeps open of its files.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use femtobarn_catalog::{Catalog, CommitRow, ContainerId, Csn, DatabaseId, DatabaseRow, LockTable};
+use quick_cache::sync::Cache;
+use rntuple::PageCache;
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::extent::ExtentWriter;
+use crate::file::DatabaseFile;
+use crate::options::TransactionOptions;
+use crate::snapshot::Snapshot;
+use crate::transaction::Transaction;
+use crate::view::Version;
+
+/// Bytes of decoded pages that a process keeps for reading single objects.
+const PAGE_CACHE_BYTES: u64 = 256 << 20;
+/// Versions of containers that a process keeps open.
+const OPEN_VERSIONS_MAX: usize = 4096;
+/// Database files that a process keeps open.
+const OPEN_FILES_MAX: usize = 512;
+
+/// A federation that is open. Cloning it is cheap and gives the same federation.
+#[derive(Clone)]
+pub struct Federation {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What all users of a federation in this process share.
+pub(crate) struct Inner {
+    pub catalog: Catalog,
+    pub pages: Arc<PageCache>,
+    pub versions: Cache<(DatabaseId, ContainerId, Csn), Arc<Version>>,
+    files: Cache<PathBuf, Arc<DatabaseFile>>,
+    /// Extents that transactions left unfinished, for the next one to go on with.
+    extents: Mutex<HashMap<DatabaseId, ExtentWriter>>,
+}
+
+impl Federation {
+    /// Creates a federation in a folder that must not exist or be empty.
+    ///
+    /// # Errors
+    /// `Exists` if there is a federation already; `Invalid` if the folder holds something else.
+    pub fn create(folder: &Path, name: &str) -> Result<Self> {
+        Ok(Self::over(Catalog::create(folder, name)?))
+    }
+
+    /// Opens the federation in a folder.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none; `Unsupported` if it is of a newer format; `Corrupt` if its
+    /// catalogue is damaged.
+    pub fn open(folder: &Path) -> Result<Self> {
+        Ok(Self::over(Catalog::open(folder)?))
+    }
+
+    fn over(catalog: Catalog) -> Self {
+        Federation {
+            inner: Arc::new(Inner {
+                catalog,
+                pages: Arc::new(PageCache::new(PAGE_CACHE_BYTES)),
+                versions: Cache::new(OPEN_VERSIONS_MAX),
+                files: Cache::new(OPEN_FILES_MAX),
+                extents: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The federation's folder.
+    pub fn folder(&self) -> &Path {
+        self.inner.catalog.folder()
+    }
+
+    /// The name that the federation was created with.
+    pub fn name(&self) -> &str {
+        self.inner.catalog.name()
+    }
+
+    /// The federation's identity.
+    pub fn uuid(&self) -> Uuid {
+        self.inner.catalog.uuid()
+    }
+
+    /// The catalogue, for those who want its tables.
+    pub fn catalog(&self) -> &Catalog {
+        &self.inner.catalog
+    }
+
+    /// The newest commit.
+    ///
+    /// # Errors
+    /// As the catalogue.
+    pub fn head(&self) -> Result<Csn> {
+        Ok(self.inner.catalog.head()?)
+    }
+
+    /// The newest commits, the newest first.
+    ///
+    /// # Errors
+    /// As the catalogue.
+    pub fn history(&self, limit: u64) -> Result<Vec<CommitRow>> {
+        Ok(self.inner.catalog.history(limit)?)
+    }
+
+    /// The whole federation as of a commit; as of the newest one if none is named.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such commit yet.
+    pub fn snapshot(&self, csn: Option<Csn>) -> Result<Snapshot> {
+        let head = self.head()?;
+        match csn {
+            Some(csn) if csn > head => Err(Error::NotFound {
+                what: format!("commit {csn} does not exist; the newest is {head}"),
+            }),
+            _ => Ok(Snapshot::new(self.clone(), csn.unwrap_or(head))),
+        }
+    }
+
+    /// Starts a transaction.
+    ///
+    /// # Errors
+    /// As the catalogue.
+    pub fn transaction(&self, options: TransactionOptions) -> Result<Transaction> {
+        Transaction::begin(self.clone(), options)
+    }
+}
+
+impl Inner {
+    /// Where a database's file is.
+    pub fn path_of(&self, database: &DatabaseRow) -> PathBuf {
+        // An absolute path replaces the folder.
+        self.catalog.folder().join(&database.path)
+    }
+
+    /// A database's file, open for reading.
+    pub fn file(&self, database: &DatabaseRow) -> Result<Arc<DatabaseFile>> {
+        let path = self.path_of(database);
+        self.files.get_or_insert_with(&path, || Ok(Arc::new(DatabaseFile::open(path.clone())?)))
+    }
+
+    /// The writer of a database: the one that an earlier transaction left, or a new one.
+    pub fn take_extents(&self, database: DatabaseId, path: PathBuf) -> Result<ExtentWriter> {
+        if let Some(writer) = self.lock_extents().remove(&database) {
+            return Ok(writer);
+        }
+        let file = Arc::new(DatabaseFile::open_to_write(path)?);
+        Ok(ExtentWriter::new(file, database, self.locks()))
+    }
+
+    /// Takes a writer back. Of two writers of one database, the second is done.
+    pub fn return_extents(&self, database: DatabaseId, mut writer: ExtentWriter) {
+        if writer.check_usable().is_err() {
+            return;
+        }
+        match self.lock_extents().entry(database) {
+            std::collections::hash_map::Entry::Vacant(place) => {
+                place.insert(writer);
+            }
+            // The space at the end of its extent stays unused if it cannot be given back now.
+            std::collections::hash_map::Entry::Occupied(_) => drop(writer.trim()),
+        }
+    }
+
+    /// Forgets the writer of a database that will take no more, and gives its space back.
+    pub fn retire_extents(&self, database: DatabaseId) -> Result<()> {
+        match self.lock_extents().remove(&database) {
+            Some(mut writer) => writer.trim(),
+            None => Ok(()),
+        }
+    }
+
+    pub fn locks(&self) -> LockTable {
+        self.catalog.locks()
+    }
+
+    fn lock_extents(&self) -> MutexGuard<'_, HashMap<DatabaseId, ExtentWriter>> {
+        // The map is whole whatever happened to a thread that held it.
+        self.extents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let extents = std::mem::take(&mut *self.lock_extents());
+        for mut writer in extents.into_values() {
+            // What cannot be given back now stays unused space; nothing is lost.
+            drop(writer.trim());
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The operating system's side of database files: the only module that opens, creates, syncs or
+//! removes one.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::fcntl::{FallocateFlags, fallocate};
+use rntuple::tfile::{FileHeader, FileIdentity, Timestamp, decode_key_header};
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+
+/// A database file that is open.
+#[derive(Debug)]
+pub(crate) struct DatabaseFile {
+    pub file: File,
+    pub path: PathBuf,
+}
+
+impl DatabaseFile {
+    /// Creates a database file and writes its front; refuses to overwrite.
+    pub fn create(path: PathBuf, uuid: Uuid) -> Result<Self> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let identity = FileIdentity::new(&name, *uuid.as_bytes(), now())
+            .map_err(Error::storage(path.display().to_string()))?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        let file = file.map_err(|source| match source.kind() {
+            std::io::ErrorKind::AlreadyExists => Error::Exists {
+                what: format!("file {} exists already; move it away", path.display()),
+            },
+            _ => Error::io("create", &path, source),
+        })?;
+        let database = DatabaseFile { file, path };
+        database.write(&identity.front(), 0)?;
+        Ok(database)
+    }
+
+    /// Opens a database file for reading and writing.
+    pub fn open_to_write(path: PathBuf) -> Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        Ok(DatabaseFile { file: file.map_err(|source| Error::io("open", &path, source))?, path })
+    }
+
+    /// Opens a file for reading.
+    pub fn open(path: PathBuf) -> Result<Self> {
+        let file = File::open(&path).map_err(|source| Error::io("open", &path, source))?;
+        Ok(DatabaseFile { file, path })
+    }
+
+    pub fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.file
+            .write_all_at(bytes, offset)
+            .map_err(|source| Error::io("write", &self.path, source))
+    }
+
+    pub fn size(&self) -> Result<u64> {
+        let metadata = self.file.metadata();
+        Ok(metadata.map_err(|source| Error::io("stat", &self.path, source))?.len())
+    }
+
+    /// Extends the file from `offset` by `size` bytes, on disk too where the file system can.
+    pub fn extend(&self, offset: u64, size: u64) -> Result<()> {
+        let extended = fallocate(
+            &self.file,
+            FallocateFlags::empty(),
+            offset as nix::libc::off_t,
+            size as nix::libc::off_t,
+        );
+        match extended {
+            Err(nix::errno::Errno::EOPNOTSUPP | nix::errno::Errno::ENOSYS) => {
+                let resized = self.file.set_len(offset + size);
+                resized.map_err(|source| Error::io("extend", &self.path, source))
+            }
+            other => other.map_err(|errno| Error::io("extend", &self.path, errno)),
+        }
+    }
+
+    /// Cuts the file at `size`.
+    pub fn cut(&self, size: u64) -> Result<()> {
+        self.file.set_len(size).map_err(|source| Error::io("cut", &self.path, source))
+    }
+
+    /// Makes everything written so far durable.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|source| Error::io("sync", &self.path, source))
+    }
+
+    /// What the file says about itself at its front.
+    pub fn identity(&self) -> Result<FileIdentity> {
+        const FRONT: usize = 1024;
+        let mut front = vec![0; FRONT.min(self.size()? as usize)];
+        let read = self.file.read_exact_at(&mut front, 0);
+        read.map_err(|source| Error::io("read", &self.path, source))?;
+        let decode = || {
+            let header = FileHeader::decode(&front)?;
+            let first = front.get(rntuple::tfile::FIRST_KEY as usize..).unwrap_or_default();
+            let key = decode_key_header(first)?;
+            Ok(FileIdentity { name: key.name, uuid: header.uuid, created: key.written })
+        };
+        decode().map_err(Error::storage(self.path.display().to_string()))
+    }
+}
+
+/// Makes the entries of a folder durable: files that were created in it.
+pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|source| Error::io("sync", folder, source))
+}
+
+/// Removes a file that nothing refers to.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    std::fs::remove_file(path).map_err(|source| Error::io("remove", path, source))
+}
+
+/// The present, as ROOT files have it.
+pub(crate) fn now() -> Timestamp {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_unix(since_epoch.as_secs() as i64)
+}

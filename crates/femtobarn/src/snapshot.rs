@@ -1,0 +1,101 @@
+//! The whole federation as of one commit.
+
+use std::sync::Arc;
+
+use femtobarn_catalog::{ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, Oid};
+use rntuple::Value;
+
+use crate::error::{Error, Result};
+use crate::federation::Federation;
+use crate::view::{Version, View};
+
+/// The federation as of a commit: what it shows never changes.
+#[derive(Clone)]
+pub struct Snapshot {
+    federation: Federation,
+    csn: Csn,
+}
+
+impl Snapshot {
+    pub(crate) fn new(federation: Federation, csn: Csn) -> Self {
+        Snapshot { federation, csn }
+    }
+
+    /// The commit.
+    pub fn csn(&self) -> Csn {
+        self.csn
+    }
+
+    /// The federation.
+    pub fn federation(&self) -> &Federation {
+        &self.federation
+    }
+
+    /// All databases, in the order of their numbers.
+    ///
+    /// # Errors
+    /// As the catalogue.
+    pub fn databases(&self) -> Result<Vec<DatabaseRow>> {
+        Ok(self.federation.catalog().databases(self.csn)?)
+    }
+
+    /// The containers of a database, in the order of their numbers.
+    ///
+    /// # Errors
+    /// As the catalogue.
+    pub fn containers(&self, database: DatabaseId) -> Result<Vec<ContainerRow>> {
+        Ok(self.federation.catalog().containers(database, self.csn)?)
+    }
+
+    /// The container with a path such as `run7/events`.
+    ///
+    /// # Errors
+    /// `NotFound`, with names that are like the one asked for.
+    pub fn view(&self, path: &str) -> Result<View> {
+        let (database, container) = split(path)?;
+        let database = self.federation.catalog().database(database, self.csn)?;
+        let row = self.federation.catalog().container(database.id, container, self.csn)?;
+        self.open(database, row)
+    }
+
+    /// The container with these numbers.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none in this snapshot.
+    pub fn view_by_id(&self, database: DatabaseId, container: ContainerId) -> Result<View> {
+        let catalog = self.federation.catalog();
+        let row = catalog.container_by_id(database, container, self.csn)?;
+        self.open(catalog.database_by_id(database, self.csn)?, row)
+    }
+
+    /// An object by its OID.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none in this snapshot.
+    pub fn object(&self, oid: Oid) -> Result<Value> {
+        self.view_by_id(oid.database, oid.container)?.value(oid.entry)
+    }
+
+    fn open(&self, database: DatabaseRow, container: ContainerRow) -> Result<View> {
+        let inner = &self.federation.inner;
+        let row = inner.catalog.version(container.database, container.id, self.csn)?;
+        let row = row.ok_or_else(|| Error::NotFound {
+            what: format!("container {}/{} has no version", database.name, container.name),
+        })?;
+        let version = match inner.versions.get(&(row.database, row.container, row.csn)) {
+            Some(version) => version,
+            None => {
+                let version = Arc::new(Version::open(inner, &database, &container, &row)?);
+                inner.versions.insert((row.database, row.container, row.csn), version.clone());
+                version
+            }
+        };
+        Ok(View::new(self.clone(), database.name, container, version))
+    }
+}
+
+fn split(path: &str) -> Result<(&str, &str)> {
+    path.split_once('/').ok_or_else(|| {
+        Error::invalid(format!("{path:?} is not the path of a container, such as run7/events"))
+    })
+}

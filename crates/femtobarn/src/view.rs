@@ -1,0 +1,267 @@
+//! Reading one container as of a snapshot.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use femtobarn_catalog::{ContainerRow, DatabaseRow, EnvelopeRange, Oid, VersionRow};
+use rntuple::{Array, ByteSource, EnvelopeLink, Locator, Projection, ReadRequest, Reader, Value};
+use uuid::Uuid;
+
+use crate::class::{Class, FieldType};
+use crate::dress::{self, ToFederation};
+use crate::error::{Error, Result};
+use crate::federation::Inner;
+use crate::file::DatabaseFile;
+use crate::snapshot::Snapshot;
+
+/// A version of a container that is open; shared by all views of it.
+pub(crate) struct Version {
+    pub row: VersionRow,
+    reader: Reader,
+    class: Class,
+    /// The number that each linked database has in this federation; 0 if it is not in it.
+    link_databases: Vec<u32>,
+    /// The linked databases that are not in this federation.
+    unknown_databases: Vec<Uuid>,
+    all: Projection,
+}
+
+impl Version {
+    pub fn open(
+        inner: &Inner,
+        database: &DatabaseRow,
+        container: &ContainerRow,
+        row: &VersionRow,
+    ) -> Result<Self> {
+        let what = format!("container {}/{}", database.name, container.name);
+        let source = Arc::new(Source(inner.file(database)?));
+        let reader = Reader::from_links(source, &link(&row.header), &link(&row.footer))
+            .map_err(Error::storage(&what))?
+            .with_cache(inner.pages.clone(), u64::from(database.id.0));
+        if reader.entries() != row.entries {
+            return Err(Error::Corrupt {
+                what: format!(
+                    "{what} has {} entries on disk and {} in the catalogue",
+                    reader.entries(),
+                    row.entries
+                ),
+            });
+        }
+        let class = inner.catalog.class(&container.class, Some(container.class_version))?;
+        let targets = inner.catalog.link_targets(row.database, row.container)?;
+        let mut version = Version {
+            row: *row,
+            class: Class::from_json(&class.definition)?,
+            link_databases: vec![database.id.0],
+            unknown_databases: vec![],
+            all: reader.select_all(),
+            reader,
+        };
+        for uuid in targets {
+            let target = inner.catalog.database_by_uuid(uuid)?;
+            version.link_databases.push(target.as_ref().map_or(0, |row| row.id.0));
+            if target.is_none() {
+                version.unknown_databases.push(uuid);
+            }
+        }
+        Ok(version)
+    }
+}
+
+/// A container as of a snapshot: objects by entry, fields by name.
+#[derive(Clone)]
+pub struct View {
+    snapshot: Snapshot,
+    database: String,
+    container: ContainerRow,
+    version: Arc<Version>,
+}
+
+/// Fields of a container that were chosen for reading.
+#[derive(Clone)]
+pub struct Selection {
+    projection: Projection,
+    /// Whether links or optional records are among them.
+    dressed: bool,
+}
+
+impl View {
+    pub(crate) fn new(
+        snapshot: Snapshot,
+        database: String,
+        container: ContainerRow,
+        version: Arc<Version>,
+    ) -> Self {
+        View { snapshot, database, container, version }
+    }
+
+    /// The snapshot that this is a part of.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Database and name, such as `run7/events`.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.database, self.container.name)
+    }
+
+    /// What the catalogue says about the container.
+    pub fn container(&self) -> &ContainerRow {
+        &self.container
+    }
+
+    /// What the catalogue says about the version.
+    pub fn version(&self) -> &VersionRow {
+        &self.version.row
+    }
+
+    /// The class of the objects.
+    pub fn class(&self) -> &Class {
+        &self.version.class
+    }
+
+    /// The RNTuple that holds the objects, as it is stored.
+    pub fn reader(&self) -> &Reader {
+        &self.version.reader
+    }
+
+    /// Number of objects.
+    pub fn entries(&self) -> u64 {
+        self.version.row.entries
+    }
+
+    /// The OID of the object at an entry.
+    pub fn oid(&self, entry: u64) -> Oid {
+        Oid::new(self.container.database, self.container.id, entry)
+    }
+
+    /// Databases that objects of this container link to and that are not in this federation.
+    pub fn unknown_databases(&self) -> &[Uuid] {
+        &self.version.unknown_databases
+    }
+
+    /// Chooses fields by path, such as `run` or `tracks.pt`.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such field.
+    pub fn select(&self, paths: &[impl AsRef<str>]) -> Result<Selection> {
+        let projection = self.version.reader.select(paths).map_err(Error::storage(self.path()))?;
+        Ok(self.selection(projection))
+    }
+
+    /// Chooses all fields.
+    pub fn select_all(&self) -> Selection {
+        self.selection(self.version.all.clone())
+    }
+
+    fn selection(&self, projection: Projection) -> Selection {
+        let members = projection.members();
+        let dressed = |name: &str| {
+            let field = self.version.class.fields.iter().find(|field| field.name == name);
+            field.is_some_and(|field| field.of.is_dressed())
+        };
+        Selection { dressed: members.iter().any(|(name, _)| dressed(name)), projection }
+    }
+
+    /// Reads fields of a range of objects as an array of records.
+    ///
+    /// # Errors
+    /// `NotFound` if there are no such entries; `Corrupt` if what is stored is damaged.
+    pub fn read(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
+        let version = &*self.version;
+        let array = version
+            .reader
+            .read(&selection.projection, entries)
+            .map_err(Error::storage(self.path()))?;
+        match selection.dressed {
+            true => dress::array(&version.class, array, &mut ToFederation(&version.link_databases)),
+            false => Ok(array),
+        }
+    }
+
+    /// Reads fields of many objects, in the order asked for; neighbours are read together.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn fetch(&self, selection: &Selection, entries: &[u64]) -> Result<Array> {
+        let mut sorted = entries.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let mut ranges: Vec<Range<u64>> = vec![];
+        for entry in sorted {
+            match ranges.last_mut() {
+                Some(range) if range.end == entry => range.end = entry + 1,
+                _ => ranges.push(entry..entry.saturating_add(1)),
+            }
+        }
+        let parts = ranges.iter().map(|range| self.read(selection, range.clone()));
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        let mut starts = Vec::with_capacity(ranges.len());
+        let mut count = 0;
+        for range in &ranges {
+            starts.push(count);
+            count += (range.end - range.start) as usize;
+        }
+        let position = |entry: &u64| {
+            let range = ranges.partition_point(|range| range.end <= *entry);
+            starts[range] + (entry - ranges[range].start) as usize
+        };
+        let positions: Vec<usize> = entries.iter().map(position).collect();
+        let joined = match parts.is_empty() {
+            true => self.read(selection, 0..0),
+            false => Array::concatenate(&parts).map_err(Error::storage(self.path())),
+        }?;
+        joined.take(&positions).map_err(Error::storage(self.path()))
+    }
+
+    /// One object as a value.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn value(&self, entry: u64) -> Result<Value> {
+        self.values(&self.selection(self.version.all.clone()), entry)
+    }
+
+    /// Fields of one object as a value.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn values(&self, selection: &Selection, entry: u64) -> Result<Value> {
+        let array = self.read(selection, entry..entry.saturating_add(1))?;
+        array.value(0).map_err(Error::storage(self.path()))
+    }
+
+    /// The class that links in a field refer to.
+    pub fn link_class(&self, field: &str) -> Option<&str> {
+        let field = self.version.class.fields.iter().find(|candidate| candidate.name == field)?;
+        match &field.of {
+            FieldType::Link(class) | FieldType::ElementLink(class) => Some(class),
+            _ => None,
+        }
+    }
+}
+
+/// A database file as a source of bytes.
+pub(crate) struct Source(pub Arc<DatabaseFile>);
+
+impl ByteSource for Source {
+    fn size(&self) -> rntuple::Result<u64> {
+        self.0.file.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
+        self.0.file.read_at(offset, buffer)
+    }
+
+    fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+        self.0.file.read_many(requests)
+    }
+}
+
+/// Where an envelope is, as the catalogue and as RNTuple say it.
+pub(crate) fn link(range: &EnvelopeRange) -> EnvelopeLink {
+    EnvelopeLink {
+        length: range.length,
+        locator: Locator { offset: range.offset, size: range.size },
+    }
+}

@@ -1,0 +1,6 @@
+//! Tests of the engine at its public seam.
+
+#![allow(clippy::unwrap_used)]
+
+mod commits;
+mod support;

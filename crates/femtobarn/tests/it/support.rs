@@ -1,0 +1,61 @@
+//! What the tests share: a folder, classes, and a few events.
+
+use std::path::Path;
+
+use femtobarn::{Class, ContainerOptions, Federation, TransactionOptions};
+use rntuple::{Array, Primitive, Value};
+use tempfile::TempDir;
+
+/// A federation in a folder of its own.
+pub fn federation() -> (TempDir, Federation) {
+    let folder = tempfile::tempdir().unwrap();
+    let federation = Federation::create(&folder.path().join("test.fed"), "test").unwrap();
+    (folder, federation)
+}
+
+/// The same federation, opened anew.
+pub fn reopened(folder: &TempDir) -> Federation {
+    Federation::open(&Path::new(folder.path()).join("test.fed")).unwrap()
+}
+
+/// A class with a run and an event number.
+pub fn event_class() -> Class {
+    let json = r#"{"name": "Event", "version": 1, "fields": [
+        {"name": "run", "type": "uint32"}, {"name": "event", "type": "uint64"}]}"#;
+    Class::from_json(json).unwrap()
+}
+
+/// Events of one run, numbered from `first` on.
+pub fn events(run: u32, first: u64, count: u64) -> Array {
+    let runs = vec![run; count as usize];
+    let numbers: Vec<u64> = (first..first + count).collect();
+    Array::Record {
+        length: count as usize,
+        members: vec![
+            ("run".to_owned(), Array::primitive(Primitive::UInt32, runs)),
+            ("event".to_owned(), Array::primitive(Primitive::UInt64, numbers)),
+        ],
+    }
+}
+
+/// Creates `run7/events` with ten events.
+pub fn with_ten_events(federation: &Federation) {
+    let mut transaction = federation.transaction(TransactionOptions::default()).unwrap();
+    let database = transaction.create_database("run7").unwrap();
+    let options = ContainerOptions::default();
+    let key =
+        transaction.create_container(database, "events", &event_class(), options).unwrap();
+    transaction.extend(key, events(7, 0, 10)).unwrap();
+    transaction.commit().unwrap();
+}
+
+/// The event number of each object of a container.
+pub fn numbers(federation: &Federation, path: &str) -> Vec<u64> {
+    let view = federation.snapshot(None).unwrap().view(path).unwrap();
+    (0..view.entries()).map(|entry| number(&view.value(entry).unwrap())).collect()
+}
+
+/// The event number of one object.
+pub fn number(event: &Value) -> u64 {
+    event.member("event").and_then(Value::as_integer).unwrap() as u64
+}

@@ -1,0 +1,206 @@
+//! Arrays from parts of arrays.
+
+use crate::array::{Array, bytes_of, values_of};
+use crate::error::{Error, Result};
+
+impl Array {
+    /// The values at `positions`, in that order.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for a position beyond the end.
+    pub fn take(&self, positions: &[usize]) -> Result<Array> {
+        if let Some(beyond) = positions.iter().find(|&&position| position >= self.len()) {
+            return Err(Error::NotFound {
+                what: "position",
+                name: beyond.to_string(),
+                candidates: vec![format!("0..{}", self.len())],
+            });
+        }
+        match self {
+            Array::Primitive { primitive, values } => {
+                let values = take_values(values, primitive.size(), positions.iter().copied());
+                Ok(Array::Primitive { primitive: *primitive, values })
+            }
+            Array::String { offsets, bytes } => {
+                let (offsets, items) = take_offsets(offsets, positions)?;
+                Ok(Array::String { offsets, bytes: take_values(bytes, 1, items.into_iter()) })
+            }
+            Array::List { offsets, content, optional } => {
+                let (offsets, items) = take_offsets(offsets, positions)?;
+                let content = content.take(&items)?.into();
+                Ok(Array::List { offsets, content, optional: *optional })
+            }
+            Array::Fixed { size, content, .. } => {
+                let width = *size as usize;
+                let items = positions.iter().flat_map(|&at| at * width..(at + 1) * width);
+                let content = content.take(&items.collect::<Vec<_>>())?.into();
+                Ok(Array::Fixed { size: *size, length: positions.len(), content })
+            }
+            Array::Record { members, .. } => {
+                let take =
+                    |(name, array): &(String, Array)| Ok((name.clone(), array.take(positions)?));
+                let members = members.iter().map(take).collect::<Result<_>>()?;
+                Ok(Array::Record { length: positions.len(), members })
+            }
+            Array::Variant { tags, positions: places, contents } => Ok(Array::Variant {
+                tags: take_values(tags, 1, positions.iter().copied()),
+                positions: take_values(places, size_of::<i64>(), positions.iter().copied()),
+                contents: contents.clone(),
+            }),
+        }
+    }
+
+    /// All values of arrays of one type, one array after the other.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no array, or they are not of one type.
+    pub fn concatenate(parts: &[Array]) -> Result<Array> {
+        let first =
+            parts.first().ok_or_else(|| Error::invalid("there is nothing to concatenate"))?;
+        match first {
+            Array::Primitive { primitive, .. } => {
+                let values = parts.iter().map(|part| match part {
+                    Array::Primitive { values, .. } => Ok(&values[..]),
+                    _ => Err(unlike()),
+                });
+                let values = join(values.collect::<Result<Vec<_>>>()?);
+                Ok(Array::Primitive { primitive: *primitive, values })
+            }
+            Array::String { .. } => {
+                let pairs = parts.iter().map(|part| match part {
+                    Array::String { offsets, bytes } => Ok((&offsets[..], bytes)),
+                    _ => Err(unlike()),
+                });
+                let (offsets, bytes): (Vec<_>, Vec<_>) =
+                    pairs.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+                let (offsets, ranges) = join_offsets(&offsets)?;
+                let bytes = bytes.iter().zip(ranges).map(|(bytes, range)| &bytes[range]);
+                Ok(Array::String { offsets, bytes: join(bytes.collect()) })
+            }
+            Array::List { optional, .. } => {
+                let pairs = parts.iter().map(|part| match part {
+                    Array::List { offsets, content, .. } => Ok((&offsets[..], &**content)),
+                    _ => Err(unlike()),
+                });
+                let (offsets, contents): (Vec<_>, Vec<_>) =
+                    pairs.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+                let (offsets, ranges) = join_offsets(&offsets)?;
+                let contents = contents.iter().zip(ranges).map(|(content, range)| {
+                    match range == (0..content.len()) {
+                        true => Ok((*content).clone()),
+                        false => content.take(&range.collect::<Vec<_>>()),
+                    }
+                });
+                let content = Array::concatenate(&contents.collect::<Result<Vec<_>>>()?)?.into();
+                Ok(Array::List { offsets, content, optional: *optional })
+            }
+            Array::Fixed { size, .. } => {
+                let contents = parts.iter().map(|part| match part {
+                    Array::Fixed { content, .. } => Ok((**content).clone()),
+                    _ => Err(unlike()),
+                });
+                let content = Array::concatenate(&contents.collect::<Result<Vec<_>>>()?)?.into();
+                Ok(Array::Fixed { size: *size, length: length_of(parts), content })
+            }
+            Array::Record { members, .. } => {
+                let join_member = |(name, _): &(String, Array)| {
+                    let arrays = parts.iter().map(|part| part.member(name).cloned());
+                    let arrays = arrays.collect::<Option<Vec<_>>>().ok_or_else(unlike)?;
+                    Ok((name.clone(), Array::concatenate(&arrays)?))
+                };
+                let members = members.iter().map(join_member).collect::<Result<_>>()?;
+                Ok(Array::Record { length: length_of(parts), members })
+            }
+            Array::Variant { .. } => concatenate_variants(parts),
+        }
+    }
+}
+
+fn concatenate_variants(parts: &[Array]) -> Result<Array> {
+    let (mut tags, mut positions) = (vec![], vec![]);
+    let mut alternatives: Vec<Vec<Array>> = vec![];
+    for part in parts {
+        let Array::Variant { tags: more, positions: places, contents } = part else {
+            return Err(unlike());
+        };
+        alternatives.resize_with(contents.len().max(alternatives.len()), Vec::new);
+        let base = |tag: i8| match usize::try_from(tag) {
+            Ok(chosen) => alternatives[chosen].iter().map(Array::len).sum::<usize>() as i64,
+            Err(_) => 0,
+        };
+        let bases: Vec<i64> = (0..contents.len()).map(|chosen| base(chosen as i8)).collect();
+        let more = values_of::<i8>(more)?;
+        tags.extend_from_slice(more);
+        positions.extend(
+            more.iter().zip(values_of::<i64>(places)?).map(|(&tag, place)| {
+                usize::try_from(tag).map_or(0, |chosen| bases[chosen] + place)
+            }),
+        );
+        contents.iter().zip(&mut alternatives).for_each(|(content, of)| of.push(content.clone()));
+    }
+    let contents = alternatives.iter().map(|of| Array::concatenate(of)).collect::<Result<_>>()?;
+    Ok(Array::Variant { tags: bytes_of(tags), positions: bytes_of(positions), contents })
+}
+
+fn length_of(parts: &[Array]) -> usize {
+    parts.iter().map(Array::len).sum()
+}
+
+/// Values of `size` bytes at positions, copied to memory that is aligned to them.
+fn take_values(
+    values: &[u8],
+    size: usize,
+    positions: impl ExactSizeIterator<Item = usize>,
+) -> bytes::Bytes {
+    let mut words = vec![0_u64; (positions.len() * size).div_ceil(size_of::<u64>())];
+    let out: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+    let count = positions.len();
+    for (out, position) in out.chunks_exact_mut(size).zip(positions) {
+        out.copy_from_slice(&values[position * size..(position + 1) * size]);
+    }
+    bytes_of(words).slice(..count * size)
+}
+
+/// Offsets of the lists at positions, and the positions of their items.
+fn take_offsets(offsets: &[u8], positions: &[usize]) -> Result<(bytes::Bytes, Vec<usize>)> {
+    let offsets = values_of::<i64>(offsets)?;
+    let mut taken = Vec::with_capacity(positions.len() + 1);
+    let mut items = vec![];
+    taken.push(0_i64);
+    for &position in positions {
+        items.extend(offsets[position] as usize..offsets[position + 1] as usize);
+        taken.push(items.len() as i64);
+    }
+    Ok((bytes_of(taken), items))
+}
+
+fn join(parts: Vec<&[u8]>) -> bytes::Bytes {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    let mut words = vec![0_u64; length.div_ceil(size_of::<u64>())];
+    let mut rest: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+    for part in parts {
+        let (out, behind) = rest.split_at_mut(part.len());
+        out.copy_from_slice(part);
+        rest = behind;
+    }
+    bytes_of(words).slice(..length)
+}
+
+/// Joined offsets, and which items of each part they refer to.
+fn join_offsets(parts: &[&[u8]]) -> Result<(bytes::Bytes, Vec<std::ops::Range<usize>>)> {
+    let mut joined = vec![0_i64];
+    let mut ranges = Vec::with_capacity(parts.len());
+    let mut base = 0;
+    for part in parts {
+        let offsets = values_of::<i64>(part)?;
+        let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+        joined.extend(offsets[1..].iter().map(|offset| base + offset - first));
+        ranges.push(first as usize..last as usize);
+        base += last - first;
+    }
+    Ok((bytes_of(joined), ranges))
+}
+
+fn unlike() -> Error {
+    Error::invalid("arrays of different types cannot be concatenated")
+}
