@@ -65,7 +65,7 @@ inline const std::map<std::string, Put> &leaves()
 {
    static const std::map<std::string, Put> table{
       {"bool", [](std::string &out, const void *p) { out += *static_cast<const bool *>(p) ? "true" : "false"; }},
-      {"char", put_integer<signed char>},
+      {"char", put_integer<unsigned char>},
       {"std::byte", put_integer<std::uint8_t>},
       {"std::int8_t", put_integer<std::int8_t>},
       {"std::uint8_t", put_integer<std::uint8_t>},

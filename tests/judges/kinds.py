@@ -331,7 +331,7 @@ INTEGERS = tuple(
     for bits in (8, 16, 32, 64)
     for signed in (True, False)
 )
-CHAR = Integer("char", 8, signed=True)
+CHAR = Integer("char", 8, signed=False)
 BYTE = Integer("std::byte", 8, signed=False)
 FLOAT = Real("float")
 DOUBLE = Real("double")
