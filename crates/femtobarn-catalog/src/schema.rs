@@ -4,7 +4,10 @@
 //! 1. The rows of `commits`, `versions`, `classes` and `link_targets` are only ever added.
 //! 2. Ids come from `sequences`, in transactions of their own, so that they are never re-used.
 //! 3. No row is updated by every commit: on a server that row would be a queue.
-//! 4. `versions` is ordered by (database, container, csn), so that the newest version as of a
+//! 4. A CSN is one more than the largest there is, taken under the write lock. Commits are never
+//!    deleted, so this is what AUTOINCREMENT gives, without its table, of which every commit
+//!    would write a page.
+//! 5. `versions` is ordered by (database, container, csn), so that the newest version as of a
 //!    CSN is one step down one tree.
 //!
 //! The statements elsewhere are plain SQL. What is SQLite's own stands here: `STRICT`,
@@ -76,7 +79,7 @@ CREATE TABLE sequences (
 INSERT INTO sequences (name, last) VALUES ('database', 0), ('container', 0);
 
 CREATE TABLE commits (
-    csn         INTEGER PRIMARY KEY AUTOINCREMENT,
+    csn         INTEGER PRIMARY KEY,
     transaction_uuid BLOB NOT NULL,
     time_us     INTEGER NOT NULL,
     message     TEXT    NOT NULL,

@@ -9,6 +9,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::BUSY_WAIT;
@@ -29,20 +30,10 @@ pub(super) struct Handle {
 impl Handle {
     /// A connection for look-ups; what it finds missing or damaged is told in full.
     pub(super) fn open_reader(path: &Path) -> Result<(Self, Identity)> {
-        let handle = Handle { sql: open_shared(path)?, immutable: false };
-        match handle.identify(path) {
-            Err(error) if error.kind() == ErrorKind::Io || error.kind() == ErrorKind::Closed => {
-                Self::open_immutable(path, error)
-            }
-            identity => {
-                let identity = identity?;
-                handle
-                    .sql
-                    .pragma_update(None, "query_only", true)
-                    .map_err(|e| Error::sql(path, e))?;
-                Ok((handle, identity))
-            }
-        }
+        Self::open_shared_reader(path).or_else(|error| match error.kind() {
+            ErrorKind::Io | ErrorKind::Closed => Self::open_immutable(path, error),
+            _ => Err(error),
+        })
     }
 
     /// A connection for commits.
@@ -57,6 +48,13 @@ impl Handle {
     /// Whether what this connection sees may be behind what is committed.
     pub(super) fn is_stale(&self, path: &Path) -> bool {
         self.immutable && log_size(path) > 0
+    }
+
+    fn open_shared_reader(path: &Path) -> Result<(Self, Identity)> {
+        let handle = Handle { sql: open_shared(path)?, immutable: false };
+        let identity = handle.identify(path)?;
+        handle.sql.pragma_update(None, "query_only", true).map_err(|e| Error::sql(path, e))?;
+        Ok((handle, identity))
     }
 
     fn open_immutable(path: &Path, refused: Error) -> Result<(Self, Identity)> {
@@ -108,6 +106,8 @@ fn open_shared(path: &Path) -> Result<Connection> {
         let sql = Connection::open_with_flags(path, flags)?;
         sql.busy_timeout(BUSY_WAIT)?;
         sql.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+        // Otherwise SQLite parses a cached statement again for each new value of a parameter.
+        sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         sql.pragma_update(None, "foreign_keys", true)?;
         sql.pragma_update(None, "synchronous", "full")?;
         sql.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;

@@ -90,6 +90,8 @@ impl Drop for Lead<'_> {
             state.results.insert(*ticket, results.next().unwrap_or_else(unanswered));
         }
         state.leading = false;
-        self.queue.changed.notify_all();
+        if self.tickets.len() > 1 || !state.waiting.is_empty() {
+            self.queue.changed.notify_all();
+        }
     }
 }

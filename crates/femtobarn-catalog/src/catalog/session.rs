@@ -184,13 +184,16 @@ impl Session {
     }
 
     fn open_writer(&self) -> Result<Writer> {
-        let handle = Handle::open_writer(&self.path)?;
-        if handle.is_read_only() {
+        let reader = self.reader()?;
+        let read_only = reader.is_read_only();
+        self.keep(reader);
+        if read_only {
             return Err(Error::closed(format!(
                 "catalogue {} is read-only here; nothing was committed",
                 self.path.display()
             )));
         }
+        let handle = Handle::open_writer(&self.path)?;
         let locks = self.path.with_file_name(LOCKS_FOLDER);
         Ok(Writer { handle, order: CommitOrder::open(&locks)? })
     }

@@ -37,6 +37,11 @@ impl Holder {
         Holder { host, pid: host::process_id(), since_ms: host::now_ms() }
     }
 
+    /// One that has not written its record yet.
+    pub(super) fn unknown() -> Self {
+        Holder { host: "an unknown host".into(), pid: 0, since_ms: host::now_ms() }
+    }
+
     pub(super) fn encode(&self) -> [u8; RECORD] {
         let name = &self.host.as_bytes()[..self.host.len().min(HOST_BYTES_MAX)];
         let mut record = [0; RECORD];
@@ -68,7 +73,7 @@ impl Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = host::now_ms().saturating_sub(self.since_ms) as f64 / 1e3;
-        write!(f, "process {} on {} since {seconds:.1} s", self.pid, self.host)
+        write!(f, "process {} on {} for {seconds:.1} s", self.pid, self.host)
     }
 }
 

@@ -111,11 +111,11 @@ impl LockTable {
         if !path.exists() {
             return Ok(None);
         }
-        let file = LockFile::open(&path)?;
-        match file.is_locked(u64::from(container.0))? {
-            true => file.read_holder(u64::from(container.0)),
-            false => Ok(None),
+        let (file, slot) = (LockFile::open(&path)?, u64::from(container.0));
+        if !file.is_locked(slot)? {
+            return Ok(None);
         }
+        Ok(Some(file.read_holder(slot)?.unwrap_or_else(Holder::unknown)))
     }
 }
 

@@ -1,0 +1,131 @@
+//! Other processes: this test binary again, playing one role.
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+const ROLE: &str = "FEMTOBARN_TEST_ROLE";
+const FOLDER: &str = "FEMTOBARN_TEST_FOLDER";
+/// Tells a role's own lines from those of the test harness, which may stand before them.
+const MARK: &str = "@says ";
+
+/// A role gets the folder of the federation.
+type Role = fn(&Path);
+
+const ROLES: &[(&str, Role)] = &[
+    ("commit in pairs for ever", crate::crash::commit_in_pairs),
+    ("commit to one container", crate::contention::commit_to_one_container),
+    ("fill the disk", crate::folders::fill_the_disk),
+    ("fork", crate::forks::fork_and_use),
+    ("hold the lock", crate::locks::hold_the_lock),
+    ("read", crate::folders::read_and_tell),
+];
+
+/// Not a test of its own: what the other process runs.
+#[test]
+#[ignore = "run by other tests as another process"]
+fn play() {
+    let Ok(name) = std::env::var(ROLE) else { return };
+    let folder = std::env::var(FOLDER).unwrap();
+    let (_, role) = ROLES.iter().find(|(known, _)| *known == name).unwrap();
+    role(Path::new(&folder));
+}
+
+/// Tells the test a line.
+pub fn say(line: impl std::fmt::Display) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n{MARK}{line}").unwrap();
+    out.flush().unwrap();
+}
+
+/// Waits until the test says something, or has gone.
+pub fn listen() -> String {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    line.trim().to_owned()
+}
+
+pub fn command(role: &str, folder: &Path) -> Command {
+    let program = std::env::current_exe().unwrap();
+    prepare(Command::new(program), role, folder)
+}
+
+/// The role in a mount name space of its own, after `mount` has run there; `None` if this machine
+/// does not let us have one.
+pub fn command_in_own_mounts(role: &str, folder: &Path, mount: &str) -> Option<Command> {
+    let allowed = Command::new("unshare")
+        .args(["-rm", "sh", "-c", mount])
+        .env(FOLDER, folder)
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !allowed {
+        eprintln!("skipped: this machine does not let a test mount a file system");
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", &format!("{mount} && exec \"$0\" \"$@\"")]);
+    command.arg(std::env::current_exe().unwrap());
+    Some(prepare(command, role, folder))
+}
+
+fn prepare(mut command: Command, role: &str, folder: &Path) -> Command {
+    command
+        .args(["--exact", "child::play", "--ignored", "--nocapture"])
+        .env(ROLE, role)
+        .env(FOLDER, folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    command
+}
+
+/// A running role. It is killed when this is dropped.
+pub struct Player {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    stdin: Option<ChildStdin>,
+}
+
+impl Player {
+    pub fn start(role: &str, folder: &Path) -> Self {
+        Self::run(command(role, folder))
+    }
+
+    pub fn run(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let stdin = child.stdin.take();
+        Player { child, lines, stdin }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it says next; `None` when it has ended.
+    pub fn hear(&mut self) -> Option<String> {
+        loop {
+            let line = self.lines.next()?.ok()?;
+            if let Some((_, said)) = line.split_once(MARK) {
+                return Some(said.to_owned());
+            }
+        }
+    }
+
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// Kill -9, at once.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,108 @@
+//! A federation with one database, for tests to begin with.
+
+use std::path::{Path, PathBuf};
+
+use femtobarn_catalog::{
+    Catalog, Commit, ContainerId, Csn, DatabaseId, DatabaseState, EnvelopeRange, NewContainer,
+    NewDatabase, NewVersion, Result,
+};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+pub struct Federation {
+    pub catalog: Catalog,
+    pub database: DatabaseId,
+    pub folder: PathBuf,
+    pub keep: TempDir,
+}
+
+impl Federation {
+    /// A federation with the open database `run7`, and nothing in it.
+    pub fn new() -> Self {
+        let keep = tempfile::tempdir().unwrap();
+        let folder = keep.path().join("lhc.fed");
+        let catalog = Catalog::create(&folder, "lhc").unwrap();
+        let database = new_database(&catalog, "run7", DatabaseState::Open).unwrap();
+        Federation { catalog, database, folder, keep }
+    }
+
+    pub fn container(&self, name: &str) -> ContainerId {
+        new_container(&self.catalog, self.database, name).unwrap()
+    }
+
+    /// Commits a version with so many entries.
+    pub fn publish(&self, container: ContainerId, base: Option<Csn>, entries: u64) -> Result<Csn> {
+        let versions = vec![version(self.database, container, base, entries)];
+        self.catalog.commit(Commit { versions, ..Commit::default() })
+    }
+
+    pub fn entries(&self, container: ContainerId, at: Csn) -> Option<u64> {
+        let version = self.catalog.version(self.database, container, at).unwrap();
+        version.map(|version| version.entries)
+    }
+}
+
+pub fn database(catalog: &Catalog, name: &str, state: DatabaseState) -> NewDatabase {
+    NewDatabase {
+        id: catalog.reserve_database().unwrap(),
+        uuid: Uuid::new_v4(),
+        name: name.into(),
+        path: format!("databases/{name}.root"),
+        state,
+    }
+}
+
+pub fn new_database(catalog: &Catalog, name: &str, state: DatabaseState) -> Result<DatabaseId> {
+    let new = database(catalog, name, state);
+    let id = new.id;
+    catalog.commit(Commit { new_databases: vec![new], ..Commit::default() })?;
+    Ok(id)
+}
+
+pub fn container(catalog: &Catalog, database: DatabaseId, name: &str) -> NewContainer {
+    NewContainer {
+        database,
+        id: catalog.reserve_container().unwrap(),
+        name: name.into(),
+        class: "Event".into(),
+        class_version: 1,
+        options: "{}".into(),
+    }
+}
+
+pub fn new_container(catalog: &Catalog, database: DatabaseId, name: &str) -> Result<ContainerId> {
+    let new = container(catalog, database, name);
+    let id = new.id;
+    catalog.commit(Commit { new_containers: vec![new], ..Commit::default() })?;
+    Ok(id)
+}
+
+pub fn version(
+    database: DatabaseId,
+    container: ContainerId,
+    base: Option<Csn>,
+    entries: u64,
+) -> NewVersion {
+    NewVersion {
+        database,
+        container,
+        base,
+        header: EnvelopeRange { offset: 100, size: 200, length: 300 },
+        footer: EnvelopeRange { offset: 1 << 40, size: entries, length: entries * 2 },
+        entries,
+        bytes: entries * 8,
+    }
+}
+
+/// Copies every file of a folder, as a backup or a medium would hold it.
+pub fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_folder(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}

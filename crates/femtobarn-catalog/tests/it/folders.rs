@@ -1,0 +1,187 @@
+//! Folders that hold a federation, hold none, cannot be written, or are full.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+
+use femtobarn_catalog::{Catalog, Csn, ErrorKind};
+
+use crate::child::{Player, command, command_in_own_mounts, say};
+use crate::federation::{Federation, copy_folder, new_container};
+
+#[test]
+fn a_new_federation_is_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("deep/lhc.fed");
+    let created = Catalog::create(&folder, "lhc").unwrap();
+    let opened = Catalog::open(&folder).unwrap();
+    assert_eq!((created.uuid(), created.name()), (opened.uuid(), opened.name()));
+    assert_eq!(opened.folder(), folder);
+    assert_eq!(opened.head().unwrap(), Csn::ZERO);
+    assert!(!opened.is_read_only());
+    assert!(folder.join("locks").is_dir() && folder.join("databases").is_dir());
+    let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(names.into_iter().all(|name| !name.to_string_lossy().contains("draft")));
+}
+
+#[test]
+fn a_folder_in_use_is_not_made_a_federation() {
+    let fed = Federation::new();
+    let error = Catalog::create(&fed.folder, "again").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exists);
+    assert!(error.to_string().contains("open it, or choose another folder"), "{error}");
+
+    let foreign = tempfile::tempdir().unwrap();
+    fs::write(foreign.path().join("thesis.tex"), "").unwrap();
+    let error = Catalog::create(foreign.path(), "lhc").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exists);
+    assert!(error.to_string().contains("thesis.tex"), "{error}");
+
+    let lost = tempfile::tempdir().unwrap();
+    fs::create_dir(lost.path().join("databases")).unwrap();
+    fs::write(lost.path().join("databases/run7.root"), "").unwrap();
+    assert_eq!(Catalog::create(lost.path(), "lhc").unwrap_err().kind(), ErrorKind::Exists);
+}
+
+#[test]
+fn a_creation_that_was_interrupted_can_be_done_again() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("locks")).unwrap();
+    fs::create_dir(folder.path().join("databases")).unwrap();
+    fs::write(folder.path().join("catalogue.sqlite.draft-1"), "half").unwrap();
+    Catalog::create(folder.path(), "lhc").unwrap();
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let missing = folder.path().join("nowhere");
+    for (path, reason) in [
+        (folder.path(), "the folder holds no catalogue.sqlite"),
+        (&missing, "there is no such folder"),
+        (&file, "this is a file"),
+    ] {
+        let error = Catalog::open(path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn one_of_two_that_create_the_same_federation_wins() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("lhc.fed");
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let create = || scope.spawn(|| Catalog::create(&folder, "lhc").map(|c| c.uuid()));
+        let running = [create(), create(), create(), create()];
+        running.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let uuid = Catalog::open(&folder).unwrap().uuid();
+    let won: Vec<_> = results.iter().flatten().collect();
+    assert_eq!(won, [&uuid]);
+    let lost = results.iter().filter_map(|result| result.as_ref().err());
+    assert!(lost.into_iter().all(|error| error.kind() == ErrorKind::Exists));
+}
+
+#[test]
+fn a_read_only_medium_can_be_read() {
+    let Federation { catalog, folder, keep: _keep, .. } = Federation::new();
+    drop(catalog);
+    let mount = "mount --bind -o ro \"$FEMTOBARN_TEST_FOLDER\" \"$FEMTOBARN_TEST_FOLDER\"";
+    let Some(command) = command_in_own_mounts("read", &folder, mount) else { return };
+    let mut reader = Player::run(command);
+    assert_eq!(reader.hear().unwrap(), "read-only, 1 databases");
+    assert_eq!(reader.hear().unwrap(), "Closed");
+}
+
+#[test]
+fn a_read_only_medium_with_an_unfinished_log_says_what_to_do() {
+    let fed = Federation::new();
+    let copy = fed.folder.with_extension("copy");
+    copy_folder(&fed.folder, &copy);
+    fs::remove_file(copy.join("catalogue.sqlite-shm")).unwrap();
+    let mount = "mount --bind -o ro \"$FEMTOBARN_TEST_FOLDER\" \"$FEMTOBARN_TEST_FOLDER\"";
+    let Some(command) = command_in_own_mounts("read", &copy, mount) else { return };
+    let said = Player::run(command).hear().unwrap();
+    assert!(said.starts_with("Unsupported") && said.contains("copy the folder"), "{said}");
+}
+
+/// Whoever may not write reads what others commit, as soon as they do.
+#[test]
+fn a_folder_of_somebody_else_can_be_read() {
+    let Federation { catalog, folder, keep: _keep, database } = Federation::new();
+    drop(catalog);
+    for path in [_keep.path(), &folder] {
+        fs::set_permissions(path, Permissions::from_mode(0o555)).unwrap();
+    }
+    let mut reader = command("read", &folder);
+    if nix::unistd::geteuid().is_root() {
+        reader.uid(65534).gid(65534);
+    }
+    let mut reader = Player::run(reader);
+    assert_eq!(reader.hear().unwrap(), "read-only, 1 databases");
+    assert_eq!(reader.hear().unwrap(), "Closed");
+    fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+    let catalog = Catalog::open(&folder).unwrap();
+    new_container(&catalog, database, "events").unwrap();
+    reader.tell("look again");
+    assert_eq!(reader.hear().unwrap(), "2 commits");
+}
+
+#[test]
+fn a_full_disk_refuses_the_commit_and_keeps_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = "mount -t tmpfs -o size=1m tmpfs \"$FEMTOBARN_TEST_FOLDER\"";
+    let Some(command) = command_in_own_mounts("fill the disk", folder.path(), mount) else {
+        return;
+    };
+    let mut filler = Player::run(command);
+    let said = filler.hear().unwrap();
+    assert!(said.starts_with("Full: no space left on the disk of "), "{said}");
+    assert_eq!(filler.hear().unwrap(), "kept");
+    assert_eq!(filler.hear().unwrap(), "committed after space was freed");
+}
+
+/// Role: says what it can read, and what a commit says; then, when told to, what is new.
+pub fn read_and_tell(folder: &Path) {
+    let catalog = match Catalog::open(folder) {
+        Ok(catalog) => catalog,
+        Err(error) => return say(format!("{:?}: {error}", error.kind())),
+    };
+    let databases = catalog.databases(Csn::MAX).unwrap().len();
+    let mode = if catalog.is_read_only() { "read-only" } else { "writable" };
+    say(format!("{mode}, {databases} databases"));
+    let error = catalog.commit(femtobarn_catalog::Commit::default()).unwrap_err();
+    say(format!("{:?}", error.kind()));
+    if crate::child::listen() == "look again" {
+        say(format!("{} commits", catalog.head().unwrap()));
+    }
+}
+
+/// Role: commits until the disk is full, then frees some space and commits once more.
+pub fn fill_the_disk(folder: &Path) {
+    let ballast = folder.join("ballast");
+    let catalog = Catalog::create(&folder.join("lhc.fed"), "lhc").unwrap();
+    fs::write(&ballast, vec![1; 200_000]).unwrap();
+    let message = "x".repeat(10_000);
+    let commit = || {
+        let message = message.clone();
+        catalog.commit(femtobarn_catalog::Commit { message, ..Default::default() })
+    };
+    let mut committed = Csn::ZERO;
+    let error = loop {
+        match commit() {
+            Ok(csn) => committed = csn,
+            Err(error) => break error,
+        }
+    };
+    say(format!("{:?}: {error}", error.kind()));
+    let kept = catalog.head().unwrap() == committed && catalog.history(u64::MAX).is_ok();
+    say(if kept { "kept" } else { "lost" });
+    fs::remove_file(ballast).unwrap();
+    commit().unwrap();
+    say("committed after space was freed");
+}

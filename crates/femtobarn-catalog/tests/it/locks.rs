@@ -1,0 +1,117 @@
+//! Locks between writers, of one process and of several.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use femtobarn_catalog::{ContainerId, DatabaseId, Error, ErrorKind, LockTable};
+
+use crate::child::{Player, listen, say};
+
+const DATABASE: DatabaseId = DatabaseId(3);
+const CONTAINER: ContainerId = ContainerId(7);
+const SHORT: Duration = Duration::from_millis(60);
+const LONG: Duration = Duration::from_secs(20);
+
+#[test]
+fn two_transactions_of_one_process_exclude_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = LockTable::new(folder.path());
+    let held = table.lock_container(DATABASE, CONTAINER, SHORT).unwrap();
+    let error = table.lock_container(DATABASE, CONTAINER, SHORT).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    let Error::Busy { holder: Some(holder), waited, .. } = error else { panic!("no holder") };
+    assert_eq!(holder.pid, std::process::id());
+    assert!(waited >= SHORT);
+    let other = table.lock_container(DATABASE, ContainerId(8), SHORT).unwrap();
+    let elsewhere = table.lock_container(DatabaseId(4), CONTAINER, SHORT).unwrap();
+    drop((held, other, elsewhere));
+    drop(table.lock_container(DATABASE, CONTAINER, Duration::ZERO).unwrap());
+    assert_eq!(table.holder(DATABASE, CONTAINER).unwrap(), None);
+}
+
+#[test]
+fn one_owner_holds_many_locks_and_each_only_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = LockTable::new(folder.path());
+    let owner = table.owner();
+    let lock = |container| owner.lock_container(DATABASE, ContainerId(container), SHORT);
+    let guards: Vec<_> = (1..=200).map(|container| lock(container).unwrap()).collect();
+    assert_eq!(lock(1).unwrap_err().kind(), ErrorKind::Invalid);
+    let error = table.lock_container(DATABASE, ContainerId(200), Duration::ZERO).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    drop(owner);
+    assert!(table.holder(DATABASE, ContainerId(100)).unwrap().is_some(), "guards keep locks");
+    drop(guards);
+    assert!(table.holder(DATABASE, ContainerId(100)).unwrap().is_none());
+}
+
+#[test]
+fn a_waiter_gets_the_lock_when_it_is_freed() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = LockTable::new(folder.path());
+    let held = table.lock_container(DATABASE, CONTAINER, SHORT).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| table.lock_container(DATABASE, CONTAINER, LONG).is_ok());
+        std::thread::sleep(SHORT);
+        drop(held);
+        assert!(waiter.join().unwrap());
+    });
+}
+
+#[test]
+fn the_error_names_the_process_that_holds_the_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut player = Player::start("hold the lock", folder.path());
+    assert_eq!(player.hear().unwrap(), "held");
+    let table = LockTable::new(folder.path());
+    let text = table.lock_container(DATABASE, CONTAINER, SHORT).unwrap_err().to_string();
+    let start = format!("container 7 of database 3 is locked by process {} on ", player.id());
+    assert!(text.starts_with(&start), "{text}");
+    assert!(text.contains("gave up after"), "{text}");
+    let holder = table.holder(DATABASE, CONTAINER).unwrap().unwrap();
+    assert_eq!(holder.pid, player.id());
+    player.tell("free it");
+    assert_eq!(player.hear().unwrap(), "freed");
+    drop(table.lock_container(DATABASE, CONTAINER, Duration::ZERO).unwrap());
+}
+
+#[test]
+fn the_lock_of_a_killed_process_is_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut player = Player::start("hold the lock", folder.path());
+    assert_eq!(player.hear().unwrap(), "held");
+    let table = LockTable::new(folder.path());
+    assert!(table.lock_container(DATABASE, CONTAINER, Duration::ZERO).is_err());
+    player.kill();
+    drop(table.lock_container(DATABASE, CONTAINER, Duration::ZERO).unwrap());
+}
+
+#[test]
+fn allocation_is_one_at_a_time_and_apart_from_containers() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = LockTable::new(folder.path());
+    let owner = table.owner();
+    let container = owner.lock_container(DATABASE, ContainerId(u32::MAX), SHORT).unwrap();
+    let held = owner.lock_allocation(DATABASE).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let started = Instant::now();
+            drop(table.lock_allocation(DATABASE).unwrap());
+            started.elapsed()
+        });
+        std::thread::sleep(SHORT * 2);
+        drop(held);
+        assert!(waiter.join().unwrap() >= SHORT);
+    });
+    drop(container);
+}
+
+/// Role: holds the lock until it is told to free it.
+pub fn hold_the_lock(folder: &Path) {
+    let guard = LockTable::new(folder).lock_container(DATABASE, CONTAINER, LONG).unwrap();
+    say("held");
+    listen();
+    drop(guard);
+    say("freed");
+    listen();
+}

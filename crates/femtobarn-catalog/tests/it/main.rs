@@ -1,0 +1,14 @@
+//! The catalogue, tested at its seam: one module for each behaviour.
+
+#![allow(clippy::unwrap_used)] // Tests may, but clippy knows only the functions marked as such.
+
+mod child;
+mod commits;
+mod contention;
+mod crash;
+mod damage;
+mod federation;
+mod folders;
+mod forks;
+mod locks;
+mod lookups;
