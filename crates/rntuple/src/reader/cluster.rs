@@ -165,6 +165,10 @@ impl Clusters {
         let mut starts = Vec::with_capacity(column.pages.len());
         let mut elements = missing;
         for page in &column.pages {
+            // Nobody has pages of more than 1 GiB, ROOT's limit; envelopes may be that large.
+            if self.key_size_max > 0 && page.locator.size > self.key_size_max {
+                return Err(Error::unsupported("a page that is spread over several keys"));
+            }
             starts.push(elements);
             elements = elements.checked_add(page.elements.into()).ok_or_else(overflow)?;
         }

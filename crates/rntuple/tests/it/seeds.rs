@@ -5,7 +5,10 @@ use std::io::Cursor;
 use std::path::Path;
 
 use rntuple::tfile::{FileWriter, Sealing, gap_header, seal};
-use rntuple::{Anchor, EnvelopeKind, ExtraTypeInfo, Footer, Header, PageList, open_envelope};
+use rntuple::{
+    Anchor, Appender, Compression, EnvelopeKind, ExtraTypeInfo, Footer, Header, PageList,
+    Precision, Primitive, Type, Value, WriteOptions, open_envelope,
+};
 
 use crate::sample;
 
@@ -31,11 +34,69 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     vec![
         ("anchors", "numbers", sample::file()),
         ("anchors", "hole", file_with_a_hole()),
+        ("read_file", "plain", file_of_all_types(Compression::None)),
+        ("read_file", "compressed", file_of_all_types(Compression::Lz4 { level: 1 })),
         ("envelopes", "header", envelope(EnvelopeKind::Header, 0, header().encode())),
         ("envelopes", "footer", envelope(EnvelopeKind::Footer, 1, footer().encode())),
         ("envelopes", "page_list", envelope(EnvelopeKind::PageList, 2, page_list().encode())),
         ("envelopes", "anchor", [&[3][..], &anchor.encode()].concat()),
     ]
+}
+
+/// Several clusters of one member of each kind of type.
+fn file_of_all_types(compression: Compression) -> Vec<u8> {
+    let mut file = FileWriter::create(Cursor::new(Vec::new()), sample::identity()).unwrap();
+    let options = WriteOptions { compression, page_size: 64, cluster_size: 512 };
+    let (mut appender, header) = Appender::create(&mut file, "all", &members(), options).unwrap();
+    for entry in 0..12 {
+        appender.append_value(&mut file, &entry_value(entry)).unwrap();
+    }
+    let version = appender.finish_version(&mut file, &Vec::new()).unwrap();
+    let anchor = Anchor::new(header, version.footer);
+    file.finish(&[("all".into(), anchor)], sample::time()).unwrap().into_inner()
+}
+
+fn members() -> Vec<(String, Type)> {
+    let number = |primitive| Type::Primitive(primitive);
+    let quantised = Precision::Quantised { bits: 11, min: 0.0, max: 100.0 };
+    let point = Type::Record {
+        class: String::new(),
+        members: vec![("x".into(), number(Primitive::Float32)), ("tag".into(), Type::String)],
+    };
+    let types = [
+        number(Primitive::Bool),
+        number(Primitive::Int16),
+        number(Primitive::UInt64),
+        Type::Reduced(Primitive::Float32, quantised),
+        Type::Reduced(Primitive::Float32, Precision::Truncated { bits: 17 }),
+        Type::Bitset { size: 9 },
+        Type::Array { item: Box::new(number(Primitive::Float64)), size: 2 },
+        Type::Optional(Box::new(number(Primitive::Int32))),
+        Type::List(Box::new(Type::List(Box::new(point)))),
+        Type::Variant(vec![number(Primitive::Int32), Type::String]),
+    ];
+    types.into_iter().enumerate().map(|(number, of)| (format!("m{number}"), of)).collect()
+}
+
+fn entry_value(entry: usize) -> Value {
+    let even = entry.is_multiple_of(2);
+    let (integer, float) = (Value::Int(entry as i64), Value::Float(entry as f64));
+    let text = Value::String("t".repeat(entry % 4));
+    let point = Value::Record(vec![("x".into(), float.clone()), ("tag".into(), text.clone())]);
+    let values = [
+        Value::Bool(even),
+        integer.clone(),
+        Value::UInt(entry as u64),
+        float.clone(),
+        float.clone(),
+        Value::List((0..9).map(|bit| Value::Bool(bit == entry % 9)).collect()),
+        Value::List(vec![float; 2]),
+        if even { Value::Null } else { integer.clone() },
+        Value::List(vec![Value::List(vec![point; entry % 3]); entry % 4]),
+        Value::Variant(usize::from(!even), Box::new(if even { integer } else { text })),
+    ];
+    let named = values.into_iter().enumerate().map(|(number, value)| (format!("m{number}"), value));
+    Value::Record(named.collect())
 }
 
 fn file_with_a_hole() -> Vec<u8> {
