@@ -10,9 +10,12 @@
 //! | `class` | [`Class`]: what the objects of a container are made of |
 //! | `dress` | links and optional records between their stored form and the user's |
 //! | `extent`, `file` | the pieces of a database file that writers own, and the file itself |
-//! | `record` | commit records, from which the catalogue can be made again |
+//! | `seal`, `attach` | making a database a complete ROOT file, and taking any ROOT file in |
+//! | `record`, `description` | what a file says about itself: commit records, and the containers of a sealed file |
 
+mod attach;
 mod class;
+mod description;
 mod dress;
 mod error;
 mod extent;
@@ -20,10 +23,12 @@ mod federation;
 mod file;
 mod options;
 mod record;
+mod seal;
 mod snapshot;
 mod transaction;
 mod view;
 
+pub use attach::Attached;
 pub use class::{Class, Field, FieldType};
 pub use error::{Error, ErrorKind, Result};
 pub use federation::Federation;

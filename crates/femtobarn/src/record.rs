@@ -11,7 +11,6 @@ use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::class::Class;
-use crate::error::{Error, Result};
 use crate::options::ContainerOptions;
 
 /// The first bytes of a commit record; the digit is the version of its format.
@@ -63,27 +62,31 @@ impl CommitRecord {
         bytes.extend_from_slice(&text);
         bytes
     }
-
-    /// Reads the record at the front of `bytes`, which may go on.
-    pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let damaged = |reason: &str| Error::Corrupt { what: format!("commit record: {reason}") };
-        let text = bytes
-            .get(..PREAMBLE)
-            .filter(|preamble| preamble.starts_with(&MAGIC))
-            .and_then(|preamble| {
-                let length = u64::from_le_bytes(preamble[8..16].try_into().ok()?);
-                let end = PREAMBLE.checked_add(usize::try_from(length).ok()?)?;
-                let text = bytes.get(PREAMBLE..end)?;
-                (xxh3_64(text).to_le_bytes() == preamble[16..]).then_some(text)
-            })
-            .ok_or_else(|| damaged("its magic, length or checksum is wrong"))?;
-        serde_json::from_slice(text).map_err(|error| damaged(&error.to_string()))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::{Error, Result};
+
+    impl CommitRecord {
+        /// Reads the record at the front of `bytes`, which may go on.
+        pub fn decode(bytes: &[u8]) -> Result<Self> {
+            let damaged =
+                |reason: &str| Error::Corrupt { what: format!("commit record: {reason}") };
+            let text = bytes
+                .get(..PREAMBLE)
+                .filter(|preamble| preamble.starts_with(&MAGIC))
+                .and_then(|preamble| {
+                    let length = u64::from_le_bytes(preamble[8..16].try_into().ok()?);
+                    let end = PREAMBLE.checked_add(usize::try_from(length).ok()?)?;
+                    let text = bytes.get(PREAMBLE..end)?;
+                    (xxh3_64(text).to_le_bytes() == preamble[16..]).then_some(text)
+                })
+                .ok_or_else(|| damaged("its magic, length or checksum is wrong"))?;
+            serde_json::from_slice(text).map_err(|error| damaged(&error.to_string()))
+        }
+    }
 
     fn record() -> CommitRecord {
         CommitRecord {

@@ -22,6 +22,7 @@ use rntuple::{Appender, Array, Cell, EnvelopeLink, Reader, Value};
 use uuid::Uuid;
 
 use crate::class::Class;
+use crate::description::DESCRIPTION;
 use crate::dress::{self, ToStored};
 use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
@@ -174,6 +175,11 @@ impl Transaction {
         options.check()?;
         class.check()?;
         femtobarn_catalog::check_container_name(name)?;
+        if name == DESCRIPTION {
+            return Err(Error::invalid(format!(
+                "the container name {name:?} is taken by Femtobarn"
+            )));
+        }
         if self.find_container(database, name)?.is_some() {
             return Err(Error::Exists { what: format!("container {name:?} exists already") });
         }
@@ -641,7 +647,8 @@ fn class_row(class: &Class) -> ClassRow {
     ClassRow { name: class.name.clone(), version: class.version, definition: class.to_json() }
 }
 
-fn range(link: &EnvelopeLink) -> EnvelopeRange {
+/// The same place, as the catalogue says it.
+pub(crate) fn range(link: &EnvelopeLink) -> EnvelopeRange {
     EnvelopeRange { offset: link.locator.offset, size: link.locator.size, length: link.length }
 }
 

@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod commits;
+mod sealing;
 mod support;

@@ -43,8 +43,7 @@ pub fn with_ten_events(federation: &Federation) {
     let mut transaction = federation.transaction(TransactionOptions::default()).unwrap();
     let database = transaction.create_database("run7").unwrap();
     let options = ContainerOptions::default();
-    let key =
-        transaction.create_container(database, "events", &event_class(), options).unwrap();
+    let key = transaction.create_container(database, "events", &event_class(), options).unwrap();
     transaction.extend(key, events(7, 0, 10)).unwrap();
     transaction.commit().unwrap();
 }

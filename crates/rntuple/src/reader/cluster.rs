@@ -98,6 +98,12 @@ impl Clusters {
         self.groups.iter().map(|group| u64::from(group.link.clusters)).sum()
     }
 
+    /// The pages of all clusters whose page lists have been read.
+    pub fn loaded_pages(&self) -> impl Iterator<Item = &PageLocation> {
+        let clusters = self.groups.iter().filter_map(|group| group.loaded.get()).flatten();
+        clusters.flat_map(|cluster| cluster.runs.iter().flatten()).flat_map(|run| &run.pages)
+    }
+
     /// The clusters that overlap a range of entries, in order.
     pub fn overlapping<'a>(
         &'a self,

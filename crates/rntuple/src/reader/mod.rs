@@ -170,6 +170,28 @@ impl Reader {
         &self.footer
     }
 
+    /// Bytes of all pages, as far as page lists have been read.
+    pub fn stored_bytes(&self) -> u64 {
+        self.clusters.loaded_pages().map(|page| page.locator.size).sum()
+    }
+
+    /// Reads all page lists and checks that every page lies within the source, as far as its length
+    /// tells.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if one does not.
+    pub fn check_locations(&self) -> Result<()> {
+        let size = self.source.size()?;
+        self.clusters.overlapping(&*self.source, &(0..self.entries()))?;
+        let beyond = self.clusters.loaded_pages().map(|page| page.locator);
+        match beyond.into_iter().find(|at| at.offset.saturating_add(at.size) > size) {
+            Some(at) => {
+                Err(Error::corrupt("page", at.offset, "it lies beyond the end of the file"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// For each column the number of elements in all clusters.
     pub(crate) fn element_totals(&self) -> Result<Vec<u64>> {
         let columns = 0..self.schema.columns.len() as ColumnId;

@@ -1,0 +1,101 @@
+//! What a sealed file says about its containers, so that any federation can attach it.
+//!
+//! It is an RNTuple of its own, named [`DESCRIPTION`], with one entry for each container; ROOT and
+//! uproot show it like any other. The file's own UUID is that of the database.
+
+use std::sync::Arc;
+
+use rntuple::{Appender, BlobSink, ByteSource, EnvelopeLink, Reader, Value, row};
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+
+/// Name of the RNTuple; no container can have it.
+pub(crate) const DESCRIPTION: &str = "_femtobarn";
+
+row! {
+    /// One container of a sealed database.
+    #[derive(Clone, Debug, PartialEq)]
+    pub(crate) struct Description {
+        /// Its number within its database.
+        pub container: u32,
+        pub name: String,
+        pub class: String,
+        pub class_version: u32,
+        /// The class's definition, in JSON.
+        pub definition: String,
+        /// The container's options, in JSON.
+        pub options: String,
+        /// UUIDs of the databases that its links refer to, from position 1 on.
+        pub link_targets: Vec<String>,
+    }
+}
+
+/// Writes the descriptions and returns where the RNTuple's header and footer are.
+pub(crate) fn write(
+    sink: &mut dyn BlobSink,
+    source: &dyn ByteSource,
+    descriptions: &[Description],
+) -> rntuple::Result<(EnvelopeLink, EnvelopeLink)> {
+    let rntuple::Type::Record { members, .. } = <Description as rntuple::Cell>::cell_type() else {
+        unreachable!("a row is a record")
+    };
+    let (mut appender, header) = Appender::create(sink, DESCRIPTION, &members, Default::default())?;
+    for description in descriptions {
+        appender.append_row(sink, description)?;
+    }
+    Ok((header, appender.finish_version(sink, source)?.footer))
+}
+
+/// The descriptions in a file; none if nobody's federation wrote it.
+pub(crate) fn read(source: Arc<dyn ByteSource>) -> Result<Vec<Description>> {
+    let reader = match Reader::open(source, DESCRIPTION) {
+        Ok(reader) => reader,
+        Err(rntuple::Error::NotFound { .. }) => return Ok(vec![]),
+        Err(error) => return Err(Error::storage(DESCRIPTION)(error)),
+    };
+    let entries = reader.read(&reader.select_all(), 0..reader.entries());
+    let entries = entries.map_err(Error::storage(DESCRIPTION))?;
+    (0..entries.len())
+        .map(|at| {
+            let value = entries.value(at).map_err(Error::storage(DESCRIPTION))?;
+            of_value(&value).ok_or_else(|| Error::Corrupt {
+                what: format!("{DESCRIPTION}: entry {at} is not the description of a container"),
+            })
+        })
+        .collect()
+}
+
+fn of_value(value: &Value) -> Option<Description> {
+    let text = |name: &str| match value.member(name)? {
+        Value::String(text) => Some(text.clone()),
+        _ => None,
+    };
+    let number = |name: &str| u32::try_from(value.member(name)?.as_integer()?).ok();
+    let Value::List(targets) = value.member("link_targets")? else { return None };
+    let target = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        _ => None,
+    };
+    Some(Description {
+        container: number("container")?,
+        name: text("name")?,
+        class: text("class")?,
+        class_version: number("class_version")?,
+        definition: text("definition")?,
+        options: text("options")?,
+        link_targets: targets.iter().map(target).collect::<Option<_>>()?,
+    })
+}
+
+impl Description {
+    /// The databases that the container's links refer to.
+    pub fn targets(&self) -> Result<Vec<Uuid>> {
+        let parse = |text: &String| {
+            Uuid::parse_str(text).map_err(|_| Error::Corrupt {
+                what: format!("{DESCRIPTION}: {text:?} is not the identity of a database"),
+            })
+        };
+        self.link_targets.iter().map(parse).collect()
+    }
+}
