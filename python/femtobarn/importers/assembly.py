@@ -1,0 +1,169 @@
+"""How the columns of a tree become the fields of a class.
+
+Columns with one path stay fields. Columns that share the first part of their paths become
+
+- a collection of records, if they are lists and agree about how long these are in every event;
+- a record otherwise.
+
+Whether lists agree is decided on a sample of the tree and checked in every batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import awkward as ak
+import numpy as np
+from awkward.contents import Content
+
+from femtobarn._exceptions import InvalidError
+from femtobarn.definitions import Type, field, list_of
+from femtobarn.importers.branches import Leaf
+from femtobarn.importers.types import identifier, normalise
+
+__all__ = ["Column", "Field", "assemble", "plan"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A leaf with its type and its data for some entries."""
+
+    leaf: Leaf
+    type: Type
+    content: Content
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of the class that is made.
+
+    Parameters
+    ----------
+    name
+        Unique among the fields.
+    type
+        Its type in the class definition.
+    leaves
+        What it is made of.
+    shape
+        "plain" for one leaf as it is, "collection" or "record".
+    """
+
+    name: str
+    type: Type
+    leaves: tuple[Leaf, ...]
+    shape: str
+
+
+def plan(columns: list[Column]) -> list[Field]:
+    """Decide on the fields, from the columns of a sample of entries."""
+    groups: dict[str, list[Column]] = {}
+    for column in columns:
+        groups.setdefault(column.leaf.path[0], []).append(column)
+    fields = [made for name, members in groups.items() for made in _fields_of(name, members)]
+    return _unique(fields)
+
+
+def assemble(fields: list[Field], columns: Mapping[int, Column]) -> ak.Array:
+    """Objects of the planned class.
+
+    Parameters
+    ----------
+    columns
+        By the number of the leaf.
+    """
+    contents = [_content(made, [columns[leaf.number] for leaf in made.leaves]) for made in fields]
+    return ak.Array(ak.contents.RecordArray(contents, [made.name for made in fields]))
+
+
+def _fields_of(name: str, members: list[Column]) -> list[Field]:
+    if len(members) == 1 and len(members[0].leaf.path) == 1:
+        return [_plain(members[0])]
+    lists = [member for member in members if _is_list(member)]
+    if len(lists) < len(members) or not lists:
+        return [_build(name, members, "record")]
+    agreeing = _majority(lists)
+    others = [member for member in lists if not any(member is agreed for agreed in agreeing)]
+    if len(agreeing) == 1 and others:
+        return [_build(name, members, "record")]
+    return [_build(name, agreeing, "collection"), *(_plain(other) for other in others)]
+
+
+def _plain(column: Column) -> Field:
+    return Field(identifier("_".join(column.leaf.path)), column.type, (column.leaf,), "plain")
+
+
+def _is_list(column: Column) -> bool:
+    return isinstance(column.type, dict) and "list" in column.type
+
+
+def _majority(lists: list[Column]) -> list[Column]:
+    """The columns whose lengths are the most common ones."""
+    keys = [np.asarray(column.content.offsets).tobytes() for column in lists]
+    (most, _), *_ = Counter(keys).most_common(1)
+    return [column for column, key in zip(lists, keys, strict=True) if key == most]
+
+
+def _build(name: str, members: list[Column], shape: str) -> Field:
+    class_name = identifier(members[0].leaf.class_name or name)
+    leaves = tuple(member.leaf for member in members)
+    content = _content(Field(name, "", leaves, shape), members)
+    element = content.content if shape == "collection" else content
+    inner, _ = normalise(element, class_name)
+    return Field(identifier(name), list_of(inner) if shape == "collection" else inner, leaves, shape)
+
+
+def _content(made: Field, columns: list[Column]) -> Content:
+    """The layout of one field."""
+    if made.shape == "plain":
+        return columns[0].content
+    if made.shape == "record":
+        members = {column.leaf.path[1:]: column.content for column in columns}
+        return _nest(members, columns[0].leaf.class_name or made.name)
+    offsets = columns[0].content.offsets
+    for column in columns[1:]:
+        _check_lengths(made.name, columns[0], column)
+    members = {column.leaf.path[1:]: column.content.content for column in columns}
+    record = _nest(members, columns[0].leaf.class_name or made.name)
+    return ak.contents.ListOffsetArray(offsets, record)
+
+
+def _check_lengths(name: str, first: Column, other: Column) -> None:
+    a, b = np.asarray(first.content.offsets), np.asarray(other.content.offsets)
+    if np.array_equal(a, b):
+        return
+    entry = int(np.flatnonzero(a != b)[0]) - 1
+    raise InvalidError(
+        f"the members {first.leaf.name!r} and {other.leaf.name!r} of {name!r} differ in length from entry "
+        f"{entry} of a batch on; import with grouping=False"
+    )
+
+
+def _nest(members: Mapping[tuple[str, ...], Content], label: str) -> Content:
+    """A record, with records for members whose paths go deeper."""
+    named = {path or ("value",): content for path, content in members.items()}
+    names = list(dict.fromkeys(path[0] for path in named))
+    contents = []
+    for name in names:
+        deeper = {path[1:]: content for path, content in named.items() if len(path) > 1 and path[0] == name}
+        contents.append(_nest(deeper, f"{label}_{name}") if deeper else named[name,])
+    parameters = {"__record__": label}
+    return ak.contents.RecordArray(contents, [identifier(name) for name in names], parameters=parameters)
+
+
+def _unique(fields: list[Field]) -> list[Field]:
+    """Number the fields whose names became equal when they were made valid."""
+    seen: Counter[str] = Counter()
+    result = []
+    for made in fields:
+        seen[made.name] += 1
+        repeat = seen[made.name]
+        result.append(made if repeat == 1 else replace(made, name=f"{made.name}_{repeat}"))
+    return result
+
+
+def definition_fields(fields: list[Field]) -> list[dict[str, object]]:
+    """The fields as a class definition has them."""
+    return [field(made.name, made.type) for made in fields]

@@ -1,0 +1,172 @@
+"""The branches of a tree that hold data, and where each belongs in the class that is made of them.
+
+A path names a place: ``("Muon", "pt")`` is the member pt of whatever becomes of Muon. Paths come from
+
+- ROOT's own splitting: branch ``BuildUpVertices`` with children ``BuildUpVertices.position.x``;
+- dots in names, as in ATLAS's ``AnalysisElectronsAuxDyn.pt``;
+- NanoAOD's convention, but only where the file itself confirms it: branches ``X_*`` that are counted by
+  ``nX`` belong together, and in a file with such collections flat branches ``Y_*`` do too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+__all__ = ["Leaf", "leaves_of"]
+
+AUXILIARY = re.compile(r"(AuxDyn|Aux)$")
+"""ATLAS's suffixes for the place of a collection's members, no part of its name."""
+
+
+OBJECT_FLAGS = "fBits"
+"""ROOT's own bookkeeping in every TObject: of varying size, and no data."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A branch with data.
+
+    Parameters
+    ----------
+    branch
+        The uproot branch.
+    path
+        Where it belongs; the last part is its own name.
+    class_name
+        What the collection or record that it is a member of is called in C++, "" if not known.
+    counter
+        Name of the branch that counts this one's elements, "" without one.
+    number
+        Tells leaves apart, since names of branches need not differ.
+    """
+
+    branch: Any
+    path: tuple[str, ...]
+    class_name: str = ""
+    counter: str = ""
+    number: int = 0
+
+    @property
+    def name(self) -> str:
+        """Name of the branch in its file, with those it is a child of."""
+        return str(self.branch.object_path.split(":")[-1])
+
+
+def leaves_of(tree: Any, *, grouping: bool) -> list[Leaf]:
+    """All branches with data, in the order of the tree.
+
+    Parameters
+    ----------
+    grouping
+        Follow the conventions in names as well; ROOT's own splitting is always followed.
+    """
+    found = [leaf for branch in tree.branches for leaf in _descend(branch, ())]
+    if grouping:
+        placed = _by_convention(found)
+    else:
+        placed = [leaf if leaf.class_name else replace(leaf, path=("_".join(leaf.path),)) for leaf in found]
+    return _with_places_of_their_own(placed)
+
+
+def _descend(branch: Any, parents: tuple[str, ...], class_name: str = "") -> Iterator[Leaf]:
+    """The leaves of a branch; a branch with children holds no data of its own."""
+    name = branch.name.rstrip(".")
+    if parents and name.startswith(f"{parents[0]}."):
+        name, parents = name.removeprefix(f"{parents[0]}."), parents[:1]
+    path = (*parents, *(re.sub(r"\[[^\]]*\]", "", part) for part in name.split(".")))
+    if not branch.branches:
+        if path[-1] != OBJECT_FLAGS:
+            count = branch.count_branch
+            counter = "" if count is None else str(count.name)
+            yield Leaf(branch, _without_suffix(path), class_name, counter)
+        return
+    inner = (_element_class(branch.typename) or path[0]) if len(path) == 1 else ""
+    for child in branch.branches:
+        yield from _descend(child, path, class_name or inner)
+
+
+def _without_suffix(path: tuple[str, ...]) -> tuple[str, ...]:
+    return (AUXILIARY.sub("", path[0]) or path[0], *path[1:]) if len(path) > 1 else path
+
+
+def _element_class(typename: str) -> str:
+    """The class in "vector<edm4hep::VertexData>", without its namespace; "" if there is none."""
+    inner = re.sub(r"^(std::)?vector<(.*)>$", r"\2", typename).strip()
+    return inner.split("::")[-1] if re.fullmatch(r"[\w:]+", inner) and not inner.endswith("_t") else ""
+
+
+def _by_convention(leaves: list[Leaf]) -> list[Leaf]:
+    """Apply NanoAOD's convention to the branches that ROOT did not split itself."""
+    names = {leaf.path[0] for leaf in leaves if len(leaf.path) == 1}
+    collections = {_counted(name): name for name in names if _counted(name)}
+    members = [(leaf, _collection_of(leaf, collections)) for leaf in leaves]
+    used = {collection for _, collection in members if collection}
+    if not used:
+        return leaves
+    dropped = {collections[name] for name in used}
+    dropped |= {leaf.counter for leaf in leaves if _counted(leaf.counter) == leaf.path[0]}
+    dropped |= {leaf.counter for leaf, collection in members if collection}
+    prefixes = _flat_prefixes(leaves, set(collections))
+    return [
+        _placed(leaf, collection, prefixes)
+        for leaf, collection in members
+        if leaf.path[0] not in dropped or leaf.counter
+    ]
+
+
+def _counted(name: str) -> str:
+    """The collection that a branch of this name counts by convention, or ""."""
+    match = re.fullmatch(r"[nN]_?([A-Za-z]\w*)", name)
+    return match[1] if match else ""
+
+
+def _collection_of(leaf: Leaf, collections: dict[str, str]) -> str:
+    """The collection X that X_pt belongs to, or "".
+
+    It does if nX counts it, or if it has a counter of its own, nX_pt, as uproot writes it, and there is
+    an nX too.
+    """
+    if not leaf.counter or len(leaf.path) != 1:
+        return ""
+    name = leaf.path[0]
+    parts = name.split("_")
+    prefixes = ["_".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
+    owner = next((prefix for prefix in prefixes if prefix in collections), "")
+    return owner if owner and leaf.counter in (collections[owner], f"n{name}") else ""
+
+
+def _flat_prefixes(leaves: list[Leaf], collections: set[str]) -> set[str]:
+    """Prefixes that at least two flat branches share and nothing else is called by."""
+    taken = collections | {leaf.path[0] for leaf in leaves}
+    flat = [leaf.path[0] for leaf in leaves if len(leaf.path) == 1 and not leaf.counter]
+    prefixes = Counter(name.split("_")[0] for name in flat if re.match(r"[A-Za-z0-9]+_\w", name))
+    return {prefix for prefix, count in prefixes.items() if count > 1 and prefix not in taken}
+
+
+def _placed(leaf: Leaf, collection: str, prefixes: set[str]) -> Leaf:
+    """The leaf with the path that the convention gives it."""
+    name = leaf.path[0]
+    if collection:
+        return replace(leaf, path=(collection, name.removeprefix(f"{collection}_")))
+    prefix, _, rest = name.partition("_")
+    if len(leaf.path) == 1 and not leaf.counter and rest and prefix in prefixes:
+        return replace(leaf, path=(prefix, rest))
+    return leaf
+
+
+def _with_places_of_their_own(leaves: list[Leaf]) -> list[Leaf]:
+    """Rename members that share their path, or whose path leads on to another's, and number all."""
+    inner = {leaf.path[:end] for leaf in leaves for end in range(2, len(leaf.path))}
+    seen: Counter[tuple[str, ...]] = Counter()
+    result = []
+    for number, leaf in enumerate(leaves):
+        path = (*leaf.path[:-1], f"{leaf.path[-1]}_value") if leaf.path in inner else leaf.path
+        seen[path] += 1
+        if seen[path] > 1:
+            path = (*path[:-1], f"{path[-1]}_{seen[path]}")
+        result.append(replace(leaf, path=path, number=number))
+    return result

@@ -1,0 +1,110 @@
+"""From awkward layouts to the types of class definitions.
+
+`normalise` gives a type and a layout of exactly that type: lists with 64-bit offsets from zero, fixed
+arrays as regular ones, tuples with names, strings as strings. Whatever has no such type is refused with
+`Unrepresentable`.
+"""
+
+from __future__ import annotations
+
+import re
+
+import awkward as ak
+import numpy as np
+
+from femtobarn.definitions import Type, array_of, field, list_of
+
+__all__ = ["Unrepresentable", "identifier", "normalise"]
+
+_PRIMITIVES = {
+    "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+    "float16", "float32", "float64",
+}  # fmt: skip
+
+
+class Unrepresentable(Exception):
+    """A branch holds something that no field type can hold; the text says what."""
+
+
+def identifier(name: str) -> str:
+    """A name that is valid as a field and as an attribute in Python.
+
+    >>> identifier("Muon#0"), identifier("covMatrix.values[21]"), identifier("2mu")
+    ('Muon_0', 'covMatrix_values', '_2mu')
+    """
+    plain = re.sub(r"\[[^\]]*\]", "", name)
+    plain = re.sub(r"\W", "_", plain)
+    plain = re.sub(r"_+$", "", plain) or "_"
+    return f"_{plain}" if plain[0].isdigit() else plain
+
+
+def normalise(layout: ak.contents.Content, label: str) -> tuple[Type, ak.contents.Content]:
+    """The type of a layout and the same data in the layout that belongs to it.
+
+    Parameters
+    ----------
+    label
+        The class name for records that have none.
+    """
+    if layout.is_numpy:
+        return _numbers(layout)
+    if layout.is_list:
+        return _list(layout, label)
+    if layout.is_record:
+        return _record(layout, label)
+    if layout.is_option:
+        content_type, content = normalise(layout.to_IndexedOptionArray64().content, label)
+        optional = layout.to_IndexedOptionArray64().copy(content=content)
+        return {"optional": content_type}, optional
+    if layout.is_indexed:
+        return normalise(layout.project(), label)
+    raise Unrepresentable(f"{type(layout).__name__} has no field type")
+
+
+def _numbers(layout: ak.contents.Content) -> tuple[Type, ak.contents.Content]:
+    if layout.inner_shape:
+        return normalise(layout.to_RegularArray(), "")
+    values = np.ascontiguousarray(layout.data)
+    if values.dtype.name not in _PRIMITIVES:
+        raise Unrepresentable(f"numbers of type {values.dtype.name}")
+    return values.dtype.name, ak.contents.NumpyArray(values)
+
+
+def _list(layout: ak.contents.Content, label: str) -> tuple[Type, ak.contents.Content]:
+    kind = layout.parameter("__array__")
+    if kind == "string":
+        return "string", layout
+    if kind == "bytestring":
+        return list_of("byte"), _offsets(layout, ak.contents.NumpyArray(_offset_content(layout).data))
+    if layout.is_regular:
+        inner_type, inner = normalise(layout.content[: layout.length * layout.size], label)
+        return array_of(inner_type, layout.size), ak.contents.RegularArray(inner, layout.size, layout.length)
+    inner_type, inner = normalise(_offset_content(layout), label)
+    return list_of(inner_type), _offsets(layout, inner)
+
+
+def _offset_content(layout: ak.contents.Content) -> ak.contents.Content:
+    lists = layout.to_ListOffsetArray64(True)
+    return lists.content[: lists.offsets[-1]]
+
+
+def _offsets(layout: ak.contents.Content, content: ak.contents.Content) -> ak.contents.Content:
+    return ak.contents.ListOffsetArray(layout.to_ListOffsetArray64(True).offsets, content)
+
+
+def _record(layout: ak.contents.Content, label: str) -> tuple[Type, ak.contents.Content]:
+    """Records; the pairs of a map come as tuples and are given names."""
+    names = ["key", "value"] if layout.is_tuple and len(layout.fields) == 2 else layout.fields
+    fields, contents, kept = [], [], []
+    for source, name in zip(layout.fields, names, strict=True):
+        if name.startswith("@"):
+            continue  # ROOT's streaming counters, not data
+        inner_type, inner = normalise(layout[source], f"{label}_{identifier(name)}")
+        fields.append(field(identifier(name), inner_type))
+        kept.append(identifier(name))
+        contents.append(inner)
+    if not fields:
+        raise Unrepresentable("a record without a field")
+    class_name = identifier(str(layout.parameter("__record__") or label))
+    record: Type = {"record": {"class": class_name, "fields": fields}}
+    return record, ak.contents.RecordArray(contents, kept, length=layout.length)
