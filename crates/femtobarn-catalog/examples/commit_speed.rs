@@ -4,10 +4,14 @@
 //! cargo run --release -p femtobarn-catalog --example commit_speed -- [seconds] [folder]
 //! ```
 //!
-//! The disk's limit is measured first and last in the same folder: one process that appends 4 KiB,
-//! or writes 4 KiB over what is there, and calls fdatasync. Then 1, 4 and 16 processes commit as
-//! fast as they can, each to a container of its own, and 16 threads of one process, whose commits
-//! share durable writes. `max/min` is the ratio of the most to the least commits of one committer.
+//! One, 4 and 16 processes commit as fast as they can, each to a container of its own; then 16
+//! threads of one process, whose commits share durable writes. `max/min` is the ratio of the most
+//! to the least commits of one committer. The last rows show that neither a commit nor a look-up
+//! gets slower with what is already committed.
+//!
+//! The disk's limit is measured in the same folder, right before and right after each row, since
+//! a shared disk changes from one second to the next: one process that appends 4 KiB and calls
+//! fdatasync, and one that writes 4 KiB over what is there.
 
 use std::error::Error;
 use std::fs::File;
@@ -17,7 +21,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use femtobarn_catalog::{
-    Catalog, Commit, ContainerId, DatabaseId, DatabaseState, EnvelopeRange, NewContainer,
+    Catalog, Commit, ContainerId, Csn, DatabaseId, DatabaseState, EnvelopeRange, NewContainer,
     NewDatabase, NewVersion,
 };
 use uuid::Uuid;
@@ -36,31 +40,59 @@ fn main() -> Outcome<()> {
     let parent = arguments.get(1).map_or_else(std::env::temp_dir, PathBuf::from);
     let folder = tempfile::tempdir_in(parent)?;
     let time = Duration::from_secs_f64(seconds);
-    let disk = print_disk(folder.path(), time)?;
-    println!("{:<28}{:>11}{:>9}{:>9}", "committers", "commits/s", "of disk", "max/min");
+    println!(
+        "{:<28}{:>10}{:>9}{:>15}{:>15}{:>11}",
+        "committers", "commits/s", "max/min", "append+sync/s", "overwrite/s", "of append"
+    );
     for processes in [1, 4, 16] {
-        let counts = processes_commit(folder.path(), processes, time)?;
-        print_row(&format!("{processes} processes"), &counts, time, disk);
+        print_row(folder.path(), time, &format!("{processes} processes"), || {
+            processes_commit(folder.path(), processes, time)
+        })?;
     }
-    let counts = threads_commit(folder.path(), 16, time)?;
-    print_row("1 process, 16 threads", &counts, time, disk);
-    print_disk(folder.path(), time)?;
+    let catalog = Catalog::create(&folder.path().join("threads"), "speed")?;
+    prepare(&catalog, 16)?;
+    print_row(folder.path(), time, "1 process, 16 threads", || threads_commit(&catalog, 16, time))?;
+    let old = format!("1 process, after {} commits", catalog.head()?);
+    print_row(folder.path(), time, &old, || threads_commit(&catalog, 1, time))?;
+    print_look_ups(&catalog, time)
+}
+
+fn print_look_ups(catalog: &Catalog, time: Duration) -> Outcome<()> {
+    let (started, mut count) = (Instant::now(), 0);
+    let head = catalog.head()?;
+    while started.elapsed() < time {
+        let container = ContainerId(1 + count % 16);
+        let at = Csn(1 + u64::from(count).wrapping_mul(0x9e37_79b9) % head.0);
+        std::hint::black_box(catalog.version(DatabaseId(1), container, at)?);
+        count += 1;
+    }
+    let rate = f64::from(count) / started.elapsed().as_secs_f64();
+    println!("look-ups of a version at any of {head} commits, one thread: {rate:.0}/s");
     Ok(())
 }
 
-fn print_row(who: &str, counts: &[u64], time: Duration, disk: f64) {
+fn print_row(
+    folder: &Path,
+    time: Duration,
+    who: &str,
+    commit: impl FnOnce() -> Outcome<Vec<u64>>,
+) -> Outcome<()> {
+    let before = disk_rates(folder, time / 4)?;
+    let counts = commit()?;
+    let after = disk_rates(folder, time / 4)?;
+    let (append, overwrite) = ((before.0 + after.0) / 2.0, (before.1 + after.1) / 2.0);
     let rate = counts.iter().sum::<u64>() as f64 / time.as_secs_f64();
     let (least, most) = (counts.iter().min(), counts.iter().max());
     let ratio = *most.unwrap_or(&0) as f64 / *least.unwrap_or(&0) as f64;
-    println!("{who:<28}{rate:>11.0}{:>9.2}{ratio:>9.2}", rate / disk);
+    let share = rate / append;
+    println!("{who:<28}{rate:>10.0}{ratio:>9.2}{append:>15.0}{overwrite:>15.0}{share:>11.2}");
+    Ok(())
 }
 
-/// The disk's rate of appending and of overwriting; the better one is the limit.
-fn print_disk(folder: &Path, time: Duration) -> Outcome<f64> {
+/// Durable writes a second: appending, and writing over what is there.
+fn disk_rates(folder: &Path, time: Duration) -> Outcome<(f64, f64)> {
     let append = syncs_per_second(&folder.join("append"), time, u64::MAX)?;
-    let overwrite = syncs_per_second(&folder.join("overwrite"), time, 256)?;
-    println!("fdatasync: {append:.0}/s appending, {overwrite:.0}/s overwriting");
-    Ok(append.max(overwrite))
+    Ok((append, syncs_per_second(&folder.join("overwrite"), time, 256)?))
 }
 
 fn syncs_per_second(path: &Path, time: Duration, blocks: u64) -> Outcome<f64> {
@@ -116,10 +148,7 @@ fn child(arguments: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-fn threads_commit(folder: &Path, threads: u32, time: Duration) -> Outcome<Vec<u64>> {
-    let catalog = Catalog::create(&folder.join("threads"), "speed")?;
-    prepare(&catalog, threads)?;
-    let catalog = &catalog;
+fn threads_commit(catalog: &Catalog, threads: u32, time: Duration) -> Outcome<Vec<u64>> {
     std::thread::scope(|scope| {
         let commit = |container| scope.spawn(move || commit_for(catalog, container, time));
         let running: Vec<_> = (1..=threads).map(ContainerId).map(commit).collect();
@@ -155,7 +184,8 @@ fn commit_for(
     time: Duration,
 ) -> femtobarn_catalog::Result<u64> {
     let started = Instant::now();
-    let mut base = None;
+    let base = catalog.version(DatabaseId(1), container, Csn::MAX)?;
+    let mut base = base.map(|row| row.csn);
     let mut count = 0;
     while started.elapsed() < time {
         let version = NewVersion {

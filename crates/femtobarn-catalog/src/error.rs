@@ -216,6 +216,9 @@ impl Error {
     }
 }
 
+/// What running SQL comes to.
+pub(crate) type Attempt<T> = std::result::Result<T, Failure>;
+
 /// What goes wrong while SQL runs: SQLite's own error, which still lacks the path of the
 /// catalogue, or one of ours.
 #[derive(Debug)]

@@ -90,9 +90,9 @@ mod tests {
         }
         for name in ["a.b", "a b", "a\\b"] {
             assert!(check("database", name).is_ok(), "{name:?}");
-            assert!(check_container(name).is_err(), "{name:?}");
+            assert!(check_container_name(name).is_err(), "{name:?}");
         }
-        assert!(check_container("Événements_7").is_ok());
+        assert!(check_container_name("Événements_7").is_ok());
     }
 
     #[test]

@@ -16,7 +16,7 @@
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
-use crate::error::Failure;
+use crate::error::Attempt;
 use crate::host;
 
 /// The version of the tables that this crate writes, and the newest that it reads.
@@ -33,7 +33,7 @@ pub(crate) struct Identity {
 }
 
 /// Makes the tables of a new federation in an empty SQLite database.
-pub(crate) fn create(connection: &Connection, name: &str) -> Result<Identity, Failure> {
+pub(crate) fn create(connection: &Connection, name: &str) -> Attempt<Identity> {
     let identity = Identity { uuid: Uuid::new_v4(), name: name.to_owned(), format: FORMAT_VERSION };
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
@@ -52,7 +52,7 @@ pub(crate) fn create(connection: &Connection, name: &str) -> Result<Identity, Fa
 }
 
 /// Reads what the `federation` table says. `None`: there is something missing in it.
-pub(crate) fn identity(connection: &Connection) -> Result<Option<Identity>, Failure> {
+pub(crate) fn identity(connection: &Connection) -> Attempt<Option<Identity>> {
     let mut statement = connection.prepare("SELECT key, value FROM federation")?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let settings: std::collections::HashMap<String, String> = rows.collect::<Result<_, _>>()?;

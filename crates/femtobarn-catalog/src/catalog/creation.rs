@@ -8,11 +8,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{CATALOGUE_FILE, DATABASES_FOLDER, LOCKS_FOLDER};
-use crate::error::{Error, Failure, Result};
+use crate::error::{Attempt, Error, Result};
 use crate::{names, schema};
 
 pub(super) fn create(folder: &Path, name: &str) -> Result<()> {
     names::check("federation", name)?;
+    let folder = &std::path::absolute(folder)
+        .map_err(|error| Error::io("cannot find the folder", folder, error))?;
     fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))?;
     check_free(folder)?;
     for sub in [LOCKS_FOLDER, DATABASES_FOLDER] {
@@ -79,7 +81,7 @@ fn federation_exists(folder: &Path) -> Error {
 }
 
 fn write_draft(draft: &Path, name: &str) -> Result<()> {
-    let written = || -> std::result::Result<(), Failure> {
+    let written = || -> Attempt<()> {
         let connection = rusqlite::Connection::open(draft)?;
         schema::create(&connection, name)?;
         connection.close().map_err(|(_, error)| error)?;
@@ -104,8 +106,7 @@ fn publish(draft: &Path, folder: &Path) -> Result<()> {
 }
 
 fn sync_folder(folder: &Path) -> Result<()> {
-    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
-    for path in [Some(folder), parent].into_iter().flatten() {
+    for path in [Some(folder), folder.parent()].into_iter().flatten() {
         File::open(path)
             .and_then(|file| file.sync_all())
             .map_err(|error| Error::io("cannot sync the folder", path, error))?;

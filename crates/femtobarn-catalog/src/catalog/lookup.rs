@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::Catalog;
 use super::numbers::{signed, unsigned};
-use crate::error::{Failure, Result};
+use crate::error::{Attempt, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
 use crate::rows::{
@@ -191,10 +191,7 @@ impl Catalog {
         self.read(|sql| Ok(Csn(unsigned(newest_until(sql, time_us)?))))
     }
 
-    fn read<T>(
-        &self,
-        look_up: impl FnOnce(&Connection) -> std::result::Result<T, Failure>,
-    ) -> Result<T> {
+    fn read<T>(&self, look_up: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T> {
         self.sessions.current()?.read(look_up)
     }
 
@@ -225,7 +222,7 @@ impl Catalog {
 
 /// Commits are in the order of their times, so halving finds the last one in time without an
 /// index that every commit would have to keep up. Sequence numbers may have gaps.
-fn newest_until(sql: &Connection, time_us: i64) -> std::result::Result<i64, Failure> {
+fn newest_until(sql: &Connection, time_us: i64) -> Attempt<i64> {
     let max = sql.query_row("SELECT coalesce(max(csn), 0) FROM commits", [], |row| row.get(0))?;
     let mut next = sql
         .prepare_cached("SELECT csn, time_us FROM commits WHERE csn >= ?1 ORDER BY csn LIMIT 1")?;

@@ -5,6 +5,8 @@
 //! 2. Connections are used only by the process that opened them.
 //! 3. The file that is open is the file at the path; otherwise commits would go to a file that
 //!    nobody can find any more.
+//! 4. Nothing else in this process opens the catalogue's file: closing it would free the locks
+//!    that SQLite holds on it, as POSIX wants it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,7 +20,7 @@ use super::connection::Handle;
 use super::queue::CommitQueue;
 use super::{CATALOGUE_FILE, LOCKS_FOLDER};
 use crate::commit::{self, Commit};
-use crate::error::{Error, ErrorKind, Failure, Result};
+use crate::error::{Attempt, Error, ErrorKind, Failure, Result};
 use crate::host;
 use crate::ids::Csn;
 use crate::locks::CommitOrder;
@@ -98,10 +100,7 @@ impl Session {
     }
 
     /// Runs a look-up. Each sees the catalogue as of one moment only if it is one statement.
-    pub(super) fn read<T>(
-        &self,
-        look_up: impl FnOnce(&Connection) -> std::result::Result<T, Failure>,
-    ) -> Result<T> {
+    pub(super) fn read<T>(&self, look_up: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T> {
         self.check_in_place()?;
         let reader = self.reader()?;
         let found = look_up(&reader.sql).map_err(|failure| failure.at(&self.path));
@@ -110,10 +109,7 @@ impl Session {
     }
 
     /// Runs `change` in a transaction of its own; it is durable when this returns.
-    pub(super) fn write<T>(
-        &self,
-        change: impl FnOnce(&Connection) -> std::result::Result<T, Failure>,
-    ) -> Result<T> {
+    pub(super) fn write<T>(&self, change: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T> {
         let mut slot = lock(&self.writer);
         self.check_writable()?;
         let writer = match &mut *slot {
@@ -149,11 +145,7 @@ impl Session {
         }
     }
 
-    fn apply_in_savepoint(
-        &self,
-        sql: &Connection,
-        commit: &Commit,
-    ) -> std::result::Result<Result<Csn>, Failure> {
+    fn apply_in_savepoint(&self, sql: &Connection, commit: &Commit) -> Attempt<Result<Csn>> {
         sql.prepare_cached("SAVEPOINT one")?.execute([])?;
         let applied = commit::apply(sql, commit);
         if applied.is_err() {
@@ -262,7 +254,7 @@ struct Broken {
 
 fn transact<T>(
     sql: &Connection,
-    change: impl FnOnce(&Connection) -> std::result::Result<T, Failure>,
+    change: impl FnOnce(&Connection) -> Attempt<T>,
 ) -> std::result::Result<T, Broken> {
     let run = |statement: &str| sql.prepare_cached(statement).and_then(|mut s| s.execute([]));
     let before_end = |failure| Broken { failure, at_the_end: false };

@@ -195,6 +195,11 @@ fn nonsense_is_refused_with_a_reason() {
     assert!(
         invalid(Commit { link_targets, ..Commit::default() }).contains("without a new version")
     );
+    let message = "x".repeat(65 * 1024);
+    assert!(invalid(Commit { message, ..Commit::default() }).contains("at most 65536"));
+    let mut one = version(fed.database, events, None, 1);
+    one.bytes = 1 << 63;
+    assert!(invalid(Commit { versions: vec![one], ..Commit::default() }).contains("2^63"));
     let one = version(fed.database, events, None, 1);
     let commit = Commit { versions: vec![one, one], ..Commit::default() };
     assert!(invalid(commit).contains("twice"));

@@ -1,0 +1,212 @@
+//! The statements of one commit, in the order of the protocol.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
+
+use super::target::{Target, check_open};
+use super::{Commit, NewContainer, NewDatabase, NewVersion};
+use crate::catalog::numbers::{signed, unsigned};
+use crate::error::{Attempt, Error, Failure};
+use crate::host;
+use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::names;
+use crate::rows::ClassRow;
+
+/// Applies `commit` in the transaction that is open on `connection`.
+pub(crate) fn apply(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
+    let csn = insert_commit(connection, commit)?;
+    commit.new_classes.iter().try_for_each(|class| insert_class(connection, csn, class))?;
+    commit.new_databases.iter().try_for_each(|new| insert_database(connection, csn, new))?;
+    commit.new_containers.iter().try_for_each(|new| insert_container(connection, csn, new))?;
+    for (database, container, base) in &commit.reads {
+        Target::find(connection, *database, *container)?.check_base(*base)?;
+    }
+    commit.versions.iter().try_for_each(|version| insert_version(connection, csn, version))?;
+    for (database, container, targets) in &commit.link_targets {
+        append_link_targets(connection, csn, *database, *container, targets)?;
+    }
+    for (database, path) in &commit.moved {
+        move_database(connection, *database, path)?;
+    }
+    commit.sealed.iter().try_for_each(|database| seal_database(connection, csn, *database))?;
+    Ok(csn)
+}
+
+/// The clock may step back, the time of commits may not: snapshots are found by it.
+fn insert_commit(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
+    let last_us: Option<i64> = connection
+        .prepare_cached("SELECT time_us FROM commits ORDER BY csn DESC LIMIT 1")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    let time_us = host::now_us().max(last_us.unwrap_or(i64::MIN));
+    connection
+        .prepare_cached(
+            "INSERT INTO commits (transaction_uuid, time_us, message, user_name, host, pid) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            commit.transaction.as_bytes(),
+            time_us,
+            commit.message,
+            host::user_name(),
+            host::host_name(),
+            host::process_id(),
+        ])?;
+    Ok(Csn(unsigned(connection.last_insert_rowid())))
+}
+
+fn insert_class(connection: &Connection, csn: Csn, class: &ClassRow) -> Attempt<()> {
+    let existing: Option<String> = connection
+        .prepare_cached("SELECT definition FROM classes WHERE name = ?1 AND version = ?2")?
+        .query_row(params![class.name, class.version], |row| row.get(0))
+        .optional()?;
+    match existing {
+        Some(definition) if definition == class.definition => Ok(()),
+        Some(_) => Err(Failure::Said(Error::Exists {
+            what: "class",
+            name: format!("{} version {}", class.name, class.version),
+            advice: "its definition is another one, so raise the version to change the class"
+                .into(),
+        })),
+        None => {
+            connection
+                .prepare_cached(
+                    "INSERT INTO classes (name, version, definition, created) \
+                     VALUES (?1, ?2, ?3, ?4)",
+                )?
+                .execute(params![class.name, class.version, class.definition, signed(csn.0)])?;
+            Ok(())
+        }
+    }
+}
+
+fn insert_database(connection: &Connection, csn: Csn, new: &NewDatabase) -> Attempt<()> {
+    let taken: Option<String> = connection
+        .prepare_cached("SELECT name FROM databases WHERE name = ?1 OR uuid = ?2 OR id = ?3")?
+        .query_row(params![new.name, new.uuid.as_bytes(), new.id.0], |row| row.get(0))
+        .optional()?;
+    if let Some(name) = taken {
+        let advice = match name == new.name {
+            true => "choose another name".to_owned(),
+            false => format!("it has the UUID or the id given for {:?}", new.name),
+        };
+        return Err(Failure::Said(Error::Exists { what: "database", name, advice }));
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO databases (id, uuid, name, path, state, created) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            new.id.0,
+            new.uuid.as_bytes(),
+            new.name,
+            new.path,
+            new.state.to_string(),
+            signed(csn.0),
+        ])?;
+    Ok(())
+}
+
+fn insert_container(connection: &Connection, csn: Csn, new: &NewContainer) -> Attempt<()> {
+    check_open(connection, csn, new.database)?;
+    let taken: Option<String> = connection
+        .prepare_cached(
+            "SELECT name FROM containers WHERE database = ?1 AND (name = ?2 OR id = ?3)",
+        )?
+        .query_row(params![new.database.0, new.name, new.id.0], |row| row.get(0))
+        .optional()?;
+    if let Some(name) = taken {
+        let advice = "open it, or choose another name".to_owned();
+        return Err(Failure::Said(Error::Exists { what: "container", name, advice }));
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO containers (database, id, name, class, class_version, options, created) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?
+        .execute(params![
+            new.database.0,
+            new.id.0,
+            new.name,
+            new.class,
+            new.class_version,
+            new.options,
+            signed(csn.0),
+        ])?;
+    Ok(())
+}
+
+fn insert_version(connection: &Connection, csn: Csn, version: &NewVersion) -> Attempt<()> {
+    Target::find(connection, version.database, version.container)?
+        .check_writable(csn, version.base)?;
+    connection
+        .prepare_cached(
+            "INSERT INTO versions (database, container, csn, \
+             header_offset, header_size, header_length, \
+             footer_offset, footer_size, footer_length, entries, bytes) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        )?
+        .execute(params![
+            version.database.0,
+            version.container.0,
+            signed(csn.0),
+            signed(version.header.offset),
+            signed(version.header.size),
+            signed(version.header.length),
+            signed(version.footer.offset),
+            signed(version.footer.size),
+            signed(version.footer.length),
+            signed(version.entries),
+            signed(version.bytes),
+        ])?;
+    Ok(())
+}
+
+fn append_link_targets(
+    connection: &Connection,
+    csn: Csn,
+    database: DatabaseId,
+    container: ContainerId,
+    targets: &[Uuid],
+) -> Attempt<()> {
+    let first: i64 = connection
+        .prepare_cached(
+            "SELECT coalesce(max(position) + 1, 0) FROM link_targets \
+             WHERE database = ?1 AND container = ?2",
+        )?
+        .query_row([database.0, container.0], |row| row.get(0))?;
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO link_targets (database, container, position, target, csn) \
+         VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    for (position, target) in (first..).zip(targets) {
+        insert.execute(params![
+            database.0,
+            container.0,
+            position,
+            target.as_bytes(),
+            signed(csn.0)
+        ])?;
+    }
+    Ok(())
+}
+
+fn move_database(connection: &Connection, database: DatabaseId, path: &str) -> Attempt<()> {
+    let changed = connection
+        .prepare_cached("UPDATE databases SET path = ?2 WHERE id = ?1")?
+        .execute(params![database.0, path])?;
+    match changed {
+        1 => Ok(()),
+        _ => Err(Failure::Said(names::not_found("database", &database.to_string(), vec![]))),
+    }
+}
+
+/// Refused when it is sealed or attached already.
+fn seal_database(connection: &Connection, csn: Csn, database: DatabaseId) -> Attempt<()> {
+    check_open(connection, csn, database)?;
+    connection
+        .prepare_cached("UPDATE databases SET sealed = ?2 WHERE id = ?1")?
+        .execute(params![database.0, signed(csn.0)])?;
+    Ok(())
+}
