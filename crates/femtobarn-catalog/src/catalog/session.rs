@@ -20,7 +20,7 @@ use super::connection::Handle;
 use super::queue::CommitQueue;
 use super::{CATALOGUE_FILE, LOCKS_FOLDER};
 use crate::commit::{self, Commit};
-use crate::error::{Attempt, Error, ErrorKind, Failure, Result};
+use crate::error::{Attempt, Error, Failure, Result};
 use crate::host;
 use crate::ids::Csn;
 use crate::locks::CommitOrder;
@@ -220,12 +220,16 @@ impl Session {
         ))
     }
 
+    /// A COMMIT that fails in the operating system may be on the disk all the same.
     fn note(&self, broken: Broken) -> Error {
-        let error = broken.failure.at(&self.path);
-        if broken.at_the_end && error.kind() == ErrorKind::Io {
-            self.failed.store(true, Ordering::Release);
+        match broken.failure.at(&self.path) {
+            Error::Io { what, source } if broken.at_the_end => {
+                self.failed.store(true, Ordering::Release);
+                let what = format!("whether the commit is durable is not known, {what}");
+                Error::Io { what, source }
+            }
+            error => error,
         }
-        error
     }
 
     fn disconnect(&self) {

@@ -14,6 +14,7 @@ type Role = fn(&Path);
 
 const ROLES: &[(&str, Role)] = &[
     ("commit in pairs for ever", crate::crash::commit_in_pairs),
+    ("commit on a failing disk", crate::crash::commit_on_a_failing_disk),
     ("commit to one container", crate::contention::commit_to_one_container),
     ("fill the disk", crate::folders::fill_the_disk),
     ("fork", crate::forks::fork_and_use),
@@ -69,7 +70,8 @@ pub fn command_in_own_mounts(role: &str, folder: &Path, mount: &str) -> Option<C
     Some(prepare(command, role, folder))
 }
 
-fn prepare(mut command: Command, role: &str, folder: &Path) -> Command {
+/// Has `command`, which starts this program, play a role.
+pub fn prepare(mut command: Command, role: &str, folder: &Path) -> Command {
     command
         .args(["--exact", "child::play", "--ignored", "--nocapture"])
         .env(ROLE, role)

@@ -1,11 +1,12 @@
-//! Processes that are killed in the middle of a commit.
+//! Processes that are killed in the middle of a commit, and disks that fail in one.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use femtobarn_catalog::{Catalog, Commit, Csn};
+use femtobarn_catalog::{Catalog, Commit, Csn, ErrorKind};
 
-use crate::child::{Player, say};
+use crate::child::{Player, prepare, say};
 use crate::federation::{Federation, version};
 
 /// A commit writes the same number of entries to two containers, so a half commit would show.
@@ -46,4 +47,46 @@ pub fn commit_in_pairs(folder: &Path) {
         let commit = Commit { versions: versions.to_vec(), ..Commit::default() };
         say(catalog.commit(commit).unwrap());
     }
+}
+
+/// From the tenth commit on, the disk refuses to sync. What was acknowledged before stays.
+#[test]
+fn after_a_failed_sync_no_more_commits_are_taken() {
+    let inject =
+        ["-f", "-qq", "-o", "/dev/null", "-e", "inject=fdatasync,fsync:error=EIO:when=10+"];
+    let works = Command::new("strace").args(inject).arg("true").stderr(Stdio::null()).status();
+    if !works.is_ok_and(|status| status.success()) {
+        return eprintln!("skipped: there is no strace that may inject faults");
+    }
+    let fed = Federation::new();
+    let mut command = Command::new("strace");
+    command.args(inject).arg(std::env::current_exe().unwrap());
+    let mut player = Player::run(prepare(command, "commit on a failing disk", &fed.folder));
+    let acknowledged = Csn(player.hear().unwrap().parse().unwrap());
+    let error = player.hear().unwrap();
+    assert!(error.starts_with("Io: ") && error.contains("catalogue.sqlite"), "{error}");
+    let error = player.hear().unwrap();
+    assert!(
+        error.starts_with("Closed: ") && error.contains("open the federation again"),
+        "{error}"
+    );
+    assert!(fed.catalog.head().unwrap() >= acknowledged);
+    fed.container("events");
+}
+
+/// Role: commits until a commit fails, then tries once more.
+pub fn commit_on_a_failing_disk(folder: &Path) {
+    let catalog = Catalog::open(folder).unwrap();
+    let mut acknowledged = catalog.head().unwrap();
+    let error = loop {
+        match catalog.commit(Commit::default()) {
+            Ok(csn) => acknowledged = csn,
+            Err(error) => break error,
+        }
+    };
+    say(acknowledged);
+    say(format!("{:?}: {error}", error.kind()));
+    let error = catalog.commit(Commit::default()).unwrap_err();
+    assert_ne!(error.kind(), ErrorKind::Io);
+    say(format!("{:?}: {error}", error.kind()));
 }
