@@ -29,7 +29,8 @@ use crate::value::Value;
 pub struct WriteOptions {
     /// Bytes of a full page's elements in memory; 64 KiB by default.
     pub page_size: usize,
-    /// Bytes of pages after which a cluster ends; 64 MiB by default.
+    /// Bytes of pages after which a cluster ends, or a tenth of the bytes in memory; 64 MiB by
+    /// default.
     pub cluster_size: u64,
     /// Compression of pages; none by default.
     pub compression: Compression,
@@ -195,13 +196,15 @@ impl Appender {
         self.end_full_cluster_of_rows(sink)
     }
 
-    /// Entries that fit the cluster under construction: few while their size is not known.
+    /// Entries that fit the cluster under construction, as far as those before tell; not many more
+    /// than those, since what follows may be larger.
     fn entries_that_fit(&self) -> usize {
         const FIRST_ENTRIES: u64 = 64;
+        let many = self.writer.entries.max(FIRST_ENTRIES);
         let room = self.options.cluster_size.saturating_sub(self.writer.size());
         match self.entry_size {
-            0 => FIRST_ENTRIES as usize,
-            size => (room / size).max(1) as usize,
+            0 => many as usize,
+            size => (room / size).clamp(1, many) as usize,
         }
     }
 

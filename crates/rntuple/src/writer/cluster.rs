@@ -21,6 +21,9 @@ use crate::schema::{ColumnId, Schema};
 use crate::source::BlobSink;
 use crate::tree::{Kind, Node, Tree};
 
+/// A cluster has at most this many times its size on disk in memory; ROOT has the same limit.
+const RATIO_MAX: u64 = 10;
+
 /// The cluster under construction.
 pub(super) struct ClusterWriter {
     pub tree: Tree,
@@ -53,9 +56,13 @@ impl ClusterWriter {
         })
     }
 
-    /// Bytes that the cluster takes.
+    /// How much of its size on disk the cluster has used up. Data that compress better than
+    /// [`RATIO_MAX`] count as if they did not, so that a cluster is never too large to be read at
+    /// once, or to have its items counted in 32 bits.
     pub fn size(&self) -> u64 {
-        self.columns.iter().map(ColumnBuffer::size).sum()
+        let stored: u64 = self.columns.iter().map(ColumnBuffer::size).sum();
+        let in_memory: u64 = self.columns.iter().map(ColumnBuffer::memory_size).sum();
+        stored.max(in_memory / RATIO_MAX)
     }
 
     /// Appends one entry that `fill` writes.

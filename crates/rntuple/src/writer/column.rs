@@ -64,6 +64,11 @@ impl ColumnBuffer {
         self.stored + self.values.len() as u64
     }
 
+    /// Bytes that this cluster's elements take in memory.
+    pub fn memory_size(&self) -> u64 {
+        self.paged * self.element.size() as u64 + self.values.len() as u64
+    }
+
     /// Adds one element; `value` must be what [`Element`] says.
     #[inline]
     pub fn push<T: bytemuck::Pod>(

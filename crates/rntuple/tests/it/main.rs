@@ -5,6 +5,9 @@
 mod codecs;
 mod damage;
 mod real_files;
+mod round_trips;
 mod sample;
 mod seeds;
 mod tfile;
+mod values;
+mod versions;
