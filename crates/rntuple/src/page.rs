@@ -77,8 +77,11 @@ fn verified(stored: &[u8], offset: u64) -> Result<&[u8]> {
     let Some((payload, checksum)) = stored.split_last_chunk::<CHECKSUM_SIZE>() else {
         return Err(Error::corrupt("page", offset, "too short for its checksum"));
     };
-    if !checksum_holds(payload, u64::from_le_bytes(*checksum)) {
-        return Err(Error::corrupt("page", offset, "its checksum is wrong"));
+    let expected = u64::from_le_bytes(*checksum);
+    if !checksum_holds(payload, expected) {
+        let reason =
+            format!("checksum {:016x} where {expected:016x} is expected", xxh3_64(payload));
+        return Err(Error::corrupt("page", offset, reason));
     }
     Ok(payload)
 }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use super::Reader;
 use super::elements::{Segment, total};
 use crate::array::{Array, bytes_of, values_of};
+use crate::buffer::vector_with_room;
 use crate::column::Element;
 use crate::error::{Error, Result};
 use crate::schema::ColumnId;
@@ -84,7 +85,7 @@ impl Reader {
         columns: &[ColumnId],
         segments: &[Segment<'a>],
     ) -> Result<(Bytes, Vec<Segment<'a>>)> {
-        let mut offsets = Vec::with_capacity(length(segments)? + 1);
+        let mut offsets = vector_with_room(length(segments)?.saturating_add(1))?;
         let mut items = Vec::with_capacity(segments.len());
         let mut count = 0_u64;
         offsets.push(0_i64);

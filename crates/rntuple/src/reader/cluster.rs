@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use crate::envelope::{self, EnvelopeKind};
 use crate::error::{Error, Result};
 use crate::footer::{ClusterGroup, Footer};
+use crate::page::CHECKSUM_SIZE;
 use crate::page_list::{ColumnPages, PageList, PageLocation};
 use crate::schema::{ColumnId, Schema};
 use crate::source::ByteSource;
@@ -133,8 +134,28 @@ impl Clusters {
         if page_list.header_checksum != self.header_checksum {
             return Err(corrupt("a page list belongs to another header".to_owned()));
         }
+        self.check_pages(&page_list, source.size()?)?;
         let clusters = self.arrange(page_list, &group.link)?;
         Ok(group.loaded.get_or_init(|| clusters))
+    }
+
+    /// Checks once that all pages lie in the file, so that reading one allocates no more than the
+    /// file has.
+    fn check_pages(&self, page_list: &PageList, file_size: u64) -> Result<()> {
+        let columns = page_list.clusters.iter().flat_map(|cluster| &cluster.columns);
+        for page in columns.flat_map(|column| &column.pages) {
+            let checksum = if page.checksum { CHECKSUM_SIZE as u64 } else { 0 };
+            let size = page.locator.size.saturating_add(checksum);
+            if page.locator.offset.saturating_add(size) > file_size {
+                let reason = format!("its {size} bytes end beyond the file's {file_size}");
+                return Err(Error::corrupt("page", page.locator.offset, reason));
+            }
+            // Nobody has pages of more than 1 GiB, ROOT's limit; envelopes may be that large.
+            if self.key_size_max > 0 && size > self.key_size_max {
+                return Err(Error::unsupported("a page that is spread over several keys"));
+            }
+        }
+        Ok(())
     }
 
     fn arrange(&self, page_list: PageList, link: &ClusterGroup) -> Result<Vec<Cluster>> {
@@ -171,10 +192,6 @@ impl Clusters {
         let mut starts = Vec::with_capacity(column.pages.len());
         let mut elements = missing;
         for page in &column.pages {
-            // Nobody has pages of more than 1 GiB, ROOT's limit; envelopes may be that large.
-            if self.key_size_max > 0 && page.locator.size > self.key_size_max {
-                return Err(Error::unsupported("a page that is spread over several keys"));
-            }
             starts.push(elements);
             elements = elements.checked_add(page.elements.into()).ok_or_else(overflow)?;
         }
