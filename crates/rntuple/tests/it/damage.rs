@@ -1,7 +1,13 @@
 //! Damaged files are refused or read, but never cause a panic.
 
-use rntuple::tfile::{KeyChain, anchors};
-use rntuple::{Anchor, ByteSource, EnvelopeKind, Footer, Header, PageList, Result, read_envelope};
+use std::io::Cursor;
+use std::sync::Arc;
+
+use rntuple::tfile::{FileWriter, KeyChain, anchors};
+use rntuple::{
+    Anchor, ByteSource, EnvelopeKind, ErrorKind, Footer, Header, Locator, PageList, PageLocation,
+    Reader, Result, read_envelope,
+};
 
 use crate::sample;
 
@@ -58,5 +64,21 @@ fn no_extreme_word_causes_a_panic() {
             damaged[start..start + 4].copy_from_slice(&word.to_be_bytes());
             let _ = read_all(&damaged);
         }
+    }
+}
+
+/// A fuzzer found that sizes in a page list were believed before the file was asked.
+#[test]
+fn a_page_that_is_not_in_the_file_costs_no_memory() {
+    let huge = Locator { offset: 300, size: 8 << 30 };
+    let beyond = Locator { offset: u64::MAX - 8, size: 8 };
+    for (elements, locator) in [((1 << 31) - 1, huge), ((1 << 31) - 1, beyond), (2, beyond)] {
+        let mut file = FileWriter::create(Cursor::new(vec![]), sample::identity()).unwrap();
+        let page = PageLocation { elements, checksum: true, locator };
+        let anchor = sample::write_numbers_with(&mut file, |_| page);
+        let file = file.finish(&[("numbers".into(), anchor)], sample::time()).unwrap();
+        let reader = Reader::open(Arc::new(file.into_inner()), "numbers").unwrap();
+        let error = reader.read(&reader.select_all(), 0..1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
     }
 }

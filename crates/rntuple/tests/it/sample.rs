@@ -46,6 +46,14 @@ pub fn schema() -> Schema {
 
 /// Writes the envelopes and the page of the RNTuple.
 pub fn write_numbers(sink: &mut impl BlobSink) -> Anchor {
+    write_numbers_with(sink, |page| page)
+}
+
+/// As [`write_numbers`], with another idea of where the page is.
+pub fn write_numbers_with(
+    sink: &mut impl BlobSink,
+    alter: impl FnOnce(PageLocation) -> PageLocation,
+) -> Anchor {
     let header = Header {
         name: "numbers".into(),
         description: String::new(),
@@ -63,7 +71,8 @@ pub fn write_numbers(sink: &mut impl BlobSink) -> Anchor {
         checksum: true,
         locator: Locator { offset, size: values.len() as u64 },
     };
-    let columns = vec![ColumnPages { element_offset: Some(0), compression: 0, pages: vec![page] }];
+    let columns =
+        vec![ColumnPages { element_offset: Some(0), compression: 0, pages: vec![alter(page)] }];
     let clusters = vec![Cluster { first_entry: 0, entries: ENTRIES, columns }];
     let page_list = PageList { header_checksum: checksum, clusters }.encode();
     let page_list = write_envelope(sink, &page_list);

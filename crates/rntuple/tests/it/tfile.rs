@@ -1,8 +1,10 @@
 //! Files written by [`FileWriter`] and by sealing a chain of keys.
 
+use std::io::{Seek, SeekFrom, Write};
+
 use rntuple::tfile::{
-    FileIdentity, KeyChain, RBLOB_KEY_LENGTH, Sealing, Timestamp, anchors, decode_key_header,
-    encode_key, gap_header, list_keys, rblob_key_header, read_blob, seal,
+    FileIdentity, KEY_SIZE_MAX, KeyChain, RBLOB_KEY_LENGTH, Sealing, Timestamp, anchors,
+    decode_key_header, encode_key, gap_header, list_keys, rblob_key_header, read_blob, seal,
 };
 use rntuple::{
     Anchor, BlobSink, ByteSource, EnvelopeKind, EnvelopeLink, ErrorKind, Footer, Header, Locator,
@@ -94,6 +96,42 @@ impl BlobSink for Extent {
         parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
         Ok(offset)
     }
+}
+
+/// Seven extents of 1 GiB of holes, then the data: every offset needs more than 32 bits.
+#[test]
+fn a_file_of_seven_gigabytes_is_sealed_and_read() {
+    let identity = sample::identity();
+    let mut file = tempfile::tempfile().unwrap();
+    let mut put = |offset: u64, bytes: &[u8]| {
+        file.seek(SeekFrom::Start(offset)).and_then(|_| file.write_all(bytes)).unwrap();
+    };
+    let mut end = identity.front_size();
+    for _ in 0..7 {
+        let payload_size = KEY_SIZE_MAX - RBLOB_KEY_LENGTH as u64;
+        put(end, &rblob_key_header(end, payload_size, sample::time()).unwrap());
+        end += KEY_SIZE_MAX;
+    }
+    let mut extent = Extent { start: end, bytes: Vec::new() };
+    let anchor = sample::write_numbers(&mut extent);
+    let size = extent.bytes.len() as u64;
+    put(end, &rblob_key_header(end, size, sample::time()).unwrap());
+    put(end + RBLOB_KEY_LENGTH as u64, &extent.bytes);
+    end += RBLOB_KEY_LENGTH as u64 + size;
+    let sealing = Sealing {
+        identity: &identity,
+        end,
+        anchors: &[("numbers".into(), anchor)],
+        gaps: &[],
+        modified: sample::time(),
+    };
+    let sealed = seal(&sealing).unwrap();
+    put(end, &sealed.tail);
+    put(0, &sealed.front);
+
+    assert_eq!(KeyChain::of_file(&file).unwrap().filter(Result::is_ok).count(), 13);
+    let anchors = anchors(&file).unwrap();
+    assert_eq!(entries_of(&file, &anchors[0].1).unwrap(), sample::ENTRIES);
 }
 
 #[test]
