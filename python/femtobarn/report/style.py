@@ -1,0 +1,92 @@
+"""Colours and sizes that all pictures share, and pictures as text for a page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+__all__ = ["BLUE", "CORAL", "GREY", "INK", "TEAL", "VIOLET", "clean", "picture", "png", "style", "svg"]
+
+INK, GREY, FAINT = "#1c2330", "#6b7280", "#e4e7ec"
+BLUE, TEAL, CORAL, VIOLET, SAND = "#2f6fde", "#12967f", "#dd5a48", "#7a5bd0", "#d99a2b"
+
+_SETTINGS: dict[str, Any] = {
+    "font.family": ["Inter", "Helvetica Neue", "Arial", "DejaVu Sans"],
+    "font.size": 11,
+    "axes.titlesize": 12.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10,
+    "axes.labelcolor": GREY,
+    "axes.labelsize": 10.5,
+    "axes.edgecolor": "#b6bcc6",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.8,
+    "text.color": INK,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "lines.solid_capstyle": "round",
+    "figure.facecolor": "white",
+    "savefig.facecolor": "auto",
+    "svg.hashsalt": "femtobarn",
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Use the settings for the pictures made within; the fonts are the first ones installed."""
+    from matplotlib import font_manager
+
+    known = {font.name for font in font_manager.fontManager.ttflist}
+    families = [name for name in _SETTINGS["font.family"] if name in known]
+    with mpl.rc_context(_SETTINGS | {"font.family": families}):
+        yield
+
+
+def picture(width: float, height: float) -> Figure:
+    """An empty figure (inches) that belongs to no global state of matplotlib."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def clean(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: str = "y") -> None:
+    """Label axes, and keep only the lines that help reading."""
+    axes.set(xlabel=x, ylabel=y)
+    if title:
+        axes.set_title(title)
+    axes.grid(visible=False)
+    if grid:
+        axes.grid(visible=True, axis=grid)  # type: ignore[arg-type]
+    axes.tick_params(length=0)
+
+
+def svg(figure: Figure) -> str:
+    """The figure as a data URI of scalable graphics."""
+    return _uri(figure, "svg", "image/svg+xml")
+
+
+def png(figure: Figure, *, dpi: int = 170) -> str:
+    """The figure as a data URI of pixels; for pictures with thousands of points."""
+    return _uri(figure, "png", "image/png", dpi=dpi)
+
+
+def _uri(figure: Figure, kind: str, mime: str, **options: Any) -> str:
+    buffer = io.BytesIO()
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    figure.savefig(buffer, format=kind, metadata=metadata, **options)
+    return f"data:{mime};base64,{base64.b64encode(buffer.getvalue()).decode()}"
