@@ -103,7 +103,9 @@ def draw_jet_momenta(leading: Array, every: Array) -> Figure:
     axes.stairs(counts, edges, color=SAND, fill=True, alpha=0.30, label="all jets")
     axes.stairs(counts, edges, color=SAND, linewidth=1.2)
     axes.stairs(hardest, edges, color=BLUE, linewidth=1.6, label="the hardest jet")
-    axes.set(yscale="log", xlim=(0, edges[-1]), ylim=(0.7, 2.0 * max(int(counts.max()), 1)))
+    axes.set(xlim=(0, edges[-1]))
+    if counts.any():
+        axes.set(yscale="log", ylim=(0.7, 2.0 * int(counts.max())))
     axes.legend(loc="upper right")
     clean(axes, x="transverse momentum (GeV)", y="jets per bin")
     return figure
