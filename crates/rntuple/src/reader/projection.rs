@@ -4,10 +4,14 @@ use crate::error::{Error, Result};
 use crate::tree::{Kind, Node, Tree};
 use crate::types::Type;
 
+/// Stands for the items of a list when only their number is wanted.
+const COUNT: &str = "#";
+
 /// A selection of fields of one RNTuple.
 ///
 /// Paths name members of records by dots and see through lists, arrays and optional values:
-/// `tracks.pt` is the member `pt` of all records in the list `tracks`.
+/// `tracks.pt` is the member `pt` of all records in the list `tracks`. `tracks.#` is the list with
+/// items that have no members: only how many there are.
 #[derive(Clone, Debug)]
 pub struct Projection {
     nodes: Vec<Node>,
@@ -52,7 +56,11 @@ fn prune_member(member: &Node, paths: &[&str]) -> Option<Node> {
 
 fn prune_kind(kind: &Kind, paths: &[&str]) -> Kind {
     let prune_item = |item: &Node| {
-        Box::new(Node { name: item.name.clone(), kind: prune_kind(&item.kind, paths) })
+        let kind = match paths.iter().all(|path| *path == COUNT) {
+            true => Kind::Record { class: String::new(), members: vec![] },
+            false => prune_kind(&item.kind, paths),
+        };
+        Box::new(Node { name: item.name.clone(), kind })
     };
     match kind {
         Kind::Record { class, members } => {
@@ -78,6 +86,7 @@ fn check(tree: &Tree, path: &str) -> Result<()> {
         let Some(member) = found else { return Err(no_field(path, members)) };
         match strip(rest, &member.name) {
             None => return Ok(()),
+            Some(COUNT) if matches!(member.kind, Kind::List { .. }) => return Ok(()),
             Some(below) => (rest, members) = (below, members_of(member)),
         }
     }
