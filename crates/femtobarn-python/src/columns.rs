@@ -1,10 +1,11 @@
 //! The way of columns in and out: trees of tuples with buffers on the Python side (described in
 //! `python/femtobarn/_arrays.py`), [`rntuple::Array`] on this one.
 
+use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
-use rntuple::{Array, Primitive};
+use rntuple::{Array, Primitive, values_of};
 
 use crate::buffer::{Buffer, bytes_of};
 
@@ -113,6 +114,16 @@ fn primitive_of(name: &str) -> PyResult<Primitive> {
     found.ok_or_else(|| PyValueError::new_err(format!("{name:?} is not a primitive type")))
 }
 
-fn name_of(primitive: Primitive) -> &'static str {
+/// The name of a primitive type, as in class definitions.
+pub fn name_of(primitive: Primitive) -> &'static str {
     NAMES.iter().find(|(known, _)| *known == primitive).map_or("", |(_, name)| name)
+}
+
+/// Numbers of items (`i64`) of the lists at a dotted path; `None` if there are none.
+pub fn counts_of(array: &Array, path: &str) -> Option<Bytes> {
+    let lists = path.split('.').try_fold(array, |array, name| array.member(name))?;
+    let Array::List { offsets, optional: false, .. } = lists else { return None };
+    let offsets = values_of::<i64>(offsets).ok()?;
+    let counts: Vec<i64> = offsets.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    Some(rntuple::bytes_of(counts))
 }

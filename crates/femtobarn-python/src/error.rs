@@ -1,5 +1,6 @@
 //! Engine errors as the Python exceptions of their kinds.
 
+use femtobarn::ErrorKind;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -30,20 +31,32 @@ fn class_of<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, pyo3::types
 /// Turns results of the engine into Python's.
 pub trait OrRaise<T> {
     /// The value, or the exception of the error's kind.
+    ///
+    /// # Errors
+    /// The exception.
     fn or_raise(self) -> PyResult<T>;
 }
 
-impl<T> OrRaise<T> for rntuple::Result<T> {
+impl<T, E: Into<femtobarn::Error>> OrRaise<T> for Result<T, E> {
     fn or_raise(self) -> PyResult<T> {
         self.map_err(|error| {
-            let kind = match error.kind() {
-                rntuple::ErrorKind::Corrupt => "corrupt",
-                rntuple::ErrorKind::Unsupported => "unsupported",
-                rntuple::ErrorKind::Invalid => "invalid",
-                rntuple::ErrorKind::NotFound => "not-found",
-                rntuple::ErrorKind::Io => "storage",
-            };
-            exception(kind, error.to_string())
+            let error = error.into();
+            exception(name_of(error.kind()), error.to_string())
         })
+    }
+}
+
+fn name_of(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Conflict => "conflict",
+        ErrorKind::NotFound => "not-found",
+        ErrorKind::Exists => "exists",
+        ErrorKind::Busy => "busy",
+        ErrorKind::Invalid => "invalid",
+        ErrorKind::Corrupt => "corrupt",
+        ErrorKind::Unsupported => "unsupported",
+        ErrorKind::Closed => "closed",
+        ErrorKind::Full | ErrorKind::Io => "storage",
+        ErrorKind::Internal => "internal",
     }
 }

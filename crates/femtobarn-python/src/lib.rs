@@ -13,7 +13,14 @@
 mod buffer;
 mod columns;
 mod error;
+mod federation;
 mod oid;
+mod rows;
+mod rows_link;
+mod rows_number;
+mod session;
+mod snapshot;
+mod transaction;
 
 use pyo3::prelude::*;
 
@@ -23,7 +30,15 @@ mod _femtobarn {
     #[pymodule_export]
     use super::buffer::Buffer;
     #[pymodule_export]
+    use super::federation::FederationHandle;
+    #[pymodule_export]
     use super::oid::Oid;
+    #[pymodule_export]
+    use super::session::count_fork;
+    #[pymodule_export]
+    use super::snapshot::{SnapshotHandle, ViewHandle};
+    #[pymodule_export]
+    use super::transaction::{TransactionHandle, WriterHandle};
     use super::*;
 
     #[pymodule_init]

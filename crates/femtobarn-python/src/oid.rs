@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 /// The name of one object for ever: database, container and entry.
-#[pyclass(frozen, eq, ord, hash, module = "femtobarn._femtobarn", skip_from_py_object)]
+#[pyclass(frozen, eq, ord, hash, module = "femtobarn._femtobarn")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Oid {
     /// Number of the database in its federation.

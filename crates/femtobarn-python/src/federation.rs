@@ -1,0 +1,139 @@
+//! Federations as Python opens them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use femtobarn::{Csn, Federation, TransactionOptions};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::error::{OrRaise, exception};
+use crate::session::{Kept, Session};
+use crate::snapshot::SnapshotHandle;
+use crate::transaction::TransactionHandle;
+
+/// An open federation.
+#[pyclass(frozen, module = "femtobarn._femtobarn")]
+pub struct FederationHandle {
+    federation: Kept<Federation>,
+}
+
+#[pymethods]
+impl FederationHandle {
+    #[staticmethod]
+    fn create(py: Python<'_>, path: PathBuf, name: String) -> PyResult<Self> {
+        py.detach(|| Federation::create(&path, &name)).or_raise().map(Self::over)
+    }
+
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        py.detach(|| Federation::open(&path)).or_raise().map(Self::over)
+    }
+
+    #[getter]
+    fn name(&self) -> PyResult<String> {
+        Ok(self.federation.get()?.name().to_owned())
+    }
+
+    #[getter]
+    fn path(&self) -> PyResult<PathBuf> {
+        Ok(self.federation.get()?.folder().to_owned())
+    }
+
+    #[getter]
+    fn uuid(&self) -> PyResult<String> {
+        Ok(self.federation.get()?.uuid().to_string())
+    }
+
+    fn head(&self, py: Python<'_>) -> PyResult<u64> {
+        let federation = self.federation.get()?;
+        Ok(py.detach(|| federation.head()).or_raise()?.0)
+    }
+
+    fn snapshot(&self, py: Python<'_>, csn: Option<u64>) -> PyResult<SnapshotHandle> {
+        let federation = self.federation.get()?;
+        let snapshot = py.detach(|| federation.snapshot(csn.map(Csn))).or_raise()?;
+        Ok(SnapshotHandle::new(snapshot, self.federation.session()))
+    }
+
+    fn csn_at(&self, py: Python<'_>, time_us: i64) -> PyResult<u64> {
+        let federation = self.federation.get()?;
+        Ok(py.detach(|| federation.catalog().snapshot_at_time(time_us)).or_raise()?.0)
+    }
+
+    fn begin(
+        &self,
+        py: Python<'_>,
+        message: String,
+        lock_wait: f64,
+    ) -> PyResult<TransactionHandle> {
+        let federation = self.federation.get()?;
+        let options = TransactionOptions { message, lock_wait: duration(lock_wait)? };
+        let transaction = py.detach(|| federation.transaction(options)).or_raise()?;
+        Ok(TransactionHandle::new(transaction, self.federation.session()))
+    }
+
+    fn attach<'py>(
+        &self,
+        py: Python<'py>,
+        path: PathBuf,
+        name: Option<&str>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let federation = self.federation.get()?;
+        let attached = py.detach(|| federation.attach(&path, name)).or_raise()?;
+        let facts = PyDict::new(py);
+        facts.set_item("id", attached.database.0)?;
+        facts.set_item("name", attached.name)?;
+        facts.set_item("containers", attached.containers)?;
+        facts.set_item("ignored", attached.ignored)?;
+        Ok(facts)
+    }
+
+    fn seal(&self, py: Python<'_>, database: &str, lock_wait: f64) -> PyResult<u64> {
+        let federation = self.federation.get()?;
+        let lock_wait = duration(lock_wait)?;
+        Ok(py.detach(|| federation.seal(database, lock_wait)).or_raise()?.0)
+    }
+
+    /// The registered classes, each as JSON.
+    fn classes(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let federation = self.federation.get()?;
+        let classes = py.detach(|| federation.catalog().classes()).or_raise()?;
+        Ok(classes.into_iter().map(|class| class.definition).collect())
+    }
+
+    fn history<'py>(&self, py: Python<'py>, limit: Option<u64>) -> PyResult<Bound<'py, PyList>> {
+        // The catalogue's numbers are signed.
+        let limit = limit.unwrap_or(i64::MAX as u64);
+        let federation = self.federation.get()?;
+        let commits = py.detach(|| federation.history(limit)).or_raise()?;
+        let rows = PyList::empty(py);
+        for commit in commits {
+            let row = PyDict::new(py);
+            row.set_item("csn", commit.csn.0)?;
+            row.set_item("transaction", commit.transaction.to_string())?;
+            row.set_item("time_us", commit.time_us)?;
+            row.set_item("message", commit.message)?;
+            row.set_item("user", commit.user)?;
+            row.set_item("host", commit.host)?;
+            row.set_item("pid", commit.pid)?;
+            rows.append(row)?;
+        }
+        Ok(rows)
+    }
+
+    fn close(&self) {
+        self.federation.session().close();
+    }
+}
+
+impl FederationHandle {
+    fn over(federation: Federation) -> Self {
+        Self { federation: Kept::new(federation, &Session::new()) }
+    }
+}
+
+fn duration(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| exception("invalid", format!("a lock cannot be waited for {seconds} s")))
+}

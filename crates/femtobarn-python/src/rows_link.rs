@@ -1,0 +1,106 @@
+//! Links that Python appends: OIDs, objects that have one, or nothing.
+
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use rntuple::{Array, Primitive};
+
+use crate::oid::Oid;
+use crate::rows::{Pushed, Refusal};
+
+/// The columns of links; null links are all zeros.
+pub struct LinkColumns {
+    database: Vec<u32>,
+    container: Vec<u32>,
+    entry: Vec<u64>,
+    /// For links to elements of collections.
+    element: Option<Vec<u32>>,
+}
+
+impl LinkColumns {
+    /// No links, to objects or to elements of collections inside them.
+    pub fn new(to_elements: bool) -> Self {
+        let element = to_elements.then(Vec::new);
+        Self { database: vec![], container: vec![], entry: vec![], element }
+    }
+
+    /// Adds a link.
+    pub fn push(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
+        if value.is_none() {
+            self.push_members(Oid { database: 0, container: 0, entry: 0 }, 0);
+        } else if self.element.is_some() {
+            let (oid, element) = element_of(value)?;
+            self.push_members(oid, element);
+        } else {
+            let oid = oid_of(value)
+                .ok_or_else(|| Refusal::of(value, "an OID or an object that has one"))?;
+            self.push_members(oid, 0);
+        }
+        Ok(())
+    }
+
+    fn push_members(&mut self, oid: Oid, element: u32) {
+        self.database.push(oid.database);
+        self.container.push(oid.container);
+        self.entry.push(oid.entry);
+        if let Some(elements) = &mut self.element {
+            elements.push(element);
+        }
+    }
+
+    /// Forgets all links from `length` on.
+    pub fn truncate(&mut self, length: usize) {
+        self.database.truncate(length);
+        self.container.truncate(length);
+        self.entry.truncate(length);
+        if let Some(elements) = &mut self.element {
+            elements.truncate(length);
+        }
+    }
+
+    /// Bytes of the links.
+    pub fn size(&self) -> usize {
+        const LINK_BYTES: usize = 20;
+        self.database.len() * LINK_BYTES
+    }
+
+    /// Hands the links over, and begins anew.
+    pub fn take(&mut self) -> Array {
+        let length = self.database.len();
+        let number =
+            |values: &mut Vec<u32>| Array::primitive(Primitive::UInt32, std::mem::take(values));
+        let mut members = vec![
+            ("database".to_owned(), number(&mut self.database)),
+            ("container".to_owned(), number(&mut self.container)),
+            (
+                "entry".to_owned(),
+                Array::primitive(Primitive::UInt64, std::mem::take(&mut self.entry)),
+            ),
+        ];
+        if let Some(elements) = &mut self.element {
+            members.push(("element".to_owned(), number(elements)));
+        }
+        Array::Record { length, members }
+    }
+}
+
+fn oid_of(value: &Bound<'_, PyAny>) -> Option<Oid> {
+    if let Ok(oid) = value.cast::<Oid>() {
+        return Some(*oid.get());
+    }
+    let oid = value.getattr("oid").ok()?;
+    oid.cast::<Oid>().ok().map(|oid| *oid.get())
+}
+
+/// A pair of OID and number of the element, or an object with `oid` and `element`.
+fn element_of(value: &Bound<'_, PyAny>) -> Result<(Oid, u32), Refusal> {
+    let refusal = || Refusal::of(value, "a pair of an OID and the number of an element");
+    if let Ok(pair) = value.cast::<PyTuple>() {
+        let (oid, element) = pair.extract::<(Bound<'_, PyAny>, u32)>().map_err(|_| refusal())?;
+        return Ok((oid_of(&oid).ok_or_else(refusal)?, element));
+    }
+    let element = value.getattr("element").and_then(|element| element.extract::<u32>());
+    match (oid_of(value), element) {
+        (Some(oid), Ok(element)) => Ok((oid, element)),
+        _ => Err(refusal()),
+    }
+}

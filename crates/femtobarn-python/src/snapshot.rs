@@ -1,0 +1,210 @@
+//! Snapshots and views as Python reads them.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use femtobarn::{ContainerId, DatabaseId, Selection, Snapshot, View};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use rntuple::Array;
+
+use crate::buffer::{Buffer, bytes_of};
+use crate::columns::{counts_of, tree_of};
+use crate::error::{OrRaise, exception};
+use crate::session::{Kept, Session};
+
+/// Stored bytes beyond which a read runs on a thread of its own, so that Ctrl-C is heard.
+const LONG_READ_BYTES: f64 = 256e6;
+/// How often a long read looks for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A federation as of a commit.
+#[pyclass(frozen, module = "femtobarn._femtobarn")]
+pub struct SnapshotHandle {
+    snapshot: Kept<Snapshot>,
+}
+
+impl SnapshotHandle {
+    /// A handle on a snapshot.
+    pub fn new(snapshot: Snapshot, session: &Session) -> Self {
+        Self { snapshot: Kept::new(snapshot, session) }
+    }
+}
+
+#[pymethods]
+impl SnapshotHandle {
+    #[getter]
+    fn csn(&self) -> PyResult<u64> {
+        Ok(self.snapshot.get()?.csn().0)
+    }
+
+    fn databases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let snapshot = self.snapshot.get()?;
+        let databases = py.detach(|| snapshot.databases()).or_raise()?;
+        let folder = snapshot.federation().folder();
+        let rows = PyList::empty(py);
+        for database in databases {
+            let row = PyDict::new(py);
+            row.set_item("name", &database.name)?;
+            row.set_item("id", database.id.0)?;
+            row.set_item("uuid", database.uuid.to_string())?;
+            row.set_item("state", database.state.to_string())?;
+            row.set_item("path", folder.join(&database.path).display().to_string())?;
+            row.set_item("created", database.created.0)?;
+            rows.append(row)?;
+        }
+        Ok(rows)
+    }
+
+    fn containers<'py>(&self, py: Python<'py>, database: &str) -> PyResult<Bound<'py, PyList>> {
+        let snapshot = self.snapshot.get()?;
+        let found = py.detach(|| {
+            let catalog = snapshot.federation().catalog();
+            let database = catalog.database(database, snapshot.csn())?;
+            let containers = catalog.containers(database.id, snapshot.csn())?;
+            let version = |id| catalog.version(database.id, id, snapshot.csn());
+            containers
+                .into_iter()
+                .map(|row| Ok((version(row.id)?, row)))
+                .collect::<femtobarn::Result<Vec<_>>>()
+        });
+        let rows = PyList::empty(py);
+        for (version, container) in found.or_raise()? {
+            let row = PyDict::new(py);
+            row.set_item("name", &container.name)?;
+            row.set_item("id", container.id.0)?;
+            row.set_item("class", &container.class)?;
+            row.set_item("class_version", container.class_version)?;
+            row.set_item("entries", version.as_ref().map_or(0, |version| version.entries))?;
+            row.set_item("bytes", version.as_ref().map_or(0, |version| version.bytes))?;
+            row.set_item("csn", version.as_ref().map(|version| version.csn.0))?;
+            rows.append(row)?;
+        }
+        Ok(rows)
+    }
+
+    fn view(&self, py: Python<'_>, path: &str) -> PyResult<ViewHandle> {
+        let snapshot = self.snapshot.get()?;
+        let view = py.detach(|| snapshot.view(path)).or_raise()?;
+        Ok(ViewHandle { view: Kept::new(view, self.snapshot.session()) })
+    }
+
+    fn view_by_id(&self, py: Python<'_>, database: u32, container: u32) -> PyResult<ViewHandle> {
+        let snapshot = self.snapshot.get()?;
+        let ids = (DatabaseId(database), ContainerId(container));
+        let view = py.detach(|| snapshot.view_by_id(ids.0, ids.1)).or_raise()?;
+        Ok(ViewHandle { view: Kept::new(view, self.snapshot.session()) })
+    }
+}
+
+/// A container as of a snapshot.
+#[pyclass(frozen, module = "femtobarn._femtobarn")]
+pub struct ViewHandle {
+    view: Kept<View>,
+}
+
+#[pymethods]
+impl ViewHandle {
+    /// Database and name, such as `run7/events`.
+    #[getter]
+    fn name(&self) -> PyResult<String> {
+        Ok(self.view.get()?.path())
+    }
+
+    #[getter]
+    fn database(&self) -> PyResult<u32> {
+        Ok(self.view.get()?.container().database.0)
+    }
+
+    #[getter]
+    fn container(&self) -> PyResult<u32> {
+        Ok(self.view.get()?.container().id.0)
+    }
+
+    #[getter]
+    fn entries(&self) -> PyResult<u64> {
+        Ok(self.view.get()?.entries())
+    }
+
+    /// The class of the objects, as JSON.
+    #[getter]
+    fn definition(&self) -> PyResult<String> {
+        Ok(self.view.get()?.class().to_json())
+    }
+
+    /// Columns of a range of entries.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        paths: Vec<String>,
+        start: u64,
+        stop: u64,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let view = self.view.get()?;
+        let part = stop.saturating_sub(start) as f64 / view.entries().max(1) as f64;
+        let is_long = part * view.version().bytes as f64 > LONG_READ_BYTES;
+        let array = match is_long {
+            true => {
+                let view = view.clone();
+                interruptible(py, move || view.read(&selection(&view, &paths)?, start..stop))?
+            }
+            false => py.detach(|| view.read(&selection(view, &paths)?, start..stop)),
+        };
+        tree_of(py, array.or_raise()?)
+    }
+
+    /// Columns of some entries (`uint64`, as bytes), in the order given.
+    fn fetch<'py>(
+        &self,
+        py: Python<'py>,
+        entries: &Bound<'py, PyAny>,
+        paths: Vec<String>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let view = self.view.get()?.clone();
+        let entries = bytes_of(entries)?;
+        let fetched = interruptible(py, move || {
+            let entries = rntuple::values_of::<u64>(&entries)
+                .map_err(|error| femtobarn::Error::Invalid { what: error.to_string() })?;
+            view.fetch(&selection(&view, &paths)?, entries)
+        })?;
+        tree_of(py, fetched.or_raise()?)
+    }
+
+    /// Numbers of items (`int64`) of the collection at a path, for a range of entries.
+    fn counts(&self, py: Python<'_>, path: &str, start: u64, stop: u64) -> PyResult<Buffer> {
+        let view = self.view.get()?;
+        let array: Array = py
+            .detach(|| view.read(&view.select(&[format!("{path}.#")])?, start..stop))
+            .or_raise()?;
+        let counts = counts_of(&array, path);
+        counts
+            .map(Buffer)
+            .ok_or_else(|| exception("invalid", format!("{path:?} is not a collection")))
+    }
+}
+
+fn selection(view: &View, paths: &[String]) -> femtobarn::Result<Selection> {
+    view.select(paths)
+}
+
+/// Runs a long operation on a thread of its own while this one looks for signals.
+///
+/// When Python wants to stop, the operation is left to end by itself, and its result is dropped.
+fn interruptible<T: Send + 'static>(
+    py: Python<'_>,
+    operation: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let (sender, mut receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(operation()).ok());
+    loop {
+        let results = &mut receiver;
+        let received = py.detach(move || results.recv_timeout(SIGNAL_INTERVAL));
+        match received {
+            Ok(result) => return Ok(result),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(exception("internal", "the reading thread panicked".to_owned()));
+            }
+        }
+    }
+}
