@@ -1,0 +1,81 @@
+"""The command line: ``femtobarn <command> ...``.
+
+Each command prints text for people, or with ``--json`` one JSON document (``cat``: one a line) for
+machines. Errors are one line on standard error; the exit code tells their kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from .. import __version__
+from .._exceptions import FemtobarnError
+from . import commands
+
+__all__ = ["EXIT_CODES", "main"]
+
+EXIT_CODES = {
+    "internal": 1,
+    "invalid": 2,
+    "not-found": 3,
+    "exists": 4,
+    "conflict": 5,
+    "busy": 6,
+    "corrupt": 7,
+    "unsupported": 8,
+    "closed": 9,
+    "storage": 10,
+}
+"""Exit code by the kind of error; 0 is success, 2 also a wrong command line, 130 an interrupt."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    options = parser().parse_args(arguments)
+    try:
+        options.run(options)
+        sys.stdout.flush()
+    except FemtobarnError as error:
+        return _fail(options, error.kind, str(error))
+    except BrokenPipeError:
+        # The reader, such as head, has seen enough; what Python flushes at its end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _fail(options, "storage", str(error))
+    except KeyboardInterrupt:
+        print("femtobarn: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
+    return 0
+
+
+def _fail(options: argparse.Namespace, kind: str, text: str) -> int:
+    if options.json:
+        print(json.dumps({"error": {"kind": kind, "text": text}}), file=sys.stderr)
+    else:
+        print(f"femtobarn: {text}", file=sys.stderr)
+    return EXIT_CODES.get(kind, 1)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    top = _Parser(prog="femtobarn", description="An object database for physics events.")
+    top.add_argument("--version", action="version", version=f"femtobarn {__version__}")
+    subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in commands.ALL:
+        sub = subparsers.add_parser(command.name, help=command.help, description=command.help)
+        command.arguments(sub)
+        sub.add_argument("--json", action="store_true", help="print JSON for machines")
+        sub.set_defaults(run=command.run)
+    return top

@@ -1,0 +1,261 @@
+"""What each command of the command line does."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .. import _federations
+from .._exceptions import InvalidError
+from .._snapshots import Snapshot
+from .._views import View
+from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
+
+__all__ = ["ALL", "Command"]
+
+CAT_BATCH_ENTRIES = 1000
+"""Objects that `cat` reads at once."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: its name, its line of help, its arguments and what it does."""
+
+    name: str
+    help: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], None]
+
+
+def create(options: argparse.Namespace) -> None:
+    """Make a federation."""
+    federation = _federations.create(options.federation, name=options.name)
+    facts = {"name": federation.name, "path": federation.path, "uuid": federation.uuid}
+    emit(options, facts, f"created federation {federation.name} at {federation.path}")
+
+
+def ls(options: argparse.Namespace) -> None:
+    """List databases and containers."""
+    snapshot = _snapshot(options)
+    rows = [
+        {
+            "database": database["name"],
+            "state": database["state"],
+            "container": container["name"],
+            "class": container["class"],
+            "entries": container["entries"],
+            "bytes": container["bytes"],
+        }
+        for database in snapshot.databases()
+        if options.database in (None, database["name"])
+        for container in snapshot.containers(database["name"])
+    ]
+    if options.database is not None:
+        snapshot.containers(options.database)
+    empty = [d for d in snapshot.databases() if d["name"] not in {row["database"] for row in rows}]
+    listed = [[f"{r['database']}/{r['container']}", r["class"], f"{r['entries']:,}"] for r in rows]
+    sizes = [[*line, human_size(row["bytes"]), row["state"]] for line, row in zip(listed, rows, strict=True)]
+    if options.database is None:
+        sizes += [[f"{database['name']}/", "", "", "", database["state"]] for database in empty]
+    emit(options, rows, table(["container", "class", "objects", "size", "state"], sizes, right={2, 3}))
+
+
+def info(options: argparse.Namespace) -> None:
+    """Tell about a federation, or about one container."""
+    snapshot = _snapshot(options)
+    if options.container is not None:
+        facts = _container_facts(snapshot[options.container])
+    else:
+        federation = snapshot.federation
+        rows = [row for database in snapshot.databases() for row in snapshot.containers(database["name"])]
+        facts = {
+            "name": federation.name,
+            "path": federation.path,
+            "uuid": federation.uuid,
+            "csn": snapshot.csn,
+            "databases": len(snapshot.databases()),
+            "containers": len(rows),
+            "objects": sum(row["entries"] for row in rows),
+            "bytes": sum(row["bytes"] for row in rows),
+        }
+    width = max(map(len, facts))
+    shown = {**facts, "bytes": f"{facts['bytes']} ({human_size(facts['bytes'])})"}
+    emit(options, facts, "\n".join(f"{name:<{width}}  {value}" for name, value in shown.items()))
+
+
+def _container_facts(view: View) -> dict[str, Any]:
+    database, _, container = view.name.partition("/")
+    row = next(r for r in view.snapshot.containers(database) if r["name"] == container)
+    return {
+        "name": view.name,
+        "class": view.definition.name,
+        "version": view.definition.version,
+        "csn": view.snapshot.csn,
+        "oids": f"{view.oid(0)} and on",
+        "objects": len(view),
+        "bytes": row["bytes"],
+    }
+
+
+def schema(options: argparse.Namespace) -> None:
+    """Print the fields of a container, or the registered classes."""
+    snapshot = _snapshot(options)
+    if options.container is None:
+        classes = snapshot.federation.classes()
+        rows = [[c["name"], str(c["version"]), ", ".join(f["name"] for f in c["fields"])] for c in classes]
+        emit(options, classes, table(["class", "version", "fields"], rows, right={1}))
+        return
+    view = snapshot[options.container]
+    notes = {field.name: field.description for field in view.definition.fields}
+    rows = [[path, text, notes.get(path, "")] for path, text in view.typenames().items()]
+    emit(options, view.definition.to_json(), table(["field", "type", "description"], rows))
+
+
+def import_files(options: argparse.Namespace) -> None:
+    """Copy trees of ROOT files into containers."""
+    from .ingest import ingest
+
+    done = ingest(options)
+    lines = []
+    for row in done:
+        lines.append(f"imported {row['entries']:,} objects of class {row['class']} into {row['container']}")
+        lines += [f"  left out {branch}: {reason}" for branch, reason in row["skipped"].items()]
+    emit(options, done, "\n".join(lines))
+
+
+def attach(options: argparse.Namespace) -> None:
+    """Take files with RNTuples into the federation without copying them."""
+    if options.name is not None and len(options.files) > 1:
+        raise InvalidError("--name goes with one file")
+    federation = _federations.open(options.federation)
+    rows = []
+    for file in options.files:
+        attached = federation.attach(file, options.name)
+        rows.append(
+            {
+                "file": file,
+                "database": attached.name,
+                "containers": attached.containers,
+                "ignored": attached.ignored,
+            }
+        )
+    lines = [f"attached {row['file']} as {row['database']}: {', '.join(row['containers'])}" for row in rows]
+    lines += [f"  left out: {reason}" for row in rows for reason in row["ignored"]]
+    emit(options, rows, "\n".join(lines))
+
+
+def seal(options: argparse.Namespace) -> None:
+    """Make databases read-only for ever and their files complete ROOT files."""
+    federation = _federations.open(options.federation)
+    for database in options.databases:
+        federation.seal(database)
+    files = {row["name"]: row["path"] for row in federation.databases()}
+    rows = [{"database": name, "file": files[name]} for name in options.databases]
+    emit(options, rows, "\n".join(f"sealed {row['database']}: {row['file']}" for row in rows))
+
+
+def cat(options: argparse.Namespace) -> None:
+    """Print objects, one a line."""
+    view = _snapshot(options)[options.container]
+    stop = None if options.number is None else options.start + options.number
+    if options.where is None:
+        batches: Iterable[Any] = view.iterate(
+            options.fields or None, step_size=CAT_BATCH_ENTRIES, entry_start=options.start, entry_stop=stop
+        )
+    else:
+        batches = [
+            view.arrays(options.fields or None, options.where, entry_start=options.start)[: options.number]
+        ]
+    write = plain_entry if options.json else text_entry
+    for array in batches:
+        for entry in array.to_list():
+            emit_line(write(entry, view.definition.record))
+
+
+def history(options: argparse.Namespace) -> None:
+    """List the commits, newest first."""
+    commits = _federations.open(options.federation).history(options.number)
+    rows = [
+        [str(c["csn"]), human_time(c["time"]), f"{c['user']}@{c['host']}", c["message"].partition("\n")[0]]
+        for c in commits
+    ]
+    facts = [{**commit, "time": commit["time"].isoformat()} for commit in commits]
+    emit(options, facts, table(["csn", "time", "by", "message"], rows, right={0}))
+
+
+def _snapshot(options: argparse.Namespace) -> Snapshot:
+    return _federations.open(options.federation).snapshot(csn=options.csn)
+
+
+def _federation(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("federation", metavar="FEDERATION", help="folder of the federation")
+
+
+def _reader(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("--csn", type=int, help="as of this commit instead of the newest")
+
+
+def _create_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("--name", help="name of the federation, by default that of the folder")
+
+
+def _ls_arguments(sub: argparse.ArgumentParser) -> None:
+    _reader(sub)
+    sub.add_argument("database", metavar="DATABASE", nargs="?", help="list this one only")
+
+
+def _container_arguments(sub: argparse.ArgumentParser) -> None:
+    _reader(sub)
+    sub.add_argument("container", metavar="DATABASE/CONTAINER", nargs="?")
+
+
+def _import_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("files", metavar="FILE", nargs="+", help="ROOT file, or FILE:TREE for one tree of it")
+    sub.add_argument("--database", help="database to import into, by default named as the file")
+    sub.add_argument("--container", help="container to import into, by default named as the tree")
+    sub.add_argument("--only", action="append", metavar="GLOB", help="branches to import; all by default")
+    sub.add_argument("--step", default="32 MB", help='memory for each batch, by default "32 MB"')
+
+
+def _attach_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("files", metavar="FILE", nargs="+", help="ROOT file with RNTuples")
+    sub.add_argument("--name", help="name of the database, by default that of the file")
+
+
+def _seal_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("databases", metavar="DATABASE", nargs="+")
+
+
+def _cat_arguments(sub: argparse.ArgumentParser) -> None:
+    _reader(sub)
+    sub.add_argument("container", metavar="DATABASE/CONTAINER")
+    sub.add_argument("fields", metavar="FIELD", nargs="*", help="dotted names or globs; all by default")
+    sub.add_argument("--where", help='condition on entries, such as "nMuon == 2"')
+    sub.add_argument("--start", type=int, default=0, help="entry to begin at")
+    sub.add_argument("-n", "--number", type=int, help="objects to print at most")
+
+
+def _history_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("-n", "--number", type=int, help="commits to list at most")
+
+
+ALL = (
+    Command("create", "make a federation", _create_arguments, create),
+    Command("ls", "list databases and containers", _ls_arguments, ls),
+    Command("info", "tell about a federation or a container", _container_arguments, info),
+    Command("schema", "print fields and classes", _container_arguments, schema),
+    Command("import", "copy trees of ROOT files into containers", _import_arguments, import_files),
+    Command("attach", "take files with RNTuples in without copying them", _attach_arguments, attach),
+    Command("seal", "make databases read-only complete ROOT files", _seal_arguments, seal),
+    Command("cat", "print objects", _cat_arguments, cat),
+    Command("history", "list commits", _history_arguments, history),
+)
+"""The commands in the order in which ``--help`` lists them."""

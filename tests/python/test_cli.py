@@ -1,0 +1,189 @@
+"""The command line: text for people, JSON for machines, one line and an exit code for errors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femtobarn as fb
+from femtobarn.cli import EXIT_CODES, main
+from femtobarn.cli.ingest import _place
+
+
+@fb.persistent
+class Track:
+    pt: fb.float32
+
+
+@fb.persistent
+class Event:
+    run: fb.uint32
+    met: float = fb.field(description="missing energy [GeV]")
+    name: str
+    tracks: list[Track]
+    previous: fb.link[Event] = None
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    path = tmp_path / "lhc.fed"
+    with fb.create(path) as fed, fed.transaction(message="run 7\nwith details") as txn:
+        events = txn.database("run7", create=True).container("events", Event, create=True)
+        previous = None
+        for n in range(5):
+            tracks = [Track(pt=k) for k in range(n)]
+            met = float("nan") if n == 4 else n / 2
+            previous = events.append(Event(run=7, met=met, name=f"e{n}", tracks=tracks, previous=previous))
+    return str(path)
+
+
+class Command:
+    """Runs commands in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+
+    def text(self, *arguments: str) -> str:
+        assert main(arguments) == 0
+        out, err = self.capsys.readouterr()
+        assert err == ""
+        return out
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.text(*arguments, "--json"))
+
+    def error(self, *arguments: str) -> tuple[int, str]:
+        code = main(arguments)
+        out, err = self.capsys.readouterr()
+        assert out == ""
+        assert err.count("\n") == 1
+        return code, err
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
+
+
+def test_create(run: Command, tmp_path: Path) -> None:
+    path = str(tmp_path / "a.fed")
+    assert run.text("create", path) == f"created federation a at {path}\n"
+    assert run.error("create", path)[0] == EXIT_CODES["exists"]
+    assert run.json("create", str(tmp_path / "b.fed"), "--name", "bee")["name"] == "bee"
+
+
+def test_ls(run: Command, place: str) -> None:
+    assert "run7/events" in run.text("ls", place)
+    (row,) = run.json("ls", place)
+    assert (row["container"], row["entries"], row["state"]) == ("events", 5, "open")
+    assert run.json("ls", place, "run7") == [row]
+    assert run.error("ls", place, "run8")[0] == EXIT_CODES["not-found"]
+
+
+def test_info(run: Command, place: str) -> None:
+    assert "objects" in run.text("info", place)
+    assert run.json("info", place)["objects"] == 5
+    assert run.json("info", place, "run7/events")["class"] == "Event"
+    assert run.json("info", place, "--csn", "0")["objects"] == 0
+
+
+def test_schema(run: Command, place: str) -> None:
+    text = run.text("schema", place, "run7/events")
+    assert "tracks.pt" in text
+    assert "missing energy [GeV]" in text
+    assert run.json("schema", place, "run7/events")["fields"][0] == {"name": "run", "type": "uint32"}
+    assert "Event" in run.text("schema", place)
+
+
+def test_cat_prints_objects_one_a_line(run: Command, place: str) -> None:
+    lines = [json.loads(line) for line in run.text("cat", place, "run7/events", "--json").splitlines()]
+    assert lines[2] == {
+        "run": 7, "met": 1.0, "name": "e2", "tracks": [{"pt": 0.0}, {"pt": 1.0}], "previous": "1-1-1",
+    }  # fmt: skip
+    assert lines[0]["previous"] is None
+    assert lines[4]["met"] is None
+    assert run.text("cat", place, "run7/events", "name", "-n", "1") == 'name="e0"\n'
+    selected = run.text(
+        "cat", place, "run7/events", "name", "--where", "ntracks > 1", "--start", "3", "-n", "1"
+    )
+    assert selected == 'name="e3"\n'
+
+
+def test_history(run: Command, place: str) -> None:
+    text = run.text("history", place)
+    assert "run 7" in text
+    assert "with details" not in text
+    (commit,) = run.json("history", place, "-n", "1")
+    assert (commit["csn"], commit["message"]) == (1, "run 7\nwith details")
+
+
+def test_seal_and_attach(run: Command, place: str, tmp_path: Path) -> None:
+    (sealed,) = run.json("seal", place, "run7")
+    other = str(tmp_path / "other.fed")
+    run.text("create", other)
+    assert "attached" in run.text("attach", other, sealed["file"], "--name", "again")
+    assert [row["database"] for row in run.json("ls", other)] == ["again"]
+    assert run.error("attach", other, str(tmp_path / "none.root"))[0] == EXIT_CODES["not-found"]
+
+
+def test_import_of_a_tree(run: Command, place: str, tmp_path: Path) -> None:
+    uproot = pytest.importorskip("uproot")
+    path = str(tmp_path / "nano.root")
+    with uproot.recreate(path) as file:
+        file.mktree("Events", {"run": "int32", "met": "float32"})
+        file["Events"].extend({"run": np.arange(10, dtype=np.int32), "met": np.ones(10, np.float32)})
+    assert "imported 10 objects" in run.text("import", place, path)
+    (row,) = run.json("import", place, f"{path}:Events", "--database", "d", "--container", "c")
+    assert (row["container"], row["entries"]) == ("d/c", 10)
+    assert run.text("cat", place, "nano/Events", "run", "-n", "1") == "run=0\n"
+    assert run.error("import", place, str(tmp_path / "none.root"))[0] == EXIT_CODES["not-found"]
+
+
+def test_errors_are_one_line_with_the_code_of_their_kind(run: Command, place: str, tmp_path: Path) -> None:
+    code, text = run.error("cat", place, "run7/event")
+    assert code == EXIT_CODES["not-found"]
+    assert text.startswith("femtobarn: container ")
+    code, text = run.error("cat", place, "run7/events", "--where", "tracks.pt > 1", "--json")
+    assert code == EXIT_CODES["invalid"]
+    assert json.loads(text)["error"]["kind"] == "invalid"
+    assert run.error("ls", str(tmp_path / "none.fed"))[0] == EXIT_CODES["not-found"]
+
+
+def test_wrong_command_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["cta"])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a.root", ("a.root", None)),
+        ("a.root:Events", ("a.root", "Events")),
+        ("root://host//a.root", ("root://host//a.root", None)),
+        ("root://host//a.root:Events", ("root://host//a.root", "Events")),
+    ],
+)
+def test_tree_may_follow_the_file(text: str, parts: tuple[str, str | None]) -> None:
+    assert _place(text) == parts
+
+
+def test_module_runs_and_a_closed_pipe_is_no_error(place: str) -> None:
+    program = [sys.executable, "-m", "femtobarn"]
+    version = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True)
+    assert version.stdout == f"femtobarn {fb.__version__}\n"
+    with subprocess.Popen(
+        [*program, "cat", place, "run7/events"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
