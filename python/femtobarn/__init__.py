@@ -1,4 +1,22 @@
-"""An object database for physics events whose database files are ROOT files."""
+"""An object database for physics events whose database files are ROOT files.
+
+Examples
+--------
+>>> import femtobarn as fb, tempfile
+>>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+>>> @fb.persistent
+... class Event:
+...     run: fb.uint32
+...     pt: list[fb.float32]
+>>> with fed.transaction(message="run 7") as txn:
+...     events = txn.database("run7", create=True).container("events", Event, create=True)
+...     oid = events.append(Event(run=7, pt=[1.5, 2.5]))
+...     oids = events.extend({"run": [7, 7], "pt": [[], [3.5]]})
+>>> fed["run7/events"].arrays("pt", where="npt > 0").to_list()
+[{'pt': [1.5, 2.5]}, {'pt': [3.5]}]
+>>> fed["run7/events"][0].pt
+array([1.5, 2.5], dtype=float32)
+"""
 
 from __future__ import annotations
 
@@ -40,31 +58,50 @@ from ._exceptions import (
     StorageError,
     UnsupportedError,
 )
+from ._federations import Attached, Federation, create, open
 from ._femtobarn import __version__
+from ._imports import Imported
+from ._objects import ElementRef, LinkList, LinkRef, Object
 from ._oid import Oid, OidRange
+from ._snapshots import Snapshot
+from ._transactions import ContainerWriter, Database, Transaction
 from ._types import Definition
+from ._views import View
 
 __all__ = [
+    "Attached",
     "BusyError",
     "ClosedError",
     "ConflictError",
+    "ContainerWriter",
     "CorruptError",
+    "Database",
     "Definition",
+    "ElementRef",
     "ExistsError",
+    "Federation",
     "FemtobarnError",
+    "Imported",
     "InternalError",
     "InvalidError",
+    "LinkList",
+    "LinkRef",
     "NotFoundError",
+    "Object",
     "Oid",
     "OidRange",
+    "Snapshot",
     "StorageError",
+    "Transaction",
     "UnsupportedError",
+    "View",
     "__version__",
     "array",
     "bitset",
     "bool_",
     "byte",
     "char",
+    "create",
     "definition_of",
     "element_link",
     "field",
@@ -77,6 +114,7 @@ __all__ = [
     "int64",
     "is_persistent",
     "link",
+    "open",
     "persistent",
     "quantised",
     "string",

@@ -156,10 +156,7 @@ class ClassInfo:
         fields = tuple(self._field(member, scope) for member in dataclasses.fields(self.cls))
         if not fields:
             raise InvalidError(f"class {self.name} has no field; declare one, such as x: fb.float32")
-        text = inspect.cleandoc(self.cls.__doc__ or "")
-        # Python writes the docstring of a dataclass that has none.
-        description = "" if text.startswith(f"{self.cls.__name__}(") else text
-        return Definition(self.name, self.version, fields, description)
+        return Definition(self.name, self.version, fields)
 
     def _field(self, member: dataclasses.Field[Any], scope: Scope) -> Field:
         where = f"field {member.name!r} of class {self.name}"

@@ -74,7 +74,7 @@ def as_library(array: ak.Array, node: Record, library: str) -> Any:
     return _pandas_of(array, node)
 
 
-def awkward_of(tree: Tree, node: Node, **settings: Any) -> ak.Array:
+def awkward_of(tree: Tree, node: Node | None, **settings: Any) -> ak.Array:
     """Return columns as an awkward array over the same memory."""
     return ak.Array(layout_of(tree, node), **settings)
 

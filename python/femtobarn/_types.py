@@ -54,6 +54,10 @@ DTYPES: dict[str, np.dtype[Any]] = {
 """The NumPy type of each primitive in memory."""
 
 
+NAMED_REDUCED = ("float16", "double32")
+"""Reduced precisions without parameters: half, and ROOT's Double32_t (single on disk)."""
+
+
 class Node:
     """A type of field."""
 
@@ -99,7 +103,7 @@ class Primitive(Node):
 
 @dataclass(frozen=True)
 class Reduced(Node):
-    """A real number kept with less than single precision; ``float32`` in memory."""
+    """A real number kept on disk with less precision than it has in memory."""
 
     kind: str
     bits: int = 16
@@ -109,23 +113,23 @@ class Reduced(Node):
     @property
     def dtype(self) -> np.dtype[Any]:
         """NumPy type of the values in memory."""
-        return DTYPES["float32"]
+        return DTYPES[self.dtype_name]
 
     @property
     def dtype_name(self) -> str:
         """Name of the primitive in memory."""
-        return "float32"
+        return "float64" if self.kind == "double32" else "float32"
 
     def to_json(self) -> Any:
-        if self.kind == "float16":
-            return "float16"
+        if self.kind in NAMED_REDUCED:
+            return self.kind
         if self.kind == "truncated":
             return {"truncated": {"bits": self.bits}}
         return {"quantised": {"bits": self.bits, "min": self.min, "max": self.max}}
 
     def __str__(self) -> str:
-        if self.kind == "float16":
-            return "float16"
+        if self.kind in NAMED_REDUCED:
+            return self.kind
         if self.kind == "truncated":
             return f"truncated({self.bits})"
         return f"quantised({self.bits}, {self.min:g}, {self.max:g})"
@@ -287,7 +291,6 @@ class Definition:
     name: str
     version: int
     fields: tuple[Field, ...]
-    description: str = ""
 
     @cached_property
     def record(self) -> Record:
@@ -296,17 +299,15 @@ class Definition:
 
     def to_json(self) -> dict[str, Any]:
         """Return the definition in the catalogue's form."""
-        form: dict[str, Any] = {"name": self.name, "version": self.version}
-        if self.description:
-            form["description"] = self.description
-        return form | {"fields": [field.to_json() for field in self.fields]}
+        fields = [field.to_json() for field in self.fields]
+        return {"name": self.name, "version": self.version, "fields": fields}
 
     @classmethod
     def from_json(cls, form: str | dict[str, Any]) -> Definition:
         """Read a definition in the catalogue's form."""
         body = json.loads(form) if isinstance(form, str) else form
         fields = _fields_from_json(body["fields"])
-        return cls(body["name"], body.get("version", 1), fields, body.get("description", ""))
+        return cls(body["name"], body.get("version", 1), fields)
 
     def resolve(self, path: str) -> Node:
         """Return the type of the field at a dotted path, looking through collections.
@@ -370,8 +371,8 @@ def type_from_json(form: Any) -> Node:
 def _named_type(name: str) -> Node:
     if name == "string":
         return String()
-    if name == "float16":
-        return Reduced("float16")
+    if name in NAMED_REDUCED:
+        return Reduced(name)
     if name in DTYPES:
         return Primitive(name)
     raise InvalidError(f"type {name!r} does not exist{near_misses(name, [*DTYPES, 'string'])}")

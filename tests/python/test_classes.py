@@ -124,7 +124,6 @@ def test_definition_carries_version_name_and_docs() -> None:
     assert fb.definition_of(Cluster).to_json() == {
         "name": "edm::Cluster",
         "version": 3,
-        "description": "Energy found together.",
         "fields": [{"name": "energy", "type": "float32", "description": "in GeV"}],
     }
     definition = fb.definition_of(Cluster)

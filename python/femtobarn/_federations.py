@@ -1,0 +1,285 @@
+"""A federation: databases that share one catalogue, one schema and one order of commits."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from weakref import WeakValueDictionary
+
+from ._exceptions import InvalidError
+from ._femtobarn import FederationHandle, count_fork
+from ._imports import Imported, import_tree
+from ._snapshots import Snapshot
+from ._transactions import Transaction
+from ._views import View
+
+__all__ = ["Attached", "Federation", "create", "open"]
+
+
+def create(path: str | os.PathLike[str], *, name: str | None = None) -> Federation:
+    """Make a federation: a folder with a catalogue and the files of its databases.
+
+    Parameters
+    ----------
+    path
+        Folder to make; it must not exist, or be empty.
+    name
+        Name of the federation, by default that of the folder without its suffix.
+
+    Raises
+    ------
+    ExistsError
+        If there is something at that place already.
+
+    Examples
+    --------
+    >>> import femtobarn as fb, tempfile, os
+    >>> fed = fb.create(os.path.join(tempfile.mkdtemp(), "lhc.fed"))
+    >>> fed.name, fed.head(), list(fed)
+    ('lhc', 0, [])
+    """
+    text = _local_path(path)
+    return Federation(FederationHandle.create(text, name or Path(text).stem))
+
+
+def open(path: str | os.PathLike[str]) -> Federation:
+    """Open a federation.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none at that place.
+    UnsupportedError
+        If it was made by a newer release.
+    """
+    return Federation(FederationHandle.open(_local_path(path)))
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A file that was attached."""
+
+    name: str
+    """Name of the database that it has become."""
+    containers: list[str]
+    """Names of its containers."""
+    ignored: list[str]
+    """Fields that cannot be read, with the reason."""
+
+
+class Federation:
+    """A federation that is open.
+
+    It may be used from many threads. It is pickled as its place, and opened again where it is
+    unpickled; after a fork the child opens its own.
+    """
+
+    def __init__(self, handle: FederationHandle) -> None:
+        self._handle = handle
+        # Kept here so that they can still be told after closing and in a forked child.
+        self.name = handle.name
+        """Name of the federation."""
+        self.path = os.fspath(handle.path)
+        """Folder of the federation."""
+        self.uuid = handle.uuid
+        """What tells this federation from all others."""
+
+    def head(self) -> int:
+        """Return the number of the newest commit."""
+        return self._handle.head()
+
+    def snapshot(self, *, csn: int | None = None, time: datetime | str | float | None = None) -> Snapshot:
+        """Return the federation as of a commit.
+
+        Parameters
+        ----------
+        csn
+            Number of the commit; the newest if not given.
+        time
+            Instead of a number: the newest commit at that time, as a datetime, ISO text, or seconds
+            since 1970.
+        """
+        if time is not None:
+            if csn is not None:
+                raise InvalidError("give either csn or time, not both")
+            csn = self._handle.csn_at(_microseconds(time))
+        return Snapshot(self, self._handle.snapshot(csn))
+
+    def transaction(self, *, message: str = "", lock_timeout: float = 0.0) -> Transaction:
+        """Begin a transaction; use it in a ``with`` block.
+
+        Parameters
+        ----------
+        message
+            What it is for; kept in the history.
+        lock_timeout
+            Seconds to wait for a container that another writer holds.
+        """
+        return Transaction(self, self._handle.begin(message, _seconds(lock_timeout)))
+
+    def databases(self) -> list[dict[str, Any]]:
+        """Return name, number, state and file of each database."""
+        return self.snapshot().databases()
+
+    def __getitem__(self, name: str) -> View:
+        """Return a container, such as ``fed["run7/events"]``, as of the newest commit."""
+        return self.snapshot()[name]
+
+    def __iter__(self) -> Any:
+        """Iterate over the names of all containers as of the newest commit."""
+        return iter(self.snapshot())
+
+    def keys(self) -> list[str]:
+        """Return the names of all containers as of the newest commit."""
+        return list(self.snapshot())
+
+    def classes(self) -> list[dict[str, Any]]:
+        """Return the registered class definitions."""
+        return [json.loads(text) for text in self._handle.classes()]
+
+    def attach(self, path: str | os.PathLike[str], name: str | None = None) -> Attached:
+        """Take a file with RNTuples into the federation without copying it.
+
+        Parameters
+        ----------
+        path
+            A sealed database of another federation, or any ROOT file with RNTuples.
+        name
+            Name as a database, by default that of the file without its suffix.
+
+        Raises
+        ------
+        CorruptError
+            If the file is truncated or damaged.
+        InvalidError
+            If it is no ROOT file or has no RNTuple.
+        ExistsError
+            If the file, or a database of its name, is in the federation already.
+        """
+        facts = self._handle.attach(os.fspath(path), name)
+        return Attached(facts["name"], facts["containers"], facts["ignored"])
+
+    def import_tree(
+        self,
+        path: str | os.PathLike[str],
+        tree: str | None = None,
+        *,
+        database: str | None = None,
+        container: str | None = None,
+        only: list[str] | None = None,
+        batch_bytes: int = 32_000_000,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Imported:
+        """Copy a TTree of a ROOT file into a container, in one transaction.
+
+        Parameters
+        ----------
+        path
+            A ROOT file.
+        tree
+            Name of the tree, if the file has more than one.
+        database
+            Database to import into, made if needed; by default named as the file.
+        container
+            Container to append to, made if needed; by default named as the tree.
+        only
+            Globs of branches to import; all if not given.
+        batch_bytes
+            Memory for each batch.
+        progress
+            Called with the objects imported so far and the objects in all.
+        """
+        return import_tree(
+            self,
+            path,
+            tree,
+            database=database,
+            container=container,
+            only=only,
+            batch_bytes=batch_bytes,
+            progress=progress,
+        )
+
+    def seal(self, database: str, *, lock_timeout: float = 0.0) -> int:
+        """Make a database read-only for ever and its file a complete ROOT file.
+
+        Parameters
+        ----------
+        database
+            Name of the database.
+        lock_timeout
+            Seconds to wait for writers of its containers.
+
+        Returns
+        -------
+        int
+            Number of the commit.
+        """
+        return self._handle.seal(database, _seconds(lock_timeout))
+
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return the commits, newest first: number, time, message, user, host and process."""
+        return [
+            commit | {"time": datetime.fromtimestamp(commit["time_us"] / 1e6, UTC)}
+            for commit in self._handle.history(limit)
+        ]
+
+    def close(self) -> None:
+        """Close the federation; views and snapshots of it can then no longer be read."""
+        self._handle.close()
+
+    def __enter__(self) -> Federation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Federation {self.name!r} at {self.path}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.path,)
+
+
+# A forked child must not touch its parent's locks and connections: handles refuse there.
+os.register_at_fork(after_in_child=count_fork)
+
+_OPENED: WeakValueDictionary[tuple[int, str], Federation] = WeakValueDictionary()
+"""Federations opened by unpickling, so that many pickled views of one share it; by process and path."""
+
+
+def _reopen(path: str) -> Federation:
+    federation = _OPENED.get((os.getpid(), path))
+    if federation is None:
+        federation = _OPENED[os.getpid(), path] = open(path)
+    return federation
+
+
+def _local_path(path: str | os.PathLike[str]) -> str:
+    return os.fspath(path)
+
+
+def _seconds(timeout: float) -> float:
+    if not 0 <= timeout < float("inf"):
+        raise InvalidError(f"lock_timeout is {timeout}; give seconds from 0 upwards")
+    return float(timeout)
+
+
+def _microseconds(time: datetime | str | float) -> int:
+    if isinstance(time, str):
+        try:
+            time = datetime.fromisoformat(time)
+        except ValueError:
+            raise InvalidError(f"{time!r} is not a time; write one such as 2026-11-21T18:30") from None
+    if isinstance(time, datetime):
+        # A time without a zone is meant as the user's own.
+        time = time.astimezone().timestamp()
+    return int(time * 1e6)

@@ -1,0 +1,87 @@
+"""Which fields a caller means: dotted names, globs and regular expressions."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+from ._exceptions import InvalidError, NotFoundError, near_misses
+from ._types import Definition, Node, Record, innermost
+
+__all__ = ["Expressions", "all_paths", "expand"]
+
+Expressions: TypeAlias = str | Iterable[str] | Callable[[str], bool] | None
+"""Fields: a dotted name, a glob ``Muon_*``, a regular expression ``/Muon_.*/``, a list of these, a
+function that tells for a name, or None for all."""
+
+
+def all_paths(definition: Definition) -> dict[str, Node]:
+    """Return the type of each field by its dotted name, members of records included.
+
+    Examples
+    --------
+    >>> import femtobarn as fb
+    >>> @fb.persistent
+    ... class Track:
+    ...     pt: fb.float32
+    >>> @fb.persistent
+    ... class Event:
+    ...     tracks: list[Track]
+    >>> list(all_paths(fb.definition_of(Event)))
+    ['tracks', 'tracks.pt']
+    """
+    return dict(_walk(definition.record, ""))
+
+
+def _walk(record: Record, prefix: str) -> Iterator[tuple[str, Node]]:
+    for field in record.fields:
+        path = prefix + field.name
+        yield path, field.type
+        inner = innermost(field.type)
+        if isinstance(inner, Record):
+            yield from _walk(inner, f"{path}.")
+
+
+def expand(expressions: Expressions, definition: Definition) -> list[str]:
+    """Return the paths that expressions stand for, without those inside another one.
+
+    Raises
+    ------
+    NotFoundError
+        If one stands for nothing; near misses are named.
+    """
+    if expressions is None:
+        return list(definition.record.by_name)
+    if callable(expressions):
+        return _outermost([path for path in all_paths(definition) if expressions(path)])
+    items = [expressions] if isinstance(expressions, str) else list(expressions)
+    return _outermost([path for item in items for path in _matches(item, definition)])
+
+
+def _matches(item: Any, definition: Definition) -> list[str]:
+    if not isinstance(item, str):
+        raise InvalidError(f"{item!r} is not the name of a field")
+    if len(item) > 1 and item.startswith("/") and item.rstrip("i").endswith("/"):
+        flags = re.IGNORECASE if item.endswith("i") else 0
+        pattern = re.compile(item.rstrip("i")[1:-1], flags)
+        found = [path for path in all_paths(definition) if pattern.fullmatch(path)]
+    elif any(sign in item for sign in "*?["):
+        found = [path for path in all_paths(definition) if fnmatch.fnmatchcase(path, item)]
+    else:
+        definition.resolve(item)
+        return [item]
+    if not found:
+        raise NotFoundError(f"no field matches {item!r}{near_misses(item, definition.record.by_name)}")
+    return found
+
+
+def _outermost(paths: list[str]) -> list[str]:
+    chosen = set(paths)
+    kept: dict[str, None] = {}
+    for path in paths:
+        parts = path.split(".")
+        if not any(".".join(parts[:count]) in chosen for count in range(1, len(parts))):
+            kept[path] = None
+    return list(kept)

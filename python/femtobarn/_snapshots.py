@@ -1,0 +1,157 @@
+"""The whole federation as of one commit: what every reader reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import awkward as ak
+import numpy as np
+
+from ._linked import BEHAVIOR, SNAPSHOT, link_records
+from ._objects import Object
+from ._oid import Oid, OidRange
+from ._paths import Expressions
+from ._results import as_library
+from ._types import Record
+from ._views import View
+
+if TYPE_CHECKING:
+    from ._federations import Federation
+    from ._femtobarn import SnapshotHandle
+
+__all__ = ["Snapshot"]
+
+
+class Snapshot(Mapping[str, View]):
+    """The federation as of a commit: containers by ``"database/container"``.
+
+    A snapshot stays as it is whatever is committed later, needs no lock and holds none.
+    """
+
+    def __init__(self, federation: Federation, handle: SnapshotHandle) -> None:
+        self.federation = federation
+        self._handle = handle
+        self._views: dict[tuple[int, int], View] = {}
+
+    @property
+    def csn(self) -> int:
+        """Number of the commit that this is the federation as of."""
+        return self._handle.csn
+
+    @property
+    def array_settings(self) -> dict[str, Any]:
+        """What awkward arrays read from this snapshot are given, so that their links can be followed."""
+        return {"behavior": BEHAVIOR, "attrs": {SNAPSHOT: self}}
+
+    def databases(self) -> list[dict[str, Any]]:
+        """Return name, number, state and file of each database."""
+        return self._handle.databases()
+
+    def containers(self, database: str) -> list[dict[str, Any]]:
+        """Return name, number, class, objects and bytes of each container of a database."""
+        return self._handle.containers(database)
+
+    def keys(self) -> Any:
+        """Return the names of all containers, each ``"database/container"``."""
+        return super().keys()
+
+    def __getitem__(self, name: str) -> View:
+        return self._keep(View(self, name, self._handle.view(name)))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and any(name == known for known in self)
+
+    def __iter__(self) -> Iterator[str]:
+        for database in self.databases():
+            for container in self.containers(database["name"]):
+                yield f"{database['name']}/{container['name']}"
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"<Snapshot of {self.federation.name!r} as of csn {self.csn}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Snapshot) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _snapshot_at, (self.federation, self.csn)
+
+    def _identity(self) -> tuple[str, int]:
+        return self.federation.uuid, self.csn
+
+    def object(self, oid: Oid) -> Object:
+        """Return the object with an OID.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such object as of this snapshot.
+        """
+        return self._view_of(oid.database, oid.container).object_at(oid.entry)
+
+    def fetch(
+        self,
+        oids: Sequence[Oid] | OidRange | np.ndarray[Any, Any] | ak.Array,
+        expressions: Expressions = None,
+        *,
+        library: str = "ak",
+    ) -> Any:
+        """Read fields of many objects by OID, in the order given; the reads are coalesced.
+
+        Parameters
+        ----------
+        oids
+            OIDs, links, a range of OIDs, or a structured array or awkward array of links. Null links
+            give missing values.
+        expressions
+            Fields, as for :meth:`View.arrays`; all if not given.
+        library
+            As for :meth:`View.arrays`.
+        """
+        records = link_records(oids)
+        places = records["database"].astype(np.uint64) << np.uint64(32) | records["container"]
+        parts: list[ak.Array] = []
+        positions = np.full(len(records), -1, np.int64)
+        merged = None
+        for place in np.unique(places[records["container"] != 0]).tolist():
+            chosen = np.flatnonzero(places == place)
+            view = self._view_of(place >> 32, place & 0xFFFFFFFF)
+            merged = merged or view.definition.record
+            positions[chosen] = sum(len(part) for part in parts) + np.arange(len(chosen))
+            parts.append(view.fetch(records["entry"][chosen], expressions))
+        return as_library(self._assembled(parts, positions), merged or Record("", ()), library)
+
+    def _assembled(self, parts: list[ak.Array], positions: np.ndarray[Any, Any]) -> ak.Array:
+        if not parts:
+            return ak.Array([None] * len(positions))
+        array = parts[0] if len(parts) == 1 else ak.concatenate(parts)
+        if (positions == np.arange(len(array))).all() if len(positions) == len(array) else False:
+            return array
+        index = ak.index.Index64(positions)
+        picked = (
+            ak.contents.IndexedOptionArray.simplified(index, array.layout)
+            if (positions < 0).any()
+            else array.layout[positions]
+        )
+        return ak.Array(picked, **self.array_settings)
+
+    def _view_of(self, database: int, container: int) -> View:
+        view = self._views.get((database, container))
+        if view is None:
+            handle = self._handle.view_by_id(database, container)
+            view = self._keep(View(self, handle.name, handle))
+        return view
+
+    def _keep(self, view: View) -> View:
+        place = view.oids.database, view.oids.container
+        return self._views.setdefault(place, view)
+
+
+def _snapshot_at(federation: Federation, csn: int) -> Snapshot:
+    return federation.snapshot(csn=csn)

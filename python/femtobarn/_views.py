@@ -1,0 +1,326 @@
+"""A container as of a snapshot: read by columns, by selection, or object by object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import awkward as ak
+import numpy as np
+
+from ._arrays import Tree
+from ._casts import Values
+from ._exceptions import InvalidError, NotFoundError
+from ._objects import Block, Object
+from ._oid import Oid, OidRange
+from ._paths import Expressions, all_paths, expand
+from ._results import LIBRARIES, as_library, awkward_of, tree_nbytes
+from ._selection import COUNT, Selection
+from ._types import Definition
+
+if TYPE_CHECKING:
+    from ._femtobarn import ViewHandle
+    from ._snapshots import Snapshot
+
+__all__ = ["View", "bytes_of_size"]
+
+CONDITION_ENTRIES = 1 << 20
+"""Entries of which a condition is evaluated at once."""
+
+SPARSE = 0.5
+"""Below this part of entries selected, only they are read; above, the whole range is."""
+
+FIRST_STEP_ENTRIES = 1000
+"""Entries of the first batch of an iteration by size, from which the size of an entry is learnt."""
+
+BLOCK_ENTRIES = 256
+"""Neighbouring objects that a loop over objects reads at once."""
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+
+class View:
+    """A container as of a snapshot, or a range of its entries.
+
+    A view never changes: what is committed later is seen by a later snapshot.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, name: str, handle: ViewHandle, window: range | None = None
+    ) -> None:
+        self.snapshot = snapshot
+        self.name = name
+        self._handle = handle
+        self._window = range(handle.entries) if window is None else window
+        self._definition: Definition | None = None
+
+    @property
+    def definition(self) -> Definition:
+        """The class of the objects."""
+        if self._definition is None:
+            self._definition = Definition.from_json(self._handle.definition)
+        return self._definition
+
+    @property
+    def num_entries(self) -> int:
+        """Number of objects."""
+        return len(self._window)
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of the fields of an object."""
+        return list(self.definition.record.by_name)
+
+    def keys(self) -> list[str]:
+        """Return the dotted names of all fields, members of records included."""
+        return list(all_paths(self.definition))
+
+    def typenames(self) -> dict[str, str]:
+        """Return the type of each field by its dotted name."""
+        return {path: str(node) for path, node in all_paths(self.definition).items()}
+
+    def show(self) -> None:
+        """Print the names and types of the fields."""
+        types = self.typenames()
+        width = max(map(len, types), default=0)
+        print(f"{self.name}: {self.num_entries:,} objects of class {self.definition.name}")
+        for path, text in types.items():
+            print(f"  {path:<{width}}  {text}")
+
+    def __len__(self) -> int:
+        return len(self._window)
+
+    def __repr__(self) -> str:
+        return (
+            f"<View {self.name!r}: {len(self):,} objects of class {self.definition.name} "
+            f"as of csn {self.snapshot.csn}>"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _view_at, (self.snapshot, self.name, self._window.start, self._window.stop)
+
+    # Objects, one by one.
+
+    @overload
+    def __getitem__(self, index: int) -> Object: ...
+    @overload
+    def __getitem__(self, index: slice) -> View: ...
+    @overload
+    def __getitem__(self, index: str) -> ak.Array: ...
+    def __getitem__(self, index: int | slice | str) -> Object | View | ak.Array:
+        if isinstance(index, str):
+            array = self.arrays(index)
+            for name in index.split("."):
+                array = array[name]
+            return array
+        if isinstance(index, slice):
+            if index.step not in (None, 1):
+                raise InvalidError("a view has no gaps; take a slice without a step, or fetch OIDs")
+            return View(self.snapshot, self.name, self._handle, self._window[index])
+        return self.object_at(self._entry(index))
+
+    def __iter__(self) -> Iterator[Object]:
+        for start in range(self._window.start, self._window.stop, BLOCK_ENTRIES):
+            block = Block(self, start, min(start + BLOCK_ENTRIES, self._window.stop))
+            for index in range(block.stop - block.start):
+                yield Object(block, index)
+
+    def object_at(self, entry: int) -> Object:
+        """Return the object with a number in the container, whatever the range of this view."""
+        if not 0 <= entry < self._handle.entries:
+            raise NotFoundError(
+                f"{self.name} has {self._handle.entries} objects as of this snapshot, no {entry}"
+            )
+        return Object(Block(self, entry, entry + 1), 0)
+
+    def oid(self, entry: int) -> Oid:
+        """Return the OID of the object with a number in the container."""
+        return Oid(self._handle.database, self._handle.container, entry)
+
+    @property
+    def oids(self) -> OidRange:
+        """OIDs of all objects of this view."""
+        return OidRange(self._handle.database, self._handle.container, self._window.start, self._window.stop)
+
+    def _entry(self, index: int) -> int:
+        try:
+            return self._window[index]
+        except IndexError:
+            raise IndexError(f"{self.name} has {len(self)} objects here, no {index}") from None
+
+    # Columns.
+
+    def arrays(
+        self,
+        expressions: Expressions = None,
+        where: str | None = None,
+        *,
+        entry_start: int | None = None,
+        entry_stop: int | None = None,
+        library: str = "ak",
+    ) -> Any:
+        """Read fields of many objects.
+
+        Parameters
+        ----------
+        expressions
+            Dotted names, globs (``"Muon_*"``), regular expressions (``"/Muon_.*/"``), a list of
+            these, or a function that chooses by name. All fields if not given.
+        where
+            Condition on flat fields, such as ``"nMuon == 2 and met.pt > 30"``; ``nX`` and ``len(X)``
+            are the number of items of the collection X. The fields it uses are read first, the
+            others only for the entries selected.
+        entry_start, entry_stop
+            Range of entries; negative numbers count from the end.
+        library
+            ``"ak"`` for an awkward array (no copy), ``"np"`` for a dictionary of NumPy arrays,
+            ``"pd"`` for a pandas data frame, ``"pa"`` for an Arrow table.
+
+        Raises
+        ------
+        NotFoundError
+            If a field does not exist; near misses are named.
+        InvalidError
+            If the condition uses a field that has not one number per entry.
+        """
+        paths = expand(expressions, self.definition)
+        if library not in LIBRARIES:
+            as_library(None, self.definition.record, library)
+        window = self._range(entry_start, entry_stop)
+        if where is None:
+            array = self._awkward(self.read_tree(paths, window.start, window.stop))
+        else:
+            array = self._selected(paths, Selection.parse(where, self.definition), window)
+        return as_library(array, self.definition.record, library)
+
+    def iterate(
+        self,
+        expressions: Expressions = None,
+        where: str | None = None,
+        *,
+        step_size: int | str = "64 MB",
+        entry_start: int | None = None,
+        entry_stop: int | None = None,
+        library: str = "ak",
+    ) -> Iterator[Any]:
+        """Read fields batch by batch.
+
+        Parameters
+        ----------
+        step_size
+            Entries per batch, or memory per batch, such as ``"64 MB"``. How many entries fill the
+            memory is learnt from each batch for the next.
+
+        Other parameters are those of :meth:`arrays`.
+        """
+        paths = expand(expressions, self.definition)
+        selection = Selection.parse(where, self.definition) if where is not None else None
+        for tree_window, array in self._batches(
+            paths, selection, self._range(entry_start, entry_stop), step_size
+        ):
+            del tree_window
+            yield as_library(array, self.definition.record, library)
+
+    def _batches(
+        self, paths: list[str], selection: Selection | None, window: range, step_size: int | str
+    ) -> Iterator[tuple[range, ak.Array]]:
+        target = None if isinstance(step_size, int) else bytes_of_size(step_size)
+        step = step_size if isinstance(step_size, int) else FIRST_STEP_ENTRIES
+        if step < 1:
+            raise InvalidError(f"a batch has at least one entry, not {step_size}")
+        start = window.start
+        while start < window.stop:
+            part = range(start, min(start + step, window.stop))
+            if selection is None:
+                tree = self.read_tree(paths, part.start, part.stop)
+                array, size = self._awkward(tree), tree_nbytes(tree)
+            else:
+                array = self._selected(paths, selection, part)
+                size = array.nbytes
+            yield part, array
+            start = part.stop
+            if target is not None:
+                step = _next_step(target, size, len(part))
+
+    def _selected(self, paths: list[str], selection: Selection, window: range) -> ak.Array:
+        entries = self._entries_where(selection, window)
+        if not len(entries):
+            return self._awkward(self.read_tree(paths, window.start, window.start))
+        first, last = int(entries[0]), int(entries[-1])
+        if len(entries) < SPARSE * (last + 1 - first):
+            return self._awkward(self._handle.fetch(entries.tobytes(), paths))
+        array = self._awkward(self.read_tree(paths, first, last + 1))
+        return array if len(entries) == last + 1 - first else array[entries.astype(np.int64) - first]
+
+    def _entries_where(self, selection: Selection, window: range) -> Values:
+        chosen = [np.empty(0, np.uint64)]
+        for start in range(window.start, window.stop, CONDITION_ENTRIES):
+            stop = min(start + CONDITION_ENTRIES, window.stop)
+            selected = selection.evaluate(self._condition_columns(selection, start, stop), stop - start)
+            chosen.append((np.flatnonzero(selected) + start).astype(np.uint64))
+        return np.concatenate(chosen)
+
+    def _condition_columns(self, selection: Selection, start: int, stop: int) -> dict[str, Values]:
+        columns: dict[str, Values] = {}
+        if selection.fields:
+            array = self._awkward(self.read_tree(selection.fields, start, stop))
+            for path in selection.fields:
+                column = array
+                for name in path.split("."):
+                    column = column[name]
+                columns[path] = ak.to_numpy(column)
+        for path in selection.collections:
+            columns[COUNT + path] = np.frombuffer(
+                memoryview(self._handle.counts(path, start, stop)), np.int64
+            )
+        return columns
+
+    def fetch(
+        self, entries: Sequence[int] | Values, expressions: Expressions = None, *, library: str = "ak"
+    ) -> Any:
+        """Read fields of some objects by their numbers in the container, in the order given."""
+        wanted = np.asarray(entries)
+        if wanted.size and (wanted.dtype.kind not in "iu" or wanted.min() < 0):
+            raise InvalidError("entries are numbers from 0 upwards")
+        paths = expand(expressions, self.definition)
+        array = self._awkward(self._handle.fetch(wanted.astype(np.uint64).tobytes(), paths))
+        return as_library(array, self.definition.record, library)
+
+    def read_tree(self, paths: list[str], start: int, stop: int) -> Tree:
+        """Return columns of a range of entries as they come from the engine."""
+        return self._handle.read(paths, start, stop)
+
+    def _awkward(self, tree: Tree) -> ak.Array:
+        return awkward_of(tree, self.definition.record, **self.snapshot.array_settings)
+
+    def _range(self, entry_start: int | None, entry_stop: int | None) -> range:
+        return self._window[slice(entry_start, entry_stop)]
+
+
+def _view_at(snapshot: Snapshot, name: str, start: int, stop: int) -> View:
+    view = snapshot[name]
+    return View(snapshot, name, view._handle, range(start, stop))
+
+
+def _next_step(target: int, size: int, entries: int) -> int:
+    per_entry = max(size, 1) / entries
+    # At most tenfold, in case the first entries are unlike the rest.
+    return max(1, min(int(target / per_entry), entries * 10))
+
+
+def bytes_of_size(text: str) -> int:
+    """Return the number of bytes that a size such as ``"64 MB"`` or ``"1 MiB"`` means.
+
+    Examples
+    --------
+    >>> bytes_of_size("64 MB"), bytes_of_size("1 MiB"), bytes_of_size("500 kB")
+    (64000000, 1048576, 500000)
+    """
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmg]i?|)b?\s*", text.lower())
+    if match is None:
+        raise InvalidError(f'{text!r} is not a size; write one such as "64 MB", or a number of entries')
+    size = int(float(match[1]) * UNITS[match[2]])
+    if size < 1:
+        raise InvalidError(f"a batch has at least one byte, not {text!r}")
+    return size
