@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,7 +106,7 @@ def by_us(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Writ
 
 
 @pytest.fixture(scope="session")
-def real_files(shared_data: Path | None) -> list[Written]:
+def real_files(shared_data: Path | None, examples: Path) -> list[Written]:
     """Files that others wrote: those beside the project, and those of public packages."""
     if shared_data is None:
         pytest.skip("no folder of real files: set FEMTOBARN_DATA")
@@ -115,15 +114,13 @@ def real_files(shared_data: Path | None) -> list[Written]:
     return [
         Written(f"{path.stem}.{ntuple}", path, ntuple, unknown, {})
         for path in sorted(shared_data.glob("*.root"))
-        for ntuple in ntuples_of(path)
+        for ntuple in ntuples_of(examples, path)
     ]
 
 
-def ntuples_of(path: Path) -> Iterator[str]:
+def ntuples_of(examples: Path, path: Path) -> list[str]:
     """The names of the RNTuples in a file."""
-    code = "import sys, uproot; print(*(k.split(';')[0] for k, c in uproot.open(sys.argv[1])"
-    code += ".classnames(recursive=True).items() if c == 'ROOT::RNTuple'), sep='\\n')"
-    yield from run(sys.executable, "-c", code, path).split()
+    return run(examples / "ntuple_dump", path).split()
 
 
 @pytest.fixture(scope="session")

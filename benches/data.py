@@ -1,0 +1,93 @@
+"""Makes the data that the benchmarks store: the same bytes on every machine.
+
+`objects.bin`: a pool of objects of 10,240 bytes each. An object is three quarters packed detector hits (numbers of
+cells in order, positions, charges) and one quarter noise; zstd keeps three quarters of it, as of real raw data.
+
+`columns.bin`: jagged single-precision columns of 1,000 events, shaped like reconstructed physics objects: six
+collections whose members fall steeply, lie evenly in angle, or take few values. Layout, little-endian 64-bit counts:
+number of columns; for each column the length of its name, the name, the number of offsets, the offsets (64 bits
+each), the values (floats).
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+OBJECT_BYTES = 10_240
+OBJECTS = 2_000
+EVENTS = 1_000
+SEED = 20260101
+
+# Collection, mean number of items in an event, and its columns.
+COLLECTIONS: dict[str, tuple[float, list[str]]] = {
+    "Jet": (8, ["pt", "eta", "phi", "mass", "area", "emf", "btag", "nconst"]),
+    "Track": (380, ["pt", "eta", "phi", "d0", "z0", "chi2", "charge", "nhits"]),
+    "Cluster": (250, ["e", "eta", "phi", "emf", "ncells", "width"]),
+    "Candidate": (620, ["pt", "eta", "phi", "mass", "charge", "pdgid", "puppi", "d0", "z0"]),
+    "Vertex": (12, ["x", "y", "z", "chi2", "ndof", "ntracks"]),
+    "Muon": (2, ["pt", "eta", "phi", "iso"]),
+}
+
+
+def make(folder: Path) -> None:
+    """Write both files, unless they are there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, maker in (("objects.bin", objects), ("columns.bin", columns)):
+        target = folder / name
+        if not target.exists():
+            building = target.with_suffix(".building")
+            building.write_bytes(maker())
+            building.rename(target)
+
+
+def objects() -> bytes:
+    """The pool of objects."""
+    random = np.random.default_rng(SEED)
+    packed_bytes = 3 * OBJECT_BYTES // 4
+    hits = np.zeros(
+        (OBJECTS, packed_bytes // 16), dtype=[("cell", "<u4"), ("x", "<f4"), ("y", "<f4"), ("charge", "<u4")]
+    )
+    hits["cell"] = np.sort(random.integers(0, 1 << 24, hits.shape), axis=1)
+    hits["x"] = np.round(random.normal(0, 30, hits.shape) * 64) / 64
+    hits["y"] = np.round(random.normal(0, 30, hits.shape) * 64) / 64
+    hits["charge"] = random.exponential(2000, hits.shape)
+    noise = random.integers(0, 256, (OBJECTS, OBJECT_BYTES - packed_bytes), dtype=np.uint8)
+    packed = np.frombuffer(hits.tobytes(), dtype=np.uint8).reshape(OBJECTS, packed_bytes)
+    return np.concatenate([packed, noise], axis=1).tobytes()
+
+
+def columns() -> bytes:
+    """The columns of all collections."""
+    random = np.random.default_rng(SEED)
+    parts = [struct.pack("<Q", sum(len(names) for _, names in COLLECTIONS.values()))]
+    for collection, (mean, names) in COLLECTIONS.items():
+        offsets = np.concatenate([[0], np.cumsum(random.poisson(mean, EVENTS))]).astype("<u8")
+        for name in names:
+            label = f"{collection}_{name}".encode()
+            parts += [
+                struct.pack("<Q", len(label)),
+                label,
+                struct.pack("<Q", len(offsets)),
+                offsets.tobytes(),
+            ]
+            parts.append(values(random, name, int(offsets[-1])).astype("<f4").tobytes())
+    return b"".join(parts)
+
+
+def values(random: np.random.Generator, name: str, count: int) -> NDArray[np.float64]:
+    """Values as such a quantity has them."""
+    if name in ("eta", "phi"):
+        return random.uniform(-3.1416, 3.1416, count)
+    if name in ("charge", "pdgid"):
+        return random.choice([-211.0, -1.0, 1.0, 22.0, 130.0, 211.0], count)
+    if name.startswith("n"):
+        return random.poisson(12, count).astype(np.float64)
+    if name in ("emf", "btag", "puppi"):
+        return np.round(random.beta(0.5, 0.5, count), 3)
+    if name in ("x", "y", "z", "d0", "z0"):
+        return random.normal(0, 1, count)
+    return random.pareto(2.5, count) + 0.5

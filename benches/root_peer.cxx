@@ -1,0 +1,327 @@
+// ROOT's own RNTuple writer and reader at the work that benches/run.py measures.
+//
+//    root_peer write-objects FILE POOL COUNT COMPRESSION     10 KB objects: {id: uint64, blob: vector<uint8>}
+//    root_peer write-columns FILE COLUMNS COUNT COMPRESSION  jagged float columns, replicated to COUNT entries
+//    root_peer random-objects FILE READS                     objects at random, by entry number
+//    root_peer columns FILE views|bulk                       all columns, by one view an entry or in bulk
+//    root_peer rows FILE COUNT                               objects of 10 fields and 100 bytes, one by one
+//
+// Prints one JSON object: what benches/README.md says. Nothing before the timed part is counted: dictionaries and
+// plug-ins are loaded by a first, untimed access.
+
+#include <ROOT/RNTupleModel.hxx>
+#include <ROOT/RNTupleReadOptions.hxx>
+#include <ROOT/RNTupleReader.hxx>
+#include <ROOT/RNTupleWriteOptions.hxx>
+#include <ROOT/RNTupleWriter.hxx>
+#include <ROOT/RVec.hxx>
+
+#include <sys/resource.h>
+
+#include <array>
+#include <chrono>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t kObjectBytes = 10240;
+
+double cpu_seconds()
+{
+   rusage usage;
+   getrusage(RUSAGE_SELF, &usage);
+   return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + 1e-6 * (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+// The timed part: from its construction to report().
+class Stopwatch {
+   std::chrono::steady_clock::time_point fWall = std::chrono::steady_clock::now();
+   double fCpu = cpu_seconds();
+
+public:
+   void report(std::uint64_t items, std::uint64_t bytes, std::uint64_t check) const
+   {
+      const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - fWall).count();
+      std::printf("{\"items\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"wall_s\": %.6f, \"cpu_s\": %.6f, \"check\": %" PRIu64
+                  "}\n",
+                  items, bytes, wall, cpu_seconds() - fCpu, check);
+   }
+};
+
+// The random entries of all peers: splitmix64 from seed 1.
+class Random {
+   std::uint64_t fState = 1;
+
+public:
+   std::uint64_t next()
+   {
+      std::uint64_t z = (fState += 0x9e3779b97f4a7c15);
+      z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+      z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+      return z ^ (z >> 31);
+   }
+   std::uint64_t below(std::uint64_t bound)
+   {
+      return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * bound) >> 64);
+   }
+};
+
+std::vector<std::uint8_t> bytes_of(const std::string &path)
+{
+   std::ifstream file(path, std::ios::binary);
+   if (!file)
+      throw std::runtime_error("cannot open " + path);
+   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::uint32_t bits_of(float value)
+{
+   std::uint32_t bits;
+   std::memcpy(&bits, &value, sizeof(bits));
+   return bits;
+}
+
+ROOT::RNTupleWriteOptions write_options(const std::string &compression)
+{
+   ROOT::RNTupleWriteOptions options;
+   options.SetCompression(compression == "zstd" ? 505 : compression == "lz4" ? 404 : 0);
+   return options;
+}
+
+void write_objects(const char *path, const char *pool_path, std::uint64_t count, const std::string &compression)
+{
+   const auto pool = bytes_of(pool_path);
+   const auto distinct = pool.size() / kObjectBytes;
+   auto model = ROOT::RNTupleModel::Create();
+   auto id = model->MakeField<std::uint64_t>("id");
+   auto blob = model->MakeField<std::vector<std::uint8_t>>("blob");
+   auto writer = ROOT::RNTupleWriter::Recreate(std::move(model), "objects", path, write_options(compression));
+   Stopwatch watch;
+   for (std::uint64_t i = 0; i < count; ++i) {
+      const auto *start = &pool[(i % distinct) * kObjectBytes];
+      blob->assign(start, start + kObjectBytes);
+      *id = i;
+      writer->Fill();
+   }
+   writer.reset();
+   watch.report(count, count * kObjectBytes, 0);
+}
+
+// The file of columns that benches/data.py writes.
+struct Column {
+   std::string name;
+   std::vector<std::uint64_t> offsets;
+   std::vector<float> values;
+};
+
+template <typename T>
+T take(const std::uint8_t *&from)
+{
+   T value;
+   std::memcpy(&value, from, sizeof(value));
+   from += sizeof(value);
+   return value;
+}
+
+template <typename T>
+std::vector<T> take_many(const std::uint8_t *&from, std::size_t count)
+{
+   std::vector<T> values(count);
+   std::memcpy(values.data(), from, count * sizeof(T));
+   from += count * sizeof(T);
+   return values;
+}
+
+std::vector<Column> columns_of(const char *path)
+{
+   const auto bytes = bytes_of(path);
+   const auto *from = bytes.data();
+   std::vector<Column> columns(take<std::uint64_t>(from));
+   for (auto &column : columns) {
+      const auto name = take_many<char>(from, take<std::uint64_t>(from));
+      column.name.assign(name.begin(), name.end());
+      column.offsets = take_many<std::uint64_t>(from, take<std::uint64_t>(from));
+      column.values = take_many<float>(from, column.offsets.back());
+   }
+   return columns;
+}
+
+void write_columns(const char *path, const char *columns_path, std::uint64_t count, const std::string &compression)
+{
+   const auto columns = columns_of(columns_path);
+   const auto distinct = columns.at(0).offsets.size() - 1;
+   auto model = ROOT::RNTupleModel::Create();
+   auto event = model->MakeField<std::uint64_t>("event");
+   std::vector<std::shared_ptr<std::vector<float>>> fields;
+   for (const auto &column : columns)
+      fields.push_back(model->MakeField<std::vector<float>>(column.name));
+   auto writer = ROOT::RNTupleWriter::Recreate(std::move(model), "events", path, write_options(compression));
+   std::uint64_t bytes = 0;
+   Stopwatch watch;
+   for (std::uint64_t i = 0; i < count; ++i) {
+      *event = i;
+      for (std::size_t c = 0; c < columns.size(); ++c) {
+         const auto &column = columns[c];
+         const auto start = column.offsets[i % distinct], stop = column.offsets[i % distinct + 1];
+         fields[c]->assign(column.values.begin() + start, column.values.begin() + stop);
+         bytes += (stop - start) * sizeof(float);
+      }
+      writer->Fill();
+   }
+   writer.reset();
+   watch.report(count, bytes, 0);
+}
+
+void random_objects(const char *path, std::uint64_t reads)
+{
+   auto reader = ROOT::RNTupleReader::Open("objects", path);
+   auto view = reader->GetView<std::vector<std::uint8_t>>("blob");
+   const auto entries = reader->GetNEntries();
+   view(0);
+   Random random;
+   std::uint64_t check = 0, bytes = 0;
+   Stopwatch watch;
+   for (std::uint64_t i = 0; i < reads; ++i) {
+      const auto &blob = view(random.below(entries));
+      check += blob[17];
+      bytes += blob.size();
+   }
+   watch.report(reads, bytes, check);
+}
+
+std::vector<std::string> list_fields(ROOT::RNTupleReader &reader)
+{
+   std::vector<std::string> names;
+   for (const auto &field : reader.GetDescriptor().GetTopLevelFields()) {
+      if (field.GetTypeName() == "std::vector<float>")
+         names.push_back(field.GetFieldName());
+   }
+   return names;
+}
+
+// One view for each column, entry by entry: what an analysis loop does.
+void columns_by_views(const char *path)
+{
+   auto reader = ROOT::RNTupleReader::Open("events", path);
+   std::vector<ROOT::RNTupleView<std::vector<float>>> views;
+   for (const auto &name : list_fields(*reader))
+      views.push_back(reader->GetView<std::vector<float>>(name));
+   const auto entries = reader->GetNEntries();
+   views.at(0)(0);
+   std::uint64_t check = 0, bytes = 0;
+   Stopwatch watch;
+   for (std::uint64_t i = 0; i < entries; ++i) {
+      for (auto &view : views) {
+         const auto &values = view(i);
+         bytes += values.size() * sizeof(float);
+         if (!values.empty())
+            check += bits_of(values[0]);
+      }
+   }
+   watch.report(entries, bytes, check);
+}
+
+// Column by column, cluster by cluster, all entries of a cluster at once: the fastest that ROOT's interface offers.
+void columns_in_bulk(const char *path)
+{
+   const auto names = list_fields(*ROOT::RNTupleReader::Open("events", path));
+   auto model = ROOT::RNTupleModel::CreateBare();
+   for (const auto &name : names)
+      model->MakeField<ROOT::RVecF>(name);
+   auto reader = ROOT::RNTupleReader::Open(std::move(model), "events", path);
+   const auto &descriptor = reader->GetDescriptor();
+   reader->GetModel().CreateBulk(names.at(0));
+   std::uint64_t check = 0, bytes = 0;
+   Stopwatch watch;
+   for (auto cluster = descriptor.FindClusterId(0, 0); cluster != ROOT::kInvalidDescriptorId;
+        cluster = descriptor.FindNextClusterId(cluster)) {
+      const auto entries = descriptor.GetClusterDescriptor(cluster).GetNEntries();
+      const auto mask = std::make_unique<bool[]>(entries);
+      std::fill_n(mask.get(), entries, true);
+      for (const auto &name : names) {
+         auto bulk = reader->GetModel().CreateBulk(name);
+         const auto *lists = static_cast<const ROOT::RVecF *>(
+            bulk.ReadBulk(ROOT::RNTupleLocalIndex(cluster, 0), mask.get(), entries));
+         for (std::uint64_t i = 0; i < entries; ++i) {
+            bytes += lists[i].size() * sizeof(float);
+            if (!lists[i].empty())
+               check += bits_of(lists[i][0]);
+         }
+      }
+   }
+   watch.report(reader->GetNEntries(), bytes, check);
+}
+
+void rows(const char *path, std::uint64_t count)
+{
+   auto model = ROOT::RNTupleModel::Create();
+   auto run = model->MakeField<std::uint32_t>("run");
+   auto event = model->MakeField<std::uint64_t>("event");
+   auto time = model->MakeField<double>("time");
+   auto x = model->MakeField<double>("x");
+   auto y = model->MakeField<double>("y");
+   auto z = model->MakeField<double>("z");
+   auto energy = model->MakeField<double>("energy");
+   auto momentum = model->MakeField<std::array<float, 3>>("momentum");
+   auto covariance = model->MakeField<std::array<float, 5>>("covariance");
+   auto hits = model->MakeField<std::array<std::uint16_t, 8>>("hits");
+   auto writer = ROOT::RNTupleWriter::Recreate(std::move(model), "rows", path, write_options("none"));
+   Stopwatch watch;
+   for (std::uint64_t i = 0; i < count; ++i) {
+      const float f = i;
+      *run = 7;
+      *event = i;
+      *time = 1e-3 * i;
+      *x = *y = *z = *energy = i;
+      *momentum = {f, f, f};
+      *covariance = {f, f, f, f, f};
+      hits->fill(static_cast<std::uint16_t>(i));
+      writer->Fill();
+   }
+   writer.reset();
+   watch.report(count, count * 100, 0);
+}
+
+int run(const std::vector<std::string> &arguments)
+{
+   const auto &mode = arguments.at(0);
+   const auto argument = [&](std::size_t i) { return arguments.at(i).c_str(); };
+   const auto number = [&](std::size_t i) { return std::strtoull(argument(i), nullptr, 10); };
+   if (mode == "write-objects")
+      write_objects(argument(1), argument(2), number(3), arguments.at(4));
+   else if (mode == "write-columns")
+      write_columns(argument(1), argument(2), number(3), arguments.at(4));
+   else if (mode == "random-objects")
+      random_objects(argument(1), number(2));
+   else if (mode == "columns" && arguments.at(2) == "views")
+      columns_by_views(argument(1));
+   else if (mode == "columns" && arguments.at(2) == "bulk")
+      columns_in_bulk(argument(1));
+   else if (mode == "rows")
+      rows(argument(1), number(2));
+   else
+      throw std::runtime_error("no mode " + mode);
+   return 0;
+}
+
+} // namespace
+
+int main(int count, char **arguments)
+{
+   try {
+      return run({arguments + 1, arguments + count});
+   } catch (const std::exception &error) {
+      std::fprintf(stderr, "root_peer: %s\n", error.what());
+      return 1;
+   }
+}
