@@ -1,12 +1,13 @@
 """Makes the data that the benchmarks store: the same bytes on every machine.
 
-`objects.bin`: a pool of objects of 10,240 bytes each. An object is three quarters packed detector hits (numbers of
-cells in order, positions, charges) and one quarter noise; zstd keeps three quarters of it, as of real raw data.
+`objects.bin`: a pool of objects of 10,240 bytes each. An object is three quarters packed detector hits
+(numbers of cells in order, positions, charges) and one quarter noise; zstd keeps three quarters of it, as of
+real raw data.
 
 `columns.bin`: jagged single-precision columns of 1,000 events, shaped like reconstructed physics objects: six
-collections whose members fall steeply, lie evenly in angle, or take few values. Layout, little-endian 64-bit counts:
-number of columns; for each column the length of its name, the name, the number of offsets, the offsets (64 bits
-each), the values (floats).
+collections whose members fall steeply, lie evenly in angle, or take few values. Layout, with little-endian
+counts of 64 bits: number of columns; for each column the length of its name, the name, the number of offsets,
+the offsets (64 bits each), the values (floats).
 """
 
 from __future__ import annotations

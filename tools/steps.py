@@ -297,6 +297,12 @@ def target_fuzz() -> Iterator[Step]:
     yield from fuzz(FUZZ_SECONDS)
 
 
+def target_bench() -> Iterator[Step]:
+    """What benches/run.py needs."""
+    yield install("demo", "test", "judge")
+    yield build()
+
+
 def target_build() -> Iterator[Step]:
     """What a user needs to run the demo."""
     yield install("demo")

@@ -1,0 +1,67 @@
+"""Reads all columns of an RNTuple file as awkward arrays: `arrays.py ours|uproot FILE`.
+
+Opening is not timed; the page cache is warm and every module is loaded. Prints one JSON object, as README.md
+says.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import awkward as ak
+import numpy as np
+
+NTUPLE = "events"
+
+
+def main() -> None:
+    """Run one side."""
+    side, path = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        source = {"ours": ours, "uproot": by_uproot}[side](path, folder)
+        source.arrays(entry_stop=1)
+        wall, cpu = time.perf_counter(), time.process_time()
+        arrays = source.arrays()
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    bytes_read, check = summed(arrays)
+    print(
+        json.dumps({"items": len(arrays), "bytes": bytes_read, "wall_s": wall, "cpu_s": cpu, "check": check})
+    )
+
+
+def ours(path: str, folder: str) -> Any:
+    """The file, attached to a federation of its own."""
+    package: Any = import_module("femtobarn")
+    federation = package.create(Path(folder) / "bench.fed")
+    federation.attach(path, name="columns")
+    return federation.snapshot()[f"columns/{NTUPLE}"]
+
+
+def by_uproot(path: str, folder: str) -> Any:
+    """The file in uproot."""
+    import uproot
+
+    del folder
+    return uproot.open(path, array_cache=None)[NTUPLE]
+
+
+def summed(arrays: ak.Array) -> tuple[int, int]:
+    """The bytes of all lists, and the sum of the first number of each list, by its bits."""
+    bytes_read = check = 0
+    for name in arrays.fields:
+        column = arrays[name]
+        if column.ndim == 2:
+            bytes_read += ak.count(column, axis=None) * 4
+            first = ak.to_numpy(ak.drop_none(ak.firsts(column)))
+            check += int(first.astype(np.float32).view(np.uint32).astype(np.uint64).sum())
+    return int(bytes_read), check
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+//! Time, CPU time and random numbers; the same for all peers.
+
+use std::time::Instant;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+
+/// The timed part of a benchmark: from its start to its report.
+pub struct Stopwatch {
+    wall: Instant,
+    cpu: f64,
+}
+
+impl Stopwatch {
+    /// Starts now.
+    pub fn start() -> Self {
+        Stopwatch { wall: Instant::now(), cpu: cpu_seconds() }
+    }
+
+    /// Prints what was done since the start. `check` is a sum over the data, equal for all peers.
+    pub fn report(&self, items: u64, bytes: u64, check: u64) {
+        let wall = self.wall.elapsed().as_secs_f64();
+        let cpu = cpu_seconds() - self.cpu;
+        println!(
+            "{{\"items\": {items}, \"bytes\": {bytes}, \"wall_s\": {wall:.6}, \"cpu_s\": {cpu:.6}, \
+             \"check\": {check}}}"
+        );
+    }
+}
+
+fn cpu_seconds() -> f64 {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).expect("a process may ask for its own usage");
+    (usage.user_time() + usage.system_time()).num_microseconds() as f64 * 1e-6
+}
+
+/// splitmix64 from seed 1.
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence that all peers use.
+    pub fn new() -> Self {
+        Random(1)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        ((u128::from(z) * u128::from(bound)) >> 64) as u64
+    }
+}

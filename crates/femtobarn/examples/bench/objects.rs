@@ -1,0 +1,137 @@
+//! Objects of 10 KB: a number and bytes that the database does not look into.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use femtobarn::{
+    Class, ContainerKey, ContainerOptions, Federation, Snapshot, Transaction, TransactionOptions,
+};
+use rntuple::{Value, row};
+
+use crate::Outcome;
+use crate::measure::{Random, Stopwatch};
+
+const OBJECT_BYTES: usize = 10_240;
+/// Plain files are written in pieces of this size.
+const PIECE_BYTES: usize = 1 << 20;
+
+const CLASS: &str = r#"{"name": "Object", "version": 1, "fields": [
+    {"name": "id", "type": "uint64"}, {"name": "blob", "type": {"list": "uint8"}}]}"#;
+
+row! {
+    struct Object { id: u64, blob: Vec<u8> }
+}
+
+/// Appends objects in transactions of `commit` objects each.
+pub fn append(folder: &Path, pool: &Path, count: u64, commit: u64) -> Outcome {
+    let pool = std::fs::read(pool)?;
+    let federation = create(folder, ContainerOptions::default())?;
+    let watch = Stopwatch::start();
+    for first in (0..count).step_by(commit as usize) {
+        let mut transaction = federation.transaction(TransactionOptions::default())?;
+        fill(&mut transaction, &pool, first..count.min(first + commit))?;
+        transaction.commit()?;
+    }
+    watch.report(count, count * OBJECT_BYTES as u64, 0);
+    Ok(())
+}
+
+/// Appends the same bytes to a plain file, and syncs it as often.
+pub fn plain(file: &Path, pool: &Path, count: u64, commit: u64) -> Outcome {
+    let pool = std::fs::read(pool)?;
+    let mut file = File::create(file)?;
+    let mut piece = Vec::with_capacity(PIECE_BYTES + OBJECT_BYTES);
+    let watch = Stopwatch::start();
+    for id in 0..count {
+        piece.extend_from_slice(object(&pool, id));
+        let is_last = (id + 1) % commit == 0 || id + 1 == count;
+        if piece.len() >= PIECE_BYTES || is_last {
+            file.write_all(&piece)?;
+            piece.clear();
+        }
+        if is_last {
+            file.sync_data()?;
+        }
+    }
+    watch.report(count, count * OBJECT_BYTES as u64, 0);
+    Ok(())
+}
+
+/// Makes a federation of objects to be read.
+pub fn write(folder: &Path, pool: &Path, count: u64, options: ContainerOptions) -> Outcome {
+    let pool = std::fs::read(pool)?;
+    let federation = create(folder, options)?;
+    let watch = Stopwatch::start();
+    let mut transaction = federation.transaction(TransactionOptions::default())?;
+    fill(&mut transaction, &pool, 0..count)?;
+    transaction.commit()?;
+    watch.report(count, count * OBJECT_BYTES as u64, 0);
+    Ok(())
+}
+
+/// Reads objects at random by their OIDs.
+pub fn random(folder: &Path, reads: u64) -> Outcome {
+    let snapshot = Federation::open(folder)?.snapshot(None)?;
+    let view = snapshot.view("objects/objects")?;
+    let entries = view.entries();
+    // The hot case: every object has been read before, as for the peer whose file is in memory.
+    for entry in 0..entries {
+        blob_of(&snapshot, view.oid(entry))?;
+    }
+    let mut random = Random::new();
+    let (mut bytes, mut check) = (0, 0);
+    let watch = Stopwatch::start();
+    for _ in 0..reads {
+        let blob = blob_of(&snapshot, view.oid(random.below(entries)))?;
+        check += u64::from(blob[17]);
+        bytes += blob.len() as u64;
+    }
+    watch.report(reads, bytes, check);
+    Ok(())
+}
+
+fn blob_of(
+    snapshot: &Snapshot,
+    oid: femtobarn::Oid,
+) -> Result<bytes::Bytes, Box<dyn std::error::Error>> {
+    match snapshot.object(oid)? {
+        Value::Record(members) => match members.into_iter().nth(1) {
+            Some((_, Value::Bytes(blob))) => Ok(blob),
+            _ => Err("the object has no blob".into()),
+        },
+        _ => Err("the object is not a record".into()),
+    }
+}
+
+fn create(
+    folder: &Path,
+    options: ContainerOptions,
+) -> Result<Federation, Box<dyn std::error::Error>> {
+    let federation = Federation::create(folder, "bench")?;
+    let mut transaction = federation.transaction(TransactionOptions::default())?;
+    let database = transaction.create_database("objects")?;
+    transaction.create_container(database, "objects", &Class::from_json(CLASS)?, options)?;
+    transaction.commit()?;
+    Ok(federation)
+}
+
+fn fill(transaction: &mut Transaction, pool: &[u8], ids: std::ops::Range<u64>) -> Outcome {
+    let database = transaction.database("objects")?;
+    let key: ContainerKey = transaction.container(database, "objects")?;
+    let mut rows = transaction.rows::<Object>(key)?;
+    let mut object = Object { id: 0, blob: Vec::with_capacity(OBJECT_BYTES) };
+    for id in ids {
+        object.id = id;
+        object.blob.clear();
+        object.blob.extend_from_slice(self::object(pool, id));
+        rows.append(&object)?;
+    }
+    Ok(())
+}
+
+fn object(pool: &[u8], id: u64) -> &[u8] {
+    let distinct = pool.len() / OBJECT_BYTES;
+    let start = id as usize % distinct * OBJECT_BYTES;
+    &pool[start..start + OBJECT_BYTES]
+}
