@@ -3,7 +3,7 @@
     python benches/run.py                       everything: bench/<time>-<commit>.json, docs/performance.md
     python benches/run.py --only random-none    one figure, nothing written
 
-Scratch files go to `bench/work`, data to `bench/data`; both are kept small and are made anew if they are absent.
+Scratch files go to `bench/work`, data to `bench/data`; data are made anew if they are absent.
 """
 
 from __future__ import annotations
@@ -118,13 +118,17 @@ def measure(figure: Figure, programs: dict[str, Path], rounds: int) -> Json:
     samples: dict[str, list[Json]] = {side.name: [] for side in sides}
     for number in range(rounds):
         for side in sides:
-            print(
-                f"\r{figure.name}: round {number + 1} of {rounds}, {side.name:<30}", end="", file=sys.stderr
-            )
+            progress(f"{figure.name}: round {number + 1} of {rounds}, {side.name}")
             samples[side.name].append(once(side, programs))
-    print(f"\r{' ' * 78}\r", end="", file=sys.stderr)
+    progress("")
     check_equal(figure, samples)
     return judged(figure, samples)
+
+
+def progress(text: str) -> None:
+    """Say what is going on, to a person."""
+    if sys.stderr.isatty():
+        print(f"\r{text:<78}", end="" if text else "\r", file=sys.stderr, flush=True)
 
 
 def once(side: Side, programs: dict[str, Path]) -> Json:
@@ -173,7 +177,7 @@ def judged(figure: Figure, samples: dict[str, list[Json]]) -> Json:
 
 def median_rate(samples: list[Json], by: str) -> float:
     """Items per second of the median run."""
-    return statistics.median(each["items"] / max(each[f"{by}_s"], 1e-9) for each in samples)
+    return float(statistics.median(each["items"] / max(each[f"{by}_s"], 1e-9) for each in samples))
 
 
 # ---- where it was measured

@@ -14,7 +14,7 @@ use crate::class::Class;
 use crate::options::ContainerOptions;
 
 /// The first bytes of a commit record; the digit is the version of its format.
-pub(crate) const MAGIC: [u8; 8] = *b"FBCMT\0\01";
+pub(crate) const MAGIC: [u8; 8] = *b"FBCMT\0\x001";
 /// Bytes before the text.
 const PREAMBLE: usize = 24;
 
