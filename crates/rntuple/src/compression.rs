@@ -16,6 +16,8 @@ const HEADER: usize = 9;
 /// The checksum after the header of an LZ4 chunk: xxh64 of what follows, most significant first.
 const LZ4_CHECKSUM: usize = 8;
 const CHUNK_MAX: usize = 0xff_ffff;
+/// Nothing shrinks more: Zstandard takes 4 bytes to repeat one byte 2^17 times.
+pub(crate) const RATIO_MAX: u64 = 1 << 15;
 /// Memory that an LZMA chunk may ask for; ROOT's strongest setting takes 65 MiB.
 const LZMA_MEMORY_MAX: u64 = 256 << 20;
 
@@ -143,7 +145,8 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
 /// An upper bound on the uncompressed size that `stored` bytes can have; whoever allocates by a size
 /// that the file claims can refuse it before.
 pub fn uncompressed_size_max(stored: u64) -> u64 {
-    (stored / HEADER as u64).saturating_mul(CHUNK_MAX as u64).max(stored)
+    let chunks = (stored / HEADER as u64).saturating_mul(CHUNK_MAX as u64);
+    chunks.min(stored.saturating_mul(RATIO_MAX)).max(stored)
 }
 
 /// One chunk of the framing.

@@ -4,7 +4,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::compression::decompress;
+use crate::compression::{RATIO_MAX, decompress};
 use crate::error::{Error, Result};
 use crate::locator::EnvelopeLink;
 use crate::source::ByteSource;
@@ -18,8 +18,6 @@ const CHECKSUM_SIZE: usize = 8;
 /// An envelope is metadata of a few bytes for each page; one longer than this is damage. It bounds
 /// what a hostile length can make us allocate.
 const LENGTH_MAX: u64 = 1 << 32;
-/// No compression algorithm in use shrinks anything more than this.
-const RATIO_MAX: u64 = 1 << 15;
 
 /// What an envelope holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,8 @@ use crate::types::{Precision, Primitive, Type};
 
 /// Nesting of fields beyond which a file is refused.
 const DEPTH_MAX: usize = 64;
+/// Specification, "std::variant".
+const ALTERNATIVES_MAX: usize = 125;
 
 /// A field.
 #[derive(Clone, Debug)]
@@ -148,10 +150,7 @@ impl<'a> Index<'a> {
                 class: field.type_name.clone(),
                 members: self.child_nodes(id, depth)?,
             },
-            Structure::Variant => Kind::Variant {
-                switch: self.one_column(id, |of| of == ColumnType::Switch)?,
-                alternatives: self.child_nodes(id, depth)?,
-            },
+            Structure::Variant => self.variant(id, depth)?,
             Structure::Streamer => self.streamed(id)?,
         };
         Ok(Node { name: field.name.clone(), kind })
@@ -164,9 +163,7 @@ impl<'a> Index<'a> {
                 let bits = self.one_column(id, |of| of == ColumnType::Bit)?;
                 Ok(Kind::Bitset { size, bits })
             }
-            (Some(size), false) => {
-                Ok(Kind::Fixed { size, item: self.only_child(id, depth)?.into() })
-            }
+            (Some(size), false) => Ok(Kind::Fixed { size, item: self.item(id, depth)?.into() }),
             // Enumerations and atomics only wrap the number that they hold.
             (None, false) => Ok(self.only_child(id, depth)?.kind),
             (None, true) => self.simple(id, field),
@@ -211,7 +208,7 @@ impl<'a> Index<'a> {
         let wrappers = ["std::optional<", "std::unique_ptr<"];
         Ok(Kind::List {
             offsets: self.one_column(id, ColumnType::is_index)?,
-            item: self.only_child(id, depth)?.into(),
+            item: self.item(id, depth)?.into(),
             optional: wrappers.iter().any(|wrapper| field.type_name.starts_with(wrapper)),
         })
     }
@@ -229,6 +226,25 @@ impl<'a> Index<'a> {
 
     fn child_nodes(&self, id: FieldId, depth: usize) -> Result<Vec<Node>> {
         self.children[id as usize].iter().map(|&child| self.node(child, depth + 1)).collect()
+    }
+
+    /// What a collection or an array has many of. Without a column of its own nothing would bound
+    /// how many that are.
+    fn item(&self, id: FieldId, depth: usize) -> Result<Node> {
+        let item = self.only_child(id, depth)?;
+        if item.logical_type().columns() == 0 {
+            return Err(Error::unsupported("a collection of records without members"));
+        }
+        Ok(item)
+    }
+
+    fn variant(&self, id: FieldId, depth: usize) -> Result<Kind> {
+        let alternatives = self.child_nodes(id, depth)?;
+        if alternatives.len() > ALTERNATIVES_MAX {
+            return Err(Error::unsupported(format!("a variant of {} types", alternatives.len())));
+        }
+        let switch = self.one_column(id, |of| of == ColumnType::Switch)?;
+        Ok(Kind::Variant { switch, alternatives })
     }
 
     fn only_child(&self, id: FieldId, depth: usize) -> Result<Node> {

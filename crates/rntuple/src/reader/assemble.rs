@@ -27,7 +27,7 @@ impl Reader {
                 let first = cluster.entries.start;
                 let start = entries.start.max(first) - first;
                 let end = entries.end.min(cluster.entries.end) - first;
-                Segment { cluster, range: start..end }
+                Segment { cluster, range: start..end, is_told: false }
             })
             .collect();
         self.record(nodes, &segments)
@@ -85,6 +85,7 @@ impl Reader {
         columns: &[ColumnId],
         segments: &[Segment<'a>],
     ) -> Result<(Bytes, Vec<Segment<'a>>)> {
+        self.check_segments(columns, segments, Element::U64)?;
         let mut offsets = vector_with_room(length(segments)?.saturating_add(1))?;
         let mut items = Vec::with_capacity(segments.len());
         let mut count = 0_u64;
@@ -100,7 +101,7 @@ impl Reader {
                 offsets.push(count as i64);
                 last = end;
             }
-            items.push(Segment { cluster: segment.cluster, range: first..last });
+            items.push(Segment { cluster: segment.cluster, range: first..last, is_told: true });
         }
         Ok((bytes_of(offsets), items))
     }
@@ -112,7 +113,7 @@ impl Reader {
             let ends = self.elements(columns, std::slice::from_ref(segment), Element::U64)?;
             return Ok((0, ends));
         }
-        let with_previous = Segment { cluster: segment.cluster, range: start - 1..end };
+        let with_previous = Segment { range: start - 1..end, ..segment.clone() };
         let ends = self.elements(columns, &[with_previous], Element::U64)?;
         let first = values_of::<u64>(&ends)?[0];
         Ok((first, ends.slice(size_of::<u64>()..)))
@@ -159,7 +160,7 @@ impl Reader {
             }
             for (alternative, range) in used.into_iter().enumerate() {
                 counts[alternative] += range.end - range.start;
-                parts[alternative].push(Segment { cluster: segment.cluster, range });
+                parts[alternative].push(Segment { cluster: segment.cluster, range, is_told: true });
             }
         }
         let contents = alternatives.iter().zip(&parts);
@@ -209,7 +210,7 @@ fn multiplied<'a>(segments: &[Segment<'a>], size: u64) -> Result<Vec<Segment<'a>
     let multiply = |segment: &Segment<'a>| {
         let start = segment.range.start.checked_mul(size)?;
         let end = segment.range.end.checked_mul(size).filter(|&end| end <= MAX_OFFSET)?;
-        Some(Segment { cluster: segment.cluster, range: start..end })
+        Some(Segment { range: start..end, ..segment.clone() })
     };
     segments.iter().map(multiply).collect::<Option<_>>().ok_or_else(decreasing)
 }

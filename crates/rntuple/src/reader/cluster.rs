@@ -11,7 +11,6 @@ use std::sync::OnceLock;
 use crate::envelope::{self, EnvelopeKind};
 use crate::error::{Error, Result};
 use crate::footer::{ClusterGroup, Footer};
-use crate::page::CHECKSUM_SIZE;
 use crate::page_list::{ColumnPages, PageList, PageLocation};
 use crate::schema::{ColumnId, Schema};
 use crate::source::ByteSource;
@@ -29,9 +28,19 @@ pub(crate) struct Run {
     pub pages: Vec<PageLocation>,
 }
 
+/// What the pages of a file are bounded by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Bytes of the file when its page list was read, so after the pages were written.
+    pub file_size: u64,
+    /// What is larger is spread over several keys; 0 if nothing is.
+    pub key_size_max: u64,
+}
+
 /// A range of entries with the pages of all columns; `None` stands for a suppressed column.
 pub(crate) struct Cluster {
     pub entries: Range<u64>,
+    pub bounds: Bounds,
     pub runs: Vec<Option<Run>>,
 }
 
@@ -134,31 +143,17 @@ impl Clusters {
         if page_list.header_checksum != self.header_checksum {
             return Err(corrupt("a page list belongs to another header".to_owned()));
         }
-        self.check_pages(&page_list, source.size()?)?;
-        let clusters = self.arrange(page_list, &group.link)?;
+        let bounds = Bounds { file_size: source.size()?, key_size_max: self.key_size_max };
+        let clusters = self.arrange(page_list, &group.link, bounds)?;
         Ok(group.loaded.get_or_init(|| clusters))
     }
 
-    /// Checks once that all pages lie in the file, so that reading one allocates no more than the
-    /// file has.
-    fn check_pages(&self, page_list: &PageList, file_size: u64) -> Result<()> {
-        let columns = page_list.clusters.iter().flat_map(|cluster| &cluster.columns);
-        for page in columns.flat_map(|column| &column.pages) {
-            let checksum = if page.checksum { CHECKSUM_SIZE as u64 } else { 0 };
-            let size = page.locator.size.saturating_add(checksum);
-            if page.locator.offset.saturating_add(size) > file_size {
-                let reason = format!("its {size} bytes end beyond the file's {file_size}");
-                return Err(Error::corrupt("page", page.locator.offset, reason));
-            }
-            // Nobody has pages of more than 1 GiB, ROOT's limit; envelopes may be that large.
-            if self.key_size_max > 0 && size > self.key_size_max {
-                return Err(Error::unsupported("a page that is spread over several keys"));
-            }
-        }
-        Ok(())
-    }
-
-    fn arrange(&self, page_list: PageList, link: &ClusterGroup) -> Result<Vec<Cluster>> {
+    fn arrange(
+        &self,
+        page_list: PageList,
+        link: &ClusterGroup,
+        bounds: Bounds,
+    ) -> Result<Vec<Cluster>> {
         let mut clusters = page_list.clusters;
         clusters.sort_by_key(|cluster| cluster.first_entry);
         let mut next_entry = link.min_entry;
@@ -174,7 +169,8 @@ impl Clusters {
             next_entry = entries.end;
             let runs = cluster.columns.into_iter().enumerate();
             let runs = runs.map(|(id, pages)| self.run(id, pages, cluster.entries));
-            arranged.push(Cluster { entries, runs: runs.collect::<Result<_>>()? });
+            let runs = runs.collect::<Result<_>>()?;
+            arranged.push(Cluster { entries, bounds, runs });
         }
         if next_entry != end_of(link.min_entry, link.entry_span)? {
             return Err(corrupt("a page list has not the entries of its cluster group".to_owned()));

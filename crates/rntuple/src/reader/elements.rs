@@ -9,13 +9,14 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::Reader;
-use super::cluster::{Cluster, Run};
+use super::cluster::{Bounds, Cluster, Run};
 use super::convert::convert;
 use crate::buffer::AlignedBuffer;
 use crate::column::Element;
 use crate::compression::uncompressed_size_max;
 use crate::encoding::encoded_size;
 use crate::error::{Error, Result};
+use crate::locator::Locator;
 use crate::page::{CHECKSUM_SIZE, PageBuffers, open_page};
 use crate::page_list::PageLocation;
 use crate::schema::{Column, ColumnId};
@@ -26,11 +27,19 @@ use crate::wire::checksum_holds;
 /// the checksums are verified.
 const BATCH_BYTES: usize = 1 << 20;
 
+/// Zeros that no page holds and that one read may ask for: the values of a field that is younger
+/// than the entries read. What pages hold is bounded by their bytes.
+const ZERO_BYTES_MAX: u64 = 1 << 30;
+/// Elements of a page in memory; ROOT's pages have a mebibyte by default.
+const PAGE_BYTES_MAX: u64 = 1 << 30;
+
 /// Elements of one field within one cluster.
 #[derive(Clone)]
 pub(crate) struct Segment<'a> {
     pub cluster: &'a Cluster,
     pub range: Range<u64>,
+    /// Whether the file itself, by offsets or a switch, says that there are these elements.
+    pub is_told: bool,
 }
 
 /// Sum of the lengths of segments.
@@ -54,6 +63,7 @@ impl Reader {
         {
             return Ok(bytes);
         }
+        self.check_segments(columns, segments, target)?;
         let mut buffer = AlignedBuffer::new(total(segments)?, target.size())?;
         let mut rest = buffer.bytes_mut();
         for segment in segments {
@@ -63,6 +73,38 @@ impl Reader {
             rest = behind;
         }
         Ok(buffer.into_bytes())
+    }
+
+    /// Refuses elements that cannot come from stored bytes, before memory is taken for them.
+    pub(super) fn check_segments(
+        &self,
+        columns: &[ColumnId],
+        segments: &[Segment<'_>],
+        target: Element,
+    ) -> Result<()> {
+        let mut zeros = 0_u64;
+        for segment in segments.iter().filter(|segment| !segment.range.is_empty()) {
+            let Range { start, end } = segment.range;
+            let active = segment.cluster.active(columns);
+            let elements = active.map_or(end, |(_, run)| run.elements);
+            if end > elements || active.is_none() && segment.is_told {
+                let columns = format!("columns {columns:?} end before element {end}");
+                return Err(Error::corrupt("page list", 0, columns));
+            }
+            let missing = active.map_or(end, |(_, run)| run.missing.min(end));
+            zeros = zeros.saturating_add(missing.saturating_sub(start));
+            if let Some((id, run)) = active {
+                let column = &self.schema.columns[id as usize];
+                let pages = &run.pages[run.pages_with(&segment.range)];
+                pages.iter().try_for_each(|page| check_page(column, page, segment.cluster))?;
+            }
+        }
+        match zeros.saturating_mul(target.size() as u64) <= ZERO_BYTES_MAX {
+            true => Ok(()),
+            false => Err(Error::invalid(format!(
+                "{zeros} values that were not written yet are too many: read fewer entries"
+            ))),
+        }
     }
 
     /// A small range within one page, shared with the page cache.
@@ -84,6 +126,7 @@ impl Reader {
         }
         let first = (segment.range.start - run.starts[position]) as usize * target.size();
         let length = (segment.range.end - segment.range.start) as usize * target.size();
+        check_page(column, page, segment.cluster)?;
         Ok(Some(self.cached_page(column, page)?.slice(first..first + length)))
     }
 
@@ -107,14 +150,13 @@ impl Reader {
 
     fn whole_page(&self, column: &Column, page: &PageLocation) -> Result<AlignedBuffer> {
         let mut decoded = AlignedBuffer::new(page.elements.into(), element_of(column)?.size())?;
-        check_page(column, page)?;
         let mut stored = vec![0; stored_size(page)];
         self.source.read_at(page.locator.offset, &mut stored)?;
         open_stored(column, page, &stored, &mut PageBuffers::default(), decoded.bytes_mut())?;
         Ok(decoded)
     }
 
-    /// Fills `out` with the elements of one segment, converted to `target`.
+    /// Fills `out` with the elements of one segment that has been checked, converted to `target`.
     fn read_segment(
         &self,
         columns: &[ColumnId],
@@ -125,13 +167,6 @@ impl Reader {
         // A field that is younger than its cluster reads as zeros, and `out` is zeroed.
         let Some((id, run)) = segment.cluster.active(columns) else { return Ok(()) };
         let column = &self.schema.columns[id as usize];
-        if segment.range.end > run.elements {
-            return Err(Error::corrupt(
-                "page list",
-                0,
-                format!("column {id} ends before element {}", segment.range.end),
-            ));
-        }
         let element = element_of(column)?;
         let start = segment.range.start.max(run.missing).min(segment.range.end);
         let zeros = (start - segment.range.start) as usize;
@@ -156,7 +191,6 @@ impl Reader {
         let mut batch_bytes = 0;
         for position in run.pages_with(&range) {
             let page = &run.pages[position];
-            check_page(column, page)?;
             let first = run.starts[position].max(range.start);
             let end = (run.starts[position] + u64::from(page.elements)).min(range.end);
             let (target, behind) = out.split_at_mut((end - first) as usize * element_size);
@@ -287,7 +321,7 @@ impl Job<'_> {
 fn check_direct(page: &PageLocation, payload: &[u8], checksum: &[u8]) -> Result<()> {
     let told = checksum.first_chunk().copied().map(u64::from_le_bytes);
     if told.is_some_and(|told| !checksum_holds(payload, told)) {
-        return Err(Error::corrupt("page", page.locator.offset, "its checksum does not match"));
+        return Err(Error::corrupt("page", page.locator.offset, "its checksum is wrong"));
     }
     Ok(())
 }
@@ -303,19 +337,27 @@ fn open_stored(
     open_page(column, elements, page.checksum, offset, stored, buffers, out)
 }
 
-/// Refuses a page whose elements cannot come from its stored bytes, before memory is taken for
-/// them.
-fn check_page(column: &Column, page: &PageLocation) -> Result<()> {
-    let size = page.locator.size;
-    let unpacked = encoded_size(column.column_type, column.bits, page.elements as usize)? as u64;
-    if size > unpacked || unpacked > uncompressed_size_max(size) {
-        return Err(Error::corrupt(
-            "page",
-            page.locator.offset,
-            format!("{} elements do not come from {size} bytes", page.elements),
-        ));
-    }
-    Ok(())
+/// Refuses a page whose elements cannot come from its stored bytes.
+fn check_page(column: &Column, page: &PageLocation, cluster: &Cluster) -> Result<()> {
+    let Locator { offset, size } = page.locator;
+    let elements = page.elements as usize;
+    let unpacked = encoded_size(column.column_type, column.bits, elements)? as u64;
+    let in_memory = elements as u64 * element_of(column)?.size() as u64;
+    let stored = stored_size(page) as u64;
+    let Bounds { file_size, key_size_max } = cluster.bounds;
+    let reason = if offset.checked_add(stored).is_none_or(|end| end > file_size) {
+        format!("its {stored} bytes end beyond the file's {file_size}")
+    } else if key_size_max > 0 && stored > key_size_max {
+        // Nobody has pages of more than 1 GiB, ROOT's limit; envelopes may be that large.
+        return Err(Error::unsupported("a page that is spread over several keys"));
+    } else if size > unpacked || unpacked > uncompressed_size_max(size) {
+        format!("{elements} elements do not come from {size} bytes")
+    } else if in_memory > PAGE_BYTES_MAX {
+        format!("{elements} elements are more than a page may have")
+    } else {
+        return Ok(());
+    };
+    Err(Error::corrupt("page", offset, reason))
 }
 
 fn stored_size(page: &PageLocation) -> usize {

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod allocations;
 mod codecs;
 mod damage;
+mod hostile;
 mod real_files;
 mod round_trips;
 mod sample;
