@@ -126,6 +126,19 @@ impl Class {
         self.fields.iter().map(Field::member).collect()
     }
 
+    /// The type of the field with a path such as `tracks.pt`, which sees through collections.
+    pub(crate) fn field_type(&self, path: &str) -> Option<&FieldType> {
+        let mut names = path.split('.');
+        let named = |fields: &'_ [Field], name: &str| fields.iter().position(|f| f.name == name);
+        let first = names.next()?;
+        let mut found = &self.fields[named(&self.fields, first)?].of;
+        for name in names {
+            let FieldType::Record { fields, .. } = found.item() else { return None };
+            found = &fields[named(fields, name)?].of;
+        }
+        Some(found)
+    }
+
     /// Checks that objects of the class can be stored. A class made from a foreign file need not
     /// pass, as its objects are there already.
     ///
@@ -195,6 +208,16 @@ impl FieldType {
                 members.push(("element".to_owned(), number(Primitive::UInt32)));
                 record(members)
             }
+        }
+    }
+
+    /// What collections of any depth are collections of; the type itself if it is none.
+    pub(crate) fn item(&self) -> &FieldType {
+        match self {
+            FieldType::List(of) | FieldType::Optional(of) | FieldType::Array { of, .. } => {
+                of.item()
+            }
+            other => other,
         }
     }
 

@@ -15,6 +15,9 @@ use crate::error::{Error, Result};
 pub(crate) trait Translate {
     /// The other form of a link's database. `container` is 0 for a null link.
     fn translate(&mut self, database: u32, container: u32) -> Result<u32>;
+
+    /// The error for an array that cannot be what its class says.
+    fn refuse(&self, what: &str) -> Error;
 }
 
 /// From stored positions to the numbers of this federation; 0 stands for a database that is not in
@@ -30,6 +33,10 @@ impl Translate for ToFederation<'_> {
                 what: format!("a link to database number {position}, of {} known", self.0.len()),
             }),
         }
+    }
+
+    fn refuse(&self, what: &str) -> Error {
+        Error::Corrupt { what: what.to_owned() }
     }
 }
 
@@ -67,6 +74,10 @@ impl<F: FnMut(DatabaseId) -> Result<Uuid>> Translate for ToStored<'_, F> {
         self.last = Some((database, position));
         Ok(position)
     }
+
+    fn refuse(&self, what: &str) -> Error {
+        Error::invalid(what)
+    }
 }
 
 /// Translates an array of objects of a class. `optional` marks optional records as such (reading)
@@ -91,6 +102,10 @@ fn one(of: &FieldType, array: Array, by: &mut dyn Translate) -> Result<Array> {
     Ok(match (of, array) {
         (FieldType::Link(_) | FieldType::ElementLink(_), links) => link(links, by)?,
         (FieldType::Optional(item), Array::List { offsets, content, .. }) => {
+            let ends = values_of::<i64>(&offsets).map_err(Error::storage("optional values"))?;
+            if ends.windows(2).any(|pair| pair[0].checked_add(1).is_some_and(|one| pair[1] > one)) {
+                return Err(by.refuse("an optional value has several items"));
+            }
             Array::List { offsets, content: one(item, *content, by)?.into(), optional: true }
         }
         (FieldType::List(item), Array::List { offsets, content, optional }) => {
@@ -185,20 +200,32 @@ fn value_one(of: &FieldType, value: Value, by: &mut dyn Translate) -> Result<Val
 
 /// A link as stored; no value at all is a null link.
 fn value_link(of: &FieldType, link: Value, by: &mut dyn Translate) -> Result<Value> {
-    let number = |name: &str| link.member(name).and_then(Value::as_integer).unwrap_or(0);
-    let (database, container) = (number("database"), number("container"));
-    let fits = |number: i128| {
+    let is_element = matches!(of, FieldType::ElementLink(_));
+    let names = &["database", "container", "entry", "element"][..if is_element { 4 } else { 3 }];
+    let mut numbers = [0_u64; 4];
+    if link != Value::Null {
+        let count = match &link {
+            Value::Record(members) => members.len(),
+            _ => 0,
+        };
+        for (number, name) in numbers.iter_mut().zip(names) {
+            let member = link.member(name).filter(|_| count == names.len());
+            let member = member.and_then(Value::as_integer).map(u64::try_from);
+            let Some(Ok(member)) = member else {
+                let names = names.join(", ");
+                return Err(Error::invalid(format!("{link:?} is no link, a record of {names}")));
+            };
+            *number = member;
+        }
+    }
+    let [database, container, entry, element] = numbers;
+    let fits = |number: u64| {
         u32::try_from(number)
             .map_err(|_| Error::invalid(format!("a link's database or container is {number}")))
     };
-    let database = by.translate(fits(database)?, fits(container)?)?;
-    let mut members = vec![
-        ("database".to_owned(), Value::UInt(database.into())),
-        ("container".to_owned(), Value::UInt(fits(container)?.into())),
-        ("entry".to_owned(), Value::UInt(number("entry") as u64)),
-    ];
-    if matches!(of, FieldType::ElementLink(_)) {
-        members.push(("element".to_owned(), Value::UInt(number("element") as u64)));
-    }
-    Ok(Value::Record(members))
+    let container = fits(container)?;
+    let database = by.translate(fits(database)?, container)?;
+    let stored = [u64::from(database), u64::from(container), entry, element];
+    let member = |(name, number): (&&str, u64)| ((*name).to_owned(), Value::UInt(number));
+    Ok(Value::Record(names.iter().zip(stored).map(member).collect()))
 }

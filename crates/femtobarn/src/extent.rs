@@ -149,17 +149,27 @@ impl ExtentWriter {
         let file_end = self.file.size()?;
         let lengthened = file_end + payload - self.start;
         if self.end == file_end && self.end > 0 && lengthened <= EXTENT_BYTES_MAX {
-            self.file.extend(file_end, payload)?;
+            self.extend(file_end, payload)?;
             self.write_key(self.start - RBLOB_KEY_LENGTH as u64, lengthened)?;
             self.end += payload;
             return Ok(());
         }
-        self.file.extend(file_end, RBLOB_KEY_LENGTH as u64 + payload)?;
+        self.extend(file_end, RBLOB_KEY_LENGTH as u64 + payload)?;
         self.write_key(file_end, payload)?;
         self.start = file_end + RBLOB_KEY_LENGTH as u64;
         self.next = self.start;
         self.end = self.start + payload;
         Ok(())
+    }
+
+    /// Extends the file, wholly or not at all.
+    fn extend(&self, file_end: u64, size: u64) -> Result<()> {
+        let extended = self.file.extend(file_end, size);
+        if extended.is_err() {
+            // A full disk may have given a part. If it cannot be given back, sealing marks a hole.
+            drop(self.file.cut(file_end));
+        }
+        extended
     }
 
     fn write_key(&self, position: u64, payload: u64) -> Result<()> {

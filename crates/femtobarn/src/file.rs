@@ -33,8 +33,14 @@ impl DatabaseFile {
             _ => Error::io("create", &path, source),
         })?;
         let database = DatabaseFile { file, path };
-        database.write(&identity.front(), 0)?;
-        Ok(database)
+        match database.write(&identity.front(), 0) {
+            Ok(()) => Ok(database),
+            Err(error) => {
+                // An empty file that cannot be removed is in nobody's way.
+                drop(remove(&database.path));
+                Err(error)
+            }
+        }
     }
 
     /// Opens a database file for reading and writing.

@@ -86,7 +86,10 @@ impl Snapshot {
             Some(version) => version,
             None => {
                 let version = Arc::new(Version::open(inner, &database, &container, &row)?);
-                inner.versions.insert((row.database, row.container, row.csn), version.clone());
+                // A linked database that is not here may be attached any time.
+                if version.unknown_databases.is_empty() {
+                    inner.versions.insert((row.database, row.container, row.csn), version.clone());
+                }
                 version
             }
         };

@@ -24,7 +24,7 @@ use uuid::Uuid;
 use crate::class::Class;
 use crate::description::DESCRIPTION;
 use crate::dress::{self, ToStored};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::extent::ExtentWriter;
 use crate::federation::Federation;
 use crate::file::{self, DatabaseFile};
@@ -242,7 +242,7 @@ impl Transaction {
         }
         match self.federation.catalog().container(database, name, Csn::MAX) {
             Ok(row) => Ok(Some(ContainerKey { database, container: row.id })),
-            Err(error) if error.kind() == crate::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -309,8 +309,12 @@ impl Transaction {
     /// Declares a class, unless the same is declared already.
     fn add_class(&mut self, class: &Class) -> Result<()> {
         let named = |other: &&Class| other.name == class.name && other.version == class.version;
-        match self.new_classes.iter().find(named) {
-            Some(other) if other == class => Ok(()),
+        let known = match self.new_classes.iter().find(named) {
+            Some(other) => Some(other.to_json()),
+            None => self.committed_class(class)?,
+        };
+        match known {
+            Some(definition) if definition == class.to_json() => Ok(()),
             Some(_) => Err(Error::Exists {
                 what: format!(
                     "class {} version {} has another definition; raise its version",
@@ -321,6 +325,16 @@ impl Transaction {
                 self.new_classes.push(class.clone());
                 Ok(())
             }
+        }
+    }
+
+    /// The definition that the catalogue has of a class. The commit looks again; this is so that
+    /// nobody writes in vain.
+    fn committed_class(&self, class: &Class) -> Result<Option<String>> {
+        match self.federation.catalog().class(&class.name, Some(class.version)) {
+            Ok(row) => Ok(Some(row.definition)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -379,9 +393,16 @@ impl Transaction {
     /// The container as a place to append Rust structures to, one by one.
     ///
     /// # Errors
-    /// `Invalid` if the container does not hold such structures.
+    /// `Invalid` if the container does not hold such structures, or if there are links or optional
+    /// records among them: rows are stored as they are, and those are stored as something else.
     pub fn rows<R: Cell>(&mut self, key: ContainerKey) -> Result<Rows<'_>> {
         let writer = self.writer(key)?;
+        if writer.container.is_dressed {
+            return Err(Error::invalid(format!(
+                "{} has links or optional records, which rows cannot hold; append values or arrays",
+                writer.what()
+            )));
+        }
         if !writer.container.appender.holds::<R>() {
             return Err(Error::invalid(format!(
                 "{} holds objects of class {}, not these rows",
@@ -404,16 +425,29 @@ impl Transaction {
     ///
     /// # Errors
     /// `Conflict` if somebody else committed to one of the containers in spite of its lock; `Exists`
-    /// if a name was taken meanwhile; as the disk. Then nothing has happened.
+    /// if a name was taken meanwhile; as the disk. Then nothing has happened, unless the disk failed
+    /// (`Io`) in the very moment that made it durable: the history tells.
     pub fn commit(mut self) -> Result<Csn> {
         self.check_open()?;
         self.is_over = true;
-        let committed = self.write_versions().and_then(|versions| {
+        let prepared = self.write_versions().and_then(|versions| {
             self.sync(&versions)?;
-            let commit = self.catalogue_entry(&versions);
-            Ok(self.federation.catalog().commit(commit)?)
+            Ok(self.catalogue_entry(&versions))
         });
-        self.close(committed.is_ok());
+        let committed = match prepared {
+            Ok(commit) => self.federation.catalog().commit(commit).map_err(Error::from),
+            Err(error) => {
+                self.close(false);
+                return Err(error);
+            }
+        };
+        // If the disk failed while the catalogue committed, the commit may yet turn out to be
+        // durable, and its files are needed.
+        let is_refused = committed.as_ref().is_err_and(|error| match error.kind() {
+            ErrorKind::Io | ErrorKind::Internal | ErrorKind::Corrupt => false,
+            _ => true,
+        });
+        self.close(!is_refused);
         committed
     }
 
@@ -530,12 +564,12 @@ impl Transaction {
         }
     }
 
-    /// Gives locks, extents and, without a commit, new files back.
-    fn close(&mut self, is_committed: bool) {
+    /// Gives locks and extents back, and removes new files unless they are to be kept.
+    fn close(&mut self, keeps_files: bool) {
         self.is_over = true;
         self.containers.clear();
         for (id, mut open) in std::mem::take(&mut self.databases) {
-            if open.is_new && !is_committed {
+            if open.is_new && !keeps_files {
                 let path: PathBuf = open.extents.file().path.clone();
                 // A file that cannot be removed is unknown to the catalogue and only takes space.
                 drop(file::remove(&path));

@@ -22,7 +22,7 @@ pub(crate) struct Version {
     /// The number that each linked database has in this federation; 0 if it is not in it.
     link_databases: Vec<u32>,
     /// The linked databases that are not in this federation.
-    unknown_databases: Vec<Uuid>,
+    pub unknown_databases: Vec<Uuid>,
     all: Projection,
 }
 
@@ -140,12 +140,21 @@ impl View {
         &self.version.unknown_databases
     }
 
-    /// Chooses fields by path, such as `run` or `tracks.pt`.
+    /// Chooses fields by path, such as `run` or `tracks.pt`. The `database` of a link comes with its
+    /// `container`, without which a null link cannot be told.
     ///
     /// # Errors
     /// `NotFound` if there is no such field.
     pub fn select(&self, paths: &[impl AsRef<str>]) -> Result<Selection> {
-        let projection = self.version.reader.select(paths).map_err(Error::storage(self.path()))?;
+        let mut paths: Vec<String> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+        let containers: Vec<String> = paths
+            .iter()
+            .filter_map(|path| path.strip_suffix(".database"))
+            .filter(|link| self.link_class(link).is_some())
+            .map(|link| format!("{link}.container"))
+            .collect();
+        paths.extend(containers);
+        let projection = self.version.reader.select(&paths).map_err(Error::storage(self.path()))?;
         Ok(self.selection(projection))
     }
 
@@ -231,10 +240,9 @@ impl View {
         array.value(0).map_err(Error::storage(self.path()))
     }
 
-    /// The class that links in a field refer to.
-    pub fn link_class(&self, field: &str) -> Option<&str> {
-        let field = self.version.class.fields.iter().find(|candidate| candidate.name == field)?;
-        match &field.of {
+    /// The class that links in a field refer to; a path such as `best.to` is a field, too.
+    pub fn link_class(&self, path: &str) -> Option<&str> {
+        match self.version.class.field_type(path)?.item() {
             FieldType::Link(class) | FieldType::ElementLink(class) => Some(class),
             _ => None,
         }

@@ -3,5 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod commits;
+mod links;
 mod sealing;
 mod support;
+#[path = "../../../rntuple/tests/it/values.rs"]
+#[allow(dead_code)]
+mod values;

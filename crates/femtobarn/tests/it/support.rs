@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use femtobarn::{Class, ContainerOptions, Federation, TransactionOptions};
+use femtobarn::{Class, ContainerOptions, Federation, Transaction, TransactionOptions};
 use rntuple::{Array, Primitive, Value};
 use tempfile::TempDir;
 
@@ -57,4 +57,9 @@ pub fn numbers(federation: &Federation, path: &str) -> Vec<u64> {
 /// The event number of one object.
 pub fn number(event: &Value) -> u64 {
     event.member("event").and_then(Value::as_integer).unwrap() as u64
+}
+
+/// A transaction with nothing special about it.
+pub fn begin(federation: &Federation) -> Transaction {
+    federation.transaction(TransactionOptions::default()).unwrap()
 }
