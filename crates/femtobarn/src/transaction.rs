@@ -12,6 +12,7 @@
 //!    not work in vain; that nobody else committed is checked in 2, not believed.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use femtobarn_catalog::{
@@ -395,7 +396,7 @@ impl Transaction {
     /// # Errors
     /// `Invalid` if the container does not hold such structures, or if there are links or optional
     /// records among them: rows are stored as they are, and those are stored as something else.
-    pub fn rows<R: Cell>(&mut self, key: ContainerKey) -> Result<Rows<'_>> {
+    pub fn rows<R: Cell>(&mut self, key: ContainerKey) -> Result<Rows<'_, R>> {
         let writer = self.writer(key)?;
         if writer.container.is_dressed {
             return Err(Error::invalid(format!(
@@ -410,7 +411,7 @@ impl Transaction {
                 writer.container.class.name
             )));
         }
-        Ok(Rows { writer, key })
+        Ok(Rows { writer, key, of: PhantomData })
     }
 
     fn writer(&mut self, key: ContainerKey) -> Result<Writer<'_>> {
@@ -630,18 +631,19 @@ impl Writer<'_> {
 }
 
 /// A container that Rust structures are appended to.
-pub struct Rows<'a> {
+pub struct Rows<'a, R> {
     writer: Writer<'a>,
     key: ContainerKey,
+    of: PhantomData<R>,
 }
 
-impl Rows<'_> {
+impl<R: Cell> Rows<'_, R> {
     /// Appends one object.
     ///
     /// # Errors
     /// As the disk.
     #[inline]
-    pub fn append<R: Cell>(&mut self, row: &R) -> Result<Oid> {
+    pub fn append(&mut self, row: &R) -> Result<Oid> {
         let Writer { container, database, .. } = &mut self.writer;
         let entry = container.appender.entries();
         let appended = container.appender.append_row(&mut database.extents, row);

@@ -107,7 +107,7 @@ impl Reader {
         }
     }
 
-    /// A small range within one page, shared with the page cache.
+    /// A small range, from the page cache: shared with it, unless it goes over a page's end.
     fn shared_elements(
         &self,
         columns: &[ColumnId],
@@ -116,22 +116,40 @@ impl Reader {
     ) -> Result<Option<Bytes>> {
         let Some((id, run)) = segment.cluster.active(columns) else { return Ok(None) };
         let column = &self.schema.columns[id as usize];
-        if element_of(column)? != target {
+        let Segment { range, .. } = segment;
+        let pages = run.pages_with(range);
+        if element_of(column)? != target || !self.is_worth_caching(run, range, &pages) {
             return Ok(None);
         }
-        let Some(position) = run.page_with_all(&segment.range) else { return Ok(None) };
-        let page = &run.pages[position];
-        if !self.is_worth_caching(&segment.range, page) {
-            return Ok(None);
+        let located = &run.pages[pages.clone()];
+        located.iter().try_for_each(|page| check_page(column, page, segment.cluster))?;
+        if let [page] = located {
+            let page_start = run.starts[pages.start];
+            let first = (range.start - page_start) as usize * target.size();
+            let length = (range.end - range.start) as usize * target.size();
+            return Ok(Some(self.cached_page(column, page)?.slice(first..first + length)));
         }
-        let first = (segment.range.start - run.starts[position]) as usize * target.size();
-        let length = (segment.range.end - segment.range.start) as usize * target.size();
-        check_page(column, page, segment.cluster)?;
-        Ok(Some(self.cached_page(column, page)?.slice(first..first + length)))
+        let mut joined = AlignedBuffer::new(range.end - range.start, target.size())?;
+        let mut rest = joined.bytes_mut();
+        for position in pages {
+            let (page, start) = (&run.pages[position], run.starts[position]);
+            let first = (range.start.max(start) - start) as usize * target.size();
+            let end = (range.end.min(start + u64::from(page.elements)) - start) as usize;
+            let part = &self.cached_page(column, page)?[first..end * target.size()];
+            rest[..part.len()].copy_from_slice(part);
+            rest = &mut rest[part.len()..];
+        }
+        Ok(Some(joined.into_bytes()))
     }
 
-    fn is_worth_caching(&self, range: &Range<u64>, page: &PageLocation) -> bool {
-        self.cache.is_some() && 2 * (range.end - range.start) <= u64::from(page.elements)
+    /// Whether a range takes at most half a page, so that others will want the rest of it.
+    fn is_worth_caching(&self, run: &Run, range: &Range<u64>, pages: &Range<usize>) -> bool {
+        let Some(first) = run.pages.get(pages.start) else { return false };
+        self.cache.is_some()
+            && (1..=2).contains(&pages.len())
+            && run.starts[pages.start] <= range.start
+            && range.end <= run.elements
+            && 2 * (range.end - range.start) <= u64::from(first.elements)
     }
 
     fn cached_page(&self, column: &Column, page: &PageLocation) -> Result<Bytes> {
@@ -226,15 +244,6 @@ impl Reader {
 }
 
 impl Run {
-    /// The page that holds all of a range.
-    fn page_with_all(&self, range: &Range<u64>) -> Option<usize> {
-        let position = self.pages_with(range).start;
-        let page = self.pages.get(position)?;
-        let start = self.starts[position];
-        (start <= range.start && range.end <= start + u64::from(page.elements) && !range.is_empty())
-            .then_some(position)
-    }
-
     /// The pages that overlap a range.
     fn pages_with(&self, range: &Range<u64>) -> Range<usize> {
         if range.is_empty() {
