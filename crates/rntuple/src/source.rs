@@ -4,7 +4,10 @@
 //! files, memory and networks serve alike. This module is the only one that touches a file.
 
 use std::fs::File;
+use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
+
+use nix::sys::uio::preadv;
 
 use crate::error::{Error, Result};
 
@@ -51,6 +54,48 @@ impl ByteSource for File {
             _ => io_error("read", source),
         })
     }
+
+    fn read_many(&self, mut requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        while !requests.is_empty() {
+            let (together, rest) = requests.split_at_mut(contiguous(requests));
+            read_together(self, together)?;
+            requests = rest;
+        }
+        Ok(())
+    }
+}
+
+/// Buffers that one system call fills at most; the kernel takes 1024.
+const BUFFERS_MAX: usize = 1024;
+
+/// How many requests, from the first on, follow each other in the file without a gap.
+fn contiguous(requests: &[ReadRequest<'_>]) -> usize {
+    let end = |request: &ReadRequest<'_>| request.offset.checked_add(request.buffer.len() as u64);
+    let follows = requests.windows(2).take_while(|pair| end(&pair[0]) == Some(pair[1].offset));
+    (follows.count() + 1).min(BUFFERS_MAX)
+}
+
+/// Fills requests that follow each other with one system call; what it leaves is read one by one.
+fn read_together(file: &File, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+    let [first, _, ..] = requests else {
+        return requests
+            .iter_mut()
+            .try_for_each(|one| ByteSource::read_at(file, one.offset, one.buffer));
+    };
+    let offset = first.offset;
+    let mut buffers: Vec<_> =
+        requests.iter_mut().map(|request| IoSliceMut::new(request.buffer)).collect();
+    let read = i64::try_from(offset).map_or(Ok(0), |offset| preadv(file, &mut buffers, offset));
+    let mut filled = read.map_err(|errno| io_error("read", errno.into()))?;
+    for request in requests {
+        let done = filled.min(request.buffer.len());
+        filled -= done;
+        if done < request.buffer.len() {
+            let rest = &mut request.buffer[done..];
+            ByteSource::read_at(file, request.offset + done as u64, rest)?;
+        }
+    }
+    Ok(())
 }
 
 impl ByteSource for Vec<u8> {
@@ -85,4 +130,40 @@ pub(crate) fn io_error(what: &str, source: std::io::Error) -> Error {
 
 fn ends_early(offset: u64, length: usize) -> Error {
     Error::corrupt("file", offset, format!("it ends before the {length} bytes expected here"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn many_requests_are_filled_whether_or_not_they_touch() {
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..=255).collect();
+        file.write_all(&bytes).unwrap();
+        let mut buffers = [[0; 10], [0; 10], [0; 10], [0; 10]];
+        let offsets = [20_u64, 30, 5, 246];
+        let requests = buffers.iter_mut().zip(offsets);
+        let mut requests: Vec<_> =
+            requests.map(|(buffer, offset)| ReadRequest { offset, buffer }).collect();
+        file.read_many(&mut requests).unwrap();
+        for (buffer, offset) in buffers.iter().zip(offsets) {
+            assert_eq!(buffer[..], bytes[offset as usize..][..10]);
+        }
+    }
+
+    #[test]
+    fn a_request_beyond_the_end_is_an_error_wherever_it_stands() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[0; 100]).unwrap();
+        for offsets in [[80, 90, 100], [200, 0, 10], [u64::MAX, 0, 10]] {
+            let mut buffers = [[0; 10], [0; 10], [0; 10]];
+            let requests = buffers.iter_mut().zip(offsets);
+            let mut requests: Vec<_> =
+                requests.map(|(buffer, offset)| ReadRequest { offset, buffer }).collect();
+            assert!(file.read_many(&mut requests).is_err(), "{offsets:?}");
+        }
+    }
 }
