@@ -59,6 +59,9 @@ class TreeSource:
         self.definition: Definition = {"name": name, "version": 1, "fields": definition_fields(self._fields)}
         self._leaves = [leaf for made in self._fields for leaf in made.leaves]
         self._types = {column.leaf.number: column.type for column in sample}
+        # Reading a small tree with thousands of branches twice would double the time of its import.
+        whole = self.entries <= SAMPLE_ENTRIES
+        self._whole = {column.leaf.number: column for column in sample} if whole else {}
 
     def __repr__(self) -> str:
         return f"<TreeSource {self.definition['name']}: {self.entries} entries, {len(self._fields)} fields>"
@@ -101,6 +104,8 @@ class TreeSource:
         return columns
 
     def _column(self, leaf: Leaf, start: int, stop: int) -> Column:
+        if self._whole and (start, stop) == (0, self.entries):
+            return self._whole[leaf.number]
         try:
             column = _read(leaf, start, stop)
         except Exception as error:
