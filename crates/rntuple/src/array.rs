@@ -117,6 +117,10 @@ pub fn bytes_of<T: bytemuck::Pod + Send>(values: Vec<T>) -> Bytes {
 /// # Errors
 /// [`Error::Invalid`] if they are not aligned to `T` or not a whole number of values.
 pub fn values_of<T: bytemuck::Pod>(bytes: &[u8]) -> Result<&[T]> {
+    if bytes.is_empty() {
+        // An empty buffer may point anywhere, as those of other languages do.
+        return Ok(&[]);
+    }
     bytemuck::try_cast_slice(bytes).map_err(|reason| Error::Invalid {
         what: format!("a buffer of {} bytes is not an array of its type: {reason}", bytes.len()),
     })

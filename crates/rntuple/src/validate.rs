@@ -129,7 +129,8 @@ fn fits_variant(
 
 fn is_whole(primitive: Primitive, values: &[u8]) -> bool {
     let size = primitive.size();
-    values.len().is_multiple_of(size) && (values.as_ptr() as usize).is_multiple_of(size)
+    let aligned = values.is_empty() || (values.as_ptr() as usize).is_multiple_of(size);
+    aligned && values.len().is_multiple_of(size)
 }
 
 fn check(holds: bool, path: &[&str], reason: impl FnOnce() -> String) -> Result<()> {

@@ -119,3 +119,13 @@ fn entries_beyond_the_end_are_refused() {
         assert_eq!(error.kind(), rntuple::ErrorKind::NotFound);
     }
 }
+
+/// Buffers of other languages point anywhere when they are empty.
+#[test]
+fn an_empty_buffer_needs_no_alignment() {
+    let empty = bytes::Bytes::from_static(&[0; 9]).slice(1..1);
+    let of = Type::Primitive(rntuple::Primitive::Float64);
+    let array = rntuple::Array::Primitive { primitive: rntuple::Primitive::Float64, values: empty };
+    array.validate(&of).unwrap();
+    assert_eq!(rntuple::values_of::<f64>(&bytes::Bytes::new()).unwrap(), &[] as &[f64]);
+}
