@@ -64,7 +64,7 @@ def normalise(layout: ak.contents.Content, label: str) -> tuple[Type, ak.content
 def _numbers(layout: ak.contents.Content) -> tuple[Type, ak.contents.Content]:
     if layout.inner_shape:
         return normalise(layout.to_RegularArray(), "")
-    values = np.ascontiguousarray(layout.data)
+    values = np.require(layout.data, requirements=["C", "ALIGNED"])
     if values.dtype.name not in _PRIMITIVES:
         raise Unrepresentable(f"numbers of type {values.dtype.name}")
     return values.dtype.name, ak.contents.NumpyArray(values)

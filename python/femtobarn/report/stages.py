@@ -69,7 +69,7 @@ def table(stages: list[Stage]) -> list[tuple[str, ...]]:
             str(stage.processes),
             f"{stage.events:,}",
             f"{stage.objects:,}",
-            f"{stage.megabytes:,.1f}",
+            f"{stage.megabytes:,.1f}" if stage.bytes else "-",
             f"{stage.seconds:,.2f}",
             f"{stage.megabytes_per_second:,.0f}" if stage.bytes else "-",
             f"{stage.events_per_second:,.0f}",
