@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::Reader;
 use super::elements::{Segment, total};
 use crate::array::{Array, bytes_of, values_of};
-use crate::buffer::vector_with_room;
+use crate::buffer::AlignedBuffer;
 use crate::column::Element;
 use crate::error::{Error, Result};
 use crate::schema::ColumnId;
@@ -89,24 +89,26 @@ impl Reader {
         segments: &[Segment<'a>],
     ) -> Result<(Bytes, Vec<Segment<'a>>)> {
         self.check_segments(columns, segments, Element::U64)?;
-        let mut offsets = vector_with_room(length(segments)?.saturating_add(1))?;
+        let mut buffer =
+            AlignedBuffer::for_overwriting(total(segments)?.saturating_add(1), size_of::<i64>())?;
+        let (start, mut rest) =
+            bytemuck::cast_slice_mut::<u8, u64>(buffer.bytes_mut()).split_at_mut(1);
+        start[0] = 0;
         let mut items = Vec::with_capacity(segments.len());
         let mut count = 0_u64;
-        offsets.push(0_i64);
         for segment in segments {
             let (first, ends) = self.ends(columns, segment)?;
             let ends = values_of::<u64>(&ends)?;
-            let mut last = first;
-            for &end in ends {
-                let size = end.checked_sub(last).ok_or_else(decreasing)?;
-                count =
-                    count.checked_add(size).filter(|&c| c <= MAX_OFFSET).ok_or_else(decreasing)?;
-                offsets.push(count as i64);
-                last = end;
+            let (offsets, behind) = rest.split_at_mut(ends.len());
+            let last = shifted(ends, first, count, offsets).ok_or_else(decreasing)?;
+            count = count.checked_add(last - first).ok_or_else(decreasing)?;
+            if count > MAX_OFFSET {
+                return Err(decreasing());
             }
             items.push(Segment { cluster: segment.cluster, range: first..last, is_told: true });
+            rest = behind;
         }
-        Ok((bytes_of(offsets), items))
+        Ok((buffer.into_bytes(), items))
     }
 
     /// Where the first collection of a segment starts, and where each ends.
@@ -171,6 +173,19 @@ impl Reader {
             contents.map(|(node, part)| self.array(node, part)).collect::<Result<_>>()?;
         Ok(Array::Variant { tags: bytes_of(tags), positions: bytes_of(positions), contents })
     }
+}
+
+/// Writes ends that count from `first` on as offsets that count from `base` on, and returns the last
+/// end; `None` if they decrease. Without a branch for each, as there are many.
+fn shifted(ends: &[u64], first: u64, base: u64, offsets: &mut [u64]) -> Option<u64> {
+    let mut last = first;
+    let mut decreases = false;
+    for (&end, offset) in ends.iter().zip(offsets) {
+        decreases |= end < last;
+        *offset = end.wrapping_sub(first).wrapping_add(base);
+        last = end;
+    }
+    (!decreases).then_some(last)
 }
 
 /// The largest offset: also a bound on sums of a few of them.

@@ -64,7 +64,7 @@ impl Reader {
             return Ok(bytes);
         }
         self.check_segments(columns, segments, target)?;
-        let mut buffer = AlignedBuffer::new(total(segments)?, target.size())?;
+        let mut buffer = AlignedBuffer::for_overwriting(total(segments)?, target.size())?;
         let mut rest = buffer.bytes_mut();
         for segment in segments {
             let count = (segment.range.end - segment.range.start) as usize;
@@ -182,19 +182,25 @@ impl Reader {
         target: Element,
         out: &mut [u8],
     ) -> Result<()> {
-        // A field that is younger than its cluster reads as zeros, and `out` is zeroed.
-        let Some((id, run)) = segment.cluster.active(columns) else { return Ok(()) };
+        // A field that is younger than its cluster reads as zeros.
+        let Some((id, run)) = segment.cluster.active(columns) else {
+            out.fill(0);
+            return Ok(());
+        };
         let column = &self.schema.columns[id as usize];
         let element = element_of(column)?;
         let start = segment.range.start.max(run.missing).min(segment.range.end);
         let zeros = (start - segment.range.start) as usize;
         let range = start..segment.range.end;
+        let (before, out) = out.split_at_mut(zeros * target.size());
+        before.fill(0);
         if element == target {
-            return self.read_pages(column, run, range, &mut out[zeros * target.size()..]);
+            return self.read_pages(column, run, range, out);
         }
-        let mut unconverted = AlignedBuffer::new(range.end - range.start, element.size())?;
+        let mut unconverted =
+            AlignedBuffer::for_overwriting(range.end - range.start, element.size())?;
         self.read_pages(column, run, range, unconverted.bytes_mut())?;
-        convert(element, unconverted.bytes_mut(), target, &mut out[zeros * target.size()..])
+        convert(element, unconverted.bytes_mut(), target, out)
     }
 
     fn read_pages(
