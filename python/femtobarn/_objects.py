@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+import awkward as ak
 import numpy as np
 
 from ._arrays import Tree
 from ._exceptions import InvalidError, NotFoundError, near_misses
 from ._oid import Oid
-from ._results import awkward_of
+from ._results import layout_of
 from ._types import DTYPES, ElementLink, Fixed, Link, List, Node, Optional, Record, Variant
 
 if TYPE_CHECKING:
@@ -335,7 +336,10 @@ def items_of(tree: Tree, node: Node | None, start: int, stop: int, snapshot: Sna
     if isinstance(node, Link | ElementLink):
         records = _link_records(tree, start, stop)
         return LinkList(records, lambda index: _link_value(records[index], node, snapshot), snapshot)
-    return awkward_of(tree, node, **snapshot.array_settings)[start:stop]
+    layout = layout_of(tree, node)
+    # Slicing an array would make two of the costly high-level objects.
+    part = layout if (start, stop) == (0, layout.length) else layout[start:stop]
+    return ak.Array(part, **snapshot.array_settings)
 
 
 def _link_records(tree: Tree, start: int, stop: int) -> Any:

@@ -28,8 +28,14 @@ __all__ = ["View", "bytes_of_size"]
 CONDITION_ENTRIES = 1 << 20
 """Entries of which a condition is evaluated at once."""
 
-SPARSE = 0.5
-"""Below this part of entries selected, only they are read; above, the whole range is."""
+READ_BYTES_PER_SECOND = 1.5e9
+"""Speed at which neighbouring entries are read."""
+
+SEEK_SECONDS = 3e-6
+"""Cost of going to another place, for each field."""
+
+PROBE_ENTRIES = 64
+"""Entries from which it is learnt how large they are, to choose between reading on and seeking."""
 
 FIRST_STEP_ENTRIES = 1000
 """Entries of the first batch of an iteration by size, from which the size of an entry is learnt."""
@@ -248,10 +254,19 @@ class View:
         if not len(entries):
             return self._awkward(self.read_tree(paths, window.start, window.start))
         first, last = int(entries[0]), int(entries[-1])
-        if len(entries) < SPARSE * (last + 1 - first):
+        if self._is_sparse(paths, entries):
             return self._awkward(self._handle.fetch(entries.tobytes(), paths))
         array = self._awkward(self.read_tree(paths, first, last + 1))
         return array if len(entries) == last + 1 - first else array[entries.astype(np.int64) - first]
+
+    def _is_sparse(self, paths: list[str], entries: Values) -> bool:
+        """Tell whether seeking the entries costs less than reading also those between them."""
+        first, span = int(entries[0]), int(entries[-1] - entries[0]) + 1
+        probe = min(span, PROBE_ENTRIES)
+        entry_bytes = tree_nbytes(self.read_tree(paths, first, first + probe)) / probe
+        seeks = 1 + int(np.count_nonzero(np.diff(entries) > 1))
+        superfluous_seconds = (span - len(entries)) * entry_bytes / READ_BYTES_PER_SECOND
+        return seeks * len(paths) * SEEK_SECONDS < superfluous_seconds
 
     def _entries_where(self, selection: Selection, window: range) -> Values:
         chosen = [np.empty(0, np.uint64)]

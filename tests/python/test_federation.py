@@ -191,6 +191,24 @@ def test_selection_reads_only_what_is_selected(fed: fb.Federation) -> None:
     assert events.arrays("event", "raw.entry == 5").event.to_list() == [5]
 
 
+def test_few_large_entries_are_sought_and_many_small_ones_read(fed: fb.Federation) -> None:
+    @fb.persistent
+    class Image:
+        number: fb.uint32
+        pixels: list[fb.float32]
+
+    with fed.transaction() as txn:
+        images = txn.database("d", create=True).container("images", Image, create=True)
+        for number in range(300):
+            images.append(Image(number=number, pixels=np.full(3000, number, np.float32).tolist()))
+    view = fed["d/images"]
+    for where, expected in (("number % 100 == 7", [7, 107, 207]), ("number % 2 == 0", range(0, 300, 2))):
+        for paths in (["number"], ["number", "pixels"]):
+            arrays = view.arrays(paths, where)
+            assert arrays.number.to_list() == list(expected)
+        assert arrays.pixels[:, 0].to_list() == list(expected)
+
+
 def test_iteration_covers_every_entry_once(fed: fb.Federation) -> None:
     fill(fed, 100)
     events = fed["reco/events"]
