@@ -94,6 +94,16 @@ pub enum Precision {
     },
 }
 
+impl Precision {
+    /// Whether a number can be stored: a quantised one must be in the range, all others can be.
+    pub(crate) fn holds(&self, value: f32) -> bool {
+        match self {
+            Precision::Quantised { min, max, .. } => (*min..=*max).contains(&f64::from(value)),
+            _ => true,
+        }
+    }
+}
+
 /// The logical type of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Type {

@@ -2,7 +2,7 @@
 
 use crate::array::{Array, values_of};
 use crate::error::{Error, Result};
-use crate::types::{Primitive, Type};
+use crate::types::{Precision, Primitive, Type};
 
 impl Array {
     /// Checks that the array is well-formed and of type `of`. Members of records are matched by
@@ -24,7 +24,8 @@ fn fits<'t>(array: &Array, of: &'t Type, path: &mut Vec<&'t str>) -> Result<()> 
             check(expected == primitive, path, || {
                 format!("{} is not {}", primitive.cpp_name(), expected.cpp_name())
             })?;
-            check(is_whole(*primitive, values), path, || "a buffer is misaligned".to_owned())
+            check(is_whole(*primitive, values), path, || "a buffer is misaligned".to_owned())?;
+            fits_range(of, values, path)
         }
         (Type::String, Array::String { offsets, bytes }) => {
             fits_offsets(offsets, bytes.len(), path)
@@ -125,6 +126,18 @@ fn fits_variant(
     check(tags.iter().zip(positions).all(exists), path, || {
         "a variant refers to a value that is not there".to_owned()
     })
+}
+
+/// Quantised numbers must be in their range; a page of them would be refused only when it is full.
+fn fits_range(of: &Type, values: &[u8], path: &[&str]) -> Result<()> {
+    let Type::Reduced(primitive, precision @ Precision::Quantised { .. }) = of else {
+        return Ok(());
+    };
+    let holds = match primitive {
+        Primitive::Float64 => values_of::<f64>(values)?.iter().all(|&x| precision.holds(x as f32)),
+        _ => values_of::<f32>(values)?.iter().all(|&x| precision.holds(x)),
+    };
+    check(holds, path, || "a number is outside the quantised range".to_owned())
 }
 
 fn is_whole(primitive: Primitive, values: &[u8]) -> bool {

@@ -76,7 +76,13 @@ impl Value {
         let unlike = |expected: &str| Err((vec![], format!("{self:?} is not {expected}")));
         match (of, self) {
             (Type::Primitive(primitive), _) => self.fits_primitive(*primitive),
-            (Type::Reduced(..), _) if self.as_float().is_some() => Ok(()),
+            (Type::Reduced(_, precision), _) if self.as_float().is_some() => {
+                let value = self.as_float().unwrap_or_default();
+                match precision.holds(value as f32) {
+                    true => Ok(()),
+                    false => Err((vec![], format!("{value} is outside the quantised range"))),
+                }
+            }
             (Type::String, Value::String(_)) => Ok(()),
             (Type::List(item), Value::Bytes(_)) if is_byte(item) => Ok(()),
             (Type::List(item), Value::List(items)) => items.iter().try_for_each(|v| v.fits(item)),

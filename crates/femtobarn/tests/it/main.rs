@@ -4,8 +4,10 @@
 
 mod commits;
 mod links;
+mod model;
 mod sealing;
 mod support;
+mod types;
 #[path = "../../../rntuple/tests/it/values.rs"]
 #[allow(dead_code)]
 mod values;
