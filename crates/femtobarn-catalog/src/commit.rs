@@ -46,8 +46,9 @@ pub struct Commit {
     pub versions: Vec<NewVersion>,
     /// Databases that containers of this commit now link to, after the targets they had.
     pub link_targets: Vec<(DatabaseId, ContainerId, Vec<Uuid>)>,
-    /// Databases that become read-only for ever.
-    pub sealed: Vec<DatabaseId>,
+    /// Databases that become read-only for ever, each as of the commit that its sealer looked at:
+    /// what was committed to it since would be missing in the sealed file.
+    pub sealed: Vec<(DatabaseId, Csn)>,
     /// Databases whose file is now elsewhere.
     pub moved: Vec<(DatabaseId, String)>,
     /// Containers that were only read, and must be unchanged (serialisable transactions).

@@ -29,7 +29,8 @@ impl Federation {
     ///
     /// # Errors
     /// `NotFound` for the name; `Closed` if it is sealed or attached already; `Busy` if a container
-    /// is written for longer than `lock_wait`; as the disk. Then the database is open as before.
+    /// is written for longer than `lock_wait`; `Conflict` if one was created meanwhile; as the disk.
+    /// Then the database is open as before.
     pub fn seal(&self, name: &str, lock_wait: Duration) -> Result<Csn> {
         let inner = &*self.inner;
         let row = inner.catalog.database(name, Csn::MAX)?;
@@ -40,13 +41,17 @@ impl Federation {
         }
         let containers = inner.catalog.containers(row.id, Csn::MAX)?;
         let _locks = lock_all(inner, row.id, &containers, lock_wait)?;
-        let mut anchors = anchors(inner, row.id, &containers)?;
+        // Who creates a container waits for nobody; the commit refuses what came after this look.
+        let seen = inner.catalog.head()?;
+        let containers = inner.catalog.containers(row.id, seen)?;
+        let mut anchors = anchors(inner, row.id, &containers, seen)?;
         anchors.push((DESCRIPTION.to_owned(), describe(inner, &row, &containers)?));
         inner.retire_extents(row.id)?;
         complete(inner, &row, &anchors)?;
         let message = format!("seal {name}");
         let transaction = Uuid::new_v4();
-        let commit = Commit { transaction, message, sealed: vec![row.id], ..Commit::default() };
+        let commit =
+            Commit { transaction, message, sealed: vec![(row.id, seen)], ..Commit::default() };
         Ok(inner.catalog.commit(commit)?)
     }
 }
@@ -62,14 +67,15 @@ fn lock_all(
     Ok(guards.collect::<femtobarn_catalog::Result<_>>()?)
 }
 
-/// An anchor for the newest version of each container.
+/// An anchor for the version of each container.
 fn anchors(
     inner: &Inner,
     database: DatabaseId,
     containers: &[ContainerRow],
+    seen: Csn,
 ) -> Result<Vec<(String, Anchor)>> {
     let anchor = |row: &ContainerRow| {
-        let version = inner.catalog.version(database, row.id, Csn::MAX)?;
+        let version = inner.catalog.version(database, row.id, seen)?;
         let version = version.ok_or_else(|| Error::NotFound {
             what: format!("container {:?} has no version", row.name),
         })?;

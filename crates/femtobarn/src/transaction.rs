@@ -444,9 +444,9 @@ impl Transaction {
         };
         // If the disk failed while the catalogue committed, the commit may yet turn out to be
         // durable, and its files are needed.
-        let is_refused = committed.as_ref().is_err_and(|error| match error.kind() {
-            ErrorKind::Io | ErrorKind::Internal | ErrorKind::Corrupt => false,
-            _ => true,
+        let is_refused = committed.as_ref().is_err_and(|error| {
+            let kind = error.kind();
+            !matches!(kind, ErrorKind::Io | ErrorKind::Internal | ErrorKind::Corrupt)
         });
         self.close(!is_refused);
         committed

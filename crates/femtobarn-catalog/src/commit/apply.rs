@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::target::{Target, check_open};
+use super::target::{Target, check_open, check_unchanged};
 use super::{Commit, NewContainer, NewDatabase, NewVersion};
 use crate::catalog::numbers::{signed, unsigned};
 use crate::error::{Attempt, Error, Failure};
@@ -28,7 +28,9 @@ pub(crate) fn apply(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
     for (database, path) in &commit.moved {
         move_database(connection, *database, path)?;
     }
-    commit.sealed.iter().try_for_each(|database| seal_database(connection, csn, *database))?;
+    for (database, seen) in &commit.sealed {
+        seal_database(connection, csn, *database, *seen)?;
+    }
     Ok(csn)
 }
 
@@ -202,9 +204,15 @@ fn move_database(connection: &Connection, database: DatabaseId, path: &str) -> A
     }
 }
 
-/// Refused when it is sealed or attached already.
-fn seal_database(connection: &Connection, csn: Csn, database: DatabaseId) -> Attempt<()> {
+/// Refused when it is sealed or attached already, or has changed since it was looked at.
+fn seal_database(
+    connection: &Connection,
+    csn: Csn,
+    database: DatabaseId,
+    seen: Csn,
+) -> Attempt<()> {
     check_open(connection, csn, database)?;
+    check_unchanged(connection, csn, database, seen)?;
     connection
         .prepare_cached("UPDATE databases SET sealed = ?2 WHERE id = ?1")?
         .execute(params![database.0, signed(csn.0)])?;

@@ -1,7 +1,7 @@
 //! What a commit writes to or has read, as it is committed now: may it be changed, and is it still
 //! what the transaction started from?
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::catalog::numbers::{signed, unsigned};
 use crate::error::{Attempt, Error, Result};
@@ -62,6 +62,28 @@ impl Target {
     fn path(&self) -> String {
         format!("{}/{}", self.database.name, self.container)
     }
+}
+
+/// Refuses a database of which a container got a version after `seen`, by another commit than `csn`.
+pub(super) fn check_unchanged(
+    connection: &Connection,
+    csn: Csn,
+    database: DatabaseId,
+    seen: Csn,
+) -> Attempt<()> {
+    let changed = connection
+        .prepare_cached(
+            "SELECT d.name || '/' || c.name, v.csn FROM versions v \
+             JOIN containers c ON c.database = v.database AND c.id = v.container \
+             JOIN databases d ON d.id = v.database \
+             WHERE v.database = ?1 AND v.csn > ?2 AND v.csn < ?3 LIMIT 1",
+        )?
+        .query_row(params![database.0, signed(seen.0), signed(csn.0)], |row| {
+            let (container, head) = (row.get(0)?, Csn(unsigned(row.get(1)?)));
+            Ok(Error::Conflict { container, base: Some(seen), head: Some(head) })
+        })
+        .optional()?;
+    Ok(changed.map_or(Ok(()), Err)?)
 }
 
 /// Refuses a database that takes no commits.

@@ -138,7 +138,7 @@ fn a_sealed_database_takes_no_more_commits() {
     let last = fed.publish(events, None, 1).unwrap();
     let sealing = || Commit {
         versions: vec![version(fed.database, events, Some(last), 1)],
-        sealed: vec![fed.database],
+        sealed: vec![(fed.database, last)],
         moved: vec![(fed.database, "archive/run7.root".into())],
         ..Commit::default()
     };
@@ -153,6 +153,24 @@ fn a_sealed_database_takes_no_more_commits() {
     let new = container(&fed.catalog, fed.database, "more");
     let commit = Commit { new_containers: vec![new], ..Commit::default() };
     assert_eq!(fed.catalog.commit(commit).unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// A container that came while a file was being completed was once committed and missing in it.
+#[test]
+fn a_database_that_changed_since_its_sealer_looked_is_not_sealed() {
+    let fed = Federation::new();
+    let events = fed.container("events");
+    let seen = fed.publish(events, None, 1).unwrap();
+    let more = fed.container("more");
+    let head = fed.publish(more, None, 1).unwrap();
+    let seal = |seen| {
+        fed.catalog.commit(Commit { sealed: vec![(fed.database, seen)], ..Commit::default() })
+    };
+    let error = seal(seen).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.to_string().contains("run7/more"), "{error}");
+    fed.publish(more, Some(head), 2).unwrap();
+    seal(fed.catalog.head().unwrap()).unwrap();
 }
 
 #[test]

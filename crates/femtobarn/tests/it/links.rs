@@ -306,9 +306,9 @@ fn rows_with_links_are_refused() {
         {"name": "to", "type": {"link": "Tag"}}]}"#;
     let class = Class::from_json(json).unwrap();
     let key = transaction.create_container(database, "tags", &class, Default::default()).unwrap();
-    let error = transaction.rows::<RawTag>(key).err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    drop(RawTag { to: RawLink { database: 0, container: 0, entry: 0 } });
+    let tag = RawTag { to: RawLink { database: database.0, container: key.container.0, entry: 0 } };
+    let appended = transaction.rows::<RawTag>(key).and_then(|mut rows| rows.append(&tag));
+    assert_eq!(appended.unwrap_err().kind(), ErrorKind::Invalid);
 }
 
 /// The databases of links were looked up once for each version, and never again.

@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used)]
 
 mod commits;
+mod conflicts;
+mod faults;
 mod links;
 mod model;
+mod processes;
 mod sealing;
 mod support;
 mod types;
 #[path = "../../../rntuple/tests/it/values.rs"]
 #[allow(dead_code)]
 mod values;
+mod writers;

@@ -64,7 +64,7 @@ fn object(n: u64) -> Value {
     Value::Record(vec![
         ("n".to_owned(), Value::UInt(n)),
         ("bytes".to_owned(), Value::Bytes(vec![n as u8; n as usize % 50].into())),
-        ("note".to_owned(), if n % 3 == 0 { text() } else { Value::Null }),
+        ("note".to_owned(), if n.is_multiple_of(3) { text() } else { Value::Null }),
     ])
 }
 

@@ -233,7 +233,7 @@ const EVERYTHING: &str = r#"{"name": "Everything", "version": 1, "fields": [
 fn everything(n: u64) -> Everything {
     let hit = |k: u64| Hit { x: (n + k) as f32, cells: (0..k as u16 % 3).collect() };
     Everything {
-        yes: n % 3 == 0,
+        yes: n.is_multiple_of(3),
         a: n as i8,
         b: n as u8,
         c: -(n as i16),
@@ -242,13 +242,13 @@ fn everything(n: u64) -> Everything {
         f: u32::MAX - n as u32,
         g: i64::MIN + n as i64,
         h: u64::MAX - n,
-        x: if n % 5 == 0 { f32::NAN } else { n as f32 / 3.0 },
-        y: if n % 7 == 0 { f64::NEG_INFINITY } else { n as f64 / 3.0 },
+        x: if n.is_multiple_of(5) { f32::NAN } else { n as f32 / 3.0 },
+        y: if n.is_multiple_of(7) { f64::NEG_INFINITY } else { n as f64 / 3.0 },
         text: "µ".repeat(n as usize % 4),
         hits: (0..n % 5).map(hit).collect(),
         matrix: [n as f32; 6],
         deep: vec![vec![None, Some(n as i32)]; n as usize % 3],
-        maybe: (n % 2 == 0).then_some(n as f64),
+        maybe: (n.is_multiple_of(2)).then_some(n as f64),
         first: hit(n),
     }
 }

@@ -1,0 +1,277 @@
+//! Several processes write at once, and processes are killed while they write.
+//!
+//! Every writer has a number. In each transaction it appends the same count of events to its own
+//! container of the database that all share and to a container of a database of its own, and as
+//! many links from the latter to the former and to the events of other writers. The counts follow
+//! from the number of the transaction, so that what is committed can be told from what is not.
+
+use std::path::Path;
+use std::time::Duration;
+
+use femtobarn::{
+    Class, ContainerKey, ContainerOptions, Csn, ErrorKind, Federation, Oid, Profile, Snapshot,
+    Transaction, View,
+};
+use rntuple::tfile::KeyChain;
+use rntuple::{Reader, Value};
+
+use crate::links::{link, target};
+use crate::processes::{Process, Random, amount, job, say};
+use crate::support::{begin, event_class, events, federation, number, reopened};
+
+const WRITERS: u64 = 4;
+
+/// Events of the k-th transaction of a writer: few, or so many that pages are written before the
+/// commit.
+fn count(writer: u64, transaction: u64) -> u64 {
+    match (writer + transaction) % 5 {
+        0 => 3000,
+        other => 1 + 7 * other,
+    }
+}
+
+/// Events of a writer after so many transactions.
+fn total(writer: u64, transactions: u64) -> u64 {
+    (0..transactions).map(|transaction| count(writer, transaction)).sum()
+}
+
+/// Transactions after which a writer has so many events; none if it never has.
+fn transactions_of(writer: u64, events: u64) -> Option<u64> {
+    (0..).find(|&k| total(writer, k) >= events).filter(|&k| total(writer, k) == events)
+}
+
+fn reference_class() -> Class {
+    let json = r#"{"name": "Reference", "version": 1, "fields": [
+        {"name": "own", "type": {"link": "Event"}},
+        {"name": "others", "type": {"list": {"link": "Event"}}}]}"#;
+    Class::from_json(json).unwrap()
+}
+
+fn create_shared(federation: &Federation) {
+    let mut transaction = begin(federation);
+    transaction.create_database("shared").unwrap();
+    transaction.commit().unwrap();
+}
+
+/// The container of a name, created if it is not there.
+fn container(
+    transaction: &mut Transaction,
+    database: &str,
+    name: &str,
+    class: &Class,
+    compression: Profile,
+) -> ContainerKey {
+    let database =
+        transaction.database(database).or_else(|_| transaction.create_database(database)).unwrap();
+    match transaction.container(database, name) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let options = ContainerOptions { page_size: 4096, cluster_size: 16 << 10, compression };
+            transaction.create_container(database, name, class, options).unwrap()
+        }
+        opened => opened.unwrap(),
+    }
+}
+
+/// One transaction of a writer: returns its commit and how many events the writer has then.
+fn write(federation: &Federation, writer: u64, transaction_number: u64) -> (Csn, u64) {
+    let seen = federation.snapshot(None).unwrap();
+    let mut transaction = begin(federation);
+    let (own, name) = (format!("own{writer}"), format!("events{writer}"));
+    let compression = [Profile::Plain, Profile::Fast][writer as usize % 2];
+    let class = event_class();
+    let shared = container(&mut transaction, "shared", &name, &class, compression);
+    let copies = container(&mut transaction, &own, "events", &class, compression);
+    let references =
+        container(&mut transaction, &own, "references", &reference_class(), compression);
+    let first = transaction.entries(shared).unwrap();
+    assert_eq!(transactions_of(writer, first), Some(transaction_number));
+    let count = count(writer, transaction_number);
+    transaction.extend(shared, events(writer as u32, first, count)).unwrap();
+    for n in first..first + count {
+        let others: Vec<Value> = others(&seen, writer, n).into_iter().map(link).collect();
+        let own = link(Some(Oid::new(shared.database, shared.container, n)));
+        let members = [("own", own), ("others", Value::List(others))];
+        let members = members.map(|(name, value)| (name.to_owned(), value));
+        transaction.append_value(references, Value::Record(members.to_vec())).unwrap();
+    }
+    transaction.extend(copies, events(writer as u32, first, count)).unwrap();
+    // Databases that are created while a process may be killed, each with something in it.
+    if transaction_number % 4 == 3 {
+        let extra = format!("extra{writer}-{transaction_number}");
+        let key = container(&mut transaction, &extra, "events", &class, Profile::Plain);
+        transaction.extend(key, events(writer as u32, 0, 10)).unwrap();
+    }
+    (transaction.commit().unwrap(), first + count)
+}
+
+/// Events of other writers that the n-th reference links to, of those that could be seen.
+fn others(seen: &Snapshot, writer: u64, n: u64) -> Vec<Option<Oid>> {
+    let other = (writer + 1 + n % (WRITERS - 1)) % WRITERS;
+    let Ok(view) = seen.view(&format!("shared/events{other}")) else { return vec![None] };
+    let pick = |k: u64| Some(view.oid((n * 31 + k * 17) % view.entries()));
+    (0..n % 3).map(pick).collect()
+}
+
+/// Fails unless everything of a writer is there: events, their copies, and links that lead to what
+/// they should. Returns how many transactions that is.
+fn verify(snapshot: &Snapshot, writer: u64) -> u64 {
+    let Ok(shared) = snapshot.view(&format!("shared/events{writer}")) else {
+        assert!(snapshot.view(&format!("own{writer}/events")).is_err(), "half a commit");
+        return 0;
+    };
+    let copies = snapshot.view(&format!("own{writer}/events")).unwrap();
+    let references = snapshot.view(&format!("own{writer}/references")).unwrap();
+    let entries = shared.entries();
+    assert_eq!((copies.entries(), references.entries()), (entries, entries), "half a commit");
+    for view in [&shared, &copies] {
+        let all = view.read(&view.select_all(), 0..entries).unwrap();
+        for n in 0..entries {
+            let event = all.value(n as usize).unwrap();
+            assert_eq!(number(&event), n);
+            assert_eq!(event.member("run"), Some(&Value::UInt(writer)));
+        }
+    }
+    verify_references(snapshot, &shared, &references);
+    let transactions = transactions_of(writer, entries).expect("whole transactions");
+    for k in 0..transactions {
+        let extra = snapshot.view(&format!("extra{writer}-{k}/events"));
+        assert_eq!(extra.map(|view| view.entries()).ok(), (k % 4 == 3).then_some(10));
+    }
+    transactions
+}
+
+fn verify_references(snapshot: &Snapshot, shared: &View, references: &View) {
+    let all = references.read(&references.select_all(), 0..references.entries()).unwrap();
+    for n in 0..references.entries() {
+        let reference = all.value(n as usize).unwrap();
+        assert_eq!(reference.member("own").and_then(target), Some(shared.oid(n)));
+        let Some(Value::List(others)) = reference.member("others") else { panic!("no links") };
+        for oid in others.iter().filter_map(target) {
+            assert_ne!(oid.container, shared.container().id);
+            // One in many is followed; all lead to an entry that is there.
+            let other = snapshot.view_by_id(oid.database, oid.container).unwrap();
+            assert!(oid.entry < other.entries());
+            if n % 50 == 0 {
+                assert_eq!(number(&snapshot.object(oid).unwrap()), oid.entry);
+            }
+        }
+    }
+}
+
+/// Goes on writing where the writer left off, and says what was committed.
+#[test]
+fn job_write() {
+    let Some((folder, arguments)) = job() else { return };
+    let &[writer, transactions] = &arguments[..] else { panic!("two arguments") };
+    let federation = Federation::open(&folder).unwrap();
+    let name = format!("shared/events{writer}");
+    let entries = federation.snapshot(None).unwrap().view(&name).map_or(0, |view| view.entries());
+    let first = transactions_of(writer, entries).unwrap();
+    for transaction in first..first + transactions {
+        let (csn, events) = write(&federation, writer, transaction);
+        say(&[csn.0, events]);
+    }
+}
+
+fn start(folder: &Path, writer: u64, transactions: u64) -> Process {
+    Process::start("writers::job_write", folder, &format!("{writer} {transactions}"))
+}
+
+#[test]
+fn four_processes_write_at_once() {
+    let (folder, federation) = federation();
+    create_shared(&federation);
+    let path = folder.path().join("test.fed");
+    let transactions = amount(12, 200);
+    let writers: Vec<Process> =
+        (0..WRITERS).map(|writer| start(&path, writer, transactions)).collect();
+    // A reader meanwhile sees whole transactions, whenever it looks.
+    for _ in 0..5 {
+        let snapshot = federation.snapshot(None).unwrap();
+        (0..WRITERS).for_each(|writer| assert!(verify(&snapshot, writer) <= transactions));
+    }
+    let mut commits = vec![];
+    for mut writer in writers {
+        commits.extend(std::iter::from_fn(|| writer.next()).map(|said| said[0]));
+        writer.finish();
+    }
+    commits.sort_unstable();
+    commits.dedup();
+    assert_eq!(
+        commits.len() as u64,
+        WRITERS * transactions,
+        "every commit has a number of its own"
+    );
+    for federation in [federation, reopened(&folder)] {
+        let snapshot = federation.snapshot(None).unwrap();
+        for writer in 0..WRITERS {
+            assert_eq!(verify(&snapshot, writer), transactions);
+        }
+    }
+    seal_and_check(&folder);
+}
+
+/// All databases become ROOT files whose keys follow each other from front to end.
+fn seal_and_check(folder: &tempfile::TempDir) {
+    let federation = reopened(folder);
+    let snapshot = federation.snapshot(None).unwrap();
+    for database in snapshot.databases().unwrap() {
+        federation.seal(&database.name, Duration::ZERO).unwrap();
+        let path = federation.folder().join(&database.path);
+        let file = std::sync::Arc::new(std::fs::File::open(&path).unwrap());
+        let keys: Vec<_> = KeyChain::of_file(&*file).unwrap().map(Result::unwrap).collect();
+        let (position, last) = keys.last().unwrap();
+        assert_eq!(position + last.size, file.metadata().unwrap().len());
+        for container in snapshot.containers(database.id).unwrap() {
+            let reader = Reader::open(file.clone(), &container.name).unwrap();
+            let view = snapshot.view(&format!("{}/{}", database.name, container.name)).unwrap();
+            assert_eq!(reader.entries(), view.entries());
+        }
+    }
+}
+
+/// Every kill is at another moment: while a process opens the federation, fills pages, writes
+/// footers, syncs, commits, or says so.
+#[test]
+fn killed_writers_lose_nothing_committed_and_leave_nothing_half_committed() {
+    let seed = std::env::var("FEMTOBARN_SEED").map_or(17, |seed| seed.parse().unwrap());
+    let mut random = Random(seed);
+    let (folder, federation) = federation();
+    create_shared(&federation);
+    drop(federation);
+    let path = folder.path().join("test.fed");
+    let mut acknowledged = [0_u64; 2];
+    let mut head = 0;
+    for round in 0..amount(20, 150) {
+        // One of the two lives a little longer than the other.
+        let mut processes: Vec<Process> = (0..2).map(|writer| start(&path, writer, 1000)).collect();
+        if random.below(4) > 0 {
+            processes[round as usize % 2].next().expect("the locks of the killed are free");
+        }
+        for (writer, process) in processes.into_iter().enumerate() {
+            std::thread::sleep(Duration::from_micros(random.below(30_000)));
+            for said in process.kill() {
+                acknowledged[writer] = said[1];
+                head = head.max(said[0]);
+            }
+        }
+        let snapshot = reopened(&folder).snapshot(None).unwrap();
+        assert!(snapshot.csn().0 >= head, "seed {seed}, round {round}");
+        for writer in 0..2 {
+            let transactions = verify(&snapshot, writer);
+            let (has, said) = (total(writer, transactions), acknowledged[writer as usize]);
+            assert!(has >= said, "seed {seed}, round {round}: {has} of {said} events");
+            acknowledged[writer as usize] = has;
+        }
+    }
+    // Those who come after find nothing in their way.
+    for writer in 0..2 {
+        start(&path, writer, 3).finish();
+    }
+    let snapshot = reopened(&folder).snapshot(None).unwrap();
+    for writer in 0..2 {
+        assert!(total(writer, verify(&snapshot, writer)) > acknowledged[writer as usize]);
+    }
+    drop(snapshot);
+    seal_and_check(&folder);
+}
