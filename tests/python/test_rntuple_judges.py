@@ -8,12 +8,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from compare import differences, lines
+
+if TYPE_CHECKING:
+    from femtobarn.importers.samples import Samples
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JUDGES = ROOT / "tests" / "judges"
@@ -112,26 +116,19 @@ def by_us(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Writ
 
 @pytest.fixture(scope="session")
 def real_files(shared_data: Path | None, examples: Path) -> list[Written]:
-    """Files that others wrote: those beside the project, and those of public packages."""
+    """The files of others beside the project."""
     if shared_data is None:
         pytest.skip("no folder of real files: set FEMTOBARN_DATA")
-    unknown = Path("unknown")
+    return by_others(examples, sorted(shared_data.glob("*.root")))
+
+
+def by_others(examples: Path, files: Iterable[Path]) -> list[Written]:
+    """All RNTuples of files that others wrote; only ROOT knows what they hold."""
     return [
-        Written(f"{path.stem}.{ntuple}", path, ntuple, unknown, {})
-        for path in sorted(shared_data.glob("*.root"))
-        for ntuple in ntuples_of(examples, path)
+        Written(f"{path.stem}.{ntuple}", path, ntuple, Path("unknown"), {})
+        for path in files
+        for ntuple in run(examples / "ntuple_dump", path).split()
     ]
-
-
-def ntuples_of(examples: Path, path: Path) -> list[str]:
-    """The names of the RNTuples in a file."""
-    return run(examples / "ntuple_dump", path).split()
-
-
-@pytest.fixture(scope="session")
-def root_of_real(real_files: list[Written], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Dumps by ROOT of the files of others."""
-    return dumped("root_read", real_files, tmp_path_factory.mktemp("root-of-real"))
 
 
 def check(
@@ -252,8 +249,20 @@ def test_we_read_what_we_wrote(by_us: list[Written], examples: Path) -> None:
 # ---- others wrote
 
 
-def test_we_read_the_files_of_others_as_root_does(
-    real_files: list[Written], root_of_real: dict[str, Path], examples: Path
+def test_we_read_real_files_as_root_does(real_files: list[Written], examples: Path, tmp_path: Path) -> None:
+    compare_with_root(real_files, examples, tmp_path)
+
+
+@pytest.mark.network
+def test_we_read_the_events_of_experiments_as_root_does(
+    files: Samples, examples: Path, tmp_path: Path
 ) -> None:
-    found = {each.name: dump_by_us(examples, each) for each in real_files}
-    check([(each.name, lines(root_of_real[each.name])) for each in real_files], found)
+    paths = [files.path(sample.file) for sample in files if sample.kind == "RNTuple"]
+    compare_with_root(by_others(examples, paths), examples, tmp_path)
+
+
+def compare_with_root(ntuples: list[Written], examples: Path, folder: Path) -> None:
+    """Every entry of every RNTuple, bit for bit."""
+    expected = dumped("root_read", ntuples, folder)
+    found = {each.name: dump_by_us(examples, each) for each in ntuples}
+    check([(each.name, lines(expected[each.name])) for each in ntuples], found)
