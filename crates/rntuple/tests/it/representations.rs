@@ -104,7 +104,7 @@ fn file() -> (Vec<u8>, Anchor) {
         let offset = bytes.len() as u64;
         bytes.extend_from_slice(payload);
         if checksum {
-            bytes.extend(xxhash_rust::xxh3::xxh3_64(payload).to_le_bytes());
+            bytes.extend(twox_hash::XxHash3_64::oneshot(payload).to_le_bytes());
         }
         let size = payload.len() as u64;
         EnvelopeLink { length: size, locator: Locator { offset, size } }
