@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::wire::{Reader, Writer};
 
 /// Files from this version on have offsets of 64 bits in their header.
-const LARGE_VERSION: u32 = 1_000_000;
+const LARGE_VERSION: i32 = 1_000_000;
 /// The version of ROOT whose file layout this library writes, 6.34.
 const ROOT_VERSION: u32 = 63_400;
 const MAGIC: &[u8] = b"root";
@@ -53,7 +53,9 @@ impl FileHeader {
         if reader.take(MAGIC.len())? != MAGIC {
             return Err(Error::corrupt("file header", 0, "this is not a ROOT file"));
         }
-        let version = reader.u32_be()?;
+        // Some tools write a version that is too small by the bonus for large files: ROOT reads it
+        // as a signed number, and so finds the small form.
+        let version = reader.u32_be()?.cast_signed();
         let large = version >= LARGE_VERSION;
         let begin = u64::from(reader.u32_be()?);
         let end = reader.seek_be(large)?;
@@ -65,7 +67,7 @@ impl FileHeader {
         let compression = reader.u32_be()?;
         let streamer_info = (reader.seek_be(large)?, reader.u32_be()?);
         Ok(FileHeader {
-            version: version % LARGE_VERSION,
+            version: version.rem_euclid(LARGE_VERSION).cast_unsigned(),
             begin,
             end,
             free: (free_at, free_size),
@@ -80,7 +82,7 @@ impl FileHeader {
     /// The 100 bytes at the front of a file of the large format.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
-        writer.raw(MAGIC).u32_be(LARGE_VERSION + ROOT_VERSION).u32_be(FIRST_KEY as u32);
+        writer.raw(MAGIC).u32_be(LARGE_VERSION.cast_unsigned() + ROOT_VERSION).u32_be(FIRST_KEY as u32);
         writer.u64_be(self.end).u64_be(self.free.0).u32_be(self.free.1);
         writer.u32_be(self.free_count).u32_be(self.name_size).u8(LARGE_UNITS);
         writer.u32_be(self.compression).u64_be(self.streamer_info.0).u32_be(self.streamer_info.1);
