@@ -25,9 +25,11 @@ from ._types import (
     Node,
     Optional,
     Primitive,
+    Record,
     Reduced,
     String,
     Variant,
+    innermost,
 )
 
 __all__ = [
@@ -276,7 +278,14 @@ def _resolve(unresolved: _Unresolved, scope: Mapping[str, Any], where: str) -> N
         (size,) = typing.get_args(size)
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise InvalidError(f"{where} is an array of {size!r} items; the size is a positive number")
-    return Fixed(node_of(item, scope, where), size)
+    node = node_of(item, scope, where)
+    if _holds_records(node):
+        raise InvalidError(f"{where} is an array of records, which ROOT cannot name; use list[{node}]")
+    return Fixed(node, size)
+
+
+def _holds_records(node: Node) -> bool:
+    return isinstance(innermost(node), Record | Link | ElementLink)
 
 
 def evaluate(text: str, scope: Mapping[str, Any], where: str) -> Any:

@@ -21,8 +21,7 @@ Invariants
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +30,7 @@ import numpy as np
 
 from ._casts import Values, cast_numbers
 from ._exceptions import InvalidError, near_misses
-from ._oid import Oid, OidRange
+from ._layouts import layout_of, named_parts
 from ._types import (
     ELEMENT_LINK_MEMBERS,
     LINK_MEMBERS,
@@ -54,6 +53,9 @@ __all__ = ["Tree", "columns_of", "tree_length"]
 
 Tree = tuple[Any, ...]
 """Columns as they cross to the extension module."""
+
+BYTES = (Primitive("byte"), Primitive("char"), Primitive("uint8"))
+"""Items of lists that Python's ``bytes`` may go into."""
 
 LINK_RECORDS: dict[type[Node], Record] = {
     Link: Record("", tuple(Field(name, Primitive(kind)) for name, kind in LINK_MEMBERS)),
@@ -79,10 +81,10 @@ def columns_of(data: Any, record: Record, *, narrow: bool = False) -> Tree:
     InvalidError
         If a field is missing, superfluous, or holds values that the class cannot.
     """
-    parts = _named_parts(data)
+    parts = named_parts(data)
     if parts is not None:
         return _record_of_parts(parts, record, narrow)
-    layout, of_python = _layout_of(data, record)
+    layout, of_python = layout_of(data, record)
     return Matcher(narrow or of_python).match(layout, record, "")
 
 
@@ -98,24 +100,11 @@ def tree_length(tree: Tree) -> int:
     return int(tree[1]) if kind == "record" else int(tree[1].nbytes)
 
 
-def _named_parts(data: Any) -> Mapping[str, Any] | None:
-    """Return the columns of what is kept by column, or None."""
-    if isinstance(data, Mapping):
-        return data
-    if isinstance(data, np.ndarray) and data.dtype.names is not None:
-        return {name: data[name] for name in data.dtype.names}
-    if _is_of(data, "pandas", "DataFrame"):
-        return {str(name): column for name, column in data.items()}
-    if _is_of(data, "pyarrow", "Table", "RecordBatch"):
-        return dict(zip(data.column_names, data.columns, strict=True))
-    return None
-
-
 def _record_of_parts(parts: Mapping[str, Any], record: Record, narrow: bool) -> Tree:
     _check_names([str(name) for name in parts], record, "")
     contents, lengths = [], {}
     for field in record.fields:
-        layout, of_python = _layout_of(parts[field.name], field.type)
+        layout, of_python = layout_of(parts[field.name], field.type)
         tree = Matcher(narrow or of_python).match(layout, field.type, field.name)
         lengths[field.name] = tree_length(tree)
         contents.append(tree)
@@ -124,95 +113,6 @@ def _record_of_parts(parts: Mapping[str, Any], record: Record, narrow: bool) -> 
         raise InvalidError(f"fields differ in their numbers of entries: {shown}")
     length = next(iter(lengths.values()))
     return ("record", length, tuple(record.by_name), tuple(contents))
-
-
-def _layout_of(data: Any, node: Node) -> tuple[ak.contents.Content, bool]:
-    """Return an array as an awkward layout, and whether it was made from Python objects."""
-    if isinstance(data, ak.Array):
-        return _materialised(data), False
-    if isinstance(data, OidRange):
-        return ak.from_numpy(data.to_numpy(), highlevel=False), False
-    if isinstance(data, np.ndarray) and data.dtype != object:
-        return _of_numpy(data), False
-    if _is_of(data, "pandas", "Series"):
-        return _of_series(data, node)
-    if type(data).__module__.partition(".")[0] == "pyarrow":
-        return ak.from_arrow(data, highlevel=False), False
-    if hasattr(data, "__dask_graph__"):
-        raise InvalidError("a Dask collection holds no data yet; call .compute() first")
-    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
-        raise InvalidError(
-            f"{type(data).__name__} is not an array; give awkward, NumPy, Arrow or pandas data, or a list"
-        )
-    return _of_python(data, node), True
-
-
-def _of_python(data: Iterable[Any], node: Node) -> ak.contents.Content:
-    try:
-        return ak.from_iter(_plain(list(data), List(node)), highlevel=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidError(f"the list cannot be made an array of {node}: {error}") from error
-
-
-def _of_numpy(data: Values) -> ak.contents.Content:
-    if data.dtype.kind in "mMcV" and data.dtype.names is None:
-        raise InvalidError(f"NumPy values of type {data.dtype} cannot be stored; convert to numbers first")
-    if not data.dtype.isnative:
-        data = data.astype(data.dtype.newbyteorder("="))
-    return ak.from_numpy(data, regulararray=True, highlevel=False)
-
-
-def _of_series(data: Any, node: Node) -> tuple[ak.contents.Content, bool]:
-    if isinstance(data.dtype, np.dtype) and data.dtype != object:
-        return _of_numpy(data.to_numpy()), False
-    if data.dtype != object:
-        import pyarrow
-
-        return ak.from_arrow(pyarrow.array(data), highlevel=False), False
-    return _of_python(data, node), True
-
-
-def _materialised(data: ak.Array) -> ak.contents.Content:
-    if ak.backend(data) not in ("cpu", "typetracer"):
-        data = ak.to_backend(data, "cpu")
-    if ak.backend(data) == "typetracer":
-        raise InvalidError("the awkward array holds a type but no data; compute it first")
-    return ak.materialize(data).layout
-
-
-def _is_of(data: Any, module: str, *names: str) -> bool:
-    """Tell whether data is of a class of an optional library, without importing it."""
-    loaded = sys.modules.get(module)
-    return loaded is not None and any(isinstance(data, getattr(loaded, name)) for name in names)
-
-
-def _plain(value: Any, node: Node) -> Any:
-    """Replace OIDs in Python objects by what they are stored as."""
-    if isinstance(node, Link):
-        oid = getattr(value, "oid", value)
-        return (
-            dict(zip(("database", "container", "entry"), oid, strict=True)) if isinstance(oid, Oid) else value
-        )
-    if isinstance(node, ElementLink) and isinstance(value, tuple):
-        return _plain(value[0], Link("")) | {"element": value[1]}
-    if isinstance(node, List | Fixed) and isinstance(value, list | tuple | OidRange):
-        return [_plain(item, node.item) for item in value]
-    if isinstance(node, Optional):
-        return _plain(value, node.item)
-    if isinstance(node, Record):
-        return _plain_record(value, node)
-    return value.tolist() if isinstance(value, np.generic) else value
-
-
-def _plain_record(value: Any, node: Record) -> Any:
-    if hasattr(type(value), "__femtobarn__"):
-        value = {name: getattr(value, name) for name in node.by_name}
-    if not isinstance(value, dict):
-        return value
-    return {
-        name: _plain(item, node.by_name[name]) if name in node.by_name else item
-        for name, item in value.items()
-    }
 
 
 def _check_names(given: Sequence[str], record: Record, path: str) -> None:
@@ -245,6 +145,8 @@ class Matcher:
             return self._optional(layout, node, path)
         if isinstance(node, Link | ElementLink):
             return self._link(layout, node, path)
+        if isinstance(node, Variant) and layout.is_option:
+            return self._variant_or_none(layout, node, path)
         if layout.is_option:
             layout = _without_missing(layout, node, path)
             return self.match(layout, node, path)
@@ -259,11 +161,8 @@ class Matcher:
         if isinstance(node, String) and kind == "string":
             offsets, content = _lists(layout)
             return ("string", _bytes_of(offsets), _bytes_of(content.data))
-        if (
-            isinstance(node, List)
-            and layout.is_list
-            and kind in (None, "bytestring" if node.is_bytes else None)
-        ):
+        as_lists = (None, "bytestring") if isinstance(node, List) and node.item in BYTES else (None,)
+        if isinstance(node, List) and layout.is_list and kind in as_lists:
             offsets, content = _lists(layout)
             return ("list", _bytes_of(offsets), self.match(content, node.item, path), False)
         if isinstance(node, Fixed) and layout.is_list and kind is None:
@@ -310,7 +209,7 @@ class Matcher:
             return _empty(node)
         if layout.is_option:
             # A missing link is a null one: all members are 0.
-            layout = ak.fill_none(layout, 0, axis=0, highlevel=False) if layout.is_numpy else _null(layout)
+            layout = _null(layout, record)
         if not layout.is_record:
             raise InvalidError(
                 f"{_place(path)} is {node}, which cannot hold {_described(layout)}; give OIDs, or records of "
@@ -333,6 +232,16 @@ class Matcher:
             contents[number] = content
             tags[layout.tags.data == given] = number
         return _variant_tree(node, tags, layout.index.data[: layout.length], contents)
+
+    def _variant_or_none(self, layout: ak.contents.Content, node: Variant, path: str) -> Tree:
+        """A variant can have no value: its tag is then -1."""
+        valid = layout.mask_as_bool(valid_when=True)
+        _, tags, positions, contents = self.match(_direct(layout.project()), node, path)
+        all_tags = np.full(layout.length, -1, np.int8)
+        all_positions = np.zeros(layout.length, np.int64)
+        all_tags[valid] = tags.view(np.int8)
+        all_positions[valid] = positions.view(np.int64)
+        return ("variant", _bytes_of(all_tags), _bytes_of(all_positions), contents)
 
     def _alternative(self, layout: ak.contents.Content, node: Variant, path: str) -> tuple[int, Tree]:
         for number, alternative in enumerate(node.alternatives):
@@ -372,17 +281,20 @@ def _direct(layout: ak.contents.Content) -> ak.contents.Content:
     return layout
 
 
-def _null(layout: ak.contents.Content) -> ak.contents.Content:
-    """Return records in which those missing have members that are all 0."""
+def _null(layout: ak.contents.Content, record: Record) -> ak.contents.Content:
+    """Return records of links in which those missing have members that are all 0."""
     valid = layout.mask_as_bool(valid_when=True)
-    records = _direct(layout.project())
+    present = _direct(layout.project())
+    if not present.is_record and not present.is_unknown:
+        return present
     contents = []
-    for name in records.fields:
-        members = _direct(records.content(name)).data
-        filled = np.zeros(layout.length, members.dtype)
-        filled[valid] = members
-        contents.append(ak.contents.NumpyArray(filled))
-    return ak.contents.RecordArray(contents, records.fields, length=layout.length)
+    for name in record.by_name if present.is_unknown else present.fields:
+        members = np.zeros(layout.length, np.uint64)
+        if not present.is_unknown:
+            members[valid] = _direct(present.content(name)).data
+        contents.append(ak.contents.NumpyArray(members))
+    names = list(record.by_name) if present.is_unknown else present.fields
+    return ak.contents.RecordArray(contents, names, length=layout.length)
 
 
 def _without_missing(layout: ak.contents.Content, node: Node, path: str) -> ak.contents.Content:

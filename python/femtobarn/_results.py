@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import awkward as ak
@@ -28,6 +29,7 @@ from ._types import (
     Primitive,
     Record,
     Variant,
+    innermost,
 )
 
 __all__ = ["LIBRARIES", "Library", "as_library", "awkward_of", "tree_nbytes"]
@@ -173,16 +175,19 @@ def _leaves(array: ak.Array, node: Record, prefix: str) -> Iterator[tuple[str, a
 
 
 def _leaf(column: ak.Array, node: Node, path: str) -> Iterator[tuple[str, ak.Array, Node]]:
-    inner = node
-    while isinstance(inner, List | Fixed | Optional):
-        inner = inner.item
+    inner = innermost(node)
     if isinstance(inner, Record):
         for name in column.fields:
-            member = inner.by_name[name]
-            wrapped = List(member) if inner is not node else member
-            yield from _leaf(column[name], wrapped, f"{path}.{name}")
+            yield from _leaf(column[name], _holding(node, inner.by_name[name]), f"{path}.{name}")
     else:
         yield path, column, node
+
+
+def _holding(node: Node, member: Node) -> Node:
+    """Return the lists, arrays and optional values of a type around another innermost type."""
+    if isinstance(node, List | Fixed | Optional):
+        return replace(node, item=_holding(node.item, member))
+    return member
 
 
 def _numpy_of(column: ak.Array, node: Node) -> Any:
@@ -222,7 +227,26 @@ def _is_flat(node: Node) -> bool:
 
 
 def _arrow_of(array: ak.Array) -> Any:
-    return ak.to_arrow_table(array, extensionarray=False)
+    return ak.to_arrow_table(_with_items(array), extensionarray=False)
+
+
+def _with_items(array: ak.Array) -> ak.Array:
+    """Return missing lists as empty ones behind a mask, since awkward loses its way in none at all."""
+
+    def masked(layout: Any, **_: Any) -> Any:
+        if not layout.is_option or not layout.content.is_list or layout.content.is_regular:
+            return None
+        valid = layout.mask_as_bool(valid_when=True)
+        lists = layout.project().to_ListOffsetArray64(True)
+        offsets = np.zeros(layout.length + 1, np.int64)
+        offsets[1:][valid] = np.diff(lists.offsets.data)
+        np.cumsum(offsets, out=offsets)
+        filled = ak.contents.ListOffsetArray(
+            ak.index.Index64(offsets), lists.content, parameters=lists.parameters
+        )
+        return ak.contents.ByteMaskedArray(ak.index.Index8(valid.view(np.int8)), filled, valid_when=True)
+
+    return ak.transform(masked, array)
 
 
 def _pandas_of(array: ak.Array, node: Record) -> Any:
@@ -231,7 +255,7 @@ def _pandas_of(array: ak.Array, node: Record) -> Any:
     columns = {}
     for path, column, leaf in _leaves(array, node, ""):
         if isinstance(leaf, Optional | Fixed) or not hasattr(leaf, "dtype"):
-            arrow = ak.to_arrow(column, extensionarray=False)
+            arrow = ak.to_arrow(_with_items(column), extensionarray=False)
             columns[path] = pd.Series(pd.arrays.ArrowExtensionArray(arrow))
         else:
             columns[path] = pd.Series(ak.to_numpy(column), copy=False)

@@ -98,6 +98,8 @@ def test_annotation_is_stored_as(annotation: Any, form: Any) -> None:
         (np.ndarray, "list"),
         (object, "name a type"),
         (json.JSONDecoder, "decorate JSONDecoder with @fb.persistent"),
+        (an.array[Hit, 2], r"use list\[Hit\]"),
+        (an.array[an.link[Hit], 2], r"use list"),
         ("1 +", "fails"),
     ],
 )
