@@ -142,14 +142,18 @@ impl Reader {
         Ok(Some(joined.into_bytes()))
     }
 
-    /// Whether a range takes at most half a page, so that others will want the rest of it.
+    /// Whether a range leaves so much of its pages that others will want the rest: a part of one
+    /// page, or at most half a page over the end of one.
     fn is_worth_caching(&self, run: &Run, range: &Range<u64>, pages: &Range<usize>) -> bool {
         let Some(first) = run.pages.get(pages.start) else { return false };
-        self.cache.is_some()
-            && (1..=2).contains(&pages.len())
-            && run.starts[pages.start] <= range.start
-            && range.end <= run.elements
-            && 2 * (range.end - range.start) <= u64::from(first.elements)
+        let (count, elements) = (range.end - range.start, u64::from(first.elements));
+        let is_part = match pages.len() {
+            1 => count < elements,
+            2 => 2 * count <= elements,
+            _ => false,
+        };
+        let is_stored = run.starts[pages.start] <= range.start && range.end <= run.elements;
+        self.cache.is_some() && is_part && is_stored
     }
 
     fn cached_page(&self, column: &Column, page: &PageLocation) -> Result<Bytes> {
