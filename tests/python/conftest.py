@@ -9,8 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from femtobarn.importers.samples import Samples
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 INTEGRATION = os.environ.get("CI", "").lower() == "true"
@@ -29,6 +33,20 @@ def shared_data() -> Path | None:
         if place and Path(place).is_dir():
             return Path(place)
     return None
+
+
+@pytest.fixture(scope="session")
+def files(project: Path) -> Samples:
+    """The sample files of public packages, fetched if they are not there yet."""
+    from femtobarn import StorageError
+    from femtobarn.importers.samples import Samples
+
+    files = Samples(project / ".cache" / "samples")
+    try:
+        files.fetch(progress=False)
+    except StorageError as error:
+        pytest.skip(str(error))
+    return files
 
 
 @pytest.hookimpl(wrapper=True)

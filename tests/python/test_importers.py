@@ -194,17 +194,6 @@ def test_an_ntuple_is_to_be_attached(tmp_path: Path) -> None:
         open_tree(tmp_path / "n.root")
 
 
-@pytest.fixture(scope="session")
-def files(project: Path) -> Samples:
-    """The sample files, fetched if they are not there yet."""
-    files = Samples(project / ".cache" / "samples")
-    try:
-        files.fetch(progress=False)
-    except StorageError as error:
-        pytest.skip(str(error))
-    return files
-
-
 @functools.cache
 def opened(path: Path) -> TreeSource:
     """A sample, opened once for all tests."""

@@ -8,12 +8,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from compare import differences, lines
+
+if TYPE_CHECKING:
+    from femtobarn.importers.samples import Samples
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JUDGES = ROOT / "tests" / "judges"
@@ -60,21 +64,28 @@ def manifest(folder: Path) -> list[Written]:
 
 def run(*command: str | Path) -> str:
     """The standard output of a command that has to succeed."""
+    return complete(*command).stdout
+
+
+def complete(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    """A command that has succeeded."""
     done = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.returncode == 0, f"{command} failed:\n{done.stderr}"
-    return done.stdout
+    return done
 
 
-def dumped(script: str, wanted: list[Written], folder: Path) -> dict[str, Path]:
-    """Dumps of all the RNTuples by one judge, in one process."""
+def dumped(script: str, wanted: list[Written], folder: Path, *, silent: bool = False) -> dict[str, Path]:
+    """Dumps of all the RNTuples by one judge, in one process; `silent` ones may not even be warned of."""
     targets = {each.name: folder / f"{each.name}.{script}.jsonl" for each in wanted}
     jobs = [
         {"file": str(each.file), "ntuple": each.ntuple, "target": str(targets[each.name])} for each in wanted
     ]
-    (folder / f"{script}.json").write_text(json.dumps(jobs))
-    run(sys.executable, "-W", "ignore", JUDGES / f"{script}.py", "--batch", folder / f"{script}.json")
+    batch = folder / f"{script}.json"
+    batch.write_text(json.dumps(jobs))
+    said = complete(sys.executable, "-W", "ignore", JUDGES / f"{script}.py", "--batch", batch).stderr
+    assert not (silent and said), said
     return targets
 
 
@@ -98,8 +109,6 @@ def examples() -> Path:
 @pytest.fixture(scope="session")
 def by_us(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
     """What the crate wrote."""
-    if not (examples / "ntuple_make").exists():
-        pytest.skip("the crate rntuple has no example ntuple_make")
     folder = tmp_path_factory.mktemp("by-us")
     run(examples / "ntuple_make", folder)
     return manifest(folder)
@@ -107,26 +116,19 @@ def by_us(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Writ
 
 @pytest.fixture(scope="session")
 def real_files(shared_data: Path | None, examples: Path) -> list[Written]:
-    """Files that others wrote: those beside the project, and those of public packages."""
+    """The files of others beside the project."""
     if shared_data is None:
         pytest.skip("no folder of real files: set FEMTOBARN_DATA")
-    unknown = Path("unknown")
+    return by_others(examples, sorted(shared_data.glob("*.root")))
+
+
+def by_others(examples: Path, files: Iterable[Path]) -> list[Written]:
+    """All RNTuples of files that others wrote; only ROOT knows what they hold."""
     return [
-        Written(f"{path.stem}.{ntuple}", path, ntuple, unknown, {})
-        for path in sorted(shared_data.glob("*.root"))
-        for ntuple in ntuples_of(examples, path)
+        Written(f"{path.stem}.{ntuple}", path, ntuple, Path("unknown"), {})
+        for path in files
+        for ntuple in run(examples / "ntuple_dump", path).split()
     ]
-
-
-def ntuples_of(examples: Path, path: Path) -> list[str]:
-    """The names of the RNTuples in a file."""
-    return run(examples / "ntuple_dump", path).split()
-
-
-@pytest.fixture(scope="session")
-def root_of_real(real_files: list[Written], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Dumps by ROOT of the files of others."""
-    return dumped("root_read", real_files, tmp_path_factory.mktemp("root-of-real"))
 
 
 def check(
@@ -221,7 +223,7 @@ def test_uproot_reads_what_root_wrote(by_root: list[Written], tmp_path: Path) ->
 
 
 def test_root_reads_what_we_wrote(by_us: list[Written], tmp_path: Path) -> None:
-    found = dumped("root_read", by_us, tmp_path)
+    found = dumped("root_read", by_us, tmp_path, silent=True)
     lossy = {each.name: each.lossy for each in by_us}
     check(
         [(each.name, lines(each.values)) for each in by_us],
@@ -247,8 +249,20 @@ def test_we_read_what_we_wrote(by_us: list[Written], examples: Path) -> None:
 # ---- others wrote
 
 
-def test_we_read_the_files_of_others_as_root_does(
-    real_files: list[Written], root_of_real: dict[str, Path], examples: Path
+def test_we_read_real_files_as_root_does(real_files: list[Written], examples: Path, tmp_path: Path) -> None:
+    compare_with_root(real_files, examples, tmp_path)
+
+
+@pytest.mark.network
+def test_we_read_the_events_of_experiments_as_root_does(
+    files: Samples, examples: Path, tmp_path: Path
 ) -> None:
-    found = {each.name: dump_by_us(examples, each) for each in real_files}
-    check([(each.name, lines(root_of_real[each.name])) for each in real_files], found)
+    paths = [files.path(sample.file) for sample in files if sample.kind == "RNTuple"]
+    compare_with_root(by_others(examples, paths), examples, tmp_path)
+
+
+def compare_with_root(ntuples: list[Written], examples: Path, folder: Path) -> None:
+    """Every entry of every RNTuple, bit for bit."""
+    expected = dumped("root_read", ntuples, folder)
+    found = {each.name: dump_by_us(examples, each) for each in ntuples}
+    check([(each.name, lines(expected[each.name])) for each in ntuples], found)

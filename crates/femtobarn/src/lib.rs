@@ -14,6 +14,7 @@
 //! | `record`, `description` | what a file says about itself: commit records, and the containers of a sealed file |
 
 mod attach;
+mod chain;
 mod class;
 mod description;
 mod dress;

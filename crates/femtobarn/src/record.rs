@@ -7,8 +7,8 @@
 
 use femtobarn_catalog::{ContainerId, Csn, EnvelopeRange};
 use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_64;
 use uuid::Uuid;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::class::Class;
 use crate::options::ContainerOptions;
@@ -58,7 +58,7 @@ impl CommitRecord {
         let mut bytes = Vec::with_capacity(PREAMBLE + text.len());
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(&xxh3_64(&text).to_le_bytes());
+        bytes.extend_from_slice(&XxHash3_64::oneshot(&text).to_le_bytes());
         bytes.extend_from_slice(&text);
         bytes
     }
@@ -81,7 +81,7 @@ mod tests {
                     let length = u64::from_le_bytes(preamble[8..16].try_into().ok()?);
                     let end = PREAMBLE.checked_add(usize::try_from(length).ok()?)?;
                     let text = bytes.get(PREAMBLE..end)?;
-                    (xxh3_64(text).to_le_bytes() == preamble[16..]).then_some(text)
+                    (XxHash3_64::oneshot(text).to_le_bytes() == preamble[16..]).then_some(text)
                 })
                 .ok_or_else(|| damaged("its magic, length or checksum is wrong"))?;
             serde_json::from_slice(text).map_err(|error| damaged(&error.to_string()))

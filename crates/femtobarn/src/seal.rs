@@ -4,24 +4,21 @@
 //! file, is written over in place next; the catalogue says "sealed" last. Killed before that, the
 //! database is still open: nothing committed depends on the front, and sealing can be done again.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use femtobarn_catalog::{
     Commit, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard,
 };
-use rntuple::tfile::{self, FIRST_KEY, KeyChain, Sealing, decode_key_header, gap_header};
-use rntuple::{Anchor, ByteSource};
+use rntuple::Anchor;
+use rntuple::tfile::{self, Sealing};
 use uuid::Uuid;
 
+use crate::chain;
 use crate::description::{self, DESCRIPTION, Description};
 use crate::error::{Error, Result};
 use crate::federation::{Federation, Inner};
 use crate::file::{self, DatabaseFile};
 use crate::view::{Source, link};
-
-/// Bytes searched at a time for the next key behind a hole.
-const SEARCH_BYTES: usize = 1 << 20;
 
 impl Federation {
     /// Seals a database: waits for its writers, and makes it a complete ROOT file that takes no more
@@ -115,7 +112,7 @@ fn complete(inner: &Inner, row: &DatabaseRow, anchors: &[(String, Anchor)]) -> R
     // Nobody may extend the file between finding its end and writing there.
     let _lock = inner.locks().lock_allocation(row.id)?;
     let identity = file.identity()?;
-    let gaps = mend_chain(&file)?;
+    let gaps = chain::mend(&file)?;
     let end = file.size()?;
     let sealing = Sealing { identity: &identity, end, anchors, gaps: &gaps, modified: file::now() };
     let sealed = tfile::seal(&sealing).map_err(Error::storage(format!("database {}", row.name)))?;
@@ -123,64 +120,4 @@ fn complete(inner: &Inner, row: &DatabaseRow, anchors: &[(String, Anchor)]) -> R
     file.sync()?;
     file.write(&sealed.front, 0)?;
     file.sync()
-}
-
-/// Marks the holes that killed writers left in the chain of keys, and returns all holes.
-fn mend_chain(file: &DatabaseFile) -> Result<Vec<Range<u64>>> {
-    let mut gaps = vec![];
-    let mut position = FIRST_KEY;
-    while position < file.size()? {
-        let mut broken_at = None;
-        for key in KeyChain::new(&file.file, position, file.size()?) {
-            match key {
-                Ok((at, key)) => {
-                    if key.gap {
-                        gaps.push(at..at + key.size);
-                    }
-                    position = at + key.size;
-                }
-                Err(_) => broken_at = Some(position),
-            }
-        }
-        let Some(hole) = broken_at else { break };
-        position = next_key(file, hole)?;
-        if position == file.size()? {
-            file.cut(hole)?;
-            break;
-        }
-        let mark = gap_header(position - hole);
-        file.write(&mark.map_err(Error::storage("hole in the chain of keys"))?, hole)?;
-        gaps.push(hole..position);
-    }
-    Ok(gaps)
-}
-
-/// Where the next `RBlob` key lies: a key says itself where it is. The end of the file if there is
-/// none.
-fn next_key(file: &DatabaseFile, from: u64) -> Result<u64> {
-    const NAME: &[u8] = b"\x05RBlob";
-    /// Bytes of a key's header before the name of its class.
-    const BEFORE_NAME: usize = 34;
-    let end = file.size()?;
-    let mut start = from;
-    while start < end {
-        let mut bytes = vec![0; SEARCH_BYTES.min((end - start) as usize)];
-        let read = file.file.read_at(start, &mut bytes);
-        read.map_err(Error::storage(file.path.display().to_string()))?;
-        for (at, name) in bytes.windows(NAME.len()).enumerate().skip(BEFORE_NAME) {
-            let candidate = at - BEFORE_NAME;
-            if name == NAME
-                && let Ok(key) = decode_key_header(&bytes[candidate..])
-                && key.position == start + candidate as u64
-            {
-                return Ok(key.position);
-            }
-        }
-        if start + bytes.len() as u64 == end {
-            break;
-        }
-        // Searches overlap by a header, so that none is missed between them.
-        start += (bytes.len() - rntuple::tfile::RBLOB_KEY_LENGTH) as u64;
-    }
-    Ok(end)
 }

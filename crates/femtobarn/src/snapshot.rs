@@ -1,24 +1,29 @@
 //! The whole federation as of one commit.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use femtobarn_catalog::{ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, Oid};
 use rntuple::Value;
 
 use crate::error::{Error, Result};
 use crate::federation::Federation;
-use crate::view::{Version, View};
+use crate::view::{Opened, Version, View};
+
+type OpenedContainers = HashMap<(DatabaseId, ContainerId), Arc<Opened>>;
 
 /// The federation as of a commit: what it shows never changes.
 #[derive(Clone)]
 pub struct Snapshot {
     federation: Federation,
     csn: Csn,
+    /// Containers that were looked at: a snapshot need not ask the catalogue twice.
+    opened: Arc<Mutex<OpenedContainers>>,
 }
 
 impl Snapshot {
     pub(crate) fn new(federation: Federation, csn: Csn) -> Self {
-        Snapshot { federation, csn }
+        Snapshot { federation, csn, opened: Arc::default() }
     }
 
     /// The commit.
@@ -63,6 +68,10 @@ impl Snapshot {
     /// # Errors
     /// `NotFound` if there is none in this snapshot.
     pub fn view_by_id(&self, database: DatabaseId, container: ContainerId) -> Result<View> {
+        let known = self.lock_opened().get(&(database, container)).cloned();
+        if let Some(opened) = known {
+            return Ok(View::new(self.clone(), opened));
+        }
         let catalog = self.federation.catalog();
         let row = catalog.container_by_id(database, container, self.csn)?;
         self.open(catalog.database_by_id(database, self.csn)?, row)
@@ -82,18 +91,23 @@ impl Snapshot {
         let row = row.ok_or_else(|| Error::NotFound {
             what: format!("container {}/{} has no version", database.name, container.name),
         })?;
-        let version = match inner.versions.get(&(row.database, row.container, row.csn)) {
+        let key = (row.database, row.container, row.csn);
+        let version = match inner.versions.get(&key) {
             Some(version) => version,
-            None => {
-                let version = Arc::new(Version::open(inner, &database, &container, &row)?);
-                // A linked database that is not here may be attached any time.
-                if version.unknown_databases.is_empty() {
-                    inner.versions.insert((row.database, row.container, row.csn), version.clone());
-                }
-                version
-            }
+            None => Arc::new(Version::open(inner, &database, &container, &row)?),
         };
-        Ok(View::new(self.clone(), database.name, container, version))
+        let opened = Arc::new(Opened { database: database.name, container, version });
+        // A linked database that is not here may be attached any time.
+        if opened.version.unknown_databases.is_empty() {
+            inner.versions.insert(key, opened.version.clone());
+            self.lock_opened().insert((row.database, row.container), opened.clone());
+        }
+        Ok(View::new(self.clone(), opened))
+    }
+
+    fn lock_opened(&self) -> MutexGuard<'_, OpenedContainers> {
+        // The map is whole whatever happened to a thread that held it.
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

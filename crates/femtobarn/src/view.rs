@@ -23,7 +23,7 @@ pub(crate) struct Version {
     link_databases: Vec<u32>,
     /// The linked databases that are not in this federation.
     pub unknown_databases: Vec<Uuid>,
-    all: Projection,
+    all: Selection,
 }
 
 impl Version {
@@ -48,13 +48,14 @@ impl Version {
             });
         }
         let class = inner.catalog.class(&container.class, Some(container.class_version))?;
+        let class = Class::from_json(&class.definition)?;
         let targets = inner.catalog.link_targets(row.database, row.container)?;
         let mut version = Version {
             row: *row,
-            class: Class::from_json(&class.definition)?,
+            all: Selection::new(reader.select_all(), &class),
+            class,
             link_databases: vec![database.id.0],
             unknown_databases: vec![],
-            all: reader.select_all(),
             reader,
         };
         for uuid in targets {
@@ -72,27 +73,39 @@ impl Version {
 #[derive(Clone)]
 pub struct View {
     snapshot: Snapshot,
-    database: String,
-    container: ContainerRow,
-    version: Arc<Version>,
+    opened: Arc<Opened>,
+}
+
+/// A container that a snapshot has looked at.
+pub(crate) struct Opened {
+    /// Name of its database.
+    pub database: String,
+    pub container: ContainerRow,
+    pub version: Arc<Version>,
 }
 
 /// Fields of a container that were chosen for reading.
 #[derive(Clone)]
 pub struct Selection {
-    projection: Projection,
+    projection: Arc<Projection>,
     /// Whether links or optional records are among them.
     dressed: bool,
 }
 
+impl Selection {
+    fn new(projection: Projection, class: &Class) -> Self {
+        let dressed = |name: &str| {
+            let field = class.fields.iter().find(|field| field.name == name);
+            field.is_some_and(|field| field.of.is_dressed())
+        };
+        let dressed = projection.members().iter().any(|(name, _)| dressed(name));
+        Selection { projection: projection.into(), dressed }
+    }
+}
+
 impl View {
-    pub(crate) fn new(
-        snapshot: Snapshot,
-        database: String,
-        container: ContainerRow,
-        version: Arc<Version>,
-    ) -> Self {
-        View { snapshot, database, container, version }
+    pub(crate) fn new(snapshot: Snapshot, opened: Arc<Opened>) -> Self {
+        View { snapshot, opened }
     }
 
     /// The snapshot that this is a part of.
@@ -102,42 +115,42 @@ impl View {
 
     /// Database and name, such as `run7/events`.
     pub fn path(&self) -> String {
-        format!("{}/{}", self.database, self.container.name)
+        format!("{}/{}", self.opened.database, self.opened.container.name)
     }
 
     /// What the catalogue says about the container.
     pub fn container(&self) -> &ContainerRow {
-        &self.container
+        &self.opened.container
     }
 
     /// What the catalogue says about the version.
     pub fn version(&self) -> &VersionRow {
-        &self.version.row
+        &self.opened.version.row
     }
 
     /// The class of the objects.
     pub fn class(&self) -> &Class {
-        &self.version.class
+        &self.opened.version.class
     }
 
     /// The RNTuple that holds the objects, as it is stored.
     pub fn reader(&self) -> &Reader {
-        &self.version.reader
+        &self.opened.version.reader
     }
 
     /// Number of objects.
     pub fn entries(&self) -> u64 {
-        self.version.row.entries
+        self.opened.version.row.entries
     }
 
     /// The OID of the object at an entry.
     pub fn oid(&self, entry: u64) -> Oid {
-        Oid::new(self.container.database, self.container.id, entry)
+        Oid::new(self.opened.container.database, self.opened.container.id, entry)
     }
 
     /// Databases that objects of this container link to and that are not in this federation.
     pub fn unknown_databases(&self) -> &[Uuid] {
-        &self.version.unknown_databases
+        &self.opened.version.unknown_databases
     }
 
     /// Chooses fields by path, such as `run` or `tracks.pt`. The `database` of a link comes with its
@@ -154,22 +167,14 @@ impl View {
             .map(|link| format!("{link}.container"))
             .collect();
         paths.extend(containers);
-        let projection = self.version.reader.select(&paths).map_err(Error::storage(self.path()))?;
-        Ok(self.selection(projection))
+        let projection =
+            self.opened.version.reader.select(&paths).map_err(Error::storage(self.path()))?;
+        Ok(Selection::new(projection, &self.opened.version.class))
     }
 
     /// Chooses all fields.
     pub fn select_all(&self) -> Selection {
-        self.selection(self.version.all.clone())
-    }
-
-    fn selection(&self, projection: Projection) -> Selection {
-        let members = projection.members();
-        let dressed = |name: &str| {
-            let field = self.version.class.fields.iter().find(|field| field.name == name);
-            field.is_some_and(|field| field.of.is_dressed())
-        };
-        Selection { dressed: members.iter().any(|(name, _)| dressed(name)), projection }
+        self.opened.version.all.clone()
     }
 
     /// Reads fields of a range of objects as an array of records.
@@ -177,7 +182,7 @@ impl View {
     /// # Errors
     /// `NotFound` if there are no such entries; `Corrupt` if what is stored is damaged.
     pub fn read(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
-        let version = &*self.version;
+        let version = &*self.opened.version;
         let array = version
             .reader
             .read(&selection.projection, entries)
@@ -228,7 +233,7 @@ impl View {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn value(&self, entry: u64) -> Result<Value> {
-        self.values(&self.selection(self.version.all.clone()), entry)
+        self.values(&self.opened.version.all, entry)
     }
 
     /// Fields of one object as a value.
@@ -242,7 +247,7 @@ impl View {
 
     /// The class that links in a field refer to; a path such as `best.to` is a field, too.
     pub fn link_class(&self, path: &str) -> Option<&str> {
-        match self.version.class.field_type(path)?.item() {
+        match self.opened.version.class.field_type(path)?.item() {
             FieldType::Link(class) | FieldType::ElementLink(class) => Some(class),
             _ => None,
         }

@@ -5,7 +5,7 @@
 //!
 //! Source: RNTuple Binary Format Specification 1.0, "Anchor schema".
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::error::{Error, Result};
 use crate::locator::{EnvelopeLink, Locator};
@@ -59,7 +59,7 @@ impl Anchor {
         let byte_count = (2 + MEMBERS_SIZE) as u32 | BYTE_COUNT_MARK;
         let mut writer = Writer::default();
         writer.u32_be(byte_count).u16_be(CLASS_VERSION);
-        writer.raw(&members.bytes).u64_be(xxh3_64(&members.bytes));
+        writer.raw(&members.bytes).u64_be(XxHash3_64::oneshot(&members.bytes));
         writer.bytes.try_into().expect("the members have constant sizes")
     }
 

@@ -217,7 +217,7 @@ fn decompress_lz4(payload: &[u8], out: &mut [u8]) -> Result<usize> {
 }
 
 fn lz4_checksum(payload: &[u8]) -> [u8; LZ4_CHECKSUM] {
-    xxhash_rust::xxh64::xxh64(payload, 0).to_be_bytes()
+    twox_hash::XxHash64::oneshot(0, payload).to_be_bytes()
 }
 
 fn decompress_zlib(payload: &[u8], out: &mut [u8]) -> Result<usize> {

@@ -2,7 +2,7 @@
 //!
 //! Source: RNTuple Binary Format Specification 1.0, "Envelopes" and "Feature Flags".
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::compression::{RATIO_MAX, decompress};
 use crate::error::{Error, Result};
@@ -47,7 +47,7 @@ pub fn seal_envelope(kind: EnvelopeKind, payload: &[u8]) -> Vec<u8> {
     let length = (PREAMBLE_SIZE + payload.len() + CHECKSUM_SIZE) as u64;
     let mut writer = Writer::default();
     writer.u64(length << 16 | u64::from(kind as u16)).raw(payload);
-    let checksum = xxh3_64(&writer.bytes);
+    let checksum = XxHash3_64::oneshot(&writer.bytes);
     writer.u64(checksum);
     writer.bytes
 }

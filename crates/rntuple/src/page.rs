@@ -1,6 +1,6 @@
 //! Pages as they are stored: encoded, compressed if that pays, and followed by a checksum.
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::compression::{Compression, compress, decompress};
 use crate::encoding::{decode, encode_into, encoded_size, encoded_size_of};
@@ -54,7 +54,7 @@ pub fn seal_page<'a>(
     buffers.compressed.clear();
     let compressed = compress(encoded, compression, &mut buffers.compressed)?;
     let payload = if compressed { &buffers.compressed } else { encoded };
-    Ok(SealedPage { payload, checksum: xxh3_64(payload).to_le_bytes() })
+    Ok(SealedPage { payload, checksum: XxHash3_64::oneshot(payload).to_le_bytes() })
 }
 
 /// Reads a stored page of `elements` elements: `stored` is its payload, followed by its checksum if
@@ -79,8 +79,10 @@ fn verified(stored: &[u8], offset: u64) -> Result<&[u8]> {
     };
     let expected = u64::from_le_bytes(*checksum);
     if !checksum_holds(payload, expected) {
-        let reason =
-            format!("checksum {:016x} where {expected:016x} is expected", xxh3_64(payload));
+        let reason = format!(
+            "checksum {:016x} where {expected:016x} is expected",
+            XxHash3_64::oneshot(payload)
+        );
         return Err(Error::corrupt("page", offset, reason));
     }
     Ok(payload)

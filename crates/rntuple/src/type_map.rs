@@ -39,7 +39,7 @@ struct Builder {
 impl Builder {
     fn add_members(&mut self, members: &[(String, Type)], parent: Option<FieldId>) -> Result<()> {
         for (position, (name, member)) in members.iter().enumerate() {
-            check_name(name)?;
+            check_name("field", name)?;
             if members[..position].iter().any(|(other, _)| other == name) {
                 return Err(Error::invalid(format!("field name {name:?} is used twice")));
             }
@@ -229,12 +229,12 @@ fn must_be_typed(schema: &Schema, parent: Option<FieldId>) -> Option<&'static st
         .then_some("which only lists and other such records can hold")
 }
 
-/// Specification, "Naming specification".
-fn check_name(name: &str) -> Result<()> {
+/// Checks the name of a field or an RNTuple. Specification, "Naming specification".
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     let forbidden = |c: char| c.is_control() || matches!(c, '.' | ' ' | '\\' | '/');
     match name.chars().find(|c| forbidden(*c)) {
-        Some(c) => Err(Error::invalid(format!("field name {name:?} contains {c:?}"))),
-        None if name.is_empty() => Err(Error::invalid("a field has no name")),
+        Some(c) => Err(Error::invalid(format!("{what} name {name:?} contains {c:?}"))),
+        None if name.is_empty() => Err(Error::invalid(format!("a {what} name is empty"))),
         None => Ok(()),
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Source: RNTuple Binary Format Specification 1.0, "Basic Types" and "Frames".
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::error::{Error, Result};
 
@@ -284,7 +284,7 @@ pub(crate) const fn string_be_size(text: &str) -> usize {
 /// Whether `bytes` have this checksum. A fuzzer cannot guess checksums: when built for one, every
 /// checksum is right, so that damage reaches what lies behind.
 pub(crate) fn checksum_holds(bytes: &[u8], checksum: u64) -> bool {
-    cfg!(fuzzing) || xxh3_64(bytes) == checksum
+    cfg!(fuzzing) || XxHash3_64::oneshot(bytes) == checksum
 }
 
 /// A count or length that the format keeps in 32 bits. What is written never comes near the limit:

@@ -330,4 +330,5 @@ def _draw_legend(figure: Figure, event: EventPicture) -> None:
         columnspacing=1.4,
     )
     heading = "  ·  ".join([event.title, *event.facts])
-    figure.suptitle(heading, color=TEXT, fontsize=14, x=0.012, ha="left")
+    # The line break keeps the heading off the edge, where the layout would put it.
+    figure.suptitle(f"\n{heading}", color=TEXT, fontsize=14, x=0.012, ha="left", linespacing=0.5)

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+use bytes::Bytes;
 use femtobarn::{
     Class, ContainerKey, ContainerOptions, Federation, Snapshot, Transaction, TransactionOptions,
 };
@@ -20,12 +21,12 @@ const CLASS: &str = r#"{"name": "Object", "version": 1, "fields": [
     {"name": "id", "type": "uint64"}, {"name": "blob", "type": {"list": "uint8"}}]}"#;
 
 row! {
-    struct Object { id: u64, blob: Vec<u8> }
+    struct Object { id: u64, blob: Bytes }
 }
 
 /// Appends objects in transactions of `commit` objects each.
 pub fn append(folder: &Path, pool: &Path, count: u64, commit: u64) -> Outcome {
-    let pool = std::fs::read(pool)?;
+    let pool = Bytes::from(std::fs::read(pool)?);
     let federation = create(folder, ContainerOptions::default())?;
     let watch = Stopwatch::start();
     for first in (0..count).step_by(commit as usize) {
@@ -39,12 +40,12 @@ pub fn append(folder: &Path, pool: &Path, count: u64, commit: u64) -> Outcome {
 
 /// Appends the same bytes to a plain file, and syncs it as often.
 pub fn plain(file: &Path, pool: &Path, count: u64, commit: u64) -> Outcome {
-    let pool = std::fs::read(pool)?;
+    let pool = Bytes::from(std::fs::read(pool)?);
     let mut file = File::create(file)?;
     let mut piece = Vec::with_capacity(PIECE_BYTES + OBJECT_BYTES);
     let watch = Stopwatch::start();
     for id in 0..count {
-        piece.extend_from_slice(object(&pool, id));
+        piece.extend_from_slice(&object(&pool, id));
         let is_last = (id + 1) % commit == 0 || id + 1 == count;
         if piece.len() >= PIECE_BYTES || is_last {
             file.write_all(&piece)?;
@@ -60,7 +61,7 @@ pub fn plain(file: &Path, pool: &Path, count: u64, commit: u64) -> Outcome {
 
 /// Makes a federation of objects to be read.
 pub fn write(folder: &Path, pool: &Path, count: u64, options: ContainerOptions) -> Outcome {
-    let pool = std::fs::read(pool)?;
+    let pool = Bytes::from(std::fs::read(pool)?);
     let federation = create(folder, options)?;
     let watch = Stopwatch::start();
     let mut transaction = federation.transaction(TransactionOptions::default())?;
@@ -91,10 +92,7 @@ pub fn random(folder: &Path, reads: u64) -> Outcome {
     Ok(())
 }
 
-fn blob_of(
-    snapshot: &Snapshot,
-    oid: femtobarn::Oid,
-) -> Result<bytes::Bytes, Box<dyn std::error::Error>> {
+fn blob_of(snapshot: &Snapshot, oid: femtobarn::Oid) -> Result<Bytes, Box<dyn std::error::Error>> {
     match snapshot.object(oid)? {
         Value::Record(members) => match members.into_iter().nth(1) {
             Some((_, Value::Bytes(blob))) => Ok(blob),
@@ -116,22 +114,18 @@ fn create(
     Ok(federation)
 }
 
-fn fill(transaction: &mut Transaction, pool: &[u8], ids: std::ops::Range<u64>) -> Outcome {
+fn fill(transaction: &mut Transaction, pool: &Bytes, ids: std::ops::Range<u64>) -> Outcome {
     let database = transaction.database("objects")?;
     let key: ContainerKey = transaction.container(database, "objects")?;
     let mut rows = transaction.rows::<Object>(key)?;
-    let mut object = Object { id: 0, blob: Vec::with_capacity(OBJECT_BYTES) };
     for id in ids {
-        object.id = id;
-        object.blob.clear();
-        object.blob.extend_from_slice(self::object(pool, id));
-        rows.append(&object)?;
+        rows.append(&Object { id, blob: object(pool, id) })?;
     }
     Ok(())
 }
 
-fn object(pool: &[u8], id: u64) -> &[u8] {
+fn object(pool: &Bytes, id: u64) -> Bytes {
     let distinct = pool.len() / OBJECT_BYTES;
     let start = id as usize % distinct * OBJECT_BYTES;
-    &pool[start..start + OBJECT_BYTES]
+    pool.slice(start..start + OBJECT_BYTES)
 }

@@ -60,7 +60,8 @@ fn of_two_writers_that_lost_their_locks_one_wins() {
     }
 }
 
-fn numbers_at_once(federation: &Federation) -> Vec<u64> {
+/// The event numbers of `run7/events`, read at once.
+pub fn numbers_at_once(federation: &Federation) -> Vec<u64> {
     let view = federation.snapshot(None).unwrap().view("run7/events").unwrap();
     let array = view.read(&view.select(&["event"]).unwrap(), 0..view.entries()).unwrap();
     let Some(rntuple::Array::Primitive { values, .. }) = array.member("event") else {

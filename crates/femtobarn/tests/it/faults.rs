@@ -10,6 +10,7 @@ use femtobarn::{ContainerOptions, ErrorKind, Federation, Profile, Result, Transa
 use rntuple::Value;
 use tempfile::TempDir;
 
+use crate::conflicts::numbers_at_once;
 use crate::links::linker;
 use crate::processes::{Process, Random, amount, job};
 use crate::support::{begin, event_class, events, federation, numbers, reopened, with_ten_events};
@@ -48,7 +49,7 @@ fn job_fill_disk() {
         // With room again, everything is as it was committed, here and for others.
         for federation in [&federation, &Federation::open(&folder.join("test.fed")).unwrap()] {
             let all: Vec<u64> = (0..committed).collect();
-            assert!(all_numbers(federation) == all, "round {round}");
+            assert!(numbers_at_once(federation) == all, "round {round}");
             let snapshot = federation.snapshot(None).unwrap();
             let other = snapshot.view(&format!("other{round}/events"));
             assert_eq!(other.is_ok(), created.is_ok(), "round {round}");
@@ -65,10 +66,10 @@ fn check_seal(federation: &Federation, ballast: &Path) {
     fill(ballast, 0);
     if federation.seal("run7", Duration::ZERO).is_err() {
         fs::remove_file(ballast).unwrap();
-        let count = all_numbers(federation).len() as u64;
+        let count = numbers_at_once(federation).len() as u64;
         append(federation, count, 5).unwrap();
         federation.seal("run7", Duration::ZERO).unwrap();
-        assert_eq!(all_numbers(federation).len() as u64, count + 5);
+        assert_eq!(numbers_at_once(federation).len() as u64, count + 5);
     }
 }
 
@@ -98,15 +99,6 @@ fn create_database(federation: &Federation, name: &str) -> Result<()> {
     let key = transaction.create_container(database, "events", &class, Default::default())?;
     transaction.extend(key, events(1, 0, 10))?;
     transaction.commit().map(drop)
-}
-
-fn all_numbers(federation: &Federation) -> Vec<u64> {
-    let view = federation.snapshot(None).unwrap().view("run7/events").unwrap();
-    let array = view.read(&view.select(&["event"]).unwrap(), 0..view.entries()).unwrap();
-    let Some(rntuple::Array::Primitive { values, .. }) = array.member("event") else {
-        panic!("numbers are a column")
-    };
-    rntuple::values_of(values).unwrap().to_vec()
 }
 
 /// On a small disk of its own, where the system allows to mount one; otherwise with files that
@@ -149,11 +141,11 @@ fn job_outgrow() {
     };
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     assert!(error.to_string().contains("run7"), "{error}");
-    assert!(all_numbers(&federation) == (0..committed).collect::<Vec<_>>());
+    assert!(numbers_at_once(&federation) == (0..committed).collect::<Vec<_>>());
     // Other databases are not concerned.
     create_database(&federation, "other").unwrap();
     let reopened = Federation::open(&folder.join("test.fed")).unwrap();
-    assert!(all_numbers(&reopened) == (0..committed).collect::<Vec<_>>());
+    assert!(numbers_at_once(&reopened) == (0..committed).collect::<Vec<_>>());
 }
 
 // ---- damaged files

@@ -7,9 +7,11 @@ mod conflicts;
 mod faults;
 mod links;
 mod model;
+mod power;
 mod processes;
 mod sealing;
 mod support;
+mod threads;
 mod types;
 #[path = "../../../rntuple/tests/it/values.rs"]
 #[allow(dead_code)]

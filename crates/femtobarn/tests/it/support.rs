@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use femtobarn::{Class, ContainerOptions, Federation, Transaction, TransactionOptions};
+use rntuple::tfile::KeyChain;
 use rntuple::{Array, Primitive, Value};
 use tempfile::TempDir;
 
@@ -62,4 +63,13 @@ pub fn number(event: &Value) -> u64 {
 /// A transaction with nothing special about it.
 pub fn begin(federation: &Federation) -> Transaction {
     federation.transaction(TransactionOptions::default()).unwrap()
+}
+
+/// Fails unless the keys of a sealed file follow each other from its front to its end.
+pub fn assert_chain(path: &Path) {
+    let file = std::fs::File::open(path).unwrap();
+    let keys: Vec<_> = KeyChain::of_file(&file).unwrap().map(Result::unwrap).collect();
+    assert!(keys.iter().all(|(position, key)| key.gap || *position == key.position));
+    let (position, last) = keys.last().unwrap();
+    assert!(position + last.size <= file.metadata().unwrap().len());
 }

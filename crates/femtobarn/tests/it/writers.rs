@@ -9,15 +9,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use femtobarn::{
-    Class, ContainerKey, ContainerOptions, Csn, ErrorKind, Federation, Oid, Profile, Snapshot,
-    Transaction, View,
+    Class, ContainerKey, ContainerOptions, Csn, DatabaseState, ErrorKind, Federation, Oid, Profile,
+    Snapshot, Transaction, View,
 };
-use rntuple::tfile::KeyChain;
 use rntuple::{Reader, Value};
 
 use crate::links::{link, target};
 use crate::processes::{Process, Random, amount, job, say};
-use crate::support::{begin, event_class, events, federation, number, reopened};
+use crate::support::{assert_chain, begin, event_class, events, federation, number, reopened};
 
 const WRITERS: u64 = 4;
 
@@ -219,9 +218,7 @@ fn seal_and_check(folder: &tempfile::TempDir) {
         federation.seal(&database.name, Duration::ZERO).unwrap();
         let path = federation.folder().join(&database.path);
         let file = std::sync::Arc::new(std::fs::File::open(&path).unwrap());
-        let keys: Vec<_> = KeyChain::of_file(&*file).unwrap().map(Result::unwrap).collect();
-        let (position, last) = keys.last().unwrap();
-        assert_eq!(position + last.size, file.metadata().unwrap().len());
+        assert_chain(&path);
         for container in snapshot.containers(database.id).unwrap() {
             let reader = Reader::open(file.clone(), &container.name).unwrap();
             let view = snapshot.view(&format!("{}/{}", database.name, container.name)).unwrap();
@@ -274,4 +271,78 @@ fn killed_writers_lose_nothing_committed_and_leave_nothing_half_committed() {
     }
     drop(snapshot);
     seal_and_check(&folder);
+}
+
+/// Seals one database after the other.
+#[test]
+fn job_seal() {
+    let Some((folder, arguments)) = job() else { return };
+    let federation = Federation::open(&folder).unwrap();
+    say(&[0]);
+    for database in arguments[0].. {
+        match federation.seal(&format!("d{database}"), Duration::from_secs(1)) {
+            Ok(csn) => say(&[csn.0]),
+            Err(error) => return assert_eq!(error.kind(), ErrorKind::NotFound, "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_database_whose_sealer_was_killed_is_open_or_sealed() {
+    let mut random = Random(29);
+    let (folder, federation) = federation();
+    let path = folder.path().join("test.fed");
+    let databases = amount(30, 500);
+    let mut transaction = begin(&federation);
+    for n in 0..databases {
+        let name = format!("d{n}");
+        let key = container(&mut transaction, &name, "events", &event_class(), Profile::Plain);
+        transaction.extend(key, events(n as u32, 0, 500)).unwrap();
+    }
+    transaction.commit().unwrap();
+    let mut first = 0;
+    while first < databases {
+        let mut sealer = Process::start("writers::job_seal", &path, &first.to_string());
+        sealer.next().unwrap();
+        std::thread::sleep(Duration::from_micros(random.below(4000)));
+        let sealed = sealer.kill().len() as u64;
+        let federation = reopened(&folder);
+        // The one that it was at may be either; what it had said is sealed.
+        let mut next = first + sealed;
+        let last = next + 1;
+        for n in first..last.min(databases) {
+            let state = state(&federation, n);
+            assert!(state == DatabaseState::Sealed || n == next, "database {n} is {state}");
+            let mut count = 500;
+            if state == DatabaseState::Open {
+                let mut transaction = begin(&federation);
+                let name = format!("d{n}");
+                let key =
+                    container(&mut transaction, &name, "events", &event_class(), Profile::Plain);
+                transaction.extend(key, events(n as u32, 500, 20)).unwrap();
+                count += 20;
+                transaction.commit().unwrap();
+                federation.seal(&name, Duration::ZERO).unwrap();
+            }
+            check_sealed(&federation, n, count);
+            next = next.max(n);
+        }
+        first = last;
+    }
+}
+
+fn state(federation: &Federation, n: u64) -> DatabaseState {
+    let snapshot = federation.snapshot(None).unwrap();
+    let databases = snapshot.databases().unwrap();
+    databases.into_iter().find(|row| row.name == format!("d{n}")).unwrap().state
+}
+
+fn check_sealed(federation: &Federation, n: u64, count: u64) {
+    let path = federation.folder().join(format!("databases/d{n}.root"));
+    assert_chain(&path);
+    let file = std::sync::Arc::new(std::fs::File::open(path).unwrap());
+    assert_eq!(Reader::open(file, "events").unwrap().entries(), count);
+    let view = federation.snapshot(None).unwrap().view(&format!("d{n}/events")).unwrap();
+    assert_eq!(view.entries(), count);
+    assert_eq!(number(&view.value(count - 1).unwrap()), count - 1);
 }

@@ -171,10 +171,10 @@ impl Reader {
     }
 
     fn whole_page(&self, column: &Column, page: &PageLocation) -> Result<AlignedBuffer> {
-        let mut decoded = AlignedBuffer::new(page.elements.into(), element_of(column)?.size())?;
-        let mut stored = vec![0; stored_size(page)];
-        self.source.read_at(page.locator.offset, &mut stored)?;
-        open_stored(column, page, &stored, &mut PageBuffers::default(), decoded.bytes_mut())?;
+        let mut decoded =
+            AlignedBuffer::for_overwriting(page.elements.into(), element_of(column)?.size())?;
+        let whole = Job { page, skip: 0, target: decoded.bytes_mut() };
+        self.read_batch(column, vec![whole])?;
         Ok(decoded)
     }
 
@@ -223,7 +223,14 @@ impl Reader {
             let end = (run.starts[position] + u64::from(page.elements)).min(range.end);
             let (target, behind) = out.split_at_mut((end - first) as usize * element_size);
             out = behind;
-            jobs.push(Job { page, skip: (first - run.starts[position]) as usize, target });
+            let skip = (first - run.starts[position]) as usize;
+            if self.cache.is_some() && end - first < u64::from(page.elements) {
+                // The next range will want the rest of the page.
+                let bytes = self.cached_page(column, page)?;
+                target.copy_from_slice(&bytes[skip * element_size..][..target.len()]);
+                continue;
+            }
+            jobs.push(Job { page, skip, target });
             batch_bytes += stored_size(page);
             if batch_bytes >= BATCH_BYTES {
                 self.read_batch(column, std::mem::take(&mut jobs))?;

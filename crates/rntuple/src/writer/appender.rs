@@ -20,7 +20,7 @@ use crate::page_list::{Cluster, PageList};
 use crate::reader::Reader;
 use crate::schema::Schema;
 use crate::source::{BlobSink, ByteSource};
-use crate::type_map::Encoding;
+use crate::type_map::{Encoding, check_name};
 use crate::types::Type;
 use crate::value::Value;
 
@@ -86,13 +86,14 @@ impl Appender {
     /// Starts an RNTuple: writes its header and returns where it is.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a schema that cannot be stored; [`Error::Io`] from the sink.
+    /// [`Error::Invalid`] for a name or a schema that cannot be stored; [`Error::Io`] from the sink.
     pub fn create(
         sink: &mut dyn BlobSink,
         name: &str,
         members: &[(String, Type)],
         options: WriteOptions,
     ) -> Result<(Self, EnvelopeLink)> {
+        check_name("RNTuple", name)?;
         let header = Header {
             name: name.to_owned(),
             description: String::new(),

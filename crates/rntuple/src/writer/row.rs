@@ -217,6 +217,20 @@ impl Cell for bool {
     }
 }
 
+/// Bytes that are shared, not copied: a list of `UInt8`.
+impl Cell for bytes::Bytes {
+    const COLUMNS: usize = 2;
+
+    fn cell_type() -> Type {
+        <Vec<u8>>::cell_type()
+    }
+
+    fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
+        row.put_size(self.len())?;
+        row.put_all(self)
+    }
+}
+
 impl Cell for String {
     const COLUMNS: usize = 2;
 

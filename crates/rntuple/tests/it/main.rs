@@ -7,6 +7,7 @@ mod codecs;
 mod damage;
 mod hostile;
 mod real_files;
+mod representations;
 mod round_trips;
 mod sample;
 mod seeds;

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rntuple::tfile::{KeyChain, anchors, list_keys};
 use rntuple::{
-    Anchor, ByteSource, EnvelopeKind, Footer, Header, PageList, Schema, envelope_checksum,
-    read_envelope,
+    Anchor, ByteSource, EnvelopeKind, Footer, Header, PageCache, PageList, Reader, Schema, Value,
+    envelope_checksum, read_envelope,
 };
 
 /// File (as far as its format version), RNTuple, entries, top-level fields; as uproot 5 and
@@ -130,6 +131,46 @@ fn the_keys_of_real_files_are_chains_that_lead_to_every_listed_object() {
         let chain: Vec<_> = KeyChain::of_file(&source).unwrap().map(Result::unwrap).collect();
         for key in list_keys(&source).unwrap() {
             assert!(chain.iter().any(|(at, _)| *at == key.position), "{} in {file}", key.path);
+        }
+    }
+}
+
+/// Fields that were added after the first and after the second cluster, of 200 entries each.
+#[test]
+fn later_fields_of_a_file_of_root_are_zero_before() {
+    let of_this = |(name, _): &(String, File)| name.starts_with("test_extension_columns");
+    let Some((_, file)) = real_files().into_iter().find(of_this) else { return };
+    let reader = Reader::open(Arc::new(file), "ntuple").unwrap();
+    let array = reader.read(&reader.select_all(), 0..600).unwrap();
+    for entry in 0..600_i64 {
+        let n = entry % 200;
+        let list = if entry < 400 { vec![] } else { vec![Value::Int(n), Value::Int(n + 1)] };
+        let members = [
+            ("int_field", Value::Int(n)),
+            ("float_field", Value::Float(if entry < 200 { 0.0 } else { n as f64 + 0.5 })),
+            ("intvec_field", Value::List(list)),
+        ];
+        let expected = members.map(|(name, value)| (name.to_owned(), value)).to_vec();
+        assert_eq!(array.value(entry as usize).unwrap(), Value::Record(expected));
+    }
+}
+
+#[test]
+fn entries_alone_are_what_they_are_among_others() {
+    for (name, file) in real_files() {
+        let file = Arc::new(file);
+        for (rntuple, anchor) in anchors(&*file).unwrap() {
+            let reader = Reader::from_anchor(file.clone(), &anchor).unwrap();
+            let cache = Arc::new(PageCache::new(1 << 20));
+            let reader = reader.with_cache(cache, 1);
+            let all = reader.select_all();
+            let array = reader.read(&all, 0..reader.entries()).unwrap();
+            for entry in (0..reader.entries()).step_by(7) {
+                let alone = reader.read(&all, entry..entry + 1).unwrap().value(0).unwrap();
+                let among = array.value(entry as usize).unwrap();
+                // As text, since what is not a number is not equal to itself.
+                assert_eq!(format!("{alone:?}"), format!("{among:?}"), "{name} {rntuple} {entry}");
+            }
         }
     }
 }

@@ -129,3 +129,22 @@ fn an_empty_buffer_needs_no_alignment() {
     array.validate(&of).unwrap();
     assert_eq!(rntuple::values_of::<f64>(&bytes::Bytes::new()).unwrap(), &[] as &[f64]);
 }
+
+/// ROOT refuses a whole RNTuple whose name has a blank; this library once wrote such.
+#[test]
+fn names_that_root_refuses_are_refused() {
+    let of = |field: &str| [(field.to_owned(), Type::Primitive(rntuple::Primitive::Int32))];
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["", "a b", "a.b", "a/b", "a\\b", "a\nb"] {
+        for (case, ntuple, field) in [("ntuple", name, "x"), ("field", "t", name)] {
+            let path = folder.path().join(format!("{}.root", name.len()));
+            let written = Writer::with_members(&path, ntuple, &of(field), WriteOptions::default());
+            assert_eq!(
+                written.err().unwrap().kind(),
+                rntuple::ErrorKind::Invalid,
+                "{case} {name:?}"
+            );
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+}

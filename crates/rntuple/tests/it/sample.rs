@@ -64,7 +64,7 @@ pub fn write_numbers_with(
     let checksum = rntuple::envelope_checksum(&header);
     let header = write_envelope(sink, &header);
     let values: Vec<u8> = (0..ENTRIES as i32).flat_map(i32::to_le_bytes).collect();
-    let page_checksum = xxhash_rust::xxh3::xxh3_64(&values).to_le_bytes();
+    let page_checksum = twox_hash::XxHash3_64::oneshot(&values).to_le_bytes();
     let offset = sink.write_blob(&[&values, &page_checksum]).unwrap();
     let page = PageLocation {
         elements: ENTRIES as u32,

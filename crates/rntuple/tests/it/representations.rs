@@ -1,0 +1,191 @@
+//! Fields that are stored in one of several encodings, cluster by cluster, and fields that came
+//! later than some of the entries. This crate writes neither; ROOT does.
+
+use std::sync::Arc;
+
+use rntuple::{
+    Anchor, Cluster, ClusterGroup, Column, ColumnPages, ColumnType, EnvelopeLink, Field, Footer,
+    Header, Locator, PageCache, PageList, PageLocation, Reader, Schema, Structure, Value, encode,
+};
+
+use crate::sample;
+
+/// Entries of each cluster.
+const CLUSTER: u64 = 10;
+const ENTRIES: u64 = 3 * CLUSTER;
+/// The first entry that has the later fields: in the middle of the second cluster.
+const LATER: u64 = 13;
+
+fn field(name: &str, type_name: &str, parent: u32, structure: Structure) -> Field {
+    Field {
+        name: name.into(),
+        type_name: type_name.into(),
+        parent,
+        structure,
+        ..sample::schema().fields[0].clone()
+    }
+}
+
+fn column(column_type: ColumnType, field: u32, representation: u16, first: Option<u64>) -> Column {
+    Column {
+        column_type,
+        bits: column_type.default_bits().unwrap(),
+        field,
+        representation,
+        first_element: first.map(|first| first as i64),
+        range: None,
+    }
+}
+
+/// `x` in two encodings.
+fn first_schema() -> Schema {
+    let fields = vec![field("x", "std::int32_t", 0, Structure::Leaf)];
+    let columns =
+        vec![column(ColumnType::Int32, 0, 0, None), column(ColumnType::SplitInt32, 0, 1, None)];
+    Schema { fields, columns, ..Schema::default() }
+}
+
+/// A number, a list, an array and a text that came later.
+fn extension() -> Schema {
+    let fields = vec![
+        field("y", "float", 1, Structure::Leaf),
+        field("z", "std::vector<std::int32_t>", 2, Structure::Collection),
+        field("_0", "std::int32_t", 2, Structure::Leaf),
+        Field {
+            repetition: Some(2),
+            ..field("w", "std::array<std::int32_t,2>", 4, Structure::Leaf)
+        },
+        field("_0", "std::int32_t", 4, Structure::Leaf),
+        field("s", "std::string", 6, Structure::Leaf),
+    ];
+    let columns = vec![
+        column(ColumnType::Real32, 1, 0, Some(LATER)),
+        column(ColumnType::SplitIndex32, 2, 0, Some(LATER)),
+        column(ColumnType::Int32, 3, 0, None),
+        column(ColumnType::Int32, 5, 0, Some(2 * LATER)),
+        column(ColumnType::Index64, 6, 0, Some(LATER)),
+        column(ColumnType::Char, 6, 0, None),
+    ];
+    Schema { fields, columns, ..Schema::default() }
+}
+
+fn items(entry: u64) -> Vec<i32> {
+    vec![entry as i32; entry as usize % 3]
+}
+
+fn text(entry: u64) -> String {
+    "t".repeat(entry as usize % 4)
+}
+
+/// The elements in memory of a column for entries that have it.
+fn elements(column: usize, entries: std::ops::Range<u64>) -> Vec<u8> {
+    let ends = |size: &dyn Fn(u64) -> usize| {
+        let mut end = 0;
+        let ends = entries.clone().flat_map(|entry| {
+            end += size(entry) as u64;
+            end.to_le_bytes()
+        });
+        ends.collect()
+    };
+    match column {
+        0 | 1 => entries.flat_map(|entry| (-(entry as i32)).to_le_bytes()).collect(),
+        2 => entries.flat_map(|entry| (entry as f32).to_le_bytes()).collect(),
+        3 => ends(&|entry| items(entry).len()),
+        4 => entries.flat_map(items).flat_map(i32::to_le_bytes).collect(),
+        5 => entries.flat_map(|e| [e as i32, -(e as i32)]).flat_map(i32::to_le_bytes).collect(),
+        6 => ends(&|entry| text(entry).len()),
+        _ => entries.map(text).collect::<String>().into_bytes(),
+    }
+}
+
+fn file() -> (Vec<u8>, Anchor) {
+    let mut bytes = vec![0; 64];
+    let mut write = |payload: &[u8], checksum: bool| {
+        let offset = bytes.len() as u64;
+        bytes.extend_from_slice(payload);
+        if checksum {
+            bytes.extend(twox_hash::XxHash3_64::oneshot(payload).to_le_bytes());
+        }
+        let size = payload.len() as u64;
+        EnvelopeLink { length: size, locator: Locator { offset, size } }
+    };
+    let header = Header { name: "t".into(), schema: first_schema(), ..Header::default() }.encode();
+    let header_checksum = rntuple::envelope_checksum(&header);
+    let header = write(&header, false);
+    let columns = [first_schema().columns, extension().columns].concat();
+    let mut clusters = vec![];
+    for cluster in 0..3_u64 {
+        let entries = cluster * CLUSTER..(cluster + 1) * CLUSTER;
+        let has = |entry: u64| entries.start.max(entry)..entries.end;
+        let pages = columns.iter().enumerate().map(|(id, column)| {
+            // The first field alternates between its encodings.
+            if id < 2 && id as u64 != cluster % 2 {
+                return ColumnPages::default();
+            }
+            let values = elements(id, if id < 2 { has(0) } else { has(LATER) });
+            let count = values.len() / column.column_type.element().unwrap().size();
+            let mut encoded = vec![];
+            encode(column, &values, &mut encoded).unwrap();
+            let locator = write(&encoded, true).locator;
+            let page = PageLocation { elements: count as u32, checksum: true, locator };
+            let pages = if count == 0 { vec![] } else { vec![page] };
+            ColumnPages { element_offset: Some(0), compression: 0, pages }
+        });
+        let known = if cluster == 0 { 2 } else { columns.len() };
+        let columns = pages.take(known).collect();
+        clusters.push(Cluster { first_entry: entries.start, entries: CLUSTER, columns });
+    }
+    let page_list = write(&PageList { header_checksum, clusters }.encode(), false);
+    let group = ClusterGroup { min_entry: 0, entry_span: ENTRIES, clusters: 3, page_list };
+    let footer = Footer { header_checksum, extension: extension(), cluster_groups: vec![group] };
+    let footer = write(&footer.encode(), false);
+    (bytes, Anchor::new(header, footer))
+}
+
+fn expected(entry: u64) -> Value {
+    let is_later = entry >= LATER;
+    let ints = |ints: Vec<i32>| Value::List(ints.iter().map(|&n| Value::Int(n.into())).collect());
+    let pair = [entry as i32, -(entry as i32)];
+    let members = [
+        ("x", Value::Int(-(entry as i64))),
+        ("y", Value::Float(if is_later { entry as f64 } else { 0.0 })),
+        ("z", ints(if is_later { items(entry) } else { vec![] })),
+        ("w", ints(if is_later { pair.to_vec() } else { vec![0, 0] })),
+        ("s", Value::String(if is_later { text(entry) } else { String::new() })),
+    ];
+    Value::Record(members.map(|(name, value)| (name.to_owned(), value)).to_vec())
+}
+
+#[test]
+fn every_range_of_entries_is_read_whatever_its_encodings() {
+    let (bytes, anchor) = file();
+    let source = Arc::new(bytes);
+    let reader = Reader::from_anchor(source.clone(), &anchor).unwrap();
+    let cache = Arc::new(PageCache::new(1 << 20));
+    let cached = Reader::from_anchor(source, &anchor).unwrap().with_cache(cache, 0);
+    assert_eq!(reader.ignored(), []);
+    for reader in [reader, cached] {
+        let all = reader.select_all();
+        for start in 0..=ENTRIES {
+            for end in start..=ENTRIES {
+                let array = reader.read(&all, start..end).unwrap();
+                for entry in start..end {
+                    assert_eq!(array.value((entry - start) as usize).unwrap(), expected(entry));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn single_fields_are_read_whatever_their_encodings() {
+    let (bytes, anchor) = file();
+    let reader = Reader::from_anchor(Arc::new(bytes), &anchor).unwrap();
+    for name in ["x", "y", "z", "w", "s"] {
+        let array = reader.read(&reader.select(&[name]).unwrap(), 5..25).unwrap();
+        for entry in 5..25 {
+            let value = array.value(entry as usize - 5).unwrap();
+            assert_eq!(value.member(name), expected(entry).member(name));
+        }
+    }
+}

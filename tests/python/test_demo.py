@@ -1,0 +1,84 @@
+"""The demo, small: every step runs, the numbers agree, and the report is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pythia8mc", reason="the extra `demo` is not installed")
+pytest.importorskip("fastjet", reason="the extra `demo` is not installed")
+pytest.importorskip("uproot", reason="the extra `io` is not installed")
+
+import femtobarn as fb
+from femtobarn.demo.__main__ import main
+from femtobarn.demo.workers import run_workers
+from femtobarn.importers import Samples
+
+EVENTS, POOL, RUNS = 24, 6, 2
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, project: Path) -> Path:
+    """A small demo that has been run."""
+    try:
+        Samples(project / ".cache" / "samples").fetch(progress=False)
+    except fb.StorageError as error:
+        pytest.skip(str(error))
+    folder = tmp_path_factory.mktemp("demo")
+    size = ["--events", str(EVENTS), "--pool", str(POOL), "--runs", str(RUNS), "--clients", "1"]
+    places = ["--folder", str(folder / "demo"), "--cache", str(project / ".cache")]
+    assert main([*size, *places]) == 0
+    return folder / "demo"
+
+
+def test_all_events_are_in_the_federation_with_all_their_parts(folder: Path) -> None:
+    snapshot = fb.open(folder / "events.fed").snapshot()
+    for run in range(1, RUNS + 1):
+        for container in ("raw_events", "pixel_hits", "trigger_towers"):
+            events = snapshot[f"run{run}/{container}"].arrays(["run", "event"])
+            assert events.event.to_list() == list(range((run - 1) * EVENTS // RUNS, run * EVENTS // RUNS))
+            assert set(events.run.to_list()) == {run}
+        for container in ("tracks", "clusters", "jets", "tags"):
+            assert len(snapshot[f"run{run}-reco/{container}"]) == EVENTS // RUNS
+
+
+def test_links_lead_from_a_tag_to_a_point_of_a_track_in_another_file(folder: Path) -> None:
+    snapshot = fb.open(folder / "events.fed").snapshot()
+    tag: Any = snapshot["run2-reco/tags"][3]
+    assert (tag.raw.run, tag.raw.event) == (tag.run, tag.event)
+    track = max(tag.tracks.tracks, key=lambda track: track.pt)
+    assert track.pt == pytest.approx(tag.lead_track_pt)
+    points = tag.raw.pixels.hits
+    assert len({points[index].particle for index in track.pixels}) == 1
+
+
+def test_the_sealed_database_takes_no_more_objects(folder: Path) -> None:
+    fed = fb.open(folder / "events.fed")
+    states = {entry["name"]: entry["state"] for entry in fed.databases()}
+    assert states["run1"] == "sealed"
+    assert states["run2"] == "open"
+
+
+def test_the_report_tells_the_numbers(folder: Path) -> None:
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert re.search(rf"write raw events</th><td>{RUNS}</td><td>{EVENTS}</td><td>{7 * EVENTS}</td>", text)
+    assert text.count("<figure") == text.count("data:image/")
+    assert "uproot reads 12 events alike" in text
+
+
+def prepare_failure(reason: str) -> Callable[[Callable[[int], None]], None]:
+    """A worker that gets ready and then fails."""
+
+    def work(_tell: Callable[[int], None]) -> None:
+        raise ValueError(reason)
+
+    return work
+
+
+def test_a_failing_worker_ends_the_demo_with_its_traceback() -> None:
+    with pytest.raises(RuntimeError, match="ValueError: the disk is full"):
+        run_workers(prepare_failure, [("the disk is full",)], total=1, label="failing", progress=False)
