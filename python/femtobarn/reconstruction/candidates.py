@@ -49,9 +49,9 @@ class _Line:
     def take(self, which: Array) -> _Line:
         return _Line(self._sums[which])
 
-    def solve(self) -> tuple[Array, Array]:
-        """Intercepts and gradients."""
-        w, wx, wxx, wy, wxy = self._sums.T
+    def solve(self, which: Array) -> tuple[Array, Array]:
+        """Intercepts and gradients, each of shape (which,)."""
+        w, wx, wxx, wy, wxy = self._sums[which].T
         determinant = w * wxx - wx * wx
         return (wxx * wy - wx * wxy) / determinant, (w * wxy - wx * wy) / determinant
 
@@ -87,10 +87,11 @@ class Candidates:
         self._reference = points.azimuth[inner]
         self._azimuths, self._heights = _Line.empty(count), _Line.empty(count)
         self.curvature = _pair_curvature(points, inner, outer)
+        self.phi, self.z0, self.slope = np.zeros(count), np.zeros(count), np.zeros(count)
         everyone = np.arange(count)
         for end in (inner, outer):
             self._record(everyone, end)
-        self._refit()
+        self._refit(everyone)
 
     def __len__(self) -> int:
         return len(self.event)
@@ -124,16 +125,16 @@ class Candidates:
         )
         return pulls
 
-    def azimuth_error(self, length: Array) -> Array:
-        """Standard deviation of the predicted azimuth at an arc length, shape (candidates,)."""
-        error: Array = np.sqrt(self._azimuths.variance(np.arange(len(self)), length))
-        return error
+    def azimuth(self, which: Array, length: Array) -> tuple[Array, Array]:
+        """The predicted azimuth at an arc length and its standard deviation, each of shape (which,)."""
+        azimuth = wrap(self.phi[which] - self.curvature[which] * length)
+        return azimuth, np.sqrt(self._azimuths.variance(which, length))
 
     def add(self, which: Array, point: Array, chi2: Array) -> None:
         """Give points to candidates, at most one each, and fit them again."""
         self.chi2[which] += chi2
         self._record(which, point)
-        self._refit()
+        self._refit(which)
 
     def _record(self, which: Array, point: Array) -> None:
         points = self._points
@@ -143,11 +144,11 @@ class Candidates:
         self._azimuths.add(which, length, azimuth, points.azimuth_error[point])
         self._heights.add(which, length, points.z[point], points.z_error[point])
 
-    def _refit(self) -> None:
-        intercept, gradient = self._azimuths.solve()
-        self.phi = wrap(intercept + self._reference)
-        self.curvature = -gradient
-        self.z0, self.slope = self._heights.solve()
+    def _refit(self, which: Array) -> None:
+        intercept, gradient = self._azimuths.solve(which)
+        self.phi[which] = wrap(intercept + self._reference[which])
+        self.curvature[which] = -gradient
+        self.z0[which], self.slope[which] = self._heights.solve(which)
 
 
 def _pair_curvature(points: Points, inner: Array, outer: Array) -> Array:

@@ -129,12 +129,12 @@ def _visit(candidates: Candidates, surfaces: Surfaces, surface: int) -> None:
     crossing, length = _crossing(candidates, surface)
     if len(crossing) == 0:
         return
-    part = candidates.take(crossing)
-    azimuth = wrap(part.phi - part.curvature * length)
+    azimuth, error = candidates.azimuth(crossing, length)
     layer = SURFACES[surface].layer
-    stagger = 0.01 * np.abs(part.curvature) * layer.radius if isinstance(layer, Barrel) else 0.0
-    window = WINDOW_SIGMAS * part.azimuth_error(length) + stagger + 1e-3
-    which, point = surfaces.near(surface, part.event, azimuth, window)
+    curvature = np.abs(candidates.curvature[crossing])
+    stagger = 0.01 * curvature * layer.radius if isinstance(layer, Barrel) else 0.0
+    window = WINDOW_SIGMAS * error + stagger + 1e-3
+    which, point = surfaces.near(surface, candidates.event[crossing], azimuth, window)
     which = crossing[which]
     chi2 = candidates.compatibility(which, point)
     good = chi2 < CHI2_MAX
