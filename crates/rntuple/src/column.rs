@@ -64,7 +64,8 @@ pub enum ColumnType {
     SplitIndex64,
     /// The 10 to 31 uppermost bits of a single precision number.
     Real32Trunc,
-    /// An integer of 1 to 32 bits that divides the column's range evenly.
+    /// An integer of 1 to 32 bits that divides the column's range evenly; double precision in memory,
+    /// since single precision does not tell 2^32 steps apart.
     Real32Quant,
     /// A type of a later version of the format.
     Unknown(u16),
@@ -233,8 +234,8 @@ impl ColumnType {
             UInt64 | SplitUInt64 => Element::U64,
             Index32 | Index64 | SplitIndex32 | SplitIndex64 => Element::U64,
             Real16 | SplitReal16 | Real32 | SplitReal32 => Element::F32,
-            Real32Trunc | Real32Quant => Element::F32,
-            Real64 | SplitReal64 => Element::F64,
+            Real32Trunc => Element::F32,
+            Real64 | SplitReal64 | Real32Quant => Element::F64,
             Switch => Element::Switch,
             Unknown(_) => return None,
         })

@@ -50,6 +50,14 @@ impl Primitive {
         })
     }
 
+    /// The nearest real number that the type can hold.
+    pub(crate) fn rounded(self, value: f64) -> f64 {
+        match self {
+            Primitive::Float32 => f64::from(value as f32),
+            _ => value,
+        }
+    }
+
     /// The C++ name that ROOT gives the type, such as `std::int32_t`.
     pub const fn cpp_name(self) -> &'static str {
         use Primitive::*;
@@ -96,9 +104,9 @@ pub enum Precision {
 
 impl Precision {
     /// Whether a number can be stored: a quantised one must be in the range, all others can be.
-    pub(crate) fn holds(&self, value: f32) -> bool {
+    pub(crate) fn holds(&self, value: f64) -> bool {
         match self {
-            Precision::Quantised { min, max, .. } => (*min..=*max).contains(&f64::from(value)),
+            Precision::Quantised { min, max, .. } => (*min..=*max).contains(&value),
             _ => true,
         }
     }

@@ -134,8 +134,8 @@ fn fits_range(of: &Type, values: &[u8], path: &[&str]) -> Result<()> {
         return Ok(());
     };
     let holds = match primitive {
-        Primitive::Float64 => values_of::<f64>(values)?.iter().all(|&x| precision.holds(x as f32)),
-        _ => values_of::<f32>(values)?.iter().all(|&x| precision.holds(x)),
+        Primitive::Float64 => values_of::<f64>(values)?.iter().all(|&x| precision.holds(x)),
+        _ => values_of::<f32>(values)?.iter().all(|&x| precision.holds(x.into())),
     };
     check(holds, path, || "a number is outside the quantised range".to_owned())
 }

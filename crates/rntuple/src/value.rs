@@ -76,9 +76,9 @@ impl Value {
         let unlike = |expected: &str| Err((vec![], format!("{self:?} is not {expected}")));
         match (of, self) {
             (Type::Primitive(primitive), _) => self.fits_primitive(*primitive),
-            (Type::Reduced(_, precision), _) if self.as_float().is_some() => {
+            (Type::Reduced(primitive, precision), _) if self.as_float().is_some() => {
                 let value = self.as_float().unwrap_or_default();
-                match precision.holds(value as f32) {
+                match precision.holds(primitive.rounded(value)) {
                     true => Ok(()),
                     false => Err((vec![], format!("{value} is outside the quantised range"))),
                 }

@@ -119,14 +119,14 @@ pub fn lossy() -> Vec<(String, Type, f64)> {
     }
     let mut fields = vec![];
     for (name, precision, loss) in precisions {
-        // A number is of single precision before it is quantised.
+        // Half a step may be less than what single precision tells apart.
         let single_loss = loss.max(2f64.powi(-24));
         let float = Type::Reduced(Primitive::Float32, precision);
         let double = Type::Reduced(Primitive::Float64, precision);
         fields.push((format!("vector_float_{name}"), list(float.clone()), single_loss));
         fields.push((format!("float_{name}"), float, single_loss));
-        fields.push((format!("array_double_{name}"), array(double.clone(), 2), single_loss));
-        fields.push((format!("double_{name}"), double, single_loss));
+        fields.push((format!("array_double_{name}"), array(double.clone(), 2), loss));
+        fields.push((format!("double_{name}"), double, loss));
     }
     fields
 }

@@ -60,11 +60,11 @@ fn gather(bytes: u64) -> u8 {
 
 /// Unpacks integers of `width` (1 to 32) bits and hands each to `map`.
 #[inline(always)]
-pub(super) fn unpack(
+pub(super) fn unpack<const SIZE: usize>(
     encoded: &[u8],
     width: u16,
-    out: &mut [[u8; 4]],
-    map: impl Fn(u32) -> [u8; 4],
+    out: &mut [[u8; SIZE]],
+    map: impl Fn(u32) -> [u8; SIZE],
 ) {
     let (unpack_block, _) = WIDTHS[usize::from(width) - 1];
     let size = usize::from(width) * BLOCK / 8;
@@ -83,7 +83,12 @@ pub(super) fn unpack(
 
 /// Packs what `map` makes of each value: integers of `width` (1 to 32) bits.
 #[inline(always)]
-pub(super) fn pack(values: &[[u8; 4]], width: u16, out: &mut [u8], map: impl Fn([u8; 4]) -> u32) {
+pub(super) fn pack<const SIZE: usize>(
+    values: &[[u8; SIZE]],
+    width: u16,
+    out: &mut [u8],
+    map: impl Fn([u8; SIZE]) -> u32,
+) {
     let (_, pack_block) = WIDTHS[usize::from(width) - 1];
     let size = usize::from(width) * BLOCK / 8;
     let (blocks, rest) = values.as_chunks::<BLOCK>();

@@ -1,4 +1,5 @@
-//! Real numbers stored with less than single precision; in memory they are single precision.
+//! Real numbers stored with less than single precision; in memory they are single precision, or
+//! double precision if they are quantised.
 
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
@@ -92,31 +93,31 @@ impl Quantiser {
         }
     }
 
-    pub(super) fn decode(&self, encoded: &[u8], out: &mut [[u8; 4]]) {
+    pub(super) fn decode(&self, encoded: &[u8], out: &mut [[u8; 8]]) {
         let Quantiser { min, max, steps, width } = *self;
         let step = (max - min) / steps;
         bits::unpack(encoded, width, out, |integer| {
-            ((f64::from(integer) * step + min) as f32).to_le_bytes()
+            (f64::from(integer) * step + min).to_le_bytes()
         });
     }
 
-    pub(super) fn encode(&self, values: &[[u8; 4]], out: &mut [u8]) -> Result<()> {
+    pub(super) fn encode(&self, values: &[[u8; 8]], out: &mut [u8]) -> Result<()> {
         let Quantiser { min, max, steps, width } = *self;
-        let inside = |value: &[u8; 4]| {
-            let value = f64::from(f32::from_le_bytes(*value));
+        let inside = |value: &[u8; 8]| {
+            let value = f64::from_le_bytes(*value);
             (min <= value) & (value <= max)
         };
         // Without an early exit the check uses vector instructions; the culprit is sought after.
         if !values.iter().fold(true, |all, value| all & inside(value))
             && let Some(value) = values.iter().find(|value| !inside(value))
         {
-            let value = f32::from_le_bytes(*value);
+            let value = f64::from_le_bytes(*value);
             let what = format!("{value} is outside the quantised range {min} to {max}");
             return Err(Error::invalid(what));
         }
         let scale = steps / (max - min);
         bits::pack(values, width, out, |value| {
-            floor_to_u32((f64::from(f32::from_le_bytes(value)) - min) * scale + 0.5)
+            floor_to_u32((f64::from_le_bytes(value) - min) * scale + 0.5)
         });
         Ok(())
     }

@@ -97,7 +97,7 @@ proptest! {
         let opened = open(&column, numbers.len(), &stored).unwrap();
         if column.column_type == ColumnType::Real32Quant {
             for (value, opened) in values.as_chunks().0.iter().zip(opened.as_chunks().0) {
-                prop_assert!((f32::from_le_bytes(*value) - f32::from_le_bytes(*opened)).abs() < 1e-3);
+                prop_assert!((f64::from_le_bytes(*value) - f64::from_le_bytes(*opened)).abs() < 1e-3);
             }
         } else {
             prop_assert_eq!(opened, values);

@@ -32,6 +32,7 @@ use crate::types::Type;
 
 pub(crate) use assemble::element as element_of_primitive;
 use cluster::Clusters;
+pub(crate) use convert::convert;
 pub(crate) use elements::element_of;
 pub use projection::Projection;
 

@@ -12,11 +12,12 @@ use std::collections::BTreeMap;
 use super::column::{ColumnBuffer, PageOptions};
 use super::row::RowWriter;
 use crate::array::{Array, values_of};
+use crate::buffer::AlignedBuffer;
 use crate::column::Element;
 use crate::error::{Error, Result};
 use crate::page::PageBuffers;
 use crate::page_list::Cluster;
-use crate::reader::element_of_primitive;
+use crate::reader::{convert, element_of_primitive};
 use crate::schema::{ColumnId, Schema};
 use crate::source::BlobSink;
 use crate::tree::{Kind, Node, Tree};
@@ -238,10 +239,11 @@ impl ClusterWriter {
         if column.element == element {
             return column.extend(values, &mut self.buffers, sink);
         }
-        // Only a double stored with reduced precision is kept as another element.
-        let narrowed: Vec<f32> =
-            values_of::<f64>(values)?.iter().map(|&value| value as f32).collect();
-        column.extend(bytemuck::cast_slice(&narrowed), &mut self.buffers, sink)
+        // Only numbers stored with reduced precision are kept as other elements.
+        let count = (values.len() / element.size()) as u64;
+        let mut converted = AlignedBuffer::for_overwriting(count, column.element.size())?;
+        convert(element, values, column.element, converted.bytes_mut())?;
+        column.extend(converted.bytes_mut(), &mut self.buffers, sink)
     }
 }
 

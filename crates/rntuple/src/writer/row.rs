@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cluster::switch_pair;
 use super::column::ColumnBuffer;
+use crate::column::Element;
 use crate::error::{Error, Result};
 use crate::page::PageBuffers;
 use crate::schema::ColumnId;
@@ -91,7 +92,9 @@ impl RowWriter<'_> {
     pub(crate) fn put_value(&mut self, of: &Type, value: &Value) -> Result<()> {
         match (of, value) {
             (Type::Primitive(primitive), _) => self.put_number(*primitive, value),
-            (Type::Reduced(..), _) => self.put(value.as_float().unwrap_or_default() as f32),
+            (Type::Reduced(primitive, _), _) => {
+                self.put_reduced(primitive.rounded(value.as_float().unwrap_or_default()))
+            }
             (Type::String, Value::String(text)) => {
                 self.put_size(text.len())?;
                 self.put_all(text.as_bytes())
@@ -157,6 +160,13 @@ impl RowWriter<'_> {
             self.put_values(alternative, values)?;
         }
         Ok(())
+    }
+
+    fn put_reduced(&mut self, value: f64) -> Result<()> {
+        match self.columns[self.cursor].element {
+            Element::F64 => self.put(value),
+            _ => self.put(value as f32),
+        }
     }
 
     fn put_number(&mut self, primitive: Primitive, value: &Value) -> Result<()> {

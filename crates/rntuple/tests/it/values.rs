@@ -83,9 +83,11 @@ fn numbered(types: Vec<Type>) -> Vec<(String, Type)> {
 pub fn values(of: &Type) -> BoxedStrategy<Value> {
     match of {
         Type::Primitive(primitive) => primitives(*primitive),
-        Type::Reduced(_, Precision::Quantised { min, max, .. }) => {
+        Type::Reduced(primitive, Precision::Quantised { min, max, .. }) => {
             // Within the range also after the rounding to single precision.
-            (min * 0.999..max * 0.999).prop_map(|x| Value::Float(f64::from(x as f32))).boxed()
+            let single = *primitive == Primitive::Float32;
+            let rounded = move |x| if single { f64::from(x as f32) } else { x };
+            (min * 0.999..max * 0.999).prop_map(move |x| Value::Float(rounded(x))).boxed()
         }
         Type::Reduced(..) => reals(true),
         Type::String => ".{0,12}".prop_map(Value::String).boxed(),
@@ -284,8 +286,8 @@ fn agree(of: &Type, written: &Value, read: &Value) -> bool {
             is_same(written.as_float().unwrap(), *read)
         }
         (Type::Primitive(_), _, _) => written.as_integer() == read.as_integer(),
-        (Type::Reduced(_, precision), _, Value::Float(read)) => {
-            rounds_to(*precision, written.as_float().unwrap(), *read)
+        (Type::Reduced(of, precision), _, Value::Float(read)) => {
+            rounds_to(*of, *precision, written.as_float().unwrap(), *read)
         }
         (Type::List(item) | Type::Array { item, .. }, _, Value::List(_) | Value::Bytes(_)) => {
             all_agree(item, written, read)
@@ -318,7 +320,7 @@ fn is_same(written: f64, read: f64) -> bool {
     written.to_bits() == read.to_bits() || written.is_nan() && read.is_nan()
 }
 
-fn rounds_to(precision: Precision, written: f64, read: f64) -> bool {
+fn rounds_to(of: Primitive, precision: Precision, written: f64, read: f64) -> bool {
     let single = written as f32;
     match precision {
         Precision::Single => is_same(single.into(), read),
@@ -329,7 +331,8 @@ fn rounds_to(precision: Precision, written: f64, read: f64) -> bool {
         }
         Precision::Quantised { bits, min, max } => {
             let step = (max - min) / ((1_u64 << bits) - 1) as f64;
-            (f64::from(single) - read).abs() <= step / 2.0 + (max - min) * 1e-7
+            let rounding = if of == Primitive::Float32 { 1e-7 } else { 1e-15 };
+            (written - read).abs() <= step / 2.0 + (max - min) * rounding
         }
     }
 }
