@@ -111,7 +111,7 @@ class Federation:
             csn = self._handle.csn_at(_microseconds(time))
         return Snapshot(self, self._handle.snapshot(csn))
 
-    def transaction(self, *, message: str = "", lock_timeout: float = 0.0) -> Transaction:
+    def transaction(self, *, message: str = "", lock_timeout: float = 10.0) -> Transaction:
         """Begin a transaction; use it in a ``with`` block.
 
         Parameters
@@ -206,7 +206,7 @@ class Federation:
             progress=progress,
         )
 
-    def seal(self, database: str, *, lock_timeout: float = 0.0) -> int:
+    def seal(self, database: str, *, lock_timeout: float = 10.0) -> int:
         """Make a database read-only for ever and its file a complete ROOT file.
 
         Parameters

@@ -113,6 +113,17 @@ class Snapshot(Mapping[str, View]):
             Fields, as for :meth:`View.arrays`; all if not given.
         library
             As for :meth:`View.arrays`.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [10, 11, 12]})
+        >>> fed.snapshot().fetch([oids[2], None, oids[0]], "n").to_list()
+        [{'n': 12}, None, {'n': 10}]
         """
         records = link_records(oids)
         places = records["database"].astype(np.uint64) << np.uint64(32) | records["container"]

@@ -24,6 +24,20 @@ class Transaction:
     """A change to the federation: committed at the end of its ``with`` block, undone by an exception.
 
     Nobody sees anything of it before, and everybody all of it after.
+
+    Examples
+    --------
+    >>> import femtobarn as fb, tempfile
+    >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+    >>> @fb.persistent
+    ... class Run:
+    ...     number: fb.uint32
+    >>> with fed.transaction(message="first run") as txn:
+    ...     runs = txn.database("conditions", create=True).container("runs", Run, create=True)
+    ...     runs.append(Run(number=7))
+    Oid(1, 1, 0)
+    >>> txn
+    <Transaction on 'lhc': csn 1>
     """
 
     def __init__(self, federation: Federation, handle: TransactionHandle) -> None:
@@ -150,6 +164,16 @@ class ContainerWriter:
         return self._definition
 
     @property
+    def database_id(self) -> int:
+        """Number of the database, as in OIDs."""
+        return self._handle.database
+
+    @property
+    def container_id(self) -> int:
+        """Number of the container, as in OIDs."""
+        return self._handle.container
+
+    @property
     def num_entries(self) -> int:
         """Number of objects, those of this transaction included."""
         return self._handle.entries
@@ -169,6 +193,21 @@ class ContainerWriter:
         ------
         InvalidError
             If names or values do not fit the class; nothing is appended.
+
+        Examples
+        --------
+        >>> import awkward as ak, femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> @fb.persistent
+        ... class Jet:
+        ...     pt: fb.float32
+        >>> @fb.persistent
+        ... class Event:
+        ...     jets: list[Jet]
+        >>> with fed.transaction() as txn:
+        ...     events = txn.database("mc", create=True).container("events", Event, create=True)
+        ...     events.extend(ak.Array([{"jets": [{"pt": 31.5}]}, {"jets": []}]), narrow=True)
+        OidRange(1, 1, 0, 2)
         """
         first = self._handle.entries
         if _are_objects(data):

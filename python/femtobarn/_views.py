@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, overload
 
 import awkward as ak
@@ -189,6 +190,23 @@ class View:
             If a field does not exist; near misses are named.
         InvalidError
             If the condition uses a field that has not one number per entry.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> @fb.persistent
+        ... class Event:
+        ...     run: fb.uint32
+        ...     pt: list[fb.float32]
+        >>> with fed.transaction() as txn:
+        ...     events = txn.database("mc", create=True).container("events", Event, create=True)
+        ...     oids = events.extend({"run": [1, 1, 2], "pt": [[3.5], [], [1.0, 2.0]]})
+        >>> view = fed["mc/events"]
+        >>> view.arrays(["pt"], where="run == 1 and npt > 0").to_list()
+        [{'pt': [3.5]}]
+        >>> view.arrays("run", library="np")
+        {'run': array([1, 1, 2], dtype=uint32)}
         """
         paths = expand(expressions, self.definition)
         if library not in LIBRARIES:
@@ -218,36 +236,56 @@ class View:
             Entries per batch, or memory per batch, such as ``"64 MB"``. How many entries fill the
             memory is learnt from each batch for the next.
 
-        Other parameters are those of :meth:`arrays`.
+        Other parameters are those of :meth:`arrays`. While one batch is used, the next is read.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": range(5)})
+        >>> [batch.n.to_list() for batch in fed["d/numbers"].iterate(step_size=2)]
+        [[0, 1], [2, 3], [4]]
         """
         paths = expand(expressions, self.definition)
         selection = Selection.parse(where, self.definition) if where is not None else None
-        for tree_window, array in self._batches(
-            paths, selection, self._range(entry_start, entry_stop), step_size
-        ):
-            del tree_window
-            yield as_library(array, self.definition.record, library)
+        if library not in LIBRARIES:
+            as_library(None, self.definition.record, library)
+        batches = self._batches(paths, selection, self._range(entry_start, entry_stop), step_size)
+        return (as_library(array, self.definition.record, library) for array in batches)
 
     def _batches(
         self, paths: list[str], selection: Selection | None, window: range, step_size: int | str
-    ) -> Iterator[tuple[range, ak.Array]]:
+    ) -> Iterator[ak.Array]:
         target = None if isinstance(step_size, int) else bytes_of_size(step_size)
         step = step_size if isinstance(step_size, int) else FIRST_STEP_ENTRIES
         if step < 1:
             raise InvalidError(f"a batch has at least one entry, not {step_size}")
-        start = window.start
-        while start < window.stop:
-            part = range(start, min(start + step, window.stop))
-            if selection is None:
-                tree = self.read_tree(paths, part.start, part.stop)
-                array, size = self._awkward(tree), tree_nbytes(tree)
-            else:
+        return self._read_ahead(paths, selection, window, step, target)
+
+    def _read_ahead(
+        self, paths: list[str], selection: Selection | None, window: range, step: int, target: int | None
+    ) -> Iterator[ak.Array]:
+        def read(part: range) -> tuple[ak.Array, int]:
+            if selection is not None:
                 array = self._selected(paths, selection, part)
-                size = array.nbytes
-            yield part, array
-            start = part.stop
-            if target is not None:
-                step = _next_step(target, size, len(part))
+                return array, array.nbytes
+            tree = self.read_tree(paths, part.start, part.stop)
+            return self._awkward(tree), tree_nbytes(tree)
+
+        with ThreadPoolExecutor(1, "femtobarn-read-ahead") as reader:
+            part = window[:step]
+            reading = reader.submit(read, part)
+            while len(part):
+                array, size = reading.result()
+                if target is not None:
+                    step = _next_step(target, size, len(part))
+                part = range(part.stop, min(part.stop + step, window.stop))
+                if len(part):
+                    reading = reader.submit(read, part)
+                yield array
 
     def _selected(self, paths: list[str], selection: Selection, window: range) -> ak.Array:
         entries = self._entries_where(selection, window)

@@ -6,8 +6,9 @@ import multiprocessing
 import operator
 import os
 import pickle
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -410,7 +411,7 @@ def test_second_writer_is_busy(fed: fb.Federation) -> None:
     fill(fed)
     with fed.transaction() as first:
         first.database("raw").container("objects")
-        with fed.transaction() as second, pytest.raises(fb.BusyError):
+        with fed.transaction(lock_timeout=0.1) as second, pytest.raises(fb.BusyError, match=str(os.getpid())):
             second.database("raw").container("objects")
 
 
@@ -504,6 +505,25 @@ def test_threads_read_one_view(fed: fb.Federation) -> None:
     for thread in threads:
         thread.join()
     assert sums == [4950] * 80
+
+
+def test_long_selection_hears_an_interrupt(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        raw = txn.database("d", create=True).container("raw", Raw, create=True)
+        raw.extend({"number": np.arange(400_000, dtype=np.uint64), "hits": [[]] * 400_000})
+    view = fed["d/raw"]
+    scattered = np.random.default_rng(1).permutation(400_000)
+    timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        _repeat(lambda: view.fetch(scattered))
+    timer.join()
+    assert len(view.arrays("number")) == 400_000
+
+
+def _repeat(action: Callable[[], object]) -> None:
+    while True:
+        action()
 
 
 def test_threads_append_to_one_container(fed: fb.Federation) -> None:

@@ -1,0 +1,50 @@
+"""Every example in a docstring runs and gives what it says."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+from types import ModuleType
+
+import pytest
+
+import femtobarn as fb
+
+EXTRAS = ("fastjet", "matplotlib", "pythia8mc", "uproot")
+"""Packages of the extras `demo` and `io`, without which some modules cannot be imported."""
+
+
+def modules() -> list[ModuleType]:
+    """Return all modules of the package that can be imported with what is installed."""
+    found = [fb]
+    for info in pkgutil.walk_packages(fb.__path__, "femtobarn.", onerror=lambda name: None):
+        if info.name.endswith("__main__"):
+            continue
+        if not _needs_extra(info.name):
+            found.append(importlib.import_module(info.name))
+    return found
+
+
+def _needs_extra(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        return str(error.name).partition(".")[0] in EXTRAS
+    return False
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.__name__)
+def test_examples_run(module: ModuleType) -> None:
+    failed, _ = doctest.testmod(module, optionflags=doctest.IGNORE_EXCEPTION_DETAIL)
+    assert failed == 0
+
+
+def test_what_is_exported_is_documented() -> None:
+    bare = [name for name in fb.__all__ if not isinstance(getattr(fb, name), type | str)]
+    undocumented = [
+        name
+        for name in fb.__all__
+        if name not in bare and not name.startswith("__") and not getattr(fb, name).__doc__
+    ]
+    assert undocumented == []
