@@ -6,19 +6,30 @@ use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
+use crate::schema::ColumnId;
+
 /// Identifies a file among those that share a cache.
 pub type FileNumber = u64;
 
-/// Decoded pages by file and offset.
+/// Decoded pages.
 pub struct PageCache {
-    pages: Cache<(FileNumber, u64), Bytes, Weight>,
+    pages: Cache<PageKey, Bytes, Weight>,
+}
+
+/// Which page of which file. Columns whose pages have the same bytes may share a page, as those do
+/// that ROOT writes, and read it differently.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct PageKey {
+    pub file: FileNumber,
+    pub column: ColumnId,
+    pub offset: u64,
 }
 
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<(FileNumber, u64), Bytes> for Weight {
-    fn weight(&self, _: &(FileNumber, u64), page: &Bytes) -> u64 {
+impl Weighter<PageKey, Bytes> for Weight {
+    fn weight(&self, _: &PageKey, page: &Bytes) -> u64 {
         // The constant stands for the cache's own bookkeeping, so that tiny pages count too.
         page.len() as u64 + 64
     }
@@ -37,11 +48,11 @@ impl PageCache {
         self.pages.weight()
     }
 
-    pub(crate) fn get(&self, file: FileNumber, offset: u64) -> Option<Bytes> {
-        self.pages.get(&(file, offset))
+    pub(crate) fn get(&self, key: PageKey) -> Option<Bytes> {
+        self.pages.get(&key)
     }
 
-    pub(crate) fn put(&self, file: FileNumber, offset: u64, page: Bytes) {
-        self.pages.insert((file, offset), page);
+    pub(crate) fn put(&self, key: PageKey, page: Bytes) {
+        self.pages.insert(key, page);
     }
 }

@@ -18,6 +18,7 @@ use crate::encoding::encoded_size;
 use crate::error::{Error, Result};
 use crate::locator::Locator;
 use crate::page::{CHECKSUM_SIZE, PageBuffers, open_page};
+use crate::page_cache::PageKey;
 use crate::page_list::PageLocation;
 use crate::schema::{Column, ColumnId};
 use crate::source::ReadRequest;
@@ -127,7 +128,7 @@ impl Reader {
             let page_start = run.starts[pages.start];
             let first = (range.start - page_start) as usize * target.size();
             let length = (range.end - range.start) as usize * target.size();
-            return Ok(Some(self.cached_page(column, page)?.slice(first..first + length)));
+            return Ok(Some(self.cached_page(id, page)?.slice(first..first + length)));
         }
         let mut joined = AlignedBuffer::new(range.end - range.start, target.size())?;
         let mut rest = joined.bytes_mut();
@@ -135,7 +136,7 @@ impl Reader {
             let (page, start) = (&run.pages[position], run.starts[position]);
             let first = (range.start.max(start) - start) as usize * target.size();
             let end = (range.end.min(start + u64::from(page.elements)) - start) as usize;
-            let part = &self.cached_page(column, page)?[first..end * target.size()];
+            let part = &self.cached_page(id, page)?[first..end * target.size()];
             rest[..part.len()].copy_from_slice(part);
             rest = &mut rest[part.len()..];
         }
@@ -156,16 +157,18 @@ impl Reader {
         self.cache.is_some() && is_part && is_stored
     }
 
-    fn cached_page(&self, column: &Column, page: &PageLocation) -> Result<Bytes> {
+    fn cached_page(&self, id: ColumnId, page: &PageLocation) -> Result<Bytes> {
+        let column = &self.schema.columns[id as usize];
+        let key = |file| PageKey { file, column: id, offset: page.locator.offset };
         if let Some(cache) = &self.cache
-            && let Some(bytes) = cache.pages.get(cache.file, page.locator.offset)
+            && let Some(bytes) = cache.pages.get(key(cache.file))
             && bytes.len() == page.elements as usize * element_of(column)?.size()
         {
             return Ok(bytes);
         }
         let bytes = self.whole_page(column, page)?.into_bytes();
         if let Some(cache) = &self.cache {
-            cache.pages.put(cache.file, page.locator.offset, bytes.clone());
+            cache.pages.put(key(cache.file), bytes.clone());
         }
         Ok(bytes)
     }
@@ -199,21 +202,22 @@ impl Reader {
         let (before, out) = out.split_at_mut(zeros * target.size());
         before.fill(0);
         if element == target {
-            return self.read_pages(column, run, range, out);
+            return self.read_pages(id, run, range, out);
         }
         let mut unconverted =
             AlignedBuffer::for_overwriting(range.end - range.start, element.size())?;
-        self.read_pages(column, run, range, unconverted.bytes_mut())?;
+        self.read_pages(id, run, range, unconverted.bytes_mut())?;
         convert(element, unconverted.bytes_mut(), target, out)
     }
 
     fn read_pages(
         &self,
-        column: &Column,
+        id: ColumnId,
         run: &Run,
         range: Range<u64>,
         mut out: &mut [u8],
     ) -> Result<()> {
+        let column = &self.schema.columns[id as usize];
         let element_size = element_of(column)?.size();
         let mut jobs: Vec<Job<'_>> = vec![];
         let mut batch_bytes = 0;
@@ -226,7 +230,7 @@ impl Reader {
             let skip = (first - run.starts[position]) as usize;
             if self.cache.is_some() && end - first < u64::from(page.elements) {
                 // The next range will want the rest of the page.
-                let bytes = self.cached_page(column, page)?;
+                let bytes = self.cached_page(id, page)?;
                 target.copy_from_slice(&bytes[skip * element_size..][..target.len()]);
                 continue;
             }

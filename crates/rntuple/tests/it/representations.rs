@@ -10,11 +10,14 @@ use rntuple::{
 
 use crate::sample;
 
-/// Entries of each cluster.
-const CLUSTER: u64 = 10;
-const ENTRIES: u64 = 3 * CLUSTER;
+/// Entries of each of three clusters: few, or so many that their memory is used again.
+const FEW: u64 = 10;
+const MANY: u64 = 50_000;
+
 /// The first entry that has the later fields: in the middle of the second cluster.
-const LATER: u64 = 13;
+fn later(cluster: u64) -> u64 {
+    cluster + cluster / 3
+}
 
 fn field(name: &str, type_name: &str, parent: u32, structure: Structure) -> Field {
     Field {
@@ -46,7 +49,7 @@ fn first_schema() -> Schema {
 }
 
 /// A number, a list, an array and a text that came later.
-fn extension() -> Schema {
+fn extension(later: u64) -> Schema {
     let fields = vec![
         field("y", "float", 1, Structure::Leaf),
         field("z", "std::vector<std::int32_t>", 2, Structure::Collection),
@@ -59,11 +62,11 @@ fn extension() -> Schema {
         field("s", "std::string", 6, Structure::Leaf),
     ];
     let columns = vec![
-        column(ColumnType::Real32, 1, 0, Some(LATER)),
-        column(ColumnType::SplitIndex32, 2, 0, Some(LATER)),
+        column(ColumnType::Real32, 1, 0, Some(later)),
+        column(ColumnType::SplitIndex32, 2, 0, Some(later)),
         column(ColumnType::Int32, 3, 0, None),
-        column(ColumnType::Int32, 5, 0, Some(2 * LATER)),
-        column(ColumnType::Index64, 6, 0, Some(LATER)),
+        column(ColumnType::Int32, 5, 0, Some(2 * later)),
+        column(ColumnType::Index64, 6, 0, Some(later)),
         column(ColumnType::Char, 6, 0, None),
     ];
     Schema { fields, columns, ..Schema::default() }
@@ -98,7 +101,8 @@ fn elements(column: usize, entries: std::ops::Range<u64>) -> Vec<u8> {
     }
 }
 
-fn file() -> (Vec<u8>, Anchor) {
+fn file(size: u64) -> (Vec<u8>, Anchor) {
+    let extension = extension(later(size));
     let mut bytes = vec![0; 64];
     let mut write = |payload: &[u8], checksum: bool| {
         let offset = bytes.len() as u64;
@@ -112,17 +116,17 @@ fn file() -> (Vec<u8>, Anchor) {
     let header = Header { name: "t".into(), schema: first_schema(), ..Header::default() }.encode();
     let header_checksum = rntuple::envelope_checksum(&header);
     let header = write(&header, false);
-    let columns = [first_schema().columns, extension().columns].concat();
+    let columns = [first_schema().columns, extension.columns.clone()].concat();
     let mut clusters = vec![];
     for cluster in 0..3_u64 {
-        let entries = cluster * CLUSTER..(cluster + 1) * CLUSTER;
+        let entries = cluster * size..(cluster + 1) * size;
         let has = |entry: u64| entries.start.max(entry)..entries.end;
         let pages = columns.iter().enumerate().map(|(id, column)| {
             // The first field alternates between its encodings.
             if id < 2 && id as u64 != cluster % 2 {
                 return ColumnPages::default();
             }
-            let values = elements(id, if id < 2 { has(0) } else { has(LATER) });
+            let values = elements(id, has(if id < 2 { 0 } else { later(size) }));
             let count = values.len() / column.column_type.element().unwrap().size();
             let mut encoded = vec![];
             encode(column, &values, &mut encoded).unwrap();
@@ -133,17 +137,17 @@ fn file() -> (Vec<u8>, Anchor) {
         });
         let known = if cluster == 0 { 2 } else { columns.len() };
         let columns = pages.take(known).collect();
-        clusters.push(Cluster { first_entry: entries.start, entries: CLUSTER, columns });
+        clusters.push(Cluster { first_entry: entries.start, entries: size, columns });
     }
     let page_list = write(&PageList { header_checksum, clusters }.encode(), false);
-    let group = ClusterGroup { min_entry: 0, entry_span: ENTRIES, clusters: 3, page_list };
-    let footer = Footer { header_checksum, extension: extension(), cluster_groups: vec![group] };
+    let group = ClusterGroup { min_entry: 0, entry_span: 3 * size, clusters: 3, page_list };
+    let footer = Footer { header_checksum, extension, cluster_groups: vec![group] };
     let footer = write(&footer.encode(), false);
     (bytes, Anchor::new(header, footer))
 }
 
-fn expected(entry: u64) -> Value {
-    let is_later = entry >= LATER;
+fn expected(entry: u64, size: u64) -> Value {
+    let is_later = entry >= later(size);
     let ints = |ints: Vec<i32>| Value::List(ints.iter().map(|&n| Value::Int(n.into())).collect());
     let pair = [entry as i32, -(entry as i32)];
     let members = [
@@ -158,7 +162,7 @@ fn expected(entry: u64) -> Value {
 
 #[test]
 fn every_range_of_entries_is_read_whatever_its_encodings() {
-    let (bytes, anchor) = file();
+    let (bytes, anchor) = file(FEW);
     let source = Arc::new(bytes);
     let reader = Reader::from_anchor(source.clone(), &anchor).unwrap();
     let cache = Arc::new(PageCache::new(1 << 20));
@@ -166,11 +170,14 @@ fn every_range_of_entries_is_read_whatever_its_encodings() {
     assert_eq!(reader.ignored(), []);
     for reader in [reader, cached] {
         let all = reader.select_all();
-        for start in 0..=ENTRIES {
-            for end in start..=ENTRIES {
+        for start in 0..=3 * FEW {
+            for end in start..=3 * FEW {
                 let array = reader.read(&all, start..end).unwrap();
                 for entry in start..end {
-                    assert_eq!(array.value((entry - start) as usize).unwrap(), expected(entry));
+                    assert_eq!(
+                        array.value((entry - start) as usize).unwrap(),
+                        expected(entry, FEW)
+                    );
                 }
             }
         }
@@ -179,13 +186,73 @@ fn every_range_of_entries_is_read_whatever_its_encodings() {
 
 #[test]
 fn single_fields_are_read_whatever_their_encodings() {
-    let (bytes, anchor) = file();
+    let (bytes, anchor) = file(FEW);
     let reader = Reader::from_anchor(Arc::new(bytes), &anchor).unwrap();
     for name in ["x", "y", "z", "w", "s"] {
         let array = reader.read(&reader.select(&[name]).unwrap(), 5..25).unwrap();
         for entry in 5..25 {
             let value = array.value(entry as usize - 5).unwrap();
-            assert_eq!(value.member(name), expected(entry).member(name));
+            assert_eq!(value.member(name), expected(entry, FEW).member(name));
         }
+    }
+}
+
+/// Memory of large arrays is used again and has old numbers in it where zeros belong.
+#[test]
+fn what_came_later_is_zero_before_in_memory_that_was_used() {
+    let (bytes, anchor) = file(MANY);
+    let reader = Reader::from_anchor(Arc::new(bytes), &anchor).unwrap();
+    let all = reader.select_all();
+    for _ in 0..2 {
+        let array = reader.read(&all, 0..3 * MANY).unwrap();
+        for entry in (0..3 * MANY).step_by(1009) {
+            assert_eq!(array.value(entry as usize).unwrap(), expected(entry, MANY));
+        }
+    }
+}
+
+/// ROOT stores pages with the same bytes once, also those of different columns. The page cache once
+/// gave one column what the other had decoded.
+#[test]
+fn columns_that_share_a_page_read_it_each_in_its_own_way() {
+    let (mut bytes, _) = file(FEW);
+    let mut write = |payload: &[u8]| {
+        let (offset, size) = (bytes.len() as u64, payload.len() as u64);
+        bytes.extend_from_slice(payload);
+        EnvelopeLink { length: size, locator: Locator { offset, size } }
+    };
+    let fields = vec![
+        field("signed", "std::int32_t", 0, Structure::Leaf),
+        field("unsigned", "std::uint32_t", 1, Structure::Leaf),
+    ];
+    let columns = vec![
+        column(ColumnType::SplitInt32, 0, 0, None),
+        column(ColumnType::SplitUInt32, 1, 0, None),
+    ];
+    let mut encoded = vec![];
+    let values: Vec<u8> = (0..FEW as u32).flat_map(u32::to_le_bytes).collect();
+    encode(&columns[1], &values, &mut encoded).unwrap();
+    let schema = Schema { fields, columns, ..Schema::default() };
+    let header = Header { name: "t".into(), schema, ..Header::default() }.encode();
+    let header_checksum = rntuple::envelope_checksum(&header);
+    let header = write(&header);
+    let locator = write(&encoded).locator;
+    let page = PageLocation { elements: FEW as u32, checksum: false, locator };
+    let pages = ColumnPages { element_offset: Some(0), compression: 0, pages: vec![page] };
+    let cluster = Cluster { first_entry: 0, entries: FEW, columns: vec![pages; 2] };
+    let page_list = PageList { header_checksum, clusters: vec![cluster] };
+    let page_list = write(&page_list.encode());
+    let group = ClusterGroup { min_entry: 0, entry_span: FEW, clusters: 1, page_list };
+    let footer =
+        Footer { header_checksum, extension: Schema::default(), cluster_groups: vec![group] };
+    let anchor = Anchor::new(header, write(&footer.encode()));
+
+    let cache = Arc::new(PageCache::new(1 << 20));
+    let reader = Reader::from_anchor(Arc::new(bytes), &anchor).unwrap().with_cache(cache, 0);
+    for entry in 0..FEW {
+        let row = reader.read(&reader.select_all(), entry..entry + 1).unwrap().value(0).unwrap();
+        let zigzag = [0, -1, 1, -2, 2, -3, 3, -4, 4, -5][entry as usize];
+        assert_eq!(row.member("signed"), Some(&Value::Int(zigzag)));
+        assert_eq!(row.member("unsigned"), Some(&Value::UInt(entry)));
     }
 }
