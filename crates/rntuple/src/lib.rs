@@ -1,4 +1,84 @@
-//! Reads and writes ROOT files that hold RNTuple data (format 1.0), in Rust alone.
+//! Reads and writes ROOT files that hold RNTuple data, in Rust alone.
+//!
+//! An RNTuple is a table of any number of entries. Each field of an entry is a number, a text, or
+//! made of others: lists, arrays, records, optional values and variants, nested at will. On disk
+//! every field becomes columns, columns become compressed pages, and pages of a range of entries
+//! form a cluster, so that a few fields of many entries are read without touching the others. ROOT
+//! and uproot read what this crate writes.
+//!
+//! ```
+//! use std::{fs::File, sync::Arc};
+//!
+//! use rntuple::{Compression, Reader, WriteOptions, Writer, values_of};
+//!
+//! rntuple::row! {
+//!     struct Muon { pt: f32, charge: i8 }
+//! }
+//! rntuple::row! {
+//!     struct Event { id: u64, muons: Vec<Muon>, weight: Option<f64> }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("events.root");
+//! let compression = Compression::Zstd { level: 5 };
+//! let options = WriteOptions { compression, ..Default::default() };
+//! let mut writer = Writer::create::<Event>(&path, "Events", options)?;
+//! for id in 0..1000 {
+//!     let muons = (0..id % 3).map(|n| Muon { pt: 20.0 + n as f32, charge: 1 }).collect();
+//!     writer.append_row(&Event { id, muons, weight: None })?;
+//! }
+//! writer.finish()?;
+//!
+//! let reader = Reader::open(Arc::new(File::open(&path)?), "Events")?;
+//! let events = reader.read(&reader.select(&["id", "muons.pt"])?, 0..reader.entries())?;
+//!
+//! // Columns, back to back in memory ...
+//! let Some(rntuple::Array::Primitive { values, .. }) = events.member("id") else { panic!() };
+//! assert_eq!(values_of::<u64>(values)?.iter().sum::<u64>(), 499_500);
+//! // ... or single values.
+//! let muons = events.value(2)?.member("muons").cloned();
+//! println!("{muons:?}"); // two records, each with the one member pt
+//! # let pt = |x| rntuple::Value::Record(vec![("pt".into(), rntuple::Value::Float(x))]);
+//! # assert_eq!(muons, Some(rntuple::Value::List(vec![pt(20.0), pt(21.0)])));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Map
+//!
+//! From what a user sees down to bytes:
+//!
+//! | module | noun |
+//! |---|---|
+//! | `types`, `value` | [`Type`], [`Value`]: what fields are, and one value of any type |
+//! | `array`, `array_ops`, `validate` | [`Array`]: many values in columns, laid out as Awkward Array and Arrow do |
+//! | `writer` | [`Writer`]: a file with one RNTuple; [`Appender`]: one version after another into any [`BlobSink`]; [`row!`], [`Cell`]: Rust structures as entries |
+//! | `reader` | [`Reader`]: one version of an RNTuple; [`Projection`]: some of its fields |
+//! | `page_cache`, `buffer` | [`PageCache`]: decoded pages for reading single entries; memory that is used again |
+//! | `schema`, `type_map`, `tree` | [`Schema`]: fields and columns; which of them a type takes, and which type they make |
+//! | `header`, `footer`, `page_list`, `schema_codec`, `envelope`, `locator`, `anchor` | the metadata, as the specification names it |
+//! | `column`, `encoding`, `compression`, `page` | [`Column`]: elements in memory to stored pages and back |
+//! | [`tfile`] | ROOT's container format around it all: keys, directories, sealing a file |
+//! | `source`, `wire`, `error` | [`ByteSource`]: where bytes come from; codecs of integers and strings; [`Error`] |
+//!
+//! # Format
+//!
+//! Written is version 1.0.0.0 of the RNTuple Binary Format Specification. Read is every 1.x file
+//! without feature flags, which mark what older readers would get wrong. A top-level field of a
+//! type that this version does not know is left out and named by [`Reader::ignored`].
+//!
+//! **Invariant:** bytes of any content yield values or an [`Error`], never a panic, and memory is
+//! taken only for elements that stored pages can hold.
+//!
+//! # What it does not do
+//!
+//! - Read other objects of ROOT files, such as trees and histograms, or RNTuples before 1.0.
+//! - Take objects in ROOT's own serialisation apart: they read as their bytes.
+//! - Write sets, maps, enumerations, streamed objects, projected fields, or fields added later; all
+//!   of them are read.
+//! - Start threads, or read ahead: a caller that wants either reads ranges of entries as it likes.
+//! - Run on big-endian machines, or where there is no Unix.
 
 mod anchor;
 mod array;
