@@ -82,7 +82,10 @@ impl FileHeader {
     /// The 100 bytes at the front of a file of the large format.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
-        writer.raw(MAGIC).u32_be(LARGE_VERSION.cast_unsigned() + ROOT_VERSION).u32_be(FIRST_KEY as u32);
+        writer
+            .raw(MAGIC)
+            .u32_be(LARGE_VERSION.cast_unsigned() + ROOT_VERSION)
+            .u32_be(FIRST_KEY as u32);
         writer.u64_be(self.end).u64_be(self.free.0).u32_be(self.free.1);
         writer.u32_be(self.free_count).u32_be(self.name_size).u8(LARGE_UNITS);
         writer.u32_be(self.compression).u64_be(self.streamer_info.0).u32_be(self.streamer_info.1);
