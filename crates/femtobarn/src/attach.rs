@@ -147,11 +147,17 @@ impl Attaching {
         let described = self.descriptions.get(name);
         // A name within a subdirectory has slashes, which separate databases from containers here.
         let name = name.replace('/', "_");
+        let class = match described {
+            Some(description) => Class::from_json(&description.definition)?,
+            None => Class::of_members(&name, &reader.members()),
+        };
+        if described.is_some() && class.members() != reader.members() {
+            return Err(Error::Corrupt {
+                what: format!("{}: its objects are not of class {}", what(), class.name),
+            });
+        }
         Ok(NewEntry {
-            class: match described {
-                Some(description) => Class::from_json(&description.definition)?,
-                None => Class::of_members(&name, &reader.members()),
-            },
+            class,
             options: match described {
                 Some(description) => description.options.clone(),
                 None => ContainerOptions::default().to_json(),

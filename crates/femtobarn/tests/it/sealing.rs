@@ -139,3 +139,20 @@ fn what_is_not_a_whole_root_file_is_not_attached() {
     );
     assert!(other.snapshot(None).unwrap().databases().unwrap().is_empty());
 }
+
+#[test]
+fn a_class_that_does_not_match_its_data_is_not_attached() {
+    let (folder, federation) = federation();
+    with_ten_events(&federation);
+    let catalogue = folder.path().join("test.fed/catalogue.sqlite");
+    let sql = rusqlite::Connection::open(catalogue).unwrap();
+    let lie = "UPDATE classes SET definition = replace(definition, 'uint64', 'float64')";
+    assert_eq!(sql.execute(lie, []).unwrap(), 1);
+    federation.seal("run7", NO_WAIT).unwrap();
+    let other = Federation::create(&folder.path().join("other.fed"), "other").unwrap();
+    let path = folder.path().join("test.fed/databases/run7.root");
+    let error = other.attach(&path, None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains("Event"), "{error}");
+    assert!(other.snapshot(None).unwrap().databases().unwrap().is_empty());
+}

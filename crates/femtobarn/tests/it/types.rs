@@ -1,5 +1,7 @@
 //! Every type of field, through every way in and every way out.
 
+use std::time::Duration;
+
 use proptest::{collection::vec, prelude::*, sample};
 
 use femtobarn::{Class, ContainerOptions, ErrorKind, Federation, Field, FieldType, Profile, View};
@@ -153,6 +155,14 @@ proptest! {
         let view = federation.snapshot(None).unwrap().view("db/c").unwrap();
         assert_holds(&view, &of, &rows);
         prop_assert_eq!(view.class(), &class);
+
+        // The same from the sealed file, in another federation.
+        federation.seal("db", Duration::ZERO).unwrap();
+        let other = Federation::create(&folder.path().join("other.fed"), "other").unwrap();
+        other.attach(&folder.path().join("test.fed/databases/db.root"), None).unwrap();
+        let attached = other.snapshot(None).unwrap().view("db/c").unwrap();
+        assert_holds(&attached, &of, &rows);
+        prop_assert_eq!(attached.class(), &class);
 
         // Any entries in any order, some of them twice, and single fields.
         let view = reopened(&folder).snapshot(None).unwrap().view("db/c").unwrap();
