@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 from ._exceptions import InvalidError, NotFoundError, near_misses
-from ._types import Definition, Node, Record, innermost
+from ._types import Definition, ElementLink, Link, Node, Record, innermost
 
-__all__ = ["Expressions", "all_paths", "expand"]
+__all__ = ["Expressions", "all_paths", "expand", "whole_link"]
 
 Expressions: TypeAlias = str | Iterable[str] | Callable[[str], bool] | None
 """Fields: a dotted name, a glob ``Muon_*``, a regular expression ``/Muon_.*/``, a list of these, a
@@ -71,10 +71,23 @@ def _matches(item: Any, definition: Definition) -> list[str]:
         found = [path for path in all_paths(definition) if fnmatch.fnmatchcase(path, item)]
     else:
         definition.resolve(item)
-        return [item]
+        return [whole_link(item, definition)]
     if not found:
         raise NotFoundError(f"no field matches {item!r}{near_misses(item, definition.record.by_name)}")
     return found
+
+
+def whole_link(path: str, definition: Definition) -> str:
+    """Return the path of the link that a path leads into, or else the path itself.
+
+    The members of a link mean something only together.
+    """
+    parts = path.split(".")
+    for count in range(1, len(parts)):
+        above = ".".join(parts[:count])
+        if isinstance(innermost(definition.resolve(above)), Link | ElementLink):
+            return above
+    return path
 
 
 def _outermost(paths: list[str]) -> list[str]:

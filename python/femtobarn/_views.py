@@ -15,7 +15,7 @@ from ._casts import Values
 from ._exceptions import InvalidError, NotFoundError
 from ._objects import Block, Object
 from ._oid import Oid, OidRange
-from ._paths import Expressions, all_paths, expand
+from ._paths import Expressions, all_paths, expand, whole_link
 from ._results import LIBRARIES, as_library, awkward_of, tree_nbytes
 from ._selection import COUNT, Selection
 from ._types import Definition
@@ -317,7 +317,8 @@ class View:
     def _condition_columns(self, selection: Selection, start: int, stop: int) -> dict[str, Values]:
         columns: dict[str, Values] = {}
         if selection.fields:
-            array = self._awkward(self.read_tree(selection.fields, start, stop))
+            paths = {whole_link(path, self.definition): None for path in selection.fields}
+            array = self._awkward(self.read_tree(list(paths), start, stop))
             for path in selection.fields:
                 column = array
                 for name in path.split("."):

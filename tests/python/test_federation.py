@@ -190,6 +190,9 @@ def test_selection_reads_only_what_is_selected(fed: fb.Federation) -> None:
     assert len(events.arrays(where="met >= 0")) == 100
     assert events.arrays("name", "event == 50").name.to_list() == ["e50"]
     assert events.arrays("event", "raw.entry == 5").event.to_list() == [5]
+    database = fed["raw/objects"].oids.database
+    assert len(events.arrays("event", f"raw.database == {database}")) == 100
+    assert events["raw.database"].to_list() == [database] * 100
 
 
 def test_few_large_entries_are_sought_and_many_small_ones_read(fed: fb.Federation) -> None:
