@@ -1,6 +1,6 @@
 //! Transactions: what is written together becomes visible together.
 //!
-//! Commit (DESIGN of the commit protocol):
+//! Commit:
 //! 1. every container ends its cluster and writes page list and footer; every database gets a commit
 //!    record; the files are synced, each once;
 //! 2. one catalogue transaction checks that every container is still at the version that this
@@ -11,27 +11,29 @@
 //! 2. The write lock of a container is held from its first use to the end, so that two writers do
 //!    not work in vain; that nobody else committed is checked in 2, not believed.
 
+mod append;
+mod commit;
+
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use femtobarn_catalog::{
-    ClassRow, Commit, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState,
-    EnvelopeRange, LockGuard, LockOwner, NewContainer, NewDatabase, NewVersion, Oid,
+    ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard, LockOwner,
 };
-use rntuple::{Appender, Array, Cell, EnvelopeLink, Reader, Value};
+use rntuple::{Appender, EnvelopeLink, Reader};
 use uuid::Uuid;
 
 use crate::class::Class;
 use crate::description::DESCRIPTION;
-use crate::dress::{self, ToStored};
 use crate::error::{Error, ErrorKind, Result};
 use crate::extent::ExtentWriter;
 use crate::federation::Federation;
 use crate::file::{self, DatabaseFile};
 use crate::options::{ContainerOptions, TransactionOptions};
-use crate::record::{CommitRecord, ContainerRecord};
 use crate::view::{Source, link};
+
+pub use append::Rows;
+pub(crate) use commit::range;
 
 /// A container that a transaction writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -355,216 +357,6 @@ impl Transaction {
         self.containers.get(&key).map(|open| open.appender.entries()).ok_or_else(unopened)
     }
 
-    /// Appends an object from a value: a record with the members of the class in its order. Links
-    /// are records of database, container and entry; no value is a null link.
-    ///
-    /// # Errors
-    /// `Invalid` if the value is not of the class; as the disk.
-    pub fn append_value(&mut self, key: ContainerKey, object: Value) -> Result<Oid> {
-        let mut writer = self.writer(key)?;
-        let object = match writer.container.is_dressed {
-            true => writer.translated(|class, by| dress::value_to_store(class, object, by))?,
-            false => object,
-        };
-        let appender = &mut writer.container.appender;
-        let entry = appender.entries();
-        let appended = appender.append_value(&mut writer.database.extents, &object);
-        appended.map_err(Error::storage(writer.what()))?;
-        Ok(Oid::new(key.database, key.container, entry))
-    }
-
-    /// Appends an array of objects: records with the members of the class. Returns the OID of the
-    /// first; those of the others follow it.
-    ///
-    /// # Errors
-    /// `Invalid` if the array is not of the class; as the disk. Then nothing is appended.
-    pub fn extend(&mut self, key: ContainerKey, objects: Array) -> Result<Oid> {
-        let mut writer = self.writer(key)?;
-        let objects = match writer.container.is_dressed {
-            true => writer.translated(|class, by| dress::array(class, objects, by))?,
-            false => objects,
-        };
-        let appender = &mut writer.container.appender;
-        let entry = appender.entries();
-        let appended = appender.append(&mut writer.database.extents, &objects);
-        appended.map_err(Error::storage(writer.what()))?;
-        Ok(Oid::new(key.database, key.container, entry))
-    }
-
-    /// The container as a place to append Rust structures to, one by one.
-    ///
-    /// # Errors
-    /// `Invalid` if the container does not hold such structures, or if there are links or optional
-    /// records among them: rows are stored as they are, and those are stored as something else.
-    pub fn rows<R: Cell>(&mut self, key: ContainerKey) -> Result<Rows<'_, R>> {
-        let writer = self.writer(key)?;
-        if writer.container.is_dressed {
-            return Err(Error::invalid(format!(
-                "{} has links or optional records, which rows cannot hold; append values or arrays",
-                writer.what()
-            )));
-        }
-        if !writer.container.appender.holds::<R>() {
-            return Err(Error::invalid(format!(
-                "{} holds objects of class {}, not these rows",
-                writer.what(),
-                writer.container.class.name
-            )));
-        }
-        Ok(Rows { writer, key, of: PhantomData })
-    }
-
-    fn writer(&mut self, key: ContainerKey) -> Result<Writer<'_>> {
-        self.check_open()?;
-        let container = self.containers.get_mut(&key).ok_or_else(unopened)?;
-        let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
-        let identities = &mut self.identities;
-        Ok(Writer { federation: &self.federation, identities, database, container })
-    }
-
-    /// Makes everything durable and visible, at once.
-    ///
-    /// # Errors
-    /// `Conflict` if somebody else committed to one of the containers in spite of its lock; `Exists`
-    /// if a name was taken meanwhile; as the disk. Then nothing has happened, unless the disk failed
-    /// (`Io`) in the very moment that made it durable: the history tells.
-    pub fn commit(mut self) -> Result<Csn> {
-        self.check_open()?;
-        self.is_over = true;
-        let prepared = self.write_versions().and_then(|versions| {
-            self.sync(&versions)?;
-            Ok(self.catalogue_entry(&versions))
-        });
-        let committed = match prepared {
-            Ok(commit) => self.federation.catalog().commit(commit).map_err(Error::from),
-            Err(error) => {
-                self.close(false);
-                return Err(error);
-            }
-        };
-        // If the disk failed while the catalogue committed, the commit may yet turn out to be
-        // durable, and its files are needed.
-        let is_refused = committed.as_ref().is_err_and(|error| {
-            let kind = error.kind();
-            !matches!(kind, ErrorKind::Io | ErrorKind::Internal | ErrorKind::Corrupt)
-        });
-        self.close(!is_refused);
-        committed
-    }
-
-    /// Ends the transaction; nothing of it remains.
-    pub fn rollback(mut self) {
-        self.close(false);
-    }
-
-    /// Ends clusters and writes page lists and footers of all containers that changed.
-    fn write_versions(&mut self) -> Result<Vec<(ContainerKey, NewVersion)>> {
-        let mut versions = vec![];
-        for (key, open) in &mut self.containers {
-            if !open.is_new && open.appender.entries() == open.base_entries {
-                continue;
-            }
-            let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
-            let source = Source(database.extents.file().clone());
-            let version = open.appender.finish_version(&mut database.extents, &source);
-            let version = version.map_err(Error::storage(format!(
-                "container {}/{}",
-                database.row.name, open.row.name
-            )))?;
-            versions.push((
-                *key,
-                NewVersion {
-                    database: key.database,
-                    container: key.container,
-                    base: open.base,
-                    header: range(&open.header),
-                    footer: range(&version.footer),
-                    entries: version.entries,
-                    bytes: open.base_bytes + version.bytes,
-                },
-            ));
-        }
-        Ok(versions)
-    }
-
-    /// Writes the commit records and makes all files durable.
-    fn sync(&mut self, versions: &[(ContainerKey, NewVersion)]) -> Result<()> {
-        let is_touched = |id: &DatabaseId, open: &OpenDatabase| {
-            open.is_new || versions.iter().any(|(key, _)| key.database == *id)
-        };
-        let touched: Vec<DatabaseId> = self
-            .databases
-            .iter()
-            .filter(|(id, open)| is_touched(id, open))
-            .map(|(id, _)| *id)
-            .collect();
-        let uuids: Vec<Uuid> = touched.iter().map(|id| self.databases[id].row.uuid).collect();
-        for id in &touched {
-            let record = self.record(*id, &uuids, versions).encode();
-            let open = self.databases.get_mut(id).expect("it is one of the open databases");
-            let written = rntuple::BlobSink::write_blob(&mut open.extents, &[&record]);
-            written.map_err(Error::storage(format!("database {}", open.row.name)))?;
-            open.extents.flush()?;
-            open.extents.sync()?;
-        }
-        if self.databases.values().any(|open| open.is_new) {
-            file::sync_folder(&self.federation.folder().join("databases"))?;
-        }
-        Ok(())
-    }
-
-    fn record(
-        &self,
-        id: DatabaseId,
-        databases: &[Uuid],
-        versions: &[(ContainerKey, NewVersion)],
-    ) -> CommitRecord {
-        let row = &self.databases[&id].row;
-        let of_this = versions.iter().filter(|(key, _)| key.database == id);
-        let container = |(key, version): &(ContainerKey, NewVersion)| {
-            let open = &self.containers[key];
-            ContainerRecord {
-                id: key.container,
-                name: open.row.name.clone(),
-                class: open.class.clone(),
-                options: open.options,
-                base: version.base,
-                header: version.header,
-                footer: version.footer,
-                entries: version.entries,
-                bytes: version.bytes,
-                link_targets: open.targets.clone(),
-            }
-        };
-        CommitRecord {
-            transaction: self.id,
-            message: self.options.message.clone(),
-            database: row.uuid,
-            name: row.name.clone(),
-            databases: databases.to_vec(),
-            containers: of_this.map(container).collect(),
-        }
-    }
-
-    fn catalogue_entry(&self, versions: &[(ContainerKey, NewVersion)]) -> Commit {
-        let new_databases = self.databases.values().filter(|open| open.is_new);
-        let new_containers = self.containers.values().filter(|open| open.is_new);
-        let link_targets = self.containers.iter().filter_map(|(key, open)| {
-            let new = open.targets[open.known_targets..].to_vec();
-            (!new.is_empty()).then_some((key.database, key.container, new))
-        });
-        Commit {
-            transaction: self.id,
-            message: self.options.message.clone(),
-            new_databases: new_databases.map(|open| new_database(&open.row)).collect(),
-            new_containers: new_containers.map(|open| new_container(&open.row)).collect(),
-            new_classes: self.new_classes.iter().map(class_row).collect(),
-            versions: versions.iter().map(|(_, version)| *version).collect(),
-            link_targets: link_targets.collect(),
-            ..Commit::default()
-        }
-    }
-
     /// Gives locks and extents back, and removes new files unless they are to be kept.
     fn close(&mut self, keeps_files: bool) {
         self.is_over = true;
@@ -597,95 +389,8 @@ impl Drop for Transaction {
     }
 }
 
-/// A container with what it takes to append to it.
-struct Writer<'a> {
-    federation: &'a Federation,
-    identities: &'a mut BTreeMap<DatabaseId, Uuid>,
-    database: &'a mut OpenDatabase,
-    container: &'a mut OpenContainer,
-}
-
-impl Writer<'_> {
-    fn what(&self) -> String {
-        format!("container {}/{}", self.database.row.name, self.container.row.name)
-    }
-
-    /// Translates objects on their way to the disk.
-    fn translated<T>(
-        &mut self,
-        translate: impl FnOnce(&Class, &mut dyn dress::Translate) -> Result<T>,
-    ) -> Result<T> {
-        let catalog = self.federation.catalog();
-        let identity = |id: DatabaseId| {
-            if let Some(uuid) = self.identities.get(&id) {
-                return Ok(*uuid);
-            }
-            let uuid = catalog.database_by_id(id, Csn::MAX)?.uuid;
-            self.identities.insert(id, uuid);
-            Ok(uuid)
-        };
-        let (own, targets) = (self.database.row.uuid, &mut self.container.targets);
-        let mut by = ToStored { own, targets, identity, last: None };
-        translate(&self.container.class, &mut by)
-    }
-}
-
-/// A container that Rust structures are appended to.
-pub struct Rows<'a, R> {
-    writer: Writer<'a>,
-    key: ContainerKey,
-    of: PhantomData<R>,
-}
-
-impl<R: Cell> Rows<'_, R> {
-    /// Appends one object.
-    ///
-    /// # Errors
-    /// As the disk.
-    #[inline]
-    pub fn append(&mut self, row: &R) -> Result<Oid> {
-        let Writer { container, database, .. } = &mut self.writer;
-        let entry = container.appender.entries();
-        let appended = container.appender.append_row(&mut database.extents, row);
-        match appended {
-            Ok(()) => Ok(Oid::new(self.key.database, self.key.container, entry)),
-            Err(error) => Err(Error::storage(self.writer.what())(error)),
-        }
-    }
-}
-
 fn is_dressed(class: &Class) -> bool {
     class.fields.iter().any(|field| field.of.is_dressed())
-}
-
-fn new_database(row: &DatabaseRow) -> NewDatabase {
-    NewDatabase {
-        id: row.id,
-        uuid: row.uuid,
-        name: row.name.clone(),
-        path: row.path.clone(),
-        state: row.state,
-    }
-}
-
-fn new_container(row: &ContainerRow) -> NewContainer {
-    NewContainer {
-        database: row.database,
-        id: row.id,
-        name: row.name.clone(),
-        class: row.class.clone(),
-        class_version: row.class_version,
-        options: row.options.clone(),
-    }
-}
-
-fn class_row(class: &Class) -> ClassRow {
-    ClassRow { name: class.name.clone(), version: class.version, definition: class.to_json() }
-}
-
-/// The same place, as the catalogue says it.
-pub(crate) fn range(link: &EnvelopeLink) -> EnvelopeRange {
-    EnvelopeRange { offset: link.locator.offset, size: link.locator.size, length: link.length }
 }
 
 fn unopened() -> Error {

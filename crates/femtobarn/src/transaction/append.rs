@@ -1,0 +1,140 @@
+//! Appending: objects as values, arrays or Rust rows, on their way to a container.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use femtobarn_catalog::{Csn, DatabaseId, Oid};
+use rntuple::{Array, Cell, Value};
+use uuid::Uuid;
+
+use super::{ContainerKey, OpenContainer, OpenDatabase, Transaction, unopened};
+use crate::class::Class;
+use crate::dress::{self, ToStored};
+use crate::error::{Error, Result};
+use crate::federation::Federation;
+
+impl Transaction {
+    /// Appends an object from a value: a record with the members of the class in its order. Links
+    /// are records of database, container and entry; no value is a null link.
+    ///
+    /// # Errors
+    /// `Invalid` if the value is not of the class; as the disk.
+    pub fn append_value(&mut self, key: ContainerKey, object: Value) -> Result<Oid> {
+        let mut writer = self.writer(key)?;
+        let object = match writer.container.is_dressed {
+            true => writer.translated(|class, by| dress::value_to_store(class, object, by))?,
+            false => object,
+        };
+        let appender = &mut writer.container.appender;
+        let entry = appender.entries();
+        let appended = appender.append_value(&mut writer.database.extents, &object);
+        appended.map_err(Error::storage(writer.what()))?;
+        Ok(Oid::new(key.database, key.container, entry))
+    }
+
+    /// Appends an array of objects: records with the members of the class. Returns the OID of the
+    /// first; those of the others follow it.
+    ///
+    /// # Errors
+    /// `Invalid` if the array is not of the class; as the disk. Then nothing is appended.
+    pub fn extend(&mut self, key: ContainerKey, objects: Array) -> Result<Oid> {
+        let mut writer = self.writer(key)?;
+        let objects = match writer.container.is_dressed {
+            true => writer.translated(|class, by| dress::array(class, objects, by))?,
+            false => objects,
+        };
+        let appender = &mut writer.container.appender;
+        let entry = appender.entries();
+        let appended = appender.append(&mut writer.database.extents, &objects);
+        appended.map_err(Error::storage(writer.what()))?;
+        Ok(Oid::new(key.database, key.container, entry))
+    }
+
+    /// The container as a place to append Rust structures to, one by one.
+    ///
+    /// # Errors
+    /// `Invalid` if the container does not hold such structures, or if there are links or optional
+    /// records among them: rows are stored as they are, and those are stored as something else.
+    pub fn rows<R: Cell>(&mut self, key: ContainerKey) -> Result<Rows<'_, R>> {
+        let writer = self.writer(key)?;
+        if writer.container.is_dressed {
+            return Err(Error::invalid(format!(
+                "{} has links or optional records, which rows cannot hold; append values or arrays",
+                writer.what()
+            )));
+        }
+        if !writer.container.appender.holds::<R>() {
+            return Err(Error::invalid(format!(
+                "{} holds objects of class {}, not these rows",
+                writer.what(),
+                writer.container.class.name
+            )));
+        }
+        Ok(Rows { writer, key, of: PhantomData })
+    }
+
+    fn writer(&mut self, key: ContainerKey) -> Result<Writer<'_>> {
+        self.check_open()?;
+        let container = self.containers.get_mut(&key).ok_or_else(unopened)?;
+        let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
+        let identities = &mut self.identities;
+        Ok(Writer { federation: &self.federation, identities, database, container })
+    }
+}
+
+/// A container with what it takes to append to it.
+struct Writer<'a> {
+    federation: &'a Federation,
+    identities: &'a mut BTreeMap<DatabaseId, Uuid>,
+    database: &'a mut OpenDatabase,
+    container: &'a mut OpenContainer,
+}
+
+impl Writer<'_> {
+    fn what(&self) -> String {
+        format!("container {}/{}", self.database.row.name, self.container.row.name)
+    }
+
+    /// Translates objects on their way to the disk.
+    fn translated<T>(
+        &mut self,
+        translate: impl FnOnce(&Class, &mut dyn dress::Translate) -> Result<T>,
+    ) -> Result<T> {
+        let catalog = self.federation.catalog();
+        let identity = |id: DatabaseId| {
+            if let Some(uuid) = self.identities.get(&id) {
+                return Ok(*uuid);
+            }
+            let uuid = catalog.database_by_id(id, Csn::MAX)?.uuid;
+            self.identities.insert(id, uuid);
+            Ok(uuid)
+        };
+        let (own, targets) = (self.database.row.uuid, &mut self.container.targets);
+        let mut by = ToStored { own, targets, identity, last: None };
+        translate(&self.container.class, &mut by)
+    }
+}
+
+/// A container that Rust structures are appended to.
+pub struct Rows<'a, R> {
+    writer: Writer<'a>,
+    key: ContainerKey,
+    of: PhantomData<R>,
+}
+
+impl<R: Cell> Rows<'_, R> {
+    /// Appends one object.
+    ///
+    /// # Errors
+    /// As the disk.
+    #[inline]
+    pub fn append(&mut self, row: &R) -> Result<Oid> {
+        let Writer { container, database, .. } = &mut self.writer;
+        let entry = container.appender.entries();
+        let appended = container.appender.append_row(&mut database.extents, row);
+        match appended {
+            Ok(()) => Ok(Oid::new(self.key.database, self.key.container, entry)),
+            Err(error) => Err(Error::storage(self.writer.what())(error)),
+        }
+    }
+}

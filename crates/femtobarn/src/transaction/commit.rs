@@ -1,0 +1,193 @@
+//! The commit: files first, the catalogue last.
+//!
+//! Failing before the catalogue has answered leaves nothing behind. Failing while it answers may leave a
+//! commit that is durable all the same, so files that it would need are then kept.
+
+use femtobarn_catalog::{
+    ClassRow, Commit, ContainerRow, Csn, DatabaseId, DatabaseRow, EnvelopeRange, NewContainer,
+    NewDatabase, NewVersion,
+};
+use rntuple::EnvelopeLink;
+use uuid::Uuid;
+
+use super::{ContainerKey, OpenDatabase, Transaction, unopened};
+use crate::class::Class;
+use crate::error::{Error, ErrorKind, Result};
+use crate::file;
+use crate::record::{CommitRecord, ContainerRecord};
+use crate::view::Source;
+
+impl Transaction {
+    /// Makes everything durable and visible, at once.
+    ///
+    /// # Errors
+    /// `Conflict` if somebody else committed to one of the containers in spite of its lock; `Exists`
+    /// if a name was taken meanwhile; as the disk. Then nothing has happened, unless the disk failed
+    /// (`Io`) in the very moment that made it durable: the history tells.
+    pub fn commit(mut self) -> Result<Csn> {
+        self.check_open()?;
+        self.is_over = true;
+        let prepared = self.write_versions().and_then(|versions| {
+            self.sync(&versions)?;
+            Ok(self.catalogue_entry(&versions))
+        });
+        let committed = match prepared {
+            Ok(commit) => self.federation.catalog().commit(commit).map_err(Error::from),
+            Err(error) => {
+                self.close(false);
+                return Err(error);
+            }
+        };
+        // If the disk failed while the catalogue committed, the commit may yet turn out to be
+        // durable, and its files are needed.
+        let is_refused = committed.as_ref().is_err_and(|error| {
+            let kind = error.kind();
+            !matches!(kind, ErrorKind::Io | ErrorKind::Internal | ErrorKind::Corrupt)
+        });
+        self.close(!is_refused);
+        committed
+    }
+
+    /// Ends the transaction; nothing of it remains.
+    pub fn rollback(mut self) {
+        self.close(false);
+    }
+
+    /// Ends clusters and writes page lists and footers of all containers that changed.
+    fn write_versions(&mut self) -> Result<Vec<(ContainerKey, NewVersion)>> {
+        let mut versions = vec![];
+        for (key, open) in &mut self.containers {
+            if !open.is_new && open.appender.entries() == open.base_entries {
+                continue;
+            }
+            let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
+            let source = Source(database.extents.file().clone());
+            let version = open.appender.finish_version(&mut database.extents, &source);
+            let version = version.map_err(Error::storage(format!(
+                "container {}/{}",
+                database.row.name, open.row.name
+            )))?;
+            versions.push((
+                *key,
+                NewVersion {
+                    database: key.database,
+                    container: key.container,
+                    base: open.base,
+                    header: range(&open.header),
+                    footer: range(&version.footer),
+                    entries: version.entries,
+                    bytes: open.base_bytes + version.bytes,
+                },
+            ));
+        }
+        Ok(versions)
+    }
+
+    /// Writes the commit records and makes all files durable.
+    fn sync(&mut self, versions: &[(ContainerKey, NewVersion)]) -> Result<()> {
+        let is_touched = |id: &DatabaseId, open: &OpenDatabase| {
+            open.is_new || versions.iter().any(|(key, _)| key.database == *id)
+        };
+        let touched: Vec<DatabaseId> = self
+            .databases
+            .iter()
+            .filter(|(id, open)| is_touched(id, open))
+            .map(|(id, _)| *id)
+            .collect();
+        let uuids: Vec<Uuid> = touched.iter().map(|id| self.databases[id].row.uuid).collect();
+        for id in &touched {
+            let record = self.record(*id, &uuids, versions).encode();
+            let open = self.databases.get_mut(id).expect("it is one of the open databases");
+            let written = rntuple::BlobSink::write_blob(&mut open.extents, &[&record]);
+            written.map_err(Error::storage(format!("database {}", open.row.name)))?;
+            open.extents.flush()?;
+            open.extents.sync()?;
+        }
+        if self.databases.values().any(|open| open.is_new) {
+            file::sync_folder(&self.federation.folder().join("databases"))?;
+        }
+        Ok(())
+    }
+
+    fn record(
+        &self,
+        id: DatabaseId,
+        databases: &[Uuid],
+        versions: &[(ContainerKey, NewVersion)],
+    ) -> CommitRecord {
+        let row = &self.databases[&id].row;
+        let of_this = versions.iter().filter(|(key, _)| key.database == id);
+        let container = |(key, version): &(ContainerKey, NewVersion)| {
+            let open = &self.containers[key];
+            ContainerRecord {
+                id: key.container,
+                name: open.row.name.clone(),
+                class: open.class.clone(),
+                options: open.options,
+                base: version.base,
+                header: version.header,
+                footer: version.footer,
+                entries: version.entries,
+                bytes: version.bytes,
+                link_targets: open.targets.clone(),
+            }
+        };
+        CommitRecord {
+            transaction: self.id,
+            message: self.options.message.clone(),
+            database: row.uuid,
+            name: row.name.clone(),
+            databases: databases.to_vec(),
+            containers: of_this.map(container).collect(),
+        }
+    }
+
+    fn catalogue_entry(&self, versions: &[(ContainerKey, NewVersion)]) -> Commit {
+        let new_databases = self.databases.values().filter(|open| open.is_new);
+        let new_containers = self.containers.values().filter(|open| open.is_new);
+        let link_targets = self.containers.iter().filter_map(|(key, open)| {
+            let new = open.targets[open.known_targets..].to_vec();
+            (!new.is_empty()).then_some((key.database, key.container, new))
+        });
+        Commit {
+            transaction: self.id,
+            message: self.options.message.clone(),
+            new_databases: new_databases.map(|open| new_database(&open.row)).collect(),
+            new_containers: new_containers.map(|open| new_container(&open.row)).collect(),
+            new_classes: self.new_classes.iter().map(class_row).collect(),
+            versions: versions.iter().map(|(_, version)| *version).collect(),
+            link_targets: link_targets.collect(),
+            ..Commit::default()
+        }
+    }
+}
+
+fn new_database(row: &DatabaseRow) -> NewDatabase {
+    NewDatabase {
+        id: row.id,
+        uuid: row.uuid,
+        name: row.name.clone(),
+        path: row.path.clone(),
+        state: row.state,
+    }
+}
+
+fn new_container(row: &ContainerRow) -> NewContainer {
+    NewContainer {
+        database: row.database,
+        id: row.id,
+        name: row.name.clone(),
+        class: row.class.clone(),
+        class_version: row.class_version,
+        options: row.options.clone(),
+    }
+}
+
+fn class_row(class: &Class) -> ClassRow {
+    ClassRow { name: class.name.clone(), version: class.version, definition: class.to_json() }
+}
+
+/// The same place, as the catalogue says it.
+pub(crate) fn range(link: &EnvelopeLink) -> EnvelopeRange {
+    EnvelopeRange { offset: link.locator.offset, size: link.locator.size, length: link.length }
+}
