@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! 1. Nothing that may wait for a disk or a lock runs with the interpreter locked.
-//! 2. Array data is never copied here: what goes out are [`buffer::Buffer`]s over the engine's
+//! 2. Array data is never copied here: what goes out are `Buffer`s over the engine's
 //!    bytes, what comes in are borrowed Python buffers that keep their owners alive.
 //! 3. An engine error becomes the Python exception of the same kind.
 
