@@ -19,7 +19,7 @@ import uproot
 from femtobarn import CorruptError, InvalidError, NotFoundError, StorageError
 from femtobarn.importers import TreeSource, open_tree, samples
 from femtobarn.importers.samples import SAMPLES, Sample, Samples
-from femtobarn.importers.types import identifier
+from femtobarn.importers.types import identifier, normalise
 
 
 def types_of(source: TreeSource) -> dict[str, Any]:
@@ -130,6 +130,14 @@ def test_names_are_made_valid_and_stay_distinct(tmp_path: Path) -> None:
     assert list(types_of(source)) == ["a_b", "a_b_2"]
     assert source.read(0, 2).a_b_2.to_list() == [0, 2]
     assert identifier("class") == "class"
+
+
+def test_fixed_arrays_of_records_become_lists() -> None:
+    # Delphes has fixed arrays of four-vectors; RNTuple has none of records without a C++ name.
+    records = ak.Array([[{"x": 1.0}, {"x": 2.0}], [{"x": 3.0}, {"x": 4.0}]])
+    type_, layout = normalise(ak.to_regular(records).layout, "Vector")
+    assert type_ == {"list": {"record": {"class": "Vector", "fields": [{"name": "x", "type": "float64"}]}}}
+    assert ak.Array(layout).to_list() == records.to_list()
 
 
 def test_a_file_that_is_not_there_has_near_misses(nano: Path) -> None:

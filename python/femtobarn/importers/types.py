@@ -78,9 +78,20 @@ def _list(layout: ak.contents.Content, label: str) -> tuple[Type, ak.contents.Co
         return list_of("byte"), _offsets(layout, ak.contents.NumpyArray(_offset_content(layout).data))
     if layout.is_regular:
         inner_type, inner = normalise(layout.content[: layout.length * layout.size], label)
-        return array_of(inner_type, layout.size), ak.contents.RegularArray(inner, layout.size, layout.length)
+        fixed = ak.contents.RegularArray(inner, layout.size, layout.length)
+        if _holds_records(inner_type):
+            # RNTuple has fixed arrays only of what has a C++ name, which our records have not.
+            return list_of(inner_type), fixed.to_ListOffsetArray64(True)
+        return array_of(inner_type, layout.size), fixed
     inner_type, inner = normalise(_offset_content(layout), label)
     return list_of(inner_type), _offsets(layout, inner)
+
+
+def _holds_records(type_: Type) -> bool:
+    if isinstance(type_, str):
+        return False
+    [(kind, inner)] = type_.items()
+    return kind == "record" or (kind in {"list", "optional"} and _holds_records(inner))
 
 
 def _offset_content(layout: ak.contents.Content) -> ak.contents.Content:
