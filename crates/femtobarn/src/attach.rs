@@ -90,7 +90,9 @@ impl Attaching {
                 "{what} has no RNTuple; trees can be imported, which copies them"
             )));
         }
-        let descriptions = descriptions.into_iter().map(|it| (it.name.clone(), it)).collect();
+        let descriptions: BTreeMap<String, Description> =
+            descriptions.into_iter().map(|it| (it.name.clone(), it)).collect();
+        check_described(&anchors, &descriptions, &what)?;
         Ok(Attaching { source, uuid, anchors, descriptions })
     }
 
@@ -206,6 +208,24 @@ impl NewEntry {
     fn ignored(&self) -> Vec<String> {
         let line = |(field, reason): &(String, String)| format!("{}.{field}: {reason}", self.name);
         self.reader.ignored().iter().map(line).collect()
+    }
+}
+
+/// Checks that a file that describes its containers describes all that are there and no others.
+fn check_described(
+    anchors: &[(String, Anchor)],
+    descriptions: &BTreeMap<String, Description>,
+    what: &str,
+) -> Result<()> {
+    let is_there = |name: &String| anchors.iter().any(|(anchor, _)| anchor == name);
+    let missing = descriptions.keys().find(|name| !is_there(name));
+    let mut names = anchors.iter().map(|(name, _)| name);
+    let unknown = names.find(|name| !descriptions.is_empty() && !descriptions.contains_key(*name));
+    match missing.or(unknown) {
+        None => Ok(()),
+        Some(name) => Err(Error::Corrupt {
+            what: format!("{what}: container {name:?} is not both described and there"),
+        }),
     }
 }
 

@@ -267,8 +267,10 @@ fn a_truncated_database_gives_the_truth_or_a_corrupt_error() {
     check_against(&reopened(&folder), &truth, &String::new);
 }
 
-/// Attaching reads names and places that have no checksum, so a damaged file may be attached under
-/// other names; what is read of the right names is the truth.
+/// Attaching reads names and places that have no checksum; what is read is the truth nevertheless.
+/// A container whose name was garbled was once given the number of another one. A file whose
+/// description can no longer be found is like any foreign file: its objects have classes of their
+/// own.
 #[test]
 fn a_garbled_file_is_attached_with_the_truth_or_not_at_all() {
     let (folder, path, truth) = small_database();
@@ -290,9 +292,13 @@ fn a_garbled_file_is_attached_with_the_truth_or_not_at_all() {
                 assert!(federation.snapshot(None).unwrap().databases().unwrap().is_empty());
             }
             Ok(found) => {
-                let known = truth.iter().filter(|(name, _)| found.containers.contains(name));
-                let known: Vec<_> = known.cloned().collect();
-                check_against(&federation, &known, &|| format!("byte {place}"));
+                let snapshot = federation.snapshot(None).unwrap();
+                let first = snapshot.view(&format!("run7/{}", found.containers[0])).unwrap();
+                if first.class().name == found.containers[0] {
+                    continue;
+                }
+                assert_eq!(found.containers.len(), truth.len(), "byte {place}");
+                check_against(&federation, &truth, &|| format!("byte {place}"));
                 attached += 1;
             }
         }
