@@ -11,7 +11,7 @@
 //! | `dress` | links and optional records between their stored form and the user's |
 //! | `extent`, `file` | the pieces of a database file that writers own, and the file itself |
 //! | `chain` | the keys of a database file, and how their chain is mended |
-//! | `seal`, `chain`, `attach` | making a database a complete ROOT file, and taking any ROOT file in |
+//! | `seal`, `attach` | making a database a complete ROOT file, and taking any ROOT file in |
 //! | `record`, `description` | what a file says about itself: commit records, and the containers of a sealed file |
 
 mod attach;
