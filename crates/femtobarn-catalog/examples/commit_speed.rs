@@ -21,8 +21,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use femtobarn_catalog::{
-    Catalog, Commit, ContainerId, Csn, DatabaseId, DatabaseState, EnvelopeRange, NewContainer,
-    NewDatabase, NewVersion,
+    BlobRange, Catalog, Commit, ContainerId, Csn, DatabaseId, DatabaseState, EnvelopeRange,
+    NewContainer, NewDatabase, NewVersion,
 };
 use uuid::Uuid;
 
@@ -194,7 +194,11 @@ fn commit_for(
             base,
             header: EnvelopeRange { offset: 100, size: 500, length: 500 },
             footer: EnvelopeRange { offset: 1 << 30, size: 800, length: 800 },
+            annex: BlobRange::default(),
+            record: BlobRange::default(),
+            class_version: 1,
             entries: count,
+            deleted: 0,
             bytes: count * 1000,
         };
         base = Some(catalog.commit(Commit {

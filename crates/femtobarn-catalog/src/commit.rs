@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
-use crate::rows::{ClassRow, DatabaseState, EnvelopeRange};
+use crate::rows::{BlobRange, ClassRow, DatabaseState, EnvelopeRange};
 
 mod apply;
 mod target;
@@ -100,8 +100,16 @@ pub struct NewVersion {
     pub header: EnvelopeRange,
     /// The footer envelope.
     pub footer: EnvelopeRange,
+    /// What the engine keeps beside the footer: deletions, statistics, indexes.
+    pub annex: BlobRange,
+    /// The commit record that says the same in the file.
+    pub record: BlobRange,
+    /// The version of the container's class that the objects have.
+    pub class_version: u32,
     /// Entries, including deleted ones.
     pub entries: u64,
+    /// Entries that are deleted.
+    pub deleted: u64,
     /// Bytes of the file that this version uses.
     pub bytes: u64,
 }
@@ -158,6 +166,8 @@ impl NewVersion {
         let numbers = [
             [header.offset, header.size, header.length],
             [footer.offset, footer.size, footer.length],
+            [self.annex.offset, self.annex.size, self.deleted],
+            [self.record.offset, self.record.size, 0],
             [self.entries, self.bytes, 0],
         ];
         match numbers.iter().flatten().any(|number| i64::try_from(*number).is_err()) {

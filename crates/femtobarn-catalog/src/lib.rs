@@ -71,5 +71,6 @@ pub use ids::{ContainerId, Csn, DatabaseId, Oid};
 pub use locks::{Holder, LockGuard, LockOwner, LockTable};
 pub use names::{check_container_name, check_database_name};
 pub use rows::{
-    ClassRow, CommitRow, ContainerRow, DatabaseRow, DatabaseState, EnvelopeRange, VersionRow,
+    BlobRange, ClassRow, CommitRow, ContainerRow, DatabaseRow, DatabaseState, EnvelopeRange,
+    VersionRow,
 };

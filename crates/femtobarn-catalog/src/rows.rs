@@ -18,6 +18,15 @@ pub struct EnvelopeRange {
     pub length: u64,
 }
 
+/// Where a blob of ours lies in its database file. One of size 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct BlobRange {
+    /// First byte in the file.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
 /// What may still happen to a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -90,8 +99,16 @@ pub struct VersionRow {
     pub header: EnvelopeRange,
     /// The footer envelope.
     pub footer: EnvelopeRange,
+    /// What the engine keeps beside the footer: deletions, statistics, indexes.
+    pub annex: BlobRange,
+    /// The commit record that says the same in the file.
+    pub record: BlobRange,
+    /// The version of the container's class that the objects have.
+    pub class_version: u32,
     /// Entries, including deleted ones.
     pub entries: u64,
+    /// Entries that are deleted.
+    pub deleted: u64,
     /// Bytes of the file that this version uses.
     pub bytes: u64,
 }

@@ -20,7 +20,7 @@ use crate::error::Attempt;
 use crate::host;
 
 /// The version of the tables that this crate writes, and the newest that it reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 /// `FBrn`: what `file` and we recognise a catalogue by.
 const APPLICATION_ID: i32 = 0x4642_726e;
 
@@ -120,7 +120,13 @@ CREATE TABLE versions (
     footer_offset INTEGER NOT NULL,
     footer_size   INTEGER NOT NULL,
     footer_length INTEGER NOT NULL,
+    annex_offset  INTEGER NOT NULL,
+    annex_size    INTEGER NOT NULL,
+    record_offset INTEGER NOT NULL,
+    record_size   INTEGER NOT NULL,
+    class_version INTEGER NOT NULL,
     entries       INTEGER NOT NULL,
+    deleted       INTEGER NOT NULL,
     bytes         INTEGER NOT NULL,
     PRIMARY KEY (database, container, csn),
     FOREIGN KEY (database, container) REFERENCES containers (database, id)

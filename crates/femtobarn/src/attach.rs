@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use femtobarn_catalog::{
-    ClassRow, Commit, ContainerId, DatabaseId, DatabaseState, NewContainer, NewDatabase, NewVersion,
+    BlobRange, ClassRow, Commit, ContainerId, DatabaseId, DatabaseState, NewContainer, NewDatabase,
+    NewVersion,
 };
 use rntuple::tfile::{self, FileHeader};
 use rntuple::{Anchor, ByteSource, Reader};
@@ -196,7 +197,11 @@ impl NewEntry {
             base: None,
             header: range(&self.anchor.header),
             footer: range(&self.anchor.footer),
+            annex: BlobRange::default(),
+            record: BlobRange::default(),
+            class_version: self.class.version,
             entries: self.reader.entries(),
+            deleted: 0,
             bytes: self.reader.stored_bytes(),
         }
     }

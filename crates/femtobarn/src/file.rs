@@ -120,6 +120,12 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     std::fs::remove_file(path).map_err(|source| Error::io("remove", path, source))
 }
 
+/// The present, in microseconds since 1970.
+pub(crate) fn now_us() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)
+}
+
 /// The present, as ROOT files have it.
 pub(crate) fn now() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -13,7 +13,9 @@
 //! | `chain` | the keys of a database file, and how their chain is mended |
 //! | `seal`, `attach` | making a database a complete ROOT file, and taking any ROOT file in |
 //! | `record`, `description` | what a file says about itself: commit records, and the containers of a sealed file |
+//! | `annex`, `frame` | what a version has beside its footer, and how our own records are framed |
 
+mod annex;
 mod attach;
 mod chain;
 mod class;
@@ -23,6 +25,7 @@ mod error;
 mod extent;
 mod federation;
 mod file;
+mod frame;
 mod options;
 mod record;
 mod seal;

@@ -2,21 +2,19 @@
 //!
 //! The catalogue is the truth. A commit record repeats the part of it that concerns one file, so
 //! that the catalogue can be made again from the files alone, and a sealed file can tell another
-//! federation what it holds. It is a blob like any other: 8 bytes of magic, the length of the text
-//! (`u64`), its XXH3 checksum (`u64`), all little-endian, and the text, which is JSON.
+//! federation what it holds. It is a blob like any other, framed as `frame` says.
 
-use femtobarn_catalog::{ContainerId, Csn, EnvelopeRange};
+use femtobarn_catalog::{BlobRange, ContainerId, Csn, EnvelopeRange};
 use serde::{Deserialize, Serialize};
-use twox_hash::XxHash3_64;
 use uuid::Uuid;
 
 use crate::class::Class;
+use crate::error::Result;
+use crate::frame;
 use crate::options::ContainerOptions;
 
 /// The first bytes of a commit record; the digit is the version of its format.
-pub(crate) const MAGIC: [u8; 8] = *b"FBCMT\0\x001";
-/// Bytes before the text.
-const PREAMBLE: usize = 24;
+pub(crate) const MAGIC: [u8; 8] = *b"FBCMT\0\x002";
 
 /// What one transaction did to one database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,10 +27,20 @@ pub(crate) struct CommitRecord {
     pub database: Uuid,
     /// Its name when the record was written.
     pub name: String,
+    /// The newest commit when the record was written; the transaction's own comes later.
+    pub after: Csn,
+    /// When it was written, in microseconds since 1970.
+    pub time_us: i64,
     /// All databases of the transaction: it happened only if all of them have its record.
     pub databases: Vec<Uuid>,
     /// Containers of this database that got a new version.
     pub containers: Vec<ContainerRecord>,
+    /// Containers of this database that got another name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub renamed: Vec<(ContainerId, String)>,
+    /// Containers of this database that are no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<ContainerId>,
 }
 
 /// One container as of one version.
@@ -46,7 +54,9 @@ pub(crate) struct ContainerRecord {
     pub base: Option<Csn>,
     pub header: EnvelopeRange,
     pub footer: EnvelopeRange,
+    pub annex: BlobRange,
     pub entries: u64,
+    pub deleted: u64,
     pub bytes: u64,
     /// The databases that its links refer to, by position; position 0, itself, is left out.
     pub link_targets: Vec<Uuid>,
@@ -54,39 +64,19 @@ pub(crate) struct ContainerRecord {
 
 impl CommitRecord {
     pub fn encode(&self) -> Vec<u8> {
-        let text = serde_json::to_vec(self).expect("a record has only names and numbers");
-        let mut bytes = Vec::with_capacity(PREAMBLE + text.len());
-        bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(&XxHash3_64::oneshot(&text).to_le_bytes());
-        bytes.extend_from_slice(&text);
-        bytes
+        frame::seal(&MAGIC, self)
+    }
+
+    /// Reads the record at the front of `bytes`, which may go on.
+    #[allow(dead_code)]
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        frame::open(&MAGIC, bytes, "commit record")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{Error, Result};
-
-    impl CommitRecord {
-        /// Reads the record at the front of `bytes`, which may go on.
-        pub fn decode(bytes: &[u8]) -> Result<Self> {
-            let damaged =
-                |reason: &str| Error::Corrupt { what: format!("commit record: {reason}") };
-            let text = bytes
-                .get(..PREAMBLE)
-                .filter(|preamble| preamble.starts_with(&MAGIC))
-                .and_then(|preamble| {
-                    let length = u64::from_le_bytes(preamble[8..16].try_into().ok()?);
-                    let end = PREAMBLE.checked_add(usize::try_from(length).ok()?)?;
-                    let text = bytes.get(PREAMBLE..end)?;
-                    (XxHash3_64::oneshot(text).to_le_bytes() == preamble[16..]).then_some(text)
-                })
-                .ok_or_else(|| damaged("its magic, length or checksum is wrong"))?;
-            serde_json::from_slice(text).map_err(|error| damaged(&error.to_string()))
-        }
-    }
 
     fn record() -> CommitRecord {
         CommitRecord {
@@ -94,8 +84,12 @@ mod tests {
             message: "run 7".into(),
             database: Uuid::from_u128(2),
             name: "run7".into(),
+            after: Csn(3),
+            time_us: 4,
             databases: vec![Uuid::from_u128(2)],
             containers: vec![],
+            renamed: vec![],
+            dropped: vec![],
         }
     }
 

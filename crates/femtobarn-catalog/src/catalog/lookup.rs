@@ -10,7 +10,8 @@ use crate::error::{Attempt, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
 use crate::rows::{
-    ClassRow, CommitRow, ContainerRow, DatabaseRow, DatabaseState, EnvelopeRange, VersionRow,
+    BlobRange, ClassRow, CommitRow, ContainerRow, DatabaseRow, DatabaseState, EnvelopeRange,
+    VersionRow,
 };
 
 const DATABASE: &str = "SELECT id, uuid, name, path, \
@@ -19,7 +20,9 @@ const CONTAINER: &str =
     "SELECT database, id, name, class, class_version, options, created FROM containers";
 const VERSION: &str = "SELECT v.database, v.container, v.csn, \
     v.header_offset, v.header_size, v.header_length, \
-    v.footer_offset, v.footer_size, v.footer_length, v.entries, v.bytes FROM versions v";
+    v.footer_offset, v.footer_size, v.footer_length, v.annex_offset, v.annex_size, \
+    v.record_offset, v.record_size, v.class_version, v.entries, v.deleted, v.bytes \
+    FROM versions v";
 const COMMIT: &str =
     "SELECT csn, transaction_uuid, time_us, message, user_name, host, pid FROM commits";
 
@@ -276,8 +279,12 @@ fn version_row(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
         csn: Csn(number(row, 2)?),
         header: envelope_range(row, 3)?,
         footer: envelope_range(row, 6)?,
-        entries: number(row, 9)?,
-        bytes: number(row, 10)?,
+        annex: blob_range(row, 9)?,
+        record: blob_range(row, 11)?,
+        class_version: row.get(13)?,
+        entries: number(row, 14)?,
+        deleted: number(row, 15)?,
+        bytes: number(row, 16)?,
     })
 }
 
@@ -287,6 +294,10 @@ fn envelope_range(row: &Row<'_>, first: usize) -> rusqlite::Result<EnvelopeRange
         size: number(row, first + 1)?,
         length: number(row, first + 2)?,
     })
+}
+
+fn blob_range(row: &Row<'_>, first: usize) -> rusqlite::Result<BlobRange> {
+    Ok(BlobRange { offset: number(row, first)?, size: number(row, first + 1)? })
 }
 
 fn class_row(row: &Row<'_>) -> rusqlite::Result<ClassRow> {

@@ -146,8 +146,9 @@ fn insert_version(connection: &Connection, csn: Csn, version: &NewVersion) -> At
         .prepare_cached(
             "INSERT INTO versions (database, container, csn, \
              header_offset, header_size, header_length, \
-             footer_offset, footer_size, footer_length, entries, bytes) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+             footer_offset, footer_size, footer_length, annex_offset, annex_size, \
+             record_offset, record_size, class_version, entries, deleted, bytes) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
         )?
         .execute(params![
             version.database.0,
@@ -159,7 +160,13 @@ fn insert_version(connection: &Connection, csn: Csn, version: &NewVersion) -> At
             signed(version.footer.offset),
             signed(version.footer.size),
             signed(version.footer.length),
+            signed(version.annex.offset),
+            signed(version.annex.size),
+            signed(version.record.offset),
+            signed(version.record.size),
+            version.class_version,
             signed(version.entries),
+            signed(version.deleted),
             signed(version.bytes),
         ])?;
     Ok(())

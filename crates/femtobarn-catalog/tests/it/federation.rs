@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use femtobarn_catalog::{
-    Catalog, Commit, ContainerId, Csn, DatabaseId, DatabaseState, EnvelopeRange, NewContainer,
-    NewDatabase, NewVersion, Result,
+    BlobRange, Catalog, Commit, ContainerId, Csn, DatabaseId, DatabaseState, EnvelopeRange,
+    NewContainer, NewDatabase, NewVersion, Result,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -89,7 +89,11 @@ pub fn version(
         base,
         header: EnvelopeRange { offset: 100, size: 200, length: 300 },
         footer: EnvelopeRange { offset: 1 << 40, size: entries, length: entries * 2 },
+        annex: BlobRange::default(),
+        record: BlobRange::default(),
+        class_version: 1,
         entries,
+        deleted: 0,
         bytes: entries * 8,
     }
 }

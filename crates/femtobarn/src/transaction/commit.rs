@@ -4,10 +4,10 @@
 //! commit that is durable all the same, so files that it would need are then kept.
 
 use femtobarn_catalog::{
-    ClassRow, Commit, ContainerRow, Csn, DatabaseId, DatabaseRow, EnvelopeRange, NewContainer,
-    NewDatabase, NewVersion,
+    BlobRange, ClassRow, Commit, ContainerRow, Csn, DatabaseId, DatabaseRow, EnvelopeRange,
+    NewContainer, NewDatabase, NewVersion,
 };
-use rntuple::EnvelopeLink;
+use rntuple::{BlobSink, EnvelopeLink};
 use uuid::Uuid;
 
 use super::{ContainerKey, OpenDatabase, Transaction, unopened};
@@ -27,8 +27,8 @@ impl Transaction {
     pub fn commit(mut self) -> Result<Csn> {
         self.check_open()?;
         self.is_over = true;
-        let prepared = self.write_versions().and_then(|versions| {
-            self.sync(&versions)?;
+        let prepared = self.write_versions().and_then(|mut versions| {
+            self.sync(&mut versions)?;
             Ok(self.catalogue_entry(&versions))
         });
         let committed = match prepared {
@@ -62,11 +62,10 @@ impl Transaction {
             }
             let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
             let source = Source(database.extents.file().clone());
+            let what = || format!("container {}/{}", database.row.name, open.row.name);
             let version = open.appender.finish_version(&mut database.extents, &source);
-            let version = version.map_err(Error::storage(format!(
-                "container {}/{}",
-                database.row.name, open.row.name
-            )))?;
+            let version = version.map_err(Error::storage(what()))?;
+            let annex = open.annex.write(&mut database.extents).map_err(Error::storage(what()))?;
             versions.push((
                 *key,
                 NewVersion {
@@ -75,7 +74,11 @@ impl Transaction {
                     base: open.base,
                     header: range(&open.header),
                     footer: range(&version.footer),
+                    annex,
+                    record: BlobRange::default(),
+                    class_version: open.row.class_version,
                     entries: version.entries,
+                    deleted: open.deleted,
                     bytes: open.base_bytes + version.bytes,
                 },
             ));
@@ -83,8 +86,8 @@ impl Transaction {
         Ok(versions)
     }
 
-    /// Writes the commit records and makes all files durable.
-    fn sync(&mut self, versions: &[(ContainerKey, NewVersion)]) -> Result<()> {
+    /// Writes the commit records, of which the versions are told, and makes all files durable.
+    fn sync(&mut self, versions: &mut [(ContainerKey, NewVersion)]) -> Result<()> {
         let is_touched = |id: &DatabaseId, open: &OpenDatabase| {
             open.is_new || versions.iter().any(|(key, _)| key.database == *id)
         };
@@ -95,11 +98,16 @@ impl Transaction {
             .map(|(id, _)| *id)
             .collect();
         let uuids: Vec<Uuid> = touched.iter().map(|id| self.databases[id].row.uuid).collect();
+        let after = self.federation.head()?;
         for id in &touched {
-            let record = self.record(*id, &uuids, versions).encode();
+            let record = self.record(*id, after, &uuids, versions).encode();
             let open = self.databases.get_mut(id).expect("it is one of the open databases");
-            let written = rntuple::BlobSink::write_blob(&mut open.extents, &[&record]);
-            written.map_err(Error::storage(format!("database {}", open.row.name)))?;
+            let written = open.extents.write_blob(&[&record]);
+            let offset = written.map_err(Error::storage(format!("database {}", open.row.name)))?;
+            let of_this = versions.iter_mut().filter(|(key, _)| key.database == *id);
+            for (_, version) in of_this {
+                version.record = BlobRange { offset, size: record.len() as u64 };
+            }
             open.extents.flush()?;
             open.extents.sync()?;
         }
@@ -112,6 +120,7 @@ impl Transaction {
     fn record(
         &self,
         id: DatabaseId,
+        after: Csn,
         databases: &[Uuid],
         versions: &[(ContainerKey, NewVersion)],
     ) -> CommitRecord {
@@ -127,7 +136,9 @@ impl Transaction {
                 base: version.base,
                 header: version.header,
                 footer: version.footer,
+                annex: version.annex,
                 entries: version.entries,
+                deleted: version.deleted,
                 bytes: version.bytes,
                 link_targets: open.targets.clone(),
             }
@@ -137,8 +148,12 @@ impl Transaction {
             message: self.options.message.clone(),
             database: row.uuid,
             name: row.name.clone(),
+            after,
+            time_us: file::now_us(),
             databases: databases.to_vec(),
             containers: of_this.map(container).collect(),
+            renamed: vec![],
+            dropped: vec![],
         }
     }
 

@@ -23,6 +23,7 @@ use femtobarn_catalog::{
 use rntuple::{Appender, EnvelopeLink, Reader};
 use uuid::Uuid;
 
+use crate::annex::Annex;
 use crate::class::Class;
 use crate::description::DESCRIPTION;
 use crate::error::{Error, ErrorKind, Result};
@@ -74,6 +75,10 @@ struct OpenContainer {
     base: Option<Csn>,
     base_entries: u64,
     base_bytes: u64,
+    /// What stands beside the footer.
+    annex: Annex,
+    /// Entries of the version that are deleted.
+    deleted: u64,
     header: EnvelopeLink,
     appender: Appender,
     /// Databases that its links refer to, from position 1 on; the first `known_targets` are in the
@@ -213,6 +218,8 @@ impl Transaction {
                 base: None,
                 base_entries: 0,
                 base_bytes: 0,
+                annex: Annex::default(),
+                deleted: 0,
                 header,
                 appender,
                 targets: vec![],
@@ -268,6 +275,7 @@ impl Transaction {
         let targets = catalog.link_targets(database, container)?;
         let what = format!("container {}", row.name);
         let source = Source(self.databases[&database].extents.file().clone());
+        let annex = Annex::read(&source, base.annex)?;
         let appender = Reader::from_links(
             std::sync::Arc::new(source),
             &link(&base.header),
@@ -284,6 +292,8 @@ impl Transaction {
             base: Some(base.csn),
             base_entries: base.entries,
             base_bytes: base.bytes,
+            annex,
+            deleted: base.deleted,
             header: link(&base.header),
             appender,
             known_targets: targets.len(),

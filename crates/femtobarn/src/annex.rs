@@ -1,0 +1,186 @@
+//! The annex of a version: what Femtobarn keeps beside the footer and ROOT knows nothing of.
+//!
+//! An annex is a small table of contents, rewritten by every commit; what it refers to, in blobs, is
+//! written once and shared by many versions, so that a commit costs the same however much there is.
+//!
+//! Invariants:
+//! 1. Every blob is read back only if its checksum holds; the annex is framed as a commit record is,
+//!    with a magic of its own.
+//! 2. A container without deletions, statistics and indexes needs no annex.
+
+use femtobarn_catalog::BlobRange;
+use rntuple::{BlobSink, ByteSource};
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_64;
+
+use crate::error::{Error, Result};
+use crate::frame;
+
+/// The first bytes of an annex; the digit is the version of its format.
+const MAGIC: [u8; 8] = *b"FBANX\0\x001";
+
+/// What a version has beside its footer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Annex {
+    /// Which entries are deleted, by chunks of entries.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deletions: Vec<DeletionChunk>,
+    /// What the values of clusters lie between, by runs of clusters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub statistics: Vec<StatisticsRun>,
+    /// Which entries have which keys.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<IndexState>,
+}
+
+/// The deleted entries of one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DeletionChunk {
+    /// Number of the chunk.
+    pub chunk: u64,
+    /// How many of its entries are deleted.
+    pub count: u64,
+    pub blob: Blob,
+}
+
+/// The statistics of consecutive clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StatisticsRun {
+    pub first_entry: u64,
+    pub entries: u64,
+    pub clusters: u64,
+    pub blob: Blob,
+}
+
+/// One index of a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct IndexState {
+    /// Its name, unique in the container.
+    pub name: String,
+    /// The fields that make the key, in its order.
+    pub fields: Vec<String>,
+    /// Whether no two objects may have the same key.
+    pub unique: bool,
+    /// Sorted runs of keys, the oldest first.
+    pub runs: Vec<IndexRun>,
+}
+
+/// Keys in order, with their entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct IndexRun {
+    pub keys: u64,
+    pub blob: Blob,
+}
+
+/// Bytes in the database file, with their checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Blob {
+    pub offset: u64,
+    pub size: u64,
+    /// XXH3-64.
+    pub checksum: u64,
+}
+
+impl Annex {
+    /// Writes the annex; one without content is not written.
+    pub fn write(&self, sink: &mut dyn BlobSink) -> rntuple::Result<BlobRange> {
+        if *self == Annex::default() {
+            return Ok(BlobRange::default());
+        }
+        let bytes = frame::seal(&MAGIC, self);
+        let offset = sink.write_blob(&[&bytes])?;
+        Ok(BlobRange { offset, size: bytes.len() as u64 })
+    }
+
+    pub fn read(source: &dyn ByteSource, range: BlobRange) -> Result<Self> {
+        if range.size == 0 {
+            return Ok(Annex::default());
+        }
+        let what = format!("annex at byte {}", range.offset);
+        let bytes = read_bytes(source, range.offset, range.size, &what)?;
+        frame::open(&MAGIC, &bytes, &what)
+    }
+
+    /// All blobs that the annex refers to.
+    pub fn blobs(&self) -> impl Iterator<Item = &Blob> {
+        let deletions = self.deletions.iter().map(|chunk| &chunk.blob);
+        let statistics = self.statistics.iter().map(|run| &run.blob);
+        let runs = self.indexes.iter().flat_map(|index| &index.runs).map(|run| &run.blob);
+        deletions.chain(statistics).chain(runs)
+    }
+}
+
+impl Blob {
+    pub fn write(sink: &mut dyn BlobSink, bytes: &[u8]) -> rntuple::Result<Self> {
+        let offset = sink.write_blob(&[bytes])?;
+        let checksum = XxHash3_64::oneshot(bytes);
+        Ok(Blob { offset, size: bytes.len() as u64, checksum })
+    }
+
+    pub fn read(&self, source: &dyn ByteSource) -> Result<Vec<u8>> {
+        let what = format!("blob at byte {}", self.offset);
+        let bytes = read_bytes(source, self.offset, self.size, &what)?;
+        match XxHash3_64::oneshot(&bytes) == self.checksum {
+            true => Ok(bytes),
+            false => Err(Error::Corrupt { what: format!("{what}: its checksum is wrong") }),
+        }
+    }
+}
+
+/// Reads bytes that may not be there, taking memory only for bytes that are.
+fn read_bytes(source: &dyn ByteSource, offset: u64, size: u64, what: &str) -> Result<Vec<u8>> {
+    let end = offset.checked_add(size);
+    if end.is_none_or(|end| source.size().is_ok_and(|file| end > file)) {
+        return Err(Error::Corrupt { what: format!("{what}: it lies beyond the end of the file") });
+    }
+    let mut bytes = vec![0; size as usize];
+    source.read_at(offset, &mut bytes).map_err(Error::storage(what))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn annex() -> Annex {
+        let blob = Blob { offset: 1, size: 2, checksum: u64::MAX };
+        Annex { deletions: vec![DeletionChunk { chunk: 0, count: 3, blob }], ..Annex::default() }
+    }
+
+    struct Memory(Vec<u8>);
+
+    impl BlobSink for Memory {
+        fn write_blob(&mut self, parts: &[&[u8]]) -> rntuple::Result<u64> {
+            let offset = self.0.len() as u64;
+            parts.iter().for_each(|part| self.0.extend_from_slice(part));
+            Ok(offset)
+        }
+    }
+
+    #[test]
+    fn an_annex_is_read_back_and_every_flipped_bit_is_noticed() {
+        let mut disk = Memory(vec![0; 16]);
+        let range = annex().write(&mut disk).unwrap();
+        assert_eq!(Annex::read(&disk.0, range).unwrap(), annex());
+        for bit in 8 * 16..8 * disk.0.len() {
+            let mut flipped = disk.0.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Annex::read(&flipped, range).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn an_empty_annex_takes_no_space() {
+        let mut disk = Memory(vec![]);
+        let range = Annex::default().write(&mut disk).unwrap();
+        assert_eq!((range, disk.0.len()), (BlobRange::default(), 0));
+        assert_eq!(Annex::read(&disk.0, range).unwrap(), Annex::default());
+    }
+
+    #[test]
+    fn a_blob_beyond_the_file_is_refused_before_memory_is_taken() {
+        let blob = Blob { offset: 8, size: 1 << 60, checksum: 0 };
+        assert!(blob.read(&vec![0_u8; 16]).is_err());
+    }
+}

@@ -1,0 +1,41 @@
+//! The frame around the JSON that Femtobarn writes into database files: 8 bytes of magic, the length
+//! of the text (`u64`), its XXH3-64 (`u64`), both little-endian, and the text.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use twox_hash::XxHash3_64;
+
+use crate::error::{Error, Result};
+
+/// Bytes before the text.
+pub(crate) const PREAMBLE: usize = 24;
+
+/// A value, framed. It must be one that JSON can hold.
+pub(crate) fn seal(magic: &[u8; 8], value: &impl Serialize) -> Vec<u8> {
+    let text = serde_json::to_vec(value).expect("what is framed has only names and numbers");
+    let mut bytes = Vec::with_capacity(PREAMBLE + text.len());
+    bytes.extend_from_slice(magic);
+    bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&XxHash3_64::oneshot(&text).to_le_bytes());
+    bytes.extend_from_slice(&text);
+    bytes
+}
+
+/// Reads the value at the front of `bytes`, which may go on.
+///
+/// # Errors
+/// `Corrupt` unless magic, length and checksum are right and the text is such a value.
+pub(crate) fn open<T: DeserializeOwned>(magic: &[u8; 8], bytes: &[u8], what: &str) -> Result<T> {
+    let damaged = |reason: &str| Error::Corrupt { what: format!("{what}: {reason}") };
+    let text =
+        text(magic, bytes).ok_or_else(|| damaged("its magic, length or checksum is wrong"))?;
+    serde_json::from_slice(text).map_err(|error| damaged(&error.to_string()))
+}
+
+fn text<'a>(magic: &[u8; 8], bytes: &'a [u8]) -> Option<&'a [u8]> {
+    let preamble = bytes.get(..PREAMBLE).filter(|preamble| preamble.starts_with(magic))?;
+    let length = u64::from_le_bytes(preamble[8..16].try_into().ok()?);
+    let end = PREAMBLE.checked_add(usize::try_from(length).ok()?)?;
+    let text = bytes.get(PREAMBLE..end)?;
+    (XxHash3_64::oneshot(text).to_le_bytes() == preamble[16..]).then_some(text)
+}
