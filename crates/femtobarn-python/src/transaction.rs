@@ -101,6 +101,14 @@ impl TransactionHandle {
         Ok(found.or_raise()?.0)
     }
 
+    /// Declares a class, given as JSON.
+    fn declare_class(&self, py: Python<'_>, definition: &str) -> PyResult<()> {
+        let class = Class::from_json(definition).or_raise()?;
+        let mut open = lock(py, &self.open)?;
+        let transaction = open.transaction.get_mut()?;
+        py.detach(|| transaction.declare_class(&class)).or_raise()
+    }
+
     /// Finds a container, or makes it if asked to, and locks it.
     #[expect(clippy::too_many_arguments, reason = "the facade passes them by position")]
     fn container(

@@ -33,6 +33,12 @@ pub struct Field {
     /// What it means, with its unit.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
+    /// Its name in the version before, if it was renamed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub was: String,
+    /// What objects have that were stored before the field was added, if not zero or empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<serde_json::Value>,
 }
 
 /// What a field holds.
@@ -275,6 +281,8 @@ fn fields_of(members: &[(String, Type)]) -> Vec<Field> {
         name: name.clone(),
         of: FieldType::of_type(of),
         description: String::new(),
+        was: String::new(),
+        default: None,
     };
     members.iter().map(field).collect()
 }

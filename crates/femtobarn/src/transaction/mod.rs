@@ -12,6 +12,7 @@
 //!    not work in vain; that nobody else committed is checked in 2, not believed.
 
 mod append;
+mod classes;
 mod commit;
 
 use std::collections::BTreeMap;

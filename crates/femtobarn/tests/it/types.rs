@@ -43,7 +43,13 @@ fn field_types() -> impl Strategy<Value = FieldType> {
 }
 
 fn fields(types: Vec<FieldType>) -> Vec<Field> {
-    let field = |(at, of)| Field { name: format!("f{at}"), of, description: String::new() };
+    let field = |(at, of)| Field {
+        name: format!("f{at}"),
+        of,
+        description: String::new(),
+        was: String::new(),
+        default: None,
+    };
     types.into_iter().enumerate().map(field).collect()
 }
 
