@@ -68,7 +68,8 @@ impl FederationHandle {
         lock_wait: f64,
     ) -> PyResult<TransactionHandle> {
         let federation = self.federation.get()?;
-        let options = TransactionOptions { message, lock_wait: duration(lock_wait)? };
+        let options =
+            TransactionOptions { message, lock_wait: duration(lock_wait)?, ..Default::default() };
         let transaction = py.detach(|| federation.transaction(options)).or_raise()?;
         Ok(TransactionHandle::new(transaction, self.federation.session()))
     }

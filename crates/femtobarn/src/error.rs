@@ -46,6 +46,12 @@ pub enum Error {
         /// What is there already and what to do about it.
         what: String,
     },
+    /// Somebody else changed what the transaction builds on.
+    #[error("{what}")]
+    Conflict {
+        /// What changed and what to do about it.
+        what: String,
+    },
     /// The database takes no more changes, or the transaction is over.
     #[error("{what}")]
     Closed {
@@ -76,6 +82,7 @@ impl Error {
             Error::Invalid { .. } => ErrorKind::Invalid,
             Error::NotFound { .. } => ErrorKind::NotFound,
             Error::Exists { .. } => ErrorKind::Exists,
+            Error::Conflict { .. } => ErrorKind::Conflict,
             Error::Closed { .. } => ErrorKind::Closed,
             Error::Corrupt { .. } => ErrorKind::Corrupt,
         }

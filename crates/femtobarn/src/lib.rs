@@ -13,12 +13,14 @@
 //! | `chain` | the keys of a database file, and how their chain is mended |
 //! | `seal`, `attach` | making a database a complete ROOT file, and taking any ROOT file in |
 //! | `record`, `description` | what a file says about itself: commit records, and the containers of a sealed file |
+//! | `deletion` | which entries are deleted |
 //! | `annex`, `frame` | what a version has beside its footer, and how our own records are framed |
 
 mod annex;
 mod attach;
 mod chain;
 mod class;
+mod deletion;
 mod description;
 mod dress;
 mod error;
@@ -40,7 +42,7 @@ pub use federation::Federation;
 pub use femtobarn_catalog::{
     CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, Oid,
 };
-pub use options::{ContainerOptions, Profile, TransactionOptions};
+pub use options::{ContainerOptions, Isolation, Profile, TransactionOptions};
 pub use snapshot::Snapshot;
 pub use transaction::{ContainerKey, Rows, Transaction};
 pub use view::{Selection, View};

@@ -87,6 +87,17 @@ impl ContainerOptions {
     }
 }
 
+/// What a transaction may rely on when it commits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// All that it read was of one commit, and what it changed nobody else has changed since.
+    #[default]
+    Snapshot,
+    /// Also what it only read nobody has changed since: transactions are as if one came after the
+    /// other.
+    Serializable,
+}
+
 /// Settings of a transaction.
 #[derive(Clone, Debug)]
 pub struct TransactionOptions {
@@ -94,10 +105,16 @@ pub struct TransactionOptions {
     pub message: String,
     /// How long to wait for a container that somebody else writes; 10 s by default.
     pub lock_wait: Duration,
+    /// What it may rely on; [`Isolation::Snapshot`] by default.
+    pub isolation: Isolation,
 }
 
 impl Default for TransactionOptions {
     fn default() -> Self {
-        TransactionOptions { message: String::new(), lock_wait: Duration::from_secs(10) }
+        TransactionOptions {
+            message: String::new(),
+            lock_wait: Duration::from_secs(10),
+            isolation: Isolation::default(),
+        }
     }
 }

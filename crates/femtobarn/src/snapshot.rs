@@ -111,7 +111,7 @@ impl Snapshot {
     }
 }
 
-fn split(path: &str) -> Result<(&str, &str)> {
+pub(crate) fn split(path: &str) -> Result<(&str, &str)> {
     path.split_once('/').ok_or_else(|| {
         Error::invalid(format!("{path:?} is not the path of a container, such as run7/events"))
     })

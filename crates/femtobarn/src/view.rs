@@ -7,7 +7,9 @@ use femtobarn_catalog::{ContainerRow, DatabaseRow, EnvelopeRange, Oid, VersionRo
 use rntuple::{Array, ByteSource, EnvelopeLink, Locator, Projection, ReadRequest, Reader, Value};
 use uuid::Uuid;
 
+use crate::annex::Annex;
 use crate::class::{Class, FieldType};
+use crate::deletion::Deletions;
 use crate::dress::{self, ToFederation};
 use crate::error::{Error, Result};
 use crate::federation::Inner;
@@ -17,13 +19,27 @@ use crate::snapshot::Snapshot;
 /// A version of a container that is open; shared by all views of it.
 pub(crate) struct Version {
     pub row: VersionRow,
+    source: Arc<Source>,
     reader: Reader,
     class: Class,
+    deletions: Deletions,
     /// The number that each linked database has in this federation; 0 if it is not in it.
     link_databases: Vec<u32>,
     /// The linked databases that are not in this federation.
     pub unknown_databases: Vec<Uuid>,
     all: Selection,
+}
+
+/// What a version is opened from.
+pub(crate) struct VersionParts<'a> {
+    pub row: &'a VersionRow,
+    /// Its container, for messages.
+    pub what: String,
+    pub source: Arc<Source>,
+    pub class: Class,
+    pub deletions: Deletions,
+    /// The databases that its links refer to, from position 1 on.
+    pub targets: Vec<Uuid>,
 }
 
 impl Version {
@@ -33,11 +49,32 @@ impl Version {
         container: &ContainerRow,
         row: &VersionRow,
     ) -> Result<Self> {
-        let what = format!("container {}/{}", database.name, container.name);
         let source = Arc::new(Source(inner.file(database)?));
-        let reader = Reader::from_links(source, &link(&row.header), &link(&row.footer))
+        let class = inner.catalog.class(&container.class, Some(row.class_version))?;
+        let deletions = match row.deleted {
+            0 => Deletions::default(),
+            count => {
+                let annex = Annex::read(&*source, row.annex)?;
+                Deletions::new(&annex.deletions, count, row.entries)?
+            }
+        };
+        let parts = VersionParts {
+            row,
+            what: format!("container {}/{}", database.name, container.name),
+            source,
+            class: Class::from_json(&class.definition)?,
+            deletions,
+            targets: inner.catalog.link_targets(row.database, row.container)?,
+        };
+        Self::of(inner, parts)
+    }
+
+    /// A version of which the catalogue need not know.
+    pub fn of(inner: &Inner, parts: VersionParts<'_>) -> Result<Self> {
+        let VersionParts { row, what, source, class, deletions, targets } = parts;
+        let reader = Reader::from_links(source.clone(), &link(&row.header), &link(&row.footer))
             .map_err(Error::storage(&what))?
-            .with_cache(inner.pages.clone(), u64::from(database.id.0));
+            .with_cache(inner.pages.clone(), u64::from(row.database.0));
         if reader.entries() != row.entries {
             return Err(Error::Corrupt {
                 what: format!(
@@ -47,14 +84,13 @@ impl Version {
                 ),
             });
         }
-        let class = inner.catalog.class(&container.class, Some(container.class_version))?;
-        let class = Class::from_json(&class.definition)?;
-        let targets = inner.catalog.link_targets(row.database, row.container)?;
         let mut version = Version {
             row: *row,
+            source,
             all: Selection::new(reader.select_all(), &class),
             class,
-            link_databases: vec![database.id.0],
+            deletions,
+            link_databases: vec![row.database.0],
             unknown_databases: vec![],
             reader,
         };
@@ -138,9 +174,69 @@ impl View {
         &self.opened.version.reader
     }
 
-    /// Number of objects.
+    /// Number of entries, with those of deleted objects: the entry after the last.
     pub fn entries(&self) -> u64 {
         self.opened.version.row.entries
+    }
+
+    /// Number of objects: entries that are not deleted.
+    pub fn live(&self) -> u64 {
+        self.entries() - self.opened.version.row.deleted
+    }
+
+    /// The runs of entries that are not deleted, of a range of entries.
+    ///
+    /// # Errors
+    /// `NotFound` if there are no such entries; `Corrupt` if what is stored is damaged.
+    pub fn live_runs(&self, entries: Range<u64>) -> Result<Vec<Range<u64>>> {
+        self.check_range(&entries)?;
+        let Version { deletions, source, .. } = &*self.opened.version;
+        match self.opened.version.row.deleted {
+            0 if entries.is_empty() => Ok(vec![]),
+            0 => Ok(vec![entries]),
+            _ => deletions.live(&**source, entries),
+        }
+    }
+
+    /// The entries of a range that are not deleted: those that [`read`](Self::read) returns the
+    /// objects of.
+    ///
+    /// # Errors
+    /// As [`live_runs`](Self::live_runs).
+    pub fn live_entries(&self, entries: Range<u64>) -> Result<Vec<u64>> {
+        Ok(self.live_runs(entries)?.into_iter().flatten().collect())
+    }
+
+    /// Whether the object at an entry was deleted.
+    ///
+    /// # Errors
+    /// `Corrupt` if what is stored is damaged.
+    pub fn is_deleted(&self, entry: u64) -> Result<bool> {
+        let Version { deletions, source, row, .. } = &*self.opened.version;
+        match row.deleted {
+            0 => Ok(false),
+            _ => deletions.contains(&**source, entry),
+        }
+    }
+
+    fn check_range(&self, entries: &Range<u64>) -> Result<()> {
+        match entries.start <= entries.end && entries.end <= self.entries() {
+            true => Ok(()),
+            false => Err(Error::NotFound {
+                what: format!(
+                    "{} has no entries {entries:?}; it has entries 0..{}",
+                    self.path(),
+                    self.entries()
+                ),
+            }),
+        }
+    }
+
+    fn check_live(&self, entry: u64) -> Result<()> {
+        match self.is_deleted(entry)? {
+            false => Ok(()),
+            true => Err(deleted(self.oid(entry), &self.path())),
+        }
     }
 
     /// The OID of the object at an entry.
@@ -177,11 +273,32 @@ impl View {
         self.opened.version.all.clone()
     }
 
-    /// Reads fields of a range of objects as an array of records.
+    /// Reads fields of the objects of a range of entries as an array of records; deleted ones are
+    /// left out, see [`live_entries`](Self::live_entries).
     ///
     /// # Errors
     /// `NotFound` if there are no such entries; `Corrupt` if what is stored is damaged.
     pub fn read(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
+        if self.opened.version.row.deleted == 0 {
+            return self.read_stored(selection, entries);
+        }
+        let runs = self.live_runs(entries.clone())?;
+        match &runs[..] {
+            [] => self.read_stored(selection, entries.start..entries.start),
+            [run] => self.read_stored(selection, run.clone()),
+            [first, .., last] => {
+                let first = first.start;
+                let stored = self.read_stored(selection, first..last.end)?;
+                let place =
+                    |run: &Range<u64>| (run.start - first) as usize..(run.end - first) as usize;
+                let places: Vec<Range<usize>> = runs.iter().map(place).collect();
+                stored.take_runs(&places).map_err(Error::storage(self.path()))
+            }
+        }
+    }
+
+    /// Reads what is stored for a range of entries, deleted ones among them.
+    fn read_stored(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
         let version = &*self.opened.version;
         let array = version
             .reader
@@ -196,11 +313,12 @@ impl View {
     /// Reads fields of many objects, in the order asked for; neighbours are read together.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read); `NotFound` if one of them was deleted.
     pub fn fetch(&self, selection: &Selection, entries: &[u64]) -> Result<Array> {
         let mut sorted = entries.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
+        sorted.iter().try_for_each(|entry| self.check_live(*entry))?;
         let mut ranges: Vec<Range<u64>> = vec![];
         for entry in sorted {
             match ranges.last_mut() {
@@ -208,7 +326,7 @@ impl View {
                 _ => ranges.push(entry..entry.saturating_add(1)),
             }
         }
-        let parts = ranges.iter().map(|range| self.read(selection, range.clone()));
+        let parts = ranges.iter().map(|range| self.read_stored(selection, range.clone()));
         let parts = parts.collect::<Result<Vec<_>>>()?;
         let mut starts = Vec::with_capacity(ranges.len());
         let mut count = 0;
@@ -222,7 +340,7 @@ impl View {
         };
         let positions: Vec<usize> = entries.iter().map(position).collect();
         let joined = match parts.is_empty() {
-            true => self.read(selection, 0..0),
+            true => self.read_stored(selection, 0..0),
             false => Array::concatenate(&parts).map_err(Error::storage(self.path())),
         }?;
         joined.take(&positions).map_err(Error::storage(self.path()))
@@ -231,7 +349,7 @@ impl View {
     /// One object as a value.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read); `NotFound` if it was deleted.
     pub fn value(&self, entry: u64) -> Result<Value> {
         self.values(&self.opened.version.all, entry)
     }
@@ -239,9 +357,10 @@ impl View {
     /// Fields of one object as a value.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As [`value`](Self::value).
     pub fn values(&self, selection: &Selection, entry: u64) -> Result<Value> {
-        let array = self.read(selection, entry..entry.saturating_add(1))?;
+        self.check_live(entry)?;
+        let array = self.read_stored(selection, entry..entry.saturating_add(1))?;
         array.value(0).map_err(Error::storage(self.path()))
     }
 
@@ -252,6 +371,10 @@ impl View {
             _ => None,
         }
     }
+}
+
+pub(crate) fn deleted(oid: Oid, path: &str) -> Error {
+    Error::NotFound { what: format!("object {oid} of {path} was deleted") }
 }
 
 /// A database file as a source of bytes.

@@ -1,5 +1,7 @@
 //! Arrays from parts of arrays.
 
+use std::ops::Range;
+
 use crate::array::{Array, bytes_of, values_of};
 use crate::error::{Error, Result};
 
@@ -9,42 +11,57 @@ impl Array {
     /// # Errors
     /// [`Error::NotFound`] for a position beyond the end.
     pub fn take(&self, positions: &[usize]) -> Result<Array> {
-        if let Some(beyond) = positions.iter().find(|&&position| position >= self.len()) {
+        let mut runs: Vec<Range<usize>> = vec![];
+        for &position in positions {
+            match runs.last_mut() {
+                Some(run) if run.end == position => run.end += 1,
+                _ => runs.push(position..position.saturating_add(1)),
+            }
+        }
+        self.take_runs(&runs)
+    }
+
+    /// The values at runs of positions, one run after the other.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for a position beyond the end.
+    pub fn take_runs(&self, runs: &[Range<usize>]) -> Result<Array> {
+        if let Some(beyond) = runs.iter().find(|run| run.start > run.end || run.end > self.len()) {
             return Err(Error::NotFound {
                 what: "position",
-                name: beyond.to_string(),
+                name: beyond.end.saturating_sub(1).to_string(),
                 candidates: vec![format!("0..{}", self.len())],
             });
         }
         match self {
             Array::Primitive { primitive, values } => {
-                let values = take_values(values, primitive.size(), positions.iter().copied());
+                let values = take_values(values, primitive.size(), runs);
                 Ok(Array::Primitive { primitive: *primitive, values })
             }
             Array::String { offsets, bytes } => {
-                let (offsets, items) = take_offsets(offsets, positions)?;
-                Ok(Array::String { offsets, bytes: take_values(bytes, 1, items.into_iter()) })
+                let (offsets, items) = take_offsets(offsets, runs)?;
+                Ok(Array::String { offsets, bytes: take_values(bytes, 1, &items) })
             }
             Array::List { offsets, content, optional } => {
-                let (offsets, items) = take_offsets(offsets, positions)?;
-                let content = content.take(&items)?.into();
+                let (offsets, items) = take_offsets(offsets, runs)?;
+                let content = content.take_runs(&items)?.into();
                 Ok(Array::List { offsets, content, optional: *optional })
             }
             Array::Fixed { size, content, .. } => {
                 let width = *size as usize;
-                let items = positions.iter().flat_map(|&at| at * width..(at + 1) * width);
-                let content = content.take(&items.collect::<Vec<_>>())?.into();
-                Ok(Array::Fixed { size: *size, length: positions.len(), content })
+                let items = runs.iter().map(|run| run.start * width..run.end * width);
+                let content = content.take_runs(&items.collect::<Vec<_>>())?.into();
+                Ok(Array::Fixed { size: *size, length: length_of_runs(runs), content })
             }
             Array::Record { members, .. } => {
                 let take =
-                    |(name, array): &(String, Array)| Ok((name.clone(), array.take(positions)?));
+                    |(name, array): &(String, Array)| Ok((name.clone(), array.take_runs(runs)?));
                 let members = members.iter().map(take).collect::<Result<_>>()?;
-                Ok(Array::Record { length: positions.len(), members })
+                Ok(Array::Record { length: length_of_runs(runs), members })
             }
-            Array::Variant { tags, positions: places, contents } => Ok(Array::Variant {
-                tags: take_values(tags, 1, positions.iter().copied()),
-                positions: take_values(places, size_of::<i64>(), positions.iter().copied()),
+            Array::Variant { tags, positions, contents } => Ok(Array::Variant {
+                tags: take_values(tags, 1, runs),
+                positions: take_values(positions, size_of::<i64>(), runs),
                 contents: contents.clone(),
             }),
         }
@@ -88,7 +105,7 @@ impl Array {
                 let contents = contents.iter().zip(ranges).map(|(content, range)| {
                     match range == (0..content.len()) {
                         true => Ok((*content).clone()),
-                        false => content.take(&range.collect::<Vec<_>>()),
+                        false => content.take_runs(&[range]),
                     }
                 });
                 let content = Array::concatenate(&contents.collect::<Result<Vec<_>>>()?)?.into();
@@ -146,30 +163,30 @@ fn length_of(parts: &[Array]) -> usize {
     parts.iter().map(Array::len).sum()
 }
 
-/// Values of `size` bytes at positions, copied to memory that is aligned to them.
-fn take_values(
-    values: &[u8],
-    size: usize,
-    positions: impl ExactSizeIterator<Item = usize>,
-) -> bytes::Bytes {
-    let mut words = vec![0_u64; (positions.len() * size).div_ceil(size_of::<u64>())];
-    let out: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
-    let count = positions.len();
-    for (out, position) in out.chunks_exact_mut(size).zip(positions) {
-        out.copy_from_slice(&values[position * size..(position + 1) * size]);
-    }
-    bytes_of(words).slice(..count * size)
+fn length_of_runs(runs: &[Range<usize>]) -> usize {
+    runs.iter().map(Range::len).sum()
 }
 
-/// Offsets of the lists at positions, and the positions of their items.
-fn take_offsets(offsets: &[u8], positions: &[usize]) -> Result<(bytes::Bytes, Vec<usize>)> {
+/// Values of `size` bytes at runs of positions, copied to memory that is aligned to them.
+fn take_values(values: &[u8], size: usize, runs: &[Range<usize>]) -> bytes::Bytes {
+    join(runs.iter().map(|run| &values[run.start * size..run.end * size]).collect())
+}
+
+/// Offsets of the lists at runs of positions, and the runs of their items.
+fn take_offsets(
+    offsets: &[u8],
+    runs: &[Range<usize>],
+) -> Result<(bytes::Bytes, Vec<Range<usize>>)> {
     let offsets = values_of::<i64>(offsets)?;
-    let mut taken = Vec::with_capacity(positions.len() + 1);
-    let mut items = vec![];
-    taken.push(0_i64);
-    for &position in positions {
-        items.extend(offsets[position] as usize..offsets[position + 1] as usize);
-        taken.push(items.len() as i64);
+    let mut taken = Vec::with_capacity(length_of_runs(runs) + 1);
+    let mut items = Vec::with_capacity(runs.len());
+    let mut end = 0_i64;
+    taken.push(end);
+    for run in runs.iter().filter(|run| !run.is_empty()) {
+        let base = end - offsets[run.start];
+        taken.extend(offsets[run.start + 1..=run.end].iter().map(|offset| base + offset));
+        items.push(offsets[run.start] as usize..offsets[run.end] as usize);
+        end = base + offsets[run.end];
     }
     Ok((bytes_of(taken), items))
 }
@@ -187,7 +204,7 @@ fn join(parts: Vec<&[u8]>) -> bytes::Bytes {
 }
 
 /// Joined offsets, and which items of each part they refer to.
-fn join_offsets(parts: &[&[u8]]) -> Result<(bytes::Bytes, Vec<std::ops::Range<usize>>)> {
+fn join_offsets(parts: &[&[u8]]) -> Result<(bytes::Bytes, Vec<Range<usize>>)> {
     let mut joined = vec![0_i64];
     let mut ranges = Vec::with_capacity(parts.len());
     let mut base = 0;

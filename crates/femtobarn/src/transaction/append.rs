@@ -7,7 +7,8 @@ use femtobarn_catalog::{Csn, DatabaseId, Oid};
 use rntuple::{Array, Cell, Value};
 use uuid::Uuid;
 
-use super::{ContainerKey, OpenContainer, OpenDatabase, Transaction, unopened};
+use super::open::OpenContainer;
+use super::{ContainerKey, OpenDatabase, Transaction, unopened};
 use crate::class::Class;
 use crate::dress::{self, ToStored};
 use crate::error::{Error, Result};
@@ -28,7 +29,7 @@ impl Transaction {
         let appender = &mut writer.container.appender;
         let entry = appender.entries();
         let appended = appender.append_value(&mut writer.database.extents, &object);
-        appended.map_err(Error::storage(writer.what()))?;
+        writer.noted(appended)?;
         Ok(Oid::new(key.database, key.container, entry))
     }
 
@@ -46,7 +47,10 @@ impl Transaction {
         let appender = &mut writer.container.appender;
         let entry = appender.entries();
         let appended = appender.append(&mut writer.database.extents, &objects);
-        appended.map_err(Error::storage(writer.what()))?;
+        match objects.is_empty() {
+            true => appended.map_err(Error::storage(writer.what()))?,
+            false => writer.noted(appended)?,
+        }
         Ok(Oid::new(key.database, key.container, entry))
     }
 
@@ -73,7 +77,8 @@ impl Transaction {
         Ok(Rows { writer, key, of: PhantomData })
     }
 
-    fn writer(&mut self, key: ContainerKey) -> Result<Writer<'_>> {
+    /// What it takes to change a container.
+    pub(super) fn writer(&mut self, key: ContainerKey) -> Result<Writer<'_>> {
         self.check_open()?;
         let container = self.containers.get_mut(&key).ok_or_else(unopened)?;
         let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
@@ -83,20 +88,29 @@ impl Transaction {
 }
 
 /// A container with what it takes to append to it.
-struct Writer<'a> {
+pub(super) struct Writer<'a> {
     federation: &'a Federation,
     identities: &'a mut BTreeMap<DatabaseId, Uuid>,
-    database: &'a mut OpenDatabase,
-    container: &'a mut OpenContainer,
+    pub database: &'a mut OpenDatabase,
+    pub container: &'a mut OpenContainer,
 }
 
 impl Writer<'_> {
-    fn what(&self) -> String {
+    pub fn what(&self) -> String {
         format!("container {}/{}", self.database.row.name, self.container.row.name)
     }
 
+    /// Notes that the container has changed. It has not if what was to be stored was refused; after
+    /// a failure of the disk it must not be committed as it was.
+    pub fn noted<T>(&mut self, stored: rntuple::Result<T>) -> Result<T> {
+        if !matches!(stored, Err(rntuple::Error::Invalid { .. })) {
+            self.container.touch();
+        }
+        stored.map_err(|error| Error::storage(self.what())(error))
+    }
+
     /// Translates objects on their way to the disk.
-    fn translated<T>(
+    pub fn translated<T>(
         &mut self,
         translate: impl FnOnce(&Class, &mut dyn dress::Translate) -> Result<T>,
     ) -> Result<T> {
@@ -133,8 +147,11 @@ impl<R: Cell> Rows<'_, R> {
         let entry = container.appender.entries();
         let appended = container.appender.append_row(&mut database.extents, row);
         match appended {
-            Ok(()) => Ok(Oid::new(self.key.database, self.key.container, entry)),
-            Err(error) => Err(Error::storage(self.writer.what())(error)),
+            Ok(()) => {
+                container.touch();
+                Ok(Oid::new(self.key.database, self.key.container, entry))
+            }
+            failed => Err(self.writer.noted(failed).expect_err("a failure stays one")),
         }
     }
 }

@@ -15,7 +15,6 @@ use crate::class::Class;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file;
 use crate::record::{CommitRecord, ContainerRecord};
-use crate::view::Source;
 
 impl Transaction {
     /// Makes everything durable and visible, at once.
@@ -53,19 +52,16 @@ impl Transaction {
         self.close(false);
     }
 
-    /// Ends clusters and writes page lists and footers of all containers that changed.
+    /// Writes all containers that changed.
     fn write_versions(&mut self) -> Result<Vec<(ContainerKey, NewVersion)>> {
         let mut versions = vec![];
         for (key, open) in &mut self.containers {
-            if !open.is_new && open.appender.entries() == open.base_entries {
+            if !open.is_changed {
                 continue;
             }
             let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
-            let source = Source(database.extents.file().clone());
-            let what = || format!("container {}/{}", database.row.name, open.row.name);
-            let version = open.appender.finish_version(&mut database.extents, &source);
-            let version = version.map_err(Error::storage(what()))?;
-            let annex = open.annex.write(&mut database.extents).map_err(Error::storage(what()))?;
+            let what = format!("container {}/{}", database.row.name, open.row.name);
+            let written = open.write(&mut database.extents, &what)?;
             versions.push((
                 *key,
                 NewVersion {
@@ -73,13 +69,13 @@ impl Transaction {
                     container: key.container,
                     base: open.base,
                     header: range(&open.header),
-                    footer: range(&version.footer),
-                    annex,
+                    footer: range(&written.footer),
+                    annex: written.annex,
                     record: BlobRange::default(),
-                    class_version: open.row.class_version,
-                    entries: version.entries,
-                    deleted: open.deleted,
-                    bytes: open.base_bytes + version.bytes,
+                    class_version: open.class.version,
+                    entries: written.entries,
+                    deleted: written.deleted,
+                    bytes: written.bytes,
                 },
             ));
         }
@@ -172,6 +168,11 @@ impl Transaction {
             new_classes: self.new_classes.iter().map(class_row).collect(),
             versions: versions.iter().map(|(_, version)| *version).collect(),
             link_targets: link_targets.collect(),
+            reads: self
+                .reads
+                .iter()
+                .map(|(key, at)| (key.database, key.container, Some(*at)))
+                .collect(),
             ..Commit::default()
         }
     }

@@ -14,25 +14,24 @@
 mod append;
 mod classes;
 mod commit;
+mod delete;
+mod open;
+mod read;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use femtobarn_catalog::{
-    ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard, LockOwner,
-};
-use rntuple::{Appender, EnvelopeLink, Reader};
+use femtobarn_catalog::{ContainerId, Csn, DatabaseId, DatabaseRow, DatabaseState, LockOwner};
 use uuid::Uuid;
 
-use crate::annex::Annex;
 use crate::class::Class;
-use crate::description::DESCRIPTION;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
 use crate::federation::Federation;
 use crate::file::{self, DatabaseFile};
-use crate::options::{ContainerOptions, TransactionOptions};
-use crate::view::{Source, link};
+use crate::options::TransactionOptions;
+use crate::snapshot::Snapshot;
+use open::OpenContainer;
 
 pub use append::Rows;
 pub(crate) use commit::range;
@@ -57,6 +56,10 @@ pub struct Transaction {
     new_classes: Vec<Class>,
     /// Identities of databases that were linked to or written.
     identities: BTreeMap<DatabaseId, Uuid>,
+    /// What it reads, fixed at its first read.
+    snapshot: Option<Snapshot>,
+    /// Which versions it read, if they must not change before it commits.
+    reads: BTreeMap<ContainerKey, Csn>,
     is_over: bool,
 }
 
@@ -65,29 +68,6 @@ struct OpenDatabase {
     row: DatabaseRow,
     is_new: bool,
     extents: ExtentWriter,
-}
-
-/// A container that the transaction writes to.
-struct OpenContainer {
-    row: ContainerRow,
-    class: Class,
-    options: ContainerOptions,
-    is_new: bool,
-    base: Option<Csn>,
-    base_entries: u64,
-    base_bytes: u64,
-    /// What stands beside the footer.
-    annex: Annex,
-    /// Entries of the version that are deleted.
-    deleted: u64,
-    header: EnvelopeLink,
-    appender: Appender,
-    /// Databases that its links refer to, from position 1 on; the first `known_targets` are in the
-    /// catalogue.
-    targets: Vec<Uuid>,
-    known_targets: usize,
-    is_dressed: bool,
-    _lock: LockGuard,
 }
 
 impl Transaction {
@@ -107,6 +87,8 @@ impl Transaction {
             containers: BTreeMap::new(),
             new_classes: vec![],
             identities: BTreeMap::new(),
+            snapshot: None,
+            reads: BTreeMap::new(),
             is_over: false,
         })
     }
@@ -168,190 +150,6 @@ impl Transaction {
         }
     }
 
-    /// Creates a container for objects of a class.
-    ///
-    /// # Errors
-    /// `Exists` if the name is taken; `Invalid` for a class that cannot be stored; `Closed` for a
-    /// database that takes no more changes.
-    pub fn create_container(
-        &mut self,
-        database: DatabaseId,
-        name: &str,
-        class: &Class,
-        options: ContainerOptions,
-    ) -> Result<ContainerKey> {
-        self.check_open()?;
-        options.check()?;
-        class.check()?;
-        femtobarn_catalog::check_container_name(name)?;
-        if name == DESCRIPTION {
-            return Err(Error::invalid(format!(
-                "the container name {name:?} is taken by Femtobarn"
-            )));
-        }
-        if self.find_container(database, name)?.is_some() {
-            return Err(Error::Exists { what: format!("container {name:?} exists already") });
-        }
-        self.add_class(class)?;
-        let id = self.federation.catalog().reserve_container()?;
-        let lock = self.owner.lock_container(database, id, self.options.lock_wait)?;
-        let extents = &mut self.open_database(database)?.extents;
-        let (appender, header) =
-            Appender::create(extents, name, &class.members(), options.write_options())
-                .map_err(Error::storage(format!("container {name}")))?;
-        let row = ContainerRow {
-            database,
-            id,
-            name: name.to_owned(),
-            class: class.name.clone(),
-            class_version: class.version,
-            options: options.to_json(),
-            created: Csn::ZERO,
-        };
-        let key = ContainerKey { database, container: id };
-        self.containers.insert(
-            key,
-            OpenContainer {
-                row,
-                class: class.clone(),
-                options,
-                is_new: true,
-                base: None,
-                base_entries: 0,
-                base_bytes: 0,
-                annex: Annex::default(),
-                deleted: 0,
-                header,
-                appender,
-                targets: vec![],
-                known_targets: 0,
-                is_dressed: is_dressed(class),
-                _lock: lock,
-            },
-        );
-        Ok(key)
-    }
-
-    /// A container by its name, locked for writing.
-    ///
-    /// # Errors
-    /// `NotFound`, with names that are like it; `Busy`, with who writes it, if that takes longer
-    /// than this transaction waits; `Closed` for a database that takes no more changes.
-    pub fn container(&mut self, database: DatabaseId, name: &str) -> Result<ContainerKey> {
-        self.check_open()?;
-        if let Some(key) = self.find_container(database, name)? {
-            return self.open_container(key);
-        }
-        let row = self.federation.catalog().container(database, name, Csn::MAX)?;
-        self.open_container(ContainerKey { database, container: row.id })
-    }
-
-    fn find_container(&self, database: DatabaseId, name: &str) -> Result<Option<ContainerKey>> {
-        let named = |open: &&OpenContainer| open.row.database == database && open.row.name == name;
-        if let Some(open) = self.containers.values().find(named) {
-            return Ok(Some(ContainerKey { database, container: open.row.id }));
-        }
-        match self.federation.catalog().container(database, name, Csn::MAX) {
-            Ok(row) => Ok(Some(ContainerKey { database, container: row.id })),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn open_container(&mut self, key: ContainerKey) -> Result<ContainerKey> {
-        if self.containers.contains_key(&key) {
-            return Ok(key);
-        }
-        let ContainerKey { database, container } = key;
-        self.open_database(database)?;
-        let lock = self.owner.lock_container(database, container, self.options.lock_wait)?;
-        let catalog = self.federation.catalog();
-        let row = catalog.container_by_id(database, container, Csn::MAX)?;
-        let class = catalog.class(&row.class, Some(row.class_version))?;
-        let class = Class::from_json(&class.definition)?;
-        let options = ContainerOptions::from_json(&row.options)?;
-        let base = catalog.version(database, container, Csn::MAX)?.ok_or_else(|| {
-            Error::NotFound { what: format!("container {:?} has no version", row.name) }
-        })?;
-        let targets = catalog.link_targets(database, container)?;
-        let what = format!("container {}", row.name);
-        let source = Source(self.databases[&database].extents.file().clone());
-        let annex = Annex::read(&source, base.annex)?;
-        let appender = Reader::from_links(
-            std::sync::Arc::new(source),
-            &link(&base.header),
-            &link(&base.footer),
-        )
-        .and_then(|reader| Appender::resume(&reader, options.write_options()))
-        .map_err(Error::storage(what))?;
-        let open = OpenContainer {
-            is_dressed: is_dressed(&class),
-            row,
-            class,
-            options,
-            is_new: false,
-            base: Some(base.csn),
-            base_entries: base.entries,
-            base_bytes: base.bytes,
-            annex,
-            deleted: base.deleted,
-            header: link(&base.header),
-            appender,
-            known_targets: targets.len(),
-            targets,
-            _lock: lock,
-        };
-        self.containers.insert(key, open);
-        Ok(key)
-    }
-
-    fn open_database(&mut self, id: DatabaseId) -> Result<&mut OpenDatabase> {
-        if !self.databases.contains_key(&id) {
-            let row = self.federation.catalog().database_by_id(id, Csn::MAX)?;
-            if row.state != DatabaseState::Open {
-                return Err(Error::Closed {
-                    what: format!("database {:?} is {} and takes no changes", row.name, row.state),
-                });
-            }
-            let inner = &self.federation.inner;
-            let extents = inner.take_extents(id, inner.path_of(&row))?;
-            self.databases.insert(id, OpenDatabase { row, is_new: false, extents });
-        }
-        Ok(self.databases.get_mut(&id).expect("it was there or was just inserted"))
-    }
-
-    /// Declares a class, unless the same is declared already.
-    fn add_class(&mut self, class: &Class) -> Result<()> {
-        let named = |other: &&Class| other.name == class.name && other.version == class.version;
-        let known = match self.new_classes.iter().find(named) {
-            Some(other) => Some(other.to_json()),
-            None => self.committed_class(class)?,
-        };
-        match known {
-            Some(definition) if definition == class.to_json() => Ok(()),
-            Some(_) => Err(Error::Exists {
-                what: format!(
-                    "class {} version {} has another definition; raise its version",
-                    class.name, class.version
-                ),
-            }),
-            None => {
-                self.new_classes.push(class.clone());
-                Ok(())
-            }
-        }
-    }
-
-    /// The definition that the catalogue has of a class. The commit looks again; this is so that
-    /// nobody writes in vain.
-    fn committed_class(&self, class: &Class) -> Result<Option<String>> {
-        match self.federation.catalog().class(&class.name, Some(class.version)) {
-            Ok(row) => Ok(Some(row.definition)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// The class of a container's objects.
     ///
     /// # Errors
@@ -360,7 +158,7 @@ impl Transaction {
         self.containers.get(&key).map(|open| &open.class).ok_or_else(unopened)
     }
 
-    /// Number of objects of a container, with those that this transaction appended.
+    /// Number of entries of a container, with those that this transaction appended or deleted.
     ///
     /// # Errors
     /// `NotFound` if the transaction has not opened the container.
@@ -398,10 +196,6 @@ impl Drop for Transaction {
             self.close(false);
         }
     }
-}
-
-fn is_dressed(class: &Class) -> bool {
-    class.fields.iter().any(|field| field.of.is_dressed())
 }
 
 fn unopened() -> Error {

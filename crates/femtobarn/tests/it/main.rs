@@ -4,7 +4,9 @@
 
 mod commits;
 mod conflicts;
+mod deletions;
 mod faults;
+mod isolation;
 mod links;
 mod model;
 mod power;

@@ -1,0 +1,278 @@
+//! Opening and creating the containers of a transaction, and writing them as versions.
+
+use std::sync::Arc;
+
+use femtobarn_catalog::{BlobRange, ContainerRow, Csn, DatabaseId, DatabaseState, LockGuard};
+use rntuple::{Appender, EnvelopeLink, Reader};
+use uuid::Uuid;
+
+use super::{ContainerKey, OpenDatabase, Transaction};
+use crate::annex::Annex;
+use crate::class::Class;
+use crate::deletion::Deletions;
+use crate::description::DESCRIPTION;
+use crate::error::{Error, ErrorKind, Result};
+use crate::extent::ExtentWriter;
+use crate::options::ContainerOptions;
+use crate::view::{Source, link};
+
+/// A container that the transaction writes to.
+pub(super) struct OpenContainer {
+    pub row: ContainerRow,
+    pub class: Class,
+    pub options: ContainerOptions,
+    pub is_new: bool,
+    /// The version that it continues.
+    pub base: Option<Csn>,
+    /// Bytes of the file that the version uses.
+    pub bytes: u64,
+    /// What stands beside the footer.
+    pub annex: Annex,
+    pub deletions: Deletions,
+    pub header: EnvelopeLink,
+    pub appender: Appender,
+    /// The container as it was last written, if it is still that.
+    pub written: Option<Written>,
+    /// Whether it is another than the version that it continues.
+    pub is_changed: bool,
+    /// Databases that its links refer to, from position 1 on; the first `known_targets` are in the
+    /// catalogue.
+    pub targets: Vec<Uuid>,
+    pub known_targets: usize,
+    pub is_dressed: bool,
+    pub _lock: LockGuard,
+}
+
+/// A container on disk, without a name for anybody to find it by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    pub footer: EnvelopeLink,
+    pub annex: BlobRange,
+    pub entries: u64,
+    pub deleted: u64,
+    pub bytes: u64,
+}
+
+impl OpenContainer {
+    /// Notes that something changes.
+    pub fn touch(&mut self) {
+        self.written = None;
+        self.is_changed = true;
+    }
+
+    /// Writes the container as it is now. Every byte of it can be read afterwards.
+    pub fn write(&mut self, extents: &mut ExtentWriter, what: &str) -> Result<Written> {
+        if let Some(written) = self.written {
+            return Ok(written);
+        }
+        let source = Source(extents.file().clone());
+        let version = self.appender.finish_version(extents, &source);
+        let version = version.map_err(Error::storage(what))?;
+        self.annex.deletions = self.deletions.write(extents).map_err(Error::storage(what))?;
+        let annex = self.annex.write(extents).map_err(Error::storage(what))?;
+        extents.flush()?;
+        self.bytes += version.bytes + annex.size;
+        let written = Written {
+            footer: version.footer,
+            annex,
+            entries: version.entries,
+            deleted: self.deletions.count(),
+            bytes: self.bytes,
+        };
+        self.written = Some(written);
+        Ok(written)
+    }
+}
+
+impl Transaction {
+    /// Creates a container for objects of a class.
+    ///
+    /// # Errors
+    /// `Exists` if the name is taken; `Invalid` for a class that cannot be stored; `Closed` for a
+    /// database that takes no more changes.
+    pub fn create_container(
+        &mut self,
+        database: DatabaseId,
+        name: &str,
+        class: &Class,
+        options: ContainerOptions,
+    ) -> Result<ContainerKey> {
+        self.check_open()?;
+        options.check()?;
+        class.check()?;
+        femtobarn_catalog::check_container_name(name)?;
+        if name == DESCRIPTION {
+            return Err(Error::invalid(format!(
+                "the container name {name:?} is taken by Femtobarn"
+            )));
+        }
+        if self.find_container(database, name)?.is_some() {
+            return Err(Error::Exists { what: format!("container {name:?} exists already") });
+        }
+        self.add_class(class)?;
+        let id = self.federation.catalog().reserve_container()?;
+        let lock = self.owner.lock_container(database, id, self.options.lock_wait)?;
+        let extents = &mut self.open_database(database)?.extents;
+        let (appender, header) =
+            Appender::create(extents, name, &class.members(), options.write_options())
+                .map_err(Error::storage(format!("container {name}")))?;
+        let row = ContainerRow {
+            database,
+            id,
+            name: name.to_owned(),
+            class: class.name.clone(),
+            class_version: class.version,
+            options: options.to_json(),
+            created: Csn::ZERO,
+        };
+        let key = ContainerKey { database, container: id };
+        self.containers.insert(
+            key,
+            OpenContainer {
+                row,
+                class: class.clone(),
+                options,
+                is_new: true,
+                base: None,
+                bytes: 0,
+                annex: Annex::default(),
+                deletions: Deletions::default(),
+                header,
+                written: None,
+                is_changed: true,
+                appender,
+                targets: vec![],
+                known_targets: 0,
+                is_dressed: is_dressed(class),
+                _lock: lock,
+            },
+        );
+        Ok(key)
+    }
+
+    /// A container by its name, locked for writing.
+    ///
+    /// # Errors
+    /// `NotFound`, with names that are like it; `Busy`, with who writes it, if that takes longer
+    /// than this transaction waits; `Closed` for a database that takes no more changes.
+    pub fn container(&mut self, database: DatabaseId, name: &str) -> Result<ContainerKey> {
+        self.check_open()?;
+        if let Some(key) = self.find_container(database, name)? {
+            return self.open_container(key);
+        }
+        let row = self.federation.catalog().container(database, name, Csn::MAX)?;
+        self.open_container(ContainerKey { database, container: row.id })
+    }
+
+    pub(super) fn find_container(
+        &self,
+        database: DatabaseId,
+        name: &str,
+    ) -> Result<Option<ContainerKey>> {
+        let named = |open: &&OpenContainer| open.row.database == database && open.row.name == name;
+        if let Some(open) = self.containers.values().find(named) {
+            return Ok(Some(ContainerKey { database, container: open.row.id }));
+        }
+        match self.federation.catalog().container(database, name, Csn::MAX) {
+            Ok(row) => Ok(Some(ContainerKey { database, container: row.id })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn open_container(&mut self, key: ContainerKey) -> Result<ContainerKey> {
+        if self.containers.contains_key(&key) {
+            return Ok(key);
+        }
+        let ContainerKey { database, container } = key;
+        self.open_database(database)?;
+        let lock = self.owner.lock_container(database, container, self.options.lock_wait)?;
+        let catalog = self.federation.catalog();
+        let row = catalog.container_by_id(database, container, Csn::MAX)?;
+        let options = ContainerOptions::from_json(&row.options)?;
+        let base = catalog.version(database, container, Csn::MAX)?.ok_or_else(|| {
+            Error::NotFound { what: format!("container {:?} has no version", row.name) }
+        })?;
+        let class = catalog.class(&row.class, Some(base.class_version))?;
+        let class = Class::from_json(&class.definition)?;
+        let targets = catalog.link_targets(database, container)?;
+        let what = format!("container {}", row.name);
+        let source = Source(self.databases[&database].extents.file().clone());
+        let annex = Annex::read(&source, base.annex)?;
+        let appender =
+            Reader::from_links(Arc::new(source), &link(&base.header), &link(&base.footer))
+                .and_then(|reader| Appender::resume(&reader, options.write_options()))
+                .map_err(Error::storage(what))?;
+        let open = OpenContainer {
+            is_dressed: is_dressed(&class),
+            row,
+            class,
+            options,
+            is_new: false,
+            base: Some(base.csn),
+            bytes: base.bytes,
+            deletions: Deletions::new(&annex.deletions, base.deleted, base.entries)?,
+            annex,
+            header: link(&base.header),
+            written: None,
+            is_changed: false,
+            appender,
+            known_targets: targets.len(),
+            targets,
+            _lock: lock,
+        };
+        self.containers.insert(key, open);
+        Ok(key)
+    }
+
+    pub(super) fn open_database(&mut self, id: DatabaseId) -> Result<&mut OpenDatabase> {
+        if !self.databases.contains_key(&id) {
+            let row = self.federation.catalog().database_by_id(id, Csn::MAX)?;
+            if row.state != DatabaseState::Open {
+                return Err(Error::Closed {
+                    what: format!("database {:?} is {} and takes no changes", row.name, row.state),
+                });
+            }
+            let inner = &self.federation.inner;
+            let extents = inner.take_extents(id, inner.path_of(&row))?;
+            self.databases.insert(id, OpenDatabase { row, is_new: false, extents });
+        }
+        Ok(self.databases.get_mut(&id).expect("it was there or was just inserted"))
+    }
+
+    /// Declares a class, unless the same is declared already.
+    fn add_class(&mut self, class: &Class) -> Result<()> {
+        let named = |other: &&Class| other.name == class.name && other.version == class.version;
+        let known = match self.new_classes.iter().find(named) {
+            Some(other) => Some(other.to_json()),
+            None => self.committed_class(class)?,
+        };
+        match known {
+            Some(definition) if definition == class.to_json() => Ok(()),
+            Some(_) => Err(Error::Exists {
+                what: format!(
+                    "class {} version {} has another definition; raise its version",
+                    class.name, class.version
+                ),
+            }),
+            None => {
+                self.new_classes.push(class.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// The definition that the catalogue has of a class. The commit looks again; this is so that
+    /// nobody writes in vain.
+    fn committed_class(&self, class: &Class) -> Result<Option<String>> {
+        match self.federation.catalog().class(&class.name, Some(class.version)) {
+            Ok(row) => Ok(Some(row.definition)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn is_dressed(class: &Class) -> bool {
+    class.fields.iter().any(|field| field.of.is_dressed())
+}

@@ -1,0 +1,135 @@
+//! Reading within a transaction.
+//!
+//! Invariants:
+//! 1. All reads are of one snapshot, taken at the first of them, and of what the transaction itself
+//!    changed since.
+//! 2. What is changed is what was read: a container that got a version after that snapshot can be
+//!    appended to, but neither read with its changes nor updated.
+
+use std::sync::Arc;
+
+use femtobarn_catalog::{Csn, VersionRow};
+
+use super::open::OpenContainer;
+use super::{ContainerKey, Transaction, range, unopened};
+use crate::error::{Error, Result};
+use crate::options::Isolation;
+use crate::snapshot::{Snapshot, split};
+use crate::view::{Opened, Source, Version, VersionParts, View};
+
+impl Transaction {
+    /// What the transaction reads: the federation as of the newest commit when it first read. It
+    /// does not show what the transaction itself changes; [`view`](Self::view) does.
+    ///
+    /// # Errors
+    /// As the catalogue.
+    pub fn snapshot(&mut self) -> Result<Snapshot> {
+        self.check_open()?;
+        if let Some(snapshot) = &self.snapshot {
+            return Ok(snapshot.clone());
+        }
+        let snapshot = self.federation.snapshot(None)?;
+        self.snapshot = Some(snapshot.clone());
+        Ok(snapshot)
+    }
+
+    /// A container by its path, such as `run7/events`, with what this transaction has changed in it
+    /// so far. What it changes later, the view does not show.
+    ///
+    /// # Errors
+    /// `NotFound`, with names that are like it; `Conflict` if the transaction has changed it and
+    /// somebody else had done so since its first read; as the disk.
+    pub fn view(&mut self, path: &str) -> Result<View> {
+        let snapshot = self.snapshot()?;
+        let (database, container) = split(path)?;
+        match self.find_own(database, container) {
+            Some(key) => self.view_by_key(key),
+            None => self.noted(snapshot.view(path)?),
+        }
+    }
+
+    /// As [`view`](Self::view), by the numbers of database and container.
+    ///
+    /// # Errors
+    /// As [`view`](Self::view).
+    pub fn view_by_key(&mut self, key: ContainerKey) -> Result<View> {
+        let snapshot = self.snapshot()?;
+        match self.containers.get(&key) {
+            Some(open) if open.is_changed => self.changed_view(snapshot, key),
+            _ => self.noted(snapshot.view_by_id(key.database, key.container)?),
+        }
+    }
+
+    /// Notes what was read, if it must not change before the commit.
+    fn noted(&mut self, view: View) -> Result<View> {
+        if self.options.isolation == Isolation::Serializable {
+            let row = view.version();
+            let key = ContainerKey { database: row.database, container: row.container };
+            self.reads.insert(key, row.csn);
+        }
+        Ok(view)
+    }
+
+    /// The container of a name that this transaction has open.
+    fn find_own(&self, database: &str, container: &str) -> Option<ContainerKey> {
+        let database = self.databases.values().find(|open| open.row.name == database)?.row.id;
+        let mut open = self.containers.values();
+        let open = open.find(|open| open.row.database == database && open.row.name == container)?;
+        Some(ContainerKey { database, container: open.row.id })
+    }
+
+    /// A container as this transaction has changed it.
+    fn changed_view(&mut self, snapshot: Snapshot, key: ContainerKey) -> Result<View> {
+        let open = self.containers.get_mut(&key).ok_or_else(unopened)?;
+        let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
+        let path = format!("{}/{}", database.row.name, open.row.name);
+        let what = format!("container {path}");
+        let written = open.write(&mut database.extents, &what)?;
+        let open = self.containers.get(&key).ok_or_else(unopened)?;
+        self.check_unchanged(open, &path)?;
+        let row = VersionRow {
+            database: key.database,
+            container: key.container,
+            csn: open.base.unwrap_or(Csn::ZERO),
+            header: range(&open.header),
+            footer: range(&written.footer),
+            annex: written.annex,
+            record: Default::default(),
+            class_version: open.class.version,
+            entries: written.entries,
+            deleted: written.deleted,
+            bytes: written.bytes,
+        };
+        let database = &self.databases[&key.database];
+        let parts = VersionParts {
+            row: &row,
+            what,
+            source: Arc::new(Source(database.extents.file().clone())),
+            class: open.class.clone(),
+            deletions: open.deletions.clone(),
+            targets: open.targets.clone(),
+        };
+        let version = Version::of(&self.federation.inner, parts)?;
+        let opened = Opened {
+            database: database.row.name.clone(),
+            container: open.row.clone(),
+            version: Arc::new(version),
+        };
+        Ok(View::new(snapshot, Arc::new(opened)))
+    }
+
+    /// Checks that nobody else has changed a container since this transaction's first read.
+    pub(super) fn check_unchanged(&self, open: &OpenContainer, path: &str) -> Result<()> {
+        let Some(snapshot) = &self.snapshot else { return Ok(()) };
+        match open.base {
+            Some(base) if base > snapshot.csn() => Err(Error::Conflict {
+                what: format!(
+                    "{path} was changed by commit {base}, and this transaction reads commit {}; \
+                     roll back and do it again in a new transaction",
+                    snapshot.csn()
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
