@@ -44,5 +44,5 @@ pub use femtobarn_catalog::{
 };
 pub use options::{ContainerOptions, Isolation, Profile, TransactionOptions};
 pub use snapshot::Snapshot;
-pub use transaction::{ContainerKey, Rows, Transaction};
+pub use transaction::{ContainerKey, Rows, Savepoint, Transaction};
 pub use view::{Selection, View};

@@ -25,6 +25,32 @@ impl Transaction {
     /// (`Io`) in the very moment that made it durable: the history tells.
     pub fn commit(mut self) -> Result<Csn> {
         self.check_open()?;
+        let csn = self.publish()?;
+        self.close(true);
+        Ok(csn)
+    }
+
+    /// Commits and goes on: locks are kept, and containers stay open. The next read is of a new
+    /// snapshot; savepoints are gone.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit); then the transaction is over.
+    pub fn checkpoint(&mut self) -> Result<Csn> {
+        self.check_open()?;
+        let csn = self.publish()?;
+        self.is_over = false;
+        self.id = Uuid::new_v4();
+        self.containers.values_mut().for_each(|open| open.committed(csn));
+        self.databases.values_mut().for_each(|open| open.is_new = false);
+        self.new_classes.clear();
+        self.snapshot = None;
+        self.reads.clear();
+        self.savepoints.clear();
+        Ok(csn)
+    }
+
+    /// Makes everything durable and visible. If that fails, everything is given back.
+    fn publish(&mut self) -> Result<Csn> {
         self.is_over = true;
         let prepared = self.write_versions().and_then(|mut versions| {
             self.sync(&mut versions)?;
@@ -37,13 +63,14 @@ impl Transaction {
                 return Err(error);
             }
         };
-        // If the disk failed while the catalogue committed, the commit may yet turn out to be
-        // durable, and its files are needed.
-        let is_refused = committed.as_ref().is_err_and(|error| {
+        if let Err(error) = &committed {
+            // If the disk failed while the catalogue committed, the commit may yet turn out to be
+            // durable, and its files are needed.
             let kind = error.kind();
-            !matches!(kind, ErrorKind::Io | ErrorKind::Internal | ErrorKind::Corrupt)
-        });
-        self.close(!is_refused);
+            let may_be_durable =
+                matches!(kind, ErrorKind::Io | ErrorKind::Internal | ErrorKind::Corrupt);
+            self.close(may_be_durable);
+        }
         committed
     }
 

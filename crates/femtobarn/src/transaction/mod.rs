@@ -17,6 +17,7 @@ mod commit;
 mod delete;
 mod open;
 mod read;
+mod savepoint;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,6 +36,7 @@ use open::OpenContainer;
 
 pub use append::Rows;
 pub(crate) use commit::range;
+pub use savepoint::Savepoint;
 
 /// A container that a transaction writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,6 +62,9 @@ pub struct Transaction {
     snapshot: Option<Snapshot>,
     /// Which versions it read, if they must not change before it commits.
     reads: BTreeMap<ContainerKey, Csn>,
+    /// Savepoints that can be gone back to, in the order of their making.
+    savepoints: Vec<u64>,
+    savepoints_made: u64,
     is_over: bool,
 }
 
@@ -89,6 +94,8 @@ impl Transaction {
             identities: BTreeMap::new(),
             snapshot: None,
             reads: BTreeMap::new(),
+            savepoints: vec![],
+            savepoints_made: 0,
             is_over: false,
         })
     }

@@ -40,11 +40,26 @@ pub(super) struct OpenContainer {
     pub targets: Vec<Uuid>,
     pub known_targets: usize,
     pub is_dressed: bool,
+    /// As it was when the transaction opened it or last committed; none if it is new.
+    pub opened: Option<State>,
     pub _lock: LockGuard,
 }
 
+/// What it takes to make a container again what it was.
+#[derive(Clone)]
+pub(super) struct State {
+    row: ContainerRow,
+    class: Class,
+    header: EnvelopeLink,
+    written: Written,
+    annex: Annex,
+    deletions: Deletions,
+    targets: usize,
+    is_changed: bool,
+}
+
 /// A container on disk, without a name for anybody to find it by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Written {
     pub footer: EnvelopeLink,
     pub annex: BlobRange,
@@ -82,6 +97,72 @@ impl OpenContainer {
         self.written = Some(written);
         Ok(written)
     }
+
+    /// Writes the container as it is now, so that it can be made that again.
+    pub fn save(&mut self, extents: &mut ExtentWriter, what: &str) -> Result<State> {
+        let written = self.write(extents, what)?;
+        Ok(self.state(written))
+    }
+
+    fn state(&self, written: Written) -> State {
+        State {
+            written,
+            row: self.row.clone(),
+            class: self.class.clone(),
+            header: self.header,
+            annex: self.annex.clone(),
+            deletions: self.deletions.clone(),
+            targets: self.targets.len(),
+            is_changed: self.is_changed,
+        }
+    }
+
+    /// Makes the container what it was.
+    pub fn restore(&mut self, state: State, source: Source, what: &str) -> Result<()> {
+        if self.written == Some(state.written) && self.header == state.header {
+            self.row = state.row;
+            self.is_changed = state.is_changed;
+            return Ok(());
+        }
+        let footer = &state.written.footer;
+        self.appender = resume(source, &state.header, footer, self.options, what)?;
+        self.is_dressed = is_dressed(&state.class);
+        self.bytes = state.written.bytes;
+        self.written = Some(state.written);
+        self.row = state.row;
+        self.class = state.class;
+        self.header = state.header;
+        self.annex = state.annex;
+        self.deletions = state.deletions;
+        self.targets.truncate(state.targets);
+        self.is_changed = state.is_changed;
+        Ok(())
+    }
+
+    /// Notes that the container was committed as it is now.
+    pub fn committed(&mut self, csn: Csn) {
+        if !self.is_changed {
+            return;
+        }
+        self.base = Some(csn);
+        self.is_new = false;
+        self.is_changed = false;
+        self.known_targets = self.targets.len();
+        self.opened = self.written.map(|written| self.state(written));
+    }
+}
+
+/// Goes on from a version that is on disk.
+pub(super) fn resume(
+    source: Source,
+    header: &EnvelopeLink,
+    footer: &EnvelopeLink,
+    options: ContainerOptions,
+    what: &str,
+) -> Result<Appender> {
+    Reader::from_links(Arc::new(source), header, footer)
+        .and_then(|reader| Appender::resume(&reader, options.write_options()))
+        .map_err(Error::storage(what))
 }
 
 impl Transaction {
@@ -144,6 +225,7 @@ impl Transaction {
                 targets: vec![],
                 known_targets: 0,
                 is_dressed: is_dressed(class),
+                opened: None,
                 _lock: lock,
             },
         );
@@ -197,14 +279,19 @@ impl Transaction {
         let class = Class::from_json(&class.definition)?;
         let targets = catalog.link_targets(database, container)?;
         let what = format!("container {}", row.name);
-        let source = Source(self.databases[&database].extents.file().clone());
-        let annex = Annex::read(&source, base.annex)?;
-        let appender =
-            Reader::from_links(Arc::new(source), &link(&base.header), &link(&base.footer))
-                .and_then(|reader| Appender::resume(&reader, options.write_options()))
-                .map_err(Error::storage(what))?;
-        let open = OpenContainer {
+        let file = self.databases[&database].extents.file().clone();
+        let annex = Annex::read(&Source(file.clone()), base.annex)?;
+        let (header, footer) = (link(&base.header), link(&base.footer));
+        let written = Written {
+            footer,
+            annex: base.annex,
+            entries: base.entries,
+            deleted: base.deleted,
+            bytes: base.bytes,
+        };
+        let mut open = OpenContainer {
             is_dressed: is_dressed(&class),
+            appender: resume(Source(file), &header, &footer, options, &what)?,
             row,
             class,
             options,
@@ -213,14 +300,15 @@ impl Transaction {
             bytes: base.bytes,
             deletions: Deletions::new(&annex.deletions, base.deleted, base.entries)?,
             annex,
-            header: link(&base.header),
-            written: None,
+            header,
+            written: Some(written),
             is_changed: false,
-            appender,
             known_targets: targets.len(),
             targets,
+            opened: None,
             _lock: lock,
         };
+        open.opened = Some(open.state(written));
         self.containers.insert(key, open);
         Ok(key)
     }

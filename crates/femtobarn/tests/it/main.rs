@@ -11,6 +11,7 @@ mod links;
 mod model;
 mod power;
 mod processes;
+mod savepoints;
 mod sealing;
 mod support;
 mod threads;
