@@ -67,6 +67,7 @@ from ._snapshots import Snapshot
 from ._transactions import ContainerWriter, Database, Transaction
 from ._types import Definition
 from ._views import View
+from .datamodel import Model, load_model
 
 __all__ = [
     "Attached",
@@ -86,6 +87,7 @@ __all__ = [
     "InvalidError",
     "LinkList",
     "LinkRef",
+    "Model",
     "NotFoundError",
     "Object",
     "Oid",
@@ -114,6 +116,7 @@ __all__ = [
     "int64",
     "is_persistent",
     "link",
+    "load_model",
     "open",
     "persistent",
     "quantised",

@@ -12,11 +12,12 @@ import dataclasses
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from math import isfinite
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin, overload
 
 from ._annotations import evaluate, node_of
 from ._exceptions import InvalidError, NotFoundError
-from ._types import Definition, Field, Record
+from ._types import Definition, Field, Node, Primitive, Record, Reduced, String
 
 __all__ = ["definition_of", "field", "is_persistent", "persistent"]
 
@@ -28,14 +29,30 @@ RESERVED = frozenset({"oid", "get"})
 DESCRIPTION = "femtobarn.description"
 """Key of a field's description in the dataclass's metadata."""
 
+WAS = "femtobarn.was"
+"""Key of a field's former name in the dataclass's metadata."""
+
 
 def field(
     *,
     default: Any = dataclasses.MISSING,
     default_factory: Any = dataclasses.MISSING,
     description: str = "",
+    was: str = "",
 ) -> Any:
-    """Declare a field with a default or a description.
+    """Declare a field with a default, a description, or the name that it had before.
+
+    Parameters
+    ----------
+    default
+        Value of an object that is made without one. A number or text is also what objects have that
+        were stored by a version of the class without the field.
+    default_factory
+        Function that gives the default, for lists and records.
+    description
+        What the field means, with its unit.
+    was
+        Name of the field in the version before, if it was renamed.
 
     Examples
     --------
@@ -46,8 +63,14 @@ def field(
     ...     constituents: list[fb.uint32] = fb.field(default_factory=list)
     >>> Jet(pt=31.5)
     Jet(pt=31.5, constituents=[])
+    >>> @fb.persistent(version=2, name="Jet")
+    ... class Jet2:
+    ...     et: fb.float32 = fb.field(was="pt")
+    ...     flavour: fb.int8 = fb.field(default=-1)
+    >>> fb.definition_of(Jet2).fields[0].was, fb.definition_of(Jet2).fields[1].default
+    ('pt', -1)
     """
-    metadata = {DESCRIPTION: description}
+    metadata = {DESCRIPTION: description, WAS: was}
     if default_factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=default_factory, metadata=metadata)
     if default is not dataclasses.MISSING:
@@ -123,12 +146,19 @@ def _declare(cls: type[Any], version: int, name: str, names: dict[str, Any]) -> 
 class ClassInfo:
     """What a persistent class knows of itself; its attribute ``__femtobarn__``."""
 
-    def __init__(self, cls: type[Any], name: str, version: int, names: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        cls: type[Any],
+        name: str,
+        version: int,
+        names: dict[str, Any],
+        definition: Definition | None = None,
+    ) -> None:
         self.cls = cls
         self.name = name
         self.version = version
         self._names = names
-        self._definition: Definition | None = None
+        self._definition = definition
         self._resolving = False
 
     def definition(self) -> Definition:
@@ -167,7 +197,22 @@ class ClassInfo:
         annotation: Any = member.type
         if isinstance(annotation, str):
             annotation = evaluate(annotation, scope, where)
-        return Field(member.name, node_of(annotation, scope, where), _description(member, annotation))
+        node = node_of(annotation, scope, where)
+        was = str(member.metadata.get(WAS, ""))
+        if was == member.name:
+            raise InvalidError(f"{where} was {was!r} before, which is what it is; leave was out")
+        return Field(
+            member.name, node, _description(member, annotation), was, stored_default(member.default, node)
+        )
+
+
+def stored_default(value: Any, node: Node) -> bool | int | float | str | None:
+    """Return the part of a default that a definition keeps: a number or text that is not zero or empty."""
+    if not isinstance(node, Primitive | Reduced | String) or not value:
+        return None
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return value if isinstance(value, bool | int | float | str) else None
 
 
 def _description(member: dataclasses.Field[Any], annotation: Any) -> str:

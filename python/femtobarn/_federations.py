@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,9 @@ from ._femtobarn import FederationHandle, count_fork
 from ._imports import Imported, import_tree
 from ._snapshots import Snapshot
 from ._transactions import Transaction
+from ._types import Definition
 from ._views import View
+from .datamodel import Model, load_model
 
 __all__ = ["Attached", "Federation", "create", "open"]
 
@@ -142,6 +144,55 @@ class Federation:
     def classes(self) -> list[dict[str, Any]]:
         """Return the registered class definitions."""
         return [json.loads(text) for text in self._handle.classes()]
+
+    def define(
+        self,
+        model: Model | str | os.PathLike[str] | Mapping[str, Any],
+        *,
+        upstream: Model | str | os.PathLike[str] | None = None,
+    ) -> Model:
+        """Register the classes of a data model written for podio, such as ``edm4hep.yaml``.
+
+        Classes that are registered already stay as they are; those that differ become a new version,
+        whose number is the model's ``schema_version``.
+
+        Parameters
+        ----------
+        model
+            A model, the path of its YAML file, or what one holds.
+        upstream
+            The model whose types this one uses, if it does.
+
+        Returns
+        -------
+        Model
+            The classes, with their versions.
+
+        Raises
+        ------
+        InvalidError
+            If it is no data model, or a class differs and the ``schema_version`` was not raised.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> model = fed.define({"datatypes": {"my::Hit": {"Members": ["float energy [GeV] // deposit"]}}})
+        >>> with fed.transaction() as txn:
+        ...     hits = txn.database("run7", create=True).container("hits", model.Hit, create=True)
+        ...     oid = hits.append(model.Hit(energy=1.5))
+        >>> fed["run7/hits"][0].energy
+        1.5
+        """
+        read = model if isinstance(model, Model) else load_model(model, upstream=upstream)
+        known = [Definition.from_json(form) for form in self.classes()]
+        registered = read.registered(known)
+        new = [each for each in registered.definitions.values() if each not in known]
+        if new:
+            with self.transaction(message=f"define {len(new)} classes") as txn:
+                for definition in new:
+                    txn.declare(definition)
+        return registered
 
     def attach(self, path: str | os.PathLike[str], name: str | None = None) -> Attached:
         """Take a file with RNTuples into the federation without copying it.

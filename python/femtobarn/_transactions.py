@@ -70,6 +70,16 @@ class Transaction:
         self._handle.database(name, create)
         return Database(self, name)
 
+    def declare(self, cls: Any) -> None:
+        """Register a class before there is a container of its objects.
+
+        Raises
+        ------
+        ExistsError
+            If the same version of it is registered with other fields; raise its version.
+        """
+        self._handle.declare_class(definition_json(definition_of(cls)))
+
     def commit(self) -> int:
         """Make all that was written durable and visible; return the number of the commit.
 

@@ -250,11 +250,19 @@ class Field:
     name: str
     type: Node
     description: str = ""
+    was: str = ""
+    """Its name in the version before, if it was renamed."""
+    default: bool | int | float | str | None = None
+    """What objects have that were stored before it was added, if not zero or empty."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the member as it stands in a class definition."""
         form = {"name": self.name, "type": self.type.to_json()}
-        return form | {"description": self.description} if self.description else form
+        if self.description:
+            form["description"] = self.description
+        if self.was:
+            form["was"] = self.was
+        return form if self.default is None else form | {"default": self.default}
 
 
 @dataclass(frozen=True)
@@ -379,9 +387,12 @@ def _named_type(name: str) -> Node:
 
 
 def _fields_from_json(fields: list[dict[str, Any]]) -> tuple[Field, ...]:
-    return tuple(
-        Field(field["name"], type_from_json(field["type"]), field.get("description", "")) for field in fields
-    )
+    return tuple(_field_from_json(form) for form in fields)
+
+
+def _field_from_json(form: dict[str, Any]) -> Field:
+    type_, description = type_from_json(form["type"]), form.get("description", "")
+    return Field(form["name"], type_, description, form.get("was", ""), form.get("default"))
 
 
 _READERS: dict[str, Any] = {

@@ -1,0 +1,311 @@
+"""A data model: sections of declarations made into definitions, and these into Python classes.
+
+What becomes of each part:
+
+- a component is a record, stored within its owners;
+- a datatype is a class, its members in the order of the sections of :data:`SECTIONS_OF_DATATYPE`;
+- a relation to one is a link, a relation to many a list of links;
+- an interface is no class: a link to it is a link to an object of any of its types;
+- a link of the section ``links`` is a class with the links ``from`` and ``to`` and a ``weight``;
+- an array of components is a list, as ROOT has no name for the former.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from .._classes import stored_default
+from .._exceptions import InvalidError, NotFoundError, near_misses
+from .._types import Definition, Field, Fixed, Link, List, Node, Primitive, Record, type_from_json
+from .instances import Instance, class_of
+from .members import BUILTIN_TYPES, Member, parse_member
+from .reading import read_outline, section
+
+__all__ = ["Model", "load_model"]
+
+SECTIONS_OF_DATATYPE = ("Members", "VectorMembers", "OneToOneRelations", "OneToManyRelations")
+
+
+class Model(Mapping[str, type[Instance]]):
+    """The classes of a data model, by their full names; by their plain ones too where these are unique.
+
+    Examples
+    --------
+    >>> model = Model({"components": {"Point": {"Members": ["float x [mm]", "float y [mm]"]}},
+    ...                "datatypes": {"my::Hit": {"Members": ["Point at", "int cell{-1} // of the grid"]}}})
+    >>> model["my::Hit"](at=model.Point(x=1.5))
+    Hit(at=Point(x=1.5, y=0.0), cell=-1)
+    >>> list(model)
+    ['my::Hit']
+    """
+
+    def __init__(
+        self, source: str | os.PathLike[str] | Mapping[str, Any], *, upstream: Model | None = None
+    ) -> None:
+        body = read_outline(source)
+        self.schema_version = _schema_version(body)
+        """Version of the model; classes that changed get it as theirs."""
+        self.upstream = upstream
+        """The model whose types this one may use."""
+        reader = _Reader(body, upstream, self.schema_version)
+        self.interfaces: dict[str, tuple[str, ...]] = reader.interfaces
+        """Names of the types that each interface stands for."""
+        self.definitions: dict[str, Definition] = reader.definitions()
+        """What the federation stores, by the name of the class."""
+        self.components: dict[str, type[Instance]] = reader.classes
+        """Classes of the components, those of upstream included."""
+        self.classes: dict[str, type[Instance]] = {
+            name: class_of(definition, reader.defaults[name], self.components)
+            for name, definition in self.definitions.items()
+        }
+        """Classes of the datatypes and links."""
+        self._defaults = reader.defaults
+
+    def __getitem__(self, name: str) -> type[Instance]:
+        known = {**self.components, **self.classes}
+        if name in known:
+            return known[name]
+        found = [cls for full, cls in known.items() if full.rpartition("::")[2] == name]
+        if len(found) == 1:
+            return found[0]
+        raise NotFoundError(f"the model has no class {name!r}{near_misses(name, known)}")
+
+    def __getattr__(self, name: str) -> type[Instance]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except NotFoundError as error:
+            raise AttributeError(str(error)) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.classes)
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.classes
+
+    def __repr__(self) -> str:
+        return f"<Model: schema version {self.schema_version}, {len(self)} classes>"
+
+    def registered(self, known: list[Definition]) -> Model:
+        """Return the model with the versions under which a federation has, or will have, its classes.
+
+        Parameters
+        ----------
+        known
+            Classes that are registered.
+
+        Raises
+        ------
+        InvalidError
+            If a class differs from the newest one registered, and the model's version is not newer.
+        """
+        numbered = {
+            name: _numbered(definition, [each for each in known if each.name == name])
+            for name, definition in self.definitions.items()
+        }
+        model = Model.__new__(Model)
+        vars(model).update(vars(self))
+        model.definitions = numbered
+        model.classes = {
+            name: class_of(definition, self._defaults[name], self.components)
+            for name, definition in numbered.items()
+        }
+        return model
+
+
+def load_model(
+    source: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    upstream: Model | str | os.PathLike[str] | None = None,
+) -> Model:
+    """Read a data model written for podio.
+
+    Parameters
+    ----------
+    source
+        Path of its YAML file, or what one holds.
+    upstream
+        The model whose components and datatypes this one may use.
+
+    Raises
+    ------
+    InvalidError
+        If it is not such a model; the text names the class and the declaration.
+    """
+    if upstream is not None and not isinstance(upstream, Model):
+        upstream = Model(upstream)
+    return Model(source, upstream=upstream)
+
+
+class _Reader:
+    """Turns the sections of a model into definitions."""
+
+    def __init__(self, body: Mapping[str, Any], upstream: Model | None, version: int) -> None:
+        self._version = version
+        self._components = section(body, "components", "the model", dict)
+        self._datatypes = section(body, "datatypes", "the model", dict)
+        self._links = section(body, "links", "the model", dict)
+        interfaces = section(body, "interfaces", "the model", dict)
+        self.classes: dict[str, type[Instance]] = dict(upstream.components) if upstream else {}
+        self.interfaces = dict(upstream.interfaces) if upstream else {}
+        self.defaults: dict[str, dict[str, Any]] = {}
+        self._being_read: list[str] = []
+        self._targets = {*self._datatypes, *interfaces, *(upstream.classes if upstream else ())}
+        self._targets |= {*self._links, *self.interfaces}
+        for name in self._components:
+            self._component(name)
+        self.interfaces |= {name: self._interface(name, form) for name, form in interfaces.items()}
+
+    def definitions(self) -> dict[str, Definition]:
+        """The classes of the model by name."""
+        made = {name: self._datatype(name, form) for name, form in self._datatypes.items()}
+        for name, form in self._links.items():
+            if name in made:
+                raise InvalidError(f"class {name} is both a datatype and a link")
+            made[name] = self._link(name, form)
+        return made
+
+    def _component(self, name: str) -> Record:
+        """The record that a component is stored as; components that it uses are read first."""
+        if name not in self._components or name in self.classes:
+            return self.classes[name].__femtobarn__.record()
+        if name in self._being_read:
+            raise InvalidError(f"component {name} contains itself, which has no end")
+        self._being_read.append(name)
+        where = f"component {name}"
+        form = _mapping(self._components[name], where)
+        # Before podio 1.0 members stood beside the code, each as `name: type`.
+        old = [f"{type_} {each}" for each, type_ in form.items() if each not in _COMPONENT_KEYS]
+        declared = section(form, "Members", where, list) or old
+        fields = self._fields(name, where, [(text, self._member) for text in declared])
+        self._being_read.pop()
+        definition = Definition(name, self._version, fields)
+        self.classes[name] = class_of(definition, self.defaults[name], self.classes)
+        return definition.record
+
+    def _datatype(self, name: str, form: Any) -> Definition:
+        where = f"datatype {name}"
+        form = _mapping(form, where)
+        for key in form:
+            if key not in (*SECTIONS_OF_DATATYPE, *_DESCRIBING):
+                hint = near_misses(str(key), SECTIONS_OF_DATATYPE)
+                raise InvalidError(f"{where}: section {key!r} does not exist{hint}")
+        makers = (self._member, self._vector, self._one, self._many)
+        declared = [
+            (text, make)
+            for key, make in zip(SECTIONS_OF_DATATYPE, makers, strict=True)
+            for text in section(form, key, where, list)
+        ]
+        return Definition(name, self._version, self._fields(name, where, declared))
+
+    def _link(self, name: str, form: Any) -> Definition:
+        where = f"link {name}"
+        form = _mapping(form, where)
+        ends = [(f"{form.get(key)} {key.lower()}", self._one) for key in ("From", "To")]
+        weight = ("float weight{1.0} // of the link", self._member)
+        return Definition(name, self._version, self._fields(name, where, [*ends, weight]))
+
+    def _interface(self, name: str, form: Any) -> tuple[str, ...]:
+        where = f"interface {name}"
+        types = section(_mapping(form, where), "Types", where, list)
+        return tuple(self._target(type_, where) for type_ in types)
+
+    def _fields(self, name: str, where: str, declared: list[tuple[Any, Any]]) -> tuple[Field, ...]:
+        fields: dict[str, Field] = {}
+        defaults: dict[str, Any] = {}
+        for text, make in declared:
+            member = parse_member(text, where)
+            if member.name in fields:
+                raise InvalidError(f"{where}: two members are called {member.name!r}")
+            node = make(member, f"{where}: member {member.name!r}")
+            if member.default is not None:
+                defaults[member.name] = member.default
+            elif isinstance(node, List) and member.size is not None:
+                defaults[member.name] = ((),) * member.size
+            default = stored_default(member.default, node)
+            fields[member.name] = Field(member.name, node, member.description, default=default)
+        if not fields:
+            raise InvalidError(f"{where} has no member; declare one, such as float x")
+        self.defaults[name] = defaults
+        return tuple(fields.values())
+
+    def _member(self, member: Member, where: str) -> Node:
+        item = self._value(member.type, where)
+        if member.size is None:
+            return item
+        return Fixed(item, member.size) if isinstance(item, Primitive) else List(item)
+
+    def _vector(self, member: Member, where: str) -> Node:
+        return List(self._member(member, where))
+
+    def _one(self, member: Member, where: str) -> Node:
+        return Link(self._target(member.type, where))
+
+    def _many(self, member: Member, where: str) -> Node:
+        return List(Link(self._target(member.type, where)))
+
+    def _value(self, name: str, where: str) -> Node:
+        builtin = BUILTIN_TYPES.get(name.removeprefix("std::"))
+        if builtin is not None:
+            return type_from_json(builtin)
+        if name in self._components or name in self.classes:
+            return self._component(name)
+        known = {*BUILTIN_TYPES, *self._components, *self.classes}
+        also = "; objects of datatypes are related, not held" if name in self._targets else ""
+        raise InvalidError(
+            f"{where} is of type {name!r}, which is no component{near_misses(name, known)}{also}"
+        )
+
+    def _target(self, name: Any, where: str) -> str:
+        if isinstance(name, str) and name.removeprefix("::") in self._targets:
+            return name.removeprefix("::")
+        hint = near_misses(str(name), self._targets)
+        raise InvalidError(f"{where} is related to {name!r}, which is no datatype{hint}")
+
+
+_COMPONENT_KEYS = ("Members", "ExtraCode", "MutableExtraCode", "Description", "Author")
+_DESCRIBING = ("Description", "Author", "ExtraCode", "MutableExtraCode")
+
+
+def _mapping(form: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(form, Mapping):
+        raise InvalidError(f"{where} is {form!r}; write its sections below it, such as Members")
+    return form
+
+
+def _schema_version(body: Mapping[str, Any]) -> int:
+    version = body.get("schema_version", 1)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise InvalidError(f"schema_version is {version!r}; versions count from 1")
+    return version
+
+
+def _numbered(definition: Definition, known: list[Definition]) -> Definition:
+    """The registered definition that is the same but for descriptions, or this one as a newer one."""
+    shape = _without_notes(definition.record)
+    same = [each for each in known if _without_notes(each.record) == shape]
+    if same:
+        return max(same, key=lambda each: each.version)
+    newest = max((each.version for each in known), default=0)
+    if definition.version <= newest:
+        raise InvalidError(
+            f"class {definition.name} differs from version {newest}, which is registered; "
+            f"raise schema_version above {newest}"
+        )
+    return definition
+
+
+def _without_notes(node: Node) -> Node:
+    if isinstance(node, Record):
+        fields = (replace(field, description="", type=_without_notes(field.type)) for field in node.fields)
+        return Record(node.class_name, tuple(fields))
+    if isinstance(node, List):
+        return List(_without_notes(node.item))
+    return node

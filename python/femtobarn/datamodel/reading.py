@@ -1,0 +1,81 @@
+"""The file of a data model as plain data, with what is wrong in its outline said clearly."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .._exceptions import InvalidError, NotFoundError, near_misses
+
+__all__ = ["read_outline", "section"]
+
+SECTIONS = ("options", "schema_version", "components", "datatypes", "interfaces", "links")
+"""What a model has at its top."""
+
+
+def read_outline(source: str | os.PathLike[str] | Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the sections of a model.
+
+    Parameters
+    ----------
+    source
+        Path of a YAML file (JSON is YAML too), or what one holds.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such file.
+    InvalidError
+        If it is not YAML, or not a model.
+    """
+    if isinstance(source, Mapping):
+        body: Any = source
+    else:
+        body = _read(Path(os.fspath(source)))
+    if not isinstance(body, Mapping) or not any(body.get(name) for name in SECTIONS[2:]):
+        raise InvalidError(f"{_shown(source)} is not a data model: it has none of {', '.join(SECTIONS[2:])}")
+    for name in body:
+        if name not in SECTIONS:
+            raise InvalidError(
+                f"{_shown(source)}: section {name!r} does not exist{near_misses(str(name), SECTIONS)}"
+            )
+    return body
+
+
+def section(body: Mapping[str, Any], name: str, where: str, kind: type) -> Any:
+    """Return a part of a model that may be left out or be empty.
+
+    Parameters
+    ----------
+    kind
+        What it has to be, ``dict`` or ``list``.
+    """
+    part = body.get(name)
+    if part is None:
+        return kind()
+    if not isinstance(part, kind):
+        raise InvalidError(f"{where}: {name} is {part!r}, which is no {kind.__name__}")
+    return part
+
+
+def _read(path: Path) -> Any:
+    # Imported here, for it takes time that most programs have no need to spend.
+    import yaml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        known = [each.name for each in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+        raise NotFoundError(f"file {path} does not exist{near_misses(path.name, known)}") from None
+    except (UnicodeDecodeError, IsADirectoryError) as error:
+        raise InvalidError(f"{path} is not a text file: {error}") from None
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InvalidError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+
+
+def _shown(source: Any) -> str:
+    return "the mapping" if isinstance(source, Mapping) else os.fspath(source)
