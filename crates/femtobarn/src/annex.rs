@@ -129,7 +129,12 @@ impl Blob {
 }
 
 /// Reads bytes that may not be there, taking memory only for bytes that are.
-fn read_bytes(source: &dyn ByteSource, offset: u64, size: u64, what: &str) -> Result<Vec<u8>> {
+pub(crate) fn read_bytes(
+    source: &dyn ByteSource,
+    offset: u64,
+    size: u64,
+    what: &str,
+) -> Result<Vec<u8>> {
     let end = offset.checked_add(size);
     if end.is_none_or(|end| source.size().is_ok_and(|file| end > file)) {
         return Err(Error::Corrupt { what: format!("{what}: it lies beyond the end of the file") });

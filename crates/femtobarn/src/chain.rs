@@ -65,6 +65,58 @@ pub(crate) fn mend(file: &DatabaseFile) -> Result<Vec<Range<u64>>> {
     }
 }
 
+/// What the chain of keys of a file is like.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Survey {
+    /// The headers of keys, which are nobody's to write over: those of extents, and with them the
+    /// whole of what lies before the first extent.
+    pub headers: Vec<Range<u64>>,
+    /// Where a key ends and nothing follows, up to the next key.
+    pub faults: Vec<Range<u64>>,
+}
+
+/// Looks at the chain of keys and changes nothing. Nobody may extend the file meanwhile.
+pub(crate) fn survey(file: &DatabaseFile) -> Result<Survey> {
+    let mut survey = Survey::default();
+    let size = file.size()?;
+    let Some(first) = key_at(file, FIRST_KEY)? else {
+        survey.faults.push(0..size);
+        return Ok(survey);
+    };
+    let mut position = end_of(&first);
+    let mut last = first;
+    survey.headers.push(0..position.min(size));
+    loop {
+        match next(file, position)? {
+            Next::Key(key) => {
+                position = end_of(&key);
+                survey.headers.push(key.position..key.position + u64::from(key.header_size));
+                last = key;
+            }
+            Next::Gap(range) => {
+                position = range.end;
+                survey.headers.push(range);
+            }
+            Next::End => return Ok(survey),
+            Next::Nothing => {
+                let found = next_extent(file, behind(&last, position).min(size))?;
+                let end = found.unwrap_or(size);
+                survey.faults.push(position.min(end)..end.max(position));
+                match found {
+                    Some(found) => position = found,
+                    None => return Ok(survey),
+                }
+            }
+        }
+    }
+}
+
+/// From where on the next key is looked for, if the chain ends at `claimed`, where `last` said.
+fn behind(last: &KeyHeader, claimed: u64) -> u64 {
+    let is_extent = last.class == EXTENT_CLASS && claimed == end_of(last);
+    if is_extent { last.position + u64::from(last.header_size) } else { claimed }
+}
+
 fn end_of(key: &KeyHeader) -> u64 {
     key.position + key.size
 }
@@ -111,10 +163,8 @@ fn mend_behind(
     claimed: u64,
     gaps: &mut Vec<Range<u64>>,
 ) -> Result<Option<u64>> {
-    let is_extent = last.class == EXTENT_CLASS && claimed == end_of(last);
-    let from = if is_extent { last.position + u64::from(last.header_size) } else { claimed };
     let size = file.size()?;
-    let found = next_extent(file, from.min(size))?;
+    let found = next_extent(file, behind(last, claimed).min(size))?;
     match found.unwrap_or(size) {
         end if end < claimed => shorten(file, last, end)?,
         _ if found.is_none() => file.cut(claimed)?,

@@ -15,9 +15,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use femtobarn_catalog::VersionRow;
 use rntuple::{BlobSink, ByteSource};
 
-use crate::annex::{Blob, DeletionChunk};
+use crate::annex::{Annex, Blob, DeletionChunk};
 use crate::error::{Error, Result};
 
 /// Entries of a chunk.
@@ -67,6 +68,17 @@ impl Deletions {
         let chunk =
             |it: &DeletionChunk| (it.chunk, Chunk { listed: Some(*it), bits: OnceLock::new() });
         Ok(Deletions { chunks: listed.iter().map(chunk).collect(), count })
+    }
+
+    /// Those of a version.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new) and [`Annex::read`].
+    pub fn of(source: &dyn ByteSource, row: &VersionRow) -> Result<Self> {
+        match row.deleted {
+            0 => Ok(Deletions::default()),
+            count => Self::new(&Annex::read(source, row.annex)?.deletions, count, row.entries),
+        }
     }
 
     /// How many entries are deleted.

@@ -115,6 +115,28 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     synced.map_err(|source| Error::io("sync", folder, source))
 }
 
+/// The files in a folder with their sizes, in the order of their names; none if there is no such
+/// folder.
+pub(crate) fn list(folder: &Path) -> Result<Vec<(PathBuf, u64)>> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
+        Err(error) => return Err(Error::io("list", folder, error)),
+    };
+    let mut found = vec![];
+    for entry in entries {
+        let path = entry.map_err(|error| Error::io("list", folder, error))?.path();
+        // A file that vanishes meanwhile is none.
+        if let Ok(facts) = path.metadata()
+            && facts.is_file()
+        {
+            found.push((path, facts.len()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
 /// Removes a file that nothing refers to.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     std::fs::remove_file(path).map_err(|source| Error::io("remove", path, source))

@@ -14,11 +14,14 @@
 //! | `seal`, `attach` | making a database a complete ROOT file, and taking any ROOT file in |
 //! | `record`, `description` | what a file says about itself: commit records, and the containers of a sealed file |
 //! | `deletion` | which entries are deleted |
+//! | `check`, `inventory` | whether all that is committed can be read; which bytes versions refer to |
+//! | `progress` | how far a long operation is |
 //! | `annex`, `frame` | what a version has beside its footer, and how our own records are framed |
 
 mod annex;
 mod attach;
 mod chain;
+mod check;
 mod class;
 mod deletion;
 mod description;
@@ -28,7 +31,9 @@ mod extent;
 mod federation;
 mod file;
 mod frame;
+mod inventory;
 mod options;
+mod progress;
 mod record;
 mod seal;
 mod snapshot;
@@ -36,6 +41,7 @@ mod transaction;
 mod view;
 
 pub use attach::Attached;
+pub use check::{CheckLevel, CheckReport, Place, Problem, ProblemKind, Severity};
 pub use class::{Class, Field, FieldType};
 pub use error::{Error, ErrorKind, Result};
 pub use federation::Federation;
@@ -43,6 +49,7 @@ pub use femtobarn_catalog::{
     CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, Oid,
 };
 pub use options::{ContainerOptions, Isolation, Profile, TransactionOptions};
+pub use progress::{Progress, Watch};
 pub use snapshot::Snapshot;
 pub use transaction::{ContainerKey, Rows, Savepoint, Transaction};
 pub use view::{Selection, View};

@@ -5,9 +5,11 @@
 //! federation what it holds. It is a blob like any other, framed as `frame` says.
 
 use femtobarn_catalog::{BlobRange, ContainerId, Csn, EnvelopeRange};
+use rntuple::ByteSource;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::annex;
 use crate::class::Class;
 use crate::error::Result;
 use crate::frame;
@@ -68,9 +70,14 @@ impl CommitRecord {
     }
 
     /// Reads the record at the front of `bytes`, which may go on.
-    #[allow(dead_code)]
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         frame::open(&MAGIC, bytes, "commit record")
+    }
+
+    /// Reads the record that lies in a range of a file.
+    pub fn at(source: &dyn ByteSource, range: BlobRange) -> Result<Self> {
+        let what = format!("commit record at byte {}", range.offset);
+        Self::decode(&annex::read_bytes(source, range.offset, range.size, &what)?)
     }
 }
 

@@ -1,0 +1,222 @@
+//! Checking one database: its file, the chain of its keys, and what lies where in it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use femtobarn_catalog::{DatabaseRow, DatabaseState};
+use rntuple::ByteSource;
+use rntuple::tfile::KeyChain;
+use uuid::Uuid;
+
+use super::{CheckLevel, Checking, Place, Problem, ProblemKind, Severity};
+use crate::chain;
+use crate::error::Result;
+use crate::file::DatabaseFile;
+use crate::inventory::{Inventory, Part, Ranges};
+use crate::view::Source;
+
+/// A database that is being checked.
+pub(super) struct Subject<'a> {
+    pub row: &'a DatabaseRow,
+    pub source: Arc<Source>,
+    pub size: u64,
+    pub inventory: Inventory<'a>,
+    /// Pages that were read already.
+    pub read: Ranges,
+    /// Where something lies, and what it is.
+    pub parts: Vec<(Range<u64>, &'static str)>,
+    /// Whether all page lists of all versions could be read.
+    pub is_told: bool,
+}
+
+impl Subject<'_> {
+    pub fn place(&self) -> Place {
+        Place { database: Some((self.row.id, self.row.name.clone())), ..Place::default() }
+    }
+
+    /// Notes where a part of a version lies.
+    pub fn note(&mut self, part: Part, range: Range<u64>) {
+        let name = match part {
+            Part::Header => "header",
+            Part::Footer => "footer",
+            Part::PageList => "page list",
+            Part::Page(..) => "page",
+            Part::Annex => "annex",
+            Part::Blob => "blob",
+            Part::Record => "commit record",
+        };
+        if !range.is_empty() {
+            self.parts.push((range, name));
+        }
+    }
+}
+
+impl Checking<'_, '_> {
+    pub(super) fn database(&mut self, row: &DatabaseRow) -> Result<()> {
+        self.report.databases += 1;
+        let place = Place { database: Some((row.id, row.name.clone())), ..Place::default() };
+        let path = self.inner.path_of(row);
+        let file = match DatabaseFile::open(path.clone()) {
+            Ok(file) => Arc::new(file),
+            Err(error) => {
+                self.damage(place, ProblemKind::MissingFile, error.to_string());
+                return Ok(());
+            }
+        };
+        if !self.identity(row, &place, &file) {
+            return Ok(());
+        }
+        let source = Arc::new(Source(file.clone()));
+        let shared = source.clone();
+        let mut subject = Subject {
+            row,
+            size: file.size()?,
+            source,
+            inventory: Inventory::new(&*shared),
+            read: Ranges::default(),
+            parts: vec![],
+            is_told: true,
+        };
+        let done = self.done;
+        for container in self.inner.catalog.containers(row.id, self.head)? {
+            if self.report.is_complete {
+                self.container(&mut subject, &container)?;
+            }
+        }
+        if self.level == CheckLevel::Full && self.report.is_complete {
+            self.layout(&mut subject, &file)?;
+        }
+        // What was not read, because nothing is there or pages are shared, is dealt with too.
+        let rest = subject.size.saturating_sub(self.done - done);
+        self.advance(&row.name, rest);
+        Ok(())
+    }
+
+    /// Whether the file is that of the database.
+    fn identity(&mut self, row: &DatabaseRow, place: &Place, file: &DatabaseFile) -> bool {
+        match file.identity() {
+            Err(error) => {
+                self.damage(place.clone(), ProblemKind::WrongFile, error.to_string());
+                false
+            }
+            Ok(identity) => {
+                let uuid = Uuid::from_bytes(identity.uuid);
+                // The files of some programs have no identity.
+                if uuid == row.uuid || uuid.is_nil() && row.state == DatabaseState::Attached {
+                    return true;
+                }
+                let what = format!(
+                    "{} is database {uuid}, where {} should be",
+                    file.path.display(),
+                    row.uuid
+                );
+                self.damage(place.clone(), ProblemKind::WrongFile, what);
+                false
+            }
+        }
+    }
+
+    /// Whether keys follow each other, and nothing that is referred to lies on something else.
+    fn layout(&mut self, subject: &mut Subject<'_>, file: &DatabaseFile) -> Result<()> {
+        let headers = match subject.row.state {
+            DatabaseState::Open => self.open_chain(subject, file)?,
+            _ => {
+                self.closed_chain(subject);
+                vec![]
+            }
+        };
+        self.overlaps(subject, &headers);
+        let mut free: Ranges = std::iter::once(0..file.size()?).collect();
+        subject.parts.iter().for_each(|(range, _)| free.remove(range.clone()));
+        headers.iter().for_each(|range| free.remove(range.clone()));
+        if subject.is_told && subject.row.state == DatabaseState::Open {
+            self.report.unreferenced_bytes += free.total();
+        }
+        Ok(())
+    }
+
+    fn open_chain(
+        &mut self,
+        subject: &Subject<'_>,
+        file: &DatabaseFile,
+    ) -> Result<Vec<Range<u64>>> {
+        let survey = match self.inner.catalog.is_read_only() {
+            true => chain::survey(file)?,
+            false => {
+                let _lock = self.inner.locks().lock_allocation(subject.row.id)?;
+                chain::survey(file)?
+            }
+        };
+        for fault in survey.faults {
+            self.report.add(Problem {
+                severity: Severity::Warning,
+                kind: ProblemKind::Chain,
+                place: subject.place(),
+                what: format!("no key lies between bytes {} and {}", fault.start, fault.end),
+                advice: "a killed writer left this; repair or sealing marks it".to_owned(),
+            });
+        }
+        Ok(survey.headers)
+    }
+
+    fn closed_chain(&mut self, subject: &Subject<'_>) {
+        let walked = KeyChain::of_file(&*subject.source)
+            .and_then(|mut chain| chain.try_for_each(|key| key.map(|_| ())));
+        if let Err(error) = walked {
+            self.report.add(Problem {
+                severity: Severity::Warning,
+                kind: ProblemKind::Chain,
+                place: subject.place(),
+                what: error.to_string(),
+                advice: "its data can be read, but not by programs that walk the file".to_owned(),
+            });
+        }
+    }
+
+    /// Parts may be shared, but not in part.
+    fn overlaps(&mut self, subject: &mut Subject<'_>, headers: &[Range<u64>]) {
+        let place = subject.place();
+        let parts = &mut subject.parts;
+        parts.extend(headers.iter().map(|range| (range.clone(), "key")));
+        parts.sort_by_key(|(range, name)| (range.start, range.end, *name));
+        parts.dedup_by(|a, b| a.0 == b.0);
+        let mut last: (Range<u64>, &str) = (0..0, "");
+        let mut found = vec![];
+        for (range, name) in parts.iter() {
+            if range.start < last.0.end {
+                found.push(format!(
+                    "the {name} at byte {} lies in the {} at byte {}",
+                    range.start, last.1, last.0.start
+                ));
+            }
+            if range.end > last.0.end {
+                last = (range.clone(), name);
+            }
+        }
+        for what in found {
+            self.damage(place.clone(), ProblemKind::Overlap, what);
+        }
+    }
+
+    /// Something committed cannot be read or trusted.
+    pub(super) fn damage(&mut self, place: Place, kind: ProblemKind, what: String) {
+        let advice = match kind {
+            ProblemKind::MissingFile | ProblemKind::WrongFile => {
+                "put the database's file back, or restore it from a backup"
+            }
+            ProblemKind::Statistics | ProblemKind::Index => "repair makes it anew",
+            ProblemKind::Disagreement | ProblemKind::Annex => {
+                "repair takes it from the commit record if that is whole"
+            }
+            ProblemKind::Record => "nothing is lost, but the catalogue cannot be rebuilt from it",
+            _ => "restore the file from a backup, or salvage the newest version that is whole",
+        };
+        let advice = advice.to_owned();
+        self.report.add(Problem { severity: Severity::Damage, kind, place, what, advice });
+    }
+}
+
+/// Bytes of the file from which on nothing can lie.
+pub(super) fn lies_beyond(source: &dyn ByteSource, range: &Range<u64>) -> bool {
+    source.size().is_ok_and(|size| range.end > size)
+}

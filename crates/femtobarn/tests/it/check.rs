@@ -1,0 +1,218 @@
+//! Checking: a sound federation has no problems, and whatever is damaged is found and placed.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use femtobarn::{CheckLevel, CheckReport, ContainerOptions, Federation, ProblemKind, Severity};
+use rntuple::Value;
+use tempfile::TempDir;
+
+use crate::links::{link, linker};
+use crate::support::{begin, event_class, events, federation, reopened, with_ten_events};
+
+fn check(federation: &Federation, level: CheckLevel) -> CheckReport {
+    federation.check(level, &mut |_| true).unwrap()
+}
+
+fn kinds(report: &CheckReport) -> Vec<ProblemKind> {
+    let mut kinds: Vec<_> = report.problems.iter().map(|problem| problem.kind).collect();
+    kinds.dedup();
+    kinds
+}
+
+fn file(folder: &TempDir) -> PathBuf {
+    folder.path().join("test.fed/databases/run7.root")
+}
+
+/// Appends ten events in a commit of their own, again and again.
+fn with_history(federation: &Federation, commits: u64) {
+    with_ten_events(federation);
+    for commit in 1..commits {
+        let mut transaction = begin(federation);
+        let database = transaction.database("run7").unwrap();
+        let key = transaction.container(database, "events").unwrap();
+        transaction.extend(key, events(7, 10 * commit, 10)).unwrap();
+        transaction.commit().unwrap();
+    }
+}
+
+#[test]
+fn a_sound_federation_has_no_problems_and_shared_pages_are_read_once() {
+    let (_folder, federation) = federation();
+    with_history(&federation, 20);
+    let report = check(&federation, CheckLevel::Quick);
+    assert_eq!(report.problems, []);
+    assert_eq!((report.databases, report.containers, report.versions), (1, 1, 1));
+    let report = check(&federation, CheckLevel::Full);
+    assert_eq!(report.problems, []);
+    assert!(report.is_complete && report.is_sound());
+    // Two columns, of which every commit wrote a page.
+    assert_eq!((report.versions, report.pages, report.objects), (20, 40, 200));
+    federation.seal("run7", std::time::Duration::ZERO).unwrap();
+    let report = check(&federation, CheckLevel::Full);
+    assert_eq!(report.problems, []);
+}
+
+#[test]
+fn a_flipped_bit_of_a_page_is_placed_in_its_field() {
+    let (folder, federation) = federation();
+    with_history(&federation, 3);
+    let bytes = fs::read(file(&folder)).unwrap();
+    // The first event numbers, 0 to 9, as they are on disk.
+    let page: Vec<u8> = (0..10_u64).flat_map(u64::to_le_bytes).collect();
+    let at = bytes.windows(page.len()).position(|window| window == page).unwrap();
+    let disk = OpenOptions::new().write(true).open(file(&folder)).unwrap();
+    disk.write_all_at(&[1], at as u64).unwrap();
+    assert_eq!(check(&federation, CheckLevel::Quick).problems, []);
+    let report = check(&federation, CheckLevel::Full);
+    assert!(!report.is_sound());
+    let problem = &report.problems[0];
+    assert_eq!((problem.kind, problem.severity), (ProblemKind::Page, Severity::Damage));
+    assert!(problem.to_string().contains("run7/events"), "{problem}");
+    assert!(problem.what.contains("field event"), "{problem}");
+    assert_eq!(kinds(&report), [ProblemKind::Page, ProblemKind::Object]);
+}
+
+#[test]
+fn a_file_that_is_not_there_or_another_or_too_short_is_reported() {
+    let (folder, federation) = federation();
+    with_ten_events(&federation);
+    let path = file(&folder);
+    let whole = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let report = check(&federation, CheckLevel::Quick);
+    assert_eq!(kinds(&report), [ProblemKind::MissingFile]);
+
+    let mut other = whole.clone();
+    other[0x30..0x40].fill(7);
+    fs::write(&path, &other).unwrap();
+    assert_eq!(kinds(&check(&federation, CheckLevel::Quick)), [ProblemKind::WrongFile]);
+
+    fs::write(&path, &whole[..700]).unwrap();
+    let report = check(&federation, CheckLevel::Quick);
+    assert!(!report.is_sound(), "{:?}", report.problems);
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(check(&federation, CheckLevel::Full).problems, []);
+}
+
+#[test]
+fn a_catalogue_that_says_something_else_is_reported() {
+    for (set, kind) in [
+        ("entries = 9", ProblemKind::Disagreement),
+        ("deleted = 1", ProblemKind::Deletions),
+        ("footer_offset = footer_offset + 8", ProblemKind::Metadata),
+    ] {
+        let (folder, federation) = federation();
+        with_ten_events(&federation);
+        drop(federation);
+        let catalogue = folder.path().join("test.fed/catalogue.sqlite");
+        let sql = rusqlite::Connection::open(catalogue).unwrap();
+        assert_eq!(sql.execute(&format!("UPDATE versions SET {set}"), []).unwrap(), 1);
+        drop(sql);
+        let report = check(&reopened(&folder), CheckLevel::Quick);
+        assert!(kinds(&report).contains(&kind), "{set}: {:?}", report.problems);
+        assert!(!report.is_sound());
+    }
+}
+
+#[test]
+fn holes_and_files_that_killed_writers_left_are_noticed() {
+    let (folder, federation) = federation();
+    with_ten_events(&federation);
+    drop(federation);
+    let size = fs::metadata(file(&folder)).unwrap().len();
+    let disk = OpenOptions::new().write(true).open(file(&folder)).unwrap();
+    disk.write_all_at(&[0; 5000], size).unwrap();
+    fs::write(folder.path().join("test.fed/databases/left.root"), [0; 300]).unwrap();
+    let report = check(&reopened(&folder), CheckLevel::Full);
+    assert_eq!(kinds(&report), [ProblemKind::OrphanFile, ProblemKind::Chain]);
+    assert!(report.is_sound());
+    assert_eq!((report.orphan_bytes, report.unreferenced_bytes >= 5000), (300, true));
+}
+
+#[test]
+fn links_that_lead_nowhere_are_reported_with_their_objects() {
+    let (_folder, federation) = federation();
+    with_ten_events(&federation);
+    let mut transaction = begin(&federation);
+    let run7 = transaction.database("run7").unwrap();
+    let events = transaction.container(run7, "events").unwrap();
+    let database = transaction.create_database("links").unwrap();
+    let options = ContainerOptions::default();
+    let key = transaction.create_container(database, "linkers", &linker(), options).unwrap();
+    let oid = |entry| Some(femtobarn::Oid::new(events.database, events.container, entry));
+    for (one, many) in [(oid(3), vec![oid(9), None]), (oid(1), vec![oid(0), oid(10)])] {
+        let value = Value::Record(vec![
+            ("one".to_owned(), link(one)),
+            ("many".to_owned(), Value::List(many.into_iter().map(link).collect())),
+            ("element".to_owned(), Value::Null),
+            ("maybe".to_owned(), Value::Null),
+            ("best".to_owned(), Value::Null),
+        ]);
+        transaction.append_value(key, value).unwrap();
+    }
+    transaction.commit().unwrap();
+    assert_eq!(check(&federation, CheckLevel::Quick).problems, []);
+    let report = check(&federation, CheckLevel::Full);
+    assert_eq!(report.links, 5);
+    let [problem] = &report.problems[..] else { panic!("{:?}", report.problems) };
+    assert_eq!((problem.kind, problem.severity), (ProblemKind::DanglingLink, Severity::Warning));
+    assert_eq!(problem.place.entries, Some((1, 2)));
+    assert!(problem.what.contains("field many") && problem.what.contains("-10"), "{problem}");
+
+    // Of the links to a deleted object only those of objects that are left count.
+    let mut transaction = begin(&federation);
+    let events = transaction.container(run7, "events").unwrap();
+    transaction.delete(events, &[1, 3]).unwrap();
+    let linkers = transaction.container(database, "linkers").unwrap();
+    transaction.delete(linkers, &[1]).unwrap();
+    transaction.commit().unwrap();
+    let report = check(&federation, CheckLevel::Full);
+    let [problem] = &report.problems[..] else { panic!("{:?}", report.problems) };
+    assert_eq!(problem.place.entries, Some((0, 1)));
+    assert!(problem.what.contains("field one") && problem.what.contains("deleted"), "{problem}");
+}
+
+#[test]
+fn a_check_tells_how_far_it_is_and_stops_when_it_is_told() {
+    let (_folder, federation) = federation();
+    with_history(&federation, 5);
+    let mut last = 0;
+    let report = federation.check(CheckLevel::Full, &mut |progress| {
+        assert!(progress.done >= last && progress.doing == "checking" && progress.of == "run7");
+        last = progress.done;
+        true
+    });
+    assert!(report.unwrap().is_complete && last > 0);
+    let report = federation.check(CheckLevel::Full, &mut |_| false).unwrap();
+    assert!(!report.is_complete && report.pages <= 1);
+}
+
+#[test]
+fn every_flipped_byte_of_what_is_committed_is_noticed() {
+    let (folder, federation) = federation();
+    with_history(&federation, 2);
+    let mut transaction = begin(&federation);
+    let database = transaction.database("run7").unwrap();
+    let options = ContainerOptions::default();
+    let key = transaction.create_container(database, "other", &event_class(), options).unwrap();
+    transaction.extend(key, events(8, 0, 3)).unwrap();
+    transaction.commit().unwrap();
+    drop(federation);
+    let path = file(&folder);
+    let whole = fs::read(&path).unwrap();
+    let disk = OpenOptions::new().write(true).open(&path).unwrap();
+    let federation = reopened(&folder);
+    let unreferenced = check(&federation, CheckLevel::Full).unreferenced_bytes;
+    let mut unnoticed = 0;
+    for (at, &byte) in whole.iter().enumerate() {
+        disk.write_all_at(&[byte ^ 0x10], at as u64).unwrap();
+        if check(&federation, CheckLevel::Full).problems.is_empty() {
+            unnoticed += 1;
+        }
+        disk.write_all_at(&[byte], at as u64).unwrap();
+    }
+    // The front and the keys have fields that nobody needs: names, times.
+    assert!(unnoticed <= unreferenced + 1200, "{unnoticed} of {}", whole.len());
+}
