@@ -13,7 +13,7 @@ use crate::wire::{Reader, Writer, checksum_holds};
 
 /// Kind and length, 8 bytes.
 pub(crate) const PREAMBLE_SIZE: usize = 8;
-const CHECKSUM_SIZE: usize = 8;
+pub(crate) const CHECKSUM_SIZE: usize = 8;
 
 /// An envelope is metadata of a few bytes for each page; one longer than this is damage. It bounds
 /// what a hostile length can make us allocate.

@@ -121,10 +121,13 @@ pub use locator::{EnvelopeLink, Locator};
 pub use page::{CHECKSUM_SIZE, PageBuffers, SealedPage, open_page, seal_page};
 pub use page_cache::{FileNumber, PageCache};
 pub use page_list::{Cluster, ColumnPages, PageList, PageLocation};
-pub use reader::{Projection, Reader};
+pub use reader::{ColumnPath, Projection, Reader};
 pub use schema::{AliasColumn, Column, ColumnId, ExtraTypeInfo, Field, FieldId, Schema, Structure};
 pub use source::{BlobSink, ByteSource, ReadRequest};
 pub use type_map::Encoding;
 pub use types::{Precision, Primitive, Type};
 pub use value::Value;
-pub use writer::{Appender, Cell, RowWriter, Version, WriteOptions, Writer};
+pub use writer::{
+    Appender, Bound, Bounds, Cell, ClusterSummary, RowWriter, Savepoint, Version, WriteOptions,
+    Writer,
+};

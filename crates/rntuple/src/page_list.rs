@@ -2,7 +2,9 @@
 //!
 //! Source: RNTuple Binary Format Specification 1.0, "Page List Envelope".
 
-use crate::envelope::{EnvelopeKind, PREAMBLE_SIZE, open_envelope, seal_envelope};
+use std::borrow::Borrow;
+
+use crate::envelope::{CHECKSUM_SIZE, EnvelopeKind, PREAMBLE_SIZE, open_envelope, seal_envelope};
 use crate::error::{Error, Result};
 use crate::locator::{LOCATOR_SIZE_MIN, Locator};
 use crate::wire::{LIST_FRAME_OVERHEAD, RECORD_FRAME_OVERHEAD, Reader, Writer};
@@ -61,19 +63,31 @@ pub struct PageLocation {
 }
 
 impl PageList {
+    /// Bytes of an envelope without clusters.
+    pub(crate) const FRAME_SIZE: u64 =
+        (PREAMBLE_SIZE + 8 + 2 * LIST_FRAME_OVERHEAD + CHECKSUM_SIZE) as u64;
+
     /// The uncompressed envelope.
     pub fn encode(&self) -> Vec<u8> {
+        Self::encode_clusters(self.header_checksum, &self.clusters)
+    }
+
+    /// As [`encode`](Self::encode), of clusters that others may hold too.
+    pub(crate) fn encode_clusters<C: Borrow<Cluster>>(
+        header_checksum: u64,
+        clusters: &[C],
+    ) -> Vec<u8> {
         let mut writer = Writer::default();
-        writer.u64(self.header_checksum);
-        writer.list_frame(self.clusters.len(), |writer| {
-            for cluster in &self.clusters {
+        writer.u64(header_checksum);
+        writer.list_frame(clusters.len(), |writer| {
+            for cluster in clusters.iter().map(Borrow::borrow) {
                 writer.record_frame(|writer| {
                     writer.u64(cluster.first_entry).u64(cluster.entries);
                 });
             }
         });
-        writer.list_frame(self.clusters.len(), |writer| {
-            for cluster in &self.clusters {
+        writer.list_frame(clusters.len(), |writer| {
+            for cluster in clusters.iter().map(Borrow::borrow) {
                 writer.list_frame(cluster.columns.len(), |writer| {
                     cluster.columns.iter().for_each(|column| column.encode(writer));
                 });
@@ -101,6 +115,19 @@ impl PageList {
             cluster.columns = decode_columns(&mut lists)?;
         }
         Ok(PageList { header_checksum, clusters })
+    }
+}
+
+impl Cluster {
+    /// Bytes that the cluster takes in a page list, unless pages of 2^31 bytes are among its own.
+    pub(crate) fn described_size(&self) -> u64 {
+        let pages = |column: &ColumnPages| {
+            COLUMN_PAGES_SIZE_MIN
+                + column.pages.len() * PAGE_SIZE_MIN
+                + if column.element_offset.is_some() { size_of::<u32>() } else { 0 }
+        };
+        let columns: usize = self.columns.iter().map(pages).sum();
+        (SUMMARY_SIZE_MIN + LIST_FRAME_OVERHEAD + columns) as u64
     }
 }
 
@@ -172,5 +199,23 @@ impl PageLocation {
         let elements = self.elements as i32;
         writer.i32(if self.checksum { -elements } else { elements });
         self.locator.encode(writer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_of_an_envelope_is_known_before() {
+        let page = PageLocation { elements: 3, checksum: true, ..Default::default() };
+        let full = ColumnPages { element_offset: Some(7), compression: 5, pages: vec![page; 3] };
+        let columns = vec![full, ColumnPages::default()];
+        let cluster = Cluster { first_entry: 0, entries: 3, columns };
+        for count in 0..3 {
+            let page_list = PageList { header_checksum: 1, clusters: vec![cluster.clone(); count] };
+            let told = PageList::FRAME_SIZE + count as u64 * cluster.described_size();
+            assert_eq!(page_list.encode().len() as u64, told);
+        }
     }
 }

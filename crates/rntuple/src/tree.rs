@@ -66,7 +66,64 @@ impl Tree {
     }
 }
 
+impl Tree {
+    /// The columns of the first representation of each field, depth first.
+    pub fn first_columns(&self) -> Vec<ColumnId> {
+        let mut columns = vec![];
+        self.nodes.iter().for_each(|node| node.add_first_columns(&mut columns));
+        columns
+    }
+
+    /// Gives all representations of a field the greatest of their numbers.
+    pub fn share_among_representations(&self, of_columns: &mut [u64]) {
+        self.nodes.iter().for_each(|node| node.share(of_columns));
+    }
+}
+
 impl Node {
+    fn share(&self, of_columns: &mut [u64]) {
+        let (one, other) = self.own_columns();
+        for columns in [one, other] {
+            let greatest = columns.iter().map(|&column| of_columns[column as usize]).max();
+            columns.iter().for_each(|&c| of_columns[c as usize] = greatest.unwrap_or(0));
+        }
+        self.children().iter().for_each(|child| child.share(of_columns));
+    }
+
+    /// The columns of the field itself: one, or two of strings, in each representation.
+    fn own_columns(&self) -> (&[ColumnId], &[ColumnId]) {
+        match &self.kind {
+            Kind::Primitive { values, .. } => (values, &[]),
+            Kind::Bitset { bits, .. } => (bits, &[]),
+            Kind::String { offsets, bytes } => (offsets, bytes),
+            Kind::List { offsets, .. } | Kind::Cardinality { offsets, .. } => (offsets, &[]),
+            Kind::Variant { switch, .. } => (switch, &[]),
+            Kind::Fixed { .. } | Kind::Record { .. } => (&[], &[]),
+        }
+    }
+
+    /// All columns of the field itself, in all its representations.
+    pub fn columns(&self) -> impl Iterator<Item = ColumnId> {
+        let (one, other) = self.own_columns();
+        one.iter().chain(other).copied()
+    }
+
+    /// The fields below.
+    pub fn children(&self) -> &[Node] {
+        match &self.kind {
+            Kind::List { item, .. } | Kind::Fixed { item, .. } => std::slice::from_ref(item),
+            Kind::Record { members, .. } => members,
+            Kind::Variant { alternatives, .. } => alternatives,
+            _ => &[],
+        }
+    }
+
+    fn add_first_columns(&self, columns: &mut Vec<ColumnId>) {
+        let (one, other) = self.own_columns();
+        columns.extend(one.first().into_iter().chain(other.first()));
+        self.children().iter().for_each(|child| child.add_first_columns(columns));
+    }
+
     /// The logical type of the field.
     pub fn logical_type(&self) -> Type {
         match &self.kind {

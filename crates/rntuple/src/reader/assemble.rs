@@ -9,7 +9,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::Reader;
-use super::elements::{Segment, total};
+use super::elements::{Elements, Segment, total};
 use crate::array::{Array, bytes_of, values_of};
 use crate::buffer::AlignedBuffer;
 use crate::column::Element;
@@ -30,25 +30,32 @@ impl Reader {
                 Segment { cluster, range: start..end, is_told: false }
             })
             .collect();
-        self.record(nodes, &segments)
+        self.elements().record(nodes, &segments)
     }
 
-    fn array(&self, node: &Node, segments: &[Segment<'_>]) -> Result<Array> {
+    fn elements(&self) -> Elements<'_> {
+        Elements { source: &*self.source, cache: self.cache.as_ref(), schema: &self.schema }
+    }
+}
+
+impl Elements<'_> {
+    /// The values of a field.
+    pub fn array(&self, node: &Node, segments: &[Segment<'_>]) -> Result<Array> {
         match &node.kind {
             Kind::Primitive { primitive, values, .. } => {
-                let values = self.elements(values, segments, element(*primitive))?;
+                let values = self.read(values, segments, element(*primitive))?;
                 Ok(Array::Primitive { primitive: *primitive, values })
             }
             Kind::Bitset { size, bits } => {
                 let content = Array::Primitive {
                     primitive: Primitive::Bool,
-                    values: self.elements(bits, &multiplied(segments, *size)?, Element::U8)?,
+                    values: self.read(bits, &multiplied(segments, *size)?, Element::U8)?,
                 };
                 self.fixed(*size, segments, content)
             }
             Kind::String { offsets, bytes } => {
                 let (offsets, segments) = self.offsets(offsets, segments)?;
-                Ok(Array::String { offsets, bytes: self.elements(bytes, &segments, Element::U8)? })
+                Ok(Array::String { offsets, bytes: self.read(bytes, &segments, Element::U8)? })
             }
             Kind::List { offsets, item, optional } => {
                 let (offsets, segments) = self.offsets(offsets, segments)?;
@@ -115,11 +122,11 @@ impl Reader {
     fn ends(&self, columns: &[ColumnId], segment: &Segment<'_>) -> Result<(u64, Bytes)> {
         let Range { start, end } = segment.range;
         if start == 0 || start == end {
-            let ends = self.elements(columns, std::slice::from_ref(segment), Element::U64)?;
+            let ends = self.read(columns, std::slice::from_ref(segment), Element::U64)?;
             return Ok((0, ends));
         }
         let with_previous = Segment { range: start - 1..end, ..segment.clone() };
-        let ends = self.elements(columns, &[with_previous], Element::U64)?;
+        let ends = self.read(columns, &[with_previous], Element::U64)?;
         let first = values_of::<u64>(&ends)?[0];
         Ok((first, ends.slice(size_of::<u64>()..)))
     }
@@ -153,7 +160,7 @@ impl Reader {
         let mut parts: Vec<Vec<Segment<'_>>> = vec![vec![]; alternatives.len()];
         let mut counts = vec![0_u64; alternatives.len()];
         for segment in segments {
-            let pairs = self.elements(switch, std::slice::from_ref(segment), Element::Switch)?;
+            let pairs = self.read(switch, std::slice::from_ref(segment), Element::Switch)?;
             let used = used_ranges(&pairs, alternatives.len())?;
             for (position, tag) in switch_pairs(&pairs) {
                 let alternative = (tag as usize).wrapping_sub(1);

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use crate::envelope::{self, EnvelopeKind};
 use crate::error::{Error, Result};
 use crate::footer::{ClusterGroup, Footer};
-use crate::page_list::{ColumnPages, PageList, PageLocation};
+use crate::page_list::{self, ColumnPages, PageList, PageLocation};
 use crate::schema::{ColumnId, Schema};
 use crate::source::ByteSource;
 
@@ -52,6 +52,30 @@ impl Cluster {
             let run = self.runs.get(column as usize)?.as_ref()?;
             Some((column, run))
         })
+    }
+
+    /// A cluster as its page list has it. `repetitions`: as [`deferred_repetitions`] tells.
+    pub fn of(cluster: page_list::Cluster, repetitions: &[u64], bounds: Bounds) -> Result<Self> {
+        let entries = cluster.first_entry..end_of(cluster.first_entry, cluster.entries)?;
+        let expected =
+            |id: usize| cluster.entries.checked_mul(repetitions.get(id).copied().unwrap_or(0));
+        let runs = cluster.columns.into_iter().enumerate();
+        let runs = runs.map(|(id, pages)| Self::run(id, pages, expected(id)));
+        Ok(Cluster { entries, bounds, runs: runs.collect::<Result<_>>()? })
+    }
+
+    fn run(id: usize, column: ColumnPages, expected: Option<u64>) -> Result<Option<Run>> {
+        let Some(offset) = column.element_offset else { return Ok(None) };
+        let overflow = || corrupt(format!("column {id} has more than 2^64 elements"));
+        let on_pages: u64 = column.pages.iter().map(|page| u64::from(page.elements)).sum();
+        let missing = expected.ok_or_else(overflow)?.saturating_sub(on_pages);
+        let mut starts = Vec::with_capacity(column.pages.len());
+        let mut elements = missing;
+        for page in &column.pages {
+            starts.push(elements);
+            elements = elements.checked_add(page.elements.into()).ok_or_else(overflow)?;
+        }
+        Ok(Some(Run { missing, elements, offset, starts, pages: column.pages }))
     }
 
     /// Elements of a column in this cluster and all before.
@@ -133,6 +157,11 @@ impl Clusters {
         Ok(found)
     }
 
+    /// The clusters of the last group.
+    pub fn last_group(&self, source: &dyn ByteSource) -> Result<&[Cluster]> {
+        self.groups.last().map_or(Ok(&[]), |group| self.load(group, source))
+    }
+
     fn load<'a>(&self, group: &'a Group, source: &dyn ByteSource) -> Result<&'a [Cluster]> {
         if let Some(clusters) = group.loaded.get() {
             return Ok(clusters);
@@ -165,33 +194,14 @@ impl Clusters {
                     cluster.first_entry
                 )));
             }
-            let entries = next_entry..end_of(next_entry, cluster.entries)?;
-            next_entry = entries.end;
-            let runs = cluster.columns.into_iter().enumerate();
-            let runs = runs.map(|(id, pages)| self.run(id, pages, cluster.entries));
-            let runs = runs.collect::<Result<_>>()?;
-            arranged.push(Cluster { entries, bounds, runs });
+            let cluster = Cluster::of(cluster, &self.repetitions, bounds)?;
+            next_entry = cluster.entries.end;
+            arranged.push(cluster);
         }
         if next_entry != end_of(link.min_entry, link.entry_span)? {
             return Err(corrupt("a page list has not the entries of its cluster group".to_owned()));
         }
         Ok(arranged)
-    }
-
-    fn run(&self, id: usize, column: ColumnPages, entries: u64) -> Result<Option<Run>> {
-        let Some(offset) = column.element_offset else { return Ok(None) };
-        let overflow = || corrupt(format!("column {id} has more than 2^64 elements"));
-        let on_pages: u64 = column.pages.iter().map(|page| u64::from(page.elements)).sum();
-        let repetition = self.repetitions.get(id).copied().unwrap_or(0);
-        let expected = entries.checked_mul(repetition).ok_or_else(overflow)?;
-        let missing = expected.saturating_sub(on_pages);
-        let mut starts = Vec::with_capacity(column.pages.len());
-        let mut elements = missing;
-        for page in &column.pages {
-            starts.push(elements);
-            elements = elements.checked_add(page.elements.into()).ok_or_else(overflow)?;
-        }
-        Ok(Some(Run { missing, elements, offset, starts, pages: column.pages }))
     }
 }
 
@@ -203,7 +213,7 @@ impl Group {
 
 /// For each deferred column the elements that an entry has; 0 for all other columns, whose pages
 /// hold every element.
-fn deferred_repetitions(schema: &Schema) -> Result<Vec<u64>> {
+pub(crate) fn deferred_repetitions(schema: &Schema) -> Result<Vec<u64>> {
     let of_column = |column: &crate::schema::Column| {
         if column.first_element.unwrap_or(0) == 0 {
             return Ok(0);

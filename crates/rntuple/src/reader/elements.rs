@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::Reader;
+use super::FileCache;
 use super::cluster::{Bounds, Cluster, Run};
 use super::convert::convert;
 use crate::buffer::AlignedBuffer;
@@ -20,8 +20,8 @@ use crate::locator::Locator;
 use crate::page::{CHECKSUM_SIZE, PageBuffers, open_page};
 use crate::page_cache::PageKey;
 use crate::page_list::PageLocation;
-use crate::schema::{Column, ColumnId};
-use crate::source::ReadRequest;
+use crate::schema::{Column, ColumnId, Schema};
+use crate::source::{ByteSource, ReadRequest};
 use crate::wire::checksum_holds;
 
 /// Stored bytes read at once: enough to amortise a system call, small enough to stay in cache until
@@ -51,9 +51,17 @@ pub(crate) fn total(segments: &[Segment<'_>]) -> Result<u64> {
     })
 }
 
-impl Reader {
+/// Reads the elements of columns, and makes arrays of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Elements<'a> {
+    pub source: &'a dyn ByteSource,
+    pub cache: Option<&'a FileCache>,
+    pub schema: &'a Schema,
+}
+
+impl Elements<'_> {
     /// The elements of all segments, back to back, converted to `target`.
-    pub(super) fn elements(
+    pub fn read(
         &self,
         columns: &[ColumnId],
         segments: &[Segment<'_>],
@@ -160,14 +168,14 @@ impl Reader {
     fn cached_page(&self, id: ColumnId, page: &PageLocation) -> Result<Bytes> {
         let column = &self.schema.columns[id as usize];
         let key = |file| PageKey { file, column: id, offset: page.locator.offset };
-        if let Some(cache) = &self.cache
+        if let Some(cache) = self.cache
             && let Some(bytes) = cache.pages.get(key(cache.file))
             && bytes.len() == page.elements as usize * element_of(column)?.size()
         {
             return Ok(bytes);
         }
         let bytes = self.whole_page(column, page)?.into_bytes();
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = self.cache {
             cache.pages.put(key(cache.file), bytes.clone());
         }
         Ok(bytes)
@@ -266,7 +274,7 @@ impl Reader {
 
 impl Run {
     /// The pages that overlap a range.
-    fn pages_with(&self, range: &Range<u64>) -> Range<usize> {
+    pub fn pages_with(&self, range: &Range<u64>) -> Range<usize> {
         if range.is_empty() {
             return 0..0;
         }

@@ -10,6 +10,7 @@ mod assemble;
 mod cluster;
 mod convert;
 mod elements;
+mod paths;
 mod projection;
 
 use std::ops::Range;
@@ -34,6 +35,7 @@ pub(crate) use assemble::element as element_of_primitive;
 use cluster::Clusters;
 pub(crate) use convert::convert;
 pub(crate) use elements::element_of;
+pub use paths::ColumnPath;
 pub use projection::Projection;
 
 /// One version of an RNTuple, open for reading.
@@ -58,7 +60,7 @@ pub struct Reader {
 }
 
 /// A cache shared with the readers of other files.
-struct FileCache {
+pub(crate) struct FileCache {
     pages: Arc<PageCache>,
     file: FileNumber,
 }
@@ -193,13 +195,18 @@ impl Reader {
         }
     }
 
-    /// For each column the number of elements in all clusters.
+    /// For each column the number of elements in all clusters, as far as the last cluster group
+    /// tells: offsets of clusters behind an edited one may be too low. The representations of a
+    /// field count through together.
     pub(crate) fn element_totals(&self) -> Result<Vec<u64>> {
-        let columns = 0..self.schema.columns.len() as ColumnId;
-        let last = self.entries().saturating_sub(1)..self.entries();
-        let clusters = self.clusters.overlapping(&*self.source, &last)?;
-        let total = |column| clusters.last().map_or(0, |cluster| cluster.elements_up_to(column));
-        Ok(columns.map(total).collect())
+        let last = self.clusters.last_group(&*self.source)?;
+        let mut totals = vec![0; self.schema.columns.len()];
+        for (column, total) in totals.iter_mut().enumerate() {
+            let elements = last.iter().map(|cluster| cluster.elements_up_to(column as ColumnId));
+            *total = elements.max().unwrap_or(0);
+        }
+        self.tree.share_among_representations(&mut totals);
+        Ok(totals)
     }
 
     /// Names and types of the top-level fields that this library can read.

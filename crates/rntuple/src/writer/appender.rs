@@ -1,22 +1,24 @@
-//! Appending entries to an RNTuple: clusters as they fill, and a new footer in the end.
+//! The editor of an RNTuple: entries are appended, or replaced where they are, and a footer makes a
+//! version of what there is.
 //!
-//! Nothing that an earlier footer refers to is ever written again, so the earlier footer goes on
-//! being the earlier version. Cluster groups are merged as binary counters carry: a new group takes
-//! in the groups before it that have no more clusters than itself. There are then only about log2 of
-//! the number of commits groups, and each page list entry is rewritten at most that often.
+//! Clusters are written as they fill. What [`Groups`] keeps of them is all that a version is made
+//! of, so a savepoint is a copy of it, and any number of versions can be made on the way.
+
+use std::sync::Arc;
 
 use super::cluster::ClusterWriter;
 use super::column::PageOptions;
+use super::groups::Groups;
 use super::row::{Cell, RowWriter};
+use super::summary::ClusterSummary;
 use crate::array::Array;
 use crate::compression::Compression;
-use crate::envelope::{EnvelopeKind, read_envelope};
 use crate::error::{Error, Result};
-use crate::footer::{ClusterGroup, Footer};
+use crate::footer::Footer;
 use crate::header::Header;
 use crate::locator::{EnvelopeLink, Locator};
 use crate::page::CHECKSUM_SIZE;
-use crate::page_list::{Cluster, PageList};
+use crate::page_list::Cluster;
 use crate::reader::Reader;
 use crate::schema::Schema;
 use crate::source::{BlobSink, ByteSource};
@@ -50,29 +52,45 @@ impl WriteOptions {
             _ => Encoding::Split,
         }
     }
+
+    pub(super) fn page_options(&self) -> PageOptions {
+        PageOptions { size: self.page_size, compression: self.compression }
+    }
 }
 
-/// Appends entries to a new RNTuple or to one version of an existing one.
+/// Edits a new RNTuple or one version of an existing one: appends entries and replaces values.
 pub struct Appender {
-    writer: ClusterWriter,
+    pub(super) writer: ClusterWriter,
     types: Type,
-    options: WriteOptions,
+    pub(super) schema: Schema,
+    pub(super) options: WriteOptions,
     header_checksum: u64,
     extension: Schema,
-    /// Cluster groups of the version that this one continues.
-    groups: Vec<ClusterGroup>,
-    /// Finished clusters that are in no group yet.
-    clusters: Vec<Cluster>,
+    pub(super) state: State,
+}
+
+/// All that changes, but for the cluster under construction.
+#[derive(Clone)]
+pub(super) struct State {
+    pub groups: Groups,
     /// Number of the first entry of the cluster under construction.
     first_entry: u64,
     /// Bytes of one entry, measured on what came so far; tells how many entries fit a cluster.
     entry_size: u64,
     /// Bytes of pages and envelopes written since the last version.
-    bytes: u64,
+    pub bytes: u64,
+    /// Summaries of clusters since the last version.
+    pub summaries: Vec<Arc<ClusterSummary>>,
+}
+
+/// What an [`Appender`] had at one time, to go back to.
+pub struct Savepoint {
+    state: State,
+    element_offsets: Vec<u64>,
 }
 
 /// Where a new version of an RNTuple is described.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Version {
     /// The footer envelope.
     pub footer: EnvelopeLink,
@@ -80,6 +98,9 @@ pub struct Version {
     pub entries: u64,
     /// Bytes of pages and envelopes that were written for it.
     pub bytes: u64,
+    /// What the numbers of clusters lie between that are new or were changed since the last version
+    /// that this appender made, or since its start; in the order of the changes.
+    pub summaries: Vec<ClusterSummary>,
 }
 
 impl Appender {
@@ -116,8 +137,8 @@ impl Appender {
         let footer = reader.footer();
         let mut appender = Self::new(reader.schema(), &offsets, options, footer.header_checksum)?;
         appender.extension = footer.extension.clone();
-        appender.groups = footer.cluster_groups.clone();
-        appender.first_entry = reader.entries();
+        appender.state.groups = Groups::new(footer.header_checksum, &footer.cluster_groups);
+        appender.state.first_entry = reader.entries();
         Ok(appender)
     }
 
@@ -127,27 +148,29 @@ impl Appender {
         options: WriteOptions,
         header_checksum: u64,
     ) -> Result<Self> {
-        let page = PageOptions { size: options.page_size, compression: options.compression };
-        let writer = ClusterWriter::new(schema, element_offsets, page)?;
+        let writer = ClusterWriter::new(schema, element_offsets, options.page_options())?;
         let members = writer.tree.nodes.iter();
         let members = members.map(|node| (node.name.clone(), node.logical_type())).collect();
         Ok(Appender {
             writer,
             types: Type::Record { class: String::new(), members },
+            schema: schema.clone(),
             options,
             header_checksum,
             extension: Schema::default(),
-            groups: vec![],
-            clusters: vec![],
-            first_entry: 0,
-            entry_size: 0,
-            bytes: 0,
+            state: State {
+                groups: Groups::new(header_checksum, &[]),
+                first_entry: 0,
+                entry_size: 0,
+                bytes: 0,
+                summaries: vec![],
+            },
         })
     }
 
     /// Number of entries, with those of this appender.
     pub fn entries(&self) -> u64 {
-        self.first_entry + self.writer.entries
+        self.state.first_entry + self.writer.entries
     }
 
     /// Bytes appended to the cluster under construction.
@@ -203,7 +226,7 @@ impl Appender {
         const FIRST_ENTRIES: u64 = 64;
         let many = self.writer.entries.max(FIRST_ENTRIES);
         let room = self.options.cluster_size.saturating_sub(self.writer.size());
-        match self.entry_size {
+        match self.state.entry_size {
             0 => many as usize,
             size => (room / size).clamp(1, many) as usize,
         }
@@ -211,8 +234,8 @@ impl Appender {
 
     fn end_full_cluster(&mut self, sink: &mut dyn BlobSink) -> Result<()> {
         let size = self.writer.size();
-        self.entry_size = (size / self.writer.entries.max(1)).max(1);
-        if size + self.entry_size <= self.options.cluster_size {
+        self.state.entry_size = (size / self.writer.entries.max(1)).max(1);
+        if size + self.state.entry_size <= self.options.cluster_size {
             return Ok(());
         }
         self.end_cluster(sink)
@@ -222,7 +245,7 @@ impl Appender {
     #[inline]
     fn end_full_cluster_of_rows(&mut self, sink: &mut dyn BlobSink) -> Result<()> {
         const ROWS_BETWEEN: u64 = 64;
-        let size = self.entry_size;
+        let size = self.state.entry_size;
         let few_left = size == 0 || size * ROWS_BETWEEN * 2 >= self.options.cluster_size;
         if few_left || self.writer.entries.is_multiple_of(ROWS_BETWEEN) {
             self.end_full_cluster(sink)?;
@@ -230,17 +253,42 @@ impl Appender {
         Ok(())
     }
 
-    fn end_cluster(&mut self, sink: &mut dyn BlobSink) -> Result<()> {
-        if self.writer.entries > 0 {
-            let cluster = self.writer.finish(sink, self.first_entry)?;
-            self.first_entry += cluster.entries;
-            self.bytes += stored_size(&cluster);
-            self.clusters.push(cluster);
+    pub(super) fn end_cluster(&mut self, sink: &mut dyn BlobSink) -> Result<()> {
+        if self.writer.entries == 0 {
+            return Ok(());
         }
+        let first_entry = self.state.first_entry;
+        let (cluster, columns) = self.writer.finish(sink, first_entry)?;
+        let entries = cluster.entries;
+        let summary = ClusterSummary { first_entry, entries, is_widening: false, columns };
+        self.state.summaries.push(Arc::new(summary));
+        self.state.first_entry += entries;
+        self.state.bytes += stored_size(&cluster);
+        self.state.groups.push(cluster);
         Ok(())
     }
 
-    /// Ends the cluster, writes the page list and the footer of a new version, and goes on from it.
+    /// Ends the cluster and notes what there is, so that [`rollback_to`](Self::rollback_to) can
+    /// come back to it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] from the sink.
+    pub fn savepoint(&mut self, sink: &mut dyn BlobSink) -> Result<Savepoint> {
+        self.end_cluster(sink)?;
+        let element_offsets = self.writer.element_offsets();
+        Ok(Savepoint { state: self.state.clone(), element_offsets })
+    }
+
+    /// Forgets all that came after a savepoint of this appender: entries, changes, and a failed
+    /// write. A savepoint can be gone back to any number of times, also over versions made since;
+    /// those stay what they are.
+    pub fn rollback_to(&mut self, savepoint: &Savepoint) {
+        self.state = savepoint.state.clone();
+        self.writer.reset(&savepoint.element_offsets);
+    }
+
+    /// Ends the cluster, writes the page lists that are new or changed and the footer of a new
+    /// version, and goes on from it.
     ///
     /// `source` is where the sink's bytes, of this and of earlier versions, can be read.
     ///
@@ -252,47 +300,18 @@ impl Appender {
         source: &dyn ByteSource,
     ) -> Result<Version> {
         self.end_cluster(sink)?;
-        if !self.clusters.is_empty() {
-            self.merge_groups(source)?;
-            let group = self.write_group(sink)?;
-            self.bytes += group.page_list.locator.size;
-            self.groups.push(group);
-            self.clusters.clear();
-        }
+        let (cluster_groups, bytes) = self.state.groups.write(sink, source)?;
+        self.state.bytes += bytes;
         let footer = Footer {
             header_checksum: self.header_checksum,
             extension: self.extension.clone(),
-            cluster_groups: self.groups.clone(),
+            cluster_groups,
         };
         let footer = write_envelope(sink, &footer.encode())?;
-        let bytes = std::mem::take(&mut self.bytes) + footer.locator.size;
-        Ok(Version { footer, entries: self.first_entry, bytes })
-    }
-
-    /// Takes back the last groups that have no more clusters than the new one.
-    fn merge_groups(&mut self, source: &dyn ByteSource) -> Result<()> {
-        while let Some(group) = self.groups.last()
-            && group.clusters as usize <= self.clusters.len()
-        {
-            let bytes = read_envelope(source, &group.page_list, EnvelopeKind::PageList, u64::MAX)?;
-            let mut clusters = PageList::decode(&bytes)?.clusters;
-            clusters.append(&mut self.clusters);
-            self.clusters = clusters;
-            self.groups.pop();
-        }
-        Ok(())
-    }
-
-    fn write_group(&self, sink: &mut dyn BlobSink) -> Result<ClusterGroup> {
-        let clusters = self.clusters.clone();
-        let min_entry = clusters[0].first_entry;
-        let page_list = PageList { header_checksum: self.header_checksum, clusters };
-        Ok(ClusterGroup {
-            min_entry,
-            entry_span: self.first_entry - min_entry,
-            clusters: self.clusters.len() as u32,
-            page_list: write_envelope(sink, &page_list.encode())?,
-        })
+        let bytes = std::mem::take(&mut self.state.bytes) + footer.locator.size;
+        let summaries = std::mem::take(&mut self.state.summaries);
+        let summaries = summaries.into_iter().map(Arc::unwrap_or_clone).collect();
+        Ok(Version { footer, entries: self.state.first_entry, bytes, summaries })
     }
 
     /// The types of the entries: a record.
@@ -306,7 +325,7 @@ fn stored_size(cluster: &Cluster) -> u64 {
     pages.map(|page| page.locator.size + CHECKSUM_SIZE as u64).sum()
 }
 
-fn write_envelope(sink: &mut dyn BlobSink, bytes: &[u8]) -> Result<EnvelopeLink> {
+pub(super) fn write_envelope(sink: &mut dyn BlobSink, bytes: &[u8]) -> Result<EnvelopeLink> {
     let offset = sink.write_blob(&[bytes])?;
     let size = bytes.len() as u64;
     if size > u64::from(u32::MAX) {

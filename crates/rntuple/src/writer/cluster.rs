@@ -4,19 +4,21 @@
 //! 1. Between calls every column has the elements of the same whole entries. What is appended is
 //!    checked against the schema first; only a failing sink can leave a part of an entry behind,
 //!    and then the writer refuses all further work.
-//! 2. Columns and the tree of fields have the same depth-first order, so a row fills the columns
-//!    from first to last.
+//! 2. `columns` are in the depth-first order of the tree of fields, so a row fills them from first to
+//!    last. There is one for each column of the schema that is of a field's first representation;
+//!    the other representations are suppressed in a new cluster.
 
 use std::collections::BTreeMap;
 
 use super::column::{ColumnBuffer, PageOptions};
 use super::row::RowWriter;
+use super::summary::{Bounds, Tracker, summarised};
 use crate::array::{Array, values_of};
 use crate::buffer::AlignedBuffer;
 use crate::column::Element;
 use crate::error::{Error, Result};
 use crate::page::PageBuffers;
-use crate::page_list::Cluster;
+use crate::page_list::{Cluster, ColumnPages};
 use crate::reader::{convert, element_of_primitive};
 use crate::schema::{ColumnId, Schema};
 use crate::source::BlobSink;
@@ -29,32 +31,63 @@ const RATIO_MAX: u64 = 10;
 pub(super) struct ClusterWriter {
     pub tree: Tree,
     columns: Vec<ColumnBuffer>,
-    /// Elements that each alternative of a variant has in this cluster, by its switch column.
-    alternatives: BTreeMap<ColumnId, Vec<u64>>,
+    /// The column of the schema that each is.
+    ids: Vec<ColumnId>,
+    /// For each column of the schema its position among `columns`.
+    positions: Vec<Option<usize>>,
+    /// Elements that each alternative of a variant has in this cluster, by the position of its
+    /// switch column.
+    alternatives: BTreeMap<usize, Vec<u64>>,
     buffers: PageBuffers,
     pub entries: u64,
     failed: bool,
 }
 
 impl ClusterWriter {
-    /// `element_offsets`: for each column the elements in all clusters before.
+    /// `element_offsets`: for each column of the schema the elements in all clusters before.
     pub fn new(schema: &Schema, element_offsets: &[u64], options: PageOptions) -> Result<Self> {
         let tree = Tree::of(schema)?;
         if let Some((name, reason)) = tree.ignored.first() {
             return Err(Error::unsupported(format!("writing field {name:?}: {reason}")));
         }
-        let columns = schema.columns.iter().enumerate().map(|(id, column)| {
-            let offset = element_offsets.get(id).copied().unwrap_or(0);
-            ColumnBuffer::new(column.clone(), offset, options)
+        if !schema.aliases.is_empty() {
+            return Err(Error::unsupported("writing projected fields"));
+        }
+        let how = summarised(&tree, schema.columns.len());
+        let ids = tree.first_columns();
+        let mut positions = vec![None; schema.columns.len()];
+        ids.iter().enumerate().for_each(|(at, &id)| positions[id as usize] = Some(at));
+        let columns = ids.iter().map(|&id| {
+            let column = schema.columns[id as usize].clone();
+            let offset = element_offsets.get(id as usize).copied().unwrap_or(0);
+            ColumnBuffer::new(column, offset, options, how[id as usize].map(Tracker::new))
         });
         Ok(ClusterWriter {
-            tree,
             columns: columns.collect::<Result<_>>()?,
+            tree,
+            ids,
+            positions,
             alternatives: BTreeMap::new(),
             buffers: PageBuffers::default(),
             entries: 0,
             failed: false,
         })
+    }
+
+    /// For each column of the schema the elements in all clusters before.
+    pub fn element_offsets(&self) -> Vec<u64> {
+        let offset = |position: &Option<usize>| position.map_or(0, |at| self.columns[at].offset());
+        self.positions.iter().map(offset).collect()
+    }
+
+    /// Forgets the cluster, and what failed with it.
+    pub fn reset(&mut self, element_offsets: &[u64]) {
+        for (column, &id) in self.columns.iter_mut().zip(&self.ids) {
+            column.reset(element_offsets.get(id as usize).copied().unwrap_or(0));
+        }
+        self.alternatives.clear();
+        self.entries = 0;
+        self.failed = false;
     }
 
     /// How much of its size on disk the cluster has used up. Data that compress better than
@@ -100,16 +133,26 @@ impl ClusterWriter {
         appended
     }
 
-    /// Ends the cluster: `first_entry` is the number of its first entry.
-    pub fn finish(&mut self, sink: &mut dyn BlobSink, first_entry: u64) -> Result<Cluster> {
+    /// Ends the cluster: `first_entry` is the number of its first entry. Returns also what the
+    /// numbers of its columns lie between.
+    pub fn finish(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        first_entry: u64,
+    ) -> Result<(Cluster, Vec<(ColumnId, Bounds)>)> {
         self.check_usable()?;
         self.failed = true;
-        let buffers = &mut self.buffers;
-        let columns = self.columns.iter_mut().map(|column| column.finish(buffers, sink));
-        let columns = columns.collect::<Result<_>>()?;
+        let mut columns = vec![ColumnPages::default(); self.positions.len()];
+        let mut bounds = vec![];
+        for (column, &id) in self.columns.iter_mut().zip(&self.ids) {
+            let (pages, of_column) = column.finish(&mut self.buffers, sink)?;
+            columns[id as usize] = pages;
+            bounds.extend(of_column.map(|of_column| (id, of_column)));
+        }
         self.failed = false;
         self.alternatives.clear();
-        Ok(Cluster { first_entry, entries: std::mem::take(&mut self.entries), columns })
+        let entries = std::mem::take(&mut self.entries);
+        Ok((Cluster { first_entry, entries, columns }, bounds))
     }
 
     fn check_usable(&self) -> Result<()> {
@@ -196,7 +239,8 @@ impl ClusterWriter {
         tag: i8,
         position: i64,
     ) -> Result<()> {
-        let column = &mut self.columns[switch as usize];
+        let switch = self.position(switch)?;
+        let column = &mut self.columns[switch];
         let Ok(chosen) = usize::try_from(tag) else {
             return column.extend(&switch_pair(0, 0), &mut self.buffers, sink);
         };
@@ -206,6 +250,11 @@ impl ClusterWriter {
         column.extend(&pair, &mut self.buffers, sink)?;
         let position = position as usize;
         self.append_field(sink, &alternatives[chosen], &contents[chosen], position, position + 1)
+    }
+
+    fn position(&self, column: ColumnId) -> Result<usize> {
+        let position = self.positions.get(column as usize).copied().flatten();
+        position.ok_or_else(|| Error::invalid(format!("column {column} is not written")))
     }
 
     /// Appends the sizes of collections `first..end` and returns the range of their items.
@@ -219,7 +268,8 @@ impl ClusterWriter {
     ) -> Result<(usize, usize)> {
         let offsets = &values_of::<i64>(offsets)?[first..=end];
         let (from, to) = (offsets[0], offsets[offsets.len() - 1]);
-        let column = &mut self.columns[column as usize];
+        let position = self.position(column)?;
+        let column = &mut self.columns[position];
         let base = column.items;
         for &offset in &offsets[1..] {
             column.push(base + (offset - from) as u64, &mut self.buffers, sink)?;
@@ -235,7 +285,8 @@ impl ClusterWriter {
         values: &[u8],
         element: Element,
     ) -> Result<()> {
-        let column = &mut self.columns[column as usize];
+        let position = self.position(column)?;
+        let column = &mut self.columns[position];
         if column.element == element {
             return column.extend(values, &mut self.buffers, sink);
         }

@@ -4,11 +4,12 @@
 //! 1. `values` holds elements as they are in memory, fewer than a page of them between calls.
 //! 2. The elements of the cluster are those of `pages` and then those of `values`.
 
+use super::summary::{Bounds, Tracker};
 use crate::column::Element;
 use crate::compression::Compression;
 use crate::error::Result;
 use crate::locator::Locator;
-use crate::page::{PageBuffers, seal_page};
+use crate::page::{CHECKSUM_SIZE, PageBuffers, seal_page};
 use crate::page_list::{ColumnPages, PageLocation};
 use crate::reader::element_of;
 use crate::schema::Column;
@@ -20,6 +21,13 @@ pub(super) struct PageOptions {
     /// Bytes of a full page's elements in memory.
     pub size: usize,
     pub compression: Compression,
+}
+
+impl PageOptions {
+    /// Elements of a full page.
+    pub fn elements(&self, element: Element) -> usize {
+        (self.size / element.size()).max(1)
+    }
 }
 
 /// A column of the cluster that is being written.
@@ -39,12 +47,19 @@ pub(super) struct ColumnBuffer {
     pub items: u64,
     /// Bytes of this cluster's pages on disk.
     stored: u64,
+    /// The bounds of this cluster's elements on pages, if they are wanted.
+    tracker: Option<Tracker>,
 }
 
 impl ColumnBuffer {
-    pub fn new(column: Column, offset: u64, options: PageOptions) -> Result<Self> {
+    pub fn new(
+        column: Column,
+        offset: u64,
+        options: PageOptions,
+        tracker: Option<Tracker>,
+    ) -> Result<Self> {
         let element = element_of(&column)?;
-        let capacity = (options.size / element.size()).max(1) * element.size();
+        let capacity = options.elements(element) * element.size();
         Ok(ColumnBuffer {
             column,
             element,
@@ -56,6 +71,7 @@ impl ColumnBuffer {
             offset,
             items: 0,
             stored: 0,
+            tracker,
         })
     }
 
@@ -140,17 +156,30 @@ impl ColumnBuffer {
         buffers: &mut PageBuffers,
         sink: &mut dyn BlobSink,
     ) -> Result<()> {
-        let page = seal_page(&self.column, values, self.compression, buffers)?;
-        let offset = sink.write_blob(&[page.payload, &page.checksum])?;
-        let elements = (values.len() / self.element.size()) as u32;
-        self.pages.push(PageLocation {
-            elements,
-            checksum: true,
-            locator: Locator { offset, size: page.payload.len() as u64 },
-        });
-        self.paged += u64::from(elements);
-        self.stored += (page.payload.len() + page.checksum.len()) as u64;
+        if let Some(tracker) = &mut self.tracker {
+            tracker.add(self.element, values);
+        }
+        let location = write_page(&self.column, values, self.compression, buffers, sink)?;
+        self.pages.push(location);
+        self.paged += u64::from(location.elements);
+        self.stored += location.locator.size + CHECKSUM_SIZE as u64;
         Ok(())
+    }
+
+    /// Elements of this column in all clusters before this one.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Forgets this cluster's elements.
+    pub fn reset(&mut self, offset: u64) {
+        self.values.clear();
+        self.pages.clear();
+        (self.paged, self.items, self.stored) = (0, 0, 0);
+        self.offset = offset;
+        if let Some(tracker) = &mut self.tracker {
+            tracker.reset();
+        }
     }
 
     /// Ends the cluster and hands its pages over.
@@ -158,7 +187,7 @@ impl ColumnBuffer {
         &mut self,
         buffers: &mut PageBuffers,
         sink: &mut dyn BlobSink,
-    ) -> Result<ColumnPages> {
+    ) -> Result<(ColumnPages, Option<Bounds>)> {
         if !self.values.is_empty() {
             self.flush(buffers, sink)?;
         }
@@ -169,6 +198,24 @@ impl ColumnBuffer {
         };
         self.offset += self.paged;
         (self.paged, self.items, self.stored) = (0, 0, 0);
-        Ok(finished)
+        let bounds = self.tracker.as_mut().map(|tracker| tracker.finish(&self.column));
+        Ok((finished, bounds.transpose()?))
     }
+}
+
+/// Seals a page of elements and gives it to the sink.
+pub(super) fn write_page(
+    column: &Column,
+    values: &[u8],
+    compression: Compression,
+    buffers: &mut PageBuffers,
+    sink: &mut dyn BlobSink,
+) -> Result<PageLocation> {
+    let page = seal_page(column, values, compression, buffers)?;
+    let offset = sink.write_blob(&[page.payload, &page.checksum])?;
+    Ok(PageLocation {
+        elements: (values.len() / element_of(column)?.size()) as u32,
+        checksum: true,
+        locator: Locator { offset, size: page.payload.len() as u64 },
+    })
 }

@@ -3,7 +3,9 @@
 mod appender;
 mod cluster;
 mod column;
+mod groups;
 mod row;
+mod summary;
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -19,8 +21,10 @@ use crate::tfile::{FileIdentity, FileWriter, Timestamp};
 use crate::types::Type;
 use crate::value::Value;
 
-pub use appender::{Appender, Version, WriteOptions};
+pub use appender::{Appender, Savepoint, Version, WriteOptions};
 pub use row::{Cell, RowWriter};
+pub use summary::{Bound, Bounds, ClusterSummary};
+pub(crate) use summary::{Summarised, summarised};
 
 /// Bytes gathered before they are written to the file.
 const BUFFER_SIZE: usize = 1 << 20;

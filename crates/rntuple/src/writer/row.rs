@@ -7,7 +7,6 @@ use super::column::ColumnBuffer;
 use crate::column::Element;
 use crate::error::{Error, Result};
 use crate::page::PageBuffers;
-use crate::schema::ColumnId;
 use crate::source::BlobSink;
 use crate::types::{Primitive, Type};
 use crate::value::Value;
@@ -16,7 +15,7 @@ use crate::value::Value;
 pub struct RowWriter<'a> {
     pub(super) columns: &'a mut [ColumnBuffer],
     pub(super) buffers: &'a mut PageBuffers,
-    pub(super) alternatives: &'a mut BTreeMap<ColumnId, Vec<u64>>,
+    pub(super) alternatives: &'a mut BTreeMap<usize, Vec<u64>>,
     pub(super) sink: &'a mut dyn BlobSink,
     pub(super) cursor: usize,
 }
@@ -141,7 +140,7 @@ impl RowWriter<'_> {
     }
 
     fn put_variant(&mut self, alternatives: &[Type], value: &Value) -> Result<()> {
-        let switch = self.cursor as ColumnId;
+        let switch = self.cursor;
         let counts = self.alternatives.entry(switch).or_insert_with(|| vec![0; alternatives.len()]);
         let (chosen, value) = match value {
             Value::Variant(chosen, value) => (Some(*chosen), &**value),

@@ -1,0 +1,63 @@
+//! Which field each column belongs to.
+
+use super::Reader;
+use crate::schema::ColumnId;
+use crate::tree::{Kind, Node};
+use crate::writer::{Summarised, summarised};
+
+/// The field that a column belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnPath {
+    /// The column.
+    pub column: ColumnId,
+    /// Path of its field, as [`Reader::select`] takes it: names of members with dots between them.
+    /// Items of lists, arrays and optional values, and alternatives of variants, have the path of
+    /// what they are in.
+    pub path: String,
+    /// Whether the elements are the ends of lists, texts or optional values, so that their
+    /// differences are sizes.
+    pub is_size: bool,
+    /// Whether a [`ClusterSummary`](crate::ClusterSummary) tells of the column.
+    pub is_summarised: bool,
+}
+
+impl Reader {
+    /// The fields of all columns, except of fields that this library cannot read. Of a field that is
+    /// stored in several representations, all columns have the same path.
+    pub fn column_paths(&self) -> Vec<ColumnPath> {
+        let mut paths = vec![];
+        self.tree.nodes.iter().for_each(|node| add(node, node.name.clone(), &mut paths));
+        let how = summarised(&self.tree, self.schema.columns.len());
+        for path in &mut paths {
+            path.is_summarised = how[path.column as usize].is_some();
+            debug_assert!(
+                !path.is_summarised || path.is_size == is_sizes(how[path.column as usize])
+            );
+        }
+        paths
+    }
+}
+
+fn is_sizes(how: Option<Summarised>) -> bool {
+    how == Some(Summarised::Sizes)
+}
+
+fn add(node: &Node, path: String, paths: &mut Vec<ColumnPath>) {
+    let sizes: &[ColumnId] = match &node.kind {
+        Kind::String { offsets, .. } | Kind::List { offsets, .. } => offsets,
+        _ => &[],
+    };
+    paths.extend(node.columns().map(|column| ColumnPath {
+        column,
+        path: path.clone(),
+        is_size: sizes.contains(&column),
+        is_summarised: false,
+    }));
+    for child in node.children() {
+        let path = match node.kind {
+            Kind::Record { .. } => format!("{path}.{}", child.name),
+            _ => path.clone(),
+        };
+        add(child, path, paths);
+    }
+}

@@ -1,0 +1,276 @@
+//! The clusters of the version under construction, by cluster groups.
+//!
+//! Nothing that an earlier footer refers to is ever written again, so the earlier footer goes on
+//! being the earlier version: a group that is changed gets a new page list.
+//!
+//! Groups are merged as binary counters carry. A new group takes in those before it of the same or
+//! a lower level, the logarithm of the bytes that their page lists take; so there are few groups,
+//! and a page list entry is rewritten only as often as its group doubles. A group of half of
+//! [`PAGE_LIST_SIZE_MAX`] bytes is full and stays as it is: a commit then writes a bounded page
+//! list, and a reader of one entry decodes one.
+//!
+//! Invariants:
+//! 1. Clusters follow each other without gap: those of `groups`, then `fresh`.
+//! 2. A group has a link or clusters in memory; it has no link if the page list is not what the
+//!    clusters are.
+
+use std::sync::Arc;
+
+use crate::envelope::{EnvelopeKind, read_envelope};
+use crate::error::{Error, Result};
+use crate::footer::ClusterGroup;
+use crate::page_list::{Cluster, PageList};
+use crate::source::{BlobSink, ByteSource};
+
+use super::appender::write_envelope;
+
+/// Bytes of a page list, unless a single cluster takes more: some 16,000 pages and their columns.
+const PAGE_LIST_SIZE_MAX: u64 = 384 << 10;
+/// Bytes from which on a group is not merged with others.
+const FULL_SIZE: u64 = PAGE_LIST_SIZE_MAX / 2;
+
+/// The clusters of a version; cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Groups {
+    header_checksum: u64,
+    groups: Vec<Group>,
+    /// Clusters that are in no group yet.
+    fresh: Vec<Arc<Cluster>>,
+}
+
+#[derive(Clone, Debug)]
+struct Group {
+    first_entry: u64,
+    entries: u64,
+    link: Option<ClusterGroup>,
+    clusters: Option<Arc<Vec<Arc<Cluster>>>>,
+}
+
+/// Where a cluster is among others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// `None` for a cluster in no group yet.
+    group: Option<usize>,
+    cluster: usize,
+}
+
+impl Groups {
+    pub fn new(header_checksum: u64, links: &[ClusterGroup]) -> Self {
+        let mut links: Vec<ClusterGroup> = links.to_vec();
+        links.retain(|link| link.entry_span > 0);
+        links.sort_by_key(|link| link.min_entry);
+        let groups = links.into_iter().map(|link| Group {
+            first_entry: link.min_entry,
+            entries: link.entry_span,
+            link: Some(link),
+            clusters: None,
+        });
+        Groups { header_checksum, groups: groups.collect(), fresh: vec![] }
+    }
+
+    /// Adds a cluster behind all others.
+    pub fn push(&mut self, cluster: Cluster) {
+        self.fresh.push(Arc::new(cluster));
+    }
+
+    /// The clusters that hold any of `entries`, which increase and exist: each with the positions of
+    /// its entries among them.
+    pub fn touched(
+        &mut self,
+        entries: &[u64],
+        source: &dyn ByteSource,
+    ) -> Result<Vec<(Place, Arc<Cluster>, std::ops::Range<usize>)>> {
+        let mut touched: Vec<(Place, Arc<Cluster>, std::ops::Range<usize>)> = vec![];
+        let mut next = 0;
+        while let Some(&entry) = entries.get(next) {
+            let (place, cluster) = self.find(entry, source)?;
+            let end = cluster.first_entry + cluster.entries;
+            let behind = next + entries[next..].partition_point(|&entry| entry < end);
+            touched.push((place, cluster, next..behind));
+            next = behind;
+        }
+        Ok(touched)
+    }
+
+    fn find(&mut self, entry: u64, source: &dyn ByteSource) -> Result<(Place, Arc<Cluster>)> {
+        let group = self.groups.partition_point(|group| group.first_entry + group.entries <= entry);
+        let (group, clusters) = match self.groups.get_mut(group) {
+            Some(found) => (Some(group), &**found.load(self.header_checksum, source)?),
+            None => (None, &self.fresh),
+        };
+        let position = clusters.partition_point(|of| of.first_entry + of.entries <= entry);
+        let cluster = clusters.get(position).filter(|of| of.first_entry <= entry);
+        let cluster = cluster.ok_or_else(|| corrupt(format!("no cluster has entry {entry}")))?;
+        Ok((Place { group, cluster: position }, cluster.clone()))
+    }
+
+    /// Puts another cluster of the same entries in the place of one.
+    pub fn replace(&mut self, place: Place, cluster: Cluster) {
+        let clusters = match place.group {
+            None => &mut self.fresh,
+            Some(group) => {
+                let group = &mut self.groups[group];
+                group.link = None;
+                Arc::make_mut(group.clusters.as_mut().expect("a cluster of the group was found"))
+            }
+        };
+        clusters[place.cluster] = Arc::new(cluster);
+    }
+
+    /// Writes the page lists of groups that are new or were changed, and returns all groups and the
+    /// bytes written.
+    pub fn write(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        source: &dyn ByteSource,
+    ) -> Result<(Vec<ClusterGroup>, u64)> {
+        let (mut groups, last) = (self.groups.clone(), self.merged(source)?);
+        groups.truncate(groups.len() - last.groups);
+        let mut written = vec![];
+        let mut bytes = 0;
+        for group in groups {
+            match &group.clusters {
+                Some(clusters) if group.link.is_none() => {
+                    bytes += self.write_groups(clusters, sink, &mut written)?;
+                }
+                _ => written.push(group),
+            }
+        }
+        bytes += self.write_groups(&last.clusters, sink, &mut written)?;
+        self.groups = written;
+        self.fresh.clear();
+        Ok((self.groups.iter().filter_map(|group| group.link).collect(), bytes))
+    }
+
+    /// The new clusters and those of the groups before that they are merged with.
+    fn merged(&mut self, source: &dyn ByteSource) -> Result<Merged> {
+        let mut merged = Merged { groups: 0, clusters: self.fresh.clone() };
+        if merged.clusters.is_empty() {
+            return Ok(merged);
+        }
+        let mut size = size_of_all(&merged.clusters);
+        for group in self.groups.iter_mut().rev() {
+            let group_size = group.size();
+            if group_size > FULL_SIZE || level(group_size) > level(size) {
+                break;
+            }
+            let mut clusters = group.load(self.header_checksum, source)?.to_vec();
+            size += size_of_all(&clusters);
+            clusters.append(&mut merged.clusters);
+            merged = Merged { groups: merged.groups + 1, clusters };
+        }
+        Ok(merged)
+    }
+
+    /// Writes clusters as one group or, if their page list is too long, as several.
+    fn write_groups(
+        &self,
+        clusters: &[Arc<Cluster>],
+        sink: &mut dyn BlobSink,
+        groups: &mut Vec<Group>,
+    ) -> Result<u64> {
+        let (mut first, mut size, mut bytes) = (0, 0, 0);
+        for (position, cluster) in clusters.iter().enumerate() {
+            let more = cluster.described_size();
+            if size + more > PAGE_LIST_SIZE_MAX && position > first {
+                bytes += self.write_group(&clusters[first..position], sink, groups)?;
+                (first, size) = (position, 0);
+            }
+            size += more;
+        }
+        if first < clusters.len() {
+            bytes += self.write_group(&clusters[first..], sink, groups)?;
+        }
+        Ok(bytes)
+    }
+
+    fn write_group(
+        &self,
+        clusters: &[Arc<Cluster>],
+        sink: &mut dyn BlobSink,
+        groups: &mut Vec<Group>,
+    ) -> Result<u64> {
+        let page_list = PageList::encode_clusters(self.header_checksum, clusters);
+        let page_list = write_envelope(sink, &page_list)?;
+        let first_entry = clusters[0].first_entry;
+        let entries = clusters.iter().map(|cluster| cluster.entries).sum();
+        let link = ClusterGroup {
+            min_entry: first_entry,
+            entry_span: entries,
+            clusters: clusters.len() as u32,
+            page_list,
+        };
+        // What is merged again soon stays in memory.
+        let is_full = size_of_all(clusters) > FULL_SIZE;
+        let clusters = (!is_full).then(|| Arc::new(clusters.to_vec()));
+        groups.push(Group { first_entry, entries, link: Some(link), clusters });
+        Ok(page_list.locator.size)
+    }
+}
+
+/// The clusters of a new group, and how many groups before it they replace.
+struct Merged {
+    groups: usize,
+    clusters: Vec<Arc<Cluster>>,
+}
+
+impl Group {
+    fn load(
+        &mut self,
+        header_checksum: u64,
+        source: &dyn ByteSource,
+    ) -> Result<&Arc<Vec<Arc<Cluster>>>> {
+        if self.clusters.is_none() {
+            let link = self.link.ok_or_else(|| corrupt("a group has no page list".to_owned()))?;
+            self.clusters = Some(Arc::new(read_group(&link, header_checksum, source)?));
+        }
+        self.clusters.as_ref().ok_or_else(|| corrupt("a group has no clusters".to_owned()))
+    }
+
+    fn size(&self) -> u64 {
+        match (&self.clusters, self.link) {
+            (Some(clusters), _) => size_of_all(clusters),
+            (None, Some(link)) => link.page_list.length.saturating_sub(PageList::FRAME_SIZE),
+            (None, None) => 0,
+        }
+    }
+}
+
+/// Reads the page list of a group and checks that it has the entries that it should.
+fn read_group(
+    link: &ClusterGroup,
+    header_checksum: u64,
+    source: &dyn ByteSource,
+) -> Result<Vec<Arc<Cluster>>> {
+    let bytes = read_envelope(source, &link.page_list, EnvelopeKind::PageList, u64::MAX)?;
+    let page_list = PageList::decode(&bytes)?;
+    if page_list.header_checksum != header_checksum {
+        return Err(corrupt("it belongs to another header".to_owned()));
+    }
+    let mut clusters = page_list.clusters;
+    clusters.sort_by_key(|cluster| cluster.first_entry);
+    let mut next_entry = link.min_entry;
+    for cluster in &clusters {
+        if cluster.first_entry != next_entry {
+            let first = cluster.first_entry;
+            return Err(corrupt(format!("a cluster starts at entry {first}, not {next_entry}")));
+        }
+        next_entry = next_entry.saturating_add(cluster.entries);
+    }
+    if next_entry != link.min_entry + link.entry_span {
+        return Err(corrupt("it has not the entries of its cluster group".to_owned()));
+    }
+    Ok(clusters.into_iter().map(Arc::new).collect())
+}
+
+fn size_of_all(clusters: &[Arc<Cluster>]) -> u64 {
+    clusters.iter().map(|cluster| cluster.described_size()).sum()
+}
+
+fn level(size: u64) -> u32 {
+    size.max(1).ilog2()
+}
+
+fn corrupt(reason: String) -> Error {
+    Error::corrupt("page list", 0, reason)
+}

@@ -1,0 +1,284 @@
+//! What a cluster's numbers lie between, so that readers need not look into those that have nothing
+//! for them.
+//!
+//! Summarised are the columns of numbers and truth values outside collections, arrays and variants
+//! (an optional number is not in a collection here), and the sizes of the collections, texts and
+//! optional values that are in no other.
+//!
+//! Bounds are those of what is read again, not of what was written: a type of reduced precision
+//! rounds them as it does its values. Rounding never changes the order of two numbers.
+
+use crate::column::{ColumnType, Element};
+use crate::encoding::{decode, encode};
+use crate::error::Result;
+use crate::reader::element_of;
+use crate::schema::{Column, ColumnId};
+use crate::tree::{Kind, Node, Tree};
+use crate::types::Primitive;
+
+/// A number that values are compared with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// Of signed integers.
+    Int(i64),
+    /// Of unsigned integers, truth values and sizes.
+    UInt(u64),
+    /// Of real numbers.
+    Float(f64),
+}
+
+/// What the values of a column lie between.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bounds {
+    /// Least and greatest value, but for those that are not numbers (NaN); `None` if there is none.
+    pub range: Option<(Bound, Bound)>,
+    /// Whether a value is not a number.
+    pub has_nan: bool,
+}
+
+/// What a new version knows of the numbers of one cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterSummary {
+    /// First entry of the cluster.
+    pub first_entry: u64,
+    /// Number of its entries.
+    pub entries: u64,
+    /// Whether values were replaced in a cluster that was there before: the bounds are those of the
+    /// new values, so that what was known of the cluster becomes the union of both.
+    pub is_widening: bool,
+    /// The columns that are summarised; with `is_widening` those that were changed.
+    pub columns: Vec<(ColumnId, Bounds)>,
+}
+
+/// How a column is summarised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Summarised {
+    /// The values of numbers of this type.
+    Numbers(Primitive),
+    /// The sizes of collections.
+    Sizes,
+}
+
+/// How each column is summarised.
+pub(crate) fn summarised(tree: &Tree, columns: usize) -> Vec<Option<Summarised>> {
+    let mut found = vec![None; columns];
+    tree.nodes.iter().for_each(|node| mark(node, true, &mut found));
+    found
+}
+
+/// `sizes`: whether collections count, which they do outside others.
+fn mark(node: &Node, sizes: bool, found: &mut [Option<Summarised>]) {
+    let mut set = |columns: &[ColumnId], how| {
+        columns.iter().for_each(|&column| found[column as usize] = Some(how));
+    };
+    match &node.kind {
+        Kind::Primitive { primitive, values, .. } => set(values, Summarised::Numbers(*primitive)),
+        Kind::String { offsets, .. } if sizes => set(offsets, Summarised::Sizes),
+        Kind::List { offsets, item, optional } => {
+            if sizes {
+                set(offsets, Summarised::Sizes);
+            }
+            if *optional {
+                mark(item, false, found);
+            }
+        }
+        Kind::Record { members, .. } => members.iter().for_each(|node| mark(node, sizes, found)),
+        _ => {}
+    }
+}
+
+/// The bounds of a column's elements as they come.
+#[derive(Clone, Debug)]
+pub(super) struct Tracker {
+    how: Summarised,
+    bounds: Bounds,
+    /// Where the next collection starts.
+    last_end: u64,
+}
+
+impl Tracker {
+    pub fn new(how: Summarised) -> Self {
+        Tracker { how, bounds: Bounds::default(), last_end: 0 }
+    }
+
+    /// Takes in elements: numbers, or the ends of the collections that follow those before.
+    pub fn add(&mut self, element: Element, values: &[u8]) {
+        let of_page = match self.how {
+            Summarised::Numbers(_) => bounds_of(element, values),
+            Summarised::Sizes => self.sizes_of(values),
+        };
+        self.bounds = self.bounds.union(of_page);
+    }
+
+    fn sizes_of(&mut self, ends: &[u8]) -> Bounds {
+        let ends: &[[u8; 8]] = ends.as_chunks().0;
+        let (mut least, mut most) = (u64::MAX, 0);
+        for end in ends.iter().map(|end| u64::from_le_bytes(*end)) {
+            let size = end.wrapping_sub(self.last_end);
+            (least, most) = (least.min(size), most.max(size));
+            self.last_end = end;
+        }
+        let range = (!ends.is_empty()).then_some((Bound::UInt(least), Bound::UInt(most)));
+        Bounds { range, has_nan: false }
+    }
+
+    /// Takes in the size of one collection.
+    pub fn add_size(&mut self, size: u64) {
+        let size = Bound::UInt(size);
+        self.bounds = self.bounds.union(Bounds { range: Some((size, size)), has_nan: false });
+    }
+
+    /// Forgets all elements.
+    pub fn reset(&mut self) {
+        (self.bounds, self.last_end) = (Bounds::default(), 0);
+    }
+
+    /// The bounds of all elements so far, as they are read again; starts anew.
+    pub fn finish(&mut self, column: &Column) -> Result<Bounds> {
+        self.last_end = 0;
+        let bounds = std::mem::take(&mut self.bounds);
+        match self.how {
+            Summarised::Sizes => Ok(bounds),
+            Summarised::Numbers(primitive) => rounded(bounds, column, primitive),
+        }
+    }
+}
+
+impl Bounds {
+    /// What the values of both lie between.
+    #[must_use]
+    pub fn union(self, other: Bounds) -> Bounds {
+        let range = match (self.range, other.range) {
+            (Some((a, b)), Some((c, d))) => Some((least(a, c), most(b, d))),
+            (range, None) | (None, range) => range,
+        };
+        Bounds { range, has_nan: self.has_nan || other.has_nan }
+    }
+}
+
+impl Bound {
+    fn is_below(self, other: Bound) -> bool {
+        match (self, other) {
+            (Bound::Int(a), Bound::Int(b)) => a < b,
+            (Bound::UInt(a), Bound::UInt(b)) => a < b,
+            (Bound::Int(a), Bound::UInt(b)) => i128::from(a) < i128::from(b),
+            (Bound::UInt(a), Bound::Int(b)) => i128::from(a) < i128::from(b),
+            (a, b) => a.as_float() < b.as_float(),
+        }
+    }
+
+    /// The nearest real number.
+    pub fn as_float(self) -> f64 {
+        match self {
+            Bound::Int(value) => value as f64,
+            Bound::UInt(value) => value as f64,
+            Bound::Float(value) => value,
+        }
+    }
+}
+
+fn least(a: Bound, b: Bound) -> Bound {
+    if b.is_below(a) { b } else { a }
+}
+
+fn most(a: Bound, b: Bound) -> Bound {
+    if a.is_below(b) { b } else { a }
+}
+
+/// Numbers looked at side by side, so that the compiler uses vector instructions.
+const LANES: usize = 32;
+
+macro_rules! integer_bounds {
+    ($values:expr, $of:ty, $bound:path) => {{
+        let (blocks, rest) = $values.as_chunks::<{ LANES * size_of::<$of>() }>();
+        let read = |bytes: &[u8; size_of::<$of>()]| <$of>::from_le_bytes(*bytes);
+        let mut lanes = [(<$of>::MAX, <$of>::MIN); LANES];
+        for block in blocks {
+            for (lane, bytes) in lanes.iter_mut().zip(block.as_chunks().0) {
+                let value = read(bytes);
+                *lane = (lane.0.min(value), lane.1.max(value));
+            }
+        }
+        let others = rest.as_chunks().0.iter().map(|bytes| (read(bytes), read(bytes)));
+        let all = lanes.into_iter().chain(others);
+        let (least, most) =
+            all.fold((<$of>::MAX, <$of>::MIN), |all, lane| (all.0.min(lane.0), all.1.max(lane.1)));
+        let range = (least <= most).then(|| ($bound(least.into()), $bound(most.into())));
+        Bounds { range, has_nan: false }
+    }};
+}
+
+macro_rules! real_bounds {
+    ($values:expr, $of:ty) => {{
+        let (blocks, rest) = $values.as_chunks::<{ LANES * size_of::<$of>() }>();
+        let mut lanes = [(<$of>::INFINITY, <$of>::NEG_INFINITY, false); LANES];
+        let take = |lane: &mut ($of, $of, bool), bytes: &[u8; size_of::<$of>()]| {
+            let value = <$of>::from_le_bytes(*bytes);
+            lane.0 = if value < lane.0 { value } else { lane.0 };
+            lane.1 = if value > lane.1 { value } else { lane.1 };
+            lane.2 |= value.is_nan();
+        };
+        for block in blocks {
+            lanes.iter_mut().zip(block.as_chunks().0).for_each(|(lane, bytes)| take(lane, bytes));
+        }
+        rest.as_chunks().0.iter().for_each(|bytes| take(&mut lanes[0], bytes));
+        let mut all = lanes[0];
+        for lane in &lanes[1..] {
+            all = (all.0.min(lane.0), all.1.max(lane.1), all.2 | lane.2);
+        }
+        let (least, most, has_nan) = all;
+        let range =
+            (least <= most).then(|| (Bound::Float(least.into()), Bound::Float(most.into())));
+        Bounds { range, has_nan }
+    }};
+}
+
+fn bounds_of(element: Element, values: &[u8]) -> Bounds {
+    match element {
+        Element::U8 => integer_bounds!(values, u8, Bound::UInt),
+        Element::U16 => integer_bounds!(values, u16, Bound::UInt),
+        Element::U32 => integer_bounds!(values, u32, Bound::UInt),
+        Element::U64 => integer_bounds!(values, u64, Bound::UInt),
+        Element::I8 => integer_bounds!(values, i8, Bound::Int),
+        Element::I16 => integer_bounds!(values, i16, Bound::Int),
+        Element::I32 => integer_bounds!(values, i32, Bound::Int),
+        Element::I64 => integer_bounds!(values, i64, Bound::Int),
+        Element::F32 => real_bounds!(values, f32),
+        Element::F64 => real_bounds!(values, f64),
+        Element::Switch => Bounds::default(),
+    }
+}
+
+/// Bounds of numbers after they were stored and read as `primitive`.
+fn rounded(bounds: Bounds, column: &Column, primitive: Primitive) -> Result<Bounds> {
+    use ColumnType::{Real16, Real32, Real32Quant, Real32Trunc, SplitReal16, SplitReal32};
+    let rounds = matches!(
+        column.column_type,
+        Real16 | SplitReal16 | Real32 | SplitReal32 | Real32Trunc | Real32Quant
+    );
+    let Some((Bound::Float(least), Bound::Float(most))) = bounds.range.filter(|_| rounds) else {
+        return Ok(bounds);
+    };
+    if bounds.has_nan && column.column_type == Real32Trunc {
+        // Of some of what is no number, cutting bits off makes infinities.
+        let range = Some((Bound::Float(f64::NEG_INFINITY), Bound::Float(f64::INFINITY)));
+        return Ok(Bounds { range, ..bounds });
+    }
+    let both = [least, most];
+    let element = element_of(column)?;
+    let values: Vec<u8> = match element {
+        Element::F32 => both.iter().flat_map(|&value| (value as f32).to_le_bytes()).collect(),
+        _ => both.iter().flat_map(|value| value.to_le_bytes()).collect(),
+    };
+    let mut stored = vec![];
+    encode(column, &values, &mut stored)?;
+    let mut read = vec![0; values.len()];
+    decode(column, &stored, both.len(), &mut read)?;
+    let number = |bytes: &[u8]| match element {
+        Element::F32 => f32::from_le_bytes(bytes.try_into().unwrap_or_default()).into(),
+        _ => f64::from_le_bytes(bytes.try_into().unwrap_or_default()),
+    };
+    let mut read = read.chunks(element.size()).map(number).map(|value| primitive.rounded(value));
+    let mut next = || Bound::Float(read.next().unwrap_or(f64::NAN));
+    Ok(Bounds { range: Some((next(), next())), ..bounds })
+}
