@@ -21,6 +21,7 @@ FLOORS: dict[str, set[str]] = {
     "xrd": set(),
     "femtobarn-catalog": set(),
     "femtobarn": {"rntuple", "xrd", "femtobarn-catalog"},
+    "femtobarn-faults": {"rntuple", "femtobarn-catalog", "femtobarn"},
     "femtobarn-server": {"xrd", "femtobarn-catalog"},
     "femtobarn-python": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn", "femtobarn-server"},
 }

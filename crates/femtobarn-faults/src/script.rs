@@ -1,0 +1,303 @@
+//! What a workload does, step by step, and what should be there after each step.
+//!
+//! A script is the same list of steps for the same name, so that a program that runs it and one that
+//! verifies what it left agree without a word.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use femtobarn::{Class, ContainerOptions, Csn, Federation, Profile, Result, Transaction};
+use rntuple::Value;
+
+use crate::random::Random;
+
+/// One thing that is acknowledged as a whole.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A transaction.
+    Commit(Vec<Change>),
+    /// A database is sealed.
+    Seal(String),
+    /// The federation is closed and opened again; SQLite then empties its log.
+    Reopen,
+}
+
+/// One change within a transaction. Containers are named `database/container`.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A new database.
+    Database(String),
+    /// A new container.
+    Container(String, Profile),
+    /// Objects with the numbers from `first` on.
+    #[allow(missing_docs)]
+    Append { path: String, first: u64, count: u64 },
+}
+
+/// The logical contents of a federation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Contents {
+    /// Containers by database.
+    pub databases: BTreeMap<String, Database>,
+}
+
+/// The logical contents of a database.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Database {
+    /// Whether it takes no more changes.
+    pub is_sealed: bool,
+    /// Objects by container.
+    pub containers: BTreeMap<String, Container>,
+}
+
+/// The logical contents of a container.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Container {
+    /// Each entry's object; none where it was deleted.
+    pub objects: Vec<Option<Value>>,
+}
+
+/// A list of steps with a name.
+pub struct Script {
+    /// The name.
+    pub name: &'static str,
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+/// The names of all scripts.
+pub const NAMES: [&str; 3] = ["single", "two databases", "seal"];
+
+impl Script {
+    /// The script with a name; none if there is no such script.
+    pub fn named(name: &str) -> Option<Self> {
+        let name = *NAMES.iter().find(|known| **known == name)?;
+        let steps = match name {
+            "single" => single(),
+            "two databases" => two_databases(),
+            _ => seal(),
+        };
+        Some(Script { name, steps })
+    }
+
+    /// What should be there after so many steps.
+    pub fn contents_after(&self, steps: usize) -> Contents {
+        let mut contents = Contents::default();
+        self.steps[..steps].iter().for_each(|step| contents.apply(step));
+        contents
+    }
+}
+
+/// Appends, small and large, to one container.
+fn single() -> Vec<Step> {
+    let path = "run7/events";
+    let container = Change::Container(path.into(), Profile::Plain);
+    let append = |first, count| Change::Append { path: path.into(), first, count };
+    let mut steps =
+        vec![Step::Commit(vec![Change::Database("run7".into()), container, append(0, 10)])];
+    let mut next = 10;
+    for (round, count) in [1, 3, 40, 2, 700, 1, 5, 1].into_iter().enumerate() {
+        steps.push(Step::Commit(vec![append(next, count)]));
+        next += count;
+        if round == 4 {
+            steps.push(Step::Reopen);
+        }
+    }
+    steps.push(Step::Reopen);
+    steps
+}
+
+/// Transactions over two databases, and over one of them.
+fn two_databases() -> Vec<Step> {
+    let (left, right) = ("left/events", "right/packed");
+    let append = |path: &str, first, count| Change::Append { path: path.into(), first, count };
+    let mut steps = vec![
+        Step::Commit(vec![
+            Change::Database("left".into()),
+            Change::Container(left.into(), Profile::Plain),
+            append(left, 0, 5),
+        ]),
+        Step::Commit(vec![
+            Change::Database("right".into()),
+            Change::Container(right.into(), Profile::Archive),
+            append(left, 5, 2),
+            append(right, 0, 7),
+        ]),
+    ];
+    let mut random = Random(2);
+    for round in 0..8 {
+        let some = 1 + random.below(30);
+        let mut changes = vec![append(left, round * 100, some), append(right, round * 100, some)];
+        if round % 3 == 2 {
+            changes.remove(random.below(2) as usize);
+        }
+        steps.push(Step::Commit(changes));
+    }
+    steps.push(Step::Reopen);
+    steps
+}
+
+/// A database is sealed while another goes on.
+fn seal() -> Vec<Step> {
+    let (one, two) = ("one/events", "two/events");
+    let append = |path: &str, first, count| Change::Append { path: path.into(), first, count };
+    vec![
+        Step::Commit(vec![
+            Change::Database("one".into()),
+            Change::Container(one.into(), Profile::Plain),
+            Change::Container("one/more".into(), Profile::Fast),
+            append(one, 0, 20),
+            append("one/more", 0, 3),
+        ]),
+        Step::Commit(vec![
+            Change::Database("two".into()),
+            Change::Container(two.into(), Profile::Plain),
+        ]),
+        Step::Commit(vec![append(one, 20, 1), append(two, 0, 4)]),
+        Step::Seal("one".into()),
+        Step::Commit(vec![append(two, 4, 4)]),
+        Step::Seal("two".into()),
+        Step::Reopen,
+    ]
+}
+
+// ---- the model
+
+impl Contents {
+    /// Does to the model what a step does to a federation.
+    pub fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Commit(changes) => changes.iter().for_each(|change| self.change(change)),
+            Step::Seal(name) => {
+                self.databases.entry(name.to_string()).or_default().is_sealed = true
+            }
+            Step::Reopen => {}
+        }
+    }
+
+    fn change(&mut self, change: &Change) {
+        match change {
+            Change::Database(name) => {
+                self.databases.insert(name.to_string(), Database::default());
+            }
+            Change::Container(path, _) => drop(self.container(path)),
+            Change::Append { path, first, count } => {
+                let new = (*first..first + count).map(|number| Some(object(number, 0)));
+                self.container(path).objects.extend(new);
+            }
+        }
+    }
+
+    fn container(&mut self, path: &str) -> &mut Container {
+        let (database, name) = split(path);
+        let database = self.databases.entry(database.to_owned()).or_default();
+        database.containers.entry(name.to_owned()).or_default()
+    }
+}
+
+/// Database and container of a path.
+pub fn split(path: &str) -> (&str, &str) {
+    path.split_once('/').expect("paths of scripts have a database and a container")
+}
+
+/// The class of all objects of scripts.
+pub fn class() -> Class {
+    let json = r#"{"name": "Item", "version": 1, "fields": [
+        {"name": "number", "type": "uint64"},
+        {"name": "text", "type": "string"},
+        {"name": "words", "type": {"list": "uint32"}},
+        {"name": "maybe", "type": {"optional": "float64"}}]}"#;
+    Class::from_json(json).expect("the class of the scripts is a class")
+}
+
+/// The object with a number, as it is after so many updates.
+pub fn object(number: u64, updates: u64) -> Value {
+    let words = (0..number % 4).map(|at| Value::UInt(number * 10 + at)).collect();
+    let maybe = match (number + updates) % 3 {
+        0 => Value::Null,
+        _ => Value::Float(number as f64 / 8.0 + updates as f64),
+    };
+    Value::Record(vec![
+        ("number".to_owned(), Value::UInt(number)),
+        ("text".to_owned(), Value::String(format!("{number}.{updates}"))),
+        ("words".to_owned(), Value::List(words)),
+        ("maybe".to_owned(), maybe),
+    ])
+}
+
+// ---- the federation
+
+/// A federation that a script is run on.
+pub struct Runner {
+    folder: PathBuf,
+    federation: Option<Federation>,
+}
+
+impl Runner {
+    /// Creates a federation.
+    ///
+    /// # Errors
+    /// As the engine.
+    pub fn create(folder: &Path) -> Result<Self> {
+        let federation = Federation::create(folder, "test")?;
+        Ok(Runner { folder: folder.to_owned(), federation: Some(federation) })
+    }
+
+    /// Opens a federation.
+    ///
+    /// # Errors
+    /// As the engine.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let federation = Federation::open(folder)?;
+        Ok(Runner { folder: folder.to_owned(), federation: Some(federation) })
+    }
+
+    /// The federation.
+    pub fn federation(&self) -> &Federation {
+        self.federation.as_ref().expect("only a failed reopening leaves none")
+    }
+
+    /// Does a step. Returns the commit that it made, if it made one.
+    ///
+    /// # Errors
+    /// As the engine.
+    pub fn run(&mut self, step: &Step) -> Result<Option<Csn>> {
+        match step {
+            Step::Commit(changes) => {
+                let mut transaction = self.federation().transaction(Default::default())?;
+                changes.iter().try_for_each(|change| make(&mut transaction, change))?;
+                transaction.commit().map(Some)
+            }
+            Step::Seal(name) => self.federation().seal(name, Duration::ZERO).map(Some),
+            Step::Reopen => {
+                // The old one is closed first, as when a program ends and another starts.
+                self.federation = None;
+                self.federation = Some(Federation::open(&self.folder)?);
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn make(transaction: &mut Transaction, change: &Change) -> Result<()> {
+    match change {
+        Change::Database(name) => transaction.create_database(name).map(drop),
+        Change::Container(path, compression) => {
+            let (database, name) = split(path);
+            let database = transaction.database(database)?;
+            let options =
+                ContainerOptions { page_size: 4096, cluster_size: 8192, compression: *compression };
+            transaction.create_container(database, name, &class(), options).map(drop)
+        }
+        Change::Append { path, first, count } => {
+            let (database, name) = split(path);
+            let database = transaction.database(database)?;
+            let key = transaction.container(database, name)?;
+            for number in *first..first + count {
+                transaction.append_value(key, object(number, 0))?;
+            }
+            Ok(())
+        }
+    }
+}

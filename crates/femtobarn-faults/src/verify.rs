@@ -1,0 +1,224 @@
+//! Whether a federation that was found is one that was acknowledged.
+//!
+//! What was acknowledged must be there in full; the step that was under way is there wholly or not at
+//! all, with all its databases; nothing else is there. Snapshots of acknowledged commits show what they
+//! showed. Then life goes on: new commits work, are there after reopening, and a database can be sealed.
+
+use std::path::Path;
+
+use femtobarn::{Csn, DatabaseState, ErrorKind, Federation, Profile, Snapshot};
+use rntuple::tfile::KeyChain;
+
+use crate::script::{Change, Contents, Database, Runner, Script, Step, split};
+
+/// What a program was told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Claim {
+    /// Whether the federation was created.
+    pub is_created: bool,
+    /// For each step that has happened, its commit if it made one.
+    pub steps: Vec<Option<Csn>>,
+}
+
+impl Claim {
+    /// Takes in the text of an acknowledgement: `created`, `step` or `step` and a commit.
+    pub fn hear(&mut self, text: &str) {
+        match text.split_once(' ') {
+            None if text == "created" => self.is_created = true,
+            None => self.steps.push(None),
+            Some((_, csn)) => self.steps.push(csn.parse().ok().map(Csn)),
+        }
+    }
+}
+
+/// How an acknowledgement is said.
+pub fn acknowledgement(csn: Option<Csn>) -> String {
+    csn.map_or("step".to_owned(), |csn| format!("step {}", csn.0))
+}
+
+/// Checks the federation in a folder; it is changed by that. `seals` says whether its databases are
+/// sealed at the end.
+///
+/// # Errors
+/// What is wrong.
+pub fn verify(folder: &Path, script: &Script, claim: &Claim, seals: bool) -> Result<(), String> {
+    let mut runner = match Runner::open(folder) {
+        Ok(runner) => runner,
+        Err(error) if !claim.is_created && error.kind() == ErrorKind::NotFound => {
+            let created = Federation::create(folder, "test");
+            return created.map(drop).map_err(say("it cannot be created again"));
+        }
+        Err(error) => return Err(say("it cannot be opened")(error)),
+    };
+    let mut expected = recovered(runner.federation(), script, claim)?;
+    check_history(runner.federation(), script, claim)?;
+    go_on(&mut runner, &mut expected)?;
+    if seals {
+        seal_all(&mut runner, &mut expected)?;
+    }
+    Ok(())
+}
+
+/// The contents that were found, if they are right.
+fn recovered(federation: &Federation, script: &Script, claim: &Claim) -> Result<Contents, String> {
+    let head = federation.snapshot(None).map_err(say("no snapshot"))?;
+    let found = contents(&head)?;
+    let acknowledged = script.contents_after(claim.steps.len());
+    if found == acknowledged {
+        return Ok(found);
+    }
+    match script.steps.get(claim.steps.len()) {
+        Some(_) if found == script.contents_after(claim.steps.len() + 1) => Ok(found),
+        _ => Err(format!(
+            "after {} steps there should be {}, and there is {}",
+            claim.steps.len(),
+            summary(&acknowledged),
+            summary(&found)
+        )),
+    }
+}
+
+fn check_history(federation: &Federation, script: &Script, claim: &Claim) -> Result<(), String> {
+    let count = claim.steps.len();
+    // The last, the first and one in between tell as much as all of them.
+    for at in [count.checked_sub(1), count.checked_sub(2), Some(0), Some(count / 2)] {
+        let Some((at, Some(csn))) = at.and_then(|at| Some((at, *claim.steps.get(at)?))) else {
+            continue;
+        };
+        let snapshot = federation.snapshot(Some(csn)).map_err(say("an old snapshot is gone"))?;
+        if !is_alike(&contents(&snapshot)?, &script.contents_after(at + 1)) {
+            return Err(format!("the snapshot of commit {csn} is not what it was"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether two contents are the same but for what became sealed later.
+fn is_alike(found: &Contents, expected: &Contents) -> bool {
+    let alike = |(left, right): ((&String, &Database), (&String, &Database))| {
+        left.0 == right.0 && left.1.containers == right.1.containers
+    };
+    found.databases.len() == expected.databases.len()
+        && found.databases.iter().zip(&expected.databases).all(alike)
+}
+
+/// Commits to every container that takes changes and to a new one, and looks again.
+fn go_on(runner: &mut Runner, expected: &mut Contents) -> Result<(), String> {
+    let mut changes = vec![
+        Change::Database("after".into()),
+        Change::Container("after/more".into(), Profile::Plain),
+        Change::Append { path: "after/more".into(), first: 0, count: 3 },
+    ];
+    for (name, database) in expected.databases.iter().filter(|(_, database)| !database.is_sealed) {
+        for container in database.containers.keys() {
+            let path = format!("{name}/{container}");
+            changes.push(Change::Append { path, first: 5000, count: 2 });
+        }
+    }
+    for step in [Step::Commit(changes), Step::Reopen] {
+        runner.run(&step).map_err(say("no new commit works"))?;
+        expected.apply(&step);
+        compare(runner.federation(), expected, "after a new commit")?;
+    }
+    Ok(())
+}
+
+fn seal_all(runner: &mut Runner, expected: &mut Contents) -> Result<(), String> {
+    let open: Vec<String> = expected
+        .databases
+        .iter()
+        .filter(|(_, database)| !database.is_sealed)
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in open {
+        let step = Step::Seal(name);
+        runner.run(&step).map_err(say("it cannot be sealed"))?;
+        expected.apply(&step);
+    }
+    compare(runner.federation(), expected, "after sealing")?;
+    let snapshot = runner.federation().snapshot(None).map_err(say("no snapshot"))?;
+    for database in snapshot.databases().map_err(say("no databases"))? {
+        check_chain(&runner.federation().folder().join(database.path))?;
+    }
+    Ok(())
+}
+
+/// Fails unless the keys of a sealed file follow each other from its front to its end.
+fn check_chain(path: &Path) -> Result<(), String> {
+    let cannot = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let file = std::fs::File::open(path).map_err(|error| cannot(&error))?;
+    let size = file.metadata().map_err(|error| cannot(&error))?.len();
+    let mut end = 0;
+    for key in KeyChain::of_file(&file).map_err(|error| cannot(&error))? {
+        let (position, key) = key.map_err(|error| cannot(&error))?;
+        if !key.gap && position != key.position {
+            return Err(cannot(&format!("the key at {position} says {}", key.position)));
+        }
+        end = position + key.size;
+    }
+    if end > size { Err(cannot(&"the last key is cut off")) } else { Ok(()) }
+}
+
+fn compare(federation: &Federation, expected: &Contents, when: &str) -> Result<(), String> {
+    let snapshot = federation.snapshot(None).map_err(say("no snapshot"))?;
+    let found = contents(&snapshot)?;
+    match found == *expected {
+        true => Ok(()),
+        false => Err(format!(
+            "{when} there should be {}, and there is {}",
+            summary(expected),
+            summary(&found)
+        )),
+    }
+}
+
+/// Everything that a snapshot shows.
+///
+/// # Errors
+/// What cannot be read.
+pub fn contents(snapshot: &Snapshot) -> Result<Contents, String> {
+    let mut contents = Contents::default();
+    for row in snapshot.databases().map_err(say("the databases cannot be listed"))? {
+        let database = contents.databases.entry(row.name.clone()).or_default();
+        database.is_sealed = row.state == DatabaseState::Sealed;
+        for container in snapshot.containers(row.id).map_err(say("containers"))? {
+            let path = format!("{}/{}", row.name, container.name);
+            let read = || -> femtobarn::Result<_> {
+                let view = snapshot.view(&path)?;
+                let array = view.read(&view.select_all(), 0..view.entries())?;
+                // One object on its own, which takes another way.
+                let last =
+                    view.entries().checked_sub(1).map(|last| view.value(last)).transpose()?;
+                Ok((view.entries(), array, last))
+            };
+            let (entries, array, last) = read().map_err(say(&path))?;
+            let value = |at: u64| array.value(at as usize).map(Some);
+            let objects = (0..entries).map(value).collect::<Result<Vec<_>, _>>();
+            let objects = objects.map_err(say(&path))?;
+            if last.is_some() && objects.last() != Some(&last) {
+                return Err(format!("{path}: the last object differs when read on its own"));
+            }
+            let (_, name) = split(&path);
+            database.containers.entry(name.to_owned()).or_default().objects = objects;
+        }
+    }
+    Ok(contents)
+}
+
+/// What is there, in short: numbers of objects by container.
+fn summary(contents: &Contents) -> String {
+    let mut words = vec![];
+    for (name, database) in &contents.databases {
+        let state = if database.is_sealed { " (sealed)" } else { "" };
+        words.push(format!("{name}{state}:"));
+        for (name, container) in &database.containers {
+            words.push(format!("{name} {}", container.objects.len()));
+        }
+    }
+    format!("[{}]", words.join(" "))
+}
+
+/// Puts what was tried before an error.
+pub(crate) fn say<E: std::fmt::Display>(what: &str) -> impl FnOnce(E) -> String + '_ {
+    move |error| format!("{what}: {error}")
+}

@@ -1,0 +1,50 @@
+//! The power goes at every write and every sync of recorded workloads.
+
+use std::process::Command;
+
+use femtobarn_faults::crash::{Explored, explore, in_memory};
+use femtobarn_faults::script::{NAMES, Script};
+use femtobarn_faults::trace::Operation;
+
+const SEED: u64 = 20_261_122;
+/// About so many crashes of each workload are tried in the short test.
+const CRASHES: usize = 1000;
+
+fn record(script: &str) -> Vec<Operation> {
+    let folder = in_memory().unwrap();
+    let (files, trace) = (folder.path().join("files"), folder.path().join("trace"));
+    std::fs::create_dir(&files).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_workload"));
+    let output = command.args(["record", script]).args([&files, &trace]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Operation::decode_all(&std::fs::read(trace).unwrap()).unwrap()
+}
+
+fn crash_everywhere(limit: usize) {
+    for name in NAMES {
+        let script = Script::named(name).unwrap();
+        let trace = record(name);
+        let started = std::time::Instant::now();
+        let Explored { operations, possible, tried, failures } =
+            explore(&script, &trace, limit, SEED).unwrap();
+        println!(
+            "{name}: tried {tried} crash states of {possible} crashes at {operations} operations, \
+             seed {SEED}, {:.1} s",
+            started.elapsed().as_secs_f64()
+        );
+        let shown = failures.iter().take(5).map(String::as_str).collect::<Vec<_>>().join("\n");
+        assert!(failures.is_empty(), "{name}: {} states are wrong:\n{shown}", failures.len());
+        assert!(tried > limit.min(possible) / 4, "{name}: only {tried} different states");
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_crash_at_any_operation() {
+    crash_everywhere(CRASHES);
+}
+
+#[test]
+#[ignore = "minutes: every crash of every workload"]
+fn what_was_acknowledged_survives_every_crash() {
+    crash_everywhere(usize::MAX);
+}

@@ -1,0 +1,5 @@
+//! The proof, one module for each way in which things go wrong.
+
+#![allow(clippy::unwrap_used)]
+
+mod crash;
