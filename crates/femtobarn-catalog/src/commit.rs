@@ -3,7 +3,8 @@
 //! A commit is applied inside one SQL transaction that its caller has begun and will end:
 //!
 //! 1. the commit row, which gives the CSN;
-//! 2. new classes, databases and containers; a name that is taken refuses the commit;
+//! 2. new classes; names that end, of what is renamed or dropped, unless somebody else was first;
+//!    new databases, containers and names; a name that is taken refuses the commit;
 //! 3. the version check: every container written or read must still be at the version that the
 //!    transaction started from, or the commit is refused with a conflict;
 //! 4. new versions and link targets; path changes; seals.
@@ -22,6 +23,7 @@ use crate::names;
 use crate::rows::{BlobRange, ClassRow, DatabaseState, EnvelopeRange};
 
 mod apply;
+mod naming;
 mod target;
 
 pub(crate) use apply::apply;
@@ -51,6 +53,17 @@ pub struct Commit {
     pub sealed: Vec<(DatabaseId, Csn)>,
     /// Databases whose file is now elsewhere.
     pub moved: Vec<(DatabaseId, String)>,
+    /// Databases that get another name, each as of the commit that its renamer looked at: another
+    /// name given since is a conflict. Sealed and attached ones may be renamed, too.
+    pub renamed_databases: Vec<(DatabaseId, Csn, String)>,
+    /// Containers that get another name, each as of the commit that its renamer looked at: another
+    /// name or a version given since is a conflict.
+    pub renamed_containers: Vec<(DatabaseId, ContainerId, Csn, String)>,
+    /// Databases that are no more from this commit on.
+    pub dropped_databases: Vec<DroppedDatabase>,
+    /// Containers that are no more from this commit on, each as of the commit that was looked at:
+    /// another name or a version given since is a conflict.
+    pub dropped_containers: Vec<(DatabaseId, ContainerId, Csn)>,
     /// Containers that were only read, and must be unchanged (serialisable transactions).
     pub reads: Vec<(DatabaseId, ContainerId, Option<Csn>)>,
 }
@@ -68,6 +81,17 @@ pub struct NewDatabase {
     pub path: String,
     /// Open or attached; sealing is a commit of its own.
     pub state: DatabaseState,
+}
+
+/// A database that a commit drops. Older snapshots still have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DroppedDatabase {
+    /// The database.
+    pub id: DatabaseId,
+    /// The commit that was looked at; what was committed to the database since is a conflict.
+    pub seen: Csn,
+    /// Whether its file stays when no snapshot needs it any more: it was detached, not deleted.
+    pub keeps_file: bool,
 }
 
 /// A container that a commit creates.
@@ -134,6 +158,12 @@ impl Commit {
         }
         for container in &self.new_containers {
             names::check_container_name(&container.name)?;
+        }
+        for (_, _, name) in &self.renamed_databases {
+            names::check("database", name)?;
+        }
+        for (_, _, _, name) in &self.renamed_containers {
+            names::check_container_name(name)?;
         }
         for class in &self.new_classes {
             names::check("class", &class.name)?;

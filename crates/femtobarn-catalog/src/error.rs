@@ -56,6 +56,12 @@ pub enum Error {
         /// The version that is committed.
         head: Option<Csn>,
     },
+    /// Another transaction renamed, dropped or filled first what this one wants to change.
+    #[error("{what}; run the transaction again")]
+    Changed {
+        /// What was changed, how and by which commit.
+        what: String,
+    },
     /// A name or an id does not exist.
     #[error("{what} {name:?} does not exist{}", hint(.near_misses))]
     NotFound {
@@ -153,7 +159,7 @@ impl Error {
     /// What a caller can do about this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::Conflict { .. } => ErrorKind::Conflict,
+            Error::Conflict { .. } | Error::Changed { .. } => ErrorKind::Conflict,
             Error::NotFound { .. } | Error::NoFederation { .. } => ErrorKind::NotFound,
             Error::Exists { .. } => ErrorKind::Exists,
             Error::Busy { .. } => ErrorKind::Busy,
@@ -173,6 +179,10 @@ impl Error {
 
     pub(crate) fn closed(what: impl Into<String>) -> Self {
         Error::Closed { what: what.into() }
+    }
+
+    pub(crate) fn changed(what: impl Into<String>) -> Self {
+        Error::Changed { what: what.into() }
     }
 
     pub(crate) fn internal(what: impl Into<String>) -> Self {

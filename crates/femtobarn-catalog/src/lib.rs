@@ -22,7 +22,8 @@
 //! # Invariants
 //!
 //! 1. A commit is one SQL transaction. Once it is durable it has happened, as a whole; before, nothing has.
-//! 2. Rows of commits, versions, classes and link targets are only ever added. A snapshot is a CSN.
+//! 2. Rows of commits, classes and link targets are only ever added, and vacuum alone takes versions
+//!    away. A snapshot is a CSN.
 //! 3. Ids are never used twice, not even those of a transaction that was rolled back.
 //! 4. Safety rests on the version check of the commit alone. Losing a lock can make a transaction
 //!    fail; it cannot make a commit wrong.
@@ -65,7 +66,7 @@ pub mod rows;
 mod schema;
 
 pub use catalog::Catalog;
-pub use commit::{Commit, NewContainer, NewDatabase, NewVersion};
+pub use commit::{Commit, DroppedDatabase, NewContainer, NewDatabase, NewVersion};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{ContainerId, Csn, DatabaseId, Oid};
 pub use locks::{Holder, LockGuard, LockOwner, LockTable};

@@ -56,7 +56,7 @@ pub struct DatabaseRow {
     pub id: DatabaseId,
     /// Its identity in every federation; links are stored with it.
     pub uuid: Uuid,
-    /// Its name in this federation.
+    /// Its name in this federation, in the snapshot that was asked.
     pub name: String,
     /// Where its file is now, whatever the snapshot: relative to the federation's folder, or
     /// absolute for an attached file.
@@ -65,6 +65,9 @@ pub struct DatabaseRow {
     pub state: DatabaseState,
     /// The commit that created it.
     pub created: Csn,
+    /// How often space of its file was given to writers again, whatever the snapshot: what was
+    /// read from the file in another epoch may not be there any more.
+    pub epoch: u64,
 }
 
 /// A container.
@@ -74,11 +77,11 @@ pub struct ContainerRow {
     pub database: DatabaseId,
     /// Its identity in this federation.
     pub id: ContainerId,
-    /// Its name within its database.
+    /// Its name within its database, in the snapshot that was asked.
     pub name: String,
     /// The class of its objects.
     pub class: String,
-    /// The version of that class that it was created with.
+    /// The version of that class that its objects have in the snapshot that was asked.
     pub class_version: u32,
     /// The engine's options, opaque to the catalogue.
     pub options: String,

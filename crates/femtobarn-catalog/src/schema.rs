@@ -1,7 +1,8 @@
 //! The tables of the catalogue.
 //!
 //! Invariants:
-//! 1. The rows of `commits`, `versions`, `classes` and `link_targets` are only ever added.
+//! 1. The rows of `commits`, `versions`, `classes` and `link_targets` are only ever added; vacuum
+//!    alone takes versions away again.
 //! 2. Ids come from `sequences`, in transactions of their own, so that they are never re-used.
 //! 3. No row is updated by every commit: on a server that row would be a queue.
 //! 4. A CSN is one more than the largest there is, taken under the write lock. Commits are never
@@ -9,6 +10,9 @@
 //!    would write a page.
 //! 5. `versions` is ordered by (database, container, csn), so that the newest version as of a
 //!    CSN is one step down one tree.
+//! 6. A name holds from commit `since` until before commit `until`, or still if that is null. No
+//!    two databases, and no two containers of a database, have one name at the same time. What
+//!    has a name as of a CSN exists then; what was dropped has none any more.
 //!
 //! The statements elsewhere are plain SQL. What is SQLite's own stands here: `STRICT`,
 //! `WITHOUT ROWID` and the pragmas.
@@ -90,24 +94,46 @@ CREATE TABLE commits (
 
 CREATE TABLE databases (
     id      INTEGER PRIMARY KEY,
-    uuid    BLOB    NOT NULL UNIQUE,
-    name    TEXT    NOT NULL UNIQUE,
+    uuid    BLOB    NOT NULL,
     path    TEXT    NOT NULL,
     state   TEXT    NOT NULL CHECK (state IN ('open', 'attached')),
     created INTEGER NOT NULL REFERENCES commits (csn),
-    sealed  INTEGER REFERENCES commits (csn)
+    sealed  INTEGER REFERENCES commits (csn),
+    dropped INTEGER REFERENCES commits (csn),
+    keeps_file INTEGER NOT NULL DEFAULT 0,
+    epoch   INTEGER NOT NULL DEFAULT 0
 ) STRICT;
+CREATE INDEX databases_by_uuid ON databases (uuid);
+
+CREATE TABLE database_names (
+    database INTEGER NOT NULL REFERENCES databases (id),
+    name     TEXT    NOT NULL,
+    since    INTEGER NOT NULL REFERENCES commits (csn),
+    until    INTEGER REFERENCES commits (csn),
+    PRIMARY KEY (database, since),
+    UNIQUE (name, since)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE containers (
     database      INTEGER NOT NULL REFERENCES databases (id),
     id            INTEGER NOT NULL,
-    name          TEXT    NOT NULL,
     class         TEXT    NOT NULL,
     class_version INTEGER NOT NULL,
     options       TEXT    NOT NULL,
     created       INTEGER NOT NULL REFERENCES commits (csn),
-    PRIMARY KEY (database, id),
-    UNIQUE (database, name)
+    dropped       INTEGER REFERENCES commits (csn),
+    PRIMARY KEY (database, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE container_names (
+    database  INTEGER NOT NULL,
+    container INTEGER NOT NULL,
+    name      TEXT    NOT NULL,
+    since     INTEGER NOT NULL REFERENCES commits (csn),
+    until     INTEGER REFERENCES commits (csn),
+    PRIMARY KEY (database, container, since),
+    UNIQUE (database, name, since),
+    FOREIGN KEY (database, container) REFERENCES containers (database, id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE versions (

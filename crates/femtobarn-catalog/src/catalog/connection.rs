@@ -89,6 +89,14 @@ impl Handle {
                     identity.format
                 ),
             }),
+            Ok(Some(identity)) if identity.format < FORMAT_VERSION => Err(Error::Unsupported {
+                what: format!(
+                    "catalogue {} has format version {}, which was made by a pre-release; \
+                     export the federation with that, and import it into a new one",
+                    path.display(),
+                    identity.format
+                ),
+            }),
             Ok(Some(identity)) => Ok(identity),
             Ok(None) => Err(Error::corrupt(path, "it does not say which federation it is of")),
             Err(Error::Internal { .. }) => {

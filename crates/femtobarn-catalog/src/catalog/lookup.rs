@@ -14,10 +14,18 @@ use crate::rows::{
     VersionRow,
 };
 
-const DATABASE: &str = "SELECT id, uuid, name, path, \
-    CASE WHEN sealed <= ?1 THEN 'sealed' ELSE state END, created FROM databases";
-const CONTAINER: &str =
-    "SELECT database, id, name, class, class_version, options, created FROM containers";
+/// `?1` is the snapshot, here and in [`CONTAINER`].
+const DATABASE: &str = "SELECT d.id, d.uuid, n.name, d.path, \
+    CASE WHEN d.sealed <= ?1 THEN 'sealed' ELSE d.state END, d.created, d.epoch \
+    FROM database_names n JOIN databases d ON d.id = n.database \
+    WHERE n.since <= ?1 AND (n.until IS NULL OR n.until > ?1)";
+const CONTAINER: &str = "SELECT c.database, c.id, n.name, c.class, \
+    coalesce((SELECT v.class_version FROM versions v WHERE v.database = c.database \
+     AND v.container = c.id AND v.csn <= ?1 ORDER BY v.csn DESC LIMIT 1), c.class_version), \
+    c.options, c.created FROM container_names n \
+    JOIN containers c ON c.database = n.database AND c.id = n.container \
+    JOIN databases d ON d.id = n.database AND (d.dropped IS NULL OR d.dropped > ?1) \
+    WHERE n.since <= ?1 AND (n.until IS NULL OR n.until > ?1)";
 const VERSION: &str = "SELECT v.database, v.container, v.csn, \
     v.header_offset, v.header_size, v.header_length, \
     v.footer_offset, v.footer_size, v.footer_length, v.annex_offset, v.annex_size, \
@@ -37,13 +45,13 @@ impl Catalog {
 
     /// All databases, in the order of their ids.
     pub fn databases(&self, at: Csn) -> Result<Vec<DatabaseRow>> {
-        let sql = format!("{DATABASE} WHERE created <= ?1 ORDER BY id");
+        let sql = format!("{DATABASE} ORDER BY d.id");
         self.all(&sql, [signed(at.0)], database_row)
     }
 
     /// The database called `name`.
     pub fn database(&self, name: &str, at: Csn) -> Result<DatabaseRow> {
-        let sql = format!("{DATABASE} WHERE created <= ?1 AND name = ?2");
+        let sql = format!("{DATABASE} AND n.name = ?2 ORDER BY n.since DESC LIMIT 1");
         let found = self.one(&sql, params![signed(at.0), name], database_row)?;
         match found {
             Some(row) => Ok(row),
@@ -56,27 +64,34 @@ impl Catalog {
 
     /// The database with this id.
     pub fn database_by_id(&self, id: DatabaseId, at: Csn) -> Result<DatabaseRow> {
-        let sql = format!("{DATABASE} WHERE created <= ?1 AND id = ?2");
+        let sql = format!("{DATABASE} AND n.database = ?2");
         self.one(&sql, params![signed(at.0), id.0], database_row)?
             .ok_or_else(|| names::not_found("database", &id.to_string(), vec![]))
     }
 
     /// The database with this identity, if it is in this federation; in its newest state.
     pub fn database_by_uuid(&self, uuid: Uuid) -> Result<Option<DatabaseRow>> {
-        let sql = format!("{DATABASE} WHERE created <= ?1 AND uuid = ?2");
-        self.one(&sql, params![signed(Csn::MAX.0), uuid.as_bytes()], database_row)
+        self.database_by_uuid_at(uuid, Csn::MAX)
+    }
+
+    /// The database with this identity, if it was in this federation then.
+    pub fn database_by_uuid_at(&self, uuid: Uuid, at: Csn) -> Result<Option<DatabaseRow>> {
+        let sql = format!("{DATABASE} AND d.uuid = ?2");
+        self.one(&sql, params![signed(at.0), uuid.as_bytes()], database_row)
     }
 
     /// The containers of a database, in the order of their ids.
     pub fn containers(&self, database: DatabaseId, at: Csn) -> Result<Vec<ContainerRow>> {
-        let sql = format!("{CONTAINER} WHERE database = ?1 AND created <= ?2 ORDER BY id");
-        self.all(&sql, params![database.0, signed(at.0)], container_row)
+        let sql = format!("{CONTAINER} AND n.database = ?2 ORDER BY c.id");
+        self.all(&sql, params![signed(at.0), database.0], container_row)
     }
 
     /// The container called `name` in a database.
     pub fn container(&self, database: DatabaseId, name: &str, at: Csn) -> Result<ContainerRow> {
-        let sql = format!("{CONTAINER} WHERE database = ?1 AND name = ?2 AND created <= ?3");
-        let found = self.one(&sql, params![database.0, name, signed(at.0)], container_row)?;
+        let sql = format!(
+            "{CONTAINER} AND n.database = ?2 AND n.name = ?3 ORDER BY n.since DESC LIMIT 1"
+        );
+        let found = self.one(&sql, params![signed(at.0), database.0, name], container_row)?;
         match found {
             Some(row) => Ok(row),
             None => {
@@ -94,13 +109,13 @@ impl Catalog {
         id: ContainerId,
         at: Csn,
     ) -> Result<ContainerRow> {
-        let sql = format!("{CONTAINER} WHERE database = ?1 AND id = ?2 AND created <= ?3");
-        self.one(&sql, params![database.0, id.0, signed(at.0)], container_row)?.ok_or_else(|| {
+        let sql = format!("{CONTAINER} AND n.database = ?2 AND n.container = ?3");
+        self.one(&sql, params![signed(at.0), database.0, id.0], container_row)?.ok_or_else(|| {
             names::not_found("container", &format!("{id} of database {database}"), vec![])
         })
     }
 
-    /// The newest version of a container; none if nothing was committed to it yet.
+    /// The newest version of a container, dropped or not; none if nothing was committed to it yet.
     pub fn version(
         &self,
         database: DatabaseId,
@@ -114,11 +129,12 @@ impl Catalog {
         self.one(&sql, params![database.0, container.0, signed(at.0)], version_row)
     }
 
-    /// The newest version of every container of a database, in the order of their ids.
+    /// The newest version of every container of a database that there was then, in the order of
+    /// their ids.
     pub fn newest_versions(&self, database: DatabaseId, at: Csn) -> Result<Vec<VersionRow>> {
         let sql = format!(
             "{VERSION} JOIN containers c ON v.database = c.database AND v.container = c.id \
-             WHERE c.database = ?1 AND v.csn = \
+             WHERE c.database = ?1 AND (c.dropped IS NULL OR c.dropped > ?2) AND v.csn = \
              (SELECT n.csn FROM versions n WHERE n.database = c.database AND n.container = c.id \
               AND n.csn <= ?2 ORDER BY n.csn DESC LIMIT 1) ORDER BY c.id"
         );
@@ -257,6 +273,7 @@ fn database_row(row: &Row<'_>) -> rusqlite::Result<DatabaseRow> {
             _ => DatabaseState::Open,
         },
         created: Csn(number(row, 5)?),
+        epoch: number(row, 6)?,
     })
 }
 

@@ -3,7 +3,8 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::target::{Target, check_open, check_unchanged};
+use super::naming::{begin_names, end_names, name_container, name_database};
+use super::target::{Target, check_database_unchanged, check_open, container_path, database_name};
 use super::{Commit, NewContainer, NewDatabase, NewVersion};
 use crate::catalog::numbers::{signed, unsigned};
 use crate::error::{Attempt, Error, Failure};
@@ -16,10 +17,12 @@ use crate::rows::ClassRow;
 pub(crate) fn apply(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
     let csn = insert_commit(connection, commit)?;
     commit.new_classes.iter().try_for_each(|class| insert_class(connection, csn, class))?;
+    end_names(connection, csn, commit)?;
     commit.new_databases.iter().try_for_each(|new| insert_database(connection, csn, new))?;
     commit.new_containers.iter().try_for_each(|new| insert_container(connection, csn, new))?;
+    begin_names(connection, csn, commit)?;
     for (database, container, base) in &commit.reads {
-        Target::find(connection, *database, *container)?.check_base(*base)?;
+        Target::find(connection, *database, *container)?.check_read(connection, csn, *base)?;
     }
     commit.versions.iter().try_for_each(|version| insert_version(connection, csn, version))?;
     for (database, container, targets) in &commit.link_targets {
@@ -83,65 +86,63 @@ fn insert_class(connection: &Connection, csn: Csn, class: &ClassRow) -> Attempt<
 }
 
 fn insert_database(connection: &Connection, csn: Csn, new: &NewDatabase) -> Attempt<()> {
-    let taken: Option<String> = connection
-        .prepare_cached("SELECT name FROM databases WHERE name = ?1 OR uuid = ?2 OR id = ?3")?
-        .query_row(params![new.name, new.uuid.as_bytes(), new.id.0], |row| row.get(0))
+    let taken: Option<u32> = connection
+        .prepare_cached(
+            "SELECT id FROM databases WHERE id = ?2 OR uuid = ?1 AND dropped IS NULL LIMIT 1",
+        )?
+        .query_row(params![new.uuid.as_bytes(), new.id.0], |row| row.get(0))
         .optional()?;
-    if let Some(name) = taken {
-        let advice = match name == new.name {
-            true => "choose another name".to_owned(),
-            false => format!("it has the UUID or the id given for {:?}", new.name),
-        };
+    if let Some(id) = taken {
+        let name = database_name(connection, DatabaseId(id))?;
+        let advice = format!("it has the UUID or the id given for {:?}", new.name);
         return Err(Failure::Said(Error::Exists { what: "database", name, advice }));
     }
     connection
         .prepare_cached(
-            "INSERT INTO databases (id, uuid, name, path, state, created) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO databases (id, uuid, path, state, created) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?
         .execute(params![
             new.id.0,
             new.uuid.as_bytes(),
-            new.name,
             new.path,
             new.state.to_string(),
             signed(csn.0),
         ])?;
-    Ok(())
+    name_database(connection, csn, new.id, &new.name)
 }
 
 fn insert_container(connection: &Connection, csn: Csn, new: &NewContainer) -> Attempt<()> {
     check_open(connection, csn, new.database)?;
-    let taken: Option<String> = connection
-        .prepare_cached(
-            "SELECT name FROM containers WHERE database = ?1 AND (name = ?2 OR id = ?3)",
-        )?
-        .query_row(params![new.database.0, new.name, new.id.0], |row| row.get(0))
-        .optional()?;
-    if let Some(name) = taken {
-        let advice = "open it, or choose another name".to_owned();
+    let taken = connection
+        .prepare_cached("SELECT 1 FROM containers WHERE database = ?1 AND id = ?2")?
+        .exists([new.database.0, new.id.0])?;
+    if taken {
+        let name = container_path(connection, new.database, new.id)?;
+        let advice = format!("it has the id given for {:?}", new.name);
         return Err(Failure::Said(Error::Exists { what: "container", name, advice }));
     }
     connection
         .prepare_cached(
-            "INSERT INTO containers (database, id, name, class, class_version, options, created) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO containers (database, id, class, class_version, options, created) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
         .execute(params![
             new.database.0,
             new.id.0,
-            new.name,
             new.class,
             new.class_version,
             new.options,
             signed(csn.0),
         ])?;
-    Ok(())
+    name_container(connection, csn, new.database, new.id, &new.name)
 }
 
 fn insert_version(connection: &Connection, csn: Csn, version: &NewVersion) -> Attempt<()> {
-    Target::find(connection, version.database, version.container)?
-        .check_writable(csn, version.base)?;
+    Target::find(connection, version.database, version.container)?.check_writable(
+        connection,
+        csn,
+        version.base,
+    )?;
     connection
         .prepare_cached(
             "INSERT INTO versions (database, container, csn, \
@@ -219,7 +220,7 @@ fn seal_database(
     seen: Csn,
 ) -> Attempt<()> {
     check_open(connection, csn, database)?;
-    check_unchanged(connection, csn, database, seen)?;
+    check_database_unchanged(connection, csn, database, seen)?;
     connection
         .prepare_cached("UPDATE databases SET sealed = ?2 WHERE id = ?1")?
         .execute(params![database.0, signed(csn.0)])?;

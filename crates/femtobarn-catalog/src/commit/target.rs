@@ -1,17 +1,20 @@
 //! What a commit writes to or has read, as it is committed now: may it be changed, and is it still
 //! what the transaction started from?
+//!
+//! Names are looked up only for messages, so that a commit does not pay for them.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::catalog::numbers::{signed, unsigned};
-use crate::error::{Attempt, Error, Result};
+use crate::error::{Attempt, Error};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
 
 /// A container that a commit writes or has read.
 pub(super) struct Target {
     database: DatabaseStatus,
-    container: String,
+    container: ContainerId,
+    dropped: Option<i64>,
     head: Option<Csn>,
 }
 
@@ -23,7 +26,7 @@ impl Target {
     ) -> Attempt<Self> {
         let found = connection
             .prepare_cached(
-                "SELECT d.name, d.state, d.sealed, d.created, c.name, \
+                "SELECT d.id, d.state, d.sealed, d.created, d.dropped, c.dropped, \
                  (SELECT v.csn FROM versions v WHERE v.database = ?1 AND v.container = ?2 \
                   ORDER BY v.csn DESC LIMIT 1) \
                  FROM containers c JOIN databases d ON d.id = c.database \
@@ -32,8 +35,9 @@ impl Target {
             .query_row([database.0, container.0], |row| {
                 Ok(Target {
                     database: DatabaseStatus::decode(row)?,
-                    container: row.get(4)?,
-                    head: row.get::<_, Option<i64>>(5)?.map(|csn| Csn(unsigned(csn))),
+                    container,
+                    dropped: row.get(5)?,
+                    head: row.get::<_, Option<i64>>(6)?.map(|csn| Csn(unsigned(csn))),
                 })
             })
             .optional()?;
@@ -42,92 +46,203 @@ impl Target {
     }
 
     /// Whether `csn`, the commit that is being applied, may give it a version after `base`.
-    pub(super) fn check_writable(&self, csn: Csn, base: Option<Csn>) -> Result<()> {
-        self.database.check_open(csn)?;
+    pub(super) fn check_writable(
+        &self,
+        connection: &Connection,
+        csn: Csn,
+        base: Option<Csn>,
+    ) -> Attempt<()> {
+        self.database.check_open(connection, csn)?;
+        self.check_not_dropped(connection)?;
         if self.head == Some(csn) {
-            let path = self.path();
-            return Err(Error::invalid(format!("container {path:?} is in this commit twice")));
+            let path = self.path(connection)?;
+            let what = format!("container {path:?} is in this commit twice");
+            return Err(Error::invalid(what).into());
         }
-        self.check_base(base)
+        self.check_base(connection, base)
+    }
+
+    /// Whether what `csn`, the commit that is being applied, has read of it is still so.
+    pub(super) fn check_read(
+        &self,
+        connection: &Connection,
+        csn: Csn,
+        base: Option<Csn>,
+    ) -> Attempt<()> {
+        let dropped = self.database.dropped.or(self.dropped);
+        if dropped != Some(signed(csn.0)) {
+            self.database.check_not_dropped(connection)?;
+            self.check_not_dropped(connection)?;
+        }
+        self.check_base(connection, base)
+    }
+
+    /// Whether it may be renamed or dropped by somebody who has seen it as of `seen`.
+    pub(super) fn check_unchanged(
+        &self,
+        connection: &Connection,
+        csn: Csn,
+        seen: Csn,
+    ) -> Attempt<()> {
+        if self.dropped != Some(signed(csn.0)) {
+            self.check_not_dropped(connection)?;
+        }
+        match self.head > Some(seen) {
+            true => self.check_base(connection, Some(seen)),
+            false => Ok(()),
+        }
     }
 
     /// The version check.
-    pub(super) fn check_base(&self, base: Option<Csn>) -> Result<()> {
+    fn check_base(&self, connection: &Connection, base: Option<Csn>) -> Attempt<()> {
         if self.head == base {
             return Ok(());
         }
-        Err(Error::Conflict { container: self.path(), base, head: self.head })
+        Err(Error::Conflict { container: self.path(connection)?, base, head: self.head }.into())
     }
 
-    fn path(&self) -> String {
-        format!("{}/{}", self.database.name, self.container)
+    fn check_not_dropped(&self, connection: &Connection) -> Attempt<()> {
+        let Some(dropped) = self.dropped else { return Ok(()) };
+        let path = self.path(connection)?;
+        Err(Error::changed(format!("container {path:?} was dropped by commit {dropped}")).into())
+    }
+
+    fn path(&self, connection: &Connection) -> Attempt<String> {
+        container_path(connection, self.database.id, self.container)
     }
 }
 
-/// Refuses a database of which a container got a version after `seen`, by another commit than `csn`.
-pub(super) fn check_unchanged(
+/// Refuses a database of which a container was created, renamed, dropped or given a version after
+/// `seen`, by another commit than `csn`.
+pub(super) fn check_database_unchanged(
     connection: &Connection,
     csn: Csn,
     database: DatabaseId,
     seen: Csn,
 ) -> Attempt<()> {
+    // In this order one step down the tree for each container is enough, however long its history.
     let changed = connection
         .prepare_cached(
-            "SELECT d.name || '/' || c.name, v.csn FROM versions v \
-             JOIN containers c ON c.database = v.database AND c.id = v.container \
-             JOIN databases d ON d.id = v.database \
-             WHERE v.database = ?1 AND v.csn > ?2 AND v.csn < ?3 LIMIT 1",
+            "SELECT container, head FROM (SELECT c.id AS container, \
+             (SELECT max(v.csn) FROM versions v WHERE v.database = ?1 AND v.container = c.id \
+              AND v.csn < ?3) AS head FROM containers c WHERE c.database = ?1) AS newest \
+             WHERE head > ?2 LIMIT 1",
         )?
         .query_row(params![database.0, signed(seen.0), signed(csn.0)], |row| {
-            let (container, head) = (row.get(0)?, Csn(unsigned(row.get(1)?)));
-            Ok(Error::Conflict { container, base: Some(seen), head: Some(head) })
+            Ok((ContainerId(row.get(0)?), Csn(unsigned(row.get(1)?))))
         })
         .optional()?;
-    Ok(changed.map_or(Ok(()), Err)?)
+    if let Some((container, head)) = changed {
+        let container = container_path(connection, database, container)?;
+        return Err(Error::Conflict { container, base: Some(seen), head: Some(head) }.into());
+    }
+    let named = connection
+        .prepare_cached(
+            "SELECT container, max(since, coalesce(until, 0)) FROM container_names \
+             WHERE database = ?1 AND (since > ?2 AND since < ?3 OR until > ?2 AND until < ?3) \
+             LIMIT 1",
+        )?
+        .query_row(params![database.0, signed(seen.0), signed(csn.0)], |row| {
+            Ok((ContainerId(row.get(0)?), row.get::<_, i64>(1)?))
+        })
+        .optional()?;
+    let Some((container, by)) = named else { return Ok(()) };
+    let path = container_path(connection, database, container)?;
+    let what = format!("container {path:?} was created, renamed or dropped by commit {by}");
+    Err(Error::changed(what).into())
 }
 
 /// Refuses a database that takes no commits.
 pub(super) fn check_open(connection: &Connection, csn: Csn, database: DatabaseId) -> Attempt<()> {
+    live_database(connection, database)?.check_open(connection, csn)
+}
+
+/// What may be done with a database.
+pub(super) fn live_database(
+    connection: &Connection,
+    database: DatabaseId,
+) -> Attempt<DatabaseStatus> {
     let found = connection
-        .prepare_cached("SELECT name, state, sealed, created FROM databases WHERE id = ?1")?
+        .prepare_cached("SELECT id, state, sealed, created, dropped FROM databases WHERE id = ?1")?
         .query_row([database.0], DatabaseStatus::decode)
         .optional()?;
     let missing = || names::not_found("database", &database.to_string(), vec![]);
-    Ok(found.ok_or_else(missing)?.check_open(csn)?)
+    Ok(found.ok_or_else(missing)?)
 }
 
-struct DatabaseStatus {
-    name: String,
+/// The last name of a database, for messages.
+pub(super) fn database_name(connection: &Connection, database: DatabaseId) -> Attempt<String> {
+    let name = connection
+        .prepare_cached(
+            "SELECT name FROM database_names WHERE database = ?1 ORDER BY since DESC LIMIT 1",
+        )?
+        .query_row([database.0], |row| row.get(0))
+        .optional()?;
+    Ok(name.unwrap_or_else(|| database.to_string()))
+}
+
+/// The last path of a container, for messages.
+pub(super) fn container_path(
+    connection: &Connection,
+    database: DatabaseId,
+    container: ContainerId,
+) -> Attempt<String> {
+    let name: Option<String> = connection
+        .prepare_cached(
+            "SELECT name FROM container_names WHERE database = ?1 AND container = ?2 \
+             ORDER BY since DESC LIMIT 1",
+        )?
+        .query_row([database.0, container.0], |row| row.get(0))
+        .optional()?;
+    let name = name.unwrap_or_else(|| container.to_string());
+    Ok(format!("{}/{name}", database_name(connection, database)?))
+}
+
+/// What a database's row says of what may be done with it.
+pub(super) struct DatabaseStatus {
+    id: DatabaseId,
     attached: bool,
     sealed: Option<i64>,
     created: i64,
+    dropped: Option<i64>,
 }
 
 impl DatabaseStatus {
     fn decode(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(DatabaseStatus {
-            name: row.get(0)?,
-            attached: row.get::<_, String>(1)? == "attached",
+            id: DatabaseId(row.get(0)?),
+            attached: row.get_ref(1)?.as_str()? == "attached",
             sealed: row.get(2)?,
             created: row.get(3)?,
+            dropped: row.get(4)?,
         })
     }
 
     /// The commit that attaches a database may fill it; no later one may.
-    fn check_open(&self, csn: Csn) -> Result<()> {
+    fn check_open(&self, connection: &Connection, csn: Csn) -> Attempt<()> {
+        self.check_not_dropped(connection)?;
         if let Some(sealed) = self.sealed {
+            let name = database_name(connection, self.id)?;
             return Err(Error::closed(format!(
-                "database {:?} was sealed by commit {sealed} and takes no more changes; \
-                 write to another database",
-                self.name
-            )));
+                "database {name:?} was sealed by commit {sealed} and takes no more changes; \
+                 write to another database"
+            ))
+            .into());
         }
         if self.attached && self.created != signed(csn.0) {
+            let name = database_name(connection, self.id)?;
             return Err(Error::closed(format!(
-                "database {:?} is an attached file and takes no changes; write to another database",
-                self.name
-            )));
+                "database {name:?} is an attached file and takes no changes; write to another \
+                 database"
+            ))
+            .into());
         }
         Ok(())
+    }
+
+    pub(super) fn check_not_dropped(&self, connection: &Connection) -> Attempt<()> {
+        let Some(dropped) = self.dropped else { return Ok(()) };
+        let name = database_name(connection, self.id)?;
+        Err(Error::changed(format!("database {name:?} was dropped by commit {dropped}")).into())
     }
 }

@@ -15,7 +15,18 @@ fn a_newer_format_is_refused_and_both_versions_are_named() {
     let error = Catalog::open(&folder).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let text = error.to_string();
-    assert!(text.contains("version 7") && text.contains("version 1;"), "{text}");
+    assert!(text.contains("version 7") && text.contains("version 2;"), "{text}");
+}
+
+#[test]
+fn the_format_of_the_pre_releases_is_refused_with_what_to_do() {
+    let Federation { catalog, folder, keep: _keep, .. } = Federation::new();
+    drop(catalog);
+    edit(&folder, "UPDATE federation SET value = '1' WHERE key = 'format'");
+    let error = Catalog::open(&folder).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let text = error.to_string();
+    assert!(text.contains("version 1, which was made by a pre-release; export"), "{text}");
 }
 
 #[test]

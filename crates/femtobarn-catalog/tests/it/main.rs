@@ -12,3 +12,4 @@ mod folders;
 mod forks;
 mod locks;
 mod lookups;
+mod names;

@@ -122,6 +122,7 @@ impl Transaction {
             path,
             state: DatabaseState::Open,
             created: Csn::ZERO,
+            epoch: 0,
         };
         let extents = ExtentWriter::new(file.into(), id, self.federation.inner.locks());
         self.identities.insert(id, uuid);
