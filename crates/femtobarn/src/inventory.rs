@@ -257,7 +257,7 @@ mod tests {
         ranges.remove(42..44);
         ranges.remove(60..70);
         assert_eq!(ranges.iter().collect::<Vec<_>>(), [0..5, 25..30, 40..42, 44..50]);
-        ranges.remove_all(&set(&[0..100]));
+        ranges.remove_all(&std::iter::once(0..100).collect());
         assert_eq!(ranges, Ranges::default());
     }
 

@@ -15,6 +15,7 @@
 //! | `record`, `description` | what a file says about itself: commit records, and the containers of a sealed file |
 //! | `deletion` | which entries are deleted |
 //! | `check`, `inventory` | whether all that is committed can be read; which bytes versions refer to |
+//! | `identify`, `scan` | what a file is, and the commit records in it |
 //! | `progress` | how far a long operation is |
 //! | `annex`, `frame` | what a version has beside its footer, and how our own records are framed |
 
@@ -31,10 +32,12 @@ mod extent;
 mod federation;
 mod file;
 mod frame;
+mod identify;
 mod inventory;
 mod options;
 mod progress;
 mod record;
+mod scan;
 mod seal;
 mod snapshot;
 mod transaction;
@@ -48,6 +51,7 @@ pub use federation::Federation;
 pub use femtobarn_catalog::{
     CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, Oid,
 };
+pub use identify::{CommitFacts, ContainerFacts, Facts, FileKind, identify};
 pub use options::{ContainerOptions, Isolation, Profile, TransactionOptions};
 pub use progress::{Progress, Watch};
 pub use snapshot::Snapshot;

@@ -4,7 +4,7 @@
 //! that the catalogue can be made again from the files alone, and a sealed file can tell another
 //! federation what it holds. It is a blob like any other, framed as `frame` says.
 
-use femtobarn_catalog::{BlobRange, ContainerId, Csn, EnvelopeRange};
+use femtobarn_catalog::{BlobRange, ContainerId, Csn, DatabaseId, EnvelopeRange};
 use rntuple::ByteSource;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -25,8 +25,12 @@ pub(crate) struct CommitRecord {
     pub transaction: Uuid,
     /// What its author said about it.
     pub message: String,
+    /// The federation.
+    pub federation: Uuid,
     /// This database.
     pub database: Uuid,
+    /// The number that it has in the federation, of which OIDs are made.
+    pub number: DatabaseId,
     /// Its name when the record was written.
     pub name: String,
     /// The newest commit when the record was written; the transaction's own comes later.
@@ -43,6 +47,22 @@ pub(crate) struct CommitRecord {
     /// Containers of this database that are no more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<ContainerId>,
+    /// How the transaction ended the database, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<End>,
+    /// Whether `containers` are all that the database has, not only those that changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_whole: bool,
+}
+
+/// How a database leaves a federation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum End {
+    /// Its file is removed when no snapshot needs it any more.
+    Dropped,
+    /// Its file goes elsewhere.
+    Detached,
 }
 
 /// One container as of one version.
@@ -89,7 +109,9 @@ mod tests {
         CommitRecord {
             transaction: Uuid::from_u128(1),
             message: "run 7".into(),
+            federation: Uuid::from_u128(9),
             database: Uuid::from_u128(2),
+            number: DatabaseId(1),
             name: "run7".into(),
             after: Csn(3),
             time_us: 4,
@@ -97,6 +119,8 @@ mod tests {
             containers: vec![],
             renamed: vec![],
             dropped: vec![],
+            end: None,
+            is_whole: false,
         }
     }
 

@@ -169,7 +169,9 @@ impl Transaction {
         CommitRecord {
             transaction: self.id,
             message: self.options.message.clone(),
+            federation: self.federation.uuid(),
             database: row.uuid,
+            number: row.id,
             name: row.name.clone(),
             after,
             time_us: file::now_us(),
@@ -177,6 +179,8 @@ impl Transaction {
             containers: of_this.map(container).collect(),
             renamed: vec![],
             dropped: vec![],
+            end: None,
+            is_whole: false,
         }
     }
 

@@ -10,6 +10,7 @@ mod faults;
 mod isolation;
 mod links;
 mod model;
+mod moving;
 mod power;
 mod processes;
 mod savepoints;
