@@ -33,8 +33,9 @@ use crate::types::Type;
 
 pub(crate) use assemble::element as element_of_primitive;
 use cluster::Clusters;
+pub(crate) use cluster::{Bounds, Cluster as StoredCluster, Run, deferred_repetitions};
 pub(crate) use convert::convert;
-pub(crate) use elements::element_of;
+pub(crate) use elements::{Elements, Segment, element_of};
 pub use paths::ColumnPath;
 pub use projection::Projection;
 

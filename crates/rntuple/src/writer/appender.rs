@@ -74,7 +74,7 @@ pub struct Appender {
 pub(super) struct State {
     pub groups: Groups,
     /// Number of the first entry of the cluster under construction.
-    first_entry: u64,
+    pub first_entry: u64,
     /// Bytes of one entry, measured on what came so far; tells how many entries fit a cluster.
     entry_size: u64,
     /// Bytes of pages and envelopes written since the last version.

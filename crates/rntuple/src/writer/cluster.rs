@@ -176,7 +176,8 @@ impl ClusterWriter {
         })
     }
 
-    fn append_field(
+    /// Appends values `first..end` of one field.
+    pub fn append_field(
         &mut self,
         sink: &mut dyn BlobSink,
         node: &Node,

@@ -14,6 +14,7 @@
 //! 2. A group has a link or clusters in memory; it has no link if the page list is not what the
 //!    clusters are.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::envelope::{EnvelopeKind, read_envelope};
@@ -54,6 +55,14 @@ pub(super) struct Place {
     cluster: usize,
 }
 
+/// A cluster with some of the entries that were asked for.
+pub(super) struct Touched {
+    pub place: Place,
+    pub cluster: Arc<Cluster>,
+    /// Which of the entries.
+    pub positions: Range<usize>,
+}
+
 impl Groups {
     pub fn new(header_checksum: u64, links: &[ClusterGroup]) -> Self {
         let mut links: Vec<ClusterGroup> = links.to_vec();
@@ -73,20 +82,15 @@ impl Groups {
         self.fresh.push(Arc::new(cluster));
     }
 
-    /// The clusters that hold any of `entries`, which increase and exist: each with the positions of
-    /// its entries among them.
-    pub fn touched(
-        &mut self,
-        entries: &[u64],
-        source: &dyn ByteSource,
-    ) -> Result<Vec<(Place, Arc<Cluster>, std::ops::Range<usize>)>> {
-        let mut touched: Vec<(Place, Arc<Cluster>, std::ops::Range<usize>)> = vec![];
+    /// The clusters that hold any of `entries`, which increase and exist.
+    pub fn touched(&mut self, entries: &[u64], source: &dyn ByteSource) -> Result<Vec<Touched>> {
+        let mut touched = vec![];
         let mut next = 0;
         while let Some(&entry) = entries.get(next) {
             let (place, cluster) = self.find(entry, source)?;
             let end = cluster.first_entry + cluster.entries;
             let behind = next + entries[next..].partition_point(|&entry| entry < end);
-            touched.push((place, cluster, next..behind));
+            touched.push(Touched { place, cluster, positions: next..behind });
             next = behind;
         }
         Ok(touched)

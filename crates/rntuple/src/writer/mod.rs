@@ -3,7 +3,10 @@
 mod appender;
 mod cluster;
 mod column;
+mod edit;
 mod groups;
+mod pages;
+mod replace;
 mod row;
 mod summary;
 

@@ -5,12 +5,14 @@
 mod allocations;
 mod codecs;
 mod damage;
+mod editing;
 mod hostile;
 mod real_files;
 mod representations;
 mod round_trips;
 mod sample;
 mod seeds;
+mod store;
 mod tfile;
 mod values;
 mod versions;

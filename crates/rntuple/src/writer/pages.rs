@@ -1,0 +1,275 @@
+//! Pages of one column of a cluster, some of them written anew.
+//!
+//! Where the number of elements stays, so do the borders of pages. Where it changes, what is
+//! written anew is parted evenly, and takes in neighbours that fit the same page, so that many
+//! small changes leave neither tiny pages nor huge ones.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::column::write_page;
+use super::edit::{ClusterEdit, Splice};
+use crate::array::values_of;
+use crate::column::Element;
+use crate::error::{Error, Result};
+use crate::page_list::PageLocation;
+use crate::reader::{Run, Segment, StoredCluster, element_of};
+use crate::schema::{ColumnId, Schema};
+
+/// A column as it was.
+pub(super) struct OldColumn<'a> {
+    /// The representation that is written.
+    pub id: ColumnId,
+    pub element: Element,
+    /// Elements in the cluster.
+    pub elements: u64,
+    /// Elements in all clusters before.
+    pub offset: u64,
+    /// Its pages, unless none of them can stay.
+    run: Option<&'a Run>,
+}
+
+impl<'a> OldColumn<'a> {
+    /// The representation of a field that holds its data; `elements` are those that there must be.
+    pub fn of(
+        schema: &Schema,
+        cluster: &'a StoredCluster,
+        columns: &[ColumnId],
+        elements: u64,
+    ) -> Result<Self> {
+        let element = |id: ColumnId| element_of(&schema.columns[id as usize]);
+        let Some((id, run)) = cluster.active(columns) else {
+            // The field is younger than the cluster.
+            let id = columns[0];
+            return Ok(OldColumn { id, element: element(id)?, elements, offset: 0, run: None });
+        };
+        if run.elements < elements {
+            let reason = format!("column {id} has {} elements, not {elements}", run.elements);
+            return Err(Error::corrupt("page list", 0, reason));
+        }
+        let (elements, offset) = (run.elements, run.offset);
+        // Elements that no page holds come before all others: all are written, or none.
+        let run = (run.missing == 0).then_some(run);
+        Ok(OldColumn { id, element: element(id)?, elements, offset, run })
+    }
+
+    /// The same elements, to be written in another representation.
+    pub fn as_first_representation(&self, id: ColumnId, element: Element) -> OldColumn<'static> {
+        OldColumn { id, element, elements: self.elements, offset: self.offset, run: None }
+    }
+
+    fn pages(&self) -> &'a [PageLocation] {
+        self.run.map_or(&[], |run| &run.pages)
+    }
+
+    /// First element of a page, or the end of all.
+    fn start_of(&self, page: usize) -> u64 {
+        let start = self.run.and_then(|run| run.starts.get(page).copied());
+        start.unwrap_or(if page == 0 { 0 } else { self.elements })
+    }
+
+    /// The pages that a splice touches: those of its elements, or that where it inserts some.
+    fn pages_of(&self, splice: &Splice) -> Range<usize> {
+        let Some(run) = self.run.filter(|run| !run.pages.is_empty()) else { return 0..0 };
+        match splice.old.is_empty() {
+            false => run.pages_with(&splice.old),
+            true => {
+                let page = run.starts.partition_point(|&start| start <= splice.old.start);
+                page.saturating_sub(1)..page.max(1)
+            }
+        }
+    }
+}
+
+/// Neighbouring pages that are written anew together.
+struct Stretch {
+    pages: Range<usize>,
+    /// The splices in them.
+    splices: Range<usize>,
+}
+
+/// Ends of collections from one of them on.
+pub(super) struct Ends {
+    first: u64,
+    ends: Bytes,
+}
+
+impl Ends {
+    /// Where the collection ends that comes before another.
+    pub fn before(&self, collection: u64) -> u64 {
+        let Some(index) = collection.checked_sub(1 + self.first) else { return 0 };
+        let ends: &[[u8; 8]] = self.ends.as_chunks().0;
+        ends.get(index as usize).map_or(0, |end| u64::from_le_bytes(*end))
+    }
+
+    /// Whether the old collections of a splice have the sizes of the new ones.
+    pub fn have_sizes(&self, splice: &Splice, new: &[i64]) -> bool {
+        let base = self.before(splice.old.start);
+        splice.keeps_length()
+            && splice.old.clone().zip(new.windows(2)).all(|(at, _)| {
+                let new_end = new[(at + 1 - splice.old.start) as usize] - new[0];
+                self.before(at + 1).wrapping_sub(base) == new_end as u64
+            })
+    }
+}
+
+impl ClusterEdit<'_> {
+    /// The pages of a column with new elements in it.
+    pub fn spliced_pages(
+        &mut self,
+        old: &OldColumn<'_>,
+        columns: &[ColumnId],
+        splices: &[Splice],
+        fresh: &[u8],
+    ) -> Result<Vec<PageLocation>> {
+        let keeps_borders = old.run.is_some() && splices.iter().all(Splice::keeps_length);
+        let full = self.options.elements(old.element) as u64;
+        let stretches = stretches(old, splices, if keeps_borders { 0 } else { full });
+        let mut pages = Vec::with_capacity(old.pages().len());
+        let mut next = 0;
+        for Stretch { pages: touched, splices: inside } in stretches {
+            pages.extend_from_slice(&old.pages()[next..touched.start]);
+            let range = old.start_of(touched.start)..old.start_of(touched.end.max(1));
+            let was = self.read(old.element, columns, range.clone())?;
+            let now = spliced(&was, range.start, old.element, &splices[inside], fresh);
+            let counts = match keeps_borders {
+                true => counts_of(&old.pages()[touched.clone()]),
+                false => even(now.len() as u64 / old.element.size() as u64, full),
+            };
+            self.write_pages(old.id, &now, &counts, &mut pages)?;
+            next = touched.end;
+        }
+        pages.extend_from_slice(&old.pages()[next..]);
+        Ok(pages)
+    }
+
+    /// The pages of an offset column in which collections get other sizes: all from the first of
+    /// them on are new. Returns also how many items there were.
+    pub fn resized_pages(
+        &mut self,
+        old: &OldColumn<'_>,
+        splices: &[Splice],
+        new_offsets: &[i64],
+    ) -> Result<(Vec<PageLocation>, u64)> {
+        let first_page = old.pages_of(&splices[0]).start;
+        let start = old.start_of(first_page);
+        let ends = self.ends_of(old, start, old.elements)?;
+        let mut now: Vec<u64> = Vec::with_capacity((old.elements - start) as usize);
+        let (mut at, mut shift) = (start, 0_u64);
+        for splice in splices {
+            now.extend((at..splice.old.start).map(|at| ends.before(at + 1).wrapping_add(shift)));
+            let new = &new_offsets[splice.new.start..=splice.new.end];
+            let (was, base) = (ends.before(splice.old.end), ends.before(splice.old.start));
+            let base = base.wrapping_add(shift);
+            now.extend(new[1..].iter().map(|end| base.wrapping_add((end - new[0]) as u64)));
+            let end = base.wrapping_add((new[new.len() - 1] - new[0]) as u64);
+            (at, shift) = (splice.old.end, end.wrapping_sub(was));
+        }
+        now.extend((at..old.elements).map(|at| ends.before(at + 1).wrapping_add(shift)));
+        let kept = &old.pages()[first_page..];
+        let counts = match old.run.is_some() && now.len() as u64 == old.elements - start {
+            true => counts_of(kept),
+            false => even(now.len() as u64, self.options.elements(old.element) as u64),
+        };
+        let mut pages = old.pages()[..first_page].to_vec();
+        self.write_pages(old.id, bytemuck::cast_slice(&now), &counts, &mut pages)?;
+        Ok((pages, ends.before(old.elements)))
+    }
+
+    /// Ends of collections `first..last`, and that of the one before.
+    pub fn ends_of(&self, old: &OldColumn<'_>, first: u64, last: u64) -> Result<Ends> {
+        let first = first.saturating_sub(1);
+        let ends = self.read(Element::U64, &[old.id], first..last)?;
+        values_of::<u64>(&ends)?;
+        Ok(Ends { first, ends })
+    }
+
+    fn read(&self, element: Element, columns: &[ColumnId], range: Range<u64>) -> Result<Bytes> {
+        let segment = Segment { cluster: self.stored, range, is_told: false };
+        self.reader.read(columns, &[segment], element)
+    }
+
+    fn write_pages(
+        &mut self,
+        id: ColumnId,
+        mut values: &[u8],
+        counts: &[u64],
+        pages: &mut Vec<PageLocation>,
+    ) -> Result<()> {
+        let column = &self.schema.columns[id as usize];
+        let size = element_of(column)?.size();
+        for &count in counts {
+            let (page, rest) = values.split_at(count as usize * size);
+            values = rest;
+            let compression = self.options.compression;
+            let page = write_page(column, page, compression, &mut self.buffers, self.sink)?;
+            self.count_written(&page);
+            pages.push(page);
+        }
+        Ok(())
+    }
+}
+
+/// The stretches of pages that splices touch, apart from each other. One that is changed in length
+/// takes in neighbours as long as it is a page of at most `full` elements with them.
+fn stretches(old: &OldColumn<'_>, splices: &[Splice], full: u64) -> Vec<Stretch> {
+    let mut found: Vec<Stretch> = vec![];
+    for (position, splice) in splices.iter().enumerate() {
+        let pages = old.pages_of(splice);
+        match found.last_mut() {
+            Some(last) if pages.start <= last.pages.end => {
+                last.pages.end = last.pages.end.max(pages.end);
+                last.splices.end = position + 1;
+            }
+            _ => found.push(Stretch { pages, splices: position..position + 1 }),
+        }
+    }
+    let mut free = 0;
+    for at in 0..found.len() {
+        let behind = found.get(at + 1).map_or(old.pages().len(), |next| next.pages.start);
+        let Stretch { pages, splices: inside } = &mut found[at];
+        let mut elements = old.start_of(pages.end.max(1)) - old.start_of(pages.start);
+        for splice in &splices[inside.clone()] {
+            elements = elements - (splice.old.end - splice.old.start) + splice.new.len() as u64;
+        }
+        let fits =
+            |page: usize, elements: u64| elements + u64::from(old.pages()[page].elements) <= full;
+        while pages.end < behind && fits(pages.end, elements) {
+            elements += u64::from(old.pages()[pages.end].elements);
+            pages.end += 1;
+        }
+        while pages.start > free && fits(pages.start - 1, elements) {
+            pages.start -= 1;
+            elements += u64::from(old.pages()[pages.start].elements);
+        }
+        free = pages.end;
+    }
+    found
+}
+
+/// Elements from `start` on with those of the splices in place of what they replace.
+fn spliced(was: &[u8], start: u64, of: Element, splices: &[Splice], fresh: &[u8]) -> Vec<u8> {
+    let size = of.size();
+    let mut now = Vec::with_capacity(was.len());
+    let mut at = 0;
+    for Splice { old, new } in splices {
+        let (from, to) = ((old.start - start) as usize * size, (old.end - start) as usize * size);
+        now.extend_from_slice(&was[at..from]);
+        now.extend_from_slice(&fresh[new.start * size..new.end * size]);
+        at = to;
+    }
+    now.extend_from_slice(&was[at..]);
+    now
+}
+
+fn counts_of(pages: &[PageLocation]) -> Vec<u64> {
+    pages.iter().map(|page| page.elements.into()).collect()
+}
+
+/// Elements of pages that hold at most `full` each, and about as many.
+fn even(elements: u64, full: u64) -> Vec<u64> {
+    let pages = elements.div_ceil(full);
+    let up_to = |page: u64| (u128::from(elements) * u128::from(page) / u128::from(pages)) as u64;
+    (0..pages).map(|page| up_to(page + 1) - up_to(page)).collect()
+}

@@ -1,0 +1,139 @@
+//! Replacing values of entries that are there.
+
+use std::sync::Arc;
+
+use super::appender::Appender;
+use super::edit::{ClusterEdit, Splice};
+use super::groups::Touched;
+use super::summary::{ClusterSummary, summarised};
+use crate::array::Array;
+use crate::error::{Error, Result};
+use crate::page_list::Cluster;
+use crate::reader::{Bounds, StoredCluster, deferred_repetitions};
+use crate::source::{BlobSink, ByteSource};
+use crate::tree::{Kind, Node};
+
+impl Appender {
+    /// Replaces the values of one field of some entries: all of them or, on an error, none.
+    ///
+    /// `field` is a top-level field or, by its path with dots, a member of one through records
+    /// alone. `entries` increase, and `values` has one value for each. The pages that hold any of
+    /// them are written anew, with their neighbours if sizes of collections change; a variant is
+    /// written anew for the whole cluster. Pages that earlier versions refer to stay.
+    ///
+    /// `source` is where the sink's bytes can be read, also those of entries that were just
+    /// appended, if any of these are replaced; the cluster under construction ends then.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such field or entry, [`Error::Invalid`] if the values are
+    /// not of its type, [`Error::Io`] from the sink; as for reading otherwise.
+    pub fn replace(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        source: &dyn ByteSource,
+        field: &str,
+        entries: &[u64],
+        values: &Array,
+    ) -> Result<()> {
+        let node = node_of(&self.writer.tree.nodes, field)?.clone();
+        self.check_replacement(&node, field, entries, values)?;
+        let Some(&last) = entries.last() else { return Ok(()) };
+        if last >= self.state.first_entry {
+            self.end_cluster(sink)?;
+        }
+        let repetitions = deferred_repetitions(&self.schema)?;
+        let how = summarised(&self.writer.tree, self.schema.columns.len());
+        let bounds = Bounds { file_size: source.size()?, key_size_max: u64::MAX };
+        let mut edited = vec![];
+        for touched in self.state.groups.touched(entries, source)? {
+            let Touched { place, cluster, positions } = touched;
+            let splices = splices_of(&cluster, &entries[positions.clone()], positions.start);
+            let stored = StoredCluster::of((*cluster).clone(), &repetitions, bounds)?;
+            let options = self.options.page_options();
+            let mut edit = ClusterEdit::new(&self.schema, source, &stored, &how, options, sink);
+            edit.replace(&node, values, splices, cluster.entries)?;
+            edited.push((place, edit.finish(&cluster)));
+        }
+        for (place, (cluster, columns, bytes)) in edited {
+            let Cluster { first_entry, entries, .. } = cluster;
+            let summary = ClusterSummary { first_entry, entries, is_widening: true, columns };
+            self.state.summaries.push(Arc::new(summary));
+            self.state.bytes += bytes;
+            self.state.groups.replace(place, cluster);
+        }
+        Ok(())
+    }
+
+    fn check_replacement(
+        &self,
+        node: &Node,
+        field: &str,
+        entries: &[u64],
+        values: &Array,
+    ) -> Result<()> {
+        values.validate(&node.logical_type()).map_err(|error| match error {
+            Error::Invalid { what } => Error::invalid(format!("field {field:?}: {what}")),
+            other => other,
+        })?;
+        if values.len() != entries.len() {
+            let (values, entries) = (values.len(), entries.len());
+            return Err(Error::invalid(format!("there are {values} values for {entries} entries")));
+        }
+        if !entries.is_sorted_by(|one, next| one < next) {
+            return Err(Error::invalid("the entries to be replaced must increase: sort them"));
+        }
+        match entries.last() {
+            Some(last) if *last >= self.entries() => Err(Error::NotFound {
+                what: "entry",
+                name: last.to_string(),
+                candidates: vec![format!("entries 0..{}", self.entries())],
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The field with a path through records.
+fn node_of<'a>(nodes: &'a [Node], path: &str) -> Result<&'a Node> {
+    let (mut members, mut rest) = (nodes, path);
+    loop {
+        let (name, below) = rest.split_once('.').map_or((rest, None), |(a, b)| (a, Some(b)));
+        let found = members.iter().find(|node| node.name == name);
+        match (found.ok_or_else(|| no_field(path, members))?, below) {
+            (node, None) => return Ok(node),
+            (Node { kind: Kind::Record { members: inner, .. }, .. }, Some(below)) => {
+                (members, rest) = (inner, below);
+            }
+            (node, Some(_)) => {
+                let name = &node.name;
+                return Err(Error::invalid(format!(
+                    "field {path:?} cannot be replaced alone: {name:?} is no record; replace all \
+                     of {name:?}"
+                )));
+            }
+        }
+    }
+}
+
+fn no_field(path: &str, members: &[Node]) -> Error {
+    Error::NotFound {
+        what: "field",
+        name: path.to_owned(),
+        candidates: members.iter().map(|node| node.name.clone()).collect(),
+    }
+}
+
+/// Entries of a cluster by runs of consecutive ones; their values begin at `first_value`.
+fn splices_of(cluster: &Cluster, entries: &[u64], first_value: usize) -> Vec<Splice> {
+    let mut splices: Vec<Splice> = vec![];
+    for (at, entry) in entries.iter().enumerate() {
+        let (entry, value) = (entry - cluster.first_entry, first_value + at);
+        match splices.last_mut() {
+            Some(last) if last.old.end == entry => {
+                (last.old.end, last.new.end) = (entry + 1, value + 1);
+            }
+            _ => splices.push(Splice { old: entry..entry + 1, new: value..value + 1 }),
+        }
+    }
+    splices
+}
