@@ -16,6 +16,7 @@ from ._exceptions import InvalidError, NotFoundError
 from ._objects import Block, Object
 from ._oid import Oid, OidRange
 from ._paths import Expressions, all_paths, expand, whole_link
+from ._pruning import ClusterBounds, excluded_ranges, without_ranges
 from ._results import LIBRARIES, as_library, awkward_of, tree_nbytes
 from ._selection import COUNT, Selection
 from ._types import Definition
@@ -61,6 +62,7 @@ class View:
         self._handle = handle
         self._window = range(handle.entries) if window is None else window
         self._definition: Definition | None = None
+        self._excluded_by: dict[str, list[range]] = {}
 
     @property
     def definition(self) -> Definition:
@@ -308,11 +310,28 @@ class View:
 
     def _entries_where(self, selection: Selection, window: range) -> Values:
         chosen = [np.empty(0, np.uint64)]
-        for start in range(window.start, window.stop, CONDITION_ENTRIES):
-            stop = min(start + CONDITION_ENTRIES, window.stop)
-            selected = selection.evaluate(self._condition_columns(selection, start, stop), stop - start)
-            chosen.append((np.flatnonzero(selected) + start).astype(np.uint64))
+        for part in without_ranges(window, self._excluded(selection)):
+            for start in range(part.start, part.stop, CONDITION_ENTRIES):
+                stop = min(start + CONDITION_ENTRIES, part.stop)
+                selected = selection.evaluate(self._condition_columns(selection, start, stop), stop - start)
+                chosen.append((np.flatnonzero(selected) + start).astype(np.uint64))
         return np.concatenate(chosen)
+
+    def _excluded(self, selection: Selection) -> list[range]:
+        """Return the entries that the statistics of their clusters show to be left out."""
+        known = self._excluded_by.get(selection.text)
+        if known is None:
+            known = excluded_ranges(selection, self.definition, self._cluster_bounds)
+            self._excluded_by[selection.text] = known
+        return known
+
+    def _cluster_bounds(self, column: str) -> ClusterBounds | None:
+        statistics = getattr(self._handle, "statistics", None)
+        found = statistics(column) if statistics is not None else None
+        if found is None:
+            return None
+        dtypes = (np.int64, np.int64, np.float64, np.float64, np.bool_)
+        return ClusterBounds(*(np.frombuffer(each, dtype) for each, dtype in zip(found, dtypes, strict=True)))
 
     def _condition_columns(self, selection: Selection, start: int, stop: int) -> dict[str, Values]:
         columns: dict[str, Values] = {}

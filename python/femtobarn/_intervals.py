@@ -1,0 +1,214 @@
+"""Arithmetic on what values lie between: of what a condition computes, without reading the values.
+
+Each interval is one per cluster, as arrays. It may be too wide but never too narrow:
+
+1. every value that the expression has for an entry of the cluster is within the cluster's interval, or
+   is not a number and the interval says so;
+2. bounds are moved outwards wherever the evaluation, in whatever precision, might round, and integers
+   that might overflow lie anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+__all__ = ["Interval", "Truth"]
+
+Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+
+EXACT_INTEGERS = 2.0**53
+"""Integers up to here are exact in double precision."""
+
+SLACK = 2.0**-22
+"""What single precision may lose of a number, and more."""
+
+TINY = 1e-44
+"""What single precision may lose where numbers are smallest, and more."""
+
+SINGLE_MAX = 3.4e38
+"""Larger numbers may be infinite in single precision."""
+
+LIMITS = {"int32": 2.0**31, "int64": 2.0**63}
+"""From where on integers overflow."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """For each cluster: whether a condition may hold for an entry of it, and whether it may not."""
+
+    may_hold: Flags
+    may_fail: Flags
+
+    @classmethod
+    def unknown(cls, clusters: int) -> Truth:
+        """Anything may be."""
+        return cls(np.ones(clusters, np.bool_), np.ones(clusters, np.bool_))
+
+    def both(self, other: Truth) -> Truth:
+        """Return when this and the other condition hold."""
+        return Truth(self.may_hold & other.may_hold, self.may_fail | other.may_fail)
+
+    def either(self, other: Truth) -> Truth:
+        """Return when this or the other condition holds."""
+        return Truth(self.may_hold | other.may_hold, self.may_fail & other.may_fail)
+
+    def negated(self) -> Truth:
+        """Return when this condition does not hold."""
+        return Truth(self.may_fail, self.may_hold)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """For each cluster: what the numbers of its entries lie between.
+
+    Examples
+    --------
+    >>> pt = Interval(np.array([1.0, 20.0]), np.array([10.0, 50.0]), np.array([False, False]), "real")
+    >>> pt.compared("Gt", Interval.constant(15, 2)).may_hold
+    array([False,  True])
+    """
+
+    low: Numbers
+    high: Numbers
+    has_nan: Flags
+    kind: str
+    """``int32`` or ``int64``, as which numexpr computes, or ``real``."""
+
+    @classmethod
+    def constant(cls, value: float, clusters: int) -> Interval:
+        """Return the interval of a number written down."""
+        bound = np.full(clusters, float(value))
+        kind = "real" if isinstance(value, float) else "int32" if abs(value) < 2**31 else "int64"
+        return cls(bound, bound, np.isnan(bound), kind)._rounded()
+
+    @property
+    def is_real(self) -> bool:
+        """Whether these are real numbers."""
+        return self.kind == "real"
+
+    def negated(self) -> Interval:
+        """Return the numbers with their signs changed."""
+        return Interval(-self.high, -self.low, self.has_nan, self.kind)._without_overflow()
+
+    def magnitude(self) -> Interval:
+        """Return the numbers without their signs."""
+        crosses = (self.low <= 0) & (self.high >= 0)
+        ends = np.abs(self.low), np.abs(self.high)
+        low = np.where(crosses, 0.0, np.minimum(*ends))
+        return Interval(low, np.maximum(*ends), self.has_nan, "real")._or_empty(self)
+
+    def root(self) -> Interval:
+        """Return the square roots."""
+        with np.errstate(invalid="ignore"):
+            low, high = (np.sqrt(np.maximum(end, 0.0)) for end in (self.low, self.high))
+        return Interval(low, high, self.has_nan | (self.low < 0), "real")._spread()._or_empty(self)
+
+    def plus(self, other: Interval) -> Interval:
+        """Return the sums."""
+        return self._combined(other, lambda a, b: [a[0] + b[0], a[1] + b[1]])
+
+    def times(self, other: Interval) -> Interval:
+        """Return the products."""
+        return self._combined(other, lambda a, b: [x * y for x in a for y in b])
+
+    def over(self, other: Interval) -> Interval:
+        """Return the quotients; anything where the divisor may be zero."""
+        ratio = self._combined(other, lambda a, b: [x / y for x in a for y in b], kind="real")
+        wild = ~((other.low > 0) | (other.high < 0))
+        # Whether integers are divided as such is numexpr's to choose; that goes towards zero.
+        low, high = np.minimum(ratio.low, np.trunc(ratio.low)), np.maximum(ratio.high, np.trunc(ratio.high))
+        return Interval(low, high, ratio.has_nan, "real")._anything_where(wild)
+
+    def to_the(self, exponent: int) -> Interval:
+        """Return the powers, of an exponent from 0 upwards."""
+        if exponent == 0:
+            return Interval.constant(1, len(self.low))
+        ends = np.stack([self.low, self.high])
+        with np.errstate(all="ignore"):
+            powers = ends**exponent
+        low, high = powers.min(axis=0), powers.max(axis=0)
+        if exponent % 2 == 0:
+            low = np.where((self.low <= 0) & (self.high >= 0), 0.0, low)
+        made = Interval(low, high, self.has_nan, self.kind)
+        for _ in range(exponent):
+            made = made._rounded()
+        return made._without_overflow()._or_empty(self)
+
+    def compared(self, operator: str, other: Interval) -> Truth:
+        """Return when a comparison holds: ``Lt``, ``LtE``, ``Gt``, ``GtE``, ``Eq`` or ``NotEq``."""
+        if operator in ("Gt", "GtE"):
+            return other.compared(operator.replace("G", "L"), self)
+        left, right = self, other
+        if left.is_real or right.is_real:
+            # Integers lose digits when they are compared with real numbers.
+            left, right = left._spread(), right._spread()
+        has_nan = left.has_nan | right.has_nan
+        if operator == "Lt":
+            return Truth(left.low < right.high, (left.high >= right.low) | has_nan)
+        if operator == "LtE":
+            return Truth(left.low <= right.high, (left.high > right.low) | has_nan)
+        is_one = (left.low == left.high) & (right.low == right.high) & (left.low == right.low)
+        meet = (left.low <= right.high) & (right.low <= left.high)
+        equal = Truth(meet, ~is_one | has_nan)
+        return equal if operator == "Eq" else equal.negated()
+
+    def _combined(
+        self,
+        other: Interval,
+        ends: Callable[[tuple[Numbers, Numbers], tuple[Numbers, Numbers]], list[Numbers]],
+        kind: str | None = None,
+    ) -> Interval:
+        kinds = ("int32", "int64", "real")
+        kind = kind or max(self.kind, other.kind, key=kinds.index)
+        with np.errstate(all="ignore"):
+            found = np.stack(ends((self.low, self.high), (other.low, other.high)))
+        wild = np.isnan(found).any(axis=0) | self._is_endless() | other._is_endless()
+        low, high = found.min(axis=0), found.max(axis=0)
+        made = Interval(low, high, self.has_nan | other.has_nan, kind)
+        return made._rounded()._without_overflow()._anything_where(wild)
+
+    def _is_endless(self) -> Flags:
+        """Where a bound is infinite, with which arithmetic may give what is no number."""
+        return ~(np.isfinite(self.low) & np.isfinite(self.high))
+
+    def _rounded(self) -> Interval:
+        return self._spread() if self.is_real else self._outwards()
+
+    def _outwards(self) -> Interval:
+        """Move bounds that may not be exact integers to the next number."""
+        low = np.where(np.abs(self.low) > EXACT_INTEGERS, np.nextafter(self.low, -np.inf), self.low)
+        high = np.where(np.abs(self.high) > EXACT_INTEGERS, np.nextafter(self.high, np.inf), self.high)
+        return Interval(low, high, self.has_nan, self.kind)
+
+    def _spread(self) -> Interval:
+        """Move bounds by what single precision may lose; infinite where it would overflow."""
+        with np.errstate(all="ignore"):
+            low = self.low - np.abs(self.low) * SLACK - TINY
+            high = self.high + np.abs(self.high) * SLACK + TINY
+        low = np.where(np.isinf(self.low), self.low, np.where(low < -SINGLE_MAX, -np.inf, low))
+        high = np.where(np.isinf(self.high), self.high, np.where(high > SINGLE_MAX, np.inf, high))
+        # A number beyond single precision becomes infinite whichever end it is.
+        low = np.where(np.isfinite(low) & (low > SINGLE_MAX), SINGLE_MAX, low)
+        high = np.where(np.isfinite(high) & (high < -SINGLE_MAX), -SINGLE_MAX, high)
+        return Interval(low, high, self.has_nan, "real")
+
+    def _without_overflow(self) -> Interval:
+        limit = LIMITS.get(self.kind)
+        if limit is None:
+            return self
+        return self._anything_where((self.low <= -limit) | (self.high >= limit))
+
+    def _anything_where(self, wild: Flags) -> Interval:
+        low, high = np.where(wild, -np.inf, self.low), np.where(wild, np.inf, self.high)
+        return Interval(low, high, self.has_nan | wild, self.kind)
+
+    def _or_empty(self, source: Interval) -> Interval:
+        """Keep the clusters without a number (their least is above their greatest) as such."""
+        empty = source.low > source.high
+        low, high = np.where(empty, np.inf, self.low), np.where(empty, -np.inf, self.high)
+        return Interval(low, high, self.has_nan, self.kind)
