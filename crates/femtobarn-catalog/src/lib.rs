@@ -65,13 +65,13 @@ mod names;
 pub mod rows;
 mod schema;
 
-pub use catalog::Catalog;
+pub use catalog::{Catalog, Kept};
 pub use commit::{Commit, DroppedDatabase, NewContainer, NewDatabase, NewVersion};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{ContainerId, Csn, DatabaseId, Oid};
-pub use locks::{Holder, LockGuard, LockOwner, LockTable};
+pub use locks::{Holder, LockGuard, LockOwner, LockTable, PinGuard, SnapshotPins};
 pub use names::{check_container_name, check_database_name};
 pub use rows::{
     BlobRange, ClassRow, CommitRow, ContainerRow, DatabaseRow, DatabaseState, EnvelopeRange,
-    VersionRow,
+    Retention, TagRow, VersionRow,
 };

@@ -127,6 +127,31 @@ pub struct ClassRow {
     pub definition: String,
 }
 
+/// A snapshot with a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TagRow {
+    /// Its name.
+    pub name: String,
+    /// The commit whose snapshot it holds.
+    pub csn: Csn,
+    /// When it was made, in microseconds since 1970.
+    pub created_us: i64,
+    /// What its author said about it.
+    pub message: String,
+    /// The user who made it.
+    pub user: String,
+}
+
+/// Which snapshots vacuum keeps besides those that are tagged or being read: what any of the two
+/// asks for. If none asks, everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retention {
+    /// So many of the newest commits, at least 1.
+    pub keep_commits: Option<u64>,
+    /// What was the newest snapshot so many days of 24 hours ago, and all later ones.
+    pub keep_days: Option<u64>,
+}
+
 /// A commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitRow {

@@ -47,6 +47,7 @@ pub(crate) fn create(connection: &Connection, name: &str) -> Attempt<Identity> {
         ("name", identity.name.clone()),
         ("format", identity.format.to_string()),
         ("created_us", host::now_us().to_string()),
+        ("horizon", "0".to_owned()),
     ];
     for (key, value) in settings {
         connection
@@ -90,6 +91,18 @@ CREATE TABLE commits (
     user_name   TEXT    NOT NULL,
     host        TEXT    NOT NULL,
     pid         INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE tags (
+    name       TEXT    NOT NULL PRIMARY KEY,
+    csn        INTEGER NOT NULL REFERENCES commits (csn),
+    created_us INTEGER NOT NULL,
+    message    TEXT    NOT NULL,
+    user_name  TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE kept_snapshots (
+    csn INTEGER PRIMARY KEY
 ) STRICT;
 
 CREATE TABLE databases (

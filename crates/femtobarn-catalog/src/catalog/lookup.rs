@@ -210,11 +210,11 @@ impl Catalog {
         self.read(|sql| Ok(Csn(unsigned(newest_until(sql, time_us)?))))
     }
 
-    fn read<T>(&self, look_up: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T> {
+    pub(super) fn read<T>(&self, look_up: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T> {
         self.sessions.current()?.read(look_up)
     }
 
-    fn one<T>(
+    pub(super) fn one<T>(
         &self,
         statement: &str,
         parameters: impl Params,
@@ -225,7 +225,7 @@ impl Catalog {
         })
     }
 
-    fn all<T>(
+    pub(super) fn all<T>(
         &self,
         statement: &str,
         parameters: impl Params,

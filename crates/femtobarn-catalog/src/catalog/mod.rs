@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::commit::Commit;
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
-use crate::locks::LockTable;
+use crate::locks::{LockTable, SnapshotPins};
 use crate::schema::Identity;
 
 mod connection;
@@ -29,7 +29,10 @@ mod creation;
 mod lookup;
 pub(crate) mod numbers;
 mod queue;
+mod retention;
 mod session;
+
+pub use retention::Kept;
 
 /// The file of the catalogue, in the federation's folder.
 pub const CATALOGUE_FILE: &str = "catalogue.sqlite";
@@ -47,6 +50,7 @@ pub struct Catalog {
     folder: PathBuf,
     identity: Identity,
     sessions: session::Sessions,
+    pins: SnapshotPins,
 }
 
 impl Catalog {
@@ -62,7 +66,8 @@ impl Catalog {
         let folder = std::path::absolute(folder)
             .map_err(|error| Error::io("cannot find the folder", folder, error))?;
         let (sessions, identity) = session::Sessions::open(&folder)?;
-        Ok(Catalog { folder, identity, sessions })
+        let pins = SnapshotPins::new(&folder);
+        Ok(Catalog { folder, identity, sessions, pins })
     }
 
     /// The identity of the federation.
@@ -88,6 +93,11 @@ impl Catalog {
     /// The lock table of this federation.
     pub fn locks(&self) -> LockTable {
         LockTable::new(&self.folder)
+    }
+
+    /// The snapshots that are being read; see [`Catalog::pin`].
+    pub fn pins(&self) -> &SnapshotPins {
+        &self.pins
     }
 
     /// Closes the connections to the catalogue; the next use opens new ones.

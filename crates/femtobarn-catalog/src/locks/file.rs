@@ -1,6 +1,7 @@
 //! One lock file: byte ranges locked in the kernel, and the records of who holds them.
 
 use std::fs::{File, OpenOptions};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,7 @@ use nix::libc::{self, flock};
 
 use super::SLOT_BYTES;
 use super::holder::Holder;
+use crate::catalog::numbers::{signed, unsigned};
 use crate::error::{Error, Result};
 
 /// An open file description, which owns what is locked through it.
@@ -27,6 +29,13 @@ impl LockFile {
             .create(true)
             .truncate(false)
             .open(path)
+            .map_err(|error| Error::io("cannot open the lock file", path, error))?;
+        Ok(LockFile { file, path: path.to_owned() })
+    }
+
+    /// For looking at what others have locked, and for shared locks.
+    pub(super) fn open_to_look(path: &Path) -> Result<Self> {
+        let file = File::open(path)
             .map_err(|error| Error::io("cannot open the lock file", path, error))?;
         Ok(LockFile { file, path: path.to_owned() })
     }
@@ -66,6 +75,56 @@ impl LockFile {
         Ok(i32::from(found.l_type) != libc::F_UNLCK)
     }
 
+    /// Locks one byte together with whoever else does.
+    pub(super) fn share_byte(&self, at: u64) -> Result<()> {
+        match self.try_bytes(libc::F_RDLCK, at, 1)? {
+            true => Ok(()),
+            false => Err(self.refused(Errno::EAGAIN)),
+        }
+    }
+
+    /// Unlocking cannot fail on an open file, and closing it unlocks in any case.
+    pub(super) fn free_byte(&self, at: u64) {
+        let _ = self.try_bytes(libc::F_UNLCK, at, 1);
+    }
+
+    /// The ranges of bytes between `start` and `end` that others have locked. Neighbouring locks
+    /// of one owner are one range.
+    pub(super) fn locked_ranges(&self, start: u64, end: u64) -> Result<Vec<Range<u64>>> {
+        let mut ranges = Vec::new();
+        let mut unknown: Vec<_> = std::iter::once(start..end).collect();
+        while let Some(part) = unknown.pop() {
+            if part.is_empty() {
+                continue;
+            }
+            let mut found = bytes(libc::F_WRLCK, part.start, part.end - part.start);
+            fcntl(&self.file, FcntlArg::F_OFD_GETLK(&mut found)).map_err(|e| self.refused(e))?;
+            if i32::from(found.l_type) == libc::F_UNLCK {
+                continue;
+            }
+            // A length of 0 is up to the end of all files.
+            let first = unsigned(found.l_start).max(part.start);
+            let last = match unsigned(found.l_len) {
+                0 => part.end,
+                length => unsigned(found.l_start).saturating_add(length).min(part.end),
+            };
+            unknown.extend([part.start..first, last..part.end]);
+            ranges.push(first..last);
+        }
+        Ok(ranges)
+    }
+
+    fn try_bytes(&self, kind: libc::c_int, at: u64, count: u64) -> Result<bool> {
+        loop {
+            match fcntl(&self.file, FcntlArg::F_OFD_SETLK(&bytes(kind, at, count))) {
+                Ok(_) => return Ok(true),
+                Err(Errno::EAGAIN | Errno::EACCES) => return Ok(false),
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(self.refused(errno)),
+            }
+        }
+    }
+
     /// Says in the slot that this process holds it.
     pub(super) fn write_holder(&self, slot: u64) -> Result<()> {
         self.file
@@ -95,11 +154,16 @@ impl LockFile {
 
 /// A slot's range. Both ends fit: a slot is at most 2^32.
 fn range(kind: libc::c_int, slot: u64) -> flock {
+    bytes(kind, slot * SLOT_BYTES, SLOT_BYTES)
+}
+
+/// `count` bytes from `at`; what is beyond 2^63 is no position in a file.
+fn bytes(kind: libc::c_int, at: u64, count: u64) -> flock {
     flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: (slot * SLOT_BYTES) as libc::off_t,
-        l_len: SLOT_BYTES as libc::off_t,
+        l_start: signed(at),
+        l_len: signed(count),
         l_pid: 0,
     }
 }

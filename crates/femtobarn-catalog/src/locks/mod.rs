@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `locks/<database id>` | 64 bytes at 64 × container id | a container, for the transaction that writes it |
 //! | `locks/<database id>` | 64 bytes at 64 × 2^32 | the allocation of space in the database's file |
+//! | `locks/snapshots` | the byte at a CSN | shared: somebody reads that snapshot |
 //! | `locks/commit` | two slots of 64 bytes at 0 | the turn to commit |
 //!
 //! Invariants:
@@ -39,9 +40,11 @@ use crate::ids::{ContainerId, DatabaseId};
 mod file;
 mod holder;
 mod order;
+mod pins;
 
 pub use holder::Holder;
 pub(crate) use order::CommitOrder;
+pub use pins::{PinGuard, SnapshotPins};
 
 use file::LockFile;
 

@@ -19,6 +19,7 @@ const ROLES: &[(&str, Role)] = &[
     ("fill the disk", crate::folders::fill_the_disk),
     ("fork", crate::forks::fork_and_use),
     ("hold the lock", crate::locks::hold_the_lock),
+    ("pin and fork", crate::retention::pin_and_fork),
     ("read", crate::folders::read_and_tell),
 ];
 

@@ -13,3 +13,4 @@ mod forks;
 mod locks;
 mod lookups;
 mod names;
+mod retention;

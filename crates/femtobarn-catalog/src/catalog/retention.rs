@@ -1,0 +1,286 @@
+//! Which snapshots are kept: tags, retention, the horizon and pins.
+//!
+//! Snapshots from the *horizon* on are complete. Of those before it only some are kept: the tagged
+//! ones, and those that the last vacuum found pinned.
+//!
+//! Invariants:
+//! 1. The horizon only goes up.
+//! 2. What is tagged exists: only what exists can be tagged, and vacuum keeps what is tagged.
+//! 3. A reader pins first and then asks whether the snapshot exists; vacuum first raises the
+//!    horizon and then looks for pins. So either vacuum sees the pin, or the reader sees that the
+//!    snapshot is gone.
+//! 4. None of these rows is touched by ordinary commits.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::Catalog;
+use super::numbers::{signed, unsigned};
+use crate::error::{Attempt, Error, Result};
+use crate::host;
+use crate::ids::Csn;
+use crate::locks::PinGuard;
+use crate::names;
+use crate::rows::{Retention, TagRow};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const TAG: &str = "SELECT name, csn, created_us, message, user_name FROM tags";
+/// Whether `?1` is a snapshot that can be read.
+const EXISTS: &str = "SELECT ?1 >= (SELECT CAST(value AS INTEGER) FROM federation \
+    WHERE key = 'horizon') OR EXISTS (SELECT 1 FROM tags WHERE csn = ?1) \
+    OR EXISTS (SELECT 1 FROM kept_snapshots WHERE csn = ?1)";
+
+impl Catalog {
+    /// Gives the snapshot of a commit a name, which holds it until the tag is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if the name is taken; [`Error::NotFound`] if there is no such commit, or
+    /// its snapshot was given up.
+    pub fn create_tag(&self, name: &str, csn: Csn, message: &str) -> Result<TagRow> {
+        names::check("tag", name)?;
+        let tag = TagRow {
+            name: name.to_owned(),
+            csn,
+            created_us: host::now_us(),
+            message: message.to_owned(),
+            user: host::user_name().to_owned(),
+        };
+        self.sessions.current()?.write(|sql| insert_tag(sql, &tag))?;
+        Ok(tag)
+    }
+
+    /// Takes a tag away. Its snapshot may go with the next vacuum.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], with names that are like it.
+    pub fn drop_tag(&self, name: &str) -> Result<()> {
+        let dropped = self.sessions.current()?.write(|sql| {
+            Ok(sql.prepare_cached("DELETE FROM tags WHERE name = ?1")?.execute([name])?)
+        })?;
+        match dropped {
+            0 => Err(self.no_tag(name)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// The tag called `name`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], with names that are like it.
+    pub fn tag(&self, name: &str) -> Result<TagRow> {
+        match self.one(&format!("{TAG} WHERE name = ?1"), [name], tag_row)? {
+            Some(tag) => Ok(tag),
+            None => Err(self.no_tag(name)?),
+        }
+    }
+
+    /// All tags, in the order of their commits.
+    pub fn tags(&self) -> Result<Vec<TagRow>> {
+        self.all(&format!("{TAG} ORDER BY csn, name"), [], tag_row)
+    }
+
+    fn no_tag(&self, name: &str) -> Result<Error> {
+        let existing = self.tags()?.into_iter().map(|tag| tag.name).collect();
+        Ok(names::not_found("tag", name, existing))
+    }
+
+    /// What vacuum keeps besides tags and pins; everything unless it was set.
+    pub fn retention(&self) -> Result<Retention> {
+        self.read(|sql| {
+            Ok(Retention {
+                keep_commits: setting(sql, "keep_commits")?,
+                keep_days: setting(sql, "keep_days")?,
+            })
+        })
+    }
+
+    /// Sets what vacuum keeps besides tags and pins.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if not even the newest commit were kept.
+    pub fn set_retention(&self, retention: Retention) -> Result<()> {
+        if retention.keep_commits == Some(0) {
+            return Err(Error::invalid("the newest commit is always kept; keep 1 or more"));
+        }
+        self.sessions.current()?.write(|sql| {
+            set(sql, "keep_commits", retention.keep_commits)?;
+            set(sql, "keep_days", retention.keep_days)
+        })
+    }
+
+    /// The first commit that retention keeps at this time: that and all later ones. 0 if
+    /// everything is kept.
+    pub fn retained_from(&self) -> Result<Csn> {
+        let retention = self.retention()?;
+        let days = match retention.keep_days {
+            None => None,
+            Some(days) => {
+                let kept_us = i64::try_from(DAY.as_micros()).unwrap_or(i64::MAX);
+                let kept_us = kept_us.saturating_mul(signed(days));
+                Some(self.snapshot_at_time(host::now_us().saturating_sub(kept_us))?)
+            }
+        };
+        let commits = match retention.keep_commits {
+            None => None,
+            Some(commits) => {
+                let sql = "SELECT csn FROM commits ORDER BY csn DESC LIMIT 1 OFFSET ?1";
+                let first = self.one(sql, [signed(commits.saturating_sub(1))], csn)?;
+                Some(first.unwrap_or(Csn::ZERO))
+            }
+        };
+        Ok(days.into_iter().chain(commits).min().unwrap_or(Csn::ZERO))
+    }
+
+    /// The commit from which on all snapshots exist.
+    pub fn horizon(&self) -> Result<Csn> {
+        self.read(|sql| Ok(Csn(setting(sql, "horizon")?.unwrap_or(0))))
+    }
+
+    /// Whether the snapshot of a commit can still be read: it is at or after the horizon, or kept
+    /// by a tag, or was pinned when the last vacuum looked.
+    ///
+    /// The answer stays true while the snapshot is pinned, if it was pinned before asking.
+    pub fn snapshot_exists(&self, at: Csn) -> Result<bool> {
+        self.read(|sql| exists(sql, at))
+    }
+
+    /// Pins the snapshot of a commit, so that vacuum keeps it while the guard lives.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if its snapshot was given up.
+    pub fn pin(&self, at: Csn) -> Result<PinGuard> {
+        let guard = self.pins.pin(at)?;
+        match self.snapshot_exists(at)? {
+            true => Ok(guard),
+            false => Err(self.gone(at)?),
+        }
+    }
+
+    /// Pins the newest snapshot.
+    pub fn pin_head(&self) -> Result<(Csn, PinGuard)> {
+        let mut head = self.head()?;
+        loop {
+            let guard = self.pins.pin(head)?;
+            if self.snapshot_exists(head)? {
+                return Ok((head, guard));
+            }
+            // The horizon passes a head only if there is a newer one meanwhile.
+            let newer = self.head()?;
+            if newer == head {
+                return Err(self.gone(head)?);
+            }
+            head = newer;
+        }
+    }
+
+    fn gone(&self, at: Csn) -> Result<Error> {
+        let kept = self.tags()?.into_iter().map(|tag| format!("{} (tag {})", tag.csn, tag.name));
+        Ok(Error::NotFound {
+            what: "snapshot",
+            name: format!("{at}, before the horizon {}", self.horizon()?),
+            near_misses: kept.take(3).collect(),
+        })
+    }
+
+    /// Raises the horizon to `to`, but never beyond the newest commit, and returns what vacuum
+    /// must keep from then on.
+    ///
+    /// From then on nobody begins to read what is before the new horizon and not tagged.
+    pub fn raise_horizon(&self, to: Csn) -> Result<Kept> {
+        let horizon = self.sessions.current()?.write(|sql| {
+            let head: i64 =
+                sql.query_row("SELECT coalesce(max(csn), 0) FROM commits", [], |row| row.get(0))?;
+            let now = setting(sql, "horizon")?.unwrap_or(0);
+            let horizon = now.max(to.0.min(unsigned(head)));
+            set(sql, "horizon", Some(horizon))?;
+            // Who has pinned one of these keeps it by the pin; the others come too late.
+            sql.execute("DELETE FROM kept_snapshots", [])?;
+            Ok(Csn(horizon))
+        })?;
+        // Tags before pins: who pinned because of a tag that is gone by now is found by the pin.
+        let tagged = self.tags()?.into_iter().map(|tag| tag.csn).filter(|csn| *csn < horizon);
+        let mut csns: BTreeSet<Csn> = tagged.collect();
+        csns.extend(self.pins.pinned_below(horizon)?);
+        Ok(Kept { horizon, csns: csns.into_iter().collect() })
+    }
+}
+
+/// What vacuum must keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// All snapshots from this one on.
+    pub horizon: Csn,
+    /// These before it, in order.
+    pub csns: Vec<Csn>,
+}
+
+impl Kept {
+    /// Whether a snapshot is kept that is at `since` or later, and before `until`; none is no end.
+    ///
+    /// A version is needed if this is so between its own commit and that of the next version.
+    pub fn needs(&self, since: Csn, until: Option<Csn>) -> bool {
+        let Some(until) = until else { return true };
+        let next = self.csns.partition_point(|kept| *kept < since);
+        (until > self.horizon && until > since)
+            || self.csns.get(next).is_some_and(|kept| *kept < until)
+    }
+}
+
+fn insert_tag(sql: &Connection, tag: &TagRow) -> Attempt<()> {
+    let taken = sql.prepare_cached("SELECT 1 FROM tags WHERE name = ?1")?.exists([&tag.name])?;
+    if taken {
+        let advice = "drop it first, or choose another name".to_owned();
+        return Err(Error::Exists { what: "tag", name: tag.name.clone(), advice }.into());
+    }
+    let csn = signed(tag.csn.0);
+    let committed = sql.prepare_cached("SELECT 1 FROM commits WHERE csn = ?1")?.exists([csn])?;
+    if !committed {
+        return Err(names::not_found("commit", &tag.csn.to_string(), vec![]).into());
+    }
+    if !exists(sql, tag.csn)? {
+        return Err(names::not_found("snapshot", &tag.csn.to_string(), vec![]).into());
+    }
+    sql.prepare_cached(
+        "INSERT INTO tags (name, csn, created_us, message, user_name) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute(params![tag.name, csn, tag.created_us, tag.message, tag.user])?;
+    Ok(())
+}
+
+fn exists(sql: &Connection, at: Csn) -> Attempt<bool> {
+    Ok(sql.prepare_cached(EXISTS)?.query_row([signed(at.0)], |row| row.get(0))?)
+}
+
+/// A number in the federation's settings.
+pub(super) fn setting(sql: &Connection, key: &str) -> Attempt<Option<u64>> {
+    let text: Option<String> = sql
+        .prepare_cached("SELECT value FROM federation WHERE key = ?1")?
+        .query_row([key], |row| row.get(0))
+        .optional()?;
+    Ok(text.and_then(|text| text.parse().ok()))
+}
+
+fn set(sql: &Connection, key: &str, value: Option<u64>) -> Attempt<()> {
+    sql.prepare_cached("DELETE FROM federation WHERE key = ?1")?.execute([key])?;
+    if let Some(value) = value {
+        sql.prepare_cached("INSERT INTO federation (key, value) VALUES (?1, ?2)")?
+            .execute(params![key, value.to_string()])?;
+    }
+    Ok(())
+}
+
+fn tag_row(row: &Row<'_>) -> rusqlite::Result<TagRow> {
+    Ok(TagRow {
+        name: row.get(0)?,
+        csn: Csn(unsigned(row.get(1)?)),
+        created_us: row.get(2)?,
+        message: row.get(3)?,
+        user: row.get(4)?,
+    })
+}
+
+fn csn(row: &Row<'_>) -> rusqlite::Result<Csn> {
+    row.get(0).map(|csn| Csn(unsigned(csn)))
+}
