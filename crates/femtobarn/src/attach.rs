@@ -1,28 +1,37 @@
 //! Attaching: an existing ROOT file becomes a database of the federation, where it lies and as it is.
 //!
-//! A file that a federation sealed keeps its identity, its containers' numbers and its links. Of any
+//! A file that a federation sealed keeps its identity, its containers' numbers and its links; so does
+//! a database that was not sealed, of which the newest commit records tell what it holds. Of any
 //! other file every RNTuple becomes a container, whose class is made from its fields.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use femtobarn_catalog::catalog::DATABASES_FOLDER;
 use femtobarn_catalog::{
-    BlobRange, ClassRow, Commit, ContainerId, DatabaseId, DatabaseState, NewContainer, NewDatabase,
-    NewVersion,
+    BlobRange, Catalog, ClassRow, Commit, ContainerId, DatabaseId, DatabaseState, EnvelopeRange,
+    NewContainer, NewDatabase, NewVersion,
 };
 use rntuple::tfile::{self, FileHeader};
 use rntuple::{Anchor, ByteSource, Reader};
 use uuid::Uuid;
 
+use crate::annex::Annex;
+use crate::chain;
 use crate::class::Class;
+use crate::deletion::Deletions;
 use crate::description::{self, DESCRIPTION, Description};
 use crate::error::{Error, Result};
+use crate::extent::ExtentWriter;
 use crate::federation::Federation;
-use crate::file::DatabaseFile;
+use crate::file::{self, DatabaseFile};
+use crate::identify;
 use crate::options::ContainerOptions;
+use crate::record::{CommitRecord, ContainerRecord};
+use crate::scan::{self, Newest};
 use crate::transaction::range;
-use crate::view::Source;
+use crate::view::{Source, link};
 
 /// What was attached.
 #[derive(Clone, Debug)]
@@ -38,23 +47,49 @@ pub struct Attached {
 }
 
 impl Federation {
-    /// Attaches a file; its name without the ending is the database's unless another is given.
+    /// Attaches a file where it lies; its name without the ending is the database's unless another
+    /// is given. It is read and never written, unless it is a database that lies in this
+    /// federation's folder of databases and is not sealed: that one takes commits.
     ///
     /// # Errors
     /// `NotFound` if there is no such file; `Corrupt` if it is truncated or damaged; `Invalid` if it
-    /// is not a ROOT file or has no RNTuple; `Exists` if it or its name is in the federation.
+    /// is not a ROOT file, has no RNTuple, or is an open database of a federation that still has
+    /// it; `Exists` if it or its name is in the federation.
     pub fn attach(&self, path: &Path, name: Option<&str>) -> Result<Attached> {
         let path = std::fs::canonicalize(path).map_err(|error| Error::io("find", path, error))?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let name = name.map_or_else(|| stem.into_owned(), str::to_owned);
         femtobarn_catalog::check_database_name(&name)?;
         let file = Attaching::open(path)?;
-        if let Some(row) = self.catalog().database_by_uuid(file.uuid)? {
-            return Err(Error::Exists {
-                what: format!("{} is in the federation already, as {:?}", file.what(), row.name),
-            });
-        }
+        file.check_new(self)?;
         file.commit(self, name)
+    }
+
+    /// Moves a file into this federation's folder of databases and attaches it there, so that a
+    /// database that is not sealed takes commits again.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach); then the file is where it was.
+    pub fn adopt(&self, path: &Path, name: Option<&str>) -> Result<Attached> {
+        let path = std::fs::canonicalize(path).map_err(|error| Error::io("find", path, error))?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = name.map_or(stem.clone(), str::to_owned);
+        femtobarn_catalog::check_database_name(&name)?;
+        let file = Attaching::open(path.clone())?;
+        file.check_new(self)?;
+        let folder = self.folder().join(DATABASES_FOLDER);
+        let short = &file.uuid.simple().to_string()[..8];
+        let plain = folder.join(format!("{stem}.root"));
+        let place =
+            if plain.exists() { folder.join(format!("{stem}-{short}.root")) } else { plain };
+        drop(file);
+        file::move_to(&path, &place)?;
+        let attached = self.attach(&place, Some(&name));
+        if attached.is_err() {
+            // Where it is now it is as safe as where it was.
+            drop(file::move_to(&place, &path));
+        }
+        attached
     }
 }
 
@@ -62,92 +97,208 @@ impl Federation {
 struct Attaching {
     source: Arc<Source>,
     uuid: Uuid,
-    anchors: Vec<(String, Anchor)>,
-    /// What the file says about its containers, by name.
-    descriptions: BTreeMap<String, Description>,
+    entries: Vec<NewEntry>,
+    /// Whether it is a database that can take commits.
+    is_open: bool,
 }
 
 /// A container on its way into the federation.
 struct NewEntry {
     name: String,
-    reader: Reader,
-    anchor: Anchor,
     class: Class,
     options: String,
     targets: Vec<Uuid>,
     id: Option<ContainerId>,
+    header: EnvelopeRange,
+    footer: EnvelopeRange,
+    annex: BlobRange,
+    entries: u64,
+    deleted: u64,
+    bytes: u64,
+    ignored: Vec<(String, String)>,
 }
 
 impl Attaching {
-    fn open(path: std::path::PathBuf) -> Result<Self> {
+    fn open(path: PathBuf) -> Result<Self> {
         let source = Arc::new(Source(Arc::new(DatabaseFile::open(path)?)));
         let what = source.0.path.display().to_string();
-        let uuid = check_whole(&source, &what)?;
-        let mut anchors = tfile::anchors(&*source).map_err(Error::storage(&what))?;
-        let descriptions = description::read(source.clone())?;
-        anchors.retain(|(name, _)| name != DESCRIPTION);
-        if anchors.is_empty() {
-            return Err(Error::invalid(format!(
-                "{what} has no RNTuple; trees can be imported, which copies them"
-            )));
-        }
-        let descriptions: BTreeMap<String, Description> =
-            descriptions.into_iter().map(|it| (it.name.clone(), it)).collect();
-        check_described(&anchors, &descriptions, &what)?;
-        Ok(Attaching { source, uuid, anchors, descriptions })
+        let header = check_whole(&source, &what)?;
+        let uuid = match Uuid::from_bytes(header.uuid) {
+            uuid if uuid.is_nil() => Uuid::new_v4(),
+            uuid => uuid,
+        };
+        let is_open = header.streamer_info.0 == 0;
+        let entries = match is_open {
+            true => recorded(&source, uuid, &what)?,
+            false => anchored(&source, &what)?,
+        };
+        Ok(Attaching { source, uuid, entries, is_open })
     }
 
     fn what(&self) -> String {
         self.source.0.path.display().to_string()
     }
 
-    fn commit(&self, federation: &Federation, name: String) -> Result<Attached> {
-        let catalog = federation.catalog();
-        let mut entries = self.entries()?;
-        let new_classes = number_classes(&mut entries, catalog.classes()?);
-        let unnumbered = entries.iter().filter(|entry| entry.id.is_none()).count() as u32;
-        let mut numbers = catalog.reserve_containers(unnumbered)?.into_iter();
-        for entry in &mut entries {
-            entry.id = entry.id.or_else(|| numbers.next());
+    /// Refuses what this federation has, or another one still writes to.
+    fn check_new(&self, federation: &Federation) -> Result<()> {
+        if let Some(row) = federation.catalog().database_by_uuid(self.uuid)? {
+            return Err(Error::Exists {
+                what: format!("{} is in the federation already, as {:?}", self.what(), row.name),
+            });
         }
+        let folder = self.source.0.path.parent().and_then(Path::parent);
+        let Some(folder) = folder.filter(|folder| self.is_open && *folder != federation.folder())
+        else {
+            return Ok(());
+        };
+        let owner = Catalog::open(folder).ok();
+        match owner.and_then(|owner| owner.database_by_uuid(self.uuid).ok().flatten()) {
+            None => Ok(()),
+            Some(row) => Err(Error::invalid(format!(
+                "{} is database {:?} of the federation at {}; detach it there first, or seal it",
+                self.what(),
+                row.name,
+                folder.display()
+            ))),
+        }
+    }
+
+    fn commit(mut self, federation: &Federation, name: String) -> Result<Attached> {
+        let catalog = federation.catalog();
+        let new_classes = number_classes(&mut self.entries, catalog.classes()?);
+        self.number_containers(catalog)?;
         let database = catalog.reserve_database()?;
-        let path = self.source.0.path.to_string_lossy().into_owned();
-        let (uuid, state) = (self.uuid, DatabaseState::Attached);
+        let folder = std::fs::canonicalize(federation.folder().join(DATABASES_FOLDER));
+        let file_name = self.source.0.path.file_name().unwrap_or_default().to_string_lossy();
+        let is_inside = folder.is_ok_and(|folder| self.source.0.path.parent() == Some(&*folder));
+        let path = match is_inside {
+            true => format!("{DATABASES_FOLDER}/{file_name}"),
+            false => self.what(),
+        };
+        let state = match is_inside && self.is_open {
+            true => DatabaseState::Open,
+            false => DatabaseState::Attached,
+        };
+        let new = NewDatabase { id: database, uuid: self.uuid, name: name.clone(), path, state };
+        let transaction = Uuid::new_v4();
+        let message = format!("attach {}", self.what());
+        let record = match state {
+            DatabaseState::Open => self.write_record(federation, &new, transaction, &message)?,
+            _ => BlobRange::default(),
+        };
+        let entries = &self.entries;
         let commit = Commit {
-            transaction: Uuid::new_v4(),
-            message: format!("attach {path}"),
-            new_databases: vec![NewDatabase {
-                id: database,
-                uuid,
-                name: name.clone(),
-                path,
-                state,
-            }],
+            transaction,
+            message,
             new_containers: entries.iter().map(|entry| entry.container(database)).collect(),
             new_classes,
-            versions: entries.iter().map(|entry| entry.version(database)).collect(),
+            versions: entries.iter().map(|entry| entry.version(database, record)).collect(),
             link_targets: entries.iter().filter_map(|entry| entry.targets(database)).collect(),
+            new_databases: vec![new],
             ..Commit::default()
         };
         catalog.commit(commit)?;
         Ok(Attached {
             database,
             name,
-            ignored: entries.iter().flat_map(NewEntry::ignored).collect(),
-            containers: entries.into_iter().map(|entry| entry.name).collect(),
+            ignored: self.entries.iter().flat_map(NewEntry::ignored).collect(),
+            containers: self.entries.into_iter().map(|entry| entry.name).collect(),
         })
     }
 
-    fn entries(&self) -> Result<Vec<NewEntry>> {
-        self.anchors.iter().map(|(name, anchor)| self.entry(name, anchor)).collect()
+    /// Numbers containers that have no number, and sees to it that no later one gets a number that
+    /// is taken in this database.
+    fn number_containers(&mut self, catalog: &Catalog) -> Result<()> {
+        let unnumbered = self.entries.iter().filter(|entry| entry.id.is_none()).count() as u32;
+        let mut numbers = catalog.reserve_containers(unnumbered)?.into_iter();
+        for entry in &mut self.entries {
+            entry.id = entry.id.or_else(|| numbers.next());
+        }
+        let greatest = self.entries.iter().map(|entry| entry.id().0).max().unwrap_or(0);
+        let next = catalog.reserve_container()?.0;
+        if self.is_open && next <= greatest {
+            catalog.reserve_containers(greatest - next)?;
+        }
+        Ok(())
     }
 
-    fn entry(&self, name: &str, anchor: &Anchor) -> Result<NewEntry> {
-        let what = || format!("RNTuple {name} of {}", self.what());
-        let reader = Reader::from_anchor(self.source.clone(), anchor)
+    /// Writes a commit record of this federation into a database that can take commits.
+    fn write_record(
+        &self,
+        federation: &Federation,
+        new: &NewDatabase,
+        transaction: Uuid,
+        message: &str,
+    ) -> Result<BlobRange> {
+        let file = Arc::new(DatabaseFile::open_to_write(self.source.0.path.clone())?);
+        let locks = federation.inner.locks();
+        {
+            let _lock = locks.lock_allocation(new.id)?;
+            chain::mend(&file)?;
+        }
+        let containers = self.entries.iter().map(|entry| entry.record()).collect::<Result<_>>()?;
+        let record = CommitRecord {
+            transaction,
+            message: message.to_owned(),
+            federation: federation.uuid(),
+            database: new.uuid,
+            number: new.id,
+            name: new.name.clone(),
+            after: federation.head()?,
+            time_us: file::now_us(),
+            databases: vec![new.uuid],
+            containers,
+            renamed: vec![],
+            dropped: vec![],
+            end: None,
+            is_whole: true,
+        };
+        record.write_alone(ExtentWriter::new(file, new.id, locks))
+    }
+}
+
+/// The containers of a complete ROOT file.
+fn anchored(source: &Arc<Source>, what: &str) -> Result<Vec<NewEntry>> {
+    let mut anchors = tfile::anchors(&**source).map_err(Error::storage(what))?;
+    let descriptions = description::read(source.clone())?;
+    anchors.retain(|(name, _)| name != DESCRIPTION);
+    if anchors.is_empty() {
+        return Err(Error::invalid(format!(
+            "{what} has no RNTuple; trees can be imported, which copies them"
+        )));
+    }
+    let descriptions: BTreeMap<String, Description> =
+        descriptions.into_iter().map(|it| (it.name.clone(), it)).collect();
+    check_described(&anchors, &descriptions, what)?;
+    let entry = |(name, anchor): &(String, Anchor)| {
+        NewEntry::anchored(source, name, anchor, descriptions.get(name), what)
+    };
+    anchors.iter().map(entry).collect()
+}
+
+/// The containers of a database that is not sealed, as its commit records have them.
+fn recorded(source: &Arc<Source>, uuid: Uuid, what: &str) -> Result<Vec<NewEntry>> {
+    let Some(newest) = Newest::of(scan::records(&**source, uuid, &mut |_| true)?) else {
+        return Err(Error::invalid(format!(
+            "{what} was not closed by its writer, and no federation committed to it"
+        )));
+    };
+    let containers = newest.containers.into_values();
+    containers.map(|container| NewEntry::recorded(source, container, what)).collect()
+}
+
+impl NewEntry {
+    fn anchored(
+        source: &Arc<Source>,
+        name: &str,
+        anchor: &Anchor,
+        described: Option<&Description>,
+        file: &str,
+    ) -> Result<Self> {
+        let what = || format!("RNTuple {name} of {file}");
+        let reader = Reader::from_anchor(source.clone(), anchor)
             .and_then(|reader| reader.check_locations().map(|()| reader))
             .map_err(Error::storage(what()))?;
-        let described = self.descriptions.get(name);
         // A name within a subdirectory has slashes, which separate databases from containers here.
         let name = name.replace('/', "_");
         let class = match described {
@@ -155,9 +306,7 @@ impl Attaching {
             None => Class::of_members(&name, &reader.members()),
         };
         if described.is_some() && class.members() != reader.members() {
-            return Err(Error::Corrupt {
-                what: format!("{}: its objects are not of class {}", what(), class.name),
-            });
+            return Err(not_of_class(&what(), &class));
         }
         Ok(NewEntry {
             class,
@@ -168,13 +317,48 @@ impl Attaching {
             targets: described.map_or(Ok(vec![]), Description::targets)?,
             id: described.map(|description| ContainerId(description.container)),
             name,
-            reader,
-            anchor: *anchor,
+            header: range(&anchor.header),
+            footer: range(&anchor.footer),
+            annex: BlobRange::default(),
+            entries: reader.entries(),
+            deleted: 0,
+            bytes: reader.stored_bytes(),
+            ignored: reader.ignored().to_vec(),
         })
     }
-}
 
-impl NewEntry {
+    fn recorded(source: &Arc<Source>, of: ContainerRecord, file: &str) -> Result<Self> {
+        let what = format!("container {} of {file}", of.name);
+        let reader = Reader::from_links(source.clone(), &link(&of.header), &link(&of.footer))
+            .and_then(|reader| reader.check_locations().map(|()| reader))
+            .map_err(Error::storage(&what))?;
+        if reader.members() != of.class.members() {
+            return Err(not_of_class(&what, &of.class));
+        }
+        let annex = Annex::read(&**source, of.annex)?;
+        Deletions::new(&annex.deletions, of.deleted, of.entries)?;
+        if reader.entries() != of.entries {
+            let (read, told) = (reader.entries(), of.entries);
+            return Err(Error::Corrupt {
+                what: format!("{what} has {read} entries, and {told} by its commit record"),
+            });
+        }
+        Ok(NewEntry {
+            name: of.name,
+            class: of.class,
+            options: of.options.to_json(),
+            targets: of.link_targets,
+            id: Some(of.id),
+            header: of.header,
+            footer: of.footer,
+            annex: of.annex,
+            entries: of.entries,
+            deleted: of.deleted,
+            bytes: of.bytes,
+            ignored: vec![],
+        })
+    }
+
     fn id(&self) -> ContainerId {
         self.id.expect("every container was numbered")
     }
@@ -190,20 +374,37 @@ impl NewEntry {
         }
     }
 
-    fn version(&self, database: DatabaseId) -> NewVersion {
+    fn version(&self, database: DatabaseId, record: BlobRange) -> NewVersion {
         NewVersion {
             database,
             container: self.id(),
             base: None,
-            header: range(&self.anchor.header),
-            footer: range(&self.anchor.footer),
-            annex: BlobRange::default(),
-            record: BlobRange::default(),
+            header: self.header,
+            footer: self.footer,
+            annex: self.annex,
+            record,
             class_version: self.class.version,
-            entries: self.reader.entries(),
-            deleted: 0,
-            bytes: self.reader.stored_bytes(),
+            entries: self.entries,
+            deleted: self.deleted,
+            bytes: self.bytes,
         }
+    }
+
+    fn record(&self) -> Result<ContainerRecord> {
+        Ok(ContainerRecord {
+            id: self.id(),
+            name: self.name.clone(),
+            class: self.class.clone(),
+            options: ContainerOptions::from_json(&self.options)?,
+            base: None,
+            header: self.header,
+            footer: self.footer,
+            annex: self.annex,
+            entries: self.entries,
+            deleted: self.deleted,
+            bytes: self.bytes,
+            link_targets: self.targets.clone(),
+        })
     }
 
     fn targets(&self, database: DatabaseId) -> Option<(DatabaseId, ContainerId, Vec<Uuid>)> {
@@ -212,8 +413,12 @@ impl NewEntry {
 
     fn ignored(&self) -> Vec<String> {
         let line = |(field, reason): &(String, String)| format!("{}.{field}: {reason}", self.name);
-        self.reader.ignored().iter().map(line).collect()
+        self.ignored.iter().map(line).collect()
     }
+}
+
+fn not_of_class(what: &str, class: &Class) -> Error {
+    Error::Corrupt { what: format!("{what}: its objects are not of class {}", class.name) }
 }
 
 /// Checks that a file that describes its containers describes all that are there and no others.
@@ -234,29 +439,17 @@ fn check_described(
     }
 }
 
-/// Checks that the file is a ROOT file of the length that it says, and returns its identity.
-fn check_whole(source: &Source, what: &str) -> Result<Uuid> {
-    const HEADER_BYTES: u64 = 100;
-    let size = source.size().map_err(Error::storage(what))?;
-    let mut bytes = vec![0; HEADER_BYTES.min(size) as usize];
-    source.read_at(0, &mut bytes).map_err(Error::storage(what))?;
-    let header = FileHeader::decode(&bytes)
+/// Checks that the file is a ROOT file of the length that it says.
+fn check_whole(source: &Source, what: &str) -> Result<FileHeader> {
+    let header = identify::header(source)
         .map_err(|_| Error::invalid(format!("{what} is not a ROOT file")))?;
+    let size = source.size().map_err(Error::storage(what))?;
     if header.end > size {
         return Err(Error::Corrupt {
             what: format!("{what} is truncated: it has {size} bytes of {}", header.end),
         });
     }
-    if header.streamer_info.0 == 0 {
-        return Err(Error::invalid(format!(
-            "{what} was not closed by its writer; if it is a database of another federation, seal \
-             it there first"
-        )));
-    }
-    match Uuid::from_bytes(header.uuid) {
-        uuid if uuid.is_nil() => Ok(Uuid::new_v4()),
-        uuid => Ok(uuid),
-    }
+    Ok(header)
 }
 
 /// Gives the classes of foreign files versions: the one that has the same definition already, or a

@@ -137,6 +137,22 @@ pub(crate) fn list(folder: &Path) -> Result<Vec<(PathBuf, u64)>> {
     Ok(found)
 }
 
+/// Moves a file to where there is none, to another file system if need be.
+pub(crate) fn move_to(from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        return Err(Error::Exists { what: format!("{} exists already", to.display()) });
+    }
+    match std::fs::rename(from, to) {
+        Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
+            let copied = std::fs::copy(from, to).and_then(|_| File::open(to)?.sync_all());
+            copied.map_err(|error| Error::io("copy", from, error))?;
+            remove(from)?;
+        }
+        other => other.map_err(|error| Error::io("move", from, error))?,
+    }
+    [from, to].into_iter().filter_map(Path::parent).try_for_each(sync_folder)
+}
+
 /// Removes a file that nothing refers to.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     std::fs::remove_file(path).map_err(|source| Error::io("remove", path, source))

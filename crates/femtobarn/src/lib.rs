@@ -11,7 +11,7 @@
 //! | `dress` | links and optional records between their stored form and the user's |
 //! | `extent`, `file` | the pieces of a database file that writers own, and the file itself |
 //! | `chain` | the keys of a database file, and how their chain is mended |
-//! | `seal`, `attach` | making a database a complete ROOT file, and taking any ROOT file in |
+//! | `seal`, `attach`, `detach` | making a database a complete ROOT file; taking files in and giving them away |
 //! | `record`, `description` | what a file says about itself: commit records, and the containers of a sealed file |
 //! | `deletion` | which entries are deleted |
 //! | `check`, `inventory` | whether all that is committed can be read; which bytes versions refer to |
@@ -26,6 +26,7 @@ mod check;
 mod class;
 mod deletion;
 mod description;
+mod detach;
 mod dress;
 mod error;
 mod extent;

@@ -5,13 +5,14 @@
 //! federation what it holds. It is a blob like any other, framed as `frame` says.
 
 use femtobarn_catalog::{BlobRange, ContainerId, Csn, DatabaseId, EnvelopeRange};
-use rntuple::ByteSource;
+use rntuple::{BlobSink, ByteSource};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::annex;
 use crate::class::Class;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::extent::ExtentWriter;
 use crate::frame;
 use crate::options::ContainerOptions;
 
@@ -87,6 +88,17 @@ pub(crate) struct ContainerRecord {
 impl CommitRecord {
     pub fn encode(&self) -> Vec<u8> {
         frame::seal(&MAGIC, self)
+    }
+
+    /// Writes the record into a file and makes it durable, for those who write nothing else.
+    pub fn write_alone(&self, mut extents: ExtentWriter) -> Result<BlobRange> {
+        let bytes = self.encode();
+        let what = extents.file().path.display().to_string();
+        let offset = extents.write_blob(&[&bytes]).map_err(Error::storage(what))?;
+        extents.flush()?;
+        extents.sync()?;
+        extents.trim()?;
+        Ok(BlobRange { offset, size: bytes.len() as u64 })
     }
 
     /// Reads the record at the front of `bytes`, which may go on.

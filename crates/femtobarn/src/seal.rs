@@ -53,7 +53,7 @@ impl Federation {
     }
 }
 
-fn lock_all(
+pub(crate) fn lock_all(
     inner: &Inner,
     database: DatabaseId,
     containers: &[ContainerRow],

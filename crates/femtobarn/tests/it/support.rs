@@ -49,10 +49,11 @@ pub fn with_ten_events(federation: &Federation) {
     transaction.commit().unwrap();
 }
 
-/// The event number of each object of a container.
+/// The event number of each object of a container that is not deleted.
 pub fn numbers(federation: &Federation, path: &str) -> Vec<u64> {
     let view = federation.snapshot(None).unwrap().view(path).unwrap();
-    (0..view.entries()).map(|entry| number(&view.value(entry).unwrap())).collect()
+    let live = view.live_entries(0..view.entries()).unwrap();
+    live.into_iter().map(|entry| number(&view.value(entry).unwrap())).collect()
 }
 
 /// The event number of one object.
