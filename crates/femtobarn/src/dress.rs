@@ -160,6 +160,24 @@ pub(crate) fn value_to_store(
     value_members(&class.fields, object, by)
 }
 
+/// Translates what a field has that no object gave a value, which cannot be a link to anything.
+pub(crate) fn default_to_store(field: &Field, value: Value) -> Result<Value> {
+    struct Nowhere<'a>(&'a str);
+    impl Translate for Nowhere<'_> {
+        fn translate(&mut self, _: u32, container: u32) -> Result<u32> {
+            match container {
+                0 => Ok(0),
+                _ => Err(self.refuse("a default cannot be a link to an object")),
+            }
+        }
+
+        fn refuse(&self, what: &str) -> Error {
+            Error::invalid(format!("field {:?}: {what}", self.0))
+        }
+    }
+    value_one(&field.of, value, &mut Nowhere(&field.name))
+}
+
 fn value_members(fields: &[Field], record: Value, by: &mut dyn Translate) -> Result<Value> {
     let Value::Record(members) = record else { return Ok(record) };
     let translate = |(name, value): (String, Value)| {

@@ -97,8 +97,7 @@ impl Snapshot {
             None => Arc::new(Version::open(inner, &database, &container, &row)?),
         };
         let opened = Arc::new(Opened { database: database.name, container, version });
-        // A linked database that is not here may be attached any time.
-        if opened.version.unknown_databases.is_empty() {
+        if opened.version.is_settled {
             inner.versions.insert(key, opened.version.clone());
             self.lock_opened().insert((row.database, row.container), opened.clone());
         }

@@ -27,6 +27,8 @@ pub(crate) struct Version {
     link_databases: Vec<u32>,
     /// The linked databases that are not in this federation.
     pub unknown_databases: Vec<Uuid>,
+    /// Whether all linked databases are in this federation now; the others may be attached any time.
+    pub is_settled: bool,
     all: Selection,
 }
 
@@ -92,10 +94,16 @@ impl Version {
             deletions,
             link_databases: vec![row.database.0],
             unknown_databases: vec![],
+            is_settled: true,
             reader,
         };
         for uuid in targets {
-            let target = inner.catalog.database_by_uuid(uuid)?;
+            let mut target = inner.catalog.database_by_uuid(uuid)?;
+            if target.is_none() {
+                // It may have been dropped since; older snapshots have it.
+                version.is_settled = false;
+                target = inner.catalog.database_by_uuid_at(uuid, row.csn)?;
+            }
             version.link_databases.push(target.as_ref().map_or(0, |row| row.id.0));
             if target.is_none() {
                 version.unknown_databases.push(uuid);

@@ -3,9 +3,11 @@
 //! Failing before the catalogue has answered leaves nothing behind. Failing while it answers may leave a
 //! commit that is durable all the same, so files that it would need are then kept.
 
+use std::collections::BTreeSet;
+
 use femtobarn_catalog::{
-    BlobRange, ClassRow, Commit, ContainerRow, Csn, DatabaseId, DatabaseRow, EnvelopeRange,
-    NewContainer, NewDatabase, NewVersion,
+    BlobRange, ClassRow, Commit, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow,
+    DroppedDatabase, EnvelopeRange, NewContainer, NewDatabase, NewVersion,
 };
 use rntuple::{BlobSink, EnvelopeLink};
 use uuid::Uuid;
@@ -43,6 +45,7 @@ impl Transaction {
         self.containers.values_mut().for_each(|open| open.committed(csn));
         self.databases.values_mut().for_each(|open| open.is_new = false);
         self.new_classes.clear();
+        self.bury();
         self.snapshot = None;
         self.reads.clear();
         self.savepoints.clear();
@@ -111,9 +114,17 @@ impl Transaction {
 
     /// Writes the commit records, of which the versions are told, and makes all files durable.
     fn sync(&mut self, versions: &mut [(ContainerKey, NewVersion)]) -> Result<()> {
-        let is_touched = |id: &DatabaseId, open: &OpenDatabase| {
-            open.is_new || versions.iter().any(|(key, _)| key.database == *id)
-        };
+        let names = &self.names;
+        let renamed_or_dropped =
+            names.renamed_containers.keys().chain(names.dropped_containers.keys());
+        let changed: BTreeSet<DatabaseId> = versions
+            .iter()
+            .map(|(key, _)| key)
+            .chain(renamed_or_dropped)
+            .map(|key| key.database)
+            .chain(names.renamed_databases.keys().copied())
+            .collect();
+        let is_touched = |id: &DatabaseId, open: &OpenDatabase| open.is_new || changed.contains(id);
         let touched: Vec<DatabaseId> = self
             .databases
             .iter()
@@ -166,6 +177,10 @@ impl Transaction {
                 link_targets: open.targets.clone(),
             }
         };
+        let is_renamed = |key: &ContainerKey| self.names.renamed_containers.contains_key(key);
+        let renamed =
+            self.containers.iter().filter(|(key, _)| key.database == id && is_renamed(key));
+        let dropped = self.dropped_containers().map(|(key, _)| key).filter(|k| k.database == id);
         CommitRecord {
             transaction: self.id,
             message: self.options.message.clone(),
@@ -177,8 +192,8 @@ impl Transaction {
             time_us: file::now_us(),
             databases: databases.to_vec(),
             containers: of_this.map(container).collect(),
-            renamed: vec![],
-            dropped: vec![],
+            renamed: renamed.map(|(key, open)| (key.container, open.row.name.clone())).collect(),
+            dropped: dropped.map(|key| key.container).collect(),
             end: None,
             is_whole: false,
         }
@@ -199,6 +214,18 @@ impl Transaction {
             new_classes: self.new_classes.iter().map(class_row).collect(),
             versions: versions.iter().map(|(_, version)| *version).collect(),
             link_targets: link_targets.collect(),
+            renamed_databases: self
+                .names
+                .renamed_databases
+                .iter()
+                .map(|(id, (seen, name))| (*id, *seen, name.clone()))
+                .collect(),
+            renamed_containers: self.renamed_containers(),
+            dropped_databases: self.dropped_databases(),
+            dropped_containers: self
+                .dropped_containers()
+                .map(|(key, seen)| (key.database, key.container, seen))
+                .collect(),
             reads: self
                 .reads
                 .iter()
@@ -206,6 +233,32 @@ impl Transaction {
                 .collect(),
             ..Commit::default()
         }
+    }
+}
+
+impl Transaction {
+    /// Containers that were there before and are no more.
+    fn dropped_containers(&self) -> impl Iterator<Item = (ContainerKey, Csn)> {
+        let is_old =
+            |key: &ContainerKey| !self.graves.containers.get(key).is_some_and(|open| open.is_new);
+        let dropped = self.names.dropped_containers.iter();
+        dropped.filter(move |(key, _)| is_old(key)).map(|(key, seen)| (*key, *seen))
+    }
+
+    fn renamed_containers(&self) -> Vec<(DatabaseId, ContainerId, Csn, String)> {
+        let renamed = self.names.renamed_containers.iter();
+        let named = renamed.filter_map(|(key, seen)| {
+            let name = self.containers.get(key)?.row.name.clone();
+            Some((key.database, key.container, *seen, name))
+        });
+        named.collect()
+    }
+
+    fn dropped_databases(&self) -> Vec<DroppedDatabase> {
+        let is_old =
+            |id: &DatabaseId| !self.graves.databases.get(id).is_some_and(|open| open.is_new);
+        let dropped = self.names.dropped_databases.iter().filter(|(id, _)| is_old(id));
+        dropped.map(|(&id, &(seen, keeps_file))| DroppedDatabase { id, seen, keeps_file }).collect()
     }
 }
 

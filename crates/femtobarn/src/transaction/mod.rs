@@ -15,12 +15,12 @@ mod append;
 mod classes;
 mod commit;
 mod delete;
+mod names;
 mod open;
 mod read;
 mod savepoint;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use femtobarn_catalog::{ContainerId, Csn, DatabaseId, DatabaseRow, DatabaseState, LockOwner};
 use uuid::Uuid;
@@ -32,6 +32,7 @@ use crate::federation::Federation;
 use crate::file::{self, DatabaseFile};
 use crate::options::TransactionOptions;
 use crate::snapshot::Snapshot;
+use names::{Graves, Names};
 use open::OpenContainer;
 
 pub use append::Rows;
@@ -56,6 +57,8 @@ pub struct Transaction {
     databases: BTreeMap<DatabaseId, OpenDatabase>,
     containers: BTreeMap<ContainerKey, OpenContainer>,
     new_classes: Vec<Class>,
+    names: Names,
+    graves: Graves,
     /// Identities of databases that were linked to or written.
     identities: BTreeMap<DatabaseId, Uuid>,
     /// What it reads, fixed at its first read.
@@ -91,6 +94,8 @@ impl Transaction {
             databases: BTreeMap::new(),
             containers: BTreeMap::new(),
             new_classes: vec![],
+            names: Names::default(),
+            graves: Graves::default(),
             identities: BTreeMap::new(),
             snapshot: None,
             reads: BTreeMap::new(),
@@ -106,14 +111,11 @@ impl Transaction {
     /// `Exists` if the name is taken.
     pub fn create_database(&mut self, name: &str) -> Result<DatabaseId> {
         self.check_open()?;
-        let catalog = self.federation.catalog();
-        let taken = self.databases.values().any(|open| open.row.name == name)
-            || catalog.database(name, Csn::MAX).is_ok();
-        if taken {
+        if self.find_database(name)?.is_some() {
             return Err(Error::Exists { what: format!("database {name:?} exists already") });
         }
         femtobarn_catalog::check_database_name(name)?;
-        let (id, uuid) = (catalog.reserve_database()?, Uuid::new_v4());
+        let (id, uuid) = (self.federation.catalog().reserve_database()?, Uuid::new_v4());
         let (path, file) = self.create_file(name, uuid)?;
         let row = DatabaseRow {
             id,
@@ -152,9 +154,15 @@ impl Transaction {
     /// `NotFound`, with names that are like it.
     pub fn database(&mut self, name: &str) -> Result<DatabaseId> {
         self.check_open()?;
-        match self.databases.values().find(|open| open.row.name == name) {
-            Some(open) => Ok(open.row.id),
-            None => Ok(self.federation.catalog().database(name, Csn::MAX)?.id),
+        if let Some(id) = self.own_database(name) {
+            return Ok(id);
+        }
+        let id = self.federation.catalog().database(name, Csn::MAX)?.id;
+        match self.has_renamed(id) {
+            false => Ok(id),
+            true => Err(Error::NotFound {
+                what: format!("database {name:?} was renamed or dropped by this transaction"),
+            }),
         }
     }
 
@@ -178,16 +186,29 @@ impl Transaction {
     fn close(&mut self, keeps_files: bool) {
         self.is_over = true;
         self.containers.clear();
-        for (id, mut open) in std::mem::take(&mut self.databases) {
-            if open.is_new && !keeps_files {
-                let path: PathBuf = open.extents.file().path.clone();
-                // A file that cannot be removed is unknown to the catalogue and only takes space.
-                drop(file::remove(&path));
-                continue;
-            }
-            open.extents.discard();
-            self.federation.inner.return_extents(id, open.extents);
+        self.bury();
+        for (id, open) in std::mem::take(&mut self.databases) {
+            self.leave(id, open, keeps_files);
         }
+    }
+
+    /// Lets go of what was dropped.
+    fn bury(&mut self) {
+        let Graves { databases, .. } = std::mem::take(&mut self.graves);
+        for (id, open) in databases {
+            self.leave(id, open, false);
+        }
+        self.names = Names::default();
+    }
+
+    fn leave(&self, id: DatabaseId, mut open: OpenDatabase, keeps_files: bool) {
+        if open.is_new && !keeps_files {
+            // A file that cannot be removed is unknown to the catalogue and only takes space.
+            drop(file::remove(&open.extents.file().path));
+            return;
+        }
+        open.extents.discard();
+        self.federation.inner.return_extents(id, open.extents);
     }
 
     fn check_open(&self) -> Result<()> {

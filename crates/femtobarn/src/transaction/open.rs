@@ -6,12 +6,12 @@ use femtobarn_catalog::{BlobRange, ContainerRow, Csn, DatabaseId, DatabaseState,
 use rntuple::{Appender, EnvelopeLink, Reader};
 use uuid::Uuid;
 
+use super::names::check_container_name;
 use super::{ContainerKey, OpenDatabase, Transaction};
 use crate::annex::Annex;
 use crate::class::Class;
 use crate::deletion::Deletions;
-use crate::description::DESCRIPTION;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
 use crate::options::ContainerOptions;
 use crate::view::{Source, link};
@@ -181,12 +181,7 @@ impl Transaction {
         self.check_open()?;
         options.check()?;
         class.check()?;
-        femtobarn_catalog::check_container_name(name)?;
-        if name == DESCRIPTION {
-            return Err(Error::invalid(format!(
-                "the container name {name:?} is taken by Femtobarn"
-            )));
-        }
+        check_container_name(name)?;
         if self.find_container(database, name)?.is_some() {
             return Err(Error::Exists { what: format!("container {name:?} exists already") });
         }
@@ -239,27 +234,8 @@ impl Transaction {
     /// than this transaction waits; `Closed` for a database that takes no more changes.
     pub fn container(&mut self, database: DatabaseId, name: &str) -> Result<ContainerKey> {
         self.check_open()?;
-        if let Some(key) = self.find_container(database, name)? {
-            return self.open_container(key);
-        }
-        let row = self.federation.catalog().container(database, name, Csn::MAX)?;
-        self.open_container(ContainerKey { database, container: row.id })
-    }
-
-    pub(super) fn find_container(
-        &self,
-        database: DatabaseId,
-        name: &str,
-    ) -> Result<Option<ContainerKey>> {
-        let named = |open: &&OpenContainer| open.row.database == database && open.row.name == name;
-        if let Some(open) = self.containers.values().find(named) {
-            return Ok(Some(ContainerKey { database, container: open.row.id }));
-        }
-        match self.federation.catalog().container(database, name, Csn::MAX) {
-            Ok(row) => Ok(Some(ContainerKey { database, container: row.id })),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let key = self.named_container(database, name)?;
+        self.open_container(key)
     }
 
     pub(super) fn open_container(&mut self, key: ContainerKey) -> Result<ContainerKey> {
@@ -268,7 +244,10 @@ impl Transaction {
         }
         let ContainerKey { database, container } = key;
         self.open_database(database)?;
-        let lock = self.owner.lock_container(database, container, self.options.lock_wait)?;
+        let lock = match self.graves.locks.remove(&key) {
+            Some(lock) => lock,
+            None => self.owner.lock_container(database, container, self.options.lock_wait)?,
+        };
         let catalog = self.federation.catalog();
         let row = catalog.container_by_id(database, container, Csn::MAX)?;
         let options = ContainerOptions::from_json(&row.options)?;
@@ -314,8 +293,16 @@ impl Transaction {
     }
 
     pub(super) fn open_database(&mut self, id: DatabaseId) -> Result<&mut OpenDatabase> {
+        if self.names.dropped_databases.contains_key(&id) {
+            return Err(Error::NotFound {
+                what: format!("database {id} was dropped by this transaction"),
+            });
+        }
         if !self.databases.contains_key(&id) {
-            let row = self.federation.catalog().database_by_id(id, Csn::MAX)?;
+            let mut row = self.federation.catalog().database_by_id(id, Csn::MAX)?;
+            if let Some((_, name)) = self.names.renamed_databases.get(&id) {
+                row.name.clone_from(name);
+            }
             if row.state != DatabaseState::Open {
                 return Err(Error::Closed {
                     what: format!("database {:?} is {} and takes no changes", row.name, row.state),

@@ -41,10 +41,37 @@ impl Transaction {
     /// somebody else had done so since its first read; as the disk.
     pub fn view(&mut self, path: &str) -> Result<View> {
         let snapshot = self.snapshot()?;
-        let (database, container) = split(path)?;
-        match self.find_own(database, container) {
-            Some(key) => self.view_by_key(key),
-            None => self.noted(snapshot.view(path)?),
+        let key = self.resolve(&snapshot, path)?;
+        self.view_by_key(key)
+    }
+
+    /// The container that has a path, as the transaction sees it.
+    fn resolve(&self, snapshot: &Snapshot, path: &str) -> Result<ContainerKey> {
+        let (database_name, name) = split(path)?;
+        let catalog = self.federation.catalog();
+        let gone = || Error::NotFound {
+            what: format!("{path} was renamed or dropped by this transaction"),
+        };
+        let database = match self.own_database(database_name) {
+            Some(id) => id,
+            None => {
+                let id = catalog.database(database_name, snapshot.csn())?.id;
+                if self.has_renamed(id) {
+                    return Err(gone());
+                }
+                id
+            }
+        };
+        let mut open = self.containers.values();
+        if let Some(open) = open.find(|open| open.row.database == database && open.row.name == name)
+        {
+            return Ok(ContainerKey { database, container: open.row.id });
+        }
+        let container = catalog.container(database, name, snapshot.csn())?.id;
+        let key = ContainerKey { database, container };
+        match self.has_renamed_container(key) {
+            true => Err(gone()),
+            false => Ok(key),
         }
     }
 
@@ -55,7 +82,9 @@ impl Transaction {
     pub fn view_by_key(&mut self, key: ContainerKey) -> Result<View> {
         let snapshot = self.snapshot()?;
         match self.containers.get(&key) {
-            Some(open) if open.is_changed => self.changed_view(snapshot, key),
+            Some(open) if open.is_changed || self.has_renamed_container(key) => {
+                self.changed_view(snapshot, key)
+            }
             _ => self.noted(snapshot.view_by_id(key.database, key.container)?),
         }
     }
@@ -68,14 +97,6 @@ impl Transaction {
             self.reads.insert(key, row.csn);
         }
         Ok(view)
-    }
-
-    /// The container of a name that this transaction has open.
-    fn find_own(&self, database: &str, container: &str) -> Option<ContainerKey> {
-        let database = self.databases.values().find(|open| open.row.name == database)?.row.id;
-        let mut open = self.containers.values();
-        let open = open.find(|open| open.row.database == database && open.row.name == container)?;
-        Some(ContainerKey { database, container: open.row.id })
     }
 
     /// A container as this transaction has changed it.
@@ -120,11 +141,16 @@ impl Transaction {
 
     /// Checks that nobody else has changed a container since this transaction's first read.
     pub(super) fn check_unchanged(&self, open: &OpenContainer, path: &str) -> Result<()> {
+        self.check_not_since(open.base, path)
+    }
+
+    /// Checks that a version was committed before this transaction's first read.
+    pub(super) fn check_not_since(&self, version: Option<Csn>, path: &str) -> Result<()> {
         let Some(snapshot) = &self.snapshot else { return Ok(()) };
-        match open.base {
-            Some(base) if base > snapshot.csn() => Err(Error::Conflict {
+        match version {
+            Some(csn) if csn > snapshot.csn() => Err(Error::Conflict {
                 what: format!(
-                    "{path} was changed by commit {base}, and this transaction reads commit {}; \
+                    "{path} was changed by commit {csn}, and this transaction reads commit {}; \
                      roll back and do it again in a new transaction",
                     snapshot.csn()
                 ),

@@ -5,21 +5,23 @@
 
 use std::collections::BTreeMap;
 
-use femtobarn_catalog::DatabaseId;
+use femtobarn_catalog::{Csn, DatabaseId};
 use uuid::Uuid;
 
+use super::names::{Extract, Names};
 use super::open::State;
-use super::{ContainerKey, Transaction, unopened};
+use super::{ContainerKey, OpenDatabase, Transaction, unopened};
 use crate::error::{Error, Result};
-use crate::file;
 use crate::view::Source;
 
 /// A moment within a transaction that it can go back to.
 pub struct Savepoint {
     transaction: Uuid,
     number: u64,
-    databases: Vec<DatabaseId>,
+    /// The open databases with their names.
+    databases: BTreeMap<DatabaseId, String>,
     containers: BTreeMap<ContainerKey, State>,
+    names: Names,
     new_classes: usize,
 }
 
@@ -39,11 +41,13 @@ impl Transaction {
         let number = self.savepoints_made;
         self.savepoints_made += 1;
         self.savepoints.push(number);
+        let name = |(id, open): (&DatabaseId, &OpenDatabase)| (*id, open.row.name.clone());
         Ok(Savepoint {
             transaction: self.id,
             number,
-            databases: self.databases.keys().copied().collect(),
+            databases: self.databases.iter().map(name).collect(),
             containers,
+            names: self.names.clone(),
             new_classes: self.new_classes.len(),
         })
     }
@@ -74,6 +78,7 @@ impl Transaction {
     }
 
     fn restore(&mut self, savepoint: &Savepoint) -> Result<()> {
+        self.exhume(&savepoint.names);
         self.containers.retain(|key, open| savepoint.containers.contains_key(key) || !open.is_new);
         for (key, open) in &mut self.containers {
             let state = savepoint.containers.get(key).or(open.opened.as_ref()).cloned();
@@ -82,12 +87,21 @@ impl Transaction {
             let source = Source(database.extents.file().clone());
             open.restore(state.ok_or_else(unopened)?, source, &what)?;
         }
-        let is_undone = |id: &DatabaseId| !savepoint.databases.contains(id);
-        let undone: Vec<_> =
-            self.databases.extract_if(.., |id, open| open.is_new && is_undone(id)).collect();
-        for (_, open) in undone {
-            // A file that cannot be removed is unknown to the catalogue and only takes space.
-            drop(file::remove(&open.extents.file().path));
+        let is_undone = |id: &DatabaseId| !savepoint.databases.contains_key(id);
+        for (id, mut open) in self.databases.extract(is_undone) {
+            match open.is_new {
+                true => self.leave(id, open, false),
+                false => {
+                    // Its lock and its extents stay with the transaction, its name does not.
+                    open.row.name = self.federation.catalog().database_by_id(id, Csn::MAX)?.name;
+                    self.databases.insert(id, open);
+                }
+            }
+        }
+        for (id, name) in &savepoint.databases {
+            if let Some(open) = self.databases.get_mut(id) {
+                open.row.name.clone_from(name);
+            }
         }
         Ok(())
     }

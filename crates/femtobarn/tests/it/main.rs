@@ -11,6 +11,7 @@ mod isolation;
 mod links;
 mod model;
 mod moving;
+mod names;
 mod power;
 mod processes;
 mod savepoints;

@@ -1,0 +1,262 @@
+//! Dropping and renaming databases and containers.
+//!
+//! Invariants:
+//! 1. What was dropped lies in the graves until the transaction ends, so that a savepoint can have it
+//!    back; nothing else of the transaction sees it.
+//! 2. A name that this transaction ended is free for it at once, and for others from its commit on.
+
+use std::collections::BTreeMap;
+
+use femtobarn_catalog::{ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard};
+
+use super::open::OpenContainer;
+use super::{ContainerKey, OpenDatabase, Transaction};
+use crate::description::DESCRIPTION;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The names that a transaction gave and ended, each with the commit that was looked at.
+#[derive(Clone, Default)]
+pub(super) struct Names {
+    pub renamed_databases: BTreeMap<DatabaseId, (Csn, String)>,
+    /// With whether the file is somebody else's.
+    pub dropped_databases: BTreeMap<DatabaseId, (Csn, bool)>,
+    /// Their new names are those of the open containers.
+    pub renamed_containers: BTreeMap<ContainerKey, Csn>,
+    pub dropped_containers: BTreeMap<ContainerKey, Csn>,
+}
+
+/// What a transaction dropped.
+#[derive(Default)]
+pub(super) struct Graves {
+    pub databases: BTreeMap<DatabaseId, OpenDatabase>,
+    pub containers: BTreeMap<ContainerKey, OpenContainer>,
+    /// Locks of containers that were dropped without being opened.
+    pub locks: BTreeMap<ContainerKey, LockGuard>,
+}
+
+impl Transaction {
+    /// Drops a database with all that is in it; its file goes when no snapshot needs it any more,
+    /// unless it is an attached one. Links to its objects are left dangling.
+    ///
+    /// # Errors
+    /// `NotFound`, with names that are like it; `Busy` if somebody writes to it for longer than this
+    /// transaction waits; `Conflict` if it changed since the transaction's first read.
+    pub fn drop_database(&mut self, name: &str) -> Result<()> {
+        let row = self.database_row(name)?;
+        let seen = self.federation.head()?;
+        let catalog = self.federation.catalog();
+        let containers = match self.databases.get(&row.id) {
+            Some(open) if open.is_new => vec![],
+            _ => catalog.containers(row.id, Csn::MAX)?,
+        };
+        for container in containers {
+            let key = ContainerKey { database: row.id, container: container.id };
+            self.lock_to_drop(key)?;
+            let head = self.federation.catalog().version(row.id, container.id, Csn::MAX)?;
+            let path = format!("{name}/{}", container.name);
+            self.check_not_since(head.map(|version| version.csn), &path)?;
+        }
+        let is_inside = |key: &ContainerKey| key.database == row.id;
+        self.graves.containers.extend(self.containers.extract(is_inside));
+        self.graves.databases.extend(self.databases.remove_entry(&row.id));
+        let names = &mut self.names;
+        names.renamed_containers.retain(|key, _| !is_inside(key));
+        names.dropped_containers.retain(|key, _| !is_inside(key));
+        names.renamed_databases.remove(&row.id);
+        names.dropped_databases.insert(row.id, (seen, row.state == DatabaseState::Attached));
+        Ok(())
+    }
+
+    /// Gives a database another name. Its file keeps its name.
+    ///
+    /// # Errors
+    /// `NotFound`, with names that are like it; `Exists` if the new name is taken; `Invalid` if it
+    /// cannot be a name.
+    pub fn rename_database(&mut self, name: &str, new_name: &str) -> Result<()> {
+        let row = self.database_row(name)?;
+        femtobarn_catalog::check_database_name(new_name)?;
+        if self.find_database(new_name)?.is_some() {
+            return Err(Error::Exists { what: format!("database {new_name:?} exists already") });
+        }
+        let seen = self.federation.head()?;
+        // An open database notes its new name in a commit record; others take no more of them.
+        if row.state == DatabaseState::Open {
+            self.open_database(row.id)?.row.name = new_name.to_owned();
+        }
+        if !self.databases.get(&row.id).is_some_and(|open| open.is_new) {
+            self.names.renamed_databases.insert(row.id, (seen, new_name.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Drops a container with all its objects; its bytes go when no snapshot needs them any more.
+    /// Links to its objects are left dangling.
+    ///
+    /// # Errors
+    /// `NotFound`, with names that are like it; `Busy`, with who writes it, if that takes longer than
+    /// this transaction waits; `Conflict` if it changed since the transaction's first read; `Closed`
+    /// for a database that takes no more changes.
+    pub fn drop_container(&mut self, database: DatabaseId, name: &str) -> Result<()> {
+        let key = self.named_container(database, name)?;
+        self.open_database(database)?;
+        self.lock_to_drop(key)?;
+        let head = match self.containers.get(&key) {
+            Some(open) => open.base,
+            None => {
+                let catalog = self.federation.catalog();
+                catalog.version(database, key.container, Csn::MAX)?.map(|version| version.csn)
+            }
+        };
+        self.check_not_since(head, name)?;
+        let seen = self.federation.head()?;
+        self.graves.containers.extend(self.containers.remove_entry(&key));
+        self.names.renamed_containers.remove(&key);
+        self.names.dropped_containers.insert(key, seen);
+        Ok(())
+    }
+
+    /// Gives a container another name.
+    ///
+    /// # Errors
+    /// As [`drop_container`](Self::drop_container); `Exists` if the new name is taken; `Invalid` if it
+    /// cannot be a name.
+    pub fn rename_container(
+        &mut self,
+        database: DatabaseId,
+        name: &str,
+        new_name: &str,
+    ) -> Result<ContainerKey> {
+        check_container_name(new_name)?;
+        if self.find_container(database, new_name)?.is_some() {
+            return Err(Error::Exists { what: format!("container {new_name:?} exists already") });
+        }
+        let key = self.container(database, name)?;
+        let seen = self.federation.head()?;
+        if let Some(open) = self.containers.get_mut(&key) {
+            open.row.name = new_name.to_owned();
+            if !open.is_new {
+                self.names.renamed_containers.insert(key, seen);
+            }
+        }
+        Ok(key)
+    }
+
+    /// The database of a name: one that exists or that this transaction created or renamed.
+    fn database_row(&mut self, name: &str) -> Result<DatabaseRow> {
+        let id = self.database(name)?;
+        match self.databases.get(&id) {
+            Some(open) => Ok(open.row.clone()),
+            None => Ok(self.federation.catalog().database_by_id(id, Csn::MAX)?),
+        }
+    }
+
+    /// The database that has a name, as this transaction sees it; none if there is none.
+    pub(super) fn find_database(&self, name: &str) -> Result<Option<DatabaseId>> {
+        if let Some(id) = self.own_database(name) {
+            return Ok(Some(id));
+        }
+        match self.federation.catalog().database(name, Csn::MAX) {
+            Ok(row) => Ok((!self.has_renamed(row.id)).then_some(row.id)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The database to which this transaction gave a name, or that it has open under it.
+    pub(super) fn own_database(&self, name: &str) -> Option<DatabaseId> {
+        let mut renamed = self.names.renamed_databases.iter();
+        let renamed = renamed.find(|(_, (_, given))| given == name).map(|(id, _)| *id);
+        let open = || self.databases.values().find(|open| open.row.name == name);
+        renamed.or_else(|| open().map(|open| open.row.id))
+    }
+
+    /// Whether a database has not the name any more that the catalogue knows.
+    pub(super) fn has_renamed(&self, id: DatabaseId) -> bool {
+        self.names.dropped_databases.contains_key(&id)
+            || self.names.renamed_databases.contains_key(&id)
+    }
+
+    /// Whether a container has not the name any more that the catalogue knows.
+    pub(super) fn has_renamed_container(&self, key: ContainerKey) -> bool {
+        self.names.dropped_databases.contains_key(&key.database)
+            || self.names.dropped_containers.contains_key(&key)
+            || self.names.renamed_containers.contains_key(&key)
+    }
+
+    /// The container of a name, as this transaction sees it; none if there is none.
+    pub(super) fn find_container(
+        &self,
+        database: DatabaseId,
+        name: &str,
+    ) -> Result<Option<ContainerKey>> {
+        match self.named_container(database, name) {
+            Ok(key) => Ok(Some(key)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As [`find_container`](Self::find_container); that there is none is an error.
+    pub(super) fn named_container(&self, database: DatabaseId, name: &str) -> Result<ContainerKey> {
+        self.check_open()?;
+        let key = |row: &ContainerRow| ContainerKey { database, container: row.id };
+        let is_it = |open: &&OpenContainer| open.row.database == database && open.row.name == name;
+        if let Some(open) = self.containers.values().find(is_it) {
+            return Ok(key(&open.row));
+        }
+        let known = self.federation.catalog().container(database, name, Csn::MAX)?;
+        match self.has_renamed_container(key(&known)) {
+            false => Ok(key(&known)),
+            true => Err(Error::NotFound {
+                what: format!("container {name:?} was renamed or dropped by this transaction"),
+            }),
+        }
+    }
+
+    /// Locks a container, unless this transaction has done so.
+    fn lock_to_drop(&mut self, key: ContainerKey) -> Result<()> {
+        let is_locked = self.containers.contains_key(&key)
+            || self.graves.containers.contains_key(&key)
+            || self.graves.locks.contains_key(&key);
+        if !is_locked {
+            let wait = self.options.lock_wait;
+            let lock = self.owner.lock_container(key.database, key.container, wait)?;
+            self.graves.locks.insert(key, lock);
+        }
+        Ok(())
+    }
+
+    /// Has back what was dropped since `names` were all that was.
+    pub(super) fn exhume(&mut self, names: &Names) {
+        let is_back = |id: &DatabaseId| !names.dropped_databases.contains_key(id);
+        let is_here = |key: &ContainerKey| {
+            is_back(&key.database) && !names.dropped_containers.contains_key(key)
+        };
+        self.databases.extend(self.graves.databases.extract(is_back));
+        self.containers.extend(self.graves.containers.extract(is_here));
+        self.names = names.clone();
+    }
+}
+
+/// Checks the name of a new container.
+pub(super) fn check_container_name(name: &str) -> Result<()> {
+    femtobarn_catalog::check_container_name(name)?;
+    match name == DESCRIPTION {
+        false => Ok(()),
+        true => Err(Error::invalid(format!("the container name {name:?} is taken by Femtobarn"))),
+    }
+}
+
+/// Taking entries out of a map.
+pub(super) trait Extract<K, V> {
+    /// Removes and returns the entries with such keys.
+    fn extract(&mut self, is_it: impl Fn(&K) -> bool) -> BTreeMap<K, V>;
+}
+
+impl<K: Ord, V> Extract<K, V> for BTreeMap<K, V> {
+    fn extract(&mut self, is_it: impl Fn(&K) -> bool) -> BTreeMap<K, V> {
+        let (out, rest) = std::mem::take(self).into_iter().partition(|(key, _)| is_it(key));
+        *self = rest;
+        out
+    }
+}
