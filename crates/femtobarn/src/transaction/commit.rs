@@ -5,18 +5,14 @@
 
 use std::collections::BTreeSet;
 
-use femtobarn_catalog::{
-    BlobRange, ClassRow, Commit, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow,
-    DroppedDatabase, EnvelopeRange, NewContainer, NewDatabase, NewVersion,
-};
+use femtobarn_catalog::{BlobRange, Csn, DatabaseId, EnvelopeRange, NewVersion};
 use rntuple::{BlobSink, EnvelopeLink};
 use uuid::Uuid;
 
 use super::{ContainerKey, OpenDatabase, Transaction, unopened};
-use crate::class::Class;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file;
-use crate::record::{CommitRecord, ContainerRecord};
+use crate::record::{CommitRecord, ContainerRecord, End};
 
 impl Transaction {
     /// Makes everything durable and visible, at once.
@@ -114,28 +110,13 @@ impl Transaction {
 
     /// Writes the commit records, of which the versions are told, and makes all files durable.
     fn sync(&mut self, versions: &mut [(ContainerKey, NewVersion)]) -> Result<()> {
-        let names = &self.names;
-        let renamed_or_dropped =
-            names.renamed_containers.keys().chain(names.dropped_containers.keys());
-        let changed: BTreeSet<DatabaseId> = versions
-            .iter()
-            .map(|(key, _)| key)
-            .chain(renamed_or_dropped)
-            .map(|key| key.database)
-            .chain(names.renamed_databases.keys().copied())
-            .collect();
-        let is_touched = |id: &DatabaseId, open: &OpenDatabase| open.is_new || changed.contains(id);
-        let touched: Vec<DatabaseId> = self
-            .databases
-            .iter()
-            .filter(|(id, open)| is_touched(id, open))
-            .map(|(id, _)| *id)
-            .collect();
-        let uuids: Vec<Uuid> = touched.iter().map(|id| self.databases[id].row.uuid).collect();
+        let touched = self.touched(versions);
+        let uuids: Vec<Uuid> = touched.iter().map(|id| self.open(*id).row.uuid).collect();
         let after = self.federation.head()?;
         for id in &touched {
             let record = self.record(*id, after, &uuids, versions).encode();
-            let open = self.databases.get_mut(id).expect("it is one of the open databases");
+            let open = self.databases.get_mut(id).or_else(|| self.graves.databases.get_mut(id));
+            let open = open.expect("it is one of the open databases");
             let written = open.extents.write_blob(&[&record]);
             let offset = written.map_err(Error::storage(format!("database {}", open.row.name)))?;
             let of_this = versions.iter_mut().filter(|(key, _)| key.database == *id);
@@ -151,6 +132,28 @@ impl Transaction {
         Ok(())
     }
 
+    /// An open database, dropped or not.
+    fn open(&self, id: DatabaseId) -> &OpenDatabase {
+        let open = self.databases.get(&id).or_else(|| self.graves.databases.get(&id));
+        open.expect("it is one of the open databases")
+    }
+
+    /// The databases that get a commit record.
+    fn touched(&self, versions: &[(ContainerKey, NewVersion)]) -> Vec<DatabaseId> {
+        let names = &self.names;
+        let renamed_or_dropped =
+            names.renamed_containers.keys().chain(names.dropped_containers.keys());
+        let containers = versions.iter().map(|(key, _)| key).chain(renamed_or_dropped);
+        let changed: BTreeSet<DatabaseId> = containers
+            .map(|key| key.database)
+            .chain(names.renamed_databases.keys().copied())
+            .collect();
+        let is_touched =
+            |(id, open): &(&DatabaseId, &OpenDatabase)| open.is_new || changed.contains(id);
+        let dropped = self.graves.databases.iter().filter(|(_, open)| !open.is_new);
+        self.databases.iter().filter(is_touched).chain(dropped).map(|(id, _)| *id).collect()
+    }
+
     fn record(
         &self,
         id: DatabaseId,
@@ -158,7 +161,7 @@ impl Transaction {
         databases: &[Uuid],
         versions: &[(ContainerKey, NewVersion)],
     ) -> CommitRecord {
-        let row = &self.databases[&id].row;
+        let row = &self.open(id).row;
         let of_this = versions.iter().filter(|(key, _)| key.database == id);
         let container = |(key, version): &(ContainerKey, NewVersion)| {
             let open = &self.containers[key];
@@ -194,97 +197,10 @@ impl Transaction {
             containers: of_this.map(container).collect(),
             renamed: renamed.map(|(key, open)| (key.container, open.row.name.clone())).collect(),
             dropped: dropped.map(|key| key.container).collect(),
-            end: None,
+            end: self.names.dropped_databases.contains_key(&id).then_some(End::Dropped),
             is_whole: false,
         }
     }
-
-    fn catalogue_entry(&self, versions: &[(ContainerKey, NewVersion)]) -> Commit {
-        let new_databases = self.databases.values().filter(|open| open.is_new);
-        let new_containers = self.containers.values().filter(|open| open.is_new);
-        let link_targets = self.containers.iter().filter_map(|(key, open)| {
-            let new = open.targets[open.known_targets..].to_vec();
-            (!new.is_empty()).then_some((key.database, key.container, new))
-        });
-        Commit {
-            transaction: self.id,
-            message: self.options.message.clone(),
-            new_databases: new_databases.map(|open| new_database(&open.row)).collect(),
-            new_containers: new_containers.map(|open| new_container(&open.row)).collect(),
-            new_classes: self.new_classes.iter().map(class_row).collect(),
-            versions: versions.iter().map(|(_, version)| *version).collect(),
-            link_targets: link_targets.collect(),
-            renamed_databases: self
-                .names
-                .renamed_databases
-                .iter()
-                .map(|(id, (seen, name))| (*id, *seen, name.clone()))
-                .collect(),
-            renamed_containers: self.renamed_containers(),
-            dropped_databases: self.dropped_databases(),
-            dropped_containers: self
-                .dropped_containers()
-                .map(|(key, seen)| (key.database, key.container, seen))
-                .collect(),
-            reads: self
-                .reads
-                .iter()
-                .map(|(key, at)| (key.database, key.container, Some(*at)))
-                .collect(),
-            ..Commit::default()
-        }
-    }
-}
-
-impl Transaction {
-    /// Containers that were there before and are no more.
-    fn dropped_containers(&self) -> impl Iterator<Item = (ContainerKey, Csn)> {
-        let is_old =
-            |key: &ContainerKey| !self.graves.containers.get(key).is_some_and(|open| open.is_new);
-        let dropped = self.names.dropped_containers.iter();
-        dropped.filter(move |(key, _)| is_old(key)).map(|(key, seen)| (*key, *seen))
-    }
-
-    fn renamed_containers(&self) -> Vec<(DatabaseId, ContainerId, Csn, String)> {
-        let renamed = self.names.renamed_containers.iter();
-        let named = renamed.filter_map(|(key, seen)| {
-            let name = self.containers.get(key)?.row.name.clone();
-            Some((key.database, key.container, *seen, name))
-        });
-        named.collect()
-    }
-
-    fn dropped_databases(&self) -> Vec<DroppedDatabase> {
-        let is_old =
-            |id: &DatabaseId| !self.graves.databases.get(id).is_some_and(|open| open.is_new);
-        let dropped = self.names.dropped_databases.iter().filter(|(id, _)| is_old(id));
-        dropped.map(|(&id, &(seen, keeps_file))| DroppedDatabase { id, seen, keeps_file }).collect()
-    }
-}
-
-fn new_database(row: &DatabaseRow) -> NewDatabase {
-    NewDatabase {
-        id: row.id,
-        uuid: row.uuid,
-        name: row.name.clone(),
-        path: row.path.clone(),
-        state: row.state,
-    }
-}
-
-fn new_container(row: &ContainerRow) -> NewContainer {
-    NewContainer {
-        database: row.database,
-        id: row.id,
-        name: row.name.clone(),
-        class: row.class.clone(),
-        class_version: row.class_version,
-        options: row.options.clone(),
-    }
-}
-
-fn class_row(class: &Class) -> ClassRow {
-    ClassRow { name: class.name.clone(), version: class.version, definition: class.to_json() }
 }
 
 /// The same place, as the catalogue says it.

@@ -15,6 +15,7 @@ mod append;
 mod classes;
 mod commit;
 mod delete;
+mod entry;
 mod names;
 mod open;
 mod read;

@@ -56,6 +56,10 @@ impl Transaction {
             let path = format!("{name}/{}", container.name);
             self.check_not_since(head.map(|version| version.csn), &path)?;
         }
+        if row.state == DatabaseState::Open {
+            // A database whose file is lost is dropped, too; it cannot tell.
+            drop(self.open_database(row.id));
+        }
         let is_inside = |key: &ContainerKey| key.database == row.id;
         self.graves.containers.extend(self.containers.extract(is_inside));
         self.graves.databases.extend(self.databases.remove_entry(&row.id));
