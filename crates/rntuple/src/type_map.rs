@@ -203,7 +203,7 @@ fn column_type(primitive: Primitive, encoding: Encoding) -> ColumnType {
 }
 
 /// The normalised C++ name of a type; `None` for untyped records and what holds them.
-fn type_name(of: &Type) -> Option<String> {
+pub(crate) fn type_name(of: &Type) -> Option<String> {
     match of {
         Type::Primitive(primitive) | Type::Reduced(primitive, _) => {
             Some(primitive.cpp_name().to_owned())

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::array::{Array, values_of};
 use crate::error::{Error, Result};
-use crate::types::{Primitive, Type};
+use crate::types::{Precision, Primitive, Type};
 
 /// A value of one field of one entry.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +29,31 @@ pub enum Value {
 }
 
 impl Value {
+    /// The value of a field that nobody filled: zero, empty, absent.
+    pub fn zero(of: &Type) -> Self {
+        match of {
+            Type::Primitive(Primitive::Bool) => Value::Bool(false),
+            Type::Primitive(primitive) => match primitive.integer_range() {
+                Some(range) if *range.start() < 0 => Value::Int(0),
+                Some(_) => Value::UInt(0),
+                None => Value::Float(0.0),
+            },
+            Type::Reduced(_, Precision::Quantised { min, max, .. }) => {
+                Value::Float(0.0_f64.max(*min).min(*max))
+            }
+            Type::Reduced(..) => Value::Float(0.0),
+            Type::String => Value::String(String::new()),
+            Type::List(_) => Value::List(vec![]),
+            Type::Array { item, size } => Value::List(vec![Value::zero(item); *size as usize]),
+            Type::Bitset { size } => Value::List(vec![Value::Bool(false); *size as usize]),
+            Type::Record { members, .. } => Value::Record(
+                members.iter().map(|(name, of)| (name.clone(), Value::zero(of))).collect(),
+            ),
+            Type::Optional(_) | Type::Variant(_) => Value::Null,
+            Type::Cardinality(_) => Value::UInt(0),
+        }
+    }
+
     /// The number, if it is an integer, or a truth value as 0 or 1.
     pub fn as_integer(&self) -> Option<i128> {
         match self {

@@ -33,7 +33,7 @@ impl Reader {
         self.elements().record(nodes, &segments)
     }
 
-    fn elements(&self) -> Elements<'_> {
+    pub(crate) fn elements(&self) -> Elements<'_> {
         Elements { source: &*self.source, cache: self.cache.as_ref(), schema: &self.schema }
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Run {
     pub offset: u64,
     /// For each page the index of its first element.
     pub starts: Vec<u64>,
+    /// Compression settings, for information only.
+    pub compression: u32,
     pub pages: Vec<PageLocation>,
 }
 
@@ -75,7 +77,8 @@ impl Cluster {
             starts.push(elements);
             elements = elements.checked_add(page.elements.into()).ok_or_else(overflow)?;
         }
-        Ok(Some(Run { missing, elements, offset, starts, pages: column.pages }))
+        let ColumnPages { compression, pages, .. } = column;
+        Ok(Some(Run { missing, elements, offset, starts, compression, pages }))
     }
 
     /// Elements of a column in this cluster and all before.

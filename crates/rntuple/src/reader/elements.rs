@@ -85,7 +85,7 @@ impl Elements<'_> {
     }
 
     /// Refuses elements that cannot come from stored bytes, before memory is taken for them.
-    pub(super) fn check_segments(
+    pub fn check_segments(
         &self,
         columns: &[ColumnId],
         segments: &[Segment<'_>],

@@ -196,6 +196,16 @@ impl Reader {
         }
     }
 
+    /// The clusters that overlap a range of entries, in order; their page lists are read.
+    pub(crate) fn clusters_of(&self, entries: &Range<u64>) -> Result<Vec<&StoredCluster>> {
+        self.clusters.overlapping(&*self.source, entries)
+    }
+
+    /// The fields with their columns.
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
     /// For each column the number of elements in all clusters, as far as the last cluster group
     /// tells: offsets of clusters behind an edited one may be too low. The representations of a
     /// field count through together.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::WRITER;
 use super::cluster::ClusterWriter;
 use super::column::PageOptions;
 use super::groups::Groups;
@@ -118,7 +119,7 @@ impl Appender {
         let header = Header {
             name: name.to_owned(),
             description: String::new(),
-            writer: concat!("rntuple ", env!("CARGO_PKG_VERSION")).to_owned(),
+            writer: WRITER.to_owned(),
             schema: Schema::new(members, options.encoding())?,
         };
         let bytes = header.encode();
@@ -325,7 +326,7 @@ fn stored_size(cluster: &Cluster) -> u64 {
     pages.map(|page| page.locator.size + CHECKSUM_SIZE as u64).sum()
 }
 
-pub(super) fn write_envelope(sink: &mut dyn BlobSink, bytes: &[u8]) -> Result<EnvelopeLink> {
+pub(crate) fn write_envelope(sink: &mut dyn BlobSink, bytes: &[u8]) -> Result<EnvelopeLink> {
     let offset = sink.write_blob(&[bytes])?;
     let size = bytes.len() as u64;
     if size > u64::from(u32::MAX) {

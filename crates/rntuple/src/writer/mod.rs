@@ -24,10 +24,14 @@ use crate::tfile::{FileIdentity, FileWriter, Timestamp};
 use crate::types::Type;
 use crate::value::Value;
 
+pub(crate) use appender::write_envelope;
 pub use appender::{Appender, Savepoint, Version, WriteOptions};
 pub use row::{Cell, RowWriter};
 pub use summary::{Bound, Bounds, ClusterSummary};
 pub(crate) use summary::{Summarised, summarised};
+
+/// What headers name as the program that wrote them.
+pub(crate) const WRITER: &str = concat!("rntuple ", env!("CARGO_PKG_VERSION"));
 
 /// Bytes gathered before they are written to the file.
 const BUFFER_SIZE: usize = 1 << 20;

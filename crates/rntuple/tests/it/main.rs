@@ -9,6 +9,8 @@ mod editing;
 mod hostile;
 mod real_files;
 mod representations;
+mod revising;
+mod revising_model;
 mod round_trips;
 mod sample;
 mod seeds;

@@ -14,7 +14,7 @@ use crate::values::{array_of, cases};
 
 /// Blobs one after the other.
 #[derive(Default)]
-struct Memory(Vec<u8>);
+pub struct Memory(pub Vec<u8>);
 
 impl BlobSink for Memory {
     fn write_blob(&mut self, parts: &[&[u8]]) -> Result<u64> {
@@ -24,7 +24,7 @@ impl BlobSink for Memory {
     }
 }
 
-fn reader(memory: &Memory, header: &EnvelopeLink, footer: &EnvelopeLink) -> Reader {
+pub fn reader(memory: &Memory, header: &EnvelopeLink, footer: &EnvelopeLink) -> Reader {
     Reader::from_links(Arc::new(memory.0.clone()), header, footer).unwrap()
 }
 

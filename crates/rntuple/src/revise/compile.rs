@@ -1,0 +1,362 @@
+//! A plan made concrete: which columns of the new header get which pages of the old one.
+//!
+//! The columns of the new types come first, in the order of the fields, as for a new RNTuple; behind
+//! them come further representations, which only old clusters have.
+
+use super::fill::Fill;
+use super::plan::{Map, MemberMap, Plan};
+use super::widening::Way;
+use crate::column::ColumnType;
+use crate::error::{Error, Result};
+use crate::schema::{Column, ColumnId, Schema};
+use crate::tree::{Kind, Node, Tree};
+use crate::types::Primitive;
+use crate::writer::WriteOptions;
+
+/// A new column and the old one whose pages it gets, for each representation of the old one.
+#[derive(Clone, Debug)]
+pub(super) struct Team {
+    /// Of the new field: where elements go that no old cluster has.
+    pub first: ColumnId,
+    pub new: Vec<ColumnId>,
+    pub old: Vec<ColumnId>,
+    /// What replaces elements that are older than the field.
+    pub zero: usize,
+}
+
+/// Old columns that have `size` elements for each value of a field, to believe a count by.
+#[derive(Clone, Debug)]
+pub(super) struct Witness {
+    pub columns: Vec<ColumnId>,
+    pub size: u64,
+}
+
+impl Witness {
+    pub fn of(node: &Node) -> Self {
+        let one = |columns: &Vec<ColumnId>| Witness { columns: columns.clone(), size: 1 };
+        let none = || Witness { columns: vec![], size: 0 };
+        match &node.kind {
+            Kind::Primitive { values, .. } => one(values),
+            Kind::Bitset { size, bits } => Witness { columns: bits.clone(), size: *size },
+            Kind::String { offsets, .. }
+            | Kind::List { offsets, .. }
+            | Kind::Cardinality { offsets, .. } => one(offsets),
+            Kind::Variant { switch, .. } => one(switch),
+            Kind::Fixed { size, item } => {
+                let Witness { columns, size: of_item } = Witness::of(item);
+                Witness { columns, size: of_item.saturating_mul(*size) }
+            }
+            Kind::Record { members, .. } => {
+                let witnesses = members.iter().map(Witness::of);
+                witnesses.into_iter().find(|of| !of.columns.is_empty()).unwrap_or_else(none)
+            }
+        }
+    }
+}
+
+/// How the columns of one field get their pages, cluster by cluster.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// One element for each value.
+    Keep(Team),
+    /// `size` elements for each value.
+    Bits {
+        size: u64,
+        bits: Team,
+    },
+    Text {
+        offsets: Team,
+        bytes: Team,
+    },
+    List {
+        offsets: Team,
+        witness: Witness,
+        item: Box<Step>,
+    },
+    Fixed {
+        size: u64,
+        item: Box<Step>,
+    },
+    Record(Vec<Step>),
+    Variant {
+        switch: Team,
+        items: Vec<Step>,
+    },
+    Wrap {
+        column: ColumnId,
+        fill: usize,
+        size: u64,
+        item: Box<Step>,
+    },
+    Copy {
+        column: ColumnId,
+        old: Vec<ColumnId>,
+        from: Primitive,
+    },
+    Default(Vec<(ColumnId, usize)>),
+}
+
+impl Step {
+    /// Whether it has to be known how many values there are.
+    pub fn counts(&self) -> bool {
+        match self {
+            Step::Keep(_) | Step::Bits { .. } | Step::Text { .. } => false,
+            Step::List { item, .. } | Step::Fixed { item, .. } => item.counts(),
+            Step::Record(items) | Step::Variant { items, .. } => items.iter().any(Step::counts),
+            Step::Wrap { .. } | Step::Copy { .. } | Step::Default(_) => true,
+        }
+    }
+}
+
+/// The new schema and how it is filled.
+pub(super) struct Compiled {
+    pub schema: Schema,
+    pub steps: Vec<Step>,
+    pub fills: Vec<Fill>,
+}
+
+/// Makes a plan concrete; `is_empty` tells that there are no old entries to represent.
+pub(super) fn compile(
+    plan: &Plan,
+    old: &Schema,
+    tree: &Tree,
+    options: WriteOptions,
+    is_empty: bool,
+) -> Result<Compiled> {
+    let schema = Schema::new(&plan.members, options.encoding())?;
+    let nodes = Tree::of(&schema)?.nodes;
+    let mut compiler = Compiler { old, schema, fills: vec![], options, is_empty };
+    let steps = compiler.members(&plan.maps, &tree.nodes, &nodes)?;
+    let Compiler { mut schema, fills, .. } = compiler;
+    schema.extra = old.extra.clone();
+    schema.check()?;
+    Ok(Compiled { schema, steps, fills })
+}
+
+struct Compiler<'a> {
+    old: &'a Schema,
+    schema: Schema,
+    fills: Vec<Fill>,
+    options: WriteOptions,
+    is_empty: bool,
+}
+
+impl Compiler<'_> {
+    fn members(&mut self, maps: &[MemberMap], old: &[Node], new: &[Node]) -> Result<Vec<Step>> {
+        let steps = maps.iter().zip(new).map(|(member, new)| match member.source.split_first() {
+            None => self.default(&member.map, new),
+            Some((&first, rest)) => {
+                let source = rest.iter().try_fold(old.get(first), |node, &at| match &node?.kind {
+                    Kind::Record { members, .. } => Some(members.get(at)),
+                    _ => None,
+                });
+                let source = source.flatten().ok_or_else(|| unlike(new))?;
+                self.step(&member.map, source, new)
+            }
+        });
+        steps.collect()
+    }
+
+    fn step(&mut self, map: &Map, old: &Node, new: &Node) -> Result<Step> {
+        match (map, &old.kind, &new.kind) {
+            (Map::Default(_), ..) => self.default(map, new),
+            (Map::Keep, ..) => self.keep(old, new),
+            (
+                Map::Widen(Way::Column),
+                Kind::Primitive { values: old, primitive, .. },
+                Kind::Primitive { values, primitive: to, .. },
+            ) => {
+                let is_quantised =
+                    |id: &ColumnId| self.old_column(*id).column_type == ColumnType::Real32Quant;
+                if primitive != to && old.iter().any(is_quantised) {
+                    // As doubles they would not be rounded to single precision, and differ.
+                    return Ok(Step::Copy {
+                        column: values[0],
+                        old: old.clone(),
+                        from: *primitive,
+                    });
+                }
+                Ok(Step::Keep(self.team(values[0], old, false)?))
+            }
+            (
+                Map::Widen(Way::Copy),
+                Kind::Primitive { values: old, primitive, .. },
+                Kind::Primitive { values, .. },
+            ) => Ok(Step::Copy { column: values[0], old: old.clone(), from: *primitive }),
+            (
+                Map::Items(map),
+                Kind::List { offsets, item, .. },
+                Kind::List { offsets: to, item: new, .. },
+            ) => {
+                let (offsets, witness) = (self.team(to[0], offsets, true)?, Witness::of(item));
+                Ok(Step::List { offsets, witness, item: self.step(map, item, new)?.into() })
+            }
+            (Map::Items(map), Kind::Fixed { size, item }, Kind::Fixed { item: new, .. }) => {
+                Ok(Step::Fixed { size: *size, item: self.step(map, item, new)?.into() })
+            }
+            (Map::Wrap(map), _, Kind::List { offsets, item: new, .. }) => {
+                self.wrap(offsets[0], 1, map, old, new)
+            }
+            (
+                Map::Loosen(map),
+                Kind::Fixed { size, item: old },
+                Kind::List { offsets, item: new, .. },
+            ) => self.wrap(offsets[0], *size, map, old, new),
+            (
+                Map::Members(maps),
+                Kind::Record { members: old, .. },
+                Kind::Record { members, .. },
+            ) => Ok(Step::Record(self.members(maps, old, members)?)),
+            (
+                Map::Alternatives(maps),
+                Kind::Variant { switch, alternatives: old },
+                Kind::Variant { switch: to, alternatives: new },
+            ) => {
+                let switch = self.team(to[0], switch, true)?;
+                let items = maps.iter().zip(new).enumerate();
+                let items = items.map(|(at, (map, new))| match old.get(at) {
+                    Some(old) => self.step(map, old, new),
+                    None => self.default(map, new),
+                });
+                Ok(Step::Variant { switch, items: items.collect::<Result<_>>()? })
+            }
+            _ => Err(unlike(new)),
+        }
+    }
+
+    /// A field that is the same, with all below it.
+    fn keep(&mut self, old: &Node, new: &Node) -> Result<Step> {
+        match (&old.kind, &new.kind) {
+            (Kind::Primitive { values: old, .. }, Kind::Primitive { values: to, .. }) => {
+                Ok(Step::Keep(self.team(to[0], old, true)?))
+            }
+            (Kind::Bitset { size, bits: old }, Kind::Bitset { bits: to, .. }) => {
+                Ok(Step::Bits { size: *size, bits: self.team(to[0], old, true)? })
+            }
+            (
+                Kind::String { offsets: old, bytes: old_bytes },
+                Kind::String { offsets: to, bytes },
+            ) => {
+                let [offsets, bytes] =
+                    self.teams([to[0], bytes[0]], [old.as_slice(), old_bytes], true)?;
+                Ok(Step::Text { offsets, bytes })
+            }
+            (Kind::List { .. }, Kind::List { .. }) | (Kind::Fixed { .. }, Kind::Fixed { .. }) => {
+                self.step(&Map::Items(Map::Keep.into()), old, new)
+            }
+            (Kind::Record { members: old, .. }, Kind::Record { members: new, .. })
+                if old.len() == new.len() =>
+            {
+                let steps = old.iter().zip(new).map(|(old, new)| self.keep(old, new));
+                Ok(Step::Record(steps.collect::<Result<_>>()?))
+            }
+            (Kind::Variant { alternatives, .. }, Kind::Variant { .. }) => {
+                self.step(&Map::Alternatives(vec![Map::Keep; alternatives.len()]), old, new)
+            }
+            _ => Err(unlike(new)),
+        }
+    }
+
+    fn wrap(
+        &mut self,
+        column: ColumnId,
+        size: u64,
+        map: &Map,
+        old: &Node,
+        new: &Node,
+    ) -> Result<Step> {
+        let fill = self.fill(Fill::of_size(&self.schema.columns[column as usize], size)?);
+        Ok(Step::Wrap { column, fill, size, item: self.step(map, old, new)?.into() })
+    }
+
+    fn default(&mut self, map: &Map, new: &Node) -> Result<Step> {
+        let Map::Default(value) = map else { return Err(unlike(new)) };
+        let fills = Fill::of_value(&new.logical_type(), value, self.options)?;
+        let mut columns = vec![];
+        columns_below(new, &mut columns);
+        if columns.len() != fills.len() {
+            return Err(unlike(new));
+        }
+        let fills = columns.into_iter().zip(fills).map(|(column, fill)| (column, self.fill(fill)));
+        Ok(Step::Default(fills.collect()))
+    }
+
+    fn fill(&mut self, fill: Fill) -> usize {
+        self.fills.push(fill);
+        self.fills.len() - 1
+    }
+
+    fn team(&mut self, new: ColumnId, old: &[ColumnId], is_same: bool) -> Result<Team> {
+        let [team] = self.teams([new], [old], is_same)?;
+        Ok(team)
+    }
+
+    /// Gives the columns of one field, one or two, the pages of old ones in all their
+    /// representations. If the type is the same, the old representations are the new ones; else they
+    /// stand behind the one of the new type.
+    fn teams<const N: usize>(
+        &mut self,
+        new: [ColumnId; N],
+        old: [&[ColumnId]; N],
+        is_same: bool,
+    ) -> Result<[Team; N]> {
+        let same_encoding = |(&new, old): (&ColumnId, &&[ColumnId])| {
+            let (new, old) = (&self.schema.columns[new as usize], self.old_column(old[0]));
+            (new.column_type, new.bits, new.range) == (old.column_type, old.bits, old.range)
+        };
+        let replaces = is_same || new.iter().zip(&old).all(same_encoding);
+        let mut teams = new.map(|first| Team { first, new: vec![], old: vec![], zero: 0 });
+        let representations = if self.is_empty { usize::from(replaces) } else { old[0].len() };
+        for representation in 0..representations {
+            for (team, old) in teams.iter_mut().zip(&old) {
+                let id = *old.get(representation).ok_or_else(|| Error::invalid("odd columns"))?;
+                let column = Column {
+                    field: self.schema.columns[team.first as usize].field,
+                    representation: (representation + usize::from(!replaces)) as u16,
+                    first_element: None,
+                    ..self.old_column(id).clone()
+                };
+                team.old.push(id);
+                if column.representation == 0 {
+                    team.new.push(team.first);
+                    self.schema.columns[team.first as usize] = column;
+                } else {
+                    team.new.push(self.schema.columns.len() as ColumnId);
+                    self.schema.columns.push(column);
+                }
+            }
+        }
+        for team in &mut teams {
+            team.zero = self.fill(Fill::of_zero(&self.schema.columns[team.first as usize])?);
+        }
+        Ok(teams)
+    }
+
+    fn old_column(&self, id: ColumnId) -> &Column {
+        &self.old.columns[id as usize]
+    }
+}
+
+/// The columns of a field and its subfields in a schema that has one representation of each.
+fn columns_below(node: &Node, columns: &mut Vec<ColumnId>) {
+    match &node.kind {
+        Kind::Primitive { values, .. } => columns.push(values[0]),
+        Kind::Bitset { bits, .. } => columns.push(bits[0]),
+        Kind::String { offsets, bytes } => columns.extend([offsets[0], bytes[0]]),
+        Kind::List { offsets, item, .. } => {
+            columns.push(offsets[0]);
+            columns_below(item, columns);
+        }
+        Kind::Fixed { item, .. } => columns_below(item, columns),
+        Kind::Record { members, .. } => members.iter().for_each(|of| columns_below(of, columns)),
+        Kind::Variant { switch, alternatives } => {
+            columns.push(switch[0]);
+            alternatives.iter().for_each(|of| columns_below(of, columns));
+        }
+        Kind::Cardinality { offsets, .. } => columns.push(offsets[0]),
+    }
+}
+
+fn unlike(node: &Node) -> Error {
+    Error::invalid(format!("the plan is not for an RNTuple with this field {:?}", node.name))
+}

@@ -1,0 +1,293 @@
+//! A new header with new types over the pages of an old version.
+//!
+//! Every cluster of the old version gets a counterpart with the same entries. Columns that stay keep
+//! their pages, wherever they lie; only what the plan adds or converts is written. Element offsets
+//! are counted anew, so they are right whatever they were before.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::compile::{Compiled, Step, Team, Witness, compile};
+use super::fill::{Fill, PageMaker, pair};
+use super::groups::GroupWriter;
+use super::numbers::converted;
+use super::plan::{Member, plan};
+use crate::array::values_of;
+use crate::column::Element;
+use crate::error::{Error, Result};
+use crate::header::Header;
+use crate::locator::EnvelopeLink;
+use crate::page_list::{Cluster, ColumnPages};
+use crate::reader::{Reader, Segment, StoredCluster, element_of, element_of_primitive};
+use crate::schema::{Column, ColumnId, Schema};
+use crate::source::BlobSink;
+use crate::types::{Primitive, Type};
+use crate::writer::{WriteOptions, write_envelope};
+
+/// Where the version of an RNTuple with new types is described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evolved {
+    /// The new header envelope.
+    pub header: EnvelopeLink,
+    /// The new footer envelope.
+    pub footer: EnvelopeLink,
+    /// Bytes of pages and envelopes that were written.
+    pub bytes: u64,
+}
+
+/// Writes the header and the page lists of a version with other types but the same entries. The old
+/// version stays what it is, and shares pages with the new one.
+///
+/// `options` are for the pages that have to be written, and decide the encodings of new columns.
+///
+/// # Errors
+/// As [`plan`]; [`Error::Unsupported`] if the old version has fields that this library does not
+/// know, [`Error::Corrupt`] if it is damaged, [`Error::Io`] from the sink.
+pub fn evolve(
+    reader: &Reader,
+    sink: &mut dyn BlobSink,
+    members: &[Member],
+    options: WriteOptions,
+) -> Result<Evolved> {
+    if let Some((name, reason)) = reader.ignored().first() {
+        return Err(Error::unsupported(format!("changing the class of field {name:?}: {reason}")));
+    }
+    let old = Type::Record { class: String::new(), members: reader.members() };
+    let plan = plan(&old, members)?;
+    let is_empty = reader.entries() == 0;
+    let Compiled { schema, steps, fills } =
+        compile(&plan, reader.schema(), reader.tree(), options, is_empty)?;
+    let header = Header {
+        name: reader.name().to_owned(),
+        description: reader.description().to_owned(),
+        writer: crate::writer::WRITER.to_owned(),
+        schema,
+    };
+    let bytes = header.encode();
+    let (Header { schema, .. }, checksum) = Header::decode(&bytes)?;
+    let link = write_envelope(sink, &bytes)?;
+    let mut groups = GroupWriter::new(checksum);
+    let totals = vec![0; schema.columns.len()];
+    let pages = PageMaker::new(options);
+    let is_deferred = reader.schema().columns.iter().any(|c| c.first_element.unwrap_or(0) != 0);
+    let mut evolution =
+        Evolution { reader, schema, steps, fills, totals, is_deferred, pages, columns: vec![] };
+    for cluster in reader.clusters_of(&(0..reader.entries()))? {
+        let cluster = evolution.cluster(sink, cluster)?;
+        groups.push(sink, cluster)?;
+    }
+    let footer = groups.finish(sink, Schema::default())?;
+    let bytes = link.locator.size + evolution.pages.bytes + groups.bytes;
+    Ok(Evolved { header: link, footer, bytes })
+}
+
+/// The work on one cluster after the other.
+struct Evolution<'a> {
+    reader: &'a Reader,
+    schema: Schema,
+    steps: Vec<Step>,
+    fills: Vec<Fill>,
+    /// For the first representation of each column the elements in all clusters before.
+    totals: Vec<u64>,
+    /// Whether columns may start in the middle, so that elements have to be counted everywhere.
+    is_deferred: bool,
+    pages: PageMaker,
+    /// The columns of the current cluster.
+    columns: Vec<ColumnPages>,
+}
+
+impl Evolution<'_> {
+    fn cluster(&mut self, sink: &mut dyn BlobSink, old: &StoredCluster) -> Result<Cluster> {
+        self.columns = vec![ColumnPages::default(); self.schema.columns.len()];
+        let entries = old.entries.end - old.entries.start;
+        for node in &self.reader.tree().nodes {
+            self.check_count(old, &Witness::of(node), entries)?;
+        }
+        let steps = std::mem::take(&mut self.steps);
+        let done = steps.iter().try_for_each(|step| self.step(sink, old, step, entries));
+        self.steps = steps;
+        done?;
+        let columns = std::mem::take(&mut self.columns);
+        Ok(Cluster { first_entry: old.entries.start, entries, columns })
+    }
+
+    /// `count` is how many values there are; 0 where nobody needs to know.
+    fn step(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        old: &StoredCluster,
+        step: &Step,
+        count: u64,
+    ) -> Result<()> {
+        match step {
+            Step::Keep(team) => self.keep(sink, old, team, count),
+            Step::Bits { size, bits } => self.keep(sink, old, bits, times(count, *size)?),
+            Step::Text { offsets, bytes } => {
+                self.keep(sink, old, offsets, count)?;
+                self.keep(sink, old, bytes, 0)
+            }
+            Step::List { offsets, witness, item } => {
+                self.keep(sink, old, offsets, count)?;
+                let counts = item.counts() || self.is_deferred;
+                let items = if counts { self.items(old, offsets, count)? } else { 0 };
+                self.check_count(old, witness, items)?;
+                self.step(sink, old, item, items)
+            }
+            Step::Fixed { size, item } => self.step(sink, old, item, times(count, *size)?),
+            Step::Record(items) => {
+                items.iter().try_for_each(|item| self.step(sink, old, item, count))
+            }
+            Step::Variant { switch, items } => {
+                self.keep(sink, old, switch, count)?;
+                let counts = self.is_deferred || items.iter().any(Step::counts);
+                let chosen = if counts { self.chosen(old, switch, count)? } else { vec![] };
+                items.iter().enumerate().try_for_each(|(at, item)| {
+                    self.step(sink, old, item, chosen.get(at).copied().unwrap_or(0))
+                })
+            }
+            Step::Wrap { column, fill, size, item } => {
+                self.fill(sink, *column, *fill, count)?;
+                self.step(sink, old, item, times(count, *size)?)
+            }
+            Step::Copy { column, old: columns, from } => {
+                let from_element = element_of_primitive(*from);
+                let values = self.elements(old, columns, 0..count, from_element)?;
+                let to = primitive_of(element_of(self.column(*column))?)?;
+                let values = converted(*from, &values, to, false)?.map_err(|position| {
+                    let reason = format!("element {position} is not as its type says");
+                    Error::corrupt("column", 0, reason)
+                })?;
+                let pages =
+                    self.pages.pages(sink, &self.schema.columns[*column as usize], &values)?;
+                self.place(*column, *column, self.pages.column(pages));
+                Ok(())
+            }
+            Step::Default(fills) => {
+                fills.iter().try_for_each(|&(column, fill)| self.fill(sink, column, fill, count))
+            }
+        }
+    }
+
+    /// The old pages, in the representation that this cluster has.
+    fn keep(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        old: &StoredCluster,
+        team: &Team,
+        count: u64,
+    ) -> Result<()> {
+        let Some((id, run)) = old.active(&team.old) else {
+            return self.fill(sink, team.first, team.zero, count);
+        };
+        let position = team.old.iter().position(|&old| old == id).unwrap_or_default();
+        let mut pages = run.pages.clone();
+        if run.missing > 0 {
+            // The zeros have the encoding of the other pages.
+            let zero = Fill::of_zero(self.column(team.new[position]))?;
+            self.fills.push(zero);
+            let number = self.fills.len() - 1;
+            let mut all = self.pages.fill(sink, number, &self.fills[number], run.missing)?;
+            all.append(&mut pages);
+            pages = all;
+        }
+        let column = ColumnPages { element_offset: Some(0), compression: run.compression, pages };
+        self.place(team.first, team.new[position], column);
+        Ok(())
+    }
+
+    fn fill(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        column: ColumnId,
+        fill: usize,
+        values: u64,
+    ) -> Result<()> {
+        let pages = self.pages.fill(sink, fill, &self.fills[fill], values)?;
+        self.place(column, column, self.pages.column(pages));
+        Ok(())
+    }
+
+    /// Gives `column` its pages; the elements count as those of `first`, its first representation.
+    fn place(&mut self, first: ColumnId, column: ColumnId, pages: ColumnPages) {
+        let elements: u64 = pages.pages.iter().map(|page| u64::from(page.elements)).sum();
+        let total = &mut self.totals[first as usize];
+        self.columns[column as usize] = ColumnPages { element_offset: Some(*total), ..pages };
+        *total = total.saturating_add(elements);
+    }
+
+    fn column(&self, id: ColumnId) -> &Column {
+        &self.schema.columns[id as usize]
+    }
+
+    /// Elements `start..end` of an old column as they are in memory.
+    fn elements(
+        &self,
+        cluster: &StoredCluster,
+        columns: &[ColumnId],
+        range: Range<u64>,
+        element: Element,
+    ) -> Result<Bytes> {
+        self.reader.elements().read(columns, &[Segment { cluster, range, is_told: false }], element)
+    }
+
+    /// The items of `count` collections: where the last one ends.
+    fn items(&self, old: &StoredCluster, offsets: &Team, count: u64) -> Result<u64> {
+        if count == 0 {
+            return Ok(0);
+        }
+        let last = self.elements(old, &offsets.old, count - 1..count, Element::U64)?;
+        Ok(values_of::<u64>(&last)?.last().copied().unwrap_or(0))
+    }
+
+    /// The values that each alternative of `count` variants has.
+    fn chosen(&self, old: &StoredCluster, switch: &Team, count: u64) -> Result<Vec<u64>> {
+        let pairs = self.elements(old, &switch.old, 0..count, Element::Switch)?;
+        let mut chosen = vec![];
+        for (position, tag) in pairs.chunks_exact(Element::Switch.size()).map(pair) {
+            let Some(alternative) = (tag as usize).checked_sub(1) else { continue };
+            if alternative >= ALTERNATIVES_MAX {
+                return Err(Error::corrupt("variant", 0, format!("it is of type {tag}")));
+            }
+            chosen.resize(chosen.len().max(alternative + 1), 0);
+            chosen[alternative] = u64::max(chosen[alternative], position.saturating_add(1));
+        }
+        Ok(chosen)
+    }
+
+    /// Refuses a number of values that the old columns do not have, before anything is made of it.
+    fn check_count(&self, cluster: &StoredCluster, witness: &Witness, count: u64) -> Result<()> {
+        if witness.columns.is_empty()
+            || self.is_deferred && cluster.active(&witness.columns).is_none()
+        {
+            return Ok(());
+        }
+        let range = 0..times(count, witness.size)?;
+        let whole = Segment { cluster, range, is_told: true };
+        self.reader.elements().check_segments(&witness.columns, &[whole], Element::U8)
+    }
+}
+
+/// The numbers that a column of numbers is written from.
+fn primitive_of(element: Element) -> Result<Primitive> {
+    Ok(match element {
+        Element::U8 => Primitive::UInt8,
+        Element::I8 => Primitive::Int8,
+        Element::U16 => Primitive::UInt16,
+        Element::I16 => Primitive::Int16,
+        Element::U32 => Primitive::UInt32,
+        Element::I32 => Primitive::Int32,
+        Element::U64 => Primitive::UInt64,
+        Element::I64 => Primitive::Int64,
+        Element::F32 => Primitive::Float32,
+        Element::F64 => Primitive::Float64,
+        Element::Switch => return Err(Error::invalid("a switch column has no numbers")),
+    })
+}
+
+/// More alternatives than a variant may have.
+const ALTERNATIVES_MAX: usize = 256;
+
+fn times(count: u64, size: u64) -> Result<u64> {
+    count.checked_mul(size).ok_or_else(|| Error::corrupt("page list", 0, "too many elements"))
+}

@@ -1,0 +1,250 @@
+//! Columns that hold the same value over and over: defaults of new fields, offsets of collections of
+//! constant size.
+//!
+//! A page of a constant looks the same wherever it stands, so it is written once and referred to by
+//! all clusters. Pages of offsets differ by where in the cluster they start.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::array::values_of;
+use crate::column::Element;
+use crate::compression::Compression;
+use crate::error::{Error, Result};
+use crate::locator::Locator;
+use crate::page::{PageBuffers, seal_page};
+use crate::page_list::{ColumnPages, PageLocation};
+use crate::reader::{Reader, Segment, element_of};
+use crate::schema::Column;
+use crate::source::BlobSink;
+use crate::types::Type;
+use crate::value::Value;
+use crate::writer::{Appender, WriteOptions};
+
+/// Pages that one cluster's part of one column may take: more entries than that are damage.
+const PAGES_MAX: u64 = 1 << 20;
+
+/// The elements that a column has for one value, and how they differ from those of the next value.
+#[derive(Clone, Debug)]
+pub(super) struct Fill {
+    column: Column,
+    element: Element,
+    /// Elements of the first value, as they are in memory.
+    pattern: Vec<u8>,
+    step: Step,
+}
+
+/// What each further value adds to its elements.
+#[derive(Clone, Debug, PartialEq)]
+enum Step {
+    Nothing,
+    /// Items of one value.
+    Offsets(u64),
+    /// Elements that one value has of each alternative of a variant.
+    Switch(Vec<u64>),
+}
+
+impl Fill {
+    /// A fill for each column of a field of type `of`, depth first.
+    pub fn of_value(of: &Type, value: &Value, options: WriteOptions) -> Result<Vec<Fill>> {
+        let mut memory = Memory::default();
+        let members = [("value".to_owned(), of.clone())];
+        let (mut appender, header) = Appender::create(&mut memory, "value", &members, options)?;
+        appender
+            .append_value(&mut memory, &Value::Record(vec![("value".to_owned(), value.clone())]))?;
+        let version = appender.finish_version(&mut memory, &Vec::new())?;
+        let reader = Reader::from_links(Arc::new(memory.0), &header, &version.footer)?;
+        let clusters = reader.clusters_of(&(0..1))?;
+        let [cluster] = clusters[..] else { return Err(Error::invalid("a default is too large")) };
+        let columns = reader.schema().columns.iter().enumerate();
+        columns
+            .map(|(id, column)| {
+                let id = [id as u32];
+                let elements = cluster.active(&id).map_or(0, |(_, run)| run.elements);
+                let element = element_of(column)?;
+                let whole = Segment { cluster, range: 0..elements, is_told: true };
+                let pattern = reader.elements().read(&id, &[whole], element)?.to_vec();
+                let step = Step::of(column, &pattern)?;
+                Ok(Fill { column: column.clone(), element, pattern, step })
+            })
+            .collect()
+    }
+
+    /// The offsets of collections of `size` items.
+    pub fn of_size(column: &Column, size: u64) -> Result<Self> {
+        let pattern = size.to_le_bytes().to_vec();
+        let (column, element) = (column.clone(), element_of(column)?);
+        Ok(Fill { column, element, pattern, step: Step::Offsets(size) })
+    }
+
+    /// Elements that are zero.
+    pub fn of_zero(column: &Column) -> Result<Self> {
+        let element = element_of(column)?;
+        let pattern = vec![0; element.size()];
+        Ok(Fill { column: column.clone(), element, pattern, step: Step::Nothing })
+    }
+
+    /// Elements of one value.
+    fn count(&self) -> u64 {
+        (self.pattern.len() / self.element.size()) as u64
+    }
+
+    /// The elements of all values in a range of elements.
+    fn elements(&self, start: u64, end: u64) -> Vec<u8> {
+        let (size, count) = (self.element.size(), self.count());
+        let mut elements = Vec::with_capacity((end - start) as usize * size);
+        for at in start..end {
+            let (value, within) = (at / count, (at % count) as usize);
+            let base = &self.pattern[within * size..(within + 1) * size];
+            match &self.step {
+                Step::Nothing => elements.extend_from_slice(base),
+                Step::Offsets(items) => {
+                    let first = u64::from_le_bytes(base.try_into().expect("offsets have 8 bytes"));
+                    elements.extend((first + value * items).to_le_bytes());
+                }
+                Step::Switch(items) => {
+                    let (position, tag) = pair(base);
+                    let step = (tag as usize).checked_sub(1).map_or(0, |chosen| items[chosen]);
+                    elements.extend((position + value * step).to_le_bytes());
+                    elements.extend(tag.to_le_bytes());
+                }
+            }
+        }
+        elements
+    }
+}
+
+impl Step {
+    fn of(column: &Column, pattern: &[u8]) -> Result<Self> {
+        if column.column_type.is_index() {
+            return Ok(Step::Offsets(values_of::<u64>(pattern)?.last().copied().unwrap_or(0)))
+                .map(|step| if step == Step::Offsets(0) { Step::Nothing } else { step });
+        }
+        if element_of(column)? != Element::Switch {
+            return Ok(Step::Nothing);
+        }
+        let mut items = vec![];
+        for (position, tag) in pattern.chunks_exact(Element::Switch.size()).map(pair) {
+            let Some(chosen) = (tag as usize).checked_sub(1) else { continue };
+            items.resize(items.len().max(chosen + 1), 0);
+            items[chosen] = u64::max(items[chosen], position + 1);
+        }
+        Ok(if items.is_empty() { Step::Nothing } else { Step::Switch(items) })
+    }
+}
+
+/// Position and tag of an element of a switch column.
+pub(super) fn pair(element: &[u8]) -> (u64, u32) {
+    let (position, tag) = element.split_at(size_of::<u64>());
+    (
+        u64::from_le_bytes(position.try_into().expect("the first 8 of 12 bytes")),
+        u32::from_le_bytes(tag.try_into().expect("the last 4 of 12 bytes")),
+    )
+}
+
+/// Writes pages, those of fills only once.
+pub(super) struct PageMaker {
+    options: WriteOptions,
+    buffers: PageBuffers,
+    /// By fill, first element and number of elements.
+    written: HashMap<(usize, u64, u32), PageLocation>,
+    /// Bytes written so far.
+    pub bytes: u64,
+}
+
+impl PageMaker {
+    pub fn new(options: WriteOptions) -> Self {
+        let (buffers, written) = (PageBuffers::default(), HashMap::new());
+        PageMaker { options, buffers, written, bytes: 0 }
+    }
+
+    /// The pages of `values` values that a fill makes; `number` identifies the fill.
+    pub fn fill(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        number: usize,
+        fill: &Fill,
+        values: u64,
+    ) -> Result<Vec<PageLocation>> {
+        let count = fill.count();
+        let too_many = || Error::invalid(format!("{values} values are too many for one cluster"));
+        let elements = count.checked_mul(values).ok_or_else(too_many)?;
+        if elements == 0 {
+            return Ok(vec![]);
+        }
+        let fitting = (self.options.page_size / fill.element.size()).max(1) as u64;
+        let on_page = if count <= fitting { fitting - fitting % count } else { fitting };
+        if elements.div_ceil(on_page) > PAGES_MAX {
+            return Err(too_many());
+        }
+        let starts = (0..elements).step_by(on_page as usize);
+        starts
+            .map(|start| {
+                let end = elements.min(start + on_page);
+                let place = if fill.step == Step::Nothing { start % count } else { start };
+                let key = (number, place, (end - start) as u32);
+                if let Some(page) = self.written.get(&key) {
+                    return Ok(*page);
+                }
+                let values = fill.elements(start, end);
+                let page = self.page(sink, &fill.column, &values, self.repetitive())?;
+                self.written.insert(key, page);
+                Ok(page)
+            })
+            .collect()
+    }
+
+    /// The pages of elements in memory.
+    pub fn pages(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        column: &Column,
+        values: &[u8],
+    ) -> Result<Vec<PageLocation>> {
+        let size = element_of(column)?.size();
+        let on_page = (self.options.page_size / size).max(1) * size;
+        let chunks = values.chunks(on_page);
+        chunks.map(|values| self.page(sink, column, values, self.options.compression)).collect()
+    }
+
+    fn page(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        column: &Column,
+        values: &[u8],
+        compression: Compression,
+    ) -> Result<PageLocation> {
+        let elements = (values.len() / element_of(column)?.size()) as u32;
+        let page = seal_page(column, values, compression, &mut self.buffers)?;
+        let offset = sink.write_blob(&[page.payload, &page.checksum])?;
+        let size = page.payload.len() as u64;
+        self.bytes += size + page.checksum.len() as u64;
+        Ok(PageLocation { elements, checksum: true, locator: Locator { offset, size } })
+    }
+
+    /// Pages of one value over and over are compressed in any case: they shrink to nothing.
+    fn repetitive(&self) -> Compression {
+        match self.options.compression {
+            Compression::None => Compression::Zstd { level: 1 },
+            chosen => chosen,
+        }
+    }
+
+    /// Pages as a column of a cluster; the element offset is for the caller to say.
+    pub fn column(&self, pages: Vec<PageLocation>) -> ColumnPages {
+        let compression = self.options.compression.settings();
+        ColumnPages { element_offset: Some(0), compression, pages }
+    }
+}
+
+/// Blobs one after the other.
+#[derive(Default)]
+struct Memory(Vec<u8>);
+
+impl BlobSink for Memory {
+    fn write_blob(&mut self, parts: &[&[u8]]) -> Result<u64> {
+        let offset = self.0.len() as u64;
+        parts.iter().for_each(|part| self.0.extend_from_slice(part));
+        Ok(offset)
+    }
+}

@@ -1,0 +1,69 @@
+//! Page lists and the footer of a new version.
+//!
+//! Invariant: the clusters come in the order of their entries, and a group has at most
+//! [`LOCATORS_MAX`] page locators, unless one cluster has more.
+
+use crate::error::Result;
+use crate::footer::{ClusterGroup, Footer};
+use crate::locator::EnvelopeLink;
+use crate::page_list::{Cluster, PageList};
+use crate::schema::Schema;
+use crate::source::BlobSink;
+use crate::writer::write_envelope;
+
+/// Page locators in one page list: about 256 KiB, which is read at once for any of its entries.
+const LOCATORS_MAX: usize = 16 << 10;
+
+/// Takes clusters one by one and writes a page list whenever there are enough.
+pub(super) struct GroupWriter {
+    header_checksum: u64,
+    clusters: Vec<Cluster>,
+    locators: usize,
+    groups: Vec<ClusterGroup>,
+    /// Clusters of all groups and of none yet.
+    pub count: u64,
+    /// Bytes written so far.
+    pub bytes: u64,
+}
+
+impl GroupWriter {
+    pub fn new(header_checksum: u64) -> Self {
+        let (clusters, groups) = (vec![], vec![]);
+        GroupWriter { header_checksum, clusters, locators: 0, groups, count: 0, bytes: 0 }
+    }
+
+    pub fn push(&mut self, sink: &mut dyn BlobSink, cluster: Cluster) -> Result<()> {
+        let locators: usize = cluster.columns.iter().map(|column| column.pages.len()).sum();
+        if !self.clusters.is_empty() && self.locators + locators > LOCATORS_MAX {
+            self.end_group(sink)?;
+        }
+        self.locators += locators;
+        self.count += 1;
+        self.clusters.push(cluster);
+        Ok(())
+    }
+
+    fn end_group(&mut self, sink: &mut dyn BlobSink) -> Result<()> {
+        let clusters = std::mem::take(&mut self.clusters);
+        let (Some(first), Some(last)) = (clusters.first(), clusters.last()) else { return Ok(()) };
+        let min_entry = first.first_entry;
+        let entry_span = last.first_entry + last.entries - min_entry;
+        let count = clusters.len() as u32;
+        let page_list = PageList { header_checksum: self.header_checksum, clusters };
+        let page_list = write_envelope(sink, &page_list.encode())?;
+        self.bytes += page_list.locator.size;
+        self.locators = 0;
+        self.groups.push(ClusterGroup { min_entry, entry_span, clusters: count, page_list });
+        Ok(())
+    }
+
+    /// Writes the last page list and the footer.
+    pub fn finish(&mut self, sink: &mut dyn BlobSink, extension: Schema) -> Result<EnvelopeLink> {
+        self.end_group(sink)?;
+        let cluster_groups = std::mem::take(&mut self.groups);
+        let footer = Footer { header_checksum: self.header_checksum, extension, cluster_groups };
+        let footer = write_envelope(sink, &footer.encode())?;
+        self.bytes += footer.locator.size;
+        Ok(footer)
+    }
+}

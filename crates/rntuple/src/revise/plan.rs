@@ -1,0 +1,324 @@
+//! What becomes of each field when the class of an RNTuple changes: decided by types alone, before
+//! anything is read or written.
+//!
+//! Invariants:
+//! 1. A plan that was made can be carried out on any data of the old type.
+//! 2. Whatever a plan keeps is kept exactly: nothing is rounded, cut or guessed.
+
+use super::widening::{self, Way};
+use crate::error::{Error, Result};
+use crate::schema::Schema;
+use crate::type_map::{Encoding, type_name};
+use crate::types::Type;
+use crate::value::Value;
+
+/// A member of the new type of an RNTuple, or of a record in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// Its type, with all that is nested in it.
+    pub of: Type,
+    /// Where its values come from.
+    pub from: Origin,
+    /// For a record, or the records in a list, an array or an optional value: where their members
+    /// come from. Those that are not named here keep their values if there was a member of the same
+    /// name, and are zero if there was none.
+    pub members: Vec<Member>,
+}
+
+/// Where the values of a [`Member`] come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Origin {
+    /// From the member of this name in the old record; dots go down into records, as in `vertex.x`.
+    Same(String),
+    /// All old entries have this value; `None` is zero, empty or absent, as the type has it.
+    Default(Option<Value>),
+}
+
+impl Member {
+    /// A member that keeps its name and its values.
+    pub fn same(name: &str, of: Type) -> Self {
+        Self::was(name, of, name)
+    }
+
+    /// A member whose values had another name.
+    pub fn was(name: &str, of: Type, old: &str) -> Self {
+        let from = Origin::Same(old.to_owned());
+        Member { name: name.to_owned(), of, from, members: vec![] }
+    }
+
+    /// A new member; `None` stands for zero, empty or absent.
+    pub fn added(name: &str, of: Type, default: Option<Value>) -> Self {
+        Member { name: name.to_owned(), of, from: Origin::Default(default), members: vec![] }
+    }
+
+    /// The same with its nested members.
+    #[must_use]
+    pub fn with(mut self, members: Vec<Member>) -> Self {
+        self.members = members;
+        self
+    }
+}
+
+/// How an RNTuple of one type becomes one of another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    pub(super) members: Vec<(String, Type)>,
+    pub(super) maps: Vec<MemberMap>,
+    changes: Vec<Change>,
+}
+
+/// What happens to one field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Path of the field in the new type, or in the old one if it is removed.
+    pub path: String,
+    /// What happens to it.
+    pub kind: ChangeKind,
+}
+
+/// The kinds of a [`Change`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It is new.
+    Added,
+    /// It is left out.
+    Removed,
+    /// It had this path.
+    Renamed(String),
+    /// Its numbers have a wider type; old pages go on to be used.
+    Widened,
+    /// Its numbers have a wider type, for which old pages have to be copied.
+    Converted,
+    /// Single values become collections.
+    Wrapped,
+}
+
+/// How a member of a record is made.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct MemberMap {
+    pub name: String,
+    /// Positions of the old member and of the records around it, from the outermost on.
+    pub source: Vec<usize>,
+    pub map: Map,
+}
+
+/// How the values of a type are made of those of another.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Map {
+    /// They are the same.
+    Keep,
+    /// All have this value; there is no old one.
+    Default(Value),
+    /// Numbers of a wider type.
+    Widen(Way),
+    /// Collections or arrays, item by item.
+    Items(Box<Map>),
+    /// Records.
+    Members(Vec<MemberMap>),
+    /// Variants, alternative by alternative; the last ones may be new.
+    Alternatives(Vec<Map>),
+    /// Each value becomes a collection of one item.
+    Wrap(Box<Map>),
+    /// Arrays become lists.
+    Loosen(Box<Map>),
+}
+
+/// Plans how an RNTuple of type `old`, a record, gets these members and no others.
+///
+/// # Errors
+/// [`Error::Invalid`] that names the field, both types and the reason if values cannot be kept, if
+/// an origin does not exist, or if the new type cannot be stored.
+pub fn plan(old: &Type, members: &[Member]) -> Result<Plan> {
+    let types: Vec<_> = members.iter().map(|m| (m.name.clone(), m.of.clone())).collect();
+    Schema::new(&types, Encoding::Plain)?;
+    let Type::Record { members: old, .. } = old else {
+        return Err(Error::invalid("the entries of an RNTuple are records"));
+    };
+    let mut planner = Planner { path: vec![], old_path: vec![], changes: vec![] };
+    let maps = planner.members(old, &types, members)?;
+    Ok(Plan { members: types, maps, changes: planner.changes })
+}
+
+impl Plan {
+    /// What happens to the fields, without those to which nothing does.
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// The new members and their types.
+    pub fn members(&self) -> &[(String, Type)] {
+        &self.members
+    }
+}
+
+struct Planner {
+    /// Names of the new and of the old members that lead to where the planner is.
+    path: Vec<String>,
+    old_path: Vec<String>,
+    changes: Vec<Change>,
+}
+
+impl Planner {
+    fn members(
+        &mut self,
+        old: &[(String, Type)],
+        new: &[(String, Type)],
+        rules: &[Member],
+    ) -> Result<Vec<MemberMap>> {
+        let mut used = vec![];
+        let mut maps = Vec::with_capacity(new.len());
+        for (name, of) in new {
+            self.path.push(name.clone());
+            let rule = rules.iter().find(|rule| rule.name == *name);
+            if rule.is_some_and(|rule| rule.of != *of) {
+                return Err(self.invalid("its type differs from the one in the record around it"));
+            }
+            let map = self.member(old, name, of, rule)?;
+            used.extend(map.source.first().copied());
+            maps.push(map);
+            self.path.pop();
+        }
+        if let Some(unknown) = rules.iter().find(|rule| new.iter().all(|(n, _)| *n != rule.name)) {
+            self.path.push(unknown.name.clone());
+            return Err(self.invalid("the record has no such member"));
+        }
+        for (position, (name, _)) in old.iter().enumerate() {
+            if !used.contains(&position) {
+                let path = joined(&self.old_path, name);
+                self.changes.push(Change { path, kind: ChangeKind::Removed });
+            }
+        }
+        Ok(maps)
+    }
+
+    fn member(
+        &mut self,
+        old: &[(String, Type)],
+        name: &str,
+        of: &Type,
+        rule: Option<&Member>,
+    ) -> Result<MemberMap> {
+        let from = match rule.map(|rule| &rule.from) {
+            Some(Origin::Same(path)) => path.as_str(),
+            Some(Origin::Default(value)) => return self.added(name, of, value.as_ref()),
+            None if old.iter().any(|(other, _)| other == name) => name,
+            None => return self.added(name, of, None),
+        };
+        let Some((source, found)) = find(old, from) else {
+            let known: Vec<_> = old.iter().map(|(name, _)| name.as_str()).collect();
+            let reason = format!("there is no old field {from:?}; there is {}", known.join(", "));
+            return Err(self.invalid(&reason));
+        };
+        if from != name {
+            let kind = ChangeKind::Renamed(joined(&self.old_path, from));
+            self.note(kind);
+        }
+        self.old_path.push(from.to_owned());
+        let map = self.map(found, of, rule.map_or(&[], |rule| &rule.members))?;
+        self.old_path.pop();
+        Ok(MemberMap { name: name.to_owned(), source, map })
+    }
+
+    fn added(&mut self, name: &str, of: &Type, value: Option<&Value>) -> Result<MemberMap> {
+        let value = value.cloned().unwrap_or_else(|| Value::zero(of));
+        if let Err(error) = value.check(of) {
+            return Err(self.invalid(&format!("its default does not fit: {error}")));
+        }
+        self.note(ChangeKind::Added);
+        Ok(MemberMap { name: name.to_owned(), source: vec![], map: Map::Default(value) })
+    }
+
+    fn map(&mut self, old: &Type, new: &Type, rules: &[Member]) -> Result<Map> {
+        if old == new && rules.is_empty() {
+            return Ok(Map::Keep);
+        }
+        let map = match (old, new) {
+            (Type::Record { members: old, .. }, Type::Record { members: new, .. }) => {
+                Map::Members(self.members(old, new, rules)?)
+            }
+            (Type::List(old) | Type::Optional(old), Type::List(new))
+            | (Type::Optional(old), Type::Optional(new)) => {
+                Map::Items(self.map(old, new, rules)?.into())
+            }
+            (Type::Array { item: old, size: before }, Type::Array { item: new, size })
+                if before == size =>
+            {
+                Map::Items(self.map(old, new, rules)?.into())
+            }
+            (Type::Array { item: old, .. }, Type::List(new)) => {
+                self.note(ChangeKind::Wrapped);
+                Map::Loosen(self.map(old, new, rules)?.into())
+            }
+            (Type::Variant(old), Type::Variant(new)) if old.len() <= new.len() => {
+                Map::Alternatives(self.alternatives(old, new)?)
+            }
+            (Type::List(_), Type::Optional(_)) => return Err(self.refused(old, new)),
+            (_, Type::List(item) | Type::Optional(item)) => {
+                self.note(ChangeKind::Wrapped);
+                Map::Wrap(self.map(old, item, rules)?.into())
+            }
+            _ if old == new => Map::Keep,
+            _ => self.number(old, new)?,
+        };
+        Ok(map)
+    }
+
+    fn number(&mut self, old: &Type, new: &Type) -> Result<Map> {
+        let way = widening::way(old, new).ok_or_else(|| self.refused(old, new))?;
+        self.note(match way {
+            Way::Column => ChangeKind::Widened,
+            Way::Copy => ChangeKind::Converted,
+        });
+        Ok(Map::Widen(way))
+    }
+
+    fn alternatives(&mut self, old: &[Type], new: &[Type]) -> Result<Vec<Map>> {
+        new.iter()
+            .enumerate()
+            .map(|(position, new)| match old.get(position) {
+                Some(old) => self.map(old, new, &[]),
+                None => Ok(Map::Default(Value::zero(new))),
+            })
+            .collect()
+    }
+
+    fn note(&mut self, kind: ChangeKind) {
+        self.changes.push(Change { path: self.path.join("."), kind });
+    }
+
+    fn invalid(&self, reason: &str) -> Error {
+        Error::invalid(format!("field {:?}: {reason}", self.path.join(".")))
+    }
+
+    fn refused(&self, old: &Type, new: &Type) -> Error {
+        let reason = widening::reason(old, new);
+        let (old, new) = (described(old), described(new));
+        self.invalid(&format!("it cannot change from {old} to {new}: {reason}"))
+    }
+}
+
+/// The member at a path through records, and its positions on the way.
+fn find<'t>(members: &'t [(String, Type)], path: &str) -> Option<(Vec<usize>, &'t Type)> {
+    let direct = members.iter().position(|(name, _)| name == path);
+    if let Some(position) = direct {
+        return Some((vec![position], &members[position].1));
+    }
+    let (first, rest) = path.split_once('.')?;
+    let position = members.iter().position(|(name, _)| name == first)?;
+    let Type::Record { members: inner, .. } = &members[position].1 else { return None };
+    let (mut positions, found) = find(inner, rest)?;
+    positions.insert(0, position);
+    Some((positions, found))
+}
+
+fn joined(path: &[String], name: &str) -> String {
+    let names = path.iter().map(String::as_str).chain([name]);
+    names.collect::<Vec<_>>().join(".")
+}
+
+/// A type in messages.
+pub(super) fn described(of: &Type) -> String {
+    type_name(of).unwrap_or_else(|| of.kind_name().to_owned())
+}

@@ -1,0 +1,95 @@
+//! Which numbers become which without loss, and whether their old pages can go on to be used.
+//!
+//! A column may have several representations, and each cluster holds one of them. The old column is
+//! then one more representation of the new field, provided that ROOT reads a field of the new type
+//! from it: it does for integers of any size and for real numbers, but not for integers as reals.
+
+use crate::types::{Precision, Primitive, Type};
+
+/// How old numbers become wider ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The old column is one more representation.
+    Column,
+    /// The old numbers are read, converted and written.
+    Copy,
+}
+
+/// How numbers of type `old` become such of type `new`; `None` if not all can, or they are no
+/// numbers.
+pub(super) fn way(old: &Type, new: &Type) -> Option<Way> {
+    match (old, new) {
+        (Type::Primitive(old), Type::Primitive(new)) => of_primitives(*old, *new),
+        (Type::Reduced(old, precision), Type::Primitive(new)) => of_reduced(*old, *precision, *new),
+        (
+            Type::Primitive(Primitive::Float32),
+            Type::Reduced(Primitive::Float64, Precision::Single),
+        ) => Some(Way::Column),
+        (Type::Reduced(old, of), Type::Reduced(new, as_)) if old == new => {
+            let keeps = match (of, as_) {
+                (Precision::Truncated { bits }, Precision::Truncated { bits: more }) => bits < more,
+                (Precision::Truncated { .. } | Precision::Half, Precision::Single) => true,
+                // 1 sign, 8 exponent and 10 fraction bits hold all of them.
+                (Precision::Half, Precision::Truncated { bits }) => *bits >= 19,
+                _ => false,
+            };
+            keeps.then_some(Way::Column)
+        }
+        _ => None,
+    }
+}
+
+fn of_primitives(old: Primitive, new: Primitive) -> Option<Way> {
+    match (old, new) {
+        (Primitive::Byte | Primitive::Char, _) | (_, Primitive::Byte | Primitive::Char) => None,
+        (Primitive::Float32, Primitive::Float64) => Some(Way::Column),
+        _ => {
+            let range = old.integer_range()?;
+            match (new, new.integer_range()) {
+                (_, Some(wide))
+                    if !(wide.contains(range.start()) && wide.contains(range.end())) =>
+                {
+                    None
+                }
+                (_, Some(_)) if old == Primitive::Bool => Some(Way::Copy),
+                (_, Some(_)) => Some(Way::Column),
+                (Primitive::Float32, None) if old.size() <= 2 => Some(Way::Copy),
+                (Primitive::Float64, None) if old.size() <= 4 => Some(Way::Copy),
+                _ => None,
+            }
+        }
+    }
+}
+
+fn of_reduced(old: Primitive, precision: Precision, new: Primitive) -> Option<Way> {
+    match (old, new, precision) {
+        (Primitive::Float32, Primitive::Float64, Precision::Quantised { .. }) => {
+            // As doubles they would not be rounded to single precision, and differ.
+            Some(Way::Copy)
+        }
+        (Primitive::Float32, Primitive::Float32 | Primitive::Float64, _)
+        | (Primitive::Float64, Primitive::Float64, _) => Some(Way::Column),
+        _ => None,
+    }
+}
+
+/// Why there is no way.
+pub(super) fn reason(old: &Type, new: &Type) -> &'static str {
+    use Type::{Array, Bitset, List, Optional, Primitive, Record, Reduced, String, Variant};
+    let is_number = |of: &Type| matches!(of, Primitive(_) | Reduced(..));
+    match (old, new) {
+        (old, new) if is_number(old) && is_number(new) => {
+            "not all numbers of the one fit the other"
+        }
+        (List(_), Optional(_)) => "a list may have several items",
+        (Optional(_), _) => "a value may be absent",
+        (List(_), _) => "a list may have no item, or several",
+        (Array { .. } | Bitset { .. }, Array { .. } | Bitset { .. }) => {
+            "the number of items is fixed"
+        }
+        (Variant(_), Variant(_)) => "alternatives can be added, not taken away",
+        (Record { .. }, _) => "a record has several members",
+        (String, _) | (_, String) => "text and other values are not converted",
+        _ => "there is no conversion between them; add a new field instead",
+    }
+}

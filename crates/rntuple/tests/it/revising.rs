@@ -1,0 +1,218 @@
+//! New versions of whole RNTuples: other types over the same pages.
+
+use proptest::{collection::vec, prelude::*};
+
+use rntuple::{
+    Appender, ErrorKind, Member, Origin, Primitive, Reader, Type, Value, WriteOptions, evolve, plan,
+};
+
+use crate::revising_model::{Random, change_members};
+use crate::round_trips::{assert_holds, members_of, options, tables};
+use crate::values::{array_of, cases};
+use crate::versions::{Memory, reader};
+
+/// Writes rows as one version.
+pub fn written(
+    of: &Type,
+    rows: &[Value],
+    options: WriteOptions,
+) -> (Memory, rntuple::EnvelopeLink, rntuple::EnvelopeLink) {
+    let mut memory = Memory::default();
+    let (mut appender, header) =
+        Appender::create(&mut memory, "t", members_of(of), options).unwrap();
+    appender.append(&mut memory, &array_of(of, rows)).unwrap();
+    let version = appender.finish_version(&mut memory, &Vec::new()).unwrap();
+    (memory, header, version.footer)
+}
+
+pub fn rows_of(reader: &Reader) -> Vec<Value> {
+    let array = reader.read(&reader.select_all(), 0..reader.entries()).unwrap();
+    (0..array.len()).map(|entry| array.value(entry).unwrap()).collect()
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    #[test]
+    fn any_changes_give_the_values_of_the_model(
+        (mut of, rows) in tables(0..25),
+        options in vec(options(), 4),
+        seed: u64,
+    ) {
+        let (mut memory, mut header, mut footer) = written(&of, &rows, options[0]);
+        let (first, first_of) = (reader(&memory, &header, &footer), of.clone());
+        // What was read is what the types have made of the rows.
+        let mut expected = rows_of(&first);
+        let mut random = Random(seed);
+        for options in &options[1..] {
+            let old = reader(&memory, &header, &footer);
+            let (members, rules, value) = change_members(members_of(&of), false, &mut random);
+            let evolved = evolve(&old, &mut memory, &rules, *options).unwrap();
+            of = Type::Record { class: String::new(), members };
+            expected = expected.iter().map(value).collect();
+            (header, footer) = (evolved.header, evolved.footer);
+            let new = reader(&memory, &header, &footer);
+            assert_holds(&new, &of, &expected);
+            assert_holds(&old, &types_of(&old), &rows_of(&old));
+
+            // More of the same behind it, so that clusters differ in their representations.
+            let mut appender = Appender::resume(&new, *options).unwrap();
+            let more = expected[..expected.len() / 2].to_vec();
+            appender.append(&mut memory, &array_of(&of, &more)).unwrap();
+            let source = memory.0.clone();
+            footer = appender.finish_version(&mut memory, &source).unwrap().footer;
+            expected.extend(more);
+            let longer = reader(&memory, &header, &footer);
+            assert_holds(&longer, &of, &expected);
+            // Numbers of little precision are rounded once more.
+            expected = rows_of(&longer);
+        }
+        assert_holds(&first, &first_of, &rows);
+    }
+}
+
+fn types_of(reader: &Reader) -> Type {
+    Type::Record { class: String::new(), members: reader.members() }
+}
+
+fn number(of: Primitive) -> Type {
+    Type::Primitive(of)
+}
+
+fn record(members: &[(&str, Type)]) -> Type {
+    let members = members.iter().map(|(name, of)| ((*name).to_owned(), of.clone())).collect();
+    Type::Record { class: String::new(), members }
+}
+
+fn tracks() -> Type {
+    let track = record(&[("pt", number(Primitive::Float32)), ("hits", number(Primitive::Int8))]);
+    record(&[("id", number(Primitive::UInt16)), ("tracks", Type::List(track.into()))])
+}
+
+fn event(id: u64) -> Value {
+    let track = |at: u64| {
+        Value::Record(vec![
+            ("pt".to_owned(), Value::Float(at as f64)),
+            ("hits".to_owned(), Value::Int(-(at as i64))),
+        ])
+    };
+    let tracks = Value::List((0..id % 5).map(track).collect());
+    Value::Record(vec![("id".to_owned(), Value::UInt(id)), ("tracks".to_owned(), tracks)])
+}
+
+#[test]
+fn a_change_writes_little_however_much_there_is() {
+    let rows: Vec<Value> = (0..20_000).map(event).collect();
+    let options = WriteOptions { cluster_size: 64 << 10, ..WriteOptions::default() };
+    let (mut memory, header, footer) = written(&tracks(), &rows, options);
+    let size = memory.0.len() as u64;
+    let old = reader(&memory, &header, &footer);
+    let track = record(&[
+        ("charge", number(Primitive::Int32)),
+        ("p", number(Primitive::Float64)),
+        ("hits", number(Primitive::Int64)),
+    ]);
+    let members = [
+        Member::same("id", number(Primitive::UInt64)),
+        Member::same("tracks", Type::List(track.into())).with(vec![
+            Member::added("charge", number(Primitive::Int32), Some(Value::Int(-1))),
+            Member::was("p", number(Primitive::Float64), "pt"),
+        ]),
+        Member::added("weight", number(Primitive::Float64), Some(Value::Float(1.0))),
+    ];
+    let evolved = evolve(&old, &mut memory, &members, options).unwrap();
+    assert_eq!(evolved.bytes, memory.0.len() as u64 - size);
+    assert!(evolved.bytes < size / 20, "{} of {size} bytes", evolved.bytes);
+    let new = reader(&memory, &evolved.header, &evolved.footer);
+    let row = rows_of(&new).swap_remove(14);
+    assert_eq!(row.member("weight"), Some(&Value::Float(1.0)));
+    let Some(Value::List(tracks)) = row.member("tracks") else { panic!("{row:?}") };
+    let of =
+        |name: &str| tracks.iter().map(|t| t.member(name).unwrap().clone()).collect::<Vec<_>>();
+    assert_eq!(of("p"), [0.0, 1.0, 2.0, 3.0].map(Value::Float));
+    assert_eq!(of("hits"), [0, -1, -2, -3].map(Value::Int));
+    assert_eq!(of("charge"), [-1; 4].map(Value::Int));
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_with_the_reason() {
+    let old = record(&[
+        ("i", number(Primitive::Int32)),
+        ("s", Type::String),
+        ("l", Type::List(number(Primitive::Int8).into())),
+        ("o", Type::Optional(number(Primitive::Int8).into())),
+        ("r", record(&[("x", number(Primitive::Int64))])),
+    ]);
+    let refused = [
+        ("i", number(Primitive::Int16), "not all numbers"),
+        ("i", number(Primitive::UInt32), "not all numbers"),
+        ("i", number(Primitive::Float32), "not all numbers"),
+        ("i", Type::String, "text"),
+        ("s", number(Primitive::Int32), "text"),
+        ("l", number(Primitive::Int8), "no item, or several"),
+        ("l", Type::Optional(number(Primitive::Int8).into()), "several items"),
+        ("o", number(Primitive::Int8), "absent"),
+        ("r", number(Primitive::Int64), "a record"),
+        ("r", record(&[("x", number(Primitive::Int32))]), "not all numbers"),
+    ];
+    for (name, of, reason) in refused {
+        let error = plan(&old, &[Member::same(name, of.clone())]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        let text = error.to_string();
+        assert!(
+            text.contains(reason) && text.contains(&format!("{name:?}"))
+                || text.contains("\"r.x\""),
+            "{text}"
+        );
+    }
+    let text =
+        plan(&old, &[Member::was("j", number(Primitive::Int32), "k")]).unwrap_err().to_string();
+    assert_eq!(text, "field \"j\": there is no old field \"k\"; there is i, s, l, o, r");
+    let wrong = Member::added("j", number(Primitive::Int8), Some(Value::Int(1000)));
+    assert!(plan(&old, &[wrong]).unwrap_err().to_string().contains("default does not fit"));
+    let unknown = Member::same("i", number(Primitive::Int32));
+    let nested = Member::same("r", record(&[("x", number(Primitive::Int64))])).with(vec![unknown]);
+    assert!(plan(&old, &[nested]).unwrap_err().to_string().contains("no such member"));
+}
+
+#[test]
+fn a_plan_tells_what_changes() {
+    let track = record(&[("p", number(Primitive::Float32)), ("q", number(Primitive::Int8))]);
+    let members = [
+        Member::same("id", Type::Optional(number(Primitive::UInt32).into())),
+        Member {
+            from: Origin::Same("tracks".to_owned()),
+            ..Member::same("t", Type::List(track.into()))
+        }
+        .with(vec![Member::was("p", number(Primitive::Float32), "pt")]),
+    ];
+    let plan = plan(&tracks(), &members).unwrap();
+    let changes: Vec<String> =
+        plan.changes().iter().map(|change| format!("{} {:?}", change.path, change.kind)).collect();
+    let expected = [
+        "id Wrapped",
+        "id Widened",
+        "t Renamed(\"tracks\")",
+        "t.p Renamed(\"tracks.pt\")",
+        "t.q Added",
+        "tracks.hits Removed",
+    ];
+    assert_eq!(changes, expected);
+}
+
+#[test]
+fn a_member_of_a_record_can_come_out_of_it() {
+    let old = record(&[("v", record(&[("x", Type::String), ("y", number(Primitive::Int8))]))]);
+    let row = |x: &str| {
+        let v =
+            vec![("x".to_owned(), Value::String(x.to_owned())), ("y".to_owned(), Value::Int(1))];
+        Value::Record(vec![("v".to_owned(), Value::Record(v))])
+    };
+    let (mut memory, header, footer) = written(&old, &[row("a"), row("")], WriteOptions::default());
+    let members = [Member::was("x", Type::String, "v.x")];
+    let old = reader(&memory, &header, &footer);
+    let evolved = evolve(&old, &mut memory, &members, WriteOptions::default()).unwrap();
+    let rows = rows_of(&reader(&memory, &evolved.header, &evolved.footer));
+    let row = |x: &str| Value::Record(vec![("x".to_owned(), Value::String(x.to_owned()))]);
+    assert_eq!(rows, [row("a"), row("")]);
+}
