@@ -70,6 +70,8 @@ pub(crate) struct IndexState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct IndexRun {
     pub keys: u64,
+    /// Bytes of all keys.
+    pub key_bytes: u64,
     pub blob: Blob,
 }
 

@@ -105,6 +105,17 @@ impl ExtentWriter {
         }
     }
 
+    /// Sees to it that blobs of up to `size` bytes in all follow each other without a gap, if their
+    /// sizes are multiples of the alignment.
+    pub fn reserve(&mut self, size: u64) -> Result<()> {
+        self.check_usable()?;
+        if self.next.next_multiple_of(ALIGNMENT) + size > self.end {
+            self.flush()?;
+            self.allocate(size)?;
+        }
+        Ok(())
+    }
+
     fn write(&mut self, parts: &[&[u8]]) -> Result<u64> {
         self.check_usable()?;
         let size: u64 = parts.iter().map(|part| part.len() as u64).sum();

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
 use crate::file::DatabaseFile;
+use crate::index::BlockCache;
 use crate::options::TransactionOptions;
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
@@ -19,6 +20,8 @@ use crate::view::Version;
 
 /// Bytes of decoded pages that a process keeps for reading single objects.
 const PAGE_CACHE_BYTES: u64 = 256 << 20;
+/// Bytes of blocks of indexes that a process keeps.
+const INDEX_CACHE_BYTES: u64 = 64 << 20;
 /// Versions of containers that a process keeps open.
 const OPEN_VERSIONS_MAX: usize = 4096;
 /// Database files that a process keeps open.
@@ -34,6 +37,7 @@ pub struct Federation {
 pub(crate) struct Inner {
     pub catalog: Catalog,
     pub pages: Arc<PageCache>,
+    pub blocks: BlockCache,
     pub versions: Cache<(DatabaseId, ContainerId, Csn), Arc<Version>>,
     files: Cache<PathBuf, Arc<DatabaseFile>>,
     /// Extents that transactions left unfinished, for the next one to go on with.
@@ -63,6 +67,7 @@ impl Federation {
             inner: Arc::new(Inner {
                 catalog,
                 pages: Arc::new(PageCache::new(PAGE_CACHE_BYTES)),
+                blocks: BlockCache::new(INDEX_CACHE_BYTES),
                 versions: Cache::new(OPEN_VERSIONS_MAX),
                 files: Cache::new(OPEN_FILES_MAX),
                 extents: Mutex::default(),

@@ -17,6 +17,7 @@
 //! | `check`, `inventory` | whether all that is committed can be read; which bytes versions refer to |
 //! | `identify`, `scan` | what a file is, and the commit records in it |
 //! | `progress` | how far a long operation is |
+//! | `index` | [`Index`]: which objects have which keys, in sorted runs |
 //! | `annex`, `frame` | what a version has beside its footer, and how our own records are framed |
 
 mod annex;
@@ -34,6 +35,7 @@ mod federation;
 mod file;
 mod frame;
 mod identify;
+mod index;
 mod inventory;
 mod options;
 mod progress;
@@ -53,6 +55,7 @@ pub use femtobarn_catalog::{
     CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, Oid,
 };
 pub use identify::{CommitFacts, ContainerFacts, Facts, FileKind, identify};
+pub use index::Index;
 pub use options::{ContainerOptions, Isolation, Profile, TransactionOptions};
 pub use progress::{Progress, Watch};
 pub use snapshot::Snapshot;

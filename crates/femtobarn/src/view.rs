@@ -14,21 +14,23 @@ use crate::dress::{self, ToFederation};
 use crate::error::{Error, Result};
 use crate::federation::Inner;
 use crate::file::DatabaseFile;
+use crate::index::Indexes;
 use crate::snapshot::Snapshot;
 
 /// A version of a container that is open; shared by all views of it.
 pub(crate) struct Version {
     pub row: VersionRow,
     source: Arc<Source>,
-    reader: Reader,
-    class: Class,
+    pub reader: Reader,
+    pub class: Class,
     deletions: Deletions,
     /// The number that each linked database has in this federation; 0 if it is not in it.
-    link_databases: Vec<u32>,
+    pub link_databases: Vec<u32>,
     /// The linked databases that are not in this federation.
     pub unknown_databases: Vec<Uuid>,
     /// Whether all linked databases are in this federation now; the others may be attached any time.
     pub is_settled: bool,
+    pub indexes: Indexes,
     all: Selection,
 }
 
@@ -88,6 +90,7 @@ impl Version {
         }
         let mut version = Version {
             row: *row,
+            indexes: Indexes::new(source.clone(), row.annex),
             source,
             all: Selection::new(reader.select_all(), &class),
             class,
@@ -150,6 +153,10 @@ impl Selection {
 impl View {
     pub(crate) fn new(snapshot: Snapshot, opened: Arc<Opened>) -> Self {
         View { snapshot, opened }
+    }
+
+    pub(crate) fn opened_version(&self) -> &Version {
+        &self.opened.version
     }
 
     /// The snapshot that this is a part of.

@@ -16,6 +16,7 @@ mod classes;
 mod commit;
 mod delete;
 mod entry;
+mod indexes;
 mod names;
 mod open;
 mod read;

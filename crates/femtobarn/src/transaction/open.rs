@@ -13,6 +13,7 @@ use crate::class::Class;
 use crate::deletion::Deletions;
 use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
+use crate::index::Pending;
 use crate::options::ContainerOptions;
 use crate::view::{Source, link};
 
@@ -40,6 +41,8 @@ pub(super) struct OpenContainer {
     pub targets: Vec<Uuid>,
     pub known_targets: usize,
     pub is_dressed: bool,
+    /// What has to be written to the indexes; nothing if `written`.
+    pub indexing: Pending,
     /// As it was when the transaction opened it or last committed; none if it is new.
     pub opened: Option<State>,
     pub _lock: LockGuard,
@@ -84,6 +87,7 @@ impl OpenContainer {
         let version = self.appender.finish_version(extents, &source);
         let version = version.map_err(Error::storage(what))?;
         self.annex.deletions = self.deletions.write(extents).map_err(Error::storage(what))?;
+        self.keep_up_indexes(extents, &version.footer, what)?;
         let annex = self.annex.write(extents).map_err(Error::storage(what))?;
         extents.flush()?;
         self.bytes += version.bytes + annex.size;
@@ -129,6 +133,7 @@ impl OpenContainer {
         self.is_dressed = is_dressed(&state.class);
         self.bytes = state.written.bytes;
         self.written = Some(state.written);
+        self.indexing = Pending::from(state.written.entries);
         self.row = state.row;
         self.class = state.class;
         self.header = state.header;
@@ -220,6 +225,7 @@ impl Transaction {
                 targets: vec![],
                 known_targets: 0,
                 is_dressed: is_dressed(class),
+                indexing: Pending::default(),
                 opened: None,
                 _lock: lock,
             },
@@ -284,6 +290,7 @@ impl Transaction {
             is_changed: false,
             known_targets: targets.len(),
             targets,
+            indexing: Pending::from(base.entries),
             opened: None,
             _lock: lock,
         };

@@ -7,6 +7,7 @@ mod commits;
 mod conflicts;
 mod deletions;
 mod faults;
+mod indexes;
 mod isolation;
 mod links;
 mod model;

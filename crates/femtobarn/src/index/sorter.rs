@@ -1,0 +1,138 @@
+//! Gathering keys in memory, sorting them, and merging them with runs.
+//!
+//! Runs are merged as binary counters carry: a new run takes in those before it that are not larger
+//! than what it has become. An index has then about log2 of the number of commits runs, and a key is
+//! rewritten at most that often.
+
+use rntuple::ByteSource;
+
+use super::key;
+use super::run::{RunSink, RunWriter, Stream};
+use crate::annex::IndexRun;
+use crate::error::Result;
+
+/// Bytes of keys that are gathered before they are written.
+const GATHERED_BYTES_MAX: usize = 64 << 20;
+
+/// Keys in memory.
+#[derive(Default)]
+pub(super) struct Sorter {
+    bytes: Vec<u8>,
+    pairs: Vec<Pair>,
+}
+
+#[derive(Clone, Copy)]
+struct Pair {
+    start: u32,
+    length: u16,
+    entry: u64,
+}
+
+impl Sorter {
+    /// Adds a key, cut off if it is long.
+    pub fn push(&mut self, key: &[u8], entry: u64) {
+        let key = key::kept(key);
+        let (start, length) = (self.bytes.len() as u32, key.len() as u16);
+        self.bytes.extend_from_slice(key);
+        self.pairs.push(Pair { start, length, entry });
+    }
+
+    /// Whether it is time to write.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() + self.pairs.len() * size_of::<Pair>() >= GATHERED_BYTES_MAX
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.pairs.clear();
+    }
+
+    /// Sorts the pairs and leaves out what is there twice.
+    pub fn sort(&mut self) {
+        let bytes = &self.bytes;
+        let of = |pair: &Pair| (key_of(bytes, pair), pair.entry);
+        self.pairs.sort_unstable_by(|a, b| of(a).cmp(&of(b)));
+        self.pairs.dedup_by(|a, b| of(a) == of(b));
+    }
+
+    /// The pairs, in order once they are sorted.
+    pub fn pairs(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        self.pairs.iter().map(|pair| (key_of(&self.bytes, pair), pair.entry))
+    }
+
+    /// Writes the sorted pairs as a run at the end of `runs`, which takes in others.
+    ///
+    /// # Errors
+    /// As the disk; `Corrupt` if a run that is taken in is damaged.
+    pub fn write(
+        &self,
+        runs: &mut Vec<IndexRun>,
+        source: &dyn ByteSource,
+        sink: &mut dyn RunSink,
+    ) -> Result<()> {
+        let mut keys = self.pairs.len() as u64;
+        let mut key_bytes = self.pairs.iter().map(|pair| u64::from(pair.length)).sum::<u64>();
+        let mut kept = runs.len();
+        while let Some(run) = runs[..kept].last().filter(|run| run.keys <= keys) {
+            keys = keys.saturating_add(run.keys);
+            key_bytes = key_bytes.saturating_add(run.key_bytes);
+            kept -= 1;
+        }
+        let taken = &runs[kept..];
+        if !taken.is_empty() {
+            sink.settle()?;
+        }
+        let streams = taken.iter().map(|run| Stream::new(source, *run));
+        let mut streams = streams.collect::<Result<Vec<_>>>()?;
+        let mut writer = RunWriter::new(sink, keys, key_bytes)?;
+        let mut pairs = self.pairs().peekable();
+        let mut last: Option<(Vec<u8>, u64)> = None;
+        loop {
+            let heads = streams.iter().map(Stream::pair).enumerate();
+            let head = heads.filter_map(|(at, pair)| Some((pair?, at))).min();
+            match (head, pairs.peek()) {
+                (Some((pair, at)), ours) if ours.is_none_or(|ours| pair <= *ours) => {
+                    put(&mut writer, &mut last, pair)?;
+                    streams[at].advance()?;
+                }
+                (_, Some(ours)) => {
+                    put(&mut writer, &mut last, *ours)?;
+                    pairs.next();
+                }
+                _ => break,
+            }
+        }
+        let run = writer.finish()?;
+        runs.truncate(kept);
+        runs.extend(run);
+        Ok(())
+    }
+}
+
+/// Writes a pair unless it is the last one again.
+fn put(
+    writer: &mut RunWriter<'_>,
+    last: &mut Option<(Vec<u8>, u64)>,
+    (key, entry): (&[u8], u64),
+) -> Result<()> {
+    match last {
+        Some((key_before, entry_before)) if *entry_before == entry && key_before == key => {
+            return Ok(());
+        }
+        Some((key_before, entry_before)) => {
+            key_before.clear();
+            key_before.extend_from_slice(key);
+            *entry_before = entry;
+        }
+        None => *last = Some((key.to_vec(), entry)),
+    }
+    writer.push(key, entry)
+}
+
+fn key_of<'a>(bytes: &'a [u8], pair: &Pair) -> &'a [u8] {
+    &bytes[pair.start as usize..][..usize::from(pair.length)]
+}
