@@ -69,7 +69,9 @@ pub use catalog::{Catalog, Kept};
 pub use commit::{Commit, DroppedDatabase, NewContainer, NewDatabase, NewVersion};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{ContainerId, Csn, DatabaseId, Oid};
-pub use locks::{Holder, LockGuard, LockOwner, LockTable, PinGuard, SnapshotPins};
+pub use locks::{
+    HeldLock, Holder, LockGuard, LockOwner, LockTable, LockTarget, PinGuard, SnapshotPins, Waiter,
+};
 pub use names::{check_container_name, check_database_name};
 pub use rows::{
     BlobRange, ClassRow, CommitRow, ContainerRow, DatabaseRow, DatabaseState, EnvelopeRange,

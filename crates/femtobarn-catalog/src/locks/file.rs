@@ -21,6 +21,67 @@ pub(super) struct LockFile {
     path: PathBuf,
 }
 
+/// Bytes locked in each half of a slot. What is between keeps the kernel from making one lock of two
+/// that an owner has side by side, which could not be told apart.
+pub(super) const SPAN_BYTES: u64 = SLOT_BYTES / 4;
+
+/// Together with others that share, or alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Shared,
+    Exclusive,
+}
+
+/// Bytes that are locked as one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    start: u64,
+    count: u64,
+}
+
+/// Bytes that somebody else has locked. Neighbouring locks of one owner are one.
+#[derive(Clone, Debug)]
+pub(super) struct Locked {
+    pub(super) bytes: Range<u64>,
+    pub(super) kind: Kind,
+}
+
+impl Span {
+    /// The bytes of a slot that are locked by who holds it.
+    pub(super) fn hold(slot: u64) -> Self {
+        Span { start: slot * SLOT_BYTES, count: SPAN_BYTES }
+    }
+
+    /// The bytes of a slot that are locked by who is the next to hold it.
+    pub(super) fn queue(slot: u64) -> Self {
+        Span { start: slot * SLOT_BYTES + SLOT_BYTES / 2, count: SPAN_BYTES }
+    }
+
+    pub(super) fn byte(start: u64) -> Self {
+        Span { start, count: 1 }
+    }
+
+    /// What is beyond 2^63 is no position in a file.
+    fn request(self, kind: libc::c_int) -> flock {
+        flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: signed(self.start),
+            l_len: signed(self.count),
+            l_pid: 0,
+        }
+    }
+}
+
+impl Kind {
+    fn code(self) -> libc::c_int {
+        match self {
+            Kind::Shared => libc::F_RDLCK,
+            Kind::Exclusive => libc::F_WRLCK,
+        }
+    }
+}
+
 impl LockFile {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let file = OpenOptions::new()
@@ -41,9 +102,9 @@ impl LockFile {
     }
 
     /// Whether the lock was free, and is now ours.
-    pub(super) fn try_lock(&self, slot: u64) -> Result<bool> {
+    pub(super) fn try_lock(&self, kind: Kind, span: Span) -> Result<bool> {
         loop {
-            match fcntl(&self.file, FcntlArg::F_OFD_SETLK(&range(libc::F_WRLCK, slot))) {
+            match fcntl(&self.file, FcntlArg::F_OFD_SETLK(&span.request(kind.code()))) {
                 Ok(_) => return Ok(true),
                 Err(Errno::EAGAIN | Errno::EACCES) => return Ok(false),
                 Err(Errno::EINTR) => {}
@@ -53,9 +114,9 @@ impl LockFile {
     }
 
     /// Waits in the kernel's queue.
-    pub(super) fn lock(&self, slot: u64) -> Result<()> {
+    pub(super) fn lock(&self, kind: Kind, span: Span) -> Result<()> {
         loop {
-            match fcntl(&self.file, FcntlArg::F_OFD_SETLKW(&range(libc::F_WRLCK, slot))) {
+            match fcntl(&self.file, FcntlArg::F_OFD_SETLKW(&span.request(kind.code()))) {
                 Ok(_) => return Ok(()),
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(self.refused(errno)),
@@ -64,65 +125,43 @@ impl LockFile {
     }
 
     /// Unlocking cannot fail on an open file, and closing it unlocks in any case.
-    pub(super) fn unlock(&self, slot: u64) {
-        let _ = fcntl(&self.file, FcntlArg::F_OFD_SETLK(&range(libc::F_UNLCK, slot)));
+    pub(super) fn unlock(&self, span: Span) {
+        let _ = fcntl(&self.file, FcntlArg::F_OFD_SETLK(&span.request(libc::F_UNLCK)));
     }
 
-    /// Whether anybody else has locked the slot.
-    pub(super) fn is_locked(&self, slot: u64) -> Result<bool> {
-        let mut found = range(libc::F_WRLCK, slot);
-        fcntl(&self.file, FcntlArg::F_OFD_GETLK(&mut found)).map_err(|e| self.refused(e))?;
-        Ok(i32::from(found.l_type) != libc::F_UNLCK)
-    }
-
-    /// Locks one byte together with whoever else does.
-    pub(super) fn share_byte(&self, at: u64) -> Result<()> {
-        match self.try_bytes(libc::F_RDLCK, at, 1)? {
-            true => Ok(()),
-            false => Err(self.refused(Errno::EAGAIN)),
-        }
-    }
-
-    /// Unlocking cannot fail on an open file, and closing it unlocks in any case.
-    pub(super) fn free_byte(&self, at: u64) {
-        let _ = self.try_bytes(libc::F_UNLCK, at, 1);
-    }
-
-    /// The ranges of bytes between `start` and `end` that others have locked. Neighbouring locks
-    /// of one owner are one range.
-    pub(super) fn locked_ranges(&self, start: u64, end: u64) -> Result<Vec<Range<u64>>> {
-        let mut ranges = Vec::new();
+    /// What others have locked between two bytes, in no order.
+    pub(super) fn locked_between(&self, start: u64, end: u64) -> Result<Vec<Locked>> {
+        let mut locked = Vec::new();
         let mut unknown: Vec<_> = std::iter::once(start..end).collect();
         while let Some(part) = unknown.pop() {
             if part.is_empty() {
                 continue;
             }
-            let mut found = bytes(libc::F_WRLCK, part.start, part.end - part.start);
-            fcntl(&self.file, FcntlArg::F_OFD_GETLK(&mut found)).map_err(|e| self.refused(e))?;
-            if i32::from(found.l_type) == libc::F_UNLCK {
-                continue;
-            }
-            // A length of 0 is up to the end of all files.
-            let first = unsigned(found.l_start).max(part.start);
-            let last = match unsigned(found.l_len) {
-                0 => part.end,
-                length => unsigned(found.l_start).saturating_add(length).min(part.end),
-            };
-            unknown.extend([part.start..first, last..part.end]);
-            ranges.push(first..last);
+            // The kernel tells of one lock at a time, not of the first one.
+            let Some(found) = self.locked_in(&part)? else { continue };
+            unknown.extend([part.start..found.bytes.start, found.bytes.end..part.end]);
+            locked.push(found);
         }
-        Ok(ranges)
+        Ok(locked)
     }
 
-    fn try_bytes(&self, kind: libc::c_int, at: u64, count: u64) -> Result<bool> {
-        loop {
-            match fcntl(&self.file, FcntlArg::F_OFD_SETLK(&bytes(kind, at, count))) {
-                Ok(_) => return Ok(true),
-                Err(Errno::EAGAIN | Errno::EACCES) => return Ok(false),
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(self.refused(errno)),
-            }
-        }
+    /// Any lock of others in these bytes, as far as it is within them.
+    fn locked_in(&self, part: &Range<u64>) -> Result<Option<Locked>> {
+        let span = Span { start: part.start, count: part.end - part.start };
+        let mut found = span.request(libc::F_WRLCK);
+        fcntl(&self.file, FcntlArg::F_OFD_GETLK(&mut found)).map_err(|e| self.refused(e))?;
+        let kind = match i32::from(found.l_type) {
+            libc::F_UNLCK => return Ok(None),
+            libc::F_RDLCK => Kind::Shared,
+            _ => Kind::Exclusive,
+        };
+        let first = unsigned(found.l_start);
+        // A length of 0 is up to the end of all files.
+        let last = match unsigned(found.l_len) {
+            0 => part.end,
+            count => first.saturating_add(count).min(part.end),
+        };
+        Ok(Some(Locked { bytes: first.max(part.start)..last, kind }))
     }
 
     /// Says in the slot that this process holds it.
@@ -147,23 +186,14 @@ impl LockFile {
         }
     }
 
+    /// Replaces what the file says by `text`.
+    pub(super) fn write_text(&self, text: &str) -> Result<()> {
+        self.file
+            .write_all_at(text.as_bytes(), 0)
+            .map_err(|error| Error::io("cannot write the lock file", &self.path, error))
+    }
+
     fn refused(&self, errno: Errno) -> Error {
         Error::io("cannot lock", &self.path, errno)
-    }
-}
-
-/// A slot's range. Both ends fit: a slot is at most 2^32.
-fn range(kind: libc::c_int, slot: u64) -> flock {
-    bytes(kind, slot * SLOT_BYTES, SLOT_BYTES)
-}
-
-/// `count` bytes from `at`; what is beyond 2^63 is no position in a file.
-fn bytes(kind: libc::c_int, at: u64, count: u64) -> flock {
-    flock {
-        l_type: kind as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: signed(at),
-        l_len: signed(count),
-        l_pid: 0,
     }
 }

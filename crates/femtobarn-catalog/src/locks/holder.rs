@@ -1,13 +1,14 @@
-//! The record of who holds a lock, 64 bytes in the slot of a container.
+//! The record of who holds a lock alone, 64 bytes in its slot.
 //!
 //! ```text
-//! byte  0      4       8               16      17                           60          64
-//!       +------+-------+---------------+-------+----------------------------+-----------+
-//!       | FBlk | pid   | since, ms     | bytes | host name, zero-padded     | check sum |
-//!       +------+-------+---------------+-------+----------------------------+-----------+
+//! byte  0      4       8               16     17     18                       60          64
+//!       +------+-------+---------------+------+------+------------------------+-----------+
+//!       | FBlk | pid   | since, ms     | host | user | host and user, padded  | check sum |
+//!       +------+-------+---------------+------+------+------------------------+-----------+
 //! ```
 //!
-//! Integers are little-endian. The check sum tells a record from one that is half written.
+//! `host` and `user` are how many bytes each name has; what does not fit is cut off. Integers are
+//! little-endian. The check sum tells a record from one that is half written.
 
 use std::fmt;
 
@@ -16,9 +17,10 @@ use crate::host;
 
 const MAGIC: &[u8; 4] = b"FBlk";
 const RECORD: usize = SLOT_BYTES as usize;
-const HOST_AT: usize = 17;
+const NAMES_AT: usize = 18;
 const SUM_AT: usize = RECORD - 4;
-const HOST_BYTES_MAX: usize = SUM_AT - HOST_AT;
+const USER_BYTES_MAX: usize = 16;
+const HOST_BYTES_MAX: usize = SUM_AT - NAMES_AT - USER_BYTES_MAX;
 
 /// Who holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub struct Holder {
     pub host: String,
     /// The process on that host.
     pub pid: u32,
+    /// The user that the process runs as.
+    pub user: String,
     /// Since when, in milliseconds since 1970.
     pub since_ms: u64,
 }
@@ -34,22 +38,28 @@ pub struct Holder {
 impl Holder {
     pub(super) fn this_process() -> Self {
         let host = host::host_name().to_owned();
-        Holder { host, pid: host::process_id(), since_ms: host::now_ms() }
+        let (pid, user) = (host::process_id(), host::user_name().to_owned());
+        Holder { host, pid, user, since_ms: host::now_ms() }
     }
 
     /// One that has not written its record yet.
     pub(super) fn unknown() -> Self {
-        Holder { host: "an unknown host".into(), pid: 0, since_ms: host::now_ms() }
+        let (host, user) = ("an unknown host".into(), "unknown".into());
+        Holder { host, pid: 0, user, since_ms: host::now_ms() }
     }
 
     pub(super) fn encode(&self) -> [u8; RECORD] {
-        let name = &self.host.as_bytes()[..self.host.len().min(HOST_BYTES_MAX)];
+        let host = &self.host.as_bytes()[..self.host.len().min(HOST_BYTES_MAX)];
+        let user = &self.user.as_bytes()[..self.user.len().min(USER_BYTES_MAX)];
         let mut record = [0; RECORD];
         record[..4].copy_from_slice(MAGIC);
         record[4..8].copy_from_slice(&self.pid.to_le_bytes());
         record[8..16].copy_from_slice(&self.since_ms.to_le_bytes());
-        record[16] = name.len() as u8;
-        record[HOST_AT..HOST_AT + name.len()].copy_from_slice(name);
+        record[16] = host.len() as u8;
+        record[17] = user.len() as u8;
+        let user_at = NAMES_AT + host.len();
+        record[NAMES_AT..user_at].copy_from_slice(host);
+        record[user_at..user_at + user.len()].copy_from_slice(user);
         let sum = check_sum(&record[..SUM_AT]);
         record[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
         record
@@ -61,9 +71,12 @@ impl Holder {
         if record[..4] != *MAGIC || sum != check_sum(&record[..SUM_AT]) {
             return None;
         }
-        let name = record[HOST_AT..SUM_AT].get(..usize::from(record[16]))?;
+        let (host_bytes, user_bytes) = (usize::from(record[16]), usize::from(record[17]));
+        let (host, rest) = record[NAMES_AT..SUM_AT].split_at_checked(host_bytes)?;
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         Some(Holder {
-            host: String::from_utf8_lossy(name).into_owned(),
+            host: text(host),
+            user: text(rest.get(..user_bytes)?),
             pid: u32::from_le_bytes(record[4..8].try_into().ok()?),
             since_ms: u64::from_le_bytes(record[8..16].try_into().ok()?),
         })
@@ -73,7 +86,8 @@ impl Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = host::now_ms().saturating_sub(self.since_ms) as f64 / 1e3;
-        write!(f, "process {} on {} for {seconds:.1} s", self.pid, self.host)
+        let Holder { host, pid, user, .. } = self;
+        write!(f, "process {pid} on {host} ({user}) for {seconds:.1} s")
     }
 }
 
@@ -88,11 +102,13 @@ mod tests {
 
     #[test]
     fn a_record_is_read_back_and_a_torn_one_is_not() {
-        let holder = Holder { host: "h".repeat(80), pid: 7, since_ms: 1 << 40 };
+        let (host, user) = ("h".repeat(80), "u".repeat(80));
+        let holder = Holder { host, pid: 7, user, since_ms: 1 << 40 };
         let mut record = holder.encode();
         let read = Holder::decode(&record).unwrap();
         assert_eq!((read.pid, read.since_ms), (7, 1 << 40));
         assert_eq!(read.host, "h".repeat(HOST_BYTES_MAX));
+        assert_eq!(read.user, "u".repeat(USER_BYTES_MAX));
         record[9] ^= 1;
         assert_eq!(Holder::decode(&record), None);
         assert_eq!(Holder::decode(&[0; RECORD]), None);

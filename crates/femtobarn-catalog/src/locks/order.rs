@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use super::file::LockFile;
+use super::file::{Kind, LockFile, Span};
 use crate::error::{Error, Result};
 
 const COMMIT_FILE: &str = "commit";
@@ -35,15 +35,15 @@ impl CommitOrder {
     }
 
     pub(crate) fn wait(&self) -> Result<CommitTurn<'_>> {
-        self.file.lock(QUEUE)?;
-        let turn = self.file.lock(TURN);
-        self.file.unlock(QUEUE);
+        self.file.lock(Kind::Exclusive, Span::hold(QUEUE))?;
+        let turn = self.file.lock(Kind::Exclusive, Span::hold(TURN));
+        self.file.unlock(Span::hold(QUEUE));
         turn.map(|()| CommitTurn { order: self })
     }
 }
 
 impl Drop for CommitTurn<'_> {
     fn drop(&mut self) {
-        self.order.file.unlock(TURN);
+        self.order.file.unlock(Span::hold(TURN));
     }
 }

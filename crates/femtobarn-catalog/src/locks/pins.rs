@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::file::LockFile;
+use super::file::{Kind, LockFile, Span};
 use crate::catalog::LOCKS_FOLDER;
 use crate::error::Result;
 use crate::host;
@@ -68,7 +68,7 @@ impl SnapshotPins {
         let mut state = self.shared.lock();
         state.renew(&self.shared.path)?;
         if let (Some(file), false) = (&state.file, state.counts.contains_key(&csn)) {
-            file.share_byte(csn.0)?;
+            share(file, csn)?;
         }
         *state.counts.entry(csn).or_default() += 1;
         Ok(PinGuard { shared: Arc::clone(&self.shared), csn })
@@ -85,9 +85,9 @@ impl SnapshotPins {
         // The kernel does not tell of locks of the description that asks.
         let probe = LockFile::open_to_look(&self.shared.path)?;
         let mut pinned: Vec<Csn> = probe
-            .locked_ranges(0, horizon.0)?
+            .locked_between(0, horizon.0)?
             .into_iter()
-            .flat_map(|range| range.map(Csn))
+            .flat_map(|locked| locked.bytes.map(Csn))
             .collect();
         pinned.sort_unstable();
         pinned.dedup();
@@ -127,7 +127,7 @@ impl Drop for PinGuard {
         }
         state.counts.remove(&self.csn);
         if let (Some(file), true) = (&state.file, state.pid == host::process_id()) {
-            file.free_byte(self.csn.0);
+            file.unlock(Span::byte(self.csn.0));
         }
     }
 }
@@ -150,10 +150,15 @@ impl State {
         }
         let file = LockFile::open(path).or_else(|_| LockFile::open_to_look(path)).ok();
         if let Some(file) = &file {
-            self.counts.keys().try_for_each(|csn| file.share_byte(csn.0))?;
+            self.counts.keys().try_for_each(|csn| share(file, *csn))?;
         }
         self.file = file;
         self.pid = host::process_id();
         Ok(())
     }
+}
+
+/// Waits only for somebody who locks exclusively, which nobody does.
+fn share(file: &LockFile, csn: Csn) -> Result<()> {
+    file.lock(Kind::Shared, Span::byte(csn.0))
 }

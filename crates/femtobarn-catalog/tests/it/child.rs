@@ -21,6 +21,7 @@ const ROLES: &[(&str, Role)] = &[
     ("hold the lock", crate::locks::hold_the_lock),
     ("pin and fork", crate::retention::pin_and_fork),
     ("read", crate::folders::read_and_tell),
+    ("wait for the lock", crate::sharing::wait_for_the_lock),
 ];
 
 /// Not a test of its own: what the other process runs.

@@ -14,3 +14,4 @@ mod locks;
 mod lookups;
 mod names;
 mod retention;
+mod sharing;
