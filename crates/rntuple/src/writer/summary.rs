@@ -185,24 +185,36 @@ fn most(a: Bound, b: Bound) -> Bound {
     if a.is_below(b) { b } else { a }
 }
 
-/// Numbers looked at side by side, so that the compiler uses vector instructions.
-const LANES: usize = 32;
+/// Bytes of numbers looked at side by side, so that the compiler uses vector instructions.
+const BLOCK: usize = 64;
+
+/// Least and greatest of numbers, from `$most` and `$least` on; what compares with nothing (NaN) is
+/// passed over.
+macro_rules! extremes {
+    ($values:expr, $of:ty, $least:expr, $most:expr) => {{
+        const LANES: usize = BLOCK / size_of::<$of>();
+        let (blocks, rest) = $values.as_chunks::<BLOCK>();
+        let (mut least, mut most) = ([$most; LANES], [$least; LANES]);
+        for block in blocks {
+            let numbers: &[[u8; size_of::<$of>()]] = block.as_chunks().0;
+            for lane in 0..LANES {
+                let number = <$of>::from_le_bytes(numbers[lane]);
+                least[lane] = if number < least[lane] { number } else { least[lane] };
+                most[lane] = if number > most[lane] { number } else { most[lane] };
+            }
+        }
+        let rest = rest.as_chunks().0.iter().map(|bytes| <$of>::from_le_bytes(*bytes));
+        let below = |a: $of, b: $of| if b < a { b } else { a };
+        let above = |a: $of, b: $of| if b > a { b } else { a };
+        let least = least.into_iter().chain(rest.clone()).fold($most, below);
+        let most = most.into_iter().chain(rest).fold($least, above);
+        (least, most)
+    }};
+}
 
 macro_rules! integer_bounds {
     ($values:expr, $of:ty, $bound:path) => {{
-        let (blocks, rest) = $values.as_chunks::<{ LANES * size_of::<$of>() }>();
-        let read = |bytes: &[u8; size_of::<$of>()]| <$of>::from_le_bytes(*bytes);
-        let mut lanes = [(<$of>::MAX, <$of>::MIN); LANES];
-        for block in blocks {
-            for (lane, bytes) in lanes.iter_mut().zip(block.as_chunks().0) {
-                let value = read(bytes);
-                *lane = (lane.0.min(value), lane.1.max(value));
-            }
-        }
-        let others = rest.as_chunks().0.iter().map(|bytes| (read(bytes), read(bytes)));
-        let all = lanes.into_iter().chain(others);
-        let (least, most) =
-            all.fold((<$of>::MAX, <$of>::MIN), |all, lane| (all.0.min(lane.0), all.1.max(lane.1)));
+        let (least, most) = extremes!($values, $of, <$of>::MIN, <$of>::MAX);
         let range = (least <= most).then(|| ($bound(least.into()), $bound(most.into())));
         Bounds { range, has_nan: false }
     }};
@@ -210,23 +222,10 @@ macro_rules! integer_bounds {
 
 macro_rules! real_bounds {
     ($values:expr, $of:ty) => {{
-        let (blocks, rest) = $values.as_chunks::<{ LANES * size_of::<$of>() }>();
-        let mut lanes = [(<$of>::INFINITY, <$of>::NEG_INFINITY, false); LANES];
-        let take = |lane: &mut ($of, $of, bool), bytes: &[u8; size_of::<$of>()]| {
-            let value = <$of>::from_le_bytes(*bytes);
-            lane.0 = if value < lane.0 { value } else { lane.0 };
-            lane.1 = if value > lane.1 { value } else { lane.1 };
-            lane.2 |= value.is_nan();
-        };
-        for block in blocks {
-            lanes.iter_mut().zip(block.as_chunks().0).for_each(|(lane, bytes)| take(lane, bytes));
-        }
-        rest.as_chunks().0.iter().for_each(|bytes| take(&mut lanes[0], bytes));
-        let mut all = lanes[0];
-        for lane in &lanes[1..] {
-            all = (all.0.min(lane.0), all.1.max(lane.1), all.2 | lane.2);
-        }
-        let (least, most, has_nan) = all;
+        let (least, most) = extremes!($values, $of, <$of>::NEG_INFINITY, <$of>::INFINITY);
+        let numbers: &[[u8; size_of::<$of>()]] = $values.as_chunks().0;
+        let is_nan = |bytes: &[u8; size_of::<$of>()]| <$of>::from_le_bytes(*bytes).is_nan();
+        let has_nan = numbers.iter().fold(false, |any, bytes| any | is_nan(bytes));
         let range =
             (least <= most).then(|| (Bound::Float(least.into()), Bound::Float(most.into())));
         Bounds { range, has_nan }

@@ -236,7 +236,59 @@ proptest! {
         });
         prop_assert!(largest < ALLOCATION_MAX, "{} bytes were asked for", largest);
     }
+}
 
+proptest! {
+    #![proptest_config(cases(300))]
+
+    #[test]
+    fn edits_of_lies_are_errors_and_never_panics(
+        (of, rows) in tables(1..20),
+        options in options(),
+        lies in lies(),
+        entries in vec(any::<sample::Index>(), 1..4),
+    ) {
+        let mut parts = Parts::of(&of, &rows, options);
+        lies.iter().for_each(|lie| lie.tell(&mut parts));
+        let anchor = parts.anchor();
+        let source = Arc::new(parts.blobs.clone());
+        let largest = largest(|| {
+            if let Ok(reader) = Reader::from_anchor(source.clone(), &anchor) {
+                edit_all(&reader, &source, &mut parts, (&of, &rows), &entries, options);
+            }
+        });
+        prop_assert!(largest < ALLOCATION_MAX, "{} bytes were asked for", largest);
+    }
+}
+
+/// Replaces each field of some entries by values of the rows, and makes a version of it.
+fn edit_all(
+    reader: &Reader,
+    source: &Arc<Vec<u8>>,
+    parts: &mut Parts,
+    (of, rows): (&Type, &[Value]),
+    entries: &[sample::Index],
+    options: rntuple::WriteOptions,
+) {
+    let Ok(mut appender) = Appender::resume(reader, options) else { return };
+    let count = appender.entries().min(rows.len() as u64) as usize;
+    if count == 0 {
+        return;
+    }
+    let mut entries: Vec<u64> = entries.iter().map(|at| at.index(count) as u64).collect();
+    entries.sort_unstable();
+    entries.dedup();
+    for (name, of) in members_of(of) {
+        let values = entries.iter().map(|&at| rows[rows.len() - 1 - at as usize].member(name));
+        let values: Vec<Value> = values.map(|value| value.unwrap().clone()).collect();
+        // Later edits read what earlier ones wrote.
+        let bytes = parts.blobs.clone();
+        let _ = appender.replace(parts, &bytes, name, &entries, &array_of(of, &values));
+    }
+    let _ = appender.append(parts, &array_of(of, rows));
+    if let Ok(version) = appender.finish_version(parts, &**source) {
+        assert!(version.entries >= rows.len() as u64);
+    }
 }
 
 proptest! {

@@ -1,0 +1,116 @@
+//! Many small versions: each costs about as much as the first, and is opened and read at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rntuple::{
+    Appender, Array, ByteSource, Compression, Primitive, Reader, Result, Type, Value, WriteOptions,
+};
+
+use crate::store::Store;
+
+fn members() -> Vec<(String, Type)> {
+    let members = [
+        ("i", Type::Primitive(Primitive::UInt64)),
+        ("x", Type::Primitive(Primitive::Float32)),
+        ("s", Type::String),
+    ];
+    members.map(|(name, of)| (name.to_owned(), of)).to_vec()
+}
+
+fn row(at: u64) -> Value {
+    Value::Record(vec![
+        ("i".to_owned(), Value::UInt(at)),
+        ("x".to_owned(), Value::Float(at as f64)),
+        ("s".to_owned(), Value::String(format!("entry {at}"))),
+    ])
+}
+
+/// Counts what is read.
+struct Counting(Store, Arc<AtomicU64>);
+
+impl ByteSource for Counting {
+    fn size(&self) -> Result<u64> {
+        self.0.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.1.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        self.0.read_at(offset, buffer)
+    }
+}
+
+/// A footer once held a link for each of the versions' clusters, or a page list all of them: the
+/// ten-thousandth commit then wrote megabytes.
+#[test]
+fn the_last_of_10_000_versions_costs_as_much_as_the_first() {
+    const VERSIONS: u64 = 10_000;
+    const EACH: u64 = 10;
+    let mut store = Store::default();
+    let compression = Compression::Lz4 { level: 1 };
+    let options = WriteOptions { compression, ..WriteOptions::default() };
+    let (mut appender, header) = Appender::create(&mut store, "t", &members(), options).unwrap();
+    let source = store.clone();
+    let (mut written, mut largest, mut footers) = (vec![], 0, vec![]);
+    for version in 0..VERSIONS {
+        for at in 0..EACH {
+            appender.append_value(&mut store, &row(version * EACH + at)).unwrap();
+        }
+        let before = store.len();
+        let finished = appender.finish_version(&mut store, &source).unwrap();
+        written.push(store.len() - before);
+        largest = largest.max(store.len() - before);
+        footers.push(finished.footer);
+        // Other processes go on from the footer alone.
+        if version % 100 == 99 {
+            let reader = store.reader(&header, &finished.footer);
+            appender = Appender::resume(&reader, options).unwrap();
+        }
+    }
+    let mean = |versions: &[u64]| versions.iter().sum::<u64>() / versions.len() as u64;
+    let (early, late) = (mean(&written[500..1500]), mean(&written[9000..]));
+    println!("bytes of a version: {early} early, {late} late, {largest} at most");
+    assert!(late < early * 3 / 2, "{late} bytes for a version late, {early} early");
+    assert!(largest < 450_000, "{largest} bytes for one version");
+
+    let read = Arc::new(AtomicU64::new(0));
+    for version in [0, 1, 777, VERSIONS / 2, VERSIONS - 1] {
+        read.store(0, Ordering::Relaxed);
+        let counting = Arc::new(Counting(store.clone(), read.clone()));
+        let reader = Reader::from_links(counting, &header, &footers[version as usize]).unwrap();
+        assert_eq!(reader.entries(), (version + 1) * EACH);
+        assert!(reader.footer().cluster_groups.len() < 40);
+        let entry = version * EACH / 2;
+        let one = reader.read(&reader.select_all(), entry..entry + 1).unwrap();
+        assert_eq!(one.value(0).unwrap(), row(entry));
+        let read = read.load(Ordering::Relaxed);
+        assert!(read < 410_000, "{read} bytes to open version {version} and read an entry");
+    }
+}
+
+/// Versions that each change one entry of the first cluster among many.
+#[test]
+fn changes_of_one_entry_cost_the_page_list_of_its_group() {
+    let mut store = Store::default();
+    let options = WriteOptions { page_size: 64, cluster_size: 2048, ..WriteOptions::default() };
+    let (mut appender, header) = Appender::create(&mut store, "t", &members(), options).unwrap();
+    for at in 0..120_000 {
+        appender.append_value(&mut store, &row(at)).unwrap();
+    }
+    let source = store.clone();
+    let first = appender.finish_version(&mut store, &source).unwrap();
+    let reader = store.reader(&header, &first.footer);
+    let groups = reader.footer().cluster_groups.clone();
+    assert!(groups.len() > 3, "{} groups of {} clusters", groups.len(), reader.clusters());
+    appender = Appender::resume(&reader, options).unwrap();
+    let before = store.len();
+    let values = Array::primitive(Primitive::UInt64, vec![99_u64]);
+    appender.replace(&mut store, &source, "i", &[30_000], &values).unwrap();
+    let version = appender.finish_version(&mut store, &source).unwrap();
+    assert!(store.len() - before < 450_000);
+    let reader = store.reader(&header, &version.footer);
+    let now = &reader.footer().cluster_groups;
+    let kept = now.iter().filter(|group| groups.contains(group)).count();
+    assert_eq!((kept, now.len()), (groups.len() - 1, groups.len()));
+    assert_eq!(reader.entries(), 120_000);
+}
