@@ -86,6 +86,11 @@ pub(crate) fn array(class: &Class, objects: Array, by: &mut dyn Translate) -> Re
     members(&class.fields, objects, by)
 }
 
+/// Translates values of one type.
+pub(crate) fn values(of: &FieldType, values: Array, by: &mut dyn Translate) -> Result<Array> {
+    one(of, values, by)
+}
+
 fn members(fields: &[Field], records: Array, by: &mut dyn Translate) -> Result<Array> {
     let Array::Record { length, mut members } = records else { return Ok(records) };
     for (name, array) in &mut members {

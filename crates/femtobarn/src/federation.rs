@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use femtobarn_catalog::{Catalog, CommitRow, ContainerId, Csn, DatabaseId, DatabaseRow, LockTable};
+use femtobarn_catalog::{
+    Catalog, CommitRow, ContainerId, Csn, DatabaseId, DatabaseRow, LockTable, Retention, TagRow,
+};
 use quick_cache::sync::Cache;
 use rntuple::PageCache;
 use uuid::Uuid;
@@ -26,6 +28,19 @@ const INDEX_CACHE_BYTES: u64 = 64 << 20;
 const OPEN_VERSIONS_MAX: usize = 4096;
 /// Database files that a process keeps open.
 const OPEN_FILES_MAX: usize = 512;
+
+/// A moment in the history of a federation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum At {
+    /// After the newest commit.
+    Newest,
+    /// After this commit.
+    Commit(Csn),
+    /// When the snapshot with this tag was the newest.
+    Tag(String),
+    /// At this time, in microseconds since 1970.
+    Time(i64),
+}
 
 /// A federation that is open. Cloning it is cheap and gives the same federation.
 #[derive(Clone)]
@@ -114,15 +129,77 @@ impl Federation {
     /// The whole federation as of a commit; as of the newest one if none is named.
     ///
     /// # Errors
-    /// `NotFound` if there is no such commit yet.
+    /// `NotFound` if there is no such commit yet, or its snapshot was given up.
     pub fn snapshot(&self, csn: Option<Csn>) -> Result<Snapshot> {
+        self.snapshot_at(&csn.map_or(At::Newest, At::Commit))
+    }
+
+    /// The whole federation as of a moment. While the snapshot, a clone or a view of it lives, vacuum
+    /// leaves what it shows.
+    ///
+    /// # Errors
+    /// `NotFound` if there was no such moment yet, or its snapshot was given up.
+    pub fn snapshot_at(&self, at: &At) -> Result<Snapshot> {
+        let catalog = self.catalog();
+        let csn = match at {
+            At::Newest => {
+                let (csn, pin) = catalog.pin_head()?;
+                return Ok(Snapshot::new(self.clone(), csn, pin));
+            }
+            At::Commit(csn) => *csn,
+            At::Tag(name) => catalog.tag(name)?.csn,
+            At::Time(time_us) => catalog.snapshot_at_time(*time_us)?,
+        };
         let head = self.head()?;
-        match csn {
-            Some(csn) if csn > head => Err(Error::NotFound {
+        if csn > head {
+            return Err(Error::NotFound {
                 what: format!("commit {csn} does not exist; the newest is {head}"),
-            }),
-            _ => Ok(Snapshot::new(self.clone(), csn.unwrap_or(head))),
+            });
         }
+        Ok(Snapshot::new(self.clone(), csn, catalog.pin(csn)?))
+    }
+
+    /// Gives the snapshot of a commit, or the newest one, a name, which holds it until it is taken
+    /// away.
+    ///
+    /// # Errors
+    /// `Exists` if the name is taken; `NotFound` if there is no such commit, or its snapshot was given
+    /// up; `Invalid` if it cannot be a name.
+    pub fn tag(&self, name: &str, csn: Option<Csn>, message: &str) -> Result<TagRow> {
+        let snapshot = self.snapshot(csn)?;
+        Ok(self.catalog().create_tag(name, snapshot.csn(), message)?)
+    }
+
+    /// Takes a tag away; its snapshot may go with the next vacuum.
+    ///
+    /// # Errors
+    /// `NotFound`, with names that are like it.
+    pub fn untag(&self, name: &str) -> Result<()> {
+        Ok(self.catalog().drop_tag(name)?)
+    }
+
+    /// All tags, in the order of their commits.
+    ///
+    /// # Errors
+    /// As the catalogue.
+    pub fn tags(&self) -> Result<Vec<TagRow>> {
+        Ok(self.catalog().tags()?)
+    }
+
+    /// What vacuum keeps besides tags and what is being read; everything unless it was set.
+    ///
+    /// # Errors
+    /// As the catalogue.
+    pub fn retention(&self) -> Result<Retention> {
+        Ok(self.catalog().retention()?)
+    }
+
+    /// Sets what vacuum keeps besides tags and what is being read.
+    ///
+    /// # Errors
+    /// `Invalid` if not even the newest commit were kept.
+    pub fn set_retention(&self, retention: Retention) -> Result<()> {
+        Ok(self.catalog().set_retention(retention)?)
     }
 
     /// Starts a transaction.

@@ -50,9 +50,10 @@ pub use attach::Attached;
 pub use check::{CheckLevel, CheckReport, Place, Problem, ProblemKind, Severity};
 pub use class::{Class, Field, FieldType};
 pub use error::{Error, ErrorKind, Result};
-pub use federation::Federation;
+pub use federation::{At, Federation};
 pub use femtobarn_catalog::{
     CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, Oid,
+    Retention, TagRow,
 };
 pub use identify::{CommitFacts, ContainerFacts, Facts, FileKind, identify};
 pub use index::Index;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use femtobarn_catalog::{ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, Oid};
+use femtobarn_catalog::{ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, Oid, PinGuard};
 use rntuple::Value;
 
 use crate::error::{Error, Result};
@@ -17,13 +17,15 @@ type OpenedContainers = HashMap<(DatabaseId, ContainerId), Arc<Opened>>;
 pub struct Snapshot {
     federation: Federation,
     csn: Csn,
+    /// Keeps what it shows from being vacuumed.
+    _pin: PinGuard,
     /// Containers that were looked at: a snapshot need not ask the catalogue twice.
     opened: Arc<Mutex<OpenedContainers>>,
 }
 
 impl Snapshot {
-    pub(crate) fn new(federation: Federation, csn: Csn) -> Self {
-        Snapshot { federation, csn, opened: Arc::default() }
+    pub(crate) fn new(federation: Federation, csn: Csn, pin: PinGuard) -> Self {
+        Snapshot { federation, csn, _pin: pin, opened: Arc::default() }
     }
 
     /// The commit.

@@ -44,6 +44,8 @@ pub(crate) struct VersionParts<'a> {
     pub deletions: Deletions,
     /// The databases that its links refer to, from position 1 on.
     pub targets: Vec<Uuid>,
+    /// How often space of the file was given to writers again.
+    pub epoch: u64,
 }
 
 impl Version {
@@ -69,16 +71,17 @@ impl Version {
             class: Class::from_json(&class.definition)?,
             deletions,
             targets: inner.catalog.link_targets(row.database, row.container)?,
+            epoch: database.epoch,
         };
         Self::of(inner, parts)
     }
 
     /// A version of which the catalogue need not know.
     pub fn of(inner: &Inner, parts: VersionParts<'_>) -> Result<Self> {
-        let VersionParts { row, what, source, class, deletions, targets } = parts;
+        let VersionParts { row, what, source, class, deletions, targets, epoch } = parts;
         let reader = Reader::from_links(source.clone(), &link(&row.header), &link(&row.footer))
             .map_err(Error::storage(&what))?
-            .with_cache(inner.pages.clone(), u64::from(row.database.0));
+            .with_cache(inner.pages.clone(), u64::from(row.database.0) | epoch << 32);
         if reader.entries() != row.entries {
             return Err(Error::Corrupt {
                 what: format!(

@@ -21,6 +21,7 @@ mod names;
 mod open;
 mod read;
 mod savepoint;
+mod update;
 
 use std::collections::BTreeMap;
 

@@ -36,6 +36,8 @@ pub(super) struct OpenContainer {
     pub written: Option<Written>,
     /// Whether it is another than the version that it continues.
     pub is_changed: bool,
+    /// Whether a part of a change failed, so that it must not be committed.
+    pub is_torn: bool,
     /// Databases that its links refer to, from position 1 on; the first `known_targets` are in the
     /// catalogue.
     pub targets: Vec<Uuid>,
@@ -80,6 +82,13 @@ impl OpenContainer {
 
     /// Writes the container as it is now. Every byte of it can be read afterwards.
     pub fn write(&mut self, extents: &mut ExtentWriter, what: &str) -> Result<Written> {
+        if self.is_torn {
+            return Err(Error::Closed {
+                what: format!(
+                    "{what}: an earlier change failed halfway; roll back and start again"
+                ),
+            });
+        }
         if let Some(written) = self.written {
             return Ok(written);
         }
@@ -123,7 +132,7 @@ impl OpenContainer {
 
     /// Makes the container what it was.
     pub fn restore(&mut self, state: State, source: Source, what: &str) -> Result<()> {
-        if self.written == Some(state.written) && self.header == state.header {
+        if !self.is_torn && self.written == Some(state.written) && self.header == state.header {
             self.row = state.row;
             self.is_changed = state.is_changed;
             return Ok(());
@@ -141,6 +150,7 @@ impl OpenContainer {
         self.deletions = state.deletions;
         self.targets.truncate(state.targets);
         self.is_changed = state.is_changed;
+        self.is_torn = false;
         Ok(())
     }
 
@@ -221,6 +231,7 @@ impl Transaction {
                 header,
                 written: None,
                 is_changed: true,
+                is_torn: false,
                 appender,
                 targets: vec![],
                 known_targets: 0,
@@ -288,6 +299,7 @@ impl Transaction {
             header,
             written: Some(written),
             is_changed: false,
+            is_torn: false,
             known_targets: targets.len(),
             targets,
             indexing: Pending::from(base.entries),

@@ -122,6 +122,11 @@ impl Transaction {
             bytes: written.bytes,
         };
         let database = &self.databases[&key.database];
+        // Its extents may lie where something else was when the database was opened.
+        let epoch = match database.is_new {
+            true => 0,
+            false => self.federation.catalog().database_by_id(key.database, Csn::MAX)?.epoch,
+        };
         let parts = VersionParts {
             row: &row,
             what,
@@ -129,6 +134,7 @@ impl Transaction {
             class: open.class.clone(),
             deletions: open.deletions.clone(),
             targets: open.targets.clone(),
+            epoch,
         };
         let version = Version::of(&self.federation.inner, parts)?;
         let opened = Opened {

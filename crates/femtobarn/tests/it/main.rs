@@ -7,6 +7,7 @@ mod commits;
 mod conflicts;
 mod deletions;
 mod faults;
+mod history;
 mod indexes;
 mod isolation;
 mod links;
@@ -20,6 +21,7 @@ mod sealing;
 mod support;
 mod threads;
 mod types;
+mod updates;
 #[path = "../../../rntuple/tests/it/values.rs"]
 #[allow(dead_code)]
 mod values;

@@ -174,6 +174,11 @@ impl Appender {
         self.state.first_entry + self.writer.entries
     }
 
+    /// Number of entries in clusters that have ended.
+    pub fn finished_entries(&self) -> u64 {
+        self.state.first_entry
+    }
+
     /// Bytes appended to the cluster under construction.
     pub fn cluster_size(&self) -> u64 {
         self.writer.size()
@@ -254,7 +259,11 @@ impl Appender {
         Ok(())
     }
 
-    pub(super) fn end_cluster(&mut self, sink: &mut dyn BlobSink) -> Result<()> {
+    /// Ends the cluster under construction, if there is any entry in it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] from the sink.
+    pub fn end_cluster(&mut self, sink: &mut dyn BlobSink) -> Result<()> {
         if self.writer.entries == 0 {
             return Ok(());
         }
