@@ -65,7 +65,7 @@ mod names;
 pub mod rows;
 mod schema;
 
-pub use catalog::{Catalog, Kept};
+pub use catalog::{Catalog, FreeExtent, Kept, Purgeable, Vacuumed};
 pub use commit::{Commit, DroppedDatabase, NewContainer, NewDatabase, NewVersion};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{ContainerId, Csn, DatabaseId, Oid};
@@ -74,6 +74,6 @@ pub use locks::{
 };
 pub use names::{check_container_name, check_database_name};
 pub use rows::{
-    BlobRange, ClassRow, CommitRow, ContainerRow, DatabaseRow, DatabaseState, EnvelopeRange,
-    Retention, TagRow, VersionRow,
+    BlobRange, ClassRow, CommitRow, ContainerRecord, ContainerRow, Counts, DatabaseRecord,
+    DatabaseRow, DatabaseState, EnvelopeRange, NameRow, Retention, TagRow, VersionRow,
 };

@@ -127,6 +127,66 @@ pub struct ClassRow {
     pub definition: String,
 }
 
+/// A name that something had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameRow {
+    /// The name.
+    pub name: String,
+    /// The commit that gave it.
+    pub since: Csn,
+    /// The commit that took it away; none if it still holds.
+    pub until: Option<Csn>,
+}
+
+/// Everything that the catalogue knows of a database, dropped or not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatabaseRecord {
+    /// Its newest state, with its last name.
+    pub row: DatabaseRow,
+    /// The commit that sealed it.
+    pub sealed: Option<Csn>,
+    /// The commit that dropped it.
+    pub dropped: Option<Csn>,
+    /// Whether its file stays when it is purged.
+    pub keeps_file: bool,
+    /// All names it had, the oldest first.
+    pub names: Vec<NameRow>,
+}
+
+/// Everything that the catalogue knows of a container besides its versions, dropped or not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerRecord {
+    /// What it was created as, with its last name.
+    pub row: ContainerRow,
+    /// The commit that dropped it; a database is dropped with all that is in it.
+    pub dropped: Option<Csn>,
+    /// All names it had, the oldest first.
+    pub names: Vec<NameRow>,
+}
+
+/// How much there is of everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Databases in the newest snapshot.
+    pub databases: u64,
+    /// Databases that only older snapshots have.
+    pub dropped_databases: u64,
+    /// Containers in the newest snapshot.
+    pub containers: u64,
+    /// Containers that only older snapshots have.
+    pub dropped_containers: u64,
+    /// Versions of containers.
+    pub versions: u64,
+    /// Commits.
+    pub commits: u64,
+    /// Versions of classes.
+    pub classes: u64,
+    /// Tags.
+    pub tags: u64,
+    /// Bytes of database files that writers can take again.
+    pub free_bytes: u64,
+}
+
 /// A snapshot with a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TagRow {

@@ -13,6 +13,8 @@
 //! 6. A name holds from commit `since` until before commit `until`, or still if that is null. No
 //!    two databases, and no two containers of a database, have one name at the same time. What
 //!    has a name as of a CSN exists then; what was dropped has none any more.
+//! 7. `free_extents` are ranges that writers may take, since an epoch of the database; without one
+//!    they are not released yet. Taking a range deletes its row.
 //!
 //! The statements elsewhere are plain SQL. What is SQLite's own stands here: `STRICT`,
 //! `WITHOUT ROWID` and the pragmas.
@@ -147,6 +149,14 @@ CREATE TABLE container_names (
     PRIMARY KEY (database, container, since),
     UNIQUE (database, name, since),
     FOREIGN KEY (database, container) REFERENCES containers (database, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE free_extents (
+    database INTEGER NOT NULL REFERENCES databases (id),
+    start    INTEGER NOT NULL,
+    size     INTEGER NOT NULL,
+    epoch    INTEGER,
+    PRIMARY KEY (database, start)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE versions (

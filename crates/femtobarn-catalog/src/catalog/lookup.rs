@@ -26,12 +26,12 @@ const CONTAINER: &str = "SELECT c.database, c.id, n.name, c.class, \
     JOIN containers c ON c.database = n.database AND c.id = n.container \
     JOIN databases d ON d.id = n.database AND (d.dropped IS NULL OR d.dropped > ?1) \
     WHERE n.since <= ?1 AND (n.until IS NULL OR n.until > ?1)";
-const VERSION: &str = "SELECT v.database, v.container, v.csn, \
+pub(super) const VERSION: &str = "SELECT v.database, v.container, v.csn, \
     v.header_offset, v.header_size, v.header_length, \
     v.footer_offset, v.footer_size, v.footer_length, v.annex_offset, v.annex_size, \
     v.record_offset, v.record_size, v.class_version, v.entries, v.deleted, v.bytes \
     FROM versions v";
-const COMMIT: &str =
+pub(super) const COMMIT: &str =
     "SELECT csn, transaction_uuid, time_us, message, user_name, host, pid FROM commits";
 
 impl Catalog {
@@ -260,7 +260,7 @@ fn newest_until(sql: &Connection, time_us: i64) -> Attempt<i64> {
     Ok(found)
 }
 
-fn database_row(row: &Row<'_>) -> rusqlite::Result<DatabaseRow> {
+pub(super) fn database_row(row: &Row<'_>) -> rusqlite::Result<DatabaseRow> {
     let state: String = row.get(4)?;
     Ok(DatabaseRow {
         id: DatabaseId(row.get(0)?),
@@ -277,7 +277,7 @@ fn database_row(row: &Row<'_>) -> rusqlite::Result<DatabaseRow> {
     })
 }
 
-fn container_row(row: &Row<'_>) -> rusqlite::Result<ContainerRow> {
+pub(super) fn container_row(row: &Row<'_>) -> rusqlite::Result<ContainerRow> {
     Ok(ContainerRow {
         database: DatabaseId(row.get(0)?),
         id: ContainerId(row.get(1)?),
@@ -289,7 +289,7 @@ fn container_row(row: &Row<'_>) -> rusqlite::Result<ContainerRow> {
     })
 }
 
-fn version_row(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
+pub(super) fn version_row(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
     Ok(VersionRow {
         database: DatabaseId(row.get(0)?),
         container: ContainerId(row.get(1)?),
@@ -317,11 +317,11 @@ fn blob_range(row: &Row<'_>, first: usize) -> rusqlite::Result<BlobRange> {
     Ok(BlobRange { offset: number(row, first)?, size: number(row, first + 1)? })
 }
 
-fn class_row(row: &Row<'_>) -> rusqlite::Result<ClassRow> {
+pub(super) fn class_row(row: &Row<'_>) -> rusqlite::Result<ClassRow> {
     Ok(ClassRow { name: row.get(0)?, version: row.get(1)?, definition: row.get(2)? })
 }
 
-fn commit_row(row: &Row<'_>) -> rusqlite::Result<CommitRow> {
+pub(super) fn commit_row(row: &Row<'_>) -> rusqlite::Result<CommitRow> {
     Ok(CommitRow {
         csn: Csn(number(row, 0)?),
         transaction: uuid(row, 1)?,
@@ -333,11 +333,11 @@ fn commit_row(row: &Row<'_>) -> rusqlite::Result<CommitRow> {
     })
 }
 
-fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get(column).map(unsigned)
 }
 
-fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
+pub(super) fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
     <[u8; 16]>::column_result(row.get_ref(column)?).map(Uuid::from_bytes).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(
             column,

@@ -31,8 +31,11 @@ pub(crate) mod numbers;
 mod queue;
 mod retention;
 mod session;
+mod survey;
+mod vacuum;
 
 pub use retention::Kept;
+pub use vacuum::{FreeExtent, Purgeable, Vacuumed};
 
 /// The file of the catalogue, in the federation's folder.
 pub const CATALOGUE_FILE: &str = "catalogue.sqlite";

@@ -224,5 +224,9 @@ fn seal_database(
     connection
         .prepare_cached("UPDATE databases SET sealed = ?2 WHERE id = ?1")?
         .execute(params![database.0, signed(csn.0)])?;
+    // Nobody writes there any more.
+    connection
+        .prepare_cached("DELETE FROM free_extents WHERE database = ?1")?
+        .execute([database.0])?;
     Ok(())
 }

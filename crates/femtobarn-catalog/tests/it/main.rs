@@ -15,3 +15,4 @@ mod lookups;
 mod names;
 mod retention;
 mod sharing;
+mod vacuum;

@@ -1,0 +1,132 @@
+//! Everything that there is, dropped or not: for upkeep, for dumps and for statistics.
+
+use rusqlite::{Row, params};
+use uuid::Uuid;
+
+use super::Catalog;
+use super::lookup::{
+    COMMIT, VERSION, class_row, commit_row, container_row, database_row, number, uuid, version_row,
+};
+use super::numbers::{signed, unsigned};
+use crate::error::Result;
+use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::rows::{
+    ClassRow, CommitRow, ContainerRecord, Counts, DatabaseRecord, NameRow, VersionRow,
+};
+
+/// With the last name that it had.
+const DATABASES: &str = "SELECT d.id, d.uuid, \
+    (SELECT n.name FROM database_names n WHERE n.database = d.id ORDER BY n.since DESC LIMIT 1), \
+    d.path, CASE WHEN d.sealed IS NULL THEN d.state ELSE 'sealed' END, d.created, d.epoch, \
+    d.sealed, d.dropped, d.keeps_file FROM databases d ORDER BY d.id";
+const CONTAINERS: &str = "SELECT c.database, c.id, \
+    (SELECT n.name FROM container_names n WHERE n.database = c.database AND n.container = c.id \
+     ORDER BY n.since DESC LIMIT 1), c.class, c.class_version, c.options, c.created, c.dropped \
+    FROM containers c WHERE c.database = ?1 ORDER BY c.id";
+
+impl Catalog {
+    /// All databases that vacuum has not purged, by their last names and in their newest states, in
+    /// the order of their ids.
+    pub fn every_database(&self) -> Result<Vec<DatabaseRecord>> {
+        let mut records = self.all(DATABASES, [], |row| {
+            Ok(DatabaseRecord {
+                row: database_row(row)?,
+                sealed: csn(row, 7)?,
+                dropped: csn(row, 8)?,
+                keeps_file: row.get(9)?,
+                names: vec![],
+            })
+        })?;
+        let names =
+            "SELECT name, since, until FROM database_names WHERE database = ?1 ORDER BY since";
+        for record in &mut records {
+            record.names = self.all(names, [record.row.id.0], name_row)?;
+        }
+        Ok(records)
+    }
+
+    /// All containers of a database that vacuum has not purged, by their last names and with the
+    /// class versions that they were created with, in the order of their ids.
+    pub fn every_container(&self, database: DatabaseId) -> Result<Vec<ContainerRecord>> {
+        let mut records = self.all(CONTAINERS, [database.0], |row| {
+            let (row, dropped) = (container_row(row)?, csn(row, 7)?);
+            Ok(ContainerRecord { row, dropped, names: vec![] })
+        })?;
+        let names = "SELECT name, since, until FROM container_names \
+                     WHERE database = ?1 AND container = ?2 ORDER BY since";
+        for record in &mut records {
+            record.names = self.all(names, [database.0, record.row.id.0], name_row)?;
+        }
+        Ok(records)
+    }
+
+    /// All versions of all containers of a database, by container and the oldest first.
+    pub fn all_versions(&self, database: DatabaseId) -> Result<Vec<VersionRow>> {
+        let sql = format!("{VERSION} WHERE v.database = ?1 ORDER BY v.container, v.csn");
+        self.all(&sql, [database.0], version_row)
+    }
+
+    /// All versions of all classes, each with the commit that declared it.
+    pub fn every_class(&self) -> Result<Vec<(ClassRow, Csn)>> {
+        let sql = "SELECT name, version, definition, created FROM classes ORDER BY name, version";
+        self.all(sql, [], |row| Ok((class_row(row)?, Csn(number(row, 3)?))))
+    }
+
+    /// The databases that a container links to, each with the commit that added it.
+    pub fn link_target_history(
+        &self,
+        database: DatabaseId,
+        container: ContainerId,
+    ) -> Result<Vec<(Uuid, Csn)>> {
+        let sql = "SELECT target, csn FROM link_targets WHERE database = ?1 AND container = ?2 \
+                   ORDER BY position";
+        self.all(sql, [database.0, container.0], |row| Ok((uuid(row, 0)?, Csn(number(row, 1)?))))
+    }
+
+    /// The commits after `after` up to `until`, the oldest first.
+    pub fn commits_between(&self, after: Csn, until: Csn) -> Result<Vec<CommitRow>> {
+        let sql = format!("{COMMIT} WHERE csn > ?1 AND csn <= ?2 ORDER BY csn");
+        self.all(&sql, [signed(after.0), signed(until.0)], commit_row)
+    }
+
+    /// The newest commits before `before`, the newest first: [`Catalog::history`] in pieces.
+    pub fn history_before(&self, before: Csn, limit: u64) -> Result<Vec<CommitRow>> {
+        let sql = format!("{COMMIT} WHERE csn < ?1 ORDER BY csn DESC LIMIT ?2");
+        self.all(&sql, [signed(before.0), signed(limit)], commit_row)
+    }
+
+    /// How much there is of everything.
+    pub fn counts(&self) -> Result<Counts> {
+        let sql = "SELECT (SELECT count(*) FROM databases WHERE dropped IS NULL), \
+            (SELECT count(*) FROM databases WHERE dropped IS NOT NULL), \
+            (SELECT count(*) FROM containers c JOIN databases d ON d.id = c.database \
+             WHERE c.dropped IS NULL AND d.dropped IS NULL), \
+            (SELECT count(*) FROM containers), (SELECT count(*) FROM versions), \
+            (SELECT count(*) FROM commits), (SELECT count(*) FROM classes), \
+            (SELECT count(*) FROM tags), \
+            (SELECT coalesce(sum(size), 0) FROM free_extents)";
+        let counts = self.one(sql, params![], |row| {
+            let containers = number(row, 2)?;
+            Ok(Counts {
+                databases: number(row, 0)?,
+                dropped_databases: number(row, 1)?,
+                containers,
+                dropped_containers: number(row, 3)?.saturating_sub(containers),
+                versions: number(row, 4)?,
+                commits: number(row, 5)?,
+                classes: number(row, 6)?,
+                tags: number(row, 7)?,
+                free_bytes: number(row, 8)?,
+            })
+        })?;
+        Ok(counts.unwrap_or_default())
+    }
+}
+
+fn name_row(row: &Row<'_>) -> rusqlite::Result<NameRow> {
+    Ok(NameRow { name: row.get(0)?, since: Csn(number(row, 1)?), until: csn(row, 2)? })
+}
+
+fn csn(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Csn>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(|csn| Csn(unsigned(csn))))
+}
