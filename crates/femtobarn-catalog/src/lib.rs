@@ -65,7 +65,9 @@ mod names;
 pub mod rows;
 mod schema;
 
-pub use catalog::{Catalog, FreeExtent, Kept, Purgeable, Vacuumed};
+pub use catalog::{
+    CATALOGUE_FILE, Catalog, DATABASES_FOLDER, FreeExtent, Kept, Purgeable, Vacuumed,
+};
 pub use commit::{Commit, DroppedDatabase, NewContainer, NewDatabase, NewVersion};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{ContainerId, Csn, DatabaseId, Oid};

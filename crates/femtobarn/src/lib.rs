@@ -16,12 +16,14 @@
 //! | `deletion` | which entries are deleted |
 //! | `check`, `inventory` | whether all that is committed can be read; which bytes versions refer to |
 //! | `identify`, `scan` | what a file is, and the commit records in it |
+//! | `backup` | copying a federation while it is written to, and making one from copies |
 //! | `progress` | how far a long operation is |
 //! | `index` | [`Index`]: which objects have which keys, in sorted runs |
 //! | `annex`, `frame` | what a version has beside its footer, and how our own records are framed |
 
 mod annex;
 mod attach;
+mod backup;
 mod chain;
 mod check;
 mod class;
@@ -47,6 +49,7 @@ mod transaction;
 mod view;
 
 pub use attach::Attached;
+pub use backup::{BackupReport, restore};
 pub use check::{CheckLevel, CheckReport, Place, Problem, ProblemKind, Severity};
 pub use class::{Class, Field, FieldType};
 pub use error::{Error, ErrorKind, Result};

@@ -24,6 +24,7 @@ use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::locks::{LockTable, SnapshotPins};
 use crate::schema::Identity;
 
+mod backup;
 mod connection;
 mod creation;
 mod lookup;

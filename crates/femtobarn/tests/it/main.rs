@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod backups;
 mod check;
 mod commits;
 mod conflicts;

@@ -1,0 +1,107 @@
+//! Copying one file into a backup, chunk by chunk.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use twox_hash::XxHash3_64;
+
+use super::manifest::{CHUNK_BYTES, FileEntry};
+use crate::error::{Error, Result};
+use crate::progress::{Progress, Watch};
+
+/// A file on its way into a backup.
+pub(super) struct Copying<'a> {
+    pub from: &'a Path,
+    pub to: &'a Path,
+    pub path: &'a str,
+    /// In an incremental backup: what the earlier one says about the file, if it was there.
+    pub known: Option<Option<&'a FileEntry>>,
+}
+
+impl Copying<'_> {
+    /// Copies the file, or what has changed of it; says how many bytes were stored. None if the file
+    /// is gone: it was of a transaction that was rolled back.
+    pub fn run(
+        &self,
+        tell: &mut Progress,
+        progress: &mut Watch<'_>,
+    ) -> Result<Option<(FileEntry, u64)>> {
+        let (from, to) = (self.from.join(self.path), self.to.join(self.path));
+        let mut source = match File::open(&from) {
+            Ok(source) => source,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("open", &from, error)),
+        };
+        let cannot_write = |error| Error::io("write", &to, error);
+        let mut target = File::create_new(&to).map_err(cannot_write)?;
+        let mut entry = FileEntry {
+            path: self.path.to_owned(),
+            size: 0,
+            chunks: vec![],
+            stored: self.known.map(|_| vec![]),
+        };
+        let (mut chunk, mut stored) = (Vec::with_capacity(CHUNK_BYTES as usize), 0);
+        loop {
+            read_chunk(&mut source, &mut chunk).map_err(|error| Error::io("read", &from, error))?;
+            if chunk.is_empty() {
+                break;
+            }
+            let (checksum, number) = (XxHash3_64::oneshot(&chunk), entry.chunks.len());
+            let is_known = self.known.flatten().is_some_and(|known| {
+                known.chunks.get(number) == Some(&checksum)
+                    && known.size.min(CHUNK_BYTES * (number as u64 + 1))
+                        == entry.size + chunk.len() as u64
+            });
+            if !is_known {
+                put(&mut target, &chunk).map_err(cannot_write)?;
+                stored += chunk.len() as u64;
+                entry.stored.iter_mut().for_each(|stored| stored.push(number as u64));
+            }
+            entry.chunks.push(checksum);
+            entry.size += chunk.len() as u64;
+            tell.done += chunk.len() as u64;
+            if !progress(tell) {
+                return Err(stopped("backup"));
+            }
+        }
+        // A hole at the end has not made the file longer yet.
+        target.set_len(stored).and_then(|()| target.sync_all()).map_err(cannot_write)?;
+        Ok(Some((entry, stored)))
+    }
+}
+
+/// What the manifest says about a file that is in the backup already.
+pub(super) fn describe(folder: &Path, name: &str) -> Result<FileEntry> {
+    let path = folder.join(name);
+    let cannot = |error| Error::io("read", &path, error);
+    let mut file = File::open(&path).map_err(cannot)?;
+    let mut entry = FileEntry { path: name.to_owned(), size: 0, chunks: vec![], stored: None };
+    let mut chunk = Vec::with_capacity(CHUNK_BYTES as usize);
+    loop {
+        read_chunk(&mut file, &mut chunk).map_err(cannot)?;
+        if chunk.is_empty() {
+            return Ok(entry);
+        }
+        entry.chunks.push(XxHash3_64::oneshot(&chunk));
+        entry.size += chunk.len() as u64;
+    }
+}
+
+/// Reads the next chunk; what is shorter is the last, and an empty one is the end.
+pub(super) fn read_chunk(file: &mut File, chunk: &mut Vec<u8>) -> std::io::Result<()> {
+    chunk.clear();
+    file.take(CHUNK_BYTES).read_to_end(chunk).map(drop)
+}
+
+/// Writes a chunk; one of zeros is left as a hole.
+pub(super) fn put(file: &mut File, chunk: &[u8]) -> std::io::Result<()> {
+    match chunk.iter().all(|&byte| byte == 0) {
+        true => file.seek(SeekFrom::Current(chunk.len() as i64)).map(drop),
+        false => file.write_all(chunk),
+    }
+}
+
+pub(super) fn stopped(what: &str) -> Error {
+    Error::Closed { what: format!("the {what} was stopped; what it wrote is not complete") }
+}

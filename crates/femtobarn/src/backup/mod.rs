@@ -1,0 +1,142 @@
+//! Backups: the catalogue and the database files of a federation, copied while it is written to.
+//!
+//! A full backup is a federation that can be opened. An incremental one holds the chunks that differ
+//! from those of another backup. Which they are is found by reading everything and comparing
+//! checksums, so that nothing has to be remembered between backups.
+//!
+//! Invariants:
+//! 1. The catalogue is copied first. Whatever it refers to is in the files by then and stays there,
+//!    since vacuuming waits for backups; what writers add meanwhile is superfluous and harmless.
+//! 2. The manifest is written last, when all else is durable.
+
+mod copy;
+mod manifest;
+mod restore;
+
+use std::path::{Path, PathBuf};
+
+use femtobarn_catalog::{CATALOGUE_FILE, Csn, DATABASES_FOLDER, DatabaseState};
+
+pub use restore::restore;
+
+use crate::error::{Error, Result};
+use crate::federation::Federation;
+use crate::file;
+use crate::progress::{Progress, Watch};
+use copy::Copying;
+use manifest::Manifest;
+
+/// What a backup holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupReport {
+    /// The newest commit in it.
+    pub csn: Csn,
+    /// Files of the federation in it.
+    pub files: u64,
+    /// Bytes that these have.
+    pub bytes: u64,
+    /// Bytes that were stored, of those.
+    pub stored: u64,
+    /// Attached files, which are not in it: they belong to somebody else.
+    pub left_out: Vec<PathBuf>,
+}
+
+impl Federation {
+    /// Copies the federation into a new folder, with all of its history, while it is written to.
+    /// With `since`, the folder of an earlier backup, only what differs from that is stored.
+    ///
+    /// # Errors
+    /// `Exists` if there is something in `folder`; `Invalid` if `since` is of another federation;
+    /// `NotFound` if it is no complete backup; `Busy` if the federation is being vacuumed; `Closed` if
+    /// `progress` answers no; as the disk. Then the folder holds no complete backup.
+    pub fn backup(
+        &self,
+        folder: &Path,
+        since: Option<&Path>,
+        progress: &mut Watch<'_>,
+    ) -> Result<BackupReport> {
+        let parent = since.map(Manifest::read).transpose()?;
+        self.check_parent(parent.as_ref())?;
+        let _kept = self.inner.locks().owner().share_maintenance(MAINTENANCE_WAIT)?;
+        make_empty(folder)?;
+        let csn = self.catalog().backup_to(&folder.join(CATALOGUE_FILE))?;
+        let mut made = Manifest::new(parent.as_ref(), self.uuid(), self.name(), csn);
+        let paths = database_files(self.folder())?;
+        let mut tell = Progress { doing: "backing up", of: String::new(), done: 0, total: 0 };
+        tell.total = paths.iter().map(|path| size_of(&self.folder().join(path))).sum();
+        let catalogue = copy::describe(folder, CATALOGUE_FILE)?;
+        made.files.push(catalogue);
+        let mut stored = made.files[0].size;
+        for path in paths {
+            tell.of.clone_from(&path);
+            let known = parent.as_ref().map(|parent| parent.file(&path));
+            let copying = Copying { from: self.folder(), to: folder, path: &path, known };
+            let Some((entry, bytes)) = copying.run(&mut tell, progress)? else { continue };
+            stored += bytes;
+            made.files.push(entry);
+        }
+        file::sync_folder(&folder.join(DATABASES_FOLDER))?;
+        made.write(folder)?;
+        Ok(BackupReport {
+            csn,
+            files: made.files.len() as u64,
+            bytes: made.files.iter().map(|file| file.size).sum(),
+            stored,
+            left_out: self.attached(csn)?,
+        })
+    }
+
+    fn check_parent(&self, parent: Option<&Manifest>) -> Result<()> {
+        match parent.filter(|parent| parent.federation != self.uuid()) {
+            None => Ok(()),
+            Some(parent) => Err(Error::invalid(format!(
+                "the earlier backup is of federation {:?} ({}), not of {:?} ({})",
+                parent.name,
+                parent.federation,
+                self.name(),
+                self.uuid()
+            ))),
+        }
+    }
+
+    fn attached(&self, csn: Csn) -> Result<Vec<PathBuf>> {
+        let databases = self.catalog().databases(csn)?;
+        let attached = databases.iter().filter(|row| row.state == DatabaseState::Attached);
+        let paths = attached.map(|row| self.inner.path_of(row));
+        Ok(paths.filter(|path| !path.starts_with(self.folder())).collect())
+    }
+}
+
+/// How long a backup waits for a vacuum to end.
+const MAINTENANCE_WAIT: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// Makes the folders of a backup or of a restored federation.
+fn make_empty(folder: &Path) -> Result<()> {
+    let is_empty = || std::fs::read_dir(folder).map(|mut entries| entries.next().is_none());
+    if folder.exists() && !is_empty().map_err(|error| Error::io("list", folder, error))? {
+        return Err(Error::Exists {
+            what: format!("{} is not empty; choose a new folder", folder.display()),
+        });
+    }
+    let databases = folder.join(DATABASES_FOLDER);
+    std::fs::create_dir_all(&databases).map_err(|error| Error::io("create", &databases, error))
+}
+
+/// The paths of all database files within the federation's folder.
+fn database_files(federation: &Path) -> Result<Vec<String>> {
+    let folder = federation.join(DATABASES_FOLDER);
+    let cannot = |error| Error::io("list", &folder, error);
+    let mut paths = vec![];
+    for entry in std::fs::read_dir(&folder).map_err(cannot)? {
+        let entry = entry.map_err(cannot)?;
+        if entry.file_type().map_err(cannot)?.is_file() {
+            paths.push(format!("{DATABASES_FOLDER}/{}", entry.file_name().to_string_lossy()));
+        }
+    }
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+fn size_of(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+}

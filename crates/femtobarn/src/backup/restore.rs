@@ -1,0 +1,130 @@
+//! Restoring: a federation from a full backup and the incremental ones that follow it.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use twox_hash::XxHash3_64;
+
+use super::copy::{put, stopped};
+use super::make_empty;
+use super::manifest::{CHUNK_BYTES, FileEntry, Manifest};
+use crate::error::{Error, Result};
+use crate::federation::Federation;
+use crate::file;
+use crate::progress::{Progress, Watch};
+
+/// Makes a federation in a new folder from backups: a full one, and the incremental ones that
+/// follow it, each made since the one before. Every chunk is checked.
+///
+/// # Errors
+/// `Invalid` if the backups do not follow each other; `NotFound` if one is not complete; `Corrupt` if
+/// one is damaged; `Exists` if there is something in `folder`; `Closed` if `progress` answers no; as
+/// the disk. Then the folder holds no federation.
+pub fn restore(backups: &[&Path], folder: &Path, progress: &mut Watch<'_>) -> Result<Federation> {
+    let chain = Chain::open(backups)?;
+    make_empty(folder)?;
+    let files = &chain.last().1.files;
+    let total = files.iter().map(|file| file.size).sum();
+    let mut tell = Progress { doing: "restoring", of: String::new(), done: 0, total };
+    // The catalogue, which makes it a federation, is the first of the list and the last to be made.
+    for entry in files.iter().rev() {
+        tell.of.clone_from(&entry.path);
+        chain.restore_file(entry, folder, &mut tell, progress)?;
+    }
+    for folder in [&*folder.join(femtobarn_catalog::DATABASES_FOLDER), folder] {
+        file::sync_folder(folder)?;
+    }
+    Federation::open(folder)
+}
+
+/// Backups that follow each other, with their folders.
+struct Chain(Vec<(PathBuf, Manifest)>);
+
+impl Chain {
+    fn open(backups: &[&Path]) -> Result<Self> {
+        let mut chain: Vec<(PathBuf, Manifest)> = vec![];
+        for folder in backups {
+            let manifest = Manifest::read(folder)?;
+            let before = chain.last().map(|(_, manifest)| manifest.id);
+            if manifest.parent != before {
+                let reason = match (manifest.parent, before) {
+                    (Some(_), None) => "is not a full backup; name that first",
+                    (None, _) => "is a full backup; name it first, or alone",
+                    _ => "was not made since the one before it; name them in their order",
+                };
+                return Err(Error::invalid(format!("{} {reason}", folder.display())));
+            }
+            chain.push(((*folder).to_owned(), manifest));
+        }
+        match chain.is_empty() {
+            true => Err(Error::invalid("name at least one backup")),
+            false => Ok(Chain(chain)),
+        }
+    }
+
+    fn last(&self) -> &(PathBuf, Manifest) {
+        self.0.last().expect("a chain has at least one backup")
+    }
+
+    fn restore_file(
+        &self,
+        entry: &FileEntry,
+        folder: &Path,
+        tell: &mut Progress,
+        progress: &mut Watch<'_>,
+    ) -> Result<()> {
+        let path = folder.join(&entry.path);
+        let cannot = |error| Error::io("write", &path, error);
+        let mut target = File::create_new(&path).map_err(cannot)?;
+        let mut chunk = vec![];
+        for (number, &checksum) in (0..).zip(&entry.chunks) {
+            let size = CHUNK_BYTES.min(entry.size - number * CHUNK_BYTES);
+            self.read_chunk(&entry.path, number, size, checksum, &mut chunk)?;
+            put(&mut target, &chunk).map_err(cannot)?;
+            tell.done += size;
+            if !progress(tell) {
+                return Err(stopped("restoring"));
+            }
+        }
+        target.set_len(entry.size).and_then(|()| target.sync_all()).map_err(cannot)
+    }
+
+    /// Reads a chunk from the newest backup that holds it.
+    fn read_chunk(
+        &self,
+        path: &str,
+        number: u64,
+        size: u64,
+        checksum: u64,
+        chunk: &mut Vec<u8>,
+    ) -> Result<()> {
+        let place = |(folder, manifest): &(PathBuf, Manifest)| {
+            let position = match &manifest.file(path)?.stored {
+                None => number,
+                Some(stored) => stored.iter().position(|&stored| stored == number)? as u64,
+            };
+            Some((folder.join(path), position * CHUNK_BYTES))
+        };
+        let lost = |what: String| Error::Corrupt { what };
+        let (file, offset) = self
+            .0
+            .iter()
+            .rev()
+            .find_map(place)
+            .ok_or_else(|| lost(format!("no backup holds chunk {number} of {path}")))?;
+        chunk.clear();
+        let read = File::open(&file).and_then(|mut file| {
+            file.seek(SeekFrom::Start(offset))?;
+            file.take(size).read_to_end(chunk)
+        });
+        read.map_err(|error| Error::io("read", &file, error))?;
+        match chunk.len() as u64 == size && XxHash3_64::oneshot(chunk) == checksum {
+            true => Ok(()),
+            false => Err(lost(format!(
+                "{} is damaged at byte {offset}: it is not what {path} was when it was backed up",
+                file.display()
+            ))),
+        }
+    }
+}
