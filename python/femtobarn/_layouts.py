@@ -44,7 +44,7 @@ def layout_of(data: Any, node: Node) -> tuple[ak.contents.Content, bool]:
     if _is_of(data, "pandas", "Series"):
         return _of_series(data, node)
     if type(data).__module__.partition(".")[0] == "pyarrow":
-        return ak.from_arrow(data, highlevel=False), False
+        return _of_arrow(data), False
     if hasattr(data, "__dask_graph__"):
         raise InvalidError("a Dask collection holds no data yet; call .compute() first")
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
@@ -75,8 +75,39 @@ def _of_series(data: Any, node: Node) -> tuple[ak.contents.Content, bool]:
     if data.dtype != object:
         import pyarrow
 
-        return ak.from_arrow(pyarrow.array(data), highlevel=False), False
+        return _of_arrow(pyarrow.array(data)), False
     return _of_python(data, node), True
+
+
+def _of_arrow(data: Any) -> ak.contents.Content:
+    """Return Arrow data as a layout, parts of larger arrays as arrays of their own first.
+
+    Awkward 2.14 takes the missing values of a part from the beginning of the whole.
+    """
+    import pyarrow as pa
+
+    if isinstance(data, pa.ChunkedArray):
+        data = pa.chunked_array([_whole(chunk) for chunk in data.chunks], data.type)
+    elif isinstance(data, pa.Array):
+        data = _whole(data)
+    return ak.from_arrow(data, highlevel=False)
+
+
+def _whole(array: Any) -> Any:
+    return array.take(np.arange(len(array))) if _is_part(array) else array
+
+
+def _is_part(array: Any) -> bool:
+    import pyarrow as pa
+
+    kinds = pa.types
+    if array.offset:
+        return True
+    if kinds.is_struct(array.type):
+        return any(_is_part(array.field(position)) for position in range(array.type.num_fields))
+    if any(test(array.type) for test in (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)):
+        return _is_part(array.values)
+    return False
 
 
 def _materialised(data: ak.Array) -> ak.contents.Content:

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 import femtobarn as fb
 from femtobarn._arrays import columns_of, tree_length
 from femtobarn._results import as_library, awkward_of, tree_nbytes
-from femtobarn._types import Record
+from femtobarn._types import Field, List, Node, Optional, Primitive, Record, String
+
+INTEGER = Primitive("int64")
 
 an: Any = fb
 """The package, for annotations made at run time, which type checkers cannot follow."""
@@ -262,3 +264,23 @@ def test_any_nesting_goes_there_and_back(values: list[Any]) -> None:
 def test_any_variant_goes_there_and_back(values: list[Any]) -> None:
     record = one(an.variant[an.int32, str])
     assert there_and_back({"x": values}, record).x.to_list() == values
+
+
+@pytest.mark.parametrize(
+    ("node", "values"),
+    [
+        (Optional(INTEGER), [1, 2, None, 4, None, 6]),
+        (Optional(String()), ["a", "bb", None, "c", None, ""]),
+        (Optional(List(Optional(INTEGER))), [[1], None, [3, None], [4], [], None]),
+        (
+            Optional(Record("", (Field("x", Optional(INTEGER)),))),
+            [{"x": 1}, {"x": None}, None, {"x": 4}, None],
+        ),
+    ],
+)
+def test_missing_values_of_a_part_of_an_arrow_array_are_its_own(node: Node, values: list[Any]) -> None:
+    """Awkward takes them from the beginning of the whole, so that other values were stored as 0."""
+    table, record = pa.table({"a": pa.array(values)}), Record("", (Field("a", node),))
+    for start in range(len(values)):
+        array = awkward_of(columns_of(table.slice(start), record), record)
+        assert array.a.to_list() == values[start:]
