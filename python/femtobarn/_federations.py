@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,8 @@ from weakref import WeakValueDictionary
 from ._exceptions import InvalidError
 from ._femtobarn import FederationHandle, count_fork
 from ._imports import Imported, import_tree
+from ._paths import Expressions
+from ._readers import import_file
 from ._snapshots import Snapshot
 from ._transactions import Transaction
 from ._types import Definition
@@ -256,6 +258,72 @@ class Federation:
             batch_bytes=batch_bytes,
             progress=progress,
         )
+
+    def import_file(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        database: str | None = None,
+        container: str | None = None,
+        ntuple: str | None = None,
+        expressions: Expressions = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Imported:
+        """Copy a Parquet or Arrow file, or an RNTuple of a ROOT file, into a container.
+
+        Parameters
+        ----------
+        path
+            A ``.parquet``, ``.arrow``, ``.feather`` or ``.root`` file.
+        database
+            Database to import into, made if needed; by default named as the file.
+        container
+            Container to append to, made if needed; by default named as the file or the RNTuple.
+        ntuple
+            Name of the RNTuple, if the file has more than one.
+        expressions
+            Fields to import, as for :meth:`View.arrays`; all if not given.
+        progress
+            Called with the objects imported so far and the objects in all.
+
+        Raises
+        ------
+        InvalidError
+            If a column is of a type that cannot be stored; the text names it.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, pandas as pd, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> pd.DataFrame({"n": [1, 2, 3]}).to_parquet(folder + "/numbers.parquet")
+        >>> fed = fb.create(folder + "/lhc.fed")
+        >>> fed.import_file(folder + "/numbers.parquet", database="d").container
+        'd/numbers'
+        >>> fed["d/numbers"][2].n
+        3
+        """
+        return import_file(
+            self,
+            path,
+            database=database,
+            container=container,
+            ntuple=ntuple,
+            expressions=expressions,
+            progress=progress,
+        )
+
+    def export(
+        self,
+        names: str | Sequence[str],
+        path: str | os.PathLike[str],
+        expressions: Expressions = None,
+        where: str | None = None,
+        *,
+        format: str | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Write objects of containers to a file, as of the newest commit; see :meth:`Snapshot.export`."""
+        return self.snapshot().export(names, path, expressions, where, format=format, progress=progress)
 
     def seal(self, database: str, *, lock_timeout: float = 10.0) -> int:
         """Make a database read-only for ever and its file a complete ROOT file.

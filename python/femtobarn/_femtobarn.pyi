@@ -9,6 +9,7 @@ from typing_extensions import Buffer as _Buffer
 
 __all__ = [
     "Buffer",
+    "ExportHandle",
     "FederationHandle",
     "Oid",
     "SnapshotHandle",
@@ -51,6 +52,16 @@ class Buffer(_Buffer):
     """Bytes of the engine, read only, through Python's buffer protocol."""
 
     def __len__(self) -> int: ...
+
+@final
+class ExportHandle:
+    """A ROOT file that objects are exported to."""
+
+    @staticmethod
+    def create(path: str | os.PathLike[str], name: str) -> ExportHandle: ...
+    def add(self, name: str, definition: str) -> int: ...
+    def append(self, position: int, tree: tuple[Any, ...]) -> None: ...
+    def finish(self) -> None: ...
 
 @final
 class FederationHandle:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import numpy as np
 
+from ._exports import Progress, export_views
 from ._linked import BEHAVIOR, SNAPSHOT, link_records
 from ._objects import Object
 from ._oid import Oid, OidRange
@@ -137,6 +139,42 @@ class Snapshot(Mapping[str, View]):
             positions[chosen] = sum(len(part) for part in parts) + np.arange(len(chosen))
             parts.append(view.fetch(records["entry"][chosen], expressions))
         return as_library(self._assembled(parts, positions), merged or Record("", ()), library)
+
+    def export(
+        self,
+        names: str | Sequence[str],
+        path: str | os.PathLike[str],
+        expressions: Expressions = None,
+        where: str | None = None,
+        *,
+        format: str | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """Write the objects of containers to a file, and return their number.
+
+        Parameters
+        ----------
+        names
+            A container such as ``"run7/events"``, a database, or a list of these. Several containers
+            go into one ``.root`` file, as RNTuples named as they are.
+        path, expressions, where, format, progress
+            As for :meth:`View.export`, and the same for all containers.
+        """
+        wanted = [names] if isinstance(names, str) else list(names)
+        places = list(dict.fromkeys(place for name in wanted for place in self._places(name)))
+        plain = [place.rpartition("/")[2] for place in places]
+        unique = len(set(plain)) == len(plain)
+        views = {
+            name if unique else place.replace("/", "_"): self[place]
+            for name, place in zip(plain, places, strict=True)
+        }
+        return export_views(views, path, expressions, where, format=format, progress=progress)
+
+    def _places(self, name: str) -> list[str]:
+        """Return the container of a name, or all those of a database."""
+        if "/" in name:
+            return [name]
+        return [f"{name}/{container['name']}" for container in self.containers(name)]
 
     def _assembled(self, parts: list[ak.Array], positions: np.ndarray[Any, Any]) -> ak.Array:
         if not parts:

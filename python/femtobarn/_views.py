@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import numpy as np
 from ._arrays import Tree
 from ._casts import Values
 from ._exceptions import InvalidError, NotFoundError
+from ._exports import Progress, export_views
 from ._objects import Block, Object
 from ._oid import Oid, OidRange
 from ._paths import Expressions, all_paths, expand, whole_link
@@ -348,6 +350,52 @@ class View:
                 memoryview(self._handle.counts(path, start, stop)), np.int64
             )
         return columns
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        expressions: Expressions = None,
+        where: str | None = None,
+        *,
+        format: str | None = None,
+        step_size: int | str = "64 MB",
+        progress: Progress | None = None,
+    ) -> int:
+        """Write objects to a file for those who have no federation, and return their number.
+
+        Parameters
+        ----------
+        path
+            A file that does not exist: ``.root`` (an RNTuple named as the container), ``.parquet``,
+            ``.arrow`` or ``.feather``.
+        expressions, where, step_size
+            As for :meth:`iterate`. Links are exported as numbers.
+        format
+            ``"root"``, ``"parquet"`` or ``"arrow"``, if the name does not tell.
+        progress
+            Called with the objects exported so far and the objects in all.
+
+        Raises
+        ------
+        ExistsError
+            If there is such a file.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> fed = fb.create(folder + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": range(5)})
+        >>> fed["d/numbers"].export(folder + "/large.parquet", where="n > 2")
+        2
+        """
+        name = self.name.rpartition("/")[2]
+        return export_views(
+            {name: self}, path, expressions, where, format=format, step_size=step_size, progress=progress
+        )
 
     def fetch(
         self, entries: Sequence[int] | Values, expressions: Expressions = None, *, library: str = "ak"

@@ -13,6 +13,7 @@
 mod buffer;
 mod columns;
 mod error;
+mod export;
 mod federation;
 mod oid;
 mod rows;
@@ -29,6 +30,8 @@ use pyo3::prelude::*;
 mod _femtobarn {
     #[pymodule_export]
     use super::buffer::Buffer;
+    #[pymodule_export]
+    use super::export::ExportHandle;
     #[pymodule_export]
     use super::federation::FederationHandle;
     #[pymodule_export]

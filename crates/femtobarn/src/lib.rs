@@ -32,6 +32,7 @@ mod description;
 mod detach;
 mod dress;
 mod error;
+mod export;
 mod extent;
 mod federation;
 mod file;
@@ -53,6 +54,7 @@ pub use backup::{BackupReport, restore};
 pub use check::{CheckLevel, CheckReport, Place, Problem, ProblemKind, Severity};
 pub use class::{Class, Field, FieldType};
 pub use error::{Error, ErrorKind, Result};
+pub use export::Export;
 pub use federation::{At, Federation};
 pub use femtobarn_catalog::{
     CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, Oid,

@@ -1,0 +1,57 @@
+//! Exports to plain ROOT files.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use femtobarn::{Class, Export};
+use pyo3::prelude::*;
+
+use crate::columns::array_of;
+use crate::error::{OrRaise, exception};
+
+/// A ROOT file that objects are exported to.
+#[pyclass(frozen, module = "femtobarn._femtobarn")]
+pub struct ExportHandle {
+    export: Mutex<Option<Export>>,
+}
+
+#[pymethods]
+impl ExportHandle {
+    #[staticmethod]
+    fn create(py: Python<'_>, path: PathBuf, name: &str) -> PyResult<Self> {
+        let export = py.detach(|| Export::create(&path, name)).or_raise()?;
+        Ok(Self { export: Mutex::new(Some(export)) })
+    }
+
+    /// Adds an RNTuple for objects of a class, given as JSON; returns its position.
+    fn add(&self, py: Python<'_>, name: &str, definition: &str) -> PyResult<usize> {
+        let class = Class::from_json(definition).or_raise()?;
+        let added = py.detach(|| self.lock().as_mut().map(|export| export.add(name, class)));
+        added.ok_or_else(over)?.or_raise()
+    }
+
+    /// Appends the objects of a tree of columns to the RNTuple at a position.
+    fn append(&self, py: Python<'_>, position: usize, tree: &Bound<'_, PyAny>) -> PyResult<()> {
+        let array = array_of(tree)?;
+        let appended =
+            py.detach(|| self.lock().as_mut().map(|export| export.append(position, array)));
+        appended.ok_or_else(over)?.or_raise()
+    }
+
+    /// Writes what makes the file complete.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        let export = self.lock().take().ok_or_else(over)?;
+        py.detach(|| export.finish()).or_raise()
+    }
+}
+
+impl ExportHandle {
+    fn lock(&self) -> MutexGuard<'_, Option<Export>> {
+        // An export that panicked half way is finished by nobody.
+        self.export.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn over() -> PyErr {
+    exception("closed", "the export is finished; begin another".to_owned())
+}
