@@ -15,6 +15,7 @@
 //! | `record`, `description` | what a file says about itself: commit records, and the containers of a sealed file |
 //! | `deletion` | which entries are deleted |
 //! | `check`, `inventory` | whether all that is committed can be read; which bytes versions refer to |
+//! | `export` | [`Export`]: objects as RNTuples of plain ROOT files |
 //! | `identify`, `scan` | what a file is, and the commit records in it |
 //! | `backup` | copying a federation while it is written to, and making one from copies |
 //! | `progress` | how far a long operation is |
