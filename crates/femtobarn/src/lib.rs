@@ -8,6 +8,7 @@
 //! | `transaction` | [`Transaction`]: what is written together becomes visible together |
 //! | `snapshot`, `view` | [`Snapshot`], [`View`]: the federation as of a commit, read by anybody, locked by nobody |
 //! | `class` | [`Class`]: what the objects of a container are made of |
+//! | `evolution` | how objects of one version of a class become those of another |
 //! | `dress` | links and optional records between their stored form and the user's |
 //! | `extent`, `file` | the pieces of a database file that writers own, and the file itself |
 //! | `chain` | the keys of a database file, and how their chain is mended |
@@ -33,6 +34,7 @@ mod description;
 mod detach;
 mod dress;
 mod error;
+mod evolution;
 mod export;
 mod extent;
 mod federation;
@@ -55,6 +57,7 @@ pub use backup::{BackupReport, restore};
 pub use check::{CheckLevel, CheckReport, Place, Problem, ProblemKind, Severity};
 pub use class::{Class, Field, FieldType};
 pub use error::{Error, ErrorKind, Result};
+pub use evolution::Evolution;
 pub use export::Export;
 pub use federation::{At, Federation};
 pub use femtobarn_catalog::{

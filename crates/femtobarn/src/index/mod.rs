@@ -58,7 +58,6 @@ impl Pending {
     }
 
     /// Notes that a field of some objects changed.
-    #[allow(dead_code, reason = "objects do not change yet")]
     pub fn update(&mut self, indexes: &[IndexState], path: &str, entries: &[u64]) {
         let is_part =
             |a: &str, b: &str| a == b || a.strip_prefix(b).is_some_and(|a| a.starts_with('.'));

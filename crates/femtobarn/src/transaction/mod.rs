@@ -16,6 +16,7 @@ mod classes;
 mod commit;
 mod delete;
 mod entry;
+mod evolve;
 mod indexes;
 mod names;
 mod open;
@@ -25,7 +26,9 @@ mod update;
 
 use std::collections::BTreeMap;
 
-use femtobarn_catalog::{ContainerId, Csn, DatabaseId, DatabaseRow, DatabaseState, LockOwner};
+use femtobarn_catalog::{
+    ContainerId, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard, LockOwner,
+};
 use uuid::Uuid;
 
 use crate::class::Class;
@@ -79,6 +82,8 @@ struct OpenDatabase {
     row: DatabaseRow,
     is_new: bool,
     extents: ExtentWriter,
+    /// Held together with other transactions, against those who want the file for themselves.
+    _lock: LockGuard,
 }
 
 impl Transaction {
@@ -119,6 +124,7 @@ impl Transaction {
         }
         femtobarn_catalog::check_database_name(name)?;
         let (id, uuid) = (self.federation.catalog().reserve_database()?, Uuid::new_v4());
+        let lock = self.owner.share_database(id, self.options.lock_wait)?;
         let (path, file) = self.create_file(name, uuid)?;
         let row = DatabaseRow {
             id,
@@ -131,7 +137,7 @@ impl Transaction {
         };
         let extents = ExtentWriter::new(file.into(), id, self.federation.inner.locks());
         self.identities.insert(id, uuid);
-        self.databases.insert(id, OpenDatabase { row, is_new: true, extents });
+        self.databases.insert(id, OpenDatabase { row, is_new: true, extents, _lock: lock });
         Ok(id)
     }
 

@@ -327,14 +327,15 @@ impl Transaction {
                     what: format!("database {:?} is {} and takes no changes", row.name, row.state),
                 });
             }
+            let lock = self.owner.share_database(id, self.options.lock_wait)?;
             let inner = &self.federation.inner;
             let extents = inner.take_extents(id, inner.path_of(&row))?;
-            self.databases.insert(id, OpenDatabase { row, is_new: false, extents });
+            self.databases.insert(id, OpenDatabase { row, is_new: false, extents, _lock: lock });
         }
         Ok(self.databases.get_mut(&id).expect("it was there or was just inserted"))
     }
 }
 
-fn is_dressed(class: &Class) -> bool {
+pub(super) fn is_dressed(class: &Class) -> bool {
     class.fields.iter().any(|field| field.of.is_dressed())
 }

@@ -100,6 +100,7 @@ impl Writer<'_> {
             finished.map_err(Error::storage(&what))?;
         }
         for (at, (path, values)) in members.iter().enumerate() {
+            self.container.indexing.update(&self.container.annex.indexes, path, entries);
             // What was replaced before is read back from the file.
             let flushed = extents.flush();
             let replaced = flushed.and_then(|()| {

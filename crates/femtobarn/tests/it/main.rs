@@ -7,6 +7,7 @@ mod check;
 mod commits;
 mod conflicts;
 mod deletions;
+mod evolution;
 mod faults;
 mod history;
 mod indexes;

@@ -1,0 +1,113 @@
+//! Giving a container's objects a newer version of their class.
+
+use std::sync::Arc;
+
+use rntuple::Reader;
+
+use super::open::{is_dressed, resume};
+use super::{ContainerKey, Transaction, unopened};
+use crate::annex::IndexState;
+use crate::class::Class;
+use crate::error::{Error, Result};
+use crate::evolution::Evolution;
+use crate::view::Source;
+
+impl Transaction {
+    /// Makes the objects of a container objects of a newer version of their class: fields can be
+    /// added, left out, renamed, widened and made collections. Pages that hold them stay, as far as
+    /// they can; earlier snapshots see the older version. Indexes over fields that change are made
+    /// anew.
+    ///
+    /// # Errors
+    /// `Invalid` that names the field and the reason if objects cannot become such, if the class is
+    /// no newer version of the container's, or if an index is over a field that is left out;
+    /// `Exists` if the version has another definition; `Conflict` if the container changed since the
+    /// transaction's first read; as the disk. Then the container is as it was.
+    pub fn evolve(&mut self, key: ContainerKey, class: &Class) -> Result<()> {
+        self.check_entries(key, &[])?;
+        class.check()?;
+        let old = self.class(key)?.clone();
+        if class.name != old.name || class.version <= old.version {
+            return Err(Error::invalid(format!(
+                "class {} version {} is no newer version of class {} version {}",
+                class.name, class.version, old.name, old.version
+            )));
+        }
+        let evolution = class.evolution_over(&self.versions_before(class, &old)?)?;
+        let open = self.containers.get(&key).ok_or_else(unopened)?;
+        let indexes = renamed_indexes(&open.annex.indexes, &evolution)?;
+        self.add_class(class)?;
+        let open = self.containers.get_mut(&key).ok_or_else(unopened)?;
+        let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
+        let what = format!("container {}/{}", database.row.name, open.row.name);
+        let written = open.write(&mut database.extents, &what)?;
+        let source = Source(database.extents.file().clone());
+        let reader = Reader::from_links(Arc::new(source), &open.header, &written.footer);
+        let reader = reader.map_err(Error::storage(&what))?;
+        let options = open.options.write_options();
+        let evolved = rntuple::evolve(&reader, &mut database.extents, &evolution.members, options);
+        let evolved = evolved.map_err(Error::storage(&what))?;
+        database.extents.flush()?;
+        let source = Source(database.extents.file().clone());
+        open.appender = resume(source, &evolved.header, &evolved.footer, open.options, &what)?;
+        open.header = evolved.header;
+        open.bytes += evolved.bytes;
+        open.class = class.clone();
+        open.row.class_version = class.version;
+        open.is_dressed = is_dressed(class);
+        open.annex.statistics.clear();
+        for (mut index, is_changed) in indexes {
+            if is_changed {
+                open.indexing.rebuild(&mut index);
+            }
+            if let Some(known) = open.annex.indexes.iter_mut().find(|it| it.name == index.name) {
+                *known = index;
+            }
+        }
+        open.touch();
+        Ok(())
+    }
+
+    /// The versions of a class before one, down to the old one, the newest first.
+    fn versions_before(&self, class: &Class, old: &Class) -> Result<Vec<Class>> {
+        let is_between = |version: u32| old.version < version && version < class.version;
+        let mut between: Vec<Class> = self
+            .new_classes
+            .iter()
+            .filter(|it| it.name == class.name && is_between(it.version))
+            .cloned()
+            .collect();
+        for row in self.federation.catalog().classes()? {
+            if row.name == class.name && is_between(row.version) {
+                between.push(Class::from_json(&row.definition)?);
+            }
+        }
+        between.sort_by_key(|it| std::cmp::Reverse(it.version));
+        between.dedup_by_key(|it| it.version);
+        between.push(old.clone());
+        Ok(between)
+    }
+}
+
+/// The indexes with the fields' new names, and whether their keys have to be made anew.
+fn renamed_indexes(
+    indexes: &[IndexState],
+    evolution: &Evolution,
+) -> Result<Vec<(IndexState, bool)>> {
+    let renamed = |index: &IndexState| {
+        let mut index = index.clone();
+        let mut is_changed = false;
+        for field in &mut index.fields {
+            let (path, has_changed) = evolution.new_path(field).ok_or_else(|| {
+                Error::invalid(format!(
+                    "index {:?} is over {field:?}, which is left out; drop the index first",
+                    index.name
+                ))
+            })?;
+            is_changed |= has_changed;
+            *field = path;
+        }
+        Ok((index, is_changed))
+    };
+    indexes.iter().map(renamed).collect()
+}
