@@ -53,7 +53,7 @@
 //! |---|---|
 //! | `types`, `value` | [`Type`], [`Value`]: what fields are, and one value of any type |
 //! | `array`, `array_ops`, `validate` | [`Array`]: many values in columns, laid out as Awkward Array and Arrow do |
-//! | `writer` | [`Writer`]: a file with one RNTuple; [`Appender`]: one version after another into any [`BlobSink`]; [`row!`], [`Cell`]: Rust structures as entries |
+//! | `writer` | [`Writer`]: a file with one RNTuple; [`Appender`]: one version after another into any [`BlobSink`], with entries appended and replaced; [`row!`], [`Cell`]: Rust structures as entries |
 //! | `reader` | [`Reader`]: one version of an RNTuple; [`Projection`]: some of its fields |
 //! | `revise` | whole versions from others: [`evolve`] to other types |
 //! | `page_cache`, `buffer` | [`PageCache`]: decoded pages for reading single entries; memory that is used again |

@@ -14,6 +14,7 @@ mod revising;
 mod revising_model;
 mod round_trips;
 mod sample;
+mod savepoints;
 mod seeds;
 mod store;
 mod tfile;

@@ -1,14 +1,18 @@
 //! Fields that are stored in one of several encodings, cluster by cluster, and fields that came
-//! later than some of the entries. This crate writes neither; ROOT does.
+//! later than some of the entries. ROOT writes both; this crate only goes on with them.
 
 use std::sync::Arc;
 
 use rntuple::{
-    Anchor, Cluster, ClusterGroup, Column, ColumnPages, ColumnType, EnvelopeLink, Field, Footer,
-    Header, Locator, PageCache, PageList, PageLocation, Reader, Schema, Structure, Value, encode,
+    Anchor, Appender, Cluster, ClusterGroup, Column, ColumnPages, ColumnType, EnvelopeLink, Field,
+    Footer, Header, Locator, PageCache, PageList, PageLocation, Reader, Schema, Structure, Type,
+    Value, WriteOptions, encode,
 };
 
+use crate::round_trips::assert_holds;
 use crate::sample;
+use crate::store::Store;
+use crate::values::array_of;
 
 /// Entries of each of three clusters: few, or so many that their memory is used again.
 const FEW: u64 = 10;
@@ -182,6 +186,40 @@ fn every_range_of_entries_is_read_whatever_its_encodings() {
             }
         }
     }
+}
+
+/// Values of fields in clusters that have nothing, something or all of them, whatever the encoding.
+#[test]
+fn fields_that_came_later_can_be_replaced_before_they_came() {
+    let (bytes, anchor) = file(FEW);
+    let mut store = Store::of(bytes);
+    let before = store.reader(&anchor.header, &anchor.footer);
+    let of = Type::Record { class: String::new(), members: before.members() };
+    let mut rows: Vec<Value> = (0..3 * FEW).map(|entry| expected(entry, FEW)).collect();
+    let options = WriteOptions { page_size: 16, ..WriteOptions::default() };
+    let mut appender = Appender::resume(&before, options).unwrap();
+    let source = store.clone();
+    for (round, entries) in
+        [vec![3], vec![0, 9, 11], vec![12, 13, 14, 19, 20, 28, 29]].into_iter().enumerate()
+    {
+        for (field, (name, of)) in before.members().iter().enumerate() {
+            let value = |entry: &u64| expected(40 + entry % 7 + round as u64, FEW);
+            let values: Vec<Value> =
+                entries.iter().map(|at| value(at).member(name).unwrap().clone()).collect();
+            let array = array_of(of, &values);
+            appender.replace(&mut store, &source, name, &entries, &array).unwrap();
+            for (&entry, value) in entries.iter().zip(values) {
+                let Value::Record(members) = &mut rows[entry as usize] else { panic!() };
+                members[field].1 = value;
+            }
+        }
+        appender.append_value(&mut store, &expected(50, FEW)).unwrap();
+        rows.push(expected(50, FEW));
+        let version = appender.finish_version(&mut store, &source).unwrap();
+        assert_holds(&store.reader(&anchor.header, &version.footer), &of, &rows);
+    }
+    let old: Vec<Value> = (0..3 * FEW).map(|entry| expected(entry, FEW)).collect();
+    assert_holds(&before, &of, &old);
 }
 
 #[test]

@@ -9,6 +9,11 @@ use rntuple::{BlobSink, ByteSource, EnvelopeLink, Reader, Result};
 pub struct Store(Arc<Mutex<Vec<u8>>>);
 
 impl Store {
+    /// A store that has these bytes already.
+    pub fn of(bytes: Vec<u8>) -> Self {
+        Store(Arc::new(Mutex::new(bytes)))
+    }
+
     /// The version that a footer describes.
     pub fn reader(&self, header: &EnvelopeLink, footer: &EnvelopeLink) -> Reader {
         Reader::from_links(Arc::new(self.clone()), header, footer).unwrap()
