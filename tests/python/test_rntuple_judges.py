@@ -26,6 +26,7 @@ SHOWN_DIFFERENCES_MAX = 12
 # What uproot 5.7 does not read or reads wrongly: fields by the name of the file they are in.
 UPROOT_CANNOT = {
     # The index of a variant is not made relative to its cluster.
+    "completed": {"either"},
     "empty": {"optional_variant"},
     "everything": {"optional_variant", "variant_int32_string", "variant_three", "vector_variant"},
     # A representation that changes between clusters.
@@ -110,6 +111,14 @@ def by_us(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Writ
     """What the crate wrote."""
     folder = tmp_path_factory.mktemp("by-us")
     run(examples / "ntuple_make", folder)
+    return manifest(folder)
+
+
+@pytest.fixture(scope="session")
+def by_revision(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
+    """What the crate made of older versions."""
+    folder = tmp_path_factory.mktemp("by-revision")
+    run(examples / "ntuple_revise", folder)
     return manifest(folder)
 
 
@@ -266,3 +275,26 @@ def compare_with_root(ntuples: list[Written], examples: Path, folder: Path) -> N
     expected = dumped("root_read", ntuples, folder)
     found = {each.name: dump_by_us(examples, each) for each in ntuples}
     check([(each.name, lines(expected[each.name])) for each in ntuples], found)
+
+
+# ---- we made new versions of old ones
+
+
+def test_root_reads_what_became_of_older_versions(by_revision: list[Written], tmp_path: Path) -> None:
+    """Wider numbers beside the old ones, defaults, single values as lists; deletions that are marked."""
+    found = dumped("root_read", by_revision, tmp_path, silent=True)
+    check(
+        [(each.name, lines(each.values)) for each in by_revision],
+        {name: lines(path) for name, path in found.items()},
+    )
+
+
+def test_uproot_reads_older_versions_that_were_completed(by_revision: list[Written], tmp_path: Path) -> None:
+    """Others still have numbers of several widths, which it reads wrongly without saying so."""
+    completed = [each for each in by_revision if each.name.startswith("completed")]
+    found = dumped("uproot_read", completed, tmp_path)
+    dumps = {name: lines(path) for name, path in found.items()}
+    check(
+        [(each.name, as_uproot_has_it(each.name, lines(each.values))) for each in completed],
+        {name: as_uproot_has_it(name, dump) for name, dump in dumps.items()},
+    )

@@ -3,6 +3,8 @@
 //! Source: RNTuple Binary Format Specification 1.0, "Header Envelope" and "Schema Extension Record
 //! Frame". Header and extension make one [`Schema`]; identifiers count through both.
 
+use std::collections::HashMap;
+
 use crate::column::ColumnType;
 
 /// Position of a field in [`Schema::fields`].
@@ -103,4 +105,24 @@ pub struct Schema {
     pub aliases: Vec<AliasColumn>,
     /// Additional type information.
     pub extra: Vec<ExtraTypeInfo>,
+}
+
+impl Schema {
+    /// The columns that are representations of each other, in order: each such team holds one column
+    /// of elements, and each cluster has it in one of them.
+    pub(crate) fn teams(&self) -> Vec<Vec<ColumnId>> {
+        let mut teams: Vec<Vec<ColumnId>> = vec![];
+        let mut numbers = HashMap::new();
+        let mut positions: HashMap<(FieldId, u16), u32> = HashMap::new();
+        for (id, column) in self.columns.iter().enumerate() {
+            let position = positions.entry((column.field, column.representation)).or_default();
+            let number = *numbers.entry((column.field, *position)).or_insert(teams.len());
+            *position += 1;
+            if number == teams.len() {
+                teams.push(vec![]);
+            }
+            teams[number].push(id as ColumnId);
+        }
+        teams
+    }
 }

@@ -5,8 +5,7 @@
 
 use super::fill::Fill;
 use super::plan::{Map, MemberMap, Plan};
-use super::widening::Way;
-use crate::column::ColumnType;
+use super::widening::{self, Way};
 use crate::error::{Error, Result};
 use crate::schema::{Column, ColumnId, Schema};
 use crate::tree::{Kind, Node, Tree};
@@ -164,12 +163,9 @@ impl Compiler<'_> {
             (
                 Map::Widen(Way::Column),
                 Kind::Primitive { values: old, primitive, .. },
-                Kind::Primitive { values, primitive: to, .. },
+                Kind::Primitive { values, .. },
             ) => {
-                let is_quantised =
-                    |id: &ColumnId| self.old_column(*id).column_type == ColumnType::Real32Quant;
-                if primitive != to && old.iter().any(is_quantised) {
-                    // As doubles they would not be rounded to single precision, and differ.
+                if old.iter().any(|&id| widening::stands_alone(self.old_column(id))) {
                     return Ok(Step::Copy {
                         column: values[0],
                         old: old.clone(),

@@ -84,6 +84,11 @@ impl Fill {
         Ok(Fill { column: column.clone(), element, pattern, step: Step::Nothing })
     }
 
+    /// Elements of one byte.
+    pub fn of_byte(column: &Column, byte: u8) -> Result<Self> {
+        Ok(Fill { pattern: vec![byte], ..Self::of_zero(column)? })
+    }
+
     /// Elements of one value.
     fn count(&self) -> u64 {
         (self.pattern.len() / self.element.size()) as u64

@@ -57,6 +57,14 @@ impl GroupWriter {
         Ok(())
     }
 
+    /// Ends the current group and keeps one that was written before: its entries follow.
+    pub fn keep(&mut self, sink: &mut dyn BlobSink, group: ClusterGroup) -> Result<()> {
+        self.end_group(sink)?;
+        self.count += u64::from(group.clusters);
+        self.groups.push(group);
+        Ok(())
+    }
+
     /// Writes the last page list and the footer.
     pub fn finish(&mut self, sink: &mut dyn BlobSink, extension: Schema) -> Result<EnvelopeLink> {
         self.end_group(sink)?;

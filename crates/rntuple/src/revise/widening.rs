@@ -4,6 +4,8 @@
 //! then one more representation of the new field, provided that ROOT reads a field of the new type
 //! from it: it does for integers of any size and for real numbers, but not for integers as reals.
 
+use crate::column::ColumnType;
+use crate::schema::Column;
 use crate::types::{Precision, Primitive, Type};
 
 /// How old numbers become wider ones.
@@ -25,15 +27,15 @@ pub(super) fn way(old: &Type, new: &Type) -> Option<Way> {
             Type::Primitive(Primitive::Float32),
             Type::Reduced(Primitive::Float64, Precision::Single),
         ) => Some(Way::Column),
-        (Type::Reduced(old, of), Type::Reduced(new, as_)) if old == new => {
-            let keeps = match (of, as_) {
+        (Type::Reduced(old, of), Type::Reduced(new, to)) if old == new => {
+            let keeps = match (of, to) {
                 (Precision::Truncated { bits }, Precision::Truncated { bits: more }) => bits < more,
                 (Precision::Truncated { .. } | Precision::Half, Precision::Single) => true,
                 // 1 sign, 8 exponent and 10 fraction bits hold all of them.
                 (Precision::Half, Precision::Truncated { bits }) => *bits >= 19,
                 _ => false,
             };
-            keeps.then_some(Way::Column)
+            keeps.then_some(Way::Copy)
         }
         _ => None,
     }
@@ -62,15 +64,19 @@ fn of_primitives(old: Primitive, new: Primitive) -> Option<Way> {
 }
 
 fn of_reduced(old: Primitive, precision: Precision, new: Primitive) -> Option<Way> {
-    match (old, new, precision) {
-        (Primitive::Float32, Primitive::Float64, Precision::Quantised { .. }) => {
-            // As doubles they would not be rounded to single precision, and differ.
-            Some(Way::Copy)
-        }
-        (Primitive::Float32, Primitive::Float32 | Primitive::Float64, _)
-        | (Primitive::Float64, Primitive::Float64, _) => Some(Way::Column),
-        _ => None,
+    if old != new && (old, new) != (Primitive::Float32, Primitive::Float64) {
+        return None;
     }
+    Some(match precision {
+        Precision::Half | Precision::Single => Way::Column,
+        Precision::Truncated { .. } | Precision::Quantised { .. } => Way::Copy,
+    })
+}
+
+/// Whether a column cannot be one of several representations: ROOT aborts on those whose width is not
+/// that of their type, and quantised numbers differ when they are not rounded to single precision.
+pub(super) fn stands_alone(column: &Column) -> bool {
+    matches!(column.column_type, ColumnType::Real32Trunc | ColumnType::Real32Quant)
 }
 
 /// Why there is no way.

@@ -75,21 +75,21 @@ fn types_of(reader: &Reader) -> Type {
     Type::Record { class: String::new(), members: reader.members() }
 }
 
-fn number(of: Primitive) -> Type {
+pub fn number(of: Primitive) -> Type {
     Type::Primitive(of)
 }
 
-fn record(members: &[(&str, Type)]) -> Type {
+pub fn record(members: &[(&str, Type)]) -> Type {
     let members = members.iter().map(|(name, of)| ((*name).to_owned(), of.clone())).collect();
     Type::Record { class: String::new(), members }
 }
 
-fn tracks() -> Type {
+pub fn tracks() -> Type {
     let track = record(&[("pt", number(Primitive::Float32)), ("hits", number(Primitive::Int8))]);
     record(&[("id", number(Primitive::UInt16)), ("tracks", Type::List(track.into()))])
 }
 
-fn event(id: u64) -> Value {
+pub fn event(id: u64) -> Value {
     let track = |at: u64| {
         Value::Record(vec![
             ("pt".to_owned(), Value::Float(at as f64)),

@@ -1,0 +1,64 @@
+//! Clusters on their way from one version to the next.
+
+use crate::error::{Error, Result};
+use crate::page_list::{Cluster, ColumnPages};
+use crate::reader::{Run, StoredCluster};
+use crate::schema::{ColumnId, Schema};
+
+/// The cluster as page lists have it.
+pub(super) fn unchanged(stored: &StoredCluster) -> Cluster {
+    let pages = |run: &Option<Run>| match run {
+        None => ColumnPages::default(),
+        Some(run) => ColumnPages {
+            element_offset: Some(run.offset),
+            compression: run.compression,
+            pages: run.pages.clone(),
+        },
+    };
+    Cluster {
+        first_entry: stored.entries.start,
+        entries: stored.entries.end - stored.entries.start,
+        columns: stored.runs.iter().map(pages).collect(),
+    }
+}
+
+/// Counts elements from cluster to cluster.
+pub(super) struct ElementCounter {
+    /// For each column the number of its team; none for columns that start in the middle.
+    teams: Vec<Option<usize>>,
+    totals: Vec<u64>,
+}
+
+impl ElementCounter {
+    pub fn new(schema: &Schema) -> Self {
+        let mut teams = vec![None; schema.columns.len()];
+        let all = schema.teams();
+        for (number, team) in all.iter().enumerate() {
+            let is_deferred =
+                |&id: &ColumnId| schema.columns[id as usize].first_element.unwrap_or(0) != 0;
+            if !team.iter().any(is_deferred) {
+                team.iter().for_each(|&id| teams[id as usize] = Some(number));
+            }
+        }
+        ElementCounter { teams, totals: vec![0; all.len()] }
+    }
+
+    /// Sets the element offsets of the next cluster, and tells whether one of them was wrong.
+    pub fn count(&mut self, cluster: &mut Cluster) -> Result<bool> {
+        let mut was_wrong = false;
+        for (id, column) in cluster.columns.iter_mut().enumerate() {
+            let (Some(Some(team)), Some(offset)) = (self.teams.get(id), &mut column.element_offset)
+            else {
+                continue;
+            };
+            let elements: u64 = column.pages.iter().map(|page| u64::from(page.elements)).sum();
+            let total = &mut self.totals[*team];
+            was_wrong |= *offset != *total;
+            *offset = *total;
+            *total = total.checked_add(elements).filter(|&end| end <= i64::MAX as u64).ok_or_else(
+                || Error::corrupt("page list", 0, "a column ends beyond element 2^63"),
+            )?;
+        }
+        Ok(was_wrong)
+    }
+}
