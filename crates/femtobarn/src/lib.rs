@@ -21,6 +21,7 @@
 //! | `backup` | copying a federation while it is written to, and making one from copies |
 //! | `progress` | how far a long operation is |
 //! | `index` | [`Index`]: which objects have which keys, in sorted runs |
+//! | `statistics` | [`ClusterBounds`]: what the values of clusters lie between |
 //! | `annex`, `frame` | what a version has beside its footer, and how our own records are framed |
 
 mod annex;
@@ -49,6 +50,7 @@ mod record;
 mod scan;
 mod seal;
 mod snapshot;
+mod statistics;
 mod transaction;
 mod view;
 
@@ -69,5 +71,6 @@ pub use index::Index;
 pub use options::{ContainerOptions, Isolation, Profile, TransactionOptions};
 pub use progress::{Progress, Watch};
 pub use snapshot::Snapshot;
+pub use statistics::ClusterBounds;
 pub use transaction::{ContainerKey, Rows, Savepoint, Transaction};
 pub use view::{Selection, View};

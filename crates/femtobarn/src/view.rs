@@ -16,6 +16,7 @@ use crate::federation::Inner;
 use crate::file::DatabaseFile;
 use crate::index::Indexes;
 use crate::snapshot::Snapshot;
+use crate::statistics::Statistics;
 
 /// A version of a container that is open; shared by all views of it.
 pub(crate) struct Version {
@@ -31,6 +32,7 @@ pub(crate) struct Version {
     /// Whether all linked databases are in this federation now; the others may be attached any time.
     pub is_settled: bool,
     pub indexes: Indexes,
+    pub statistics: Statistics,
     all: Selection,
 }
 
@@ -94,6 +96,7 @@ impl Version {
         let mut version = Version {
             row: *row,
             indexes: Indexes::new(source.clone(), row.annex),
+            statistics: Statistics::new(source.clone(), row.annex),
             source,
             all: Selection::new(reader.select_all(), &class),
             class,

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use femtobarn_catalog::BlobRange;
-use rntuple::{ByteSource, Value};
+use rntuple::{Bound, Bounds, ByteSource, Value};
 
 use super::fields::KeyFields;
 use super::key::{self, Kind};
@@ -12,6 +12,7 @@ use super::run::Blocks;
 use super::{ENTRIES_AT_ONCE, fields};
 use crate::annex::{Annex, IndexState};
 use crate::error::{Error, Result};
+use crate::statistics::ClusterBounds;
 use crate::view::{Version, View};
 
 /// Entries between two candidates that are read with them rather than passed over.
@@ -301,7 +302,42 @@ impl View {
     }
 
     /// The entries that may have these values, as far as the statistics of clusters tell.
-    fn clusters_with(&self, _: &[(&str, &Value)]) -> Result<Vec<Range<u64>>> {
-        Ok(vec![0..self.entries()])
+    fn clusters_with(&self, values: &[(&str, &Value)]) -> Result<Vec<Range<u64>>> {
+        let mut ranges = vec![0..self.entries()];
+        for (name, value) in values.iter().filter(|(_, value)| value.as_float().is_some()) {
+            let clusters = self.statistics(name)?;
+            let is_out = |it: &&ClusterBounds| it.bounds.is_some_and(|it| excludes(&it, value));
+            for cluster in clusters.iter().filter(is_out) {
+                let out = cluster.first_entry..cluster.first_entry + cluster.entries;
+                let first = ranges.partition_point(|range| range.end <= out.start);
+                let count = ranges[first..].iter().take_while(|it| it.start < out.end).count();
+                let touched = ranges[first..first + count].to_vec();
+                let left = touched.into_iter().flat_map(|range| {
+                    [range.start..range.end.min(out.start), range.start.max(out.end)..range.end]
+                });
+                let left: Vec<Range<u64>> = left.filter(|range| range.start < range.end).collect();
+                ranges.splice(first..first + count, left);
+            }
+        }
+        Ok(ranges)
     }
+}
+
+/// Whether a number is certainly not among those with these bounds, be it of single precision or double.
+fn excludes(bounds: &Bounds, value: &Value) -> bool {
+    let Some((least, most)) = bounds.range else { return !bounds.has_nan };
+    let exact = |bound: Bound| match bound {
+        Bound::Int(bound) => Some(i128::from(bound)),
+        Bound::UInt(bound) => Some(i128::from(bound)),
+        Bound::Float(_) => None,
+    };
+    if let (Some(value), Some(least), Some(most)) = (value.as_integer(), exact(least), exact(most))
+    {
+        return value < least || value > most;
+    }
+    let Some(value) = value.as_float() else { return false };
+    let single = f64::from(value as f32);
+    // An integer may be farther out than the nearest real number.
+    let (least, most) = (least.as_float().next_down(), most.as_float().next_up());
+    value.max(single) < least || value.min(single) > most
 }

@@ -1,4 +1,4 @@
-//! The indexes of the containers that a transaction writes to.
+//! The indexes and statistics of the containers that a transaction writes to.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use super::{ContainerKey, Transaction, unopened};
 use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
 use crate::index::{self, Indexed, Pending};
+use crate::statistics;
 use crate::view::Source;
 
 impl Transaction {
@@ -52,6 +53,18 @@ impl Transaction {
 }
 
 impl OpenContainer {
+    /// Writes what is known of clusters.
+    pub(super) fn keep_up_statistics(&mut self, extents: &mut ExtentWriter) -> Result<()> {
+        let source = Source(extents.file().clone());
+        let paths = self.appender.column_paths();
+        let runs = &mut self.annex.statistics;
+        let size_before = statistics::size(runs);
+        statistics::append(runs, &self.summaries, &paths, &source, extents)?;
+        self.bytes = (self.bytes + statistics::size(runs)).saturating_sub(size_before);
+        self.summaries.clear();
+        Ok(())
+    }
+
     /// Brings the indexes up to a version that was just written.
     pub(super) fn keep_up_indexes(
         &mut self,

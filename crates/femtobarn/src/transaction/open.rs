@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use femtobarn_catalog::{BlobRange, ContainerRow, Csn, DatabaseId, DatabaseState, LockGuard};
-use rntuple::{Appender, EnvelopeLink, Reader};
+use rntuple::{Appender, ClusterSummary, EnvelopeLink, Reader};
 use uuid::Uuid;
 
 use super::names::check_container_name;
@@ -43,6 +43,8 @@ pub(super) struct OpenContainer {
     pub targets: Vec<Uuid>,
     pub known_targets: usize,
     pub is_dressed: bool,
+    /// What is known of clusters and not written yet; nothing if `written`.
+    pub summaries: Vec<ClusterSummary>,
     /// What has to be written to the indexes; nothing if `written`.
     pub indexing: Pending,
     /// As it was when the transaction opened it or last committed; none if it is new.
@@ -94,7 +96,9 @@ impl OpenContainer {
         }
         let source = Source(extents.file().clone());
         let version = self.appender.finish_version(extents, &source);
-        let version = version.map_err(Error::storage(what))?;
+        let mut version = version.map_err(Error::storage(what))?;
+        self.summaries.append(&mut version.summaries);
+        self.keep_up_statistics(extents)?;
         self.annex.deletions = self.deletions.write(extents).map_err(Error::storage(what))?;
         self.keep_up_indexes(extents, &version.footer, what)?;
         let annex = self.annex.write(extents).map_err(Error::storage(what))?;
@@ -143,6 +147,7 @@ impl OpenContainer {
         self.bytes = state.written.bytes;
         self.written = Some(state.written);
         self.indexing = Pending::from(state.written.entries);
+        self.summaries.clear();
         self.row = state.row;
         self.class = state.class;
         self.header = state.header;
@@ -237,6 +242,7 @@ impl Transaction {
                 known_targets: 0,
                 is_dressed: is_dressed(class),
                 indexing: Pending::default(),
+                summaries: vec![],
                 opened: None,
                 _lock: lock,
             },
@@ -303,6 +309,7 @@ impl Transaction {
             known_targets: targets.len(),
             targets,
             indexing: Pending::from(base.entries),
+            summaries: vec![],
             opened: None,
             _lock: lock,
         };

@@ -20,6 +20,7 @@ mod power;
 mod processes;
 mod savepoints;
 mod sealing;
+mod statistics;
 mod support;
 mod threads;
 mod types;

@@ -37,6 +37,7 @@ pub(crate) use cluster::{Bounds, Cluster as StoredCluster, Run, deferred_repetit
 pub(crate) use convert::convert;
 pub(crate) use elements::{Elements, Segment, element_of};
 pub use paths::ColumnPath;
+pub(crate) use paths::column_paths;
 pub use projection::Projection;
 
 /// One version of an RNTuple, open for reading.

@@ -2,7 +2,7 @@
 
 use super::Reader;
 use crate::schema::ColumnId;
-use crate::tree::{Kind, Node};
+use crate::tree::{Kind, Node, Tree};
 use crate::writer::{Summarised, summarised};
 
 /// The field that a column belongs to.
@@ -25,17 +25,20 @@ impl Reader {
     /// The fields of all columns, except of fields that this library cannot read. Of a field that is
     /// stored in several representations, all columns have the same path.
     pub fn column_paths(&self) -> Vec<ColumnPath> {
-        let mut paths = vec![];
-        self.tree.nodes.iter().for_each(|node| add(node, node.name.clone(), &mut paths));
-        let how = summarised(&self.tree, self.schema.columns.len());
-        for path in &mut paths {
-            path.is_summarised = how[path.column as usize].is_some();
-            debug_assert!(
-                !path.is_summarised || path.is_size == is_sizes(how[path.column as usize])
-            );
-        }
-        paths
+        column_paths(&self.tree, self.schema.columns.len())
     }
+}
+
+/// The fields of all columns of a tree.
+pub(crate) fn column_paths(tree: &Tree, columns: usize) -> Vec<ColumnPath> {
+    let mut paths = vec![];
+    tree.nodes.iter().for_each(|node| add(node, node.name.clone(), &mut paths));
+    let how = summarised(tree, columns);
+    for path in &mut paths {
+        path.is_summarised = how[path.column as usize].is_some();
+        debug_assert!(!path.is_summarised || path.is_size == is_sizes(how[path.column as usize]));
+    }
+    paths
 }
 
 fn is_sizes(how: Option<Summarised>) -> bool {

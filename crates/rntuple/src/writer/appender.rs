@@ -20,7 +20,7 @@ use crate::header::Header;
 use crate::locator::{EnvelopeLink, Locator};
 use crate::page::CHECKSUM_SIZE;
 use crate::page_list::Cluster;
-use crate::reader::Reader;
+use crate::reader::{ColumnPath, Reader, column_paths};
 use crate::schema::Schema;
 use crate::source::{BlobSink, ByteSource};
 use crate::type_map::{Encoding, check_name};
@@ -322,6 +322,11 @@ impl Appender {
         let summaries = std::mem::take(&mut self.state.summaries);
         let summaries = summaries.into_iter().map(Arc::unwrap_or_clone).collect();
         Ok(Version { footer, entries: self.state.first_entry, bytes, summaries })
+    }
+
+    /// The fields of all columns; see [`Reader::column_paths`].
+    pub fn column_paths(&self) -> Vec<ColumnPath> {
+        column_paths(&self.writer.tree, self.schema.columns.len())
     }
 
     /// The types of the entries: a record.
