@@ -21,7 +21,7 @@ use crate::statistics::Statistics;
 /// A version of a container that is open; shared by all views of it.
 pub(crate) struct Version {
     pub row: VersionRow,
-    source: Arc<Source>,
+    pub source: Arc<Source>,
     pub reader: Reader,
     pub class: Class,
     deletions: Deletions,
@@ -163,6 +163,30 @@ impl View {
 
     pub(crate) fn opened_version(&self) -> &Version {
         &self.opened.version
+    }
+
+    /// The same objects of another class, as a reader has them.
+    pub(crate) fn recast(&self, class: Class, reader: Reader) -> View {
+        let old = &*self.opened.version;
+        // What stands beside the footer knows the fields of the other class.
+        let row = VersionRow { annex: Default::default(), class_version: class.version, ..old.row };
+        let version = Version {
+            row,
+            source: old.source.clone(),
+            indexes: Indexes::new(old.source.clone(), row.annex),
+            all: Selection::new(reader.select_all(), &class),
+            class,
+            deletions: old.deletions.clone(),
+            link_databases: old.link_databases.clone(),
+            unknown_databases: old.unknown_databases.clone(),
+            is_settled: false,
+            reader,
+        };
+        let mut container = self.opened.container.clone();
+        container.class_version = row.class_version;
+        let database = self.opened.database.clone();
+        let opened = Opened { database, container, version: Arc::new(version) };
+        View { snapshot: self.snapshot.clone(), opened: Arc::new(opened) }
     }
 
     /// The snapshot that this is a part of.

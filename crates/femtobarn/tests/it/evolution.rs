@@ -228,3 +228,50 @@ fn what_changes_is_told() {
     }
     assert!(class(FIRST).evolution(&class(FIRST)).unwrap().changes().is_empty());
 }
+
+#[test]
+fn old_data_are_read_through_the_new_class_and_new_data_through_the_old() {
+    let (_folder, federation) = federation();
+    tracks(&federation, 300);
+    let (mut transaction, key) = open(&federation);
+    transaction.delete(key, &[5]).unwrap();
+    transaction.declare_class(&class(SECOND)).unwrap();
+    transaction.declare_class(&class(THIRD)).unwrap();
+    let csn = transaction.checkpoint().unwrap();
+    let fourth = THIRD.replace("\"version\": 3", "\"version\": 4").replace(
+        r#"{"name": "n", "type": "int64"}"#,
+        r#"{"name": "n", "type": "int64"}, {"name": "q", "type": "bool"}"#,
+    );
+    transaction.evolve(key, &class(&fourth)).unwrap();
+    transaction.commit().unwrap();
+    let live: Vec<u64> = (0..300).filter(|n| *n != 5).collect();
+    let old = federation.snapshot(Some(csn)).unwrap().view("run7/tracks").unwrap();
+    for (version, object) in
+        [(2, &(|n| second(n, -1.5, 7, Value::Null)) as &dyn Fn(u64) -> Value), (3, &third)]
+    {
+        let view = old.as_class(version).unwrap();
+        assert_eq!((view.class().version, view.live()), (version, 299));
+        let array = view.read(&view.select_all(), 0..300).unwrap();
+        for (at, n) in live.iter().enumerate() {
+            assert_eq!(array.value(at).unwrap(), object(*n));
+            assert_eq!(view.value(*n).unwrap(), object(*n));
+        }
+        assert_eq!(view.value(5).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+    let view = old.as_class(3).unwrap();
+    let p = view.read(&view.select(&["p"]).unwrap(), 0..10).unwrap();
+    assert_eq!(p.value(8).unwrap(), record(&[("p", Value::Float(9.0 / 4.0))]));
+    // The other way, what was left out is empty, and what does not fit is refused.
+    let new = federation.snapshot(None).unwrap().view("run7/tracks").unwrap();
+    let view = new.as_class(3).unwrap();
+    let array = view.read(&view.select_all(), 0..300).unwrap();
+    assert!(live.iter().enumerate().all(|(at, n)| array.value(at).unwrap() == third(*n)));
+    let view = new.as_class(2).unwrap();
+    let object = view.value(7).unwrap();
+    assert_eq!(object.member("momentum"), Some(&Value::Float(7.0 / 4.0)));
+    assert_eq!(object.member("quality"), Some(&Value::UInt(7)));
+    let error = new.as_class(1).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("version 4 cannot become those of version 1"), "{error}");
+    assert_eq!(new.as_class(9).err().unwrap().kind(), ErrorKind::NotFound);
+}

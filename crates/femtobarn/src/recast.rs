@@ -1,0 +1,124 @@
+//! Seeing a container's objects as of another version of their class.
+//!
+//! A new version of a class is a new header over the same pages. Seen through another version than it
+//! has, a container gets such a header in memory: what a commit would have written lies behind the end
+//! of all files, and everything else is read from the container's own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rntuple::{BlobSink, ByteSource, ReadRequest, Reader};
+
+use crate::class::Class;
+use crate::error::{Error, Result};
+use crate::evolution::Evolution;
+use crate::options::ContainerOptions;
+use crate::view::{Source, View};
+
+/// Where memory begins: behind the end of any file, with room for all that is in memory.
+const MEMORY_START: u64 = 1 << 62;
+/// Blobs start at multiples of this, so that numbers in them are aligned.
+const ALIGNMENT: usize = 8;
+/// Numbers of files that are only in memory in part have this bit.
+const IN_MEMORY: u64 = 1 << 63;
+
+impl View {
+    /// The same objects, as objects of another version of their class: old data as a newer one has
+    /// them, and new data as an older one had them where that keeps all values. Indexes and statistics
+    /// are those of the version that the objects have, and are not used. It takes the time to read
+    /// where the pages are, and memory for fields whose pages cannot be used.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such version; `Invalid` that names the field and the reason if the
+    /// objects cannot become such.
+    pub fn as_class(&self, version: u32) -> Result<View> {
+        if version == self.class().version {
+            return Ok(self.clone());
+        }
+        let (class, evolution) = self.evolution_to(version)?;
+        let version = self.opened_version();
+        let mut sink = Memory::default();
+        let options = ContainerOptions::from_json(&self.container().options)?;
+        let options = options.write_options();
+        let evolved = rntuple::evolve(&version.reader, &mut sink, &evolution.members, options);
+        let evolved = evolved.map_err(Error::storage(self.path()))?;
+        let source = Overlay { file: version.source.clone(), memory: sink.0 };
+        static NUMBERS: AtomicU64 = AtomicU64::new(IN_MEMORY);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let pages = self.snapshot().federation().inner.pages.clone();
+        let reader = Reader::from_links(Arc::new(source), &evolved.header, &evolved.footer);
+        let reader = reader.map_err(Error::storage(self.path()))?.with_cache(pages, number);
+        Ok(self.recast(class, reader))
+    }
+
+    fn evolution_to(&self, version: u32) -> Result<(Class, Evolution)> {
+        let catalog = self.snapshot().federation().catalog();
+        let own = self.class();
+        let wanted = Class::from_json(&catalog.class(&own.name, Some(version))?.definition)?;
+        let (newer, older) = match version > own.version {
+            true => (&wanted, own),
+            false => (own, &wanted),
+        };
+        let mut between = vec![];
+        for row in catalog.classes()? {
+            if row.name == own.name && older.version < row.version && row.version < newer.version {
+                between.push(Class::from_json(&row.definition)?);
+            }
+        }
+        between.sort_by_key(|class| std::cmp::Reverse(class.version));
+        between.push(older.clone());
+        let evolution = match version > own.version {
+            true => newer.evolution_over(&between)?,
+            false => newer.regression_over(&between)?,
+        };
+        Ok((wanted, evolution))
+    }
+}
+
+/// Blobs in memory.
+#[derive(Default)]
+struct Memory(Vec<u8>);
+
+impl BlobSink for Memory {
+    fn write_blob(&mut self, parts: &[&[u8]]) -> rntuple::Result<u64> {
+        let offset = self.0.len().next_multiple_of(ALIGNMENT);
+        self.0.resize(offset, 0);
+        parts.iter().for_each(|part| self.0.extend_from_slice(part));
+        Ok(MEMORY_START + offset as u64)
+    }
+}
+
+/// A file with memory behind it.
+struct Overlay {
+    file: Arc<Source>,
+    memory: Vec<u8>,
+}
+
+impl ByteSource for Overlay {
+    fn size(&self) -> rntuple::Result<u64> {
+        Ok(MEMORY_START + self.memory.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
+        let Some(offset) = offset.checked_sub(MEMORY_START) else {
+            return self.file.read_at(offset, buffer);
+        };
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let bytes = self.memory.get(start..).and_then(|rest| rest.get(..buffer.len()));
+        let bytes = bytes.ok_or_else(|| rntuple::Error::Io {
+            what: "cannot read memory".to_owned(),
+            source: std::io::ErrorKind::UnexpectedEof.into(),
+        })?;
+        buffer.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+        match requests.iter().all(|request| request.offset < MEMORY_START) {
+            true => self.file.read_many(requests),
+            false => requests
+                .iter_mut()
+                .try_for_each(|request| self.read_at(request.offset, request.buffer)),
+        }
+    }
+}
