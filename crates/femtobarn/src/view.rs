@@ -174,6 +174,7 @@ impl View {
             row,
             source: old.source.clone(),
             indexes: Indexes::new(old.source.clone(), row.annex),
+            statistics: Statistics::new(old.source.clone(), row.annex),
             all: Selection::new(reader.select_all(), &class),
             class,
             deletions: old.deletions.clone(),
