@@ -26,7 +26,7 @@ mod apply;
 mod naming;
 mod target;
 
-pub(crate) use apply::apply;
+pub(crate) use apply::{apply, insert_version_row};
 
 /// Longest message of a commit, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;

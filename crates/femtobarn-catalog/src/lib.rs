@@ -66,7 +66,8 @@ pub mod rows;
 mod schema;
 
 pub use catalog::{
-    CATALOGUE_FILE, Catalog, DATABASES_FOLDER, FreeExtent, Kept, Purgeable, Vacuumed,
+    CATALOGUE_FILE, Catalog, Contents, DATABASES_FOLDER, FreeExtent, Kept, LinkTargets, Purgeable,
+    Vacuumed,
 };
 pub use commit::{Commit, DroppedDatabase, NewContainer, NewDatabase, NewVersion};
 pub use error::{Error, ErrorKind, Result};

@@ -39,8 +39,8 @@ pub(crate) struct Identity {
 }
 
 /// Makes the tables of a new federation in an empty SQLite database.
-pub(crate) fn create(connection: &Connection, name: &str) -> Attempt<Identity> {
-    let identity = Identity { uuid: Uuid::new_v4(), name: name.to_owned(), format: FORMAT_VERSION };
+pub(crate) fn create(connection: &Connection, name: &str, uuid: Uuid) -> Attempt<Identity> {
+    let identity = Identity { uuid, name: name.to_owned(), format: FORMAT_VERSION };
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.execute_batch(&format!("BEGIN; {TABLES} COMMIT;"))?;

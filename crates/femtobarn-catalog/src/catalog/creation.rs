@@ -7,22 +7,26 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use uuid::Uuid;
+
 use super::{CATALOGUE_FILE, DATABASES_FOLDER, LOCKS_FOLDER};
 use crate::error::{Attempt, Error, Result};
 use crate::{names, schema};
 
-pub(super) fn create(folder: &Path, name: &str) -> Result<()> {
+/// Makes a federation. Unless it is a `rescue`, its folder must be empty; if it is one, there must
+/// only be no catalogue.
+pub(super) fn create(folder: &Path, name: &str, uuid: Uuid, rescue: bool) -> Result<()> {
     names::check("federation", name)?;
     let folder = &std::path::absolute(folder)
         .map_err(|error| Error::io("cannot find the folder", folder, error))?;
     fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))?;
-    check_free(folder)?;
+    check_free(folder, rescue)?;
     for sub in [LOCKS_FOLDER, DATABASES_FOLDER] {
         let path = folder.join(sub);
         fs::create_dir_all(&path).map_err(|e| Error::io("cannot create the folder", &path, e))?;
     }
-    let draft = folder.join(format!("{CATALOGUE_FILE}.draft-{}", uuid::Uuid::new_v4()));
-    let published = write_draft(&draft, name).and_then(|()| publish(&draft, folder));
+    let draft = folder.join(draft_prefix() + &Uuid::new_v4().to_string());
+    let published = write_draft(&draft, name, uuid).and_then(|()| publish(&draft, folder));
     remove_draft(&draft);
     published
 }
@@ -49,7 +53,7 @@ pub(super) fn check_present(folder: &Path) -> Result<()> {
 
 /// Only an empty folder, or what an interrupted creation left, becomes a federation. A folder
 /// with databases and no catalogue is one to repair, not to overwrite.
-fn check_free(folder: &Path) -> Result<()> {
+fn check_free(folder: &Path, rescue: bool) -> Result<()> {
     let cannot = |error| Error::io("cannot list the folder", folder, error);
     for entry in fs::read_dir(folder).map_err(cannot)? {
         let file_name = entry.map_err(cannot)?.file_name();
@@ -57,19 +61,29 @@ fn check_free(folder: &Path) -> Result<()> {
         if file_name == CATALOGUE_FILE {
             return Err(federation_exists(folder));
         }
+        // A log without its catalogue would be read as that of the new one.
+        let is_log = file_name == format!("{CATALOGUE_FILE}-wal");
+        if rescue && !is_log || file_name.starts_with(&draft_prefix()) {
+            continue;
+        }
         let empty = || fs::remove_dir(folder.join(&*file_name)).is_ok();
         let ours = [LOCKS_FOLDER, DATABASES_FOLDER].contains(&&*file_name) && empty();
-        if !ours && !file_name.starts_with(CATALOGUE_FILE) {
+        if !ours {
             return Err(Error::Exists {
                 what: "folder",
                 name: folder.display().to_string(),
                 advice: format!(
-                    "it holds {file_name:?} but no catalogue; choose a new or an empty folder"
+                    "it holds {file_name:?} but no catalogue; move that away, or choose a new \
+                     or an empty folder"
                 ),
             });
         }
     }
     Ok(())
+}
+
+fn draft_prefix() -> String {
+    format!("{CATALOGUE_FILE}.draft-")
 }
 
 fn federation_exists(folder: &Path) -> Error {
@@ -80,10 +94,10 @@ fn federation_exists(folder: &Path) -> Error {
     }
 }
 
-fn write_draft(draft: &Path, name: &str) -> Result<()> {
+fn write_draft(draft: &Path, name: &str, uuid: Uuid) -> Result<()> {
     let written = || -> Attempt<()> {
         let connection = rusqlite::Connection::open(draft)?;
-        schema::create(&connection, name)?;
+        schema::create(&connection, name, uuid)?;
         connection.close().map_err(|(_, error)| error)?;
         Ok(())
     };
@@ -105,7 +119,7 @@ fn publish(draft: &Path, folder: &Path) -> Result<()> {
     sync_folder(folder)
 }
 
-fn sync_folder(folder: &Path) -> Result<()> {
+pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     for path in [Some(folder), folder.parent()].into_iter().flatten() {
         File::open(path)
             .and_then(|file| file.sync_all())

@@ -231,12 +231,20 @@ impl Catalog {
         parameters: impl Params,
         decode: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>> {
-        self.read(|sql| {
-            let mut statement = sql.prepare_cached(statement)?;
-            let rows = statement.query_map(parameters, decode)?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
-        })
+        self.read(|sql| all(sql, statement, parameters, decode))
     }
+}
+
+/// All rows that a statement finds.
+pub(super) fn all<T>(
+    sql: &Connection,
+    statement: &str,
+    parameters: impl Params,
+    decode: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Attempt<Vec<T>> {
+    let mut statement = sql.prepare_cached(statement)?;
+    let rows = statement.query_map(parameters, decode)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 /// Commits are in the order of their times, so halving finds the last one in time without an

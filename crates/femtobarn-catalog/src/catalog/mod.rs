@@ -26,6 +26,7 @@ use crate::schema::Identity;
 
 mod backup;
 mod connection;
+mod contents;
 mod creation;
 mod lookup;
 pub(crate) mod numbers;
@@ -35,6 +36,7 @@ mod session;
 mod survey;
 mod vacuum;
 
+pub use contents::{Contents, LinkTargets};
 pub use retention::Kept;
 pub use vacuum::{FreeExtent, Purgeable, Vacuumed};
 
@@ -60,7 +62,17 @@ pub struct Catalog {
 impl Catalog {
     /// Creates a federation in `folder`, which must not exist or be empty.
     pub fn create(folder: &Path, name: &str) -> Result<Self> {
-        creation::create(folder, name)?;
+        creation::create(folder, name, Uuid::new_v4(), false)?;
+        Self::open(folder)
+    }
+
+    /// Creates a federation that was there before, in a folder that still has its files but no
+    /// catalogue; [`Catalog::restore`] fills it.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if there is a catalogue, or the write-ahead log of one.
+    pub fn create_with(folder: &Path, name: &str, uuid: Uuid) -> Result<Self> {
+        creation::create(folder, name, uuid, true)?;
         Self::open(folder)
     }
 

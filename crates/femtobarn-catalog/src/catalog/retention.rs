@@ -26,7 +26,7 @@ use crate::names;
 use crate::rows::{Retention, TagRow};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-const TAG: &str = "SELECT name, csn, created_us, message, user_name FROM tags";
+pub(super) const TAG: &str = "SELECT name, csn, created_us, message, user_name FROM tags";
 /// Whether `?1` is a snapshot that can be read.
 const EXISTS: &str = "SELECT ?1 >= (SELECT CAST(value AS INTEGER) FROM federation \
     WHERE key = 'horizon') OR EXISTS (SELECT 1 FROM tags WHERE csn = ?1) \
@@ -262,7 +262,7 @@ pub(super) fn setting(sql: &Connection, key: &str) -> Attempt<Option<u64>> {
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
-fn set(sql: &Connection, key: &str, value: Option<u64>) -> Attempt<()> {
+pub(super) fn set(sql: &Connection, key: &str, value: Option<u64>) -> Attempt<()> {
     sql.prepare_cached("DELETE FROM federation WHERE key = ?1")?.execute([key])?;
     if let Some(value) = value {
         sql.prepare_cached("INSERT INTO federation (key, value) VALUES (?1, ?2)")?
@@ -271,7 +271,7 @@ fn set(sql: &Connection, key: &str, value: Option<u64>) -> Attempt<()> {
     Ok(())
 }
 
-fn tag_row(row: &Row<'_>) -> rusqlite::Result<TagRow> {
+pub(super) fn tag_row(row: &Row<'_>) -> rusqlite::Result<TagRow> {
     Ok(TagRow {
         name: row.get(0)?,
         csn: Csn(unsigned(row.get(1)?)),

@@ -1,14 +1,15 @@
 //! Everything that there is, dropped or not: for upkeep, for dumps and for statistics.
 
-use rusqlite::{Row, params};
+use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::Catalog;
 use super::lookup::{
-    COMMIT, VERSION, class_row, commit_row, container_row, database_row, number, uuid, version_row,
+    COMMIT, VERSION, all, class_row, commit_row, container_row, database_row, number, uuid,
+    version_row,
 };
 use super::numbers::{signed, unsigned};
-use crate::error::Result;
+use crate::error::{Attempt, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::rows::{
     ClassRow, CommitRow, ContainerRecord, Counts, DatabaseRecord, NameRow, VersionRow,
@@ -28,36 +29,13 @@ impl Catalog {
     /// All databases that vacuum has not purged, by their last names and in their newest states, in
     /// the order of their ids.
     pub fn every_database(&self) -> Result<Vec<DatabaseRecord>> {
-        let mut records = self.all(DATABASES, [], |row| {
-            Ok(DatabaseRecord {
-                row: database_row(row)?,
-                sealed: csn(row, 7)?,
-                dropped: csn(row, 8)?,
-                keeps_file: row.get(9)?,
-                names: vec![],
-            })
-        })?;
-        let names =
-            "SELECT name, since, until FROM database_names WHERE database = ?1 ORDER BY since";
-        for record in &mut records {
-            record.names = self.all(names, [record.row.id.0], name_row)?;
-        }
-        Ok(records)
+        self.read(databases)
     }
 
     /// All containers of a database that vacuum has not purged, by their last names and with the
     /// class versions that they were created with, in the order of their ids.
     pub fn every_container(&self, database: DatabaseId) -> Result<Vec<ContainerRecord>> {
-        let mut records = self.all(CONTAINERS, [database.0], |row| {
-            let (row, dropped) = (container_row(row)?, csn(row, 7)?);
-            Ok(ContainerRecord { row, dropped, names: vec![] })
-        })?;
-        let names = "SELECT name, since, until FROM container_names \
-                     WHERE database = ?1 AND container = ?2 ORDER BY since";
-        for record in &mut records {
-            record.names = self.all(names, [database.0, record.row.id.0], name_row)?;
-        }
-        Ok(records)
+        self.read(|sql| containers(sql, database))
     }
 
     /// All versions of all containers of a database, by container and the oldest first.
@@ -68,8 +46,7 @@ impl Catalog {
 
     /// All versions of all classes, each with the commit that declared it.
     pub fn every_class(&self) -> Result<Vec<(ClassRow, Csn)>> {
-        let sql = "SELECT name, version, definition, created FROM classes ORDER BY name, version";
-        self.all(sql, [], |row| Ok((class_row(row)?, Csn(number(row, 3)?))))
+        self.read(classes)
     }
 
     /// The databases that a container links to, each with the commit that added it.
@@ -78,9 +55,7 @@ impl Catalog {
         database: DatabaseId,
         container: ContainerId,
     ) -> Result<Vec<(Uuid, Csn)>> {
-        let sql = "SELECT target, csn FROM link_targets WHERE database = ?1 AND container = ?2 \
-                   ORDER BY position";
-        self.all(sql, [database.0, container.0], |row| Ok((uuid(row, 0)?, Csn(number(row, 1)?))))
+        self.read(|sql| link_targets(sql, database, container))
     }
 
     /// The commits after `after` up to `until`, the oldest first.
@@ -121,6 +96,51 @@ impl Catalog {
         })?;
         Ok(counts.unwrap_or_default())
     }
+}
+
+pub(super) fn databases(sql: &Connection) -> Attempt<Vec<DatabaseRecord>> {
+    let mut records = all(sql, DATABASES, [], |row| {
+        Ok(DatabaseRecord {
+            row: database_row(row)?,
+            sealed: csn(row, 7)?,
+            dropped: csn(row, 8)?,
+            keeps_file: row.get(9)?,
+            names: vec![],
+        })
+    })?;
+    let names = "SELECT name, since, until FROM database_names WHERE database = ?1 ORDER BY since";
+    for record in &mut records {
+        record.names = all(sql, names, [record.row.id.0], name_row)?;
+    }
+    Ok(records)
+}
+
+pub(super) fn containers(sql: &Connection, database: DatabaseId) -> Attempt<Vec<ContainerRecord>> {
+    let mut records = all(sql, CONTAINERS, [database.0], |row| {
+        let (row, dropped) = (container_row(row)?, csn(row, 7)?);
+        Ok(ContainerRecord { row, dropped, names: vec![] })
+    })?;
+    let names = "SELECT name, since, until FROM container_names \
+                 WHERE database = ?1 AND container = ?2 ORDER BY since";
+    for record in &mut records {
+        record.names = all(sql, names, [database.0, record.row.id.0], name_row)?;
+    }
+    Ok(records)
+}
+
+pub(super) fn classes(sql: &Connection) -> Attempt<Vec<(ClassRow, Csn)>> {
+    let classes = "SELECT name, version, definition, created FROM classes ORDER BY name, version";
+    all(sql, classes, [], |row| Ok((class_row(row)?, Csn(number(row, 3)?))))
+}
+
+pub(super) fn link_targets(
+    sql: &Connection,
+    database: DatabaseId,
+    container: ContainerId,
+) -> Attempt<Vec<(Uuid, Csn)>> {
+    let targets = "SELECT target, csn FROM link_targets WHERE database = ?1 AND container = ?2 \
+                   ORDER BY position";
+    all(sql, targets, [database.0, container.0], |row| Ok((uuid(row, 0)?, Csn(number(row, 1)?))))
 }
 
 fn name_row(row: &Row<'_>) -> rusqlite::Result<NameRow> {

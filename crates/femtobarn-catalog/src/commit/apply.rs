@@ -11,7 +11,7 @@ use crate::error::{Attempt, Error, Failure};
 use crate::host;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
-use crate::rows::ClassRow;
+use crate::rows::{ClassRow, VersionRow};
 
 /// Applies `commit` in the transaction that is open on `connection`.
 pub(crate) fn apply(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
@@ -143,6 +143,26 @@ fn insert_version(connection: &Connection, csn: Csn, version: &NewVersion) -> At
         csn,
         version.base,
     )?;
+    insert_version_row(
+        connection,
+        &VersionRow {
+            database: version.database,
+            container: version.container,
+            csn,
+            header: version.header,
+            footer: version.footer,
+            annex: version.annex,
+            record: version.record,
+            class_version: version.class_version,
+            entries: version.entries,
+            deleted: version.deleted,
+            bytes: version.bytes,
+        },
+    )
+}
+
+/// Inserts the row of a version as it is.
+pub(crate) fn insert_version_row(connection: &Connection, row: &VersionRow) -> Attempt<()> {
     connection
         .prepare_cached(
             "INSERT INTO versions (database, container, csn, \
@@ -152,23 +172,23 @@ fn insert_version(connection: &Connection, csn: Csn, version: &NewVersion) -> At
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
         )?
         .execute(params![
-            version.database.0,
-            version.container.0,
-            signed(csn.0),
-            signed(version.header.offset),
-            signed(version.header.size),
-            signed(version.header.length),
-            signed(version.footer.offset),
-            signed(version.footer.size),
-            signed(version.footer.length),
-            signed(version.annex.offset),
-            signed(version.annex.size),
-            signed(version.record.offset),
-            signed(version.record.size),
-            version.class_version,
-            signed(version.entries),
-            signed(version.deleted),
-            signed(version.bytes),
+            row.database.0,
+            row.container.0,
+            signed(row.csn.0),
+            signed(row.header.offset),
+            signed(row.header.size),
+            signed(row.header.length),
+            signed(row.footer.offset),
+            signed(row.footer.size),
+            signed(row.footer.length),
+            signed(row.annex.offset),
+            signed(row.annex.size),
+            signed(row.record.offset),
+            signed(row.record.size),
+            row.class_version,
+            signed(row.entries),
+            signed(row.deleted),
+            signed(row.bytes),
         ])?;
     Ok(())
 }

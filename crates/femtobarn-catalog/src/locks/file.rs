@@ -21,9 +21,11 @@ pub(super) struct LockFile {
     path: PathBuf,
 }
 
-/// Bytes locked in each half of a slot. What is between keeps the kernel from making one lock of two
-/// that an owner has side by side, which could not be told apart.
+/// Bytes locked by who holds a slot. What is between these and the stairs keeps the kernel from making
+/// one lock of two that an owner has side by side, which could not be told apart.
 pub(super) const SPAN_BYTES: u64 = SLOT_BYTES / 4;
+/// Bytes that are locked one by one by those who wait for a slot.
+pub(super) const STAIRS: u64 = SLOT_BYTES / 4;
 
 /// Together with others that share, or alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +54,19 @@ impl Span {
         Span { start: slot * SLOT_BYTES, count: SPAN_BYTES }
     }
 
-    /// The bytes of a slot that are locked by who is the next to hold it.
-    pub(super) fn queue(slot: u64) -> Self {
-        Span { start: slot * SLOT_BYTES + SLOT_BYTES / 2, count: SPAN_BYTES }
+    /// The bytes of a slot that are locked by those who wait to hold it.
+    pub(super) fn stairs(slot: u64) -> Self {
+        Span { start: slot * SLOT_BYTES + SLOT_BYTES / 2, count: STAIRS }
+    }
+
+    /// The byte that is locked by who is number `stair` to hold the slot.
+    pub(super) fn stair(slot: u64, stair: u64) -> Self {
+        Span { start: Self::stairs(slot).start + stair, count: 1 }
+    }
+
+    /// All stairs above that one.
+    pub(super) fn stairs_above(slot: u64, stair: u64) -> Self {
+        Span { start: Self::stairs(slot).start + stair + 1, count: STAIRS - stair - 1 }
     }
 
     pub(super) fn byte(start: u64) -> Self {

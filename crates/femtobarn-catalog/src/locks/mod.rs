@@ -2,7 +2,7 @@
 //!
 //! Locks are byte ranges of small files in the federation's `locks` folder, locked in the kernel
 //! for an *open file description*. They cost a few microseconds and no server. Most are *slots* of
-//! 64 bytes: who holds a slot has locked its first 16 bytes, and who is the next 16 from byte 32.
+//! 64 bytes: who holds a slot has locked its first 16 bytes, who waits one of the 16 from byte 32.
 //!
 //! | file | slot or byte | locks |
 //! |---|---|---|

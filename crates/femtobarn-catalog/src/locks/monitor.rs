@@ -125,7 +125,7 @@ fn held_in(file: &LockFile, database: Option<DatabaseId>) -> Result<Vec<HeldLock
     Ok(held)
 }
 
-/// The slot whose holder has locked this; none for its queue.
+/// The slot whose holder has locked this; none for one who waits.
 fn slot_of(locked: &Locked) -> Option<u64> {
     let first = locked.bytes.start;
     first.is_multiple_of(SLOT_BYTES).then_some(first / SLOT_BYTES)

@@ -1,34 +1,38 @@
 //! Waiting for a lock, in turn and for a limited time.
 //!
-//! As for the turn to commit there are two locks: who waits takes the *queue* first, then waits for
-//! who holds the slot, and then frees the queue. So whoever frees the slot and comes straight back
-//! finds somebody in front of it. One waiter at a time looks at the slot, the others at the queue.
-//! Those who share take the queue shared, so that they pass it together, but not while somebody who
-//! wants the slot alone is in it.
+//! In front of each slot are [`STAIRS`] stairs, each of which one waiter can stand on. Who comes while
+//! nobody waits stands on the lowest at once, others enter at the top and go down whenever the next
+//! stair is free; from the lowest one takes the slot. So waiters are served in the order in which they
+//! came, and whoever frees a slot and comes straight back finds the others in front of it. If there
+//! are more waiters than stairs, chance decides who gets the topmost next.
+//!
+//! Those who share stand on stairs together, but behind somebody who wants the slot alone.
 //!
 //! The kernel's own waiting has no time limit that would not take a signal or another thread, so a
-//! waiter looks again and again. It pauses an eighth of what it has waited so far, and never longer
-//! than [`PAUSE_MAX`], so it waits little longer than it must and looks at most 50 times a second.
+//! waiter looks again and again, but only at the one place in front of it. It pauses an eighth of what
+//! it has waited there, so it waits little longer than it must; the further up, the longer at least,
+//! and never longer than [`PAUSE_MAX`].
 //!
 //! Who has waited for [`REGISTER_AFTER`] says so in a file of `locks/waits`, for those who ask who
 //! waits. It holds a lock on that file, so that what a killed process leaves can be told.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::WAITS_FOLDER;
-use super::file::{Kind, LockFile, Span};
+use super::file::{Kind, LockFile, STAIRS, Span};
 use super::holder::Holder;
 use super::monitor::Waiter;
 use super::target::LockTarget;
 use crate::error::Result;
 use crate::host;
 
-/// First and longest pause between two attempts to take a lock.
+/// First pause of who is next; so much longer on each stair further up.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
+/// Longest pause between two attempts to take a lock.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
-/// A pause is at most this part of the time waited so far.
+/// A pause is at most this part of the time waited on one stair so far.
 const PAUSE_DIVISOR: u32 = 8;
 /// How long somebody waits before others are told.
 const REGISTER_AFTER: Duration = Duration::from_millis(10);
@@ -41,22 +45,21 @@ pub(super) fn acquire(
     locks: &Path,
     wait: Duration,
 ) -> Result<std::result::Result<(), Duration>> {
-    let mut waiting = Waiting { target, locks, limit: wait, started: None, registered: None };
-    let slot = target.slot();
-    if !waiting.until_locked(file, kind, Span::queue(slot))? {
-        return Ok(Err(waiting.waited()));
-    }
-    let locked = waiting.until_locked(file, kind, Span::hold(slot));
-    file.unlock(Span::queue(slot));
+    let mut waiting =
+        Waiting { file, kind, target, locks, limit: wait, started: None, registered: None };
+    let locked = waiting.go_down(target.slot());
+    file.unlock(Span::stairs(target.slot()));
     Ok(if locked? { Ok(()) } else { Err(waiting.waited()) })
 }
 
 struct Waiting<'a> {
+    file: &'a LockFile,
+    kind: Kind,
     target: &'a LockTarget,
     locks: &'a Path,
     limit: Duration,
     /// None until something was locked.
-    started: Option<std::time::Instant>,
+    started: Option<Instant>,
     registered: Option<Registered>,
 }
 
@@ -65,10 +68,36 @@ impl Waiting<'_> {
         self.started.map(|started| started.elapsed()).unwrap_or_default()
     }
 
-    /// Whether it got the lock in time.
-    fn until_locked(&mut self, file: &LockFile, kind: Kind, span: Span) -> Result<bool> {
-        while !file.try_lock(kind, span)? {
-            self.started.get_or_insert_with(host::monotonic);
+    /// Whether it got the slot in time. It may be left standing on stairs.
+    fn go_down(&mut self, slot: u64) -> Result<bool> {
+        let mut stair = match self.file.try_lock(self.kind, Span::stairs(slot))? {
+            true if self.file.try_lock(self.kind, Span::hold(slot))? => return Ok(true),
+            true => {
+                self.file.unlock(Span::stairs_above(slot, 0));
+                0
+            }
+            false => match self.until_locked(Span::stair(slot, STAIRS - 1), STAIRS)? {
+                true => STAIRS - 1,
+                false => return Ok(false),
+            },
+        };
+        while stair > 0 {
+            if !self.until_locked(Span::stair(slot, stair - 1), stair)? {
+                return Ok(false);
+            }
+            self.file.unlock(Span::stair(slot, stair));
+            stair -= 1;
+        }
+        self.until_locked(Span::hold(slot), 0)
+    }
+
+    /// Whether it got the lock in time, from so far up.
+    fn until_locked(&mut self, span: Span, stair: u64) -> Result<bool> {
+        let mut here = None;
+        let pause_min = PAUSE_MIN * (1 + stair as u32);
+        while !self.file.try_lock(self.kind, span)? {
+            let here = *here.get_or_insert_with(host::monotonic);
+            self.started.get_or_insert(here);
             let waited = self.waited();
             if waited >= self.limit {
                 return Ok(false);
@@ -76,7 +105,7 @@ impl Waiting<'_> {
             if waited >= REGISTER_AFTER && self.registered.is_none() {
                 self.registered = Some(Registered::new(self.locks, self.target, waited));
             }
-            let pause = (waited / PAUSE_DIVISOR).clamp(PAUSE_MIN, PAUSE_MAX);
+            let pause = (here.elapsed() / PAUSE_DIVISOR).clamp(pause_min, PAUSE_MAX);
             host::sleep(pause.min(self.limit - waited));
         }
         Ok(true)

@@ -13,6 +13,7 @@ mod forks;
 mod locks;
 mod lookups;
 mod names;
+mod restoring;
 mod retention;
 mod sharing;
 mod vacuum;

@@ -100,7 +100,7 @@ fn waiting_is_fair_and_short() {
                     std::thread::sleep(Duration::from_millis(1));
                     let done = count.fetch_add(1, Ordering::Relaxed) + 1;
                     let all: usize = counts.iter().map(|count| count.load(Ordering::Relaxed)).sum();
-                    if done >= ROUNDS * 3 || all >= WAITERS * ROUNDS {
+                    if done >= ROUNDS * 2 || all >= WAITERS * ROUNDS {
                         stop.store(1, Ordering::Relaxed);
                     }
                     drop(held);
@@ -109,8 +109,8 @@ fn waiting_is_fair_and_short() {
         }
     });
     let counts: Vec<_> = counts.into_iter().map(AtomicUsize::into_inner).collect();
-    assert!(counts.iter().all(|count| *count >= 2), "{counts:?}");
-    assert!(counts.iter().all(|count| *count < ROUNDS * 3), "{counts:?}");
+    let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+    assert!(most - least <= 3, "{counts:?}");
     assert!(started.elapsed() < LONG / 2, "took {:?}", started.elapsed());
 }
 
