@@ -58,7 +58,7 @@ from ._exceptions import (
     StorageError,
     UnsupportedError,
 )
-from ._federations import Attached, Federation, create, open
+from ._federations import Attached, Federation, create, identify, open, restore
 from ._femtobarn import __version__
 from ._imports import Imported
 from ._objects import ElementRef, LinkList, LinkRef, Object
@@ -66,12 +66,15 @@ from ._oid import Oid, OidRange
 from ._snapshots import Snapshot
 from ._transactions import ContainerWriter, Database, Transaction
 from ._types import Definition
+from ._upkeep import BackupReport, CheckReport, Problem
 from ._views import View
 from .datamodel import Model, load_model
 
 __all__ = [
     "Attached",
+    "BackupReport",
     "BusyError",
+    "CheckReport",
     "ClosedError",
     "ConflictError",
     "ContainerWriter",
@@ -92,6 +95,7 @@ __all__ = [
     "Object",
     "Oid",
     "OidRange",
+    "Problem",
     "Snapshot",
     "StorageError",
     "Transaction",
@@ -110,6 +114,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "identify",
     "int8",
     "int16",
     "int32",
@@ -120,6 +125,7 @@ __all__ = [
     "open",
     "persistent",
     "quantised",
+    "restore",
     "string",
     "truncated",
     "uint8",

@@ -14,16 +14,20 @@ from weakref import WeakValueDictionary
 
 from ._exceptions import InvalidError
 from ._femtobarn import FederationHandle, count_fork
+from ._femtobarn import identify as _identify
+from ._femtobarn import restore as _restore
 from ._imports import Imported, import_tree
 from ._paths import Expressions
 from ._readers import import_file
 from ._snapshots import Snapshot
 from ._transactions import Transaction
 from ._types import Definition
+from ._upkeep import Progress, Upkeep, paths
+from ._upkeep import seconds as _seconds
 from ._views import View
 from .datamodel import Model, load_model
 
-__all__ = ["Attached", "Federation", "create", "open"]
+__all__ = ["Attached", "Federation", "create", "identify", "open", "restore"]
 
 
 def create(path: str | os.PathLike[str], *, name: str | None = None) -> Federation:
@@ -65,6 +69,31 @@ def open(path: str | os.PathLike[str]) -> Federation:
     return Federation(FederationHandle.open(_local_path(path)))
 
 
+def restore(
+    backups: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    progress: Progress | None = None,
+) -> Federation:
+    """Make a federation from a backup, or from a full one and the ones made since, in their order.
+
+    Every byte is checked.
+
+    Raises
+    ------
+    CorruptError
+        If a backup is damaged.
+    InvalidError
+        If the backups do not follow each other.
+    """
+    return Federation(_restore(paths(backups), os.fspath(folder), progress))
+
+
+def identify(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Say what a file is: a database, of which federation and in which state, or another ROOT file."""
+    return _identify(os.fspath(path))
+
+
 @dataclass(frozen=True)
 class Attached:
     """A file that was attached."""
@@ -77,7 +106,7 @@ class Attached:
     """Fields that cannot be read, with the reason."""
 
 
-class Federation:
+class Federation(Upkeep):
     """A federation that is open.
 
     It may be used from many threads. It is pickled as its place, and opened again where it is
@@ -98,7 +127,13 @@ class Federation:
         """Return the number of the newest commit."""
         return self._handle.head()
 
-    def snapshot(self, *, csn: int | None = None, time: datetime | str | float | None = None) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        csn: int | None = None,
+        time: datetime | str | float | None = None,
+        tag: str | None = None,
+    ) -> Snapshot:
         """Return the federation as of a commit.
 
         Parameters
@@ -108,11 +143,15 @@ class Federation:
         time
             Instead of a number: the newest commit at that time, as a datetime, ISO text, or seconds
             since 1970.
+        tag
+            Instead of a number: the name of a tagged snapshot.
         """
+        if sum(given is not None for given in (csn, time, tag)) > 1:
+            raise InvalidError("give one of csn, time and tag")
+        if tag is not None:
+            return Snapshot(self, self._handle.upkeep().tagged(tag))
         if time is not None:
-            if csn is not None:
-                raise InvalidError("give either csn or time, not both")
-            csn = self._handle.csn_at(_microseconds(time))
+            return Snapshot(self, self._handle.upkeep().at_time(_microseconds(time)))
         return Snapshot(self, self._handle.snapshot(csn))
 
     def transaction(self, *, message: str = "", lock_timeout: float = 10.0) -> Transaction:
@@ -384,12 +423,6 @@ def _reopen(path: str) -> Federation:
 
 def _local_path(path: str | os.PathLike[str]) -> str:
     return os.fspath(path)
-
-
-def _seconds(timeout: float) -> float:
-    if not 0 <= timeout < float("inf"):
-        raise InvalidError(f"lock_timeout is {timeout}; give seconds from 0 upwards")
-    return float(timeout)
 
 
 def _microseconds(time: datetime | str | float) -> int:

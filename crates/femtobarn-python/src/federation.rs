@@ -11,6 +11,7 @@ use crate::error::{OrRaise, exception};
 use crate::session::{Kept, Session};
 use crate::snapshot::SnapshotHandle;
 use crate::transaction::TransactionHandle;
+use crate::upkeep::UpkeepHandle;
 
 /// An open federation.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
@@ -123,18 +124,28 @@ impl FederationHandle {
         Ok(rows)
     }
 
+    fn upkeep(&self) -> PyResult<UpkeepHandle> {
+        let federation = self.federation.get()?.clone();
+        Ok(UpkeepHandle::new(federation, self.federation.session()))
+    }
+
     fn close(&self) {
         self.federation.session().close();
     }
 }
 
 impl FederationHandle {
-    fn over(federation: Federation) -> Self {
+    /// A handle on a federation that was just opened.
+    pub fn over(federation: Federation) -> Self {
         Self { federation: Kept::new(federation, &Session::new()) }
     }
 }
 
-fn duration(seconds: f64) -> PyResult<Duration> {
+/// How long to wait for a lock.
+///
+/// # Errors
+/// `InvalidError` if that is no time.
+pub fn duration(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| exception("invalid", format!("a lock cannot be waited for {seconds} s")))
 }

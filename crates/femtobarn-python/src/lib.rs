@@ -16,12 +16,14 @@ mod error;
 mod export;
 mod federation;
 mod oid;
+mod progress;
 mod rows;
 mod rows_link;
 mod rows_number;
 mod session;
 mod snapshot;
 mod transaction;
+mod upkeep;
 
 use pyo3::prelude::*;
 
@@ -42,6 +44,8 @@ mod _femtobarn {
     use super::snapshot::{SnapshotHandle, ViewHandle};
     #[pymodule_export]
     use super::transaction::{TransactionHandle, WriterHandle};
+    #[pymodule_export]
+    use super::upkeep::{UpkeepHandle, identify, restore};
     use super::*;
 
     #[pymodule_init]

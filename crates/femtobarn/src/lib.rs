@@ -65,8 +65,8 @@ pub use evolution::Evolution;
 pub use export::Export;
 pub use federation::{At, Federation};
 pub use femtobarn_catalog::{
-    CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, Oid,
-    Retention, TagRow,
+    CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, HeldLock,
+    Holder, LockTarget, Oid, Retention, TagRow, Waiter,
 };
 pub use identify::{CommitFacts, ContainerFacts, Facts, FileKind, identify};
 pub use index::Index;

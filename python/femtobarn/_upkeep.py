@@ -1,0 +1,250 @@
+"""Looking after a federation: what is kept, what is locked, checking, backups, moving databases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ._exceptions import InvalidError
+
+if TYPE_CHECKING:
+    from ._femtobarn import FederationHandle
+
+__all__ = ["BackupReport", "CheckReport", "Problem", "Progress", "Upkeep", "seconds"]
+
+Progress = Callable[[str, str, int, int], None]
+"""Told what is being done, to what, and the bytes done and in all; what it raises stops the work."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is not as it should be."""
+
+    severity: str
+    """``notice``, ``warning``, or ``damage``: something committed cannot be read."""
+    kind: str
+    """What is wrong, for programs, such as ``Page`` or ``DanglingLink``."""
+    where: str
+    """The database, container, commit and entries."""
+    what: str
+    """What is wrong."""
+    advice: str
+    """What to do about it."""
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.where}: {self.what}; {self.advice}"
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What a check looked at, and what it found."""
+
+    sound: bool
+    """Whether all that is committed can be read."""
+    complete: bool
+    """Whether the check went to its end."""
+    problems: list[Problem]
+    """What is wrong, the first thousand."""
+    more_problems: int
+    """Problems beyond those."""
+    databases: int
+    containers: int
+    versions: int
+    pages: int
+    """Pages read and verified (full check)."""
+    objects: int
+    """Objects read (full check)."""
+    links: int
+    """Links followed (full check)."""
+    bytes: int
+    """Bytes of files dealt with."""
+    unreferenced_bytes: int
+    """Bytes of database files that no version needs (full check)."""
+    orphan_bytes: int
+    """Bytes of files that no database has."""
+
+
+@dataclass(frozen=True)
+class BackupReport:
+    """What a backup holds."""
+
+    csn: int
+    """The newest commit in it."""
+    files: int
+    bytes: int
+    """Bytes of these files."""
+    stored: int
+    """Bytes of those that were stored."""
+    left_out: list[str]
+    """Attached files, which belong to somebody else."""
+
+
+class Upkeep:
+    """What those who look after a federation do with it; a part of :class:`femtobarn.Federation`."""
+
+    _handle: FederationHandle
+
+    # What is kept.
+
+    def tag(self, name: str, *, csn: int | None = None, message: str = "") -> int:
+        """Give a snapshot a name, which holds it until the tag is taken away.
+
+        Parameters
+        ----------
+        name
+            A name such as ``winter26-v2``.
+        csn
+            The commit; the newest if not given.
+        message
+            What it is for.
+
+        Returns
+        -------
+        int
+            The commit.
+
+        Raises
+        ------
+        ExistsError
+            If there is a tag of that name.
+        NotFoundError
+            If there is no such commit, or its snapshot was given up.
+        """
+        return self._handle.upkeep().tag(name, csn, message)
+
+    def untag(self, name: str) -> None:
+        """Take a tag away; its snapshot may go with the next vacuum."""
+        self._handle.upkeep().untag(name)
+
+    def tags(self) -> list[dict[str, Any]]:
+        """Return the tags in the order of their commits: name, csn, time, message and user."""
+        tags = self._handle.upkeep().tags()
+        return [
+            {key: value for key, value in tag.items() if key != "time_us"} | {"time": _time(tag["time_us"])}
+            for tag in tags
+        ]
+
+    def retention(self) -> dict[str, int | None]:
+        """Return how many commits and how many days of history are kept; all if neither is given."""
+        commits, days = self._handle.upkeep().retention()
+        return {"keep_commits": commits, "keep_days": days}
+
+    def set_retention(self, *, keep_commits: int | None = None, keep_days: int | None = None) -> None:
+        """Say how much history is kept; what tags and open snapshots hold is kept besides.
+
+        Parameters
+        ----------
+        keep_commits
+            So many of the newest commits, at least 1.
+        keep_days
+            The commits of so many days. What either of the two asks for is kept; everything, if
+            neither is given.
+        """
+        for name, number in (("keep_commits", keep_commits), ("keep_days", keep_days)):
+            if number is not None and number < 0:
+                raise InvalidError(f"{name} is {number}; give a number from 0 upwards, or nothing")
+        self._handle.upkeep().set_retention(keep_commits, keep_days)
+
+    # Who does what.
+
+    def locks(self) -> list[dict[str, Any]]:
+        """Return the locks that are held: what, of which database and container, and by whom."""
+        return self._handle.upkeep().locks()
+
+    def waits(self) -> list[dict[str, Any]]:
+        """Return who waits for which lock, the longest first, and who holds it."""
+        return self._handle.upkeep().waits()
+
+    # Damage.
+
+    def check(self, *, full: bool = False, progress: Progress | None = None) -> CheckReport:
+        """Check the federation; nothing is changed and nobody waits.
+
+        Parameters
+        ----------
+        full
+            Read every page, every index and every link, instead of comparing catalogue and files.
+        progress
+            Told how far it is.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> report = fed.check(full=True)
+        >>> report.sound, report.problems
+        (True, [])
+        """
+        facts = self._handle.upkeep().check(full, progress)
+        problems = [Problem(**problem) for problem in facts.pop("problems")]
+        return CheckReport(problems=problems, **facts)
+
+    def backup(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        since: str | os.PathLike[str] | None = None,
+        progress: Progress | None = None,
+    ) -> BackupReport:
+        """Copy the federation with all of its history, while it is written to.
+
+        Parameters
+        ----------
+        folder
+            A new folder. Without ``since`` it is a federation that can be opened.
+        since
+            The folder of an earlier backup: only what differs from that is stored, and
+            :func:`femtobarn.restore` needs both.
+        progress
+            Told how far it is.
+
+        Raises
+        ------
+        ExistsError
+            If there is something in the folder.
+        BusyError
+            If the federation is being vacuumed.
+        """
+        earlier = None if since is None else os.fspath(since)
+        return BackupReport(**self._handle.upkeep().backup(os.fspath(folder), earlier, progress))
+
+    # Moving.
+
+    def detach(
+        self, database: str, *, to: str | os.PathLike[str] | None = None, lock_timeout: float = 10.0
+    ) -> str:
+        """Take a database out of the federation with its file, as it is; return where the file is.
+
+        Another federation attaches it with its classes, deletions, indexes and links.
+
+        Parameters
+        ----------
+        database
+            Name of the database.
+        to
+            A folder or a new file to move it to; it stays where it is if not given.
+        lock_timeout
+            Seconds to wait for its writers.
+        """
+        place = None if to is None else os.fspath(to)
+        return self._handle.upkeep().detach(database, place, seconds(lock_timeout))
+
+
+def _time(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds / 1e6, UTC)
+
+
+def seconds(timeout: float) -> float:
+    """Return a time to wait for a lock, if it is one."""
+    if not 0 <= timeout < float("inf"):
+        raise InvalidError(f"lock_timeout is {timeout}; give seconds from 0 upwards")
+    return float(timeout)
+
+
+def paths(folders: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> list[str]:
+    """Return one or many folders as texts."""
+    many = [folders] if isinstance(folders, str | os.PathLike) else folders
+    return [os.fspath(folder) for folder in many]
