@@ -11,6 +11,7 @@ from .. import _federations
 from .._exceptions import InvalidError
 from .._snapshots import Snapshot
 from .._views import View
+from . import upkeep
 from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
 
 __all__ = ["ALL", "Command"]
@@ -247,6 +248,45 @@ def _history_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("-n", "--number", type=int, help="commits to list at most")
 
 
+def _file_arguments(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("files", metavar="FILE", nargs="+")
+
+
+def _catalogue_arguments(sub: argparse.ArgumentParser) -> None:
+    _reader(sub)
+    sub.add_argument("--tag", help="as of this tag")
+
+
+def _check_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("--full", action="store_true", help="read every page, every index and every link")
+
+
+def _tag_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("name", metavar="TAG", nargs="?", help="make this tag; without it, list them")
+    sub.add_argument("--csn", type=int, help="of this commit instead of the newest")
+    sub.add_argument("-m", "--message", default="", help="what it is for")
+    sub.add_argument("-d", "--delete", metavar="TAG", help="take this tag away")
+
+
+def _backup_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("folder", metavar="FOLDER", help="a new folder")
+    sub.add_argument("--since", metavar="BACKUP", help="store only what differs from this backup")
+
+
+def _restore_arguments(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("federation", metavar="FEDERATION", help="the folder to make")
+    sub.add_argument("backups", metavar="BACKUP", nargs="+", help="a full backup, and those made since")
+
+
+def _detach_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("database", metavar="DATABASE")
+    sub.add_argument("--to", metavar="PLACE", help="folder or new file to move its file to")
+
+
 ALL = (
     Command("create", "make a federation", _create_arguments, create),
     Command("ls", "list databases and containers", _ls_arguments, ls),
@@ -256,6 +296,15 @@ ALL = (
     Command("attach", "take files with RNTuples in without copying them", _attach_arguments, attach),
     Command("seal", "make databases read-only complete ROOT files", _seal_arguments, seal),
     Command("cat", "print objects", _cat_arguments, cat),
+    Command("tag", "list tags, make one, take one away", _tag_arguments, upkeep.tag),
+    Command("catalogue", "print all that the catalogue says", _catalogue_arguments, upkeep.catalogue),
+    Command("what", "say what files are", _file_arguments, upkeep.what),
+    Command("check", "check catalogue, files, pages, links", _check_arguments, upkeep.check),
+    Command("locks", "list the locks that are held", _federation, upkeep.locks),
+    Command("waits", "list who waits for which lock", _federation, upkeep.waits),
+    Command("backup", "copy a federation while it is written to", _backup_arguments, upkeep.backup),
+    Command("restore", "make a federation from backups", _restore_arguments, upkeep.restore),
+    Command("detach", "take a database out with its file", _detach_arguments, upkeep.detach),
     Command("history", "list commits", _history_arguments, history),
 )
 """The commands in the order in which ``--help`` lists them."""

@@ -1,0 +1,172 @@
+"""The commands of those who look after a federation."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from tqdm import tqdm
+
+from .. import _federations
+from .._exceptions import CorruptError
+from .._upkeep import Progress
+from .output import emit, human_size, human_time, table
+
+__all__ = ["backup", "catalogue", "check", "detach", "locks", "restore", "tag", "waits", "what"]
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """Show how far a long operation is, on standard error and only to people."""
+    with tqdm(unit="B", unit_scale=True, disable=None, leave=False) as bar:
+
+        def tell(doing: str, of: str, done: int, total: int) -> None:
+            bar.total = total
+            bar.set_description_str(f"{doing} {of}", refresh=False)
+            bar.update(done - bar.n)
+
+        yield tell
+
+
+def catalogue(options: argparse.Namespace) -> None:
+    """Print all that the catalogue says, as of a commit."""
+    federation = _federations.open(options.federation)
+    snapshot = federation.snapshot(csn=options.csn, tag=options.tag)
+    databases = [
+        {**database, "containers": snapshot.containers(database["name"])} for database in snapshot.databases()
+    ]
+    facts = {
+        "name": federation.name,
+        "uuid": federation.uuid,
+        "csn": snapshot.csn,
+        "retention": federation.retention(),
+        "tags": federation.tags(),
+        "databases": databases,
+        "classes": federation.classes(),
+    }
+    lines = [f"federation {federation.name}  {federation.uuid}  as of commit {snapshot.csn}"]
+    lines += [f"tag {tag['name']}: commit {tag['csn']}  {tag['message']}" for tag in federation.tags()]
+    for database in databases:
+        lines.append(f"database {database['id']} {database['name']}  {database['state']}  {database['path']}")
+        rows = [_container_row(container) for container in database["containers"]]
+        lines += [f"  {line}" for line in table(CONTAINER_HEAD, rows, right={0, 3, 4}).splitlines() if rows]
+    emit(options, facts, "\n".join(lines))
+
+
+CONTAINER_HEAD = ["id", "container", "class", "objects", "size"]
+
+
+def _container_row(container: dict[str, Any]) -> list[str]:
+    number, size = f"{container['entries']:,}", human_size(container["bytes"])
+    return [str(container["id"]), container["name"], container["class"], number, size]
+
+
+def what(options: argparse.Namespace) -> None:
+    """Say what files are."""
+    facts = [_federations.identify(path) for path in options.files]
+    emit(options, facts, "\n".join(line for fact in facts for line in _file_lines(fact)))
+
+
+def _file_lines(facts: dict[str, Any]) -> Iterator[str]:
+    database = f" {facts['database']!r}" if facts["database"] else ""
+    yield f"{facts['path']}: {facts['kind']}{database}, {human_size(facts['bytes'])}"
+    for name, text in (("uuid", "identity"), ("federation", "of federation"), ("problem", "problem")):
+        if facts[name]:
+            yield f"  {text} {facts[name]}"
+    if facts["commits"]:
+        time = human_time(datetime.fromtimestamp(facts["last_time_us"] / 1e6, UTC))
+        yield f"  {facts['commits']} commits, the last at {time}: {facts['last_message']}"
+    for container in facts["containers"]:
+        of_class = f" of class {container['class']}" if container["class"] else ""
+        deleted = f", {container['deleted']:,} of them deleted" if container["deleted"] else ""
+        yield f"  {container['name']}: {container['entries']:,} objects{of_class}{deleted}"
+
+
+def check(options: argparse.Namespace) -> None:
+    """Check a federation; fails if something committed cannot be read."""
+    federation = _federations.open(options.federation)
+    with progress_bar() as tell:
+        report = federation.check(full=options.full, progress=tell)
+    looked_at = f"{report.databases} databases, {report.containers} containers, {report.versions} versions"
+    if options.full:
+        looked_at += f", {report.pages:,} pages, {report.objects:,} objects, {report.links:,} links"
+    lines = [*map(str, report.problems)]
+    if report.more_problems:
+        lines.append(f"and {report.more_problems:,} more")
+    lines.append(f"checked {looked_at}")
+    if report.unreferenced_bytes or report.orphan_bytes:
+        size = human_size(report.unreferenced_bytes + report.orphan_bytes)
+        lines.append(f"{size} could be given back: femtobarn vacuum {options.federation}")
+    lines.append("sound" if report.sound else "DAMAGED")
+    emit(options, asdict(report), "\n".join(lines))
+    if not report.sound:
+        damaged = sum(problem.severity == "damage" for problem in report.problems)
+        raise CorruptError(f"{damaged} problems lose data; see femtobarn repair {options.federation}")
+
+
+def locks(options: argparse.Namespace) -> None:
+    """List the locks that are held."""
+    rows = _federations.open(options.federation).locks()
+    lines = [
+        [row["container"] or row["database"] or "", row["target"], row["holder"] or "shared"] for row in rows
+    ]
+    emit(options, rows, table(["name", "lock", "held by"], lines))
+
+
+def waits(options: argparse.Namespace) -> None:
+    """List who waits for which lock, the longest first."""
+    rows = _federations.open(options.federation).waits()
+    lines = [
+        [row["container"] or row["database"] or row["target"], row["waiter"], row["holder"] or "several"]
+        for row in rows
+    ]
+    emit(options, rows, table(["lock", "waits", "held by"], lines))
+
+
+def tag(options: argparse.Namespace) -> None:
+    """List tags, make one, or take one away."""
+    federation = _federations.open(options.federation)
+    if options.delete is not None:
+        federation.untag(options.delete)
+    elif options.name is not None:
+        federation.tag(options.name, csn=options.csn, message=options.message)
+    tags = federation.tags()
+    rows = [[t["name"], str(t["csn"]), human_time(t["time"]), t["user"], t["message"]] for t in tags]
+    facts = [{**t, "time": t["time"].isoformat()} for t in tags]
+    emit(options, facts, table(["tag", "csn", "made", "by", "message"], rows, right={1}))
+
+
+def backup(options: argparse.Namespace) -> None:
+    """Copy a federation while it is written to."""
+    federation = _federations.open(options.federation)
+    with progress_bar() as tell:
+        report = federation.backup(options.folder, since=options.since, progress=tell)
+    lines = [
+        f"backed up commit {report.csn}: {report.files} files, {human_size(report.bytes)}, "
+        f"{human_size(report.stored)} stored in {options.folder}"
+    ]
+    lines += [f"  not in it, since it is attached: {path}" for path in report.left_out]
+    emit(options, asdict(report), "\n".join(lines))
+
+
+def restore(options: argparse.Namespace) -> None:
+    """Make a federation from backups."""
+    with progress_bar() as tell:
+        federation = _federations.restore(options.backups, options.federation, progress=tell)
+    facts = {"path": federation.path, "name": federation.name, "csn": federation.head()}
+    text = f"restored {federation.name} at {federation.path}, commit {federation.head()}"
+    emit(options, facts, text)
+
+
+def detach(options: argparse.Namespace) -> None:
+    """Take a database out of a federation with its file."""
+    path = _federations.open(options.federation).detach(options.database, to=options.to)
+    emit(
+        options,
+        {"database": options.database, "file": path},
+        f"{options.database} is no more; its file: {path}",
+    )
