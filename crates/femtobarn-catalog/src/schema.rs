@@ -19,10 +19,10 @@
 //! The statements elsewhere are plain SQL. What is SQLite's own stands here: `STRICT`,
 //! `WITHOUT ROWID` and the pragmas.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, ffi, params};
 use uuid::Uuid;
 
-use crate::error::Attempt;
+use crate::error::{Attempt, Failure};
 use crate::host;
 
 /// The version of the tables that this crate writes, and the newest that it reads.
@@ -42,7 +42,7 @@ pub(crate) struct Identity {
 pub(crate) fn create(connection: &Connection, name: &str, uuid: Uuid) -> Attempt<Identity> {
     let identity = Identity { uuid, name: name.to_owned(), format: FORMAT_VERSION };
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-    connection.pragma_update(None, "journal_mode", "wal")?;
+    keep_log(connection)?;
     connection.execute_batch(&format!("BEGIN; {TABLES} COMMIT;"))?;
     let settings = [
         ("uuid", identity.uuid.to_string()),
@@ -56,6 +56,19 @@ pub(crate) fn create(connection: &Connection, name: &str, uuid: Uuid) -> Attempt
             .execute("INSERT INTO federation (key, value) VALUES (?1, ?2)", params![key, value])?;
     }
     Ok(identity)
+}
+
+/// Makes SQLite keep a write-ahead log. If it cannot, SQLite says nothing and keeps a rollback journal,
+/// with which a loss of power may undo the last commit.
+pub(crate) fn keep_log(connection: &Connection) -> Attempt<()> {
+    let mode: String = connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0))?;
+    match mode.as_str() {
+        "wal" => Ok(()),
+        _ => Err(Failure::Sql(rusqlite::Error::SqliteFailure(
+            ffi::Error::new(ffi::SQLITE_IOERR),
+            Some(format!("the write-ahead log cannot be made, journal mode is still {mode:?}")),
+        ))),
+    }
 }
 
 /// Reads what the `federation` table says. `None`: there is something missing in it.

@@ -25,8 +25,8 @@ const SUBSETS: usize = 2;
 const CUTS: u64 = 2;
 /// The block of a file system, at which it tears writes, too.
 const BLOCK: u64 = 4096;
-/// Every so many states the databases are sealed as well.
-const SEALED_EVERY: usize = 10;
+/// Every so many states are verified thoroughly.
+const THOROUGH_EVERY: usize = 10;
 /// States that wait to be checked.
 const WAITING_MAX: usize = 8;
 
@@ -54,7 +54,7 @@ struct Case {
     name: String,
     found: Found,
     claim: Claim,
-    seals: bool,
+    thorough: bool,
 }
 
 /// Tries crashes of a recorded workload: all there are, or about `limit` of them.
@@ -111,7 +111,7 @@ fn check_all(
 fn check(script: &Script, case: &Case) -> Result<(), String> {
     let folder = in_memory()?;
     write(&case.found, folder.path()).map_err(|error| format!("cannot write a state: {error}"))?;
-    let verified = || verify(&folder.path().join("fed"), script, &case.claim, case.seals);
+    let verified = || verify(&folder.path().join("fed"), script, &case.claim, case.thorough);
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(verified)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         Err(format!("panic: {}", text.unwrap_or_default()))
@@ -131,7 +131,11 @@ pub fn in_memory() -> Result<tempfile::TempDir, String> {
     folder.map_err(|error| format!("cannot make a folder: {error}"))
 }
 
-fn write(found: &Found, folder: &Path) -> std::io::Result<()> {
+/// Writes what was found into a folder.
+///
+/// # Errors
+/// As the system.
+pub fn write(found: &Found, folder: &Path) -> std::io::Result<()> {
     for path in &found.folders {
         std::fs::create_dir_all(folder.join(path))?;
     }
@@ -159,7 +163,7 @@ fn replay(trace: &[Operation], points: &[Point], mut send: impl FnMut(Case)) -> 
                     name: format!("crash after operation {number} with {:?}", point.crash),
                     found,
                     claim: claim.clone(),
-                    seals: seen.len() % SEALED_EVERY == 0,
+                    thorough: seen.len() % THOROUGH_EVERY == 0,
                 });
             }
         }

@@ -33,6 +33,9 @@ pub enum Change {
     /// Objects with the numbers from `first` on.
     #[allow(missing_docs)]
     Append { path: String, first: u64, count: u64 },
+    /// Objects at entries are deleted.
+    #[allow(missing_docs)]
+    Delete { path: String, entries: Vec<u64> },
 }
 
 /// The logical contents of a federation.
@@ -67,7 +70,7 @@ pub struct Script {
 }
 
 /// The names of all scripts.
-pub const NAMES: [&str; 3] = ["single", "two databases", "seal"];
+pub const NAMES: [&str; 4] = ["single", "two databases", "delete", "seal"];
 
 impl Script {
     /// The script with a name; none if there is no such script.
@@ -76,6 +79,7 @@ impl Script {
         let steps = match name {
             "single" => single(),
             "two databases" => two_databases(),
+            "delete" => delete(),
             _ => seal(),
         };
         Some(Script { name, steps })
@@ -97,7 +101,7 @@ fn single() -> Vec<Step> {
     let mut steps =
         vec![Step::Commit(vec![Change::Database("run7".into()), container, append(0, 10)])];
     let mut next = 10;
-    for (round, count) in [1, 3, 40, 2, 700, 1, 5, 1].into_iter().enumerate() {
+    for (round, count) in [1, 3, 40, 2, 250, 1, 5, 1].into_iter().enumerate() {
         steps.push(Step::Commit(vec![append(next, count)]));
         next += count;
         if round == 4 {
@@ -136,6 +140,31 @@ fn two_databases() -> Vec<Step> {
     }
     steps.push(Step::Reopen);
     steps
+}
+
+/// Objects are deleted, alone and with appends, also such as were appended in the same transaction.
+fn delete() -> Vec<Step> {
+    let (path, other) = ("run7/events", "run7/packed");
+    let append = |path: &str, first, count| Change::Append { path: path.into(), first, count };
+    let delete = |path: &str, entries: &[u64]| Change::Delete {
+        path: path.into(),
+        entries: entries.to_vec(),
+    };
+    vec![
+        Step::Commit(vec![
+            Change::Database("run7".into()),
+            Change::Container(path.into(), Profile::Plain),
+            Change::Container(other.into(), Profile::Archive),
+            append(path, 0, 20),
+            append(other, 0, 5),
+        ]),
+        Step::Commit(vec![delete(path, &[3, 4, 19])]),
+        Step::Commit(vec![append(path, 20, 2), delete(path, &[0, 21]), delete(other, &[4])]),
+        Step::Commit(vec![append(other, 5, 1)]),
+        Step::Reopen,
+        Step::Commit(vec![delete(path, &(5..15).collect::<Vec<_>>())]),
+        Step::Seal("run7".into()),
+    ]
 }
 
 /// A database is sealed while another goes on.
@@ -185,6 +214,10 @@ impl Contents {
             Change::Append { path, first, count } => {
                 let new = (*first..first + count).map(|number| Some(object(number, 0)));
                 self.container(path).objects.extend(new);
+            }
+            Change::Delete { path, entries } => {
+                let objects = &mut self.container(path).objects;
+                entries.iter().for_each(|entry| objects[*entry as usize] = None);
             }
         }
     }
@@ -253,9 +286,14 @@ impl Runner {
         Ok(Runner { folder: folder.to_owned(), federation: Some(federation) })
     }
 
+    /// The federation, unless it could not be opened again.
+    pub fn opened(&self) -> Option<&Federation> {
+        self.federation.as_ref()
+    }
+
     /// The federation.
     pub fn federation(&self) -> &Federation {
-        self.federation.as_ref().expect("only a failed reopening leaves none")
+        self.opened().expect("only a failed reopening leaves none")
     }
 
     /// Does a step. Returns the commit that it made, if it made one.
@@ -298,6 +336,12 @@ fn make(transaction: &mut Transaction, change: &Change) -> Result<()> {
                 transaction.append_value(key, object(number, 0))?;
             }
             Ok(())
+        }
+        Change::Delete { path, entries } => {
+            let (database, name) = split(path);
+            let database = transaction.database(database)?;
+            let key = transaction.container(database, name)?;
+            transaction.delete(key, entries).map(drop)
         }
     }
 }

@@ -9,6 +9,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{AccessFlags, access};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
@@ -31,14 +32,18 @@ impl Handle {
     /// A connection for look-ups; what it finds missing or damaged is told in full.
     pub(super) fn open_reader(path: &Path) -> Result<(Self, Identity)> {
         Self::open_shared_reader(path).or_else(|error| match error.kind() {
-            ErrorKind::Io | ErrorKind::Closed => Self::open_immutable(path, error),
+            ErrorKind::Io | ErrorKind::Closed if !is_writable(path) => {
+                Self::open_immutable(path, error)
+            }
             _ => Err(error),
         })
     }
 
     /// A connection for commits.
     pub(super) fn open_writer(path: &Path) -> Result<Self> {
-        Ok(Handle { sql: open_shared(path)?, immutable: false })
+        let sql = open_shared(path)?;
+        schema::keep_log(&sql).map_err(|failure| failure.at(path))?;
+        Ok(Handle { sql, immutable: false })
     }
 
     pub(super) fn is_read_only(&self) -> bool {
@@ -122,6 +127,13 @@ fn open_shared(path: &Path) -> Result<Connection> {
         Ok(sql)
     };
     open().map_err(|error| Error::sql(path, error))
+}
+
+/// Whether the catalogue and its log may be written here. A full or failing disk may, too; it is not
+/// one that can only be read.
+fn is_writable(path: &Path) -> bool {
+    let folder = path.parent().unwrap_or(path);
+    [path, folder].iter().all(|each| access(*each, AccessFlags::W_OK).is_ok())
 }
 
 fn log_size(path: &Path) -> u64 {

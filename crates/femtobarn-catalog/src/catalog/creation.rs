@@ -98,6 +98,8 @@ fn write_draft(draft: &Path, name: &str, uuid: Uuid) -> Result<()> {
     let written = || -> Attempt<()> {
         let connection = rusqlite::Connection::open(draft)?;
         schema::create(&connection, name, uuid)?;
+        // Closing would do the same, and say nothing if it failed.
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         connection.close().map_err(|(_, error)| error)?;
         Ok(())
     };

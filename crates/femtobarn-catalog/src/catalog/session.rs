@@ -186,6 +186,8 @@ impl Session {
             )));
         }
         let handle = Handle::open_writer(&self.path)?;
+        // The folder has the log by now. SQLite syncs it, and says nothing if that fails.
+        sync_folder(&self.path)?;
         let locks = self.path.with_file_name(LOCKS_FOLDER);
         Ok(Writer { handle, order: CommitOrder::open(&locks)? })
     }
@@ -272,6 +274,13 @@ fn transact<T>(
         let _ = run("ROLLBACK");
     }
     outcome
+}
+
+/// Makes the entries of the folder in which a file is durable.
+fn sync_folder(path: &Path) -> Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| Error::io("cannot sync the folder", folder, error))
 }
 
 fn inode(path: &Path) -> std::io::Result<(u64, u64)> {

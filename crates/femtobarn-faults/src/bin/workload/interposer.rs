@@ -31,10 +31,10 @@ struct Watch {
     /// Where operations are recorded, if they are.
     trace: Option<c_int>,
     fault: Option<Fault>,
-    /// Operations that a fault could strike, so far.
-    operations: u64,
-    /// The first operation that was struck, and its file.
-    struck: Option<String>,
+    /// What a fault could strike, so far.
+    operations: Vec<Sort>,
+    /// The files of the operations that were struck.
+    struck: Vec<PathBuf>,
 }
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -51,17 +51,24 @@ pub fn start(folder: &Path, trace: Option<&Path>, fault: Option<Fault>) {
         assert!(file >= 0, "cannot open the trace {path:?}");
         file as c_int
     });
-    let watch = Watch { folder: folder.to_owned(), trace, fault, operations: 0, struck: None };
+    let watch =
+        Watch { folder: folder.to_owned(), trace, fault, operations: vec![], struck: vec![] };
     *lock() = Some(watch);
     ACTIVE.store(true, Ordering::SeqCst);
 }
 
-/// Lets everything through from now on. Returns how many operations a fault could have struck, and
-/// which it struck first.
-pub fn lift() -> (u64, Option<String>) {
+/// Stops watching. Returns the operations that a fault could have struck.
+pub fn stop() -> Vec<Sort> {
     ACTIVE.store(false, Ordering::SeqCst);
-    let watch = lock().take();
-    watch.map_or((0, None), |watch| (watch.operations, watch.struck))
+    lock().take().map_or(vec![], |watch| watch.operations)
+}
+
+/// Makes nothing fail from now on. Returns the files of operations that were struck.
+pub fn lift() -> Vec<PathBuf> {
+    let mut guard = lock();
+    let Some(watch) = guard.as_mut() else { return vec![] };
+    watch.fault = None;
+    std::mem::take(&mut watch.struck)
 }
 
 /// Records that this program was told that something has happened for good.
@@ -76,14 +83,28 @@ fn lock() -> MutexGuard<'static, Option<Watch>> {
 }
 
 /// What kind of operation it is, for faults.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sort {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
     /// Takes room on the disk.
     Growing,
     /// A write of bytes, which takes room, too.
     Writing,
+    /// Makes something durable.
     Syncing,
+    /// Changes names.
     Other,
+}
+
+impl Sort {
+    /// Whether a fault of some kind makes such an operation fail when it is the first.
+    pub fn can_suffer(self, kind: FaultKind) -> bool {
+        match kind {
+            FaultKind::Full => matches!(self, Sort::Growing | Sort::Writing),
+            FaultKind::Error => true,
+            FaultKind::FailedSync => self == Sort::Syncing,
+            FaultKind::Short | FaultKind::ShortThenFull => self == Sort::Writing,
+        }
+    }
 }
 
 /// What a fault makes of an operation.
@@ -121,27 +142,25 @@ impl Watch {
 
     /// Counts an operation, and tells what the fault makes of it.
     fn strike(&mut self, sort: Sort, path: &Path) -> Option<Strike> {
-        let number = self.operations;
-        self.operations += 1;
+        let number = self.operations.len() as u64;
+        self.operations.push(sort);
         let fault = self.fault?;
-        let takes_room = matches!(sort, Sort::Growing | Sort::Writing);
+        let is_first = number == fault.operation;
         let strike = match fault.kind {
             _ if number < fault.operation => None,
-            FaultKind::Full if takes_room => Some(Strike::Fail(libc::ENOSPC)),
-            FaultKind::ShortThenFull if takes_room => {
-                match number == fault.operation && sort == Sort::Writing {
-                    true => Some(Strike::Shorten),
-                    false => Some(Strike::Fail(libc::ENOSPC)),
-                }
+            FaultKind::Short | FaultKind::ShortThenFull if is_first => {
+                (sort == Sort::Writing).then_some(Strike::Shorten)
             }
-            _ if number > fault.operation => None,
-            FaultKind::Error => Some(Strike::Fail(libc::EIO)),
-            FaultKind::FailedSync if sort == Sort::Syncing => Some(Strike::Fail(libc::EIO)),
-            FaultKind::Short if sort == Sort::Writing => Some(Strike::Shorten),
+            FaultKind::Full | FaultKind::ShortThenFull if sort.can_suffer(FaultKind::Full) => {
+                Some(Strike::Fail(libc::ENOSPC))
+            }
+            FaultKind::Error | FaultKind::FailedSync if is_first && sort.can_suffer(fault.kind) => {
+                Some(Strike::Fail(libc::EIO))
+            }
             _ => None,
         };
-        if strike.is_some() && self.struck.is_none() {
-            self.struck = Some(path.display().to_string());
+        if strike.is_some() {
+            self.struck.push(path.to_owned());
         }
         strike
     }
@@ -194,7 +213,7 @@ fn on_file(
         return forward() as c_int;
     };
     if let Some(Strike::Fail(code)) = watch.strike(sort, &path) {
-        if sort == Sort::Syncing && is_recorded(&path) {
+        if sort == Sort::Syncing && is_recorded(&path) && !is_folder(file) {
             watch.record(&Operation::FailedSync { file: inode(file).0 });
         }
         return fail(code);

@@ -3,7 +3,9 @@
 //! | arguments | what |
 //! |---|---|
 //! | `record SCRIPT FOLDER TRACE` | runs a script in `FOLDER/fed` and records what it does to the files |
+//! | `fail SCRIPT KIND FOLDER LIMIT SEED` | runs it again and again; each time another operation fails |
 
+mod failing;
 mod interposer;
 
 use std::path::Path;
@@ -17,6 +19,9 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["record", script, folder, trace] => record(script, Path::new(folder), Path::new(trace)),
+        ["fail", script, kind, folder, limit, seed] => {
+            failing::fail(script, kind, Path::new(folder), limit, seed)
+        }
         _ => Err("the arguments are those of the program's documentation".to_owned()),
     };
     match done {
@@ -39,6 +44,6 @@ fn record(name: &str, folder: &Path, trace: &Path) -> Result<(), String> {
         interposer::acknowledge(&acknowledgement(csn));
     }
     drop(runner);
-    interposer::lift();
+    interposer::stop();
     Ok(())
 }

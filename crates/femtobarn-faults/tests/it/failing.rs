@@ -1,0 +1,45 @@
+//! A full disk, failing operations, and failing syncs, at every operation of workloads.
+
+use std::process::Command;
+
+use femtobarn_faults::crash::in_memory;
+use femtobarn_faults::fault::KINDS;
+use femtobarn_faults::script::NAMES;
+
+const SEED: u64 = 4;
+/// About so many operations of each script are struck by each kind of fault in the short test.
+const STRUCK: u64 = 60;
+
+fn fail_everywhere(limit: u64) {
+    let jobs: Vec<(&str, &str)> =
+        NAMES.iter().flat_map(|name| KINDS.map(|(_, kind)| (*name, kind))).collect();
+    let run = |(name, kind): &(&str, &str)| {
+        let folder = in_memory().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_workload"));
+        let (limit, seed) = (limit.to_string(), SEED.to_string());
+        let output =
+            command.args(["fail", name, kind]).arg(folder.path()).args([&limit, &seed]).output();
+        let output = output.unwrap();
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        (!output.status.success()).then(|| format!("{name}, {kind}, seed {seed}: {errors}"))
+    };
+    let half = jobs.len() / 2;
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let threads = [&jobs[..half], &jobs[half..]]
+            .map(|jobs| scope.spawn(|| jobs.iter().filter_map(run).collect::<Vec<_>>()));
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn a_failing_disk_gives_clear_errors_and_loses_nothing() {
+    fail_everywhere(STRUCK);
+}
+
+#[test]
+#[ignore = "minutes: every operation of every workload"]
+fn a_disk_that_fails_at_every_operation_loses_nothing() {
+    fail_everywhere(u64::MAX);
+}
