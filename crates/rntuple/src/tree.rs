@@ -82,30 +82,28 @@ impl Tree {
 
 impl Node {
     fn share(&self, of_columns: &mut [u64]) {
-        let (one, other) = self.own_columns();
-        for columns in [one, other] {
+        for columns in self.own_columns() {
             let greatest = columns.iter().map(|&column| of_columns[column as usize]).max();
             columns.iter().for_each(|&c| of_columns[c as usize] = greatest.unwrap_or(0));
         }
         self.children().iter().for_each(|child| child.share(of_columns));
     }
 
-    /// The columns of the field itself: one, or two of strings, in each representation.
-    fn own_columns(&self) -> (&[ColumnId], &[ColumnId]) {
+    /// The columns of the field itself, one or two, in each representation.
+    pub fn own_columns(&self) -> [&[ColumnId]; 2] {
         match &self.kind {
-            Kind::Primitive { values, .. } => (values, &[]),
-            Kind::Bitset { bits, .. } => (bits, &[]),
-            Kind::String { offsets, bytes } => (offsets, bytes),
-            Kind::List { offsets, .. } | Kind::Cardinality { offsets, .. } => (offsets, &[]),
-            Kind::Variant { switch, .. } => (switch, &[]),
-            Kind::Fixed { .. } | Kind::Record { .. } => (&[], &[]),
+            Kind::Primitive { values, .. } => [values, &[]],
+            Kind::Bitset { bits, .. } => [bits, &[]],
+            Kind::String { offsets, bytes } => [offsets, bytes],
+            Kind::List { offsets, .. } | Kind::Cardinality { offsets, .. } => [offsets, &[]],
+            Kind::Variant { switch, .. } => [switch, &[]],
+            Kind::Fixed { .. } | Kind::Record { .. } => [&[], &[]],
         }
     }
 
     /// All columns of the field itself, in all its representations.
     pub fn columns(&self) -> impl Iterator<Item = ColumnId> {
-        let (one, other) = self.own_columns();
-        one.iter().chain(other).copied()
+        self.own_columns().into_iter().flatten().copied()
     }
 
     /// The fields below.
@@ -119,8 +117,7 @@ impl Node {
     }
 
     fn add_first_columns(&self, columns: &mut Vec<ColumnId>) {
-        let (one, other) = self.own_columns();
-        columns.extend(one.first().into_iter().chain(other.first()));
+        columns.extend(self.own_columns().into_iter().filter_map(<[_]>::first));
         self.children().iter().for_each(|child| child.add_first_columns(columns));
     }
 

@@ -47,6 +47,7 @@ fn main() -> Outcome {
     rows(&mut made)?;
     several(&mut made)?;
     versions(&mut made)?;
+    edited(&mut made)?;
     Ok(std::fs::write(made.folder.join("manifest.json"), json!(made.listed).to_string())?)
 }
 
@@ -302,6 +303,48 @@ fn versions(made: &mut Made) -> Outcome {
         }
     }
     file.finish(&anchors, Timestamp::default())?;
+    Ok(())
+}
+
+/// Entries whose every field was replaced again and again, more entries behind them, and a version
+/// from before the last changes.
+fn edited(made: &mut Made) -> Outcome {
+    const ENTRIES: usize = 40;
+    for (name, compression) in COMPRESSIONS {
+        let name = format!("everything_edited_{name}");
+        let mut table = Table::random(types::everything(), ENTRIES + 20);
+        let options = WriteOptions { cluster_size: 1 << 20, ..small(compression) };
+        let mut file = create(made, &name)?;
+        let source = File::open(made.path(&name))?;
+        let (mut appender, header) = Appender::create(&mut file, NTUPLE, &table.members, options)?;
+        let rows = table.rows[..ENTRIES].to_vec();
+        rows.iter().try_for_each(|row| appender.append_value(&mut file, row))?;
+        appender.savepoint(&mut file)?;
+        let mut random = Random(5);
+        let mut anchors = vec![];
+        for round in 0..3 {
+            let entries: Vec<u64> =
+                (0..ENTRIES as u64).filter(|at| (at / 3 + round) % 4 == 1).collect();
+            let values: Vec<Value> =
+                entries.iter().map(|_| random.record(&table.members)).collect();
+            let array = array_of(&table.members, &values)?;
+            for (field, _) in &table.members {
+                let array = array.member(field).ok_or("a table has its fields")?;
+                appender.replace(&mut file, &source, field, &entries, array)?;
+            }
+            entries.iter().zip(values).for_each(|(&at, row)| table.rows[at as usize] = row);
+            let version = appender.finish_version(&mut file, &source)?;
+            let (ntuple, name_of) = (format!("edit_{round}"), format!("{name}.{round}"));
+            made.keep(&name_of, &name, &ntuple, &table.json()[..ENTRIES])?;
+            anchors.push((ntuple, Anchor::new(header, version.footer)));
+        }
+        let rows = &table.rows[ENTRIES..];
+        rows.iter().try_for_each(|row| appender.append_value(&mut file, row))?;
+        let version = appender.finish_version(&mut file, &source)?;
+        made.keep(&format!("{name}.more"), &name, "more", &table.json())?;
+        anchors.push(("more".to_owned(), Anchor::new(header, version.footer)));
+        file.finish(&anchors, Timestamp::default())?;
+    }
     Ok(())
 }
 

@@ -80,6 +80,15 @@ impl ClusterWriter {
         self.positions.iter().map(offset).collect()
     }
 
+    /// Moves the cluster behind clusters that have grown by so many elements.
+    pub fn shift_offsets(&mut self, growth: &[(ColumnId, i64)]) {
+        for &(id, elements) in growth {
+            if let Some(position) = self.positions[id as usize] {
+                self.columns[position].shift_offset(elements);
+            }
+        }
+    }
+
     /// Forgets the cluster, and what failed with it.
     pub fn reset(&mut self, element_offsets: &[u64]) {
         for (column, &id) in self.columns.iter_mut().zip(&self.ids) {

@@ -171,6 +171,11 @@ impl ColumnBuffer {
         self.offset
     }
 
+    /// Moves this cluster behind clusters that have grown by so many elements.
+    pub fn shift_offset(&mut self, elements: i64) {
+        self.offset = self.offset.saturating_add_signed(elements);
+    }
+
     /// Forgets this cluster's elements.
     pub fn reset(&mut self, offset: u64) {
         self.values.clear();

@@ -57,8 +57,21 @@ pub(super) struct ClusterEdit<'a> {
     pub buffers: PageBuffers,
     /// The columns that were changed.
     changed: Vec<(ColumnId, ColumnPages)>,
+    /// By how many elements the first representation of a field's columns is longer now.
+    growth: Vec<(ColumnId, i64)>,
     bounds: Vec<(ColumnId, Bounds)>,
     bytes: u64,
+}
+
+/// What became of a cluster.
+pub(super) struct Edited {
+    pub cluster: Cluster,
+    /// By how many elements columns are longer now, told of the first representation of each.
+    pub growth: Vec<(ColumnId, i64)>,
+    /// Bounds of the new values.
+    pub bounds: Vec<(ColumnId, Bounds)>,
+    /// Bytes of the pages that were written.
+    pub bytes: u64,
 }
 
 impl<'a> ClusterEdit<'a> {
@@ -79,20 +92,22 @@ impl<'a> ClusterEdit<'a> {
             sink,
             buffers: PageBuffers::default(),
             changed: vec![],
+            growth: vec![],
             bounds: vec![],
             bytes: 0,
         }
     }
 
-    /// The cluster as it is now, the bounds of new values, and the bytes written.
-    pub fn finish(self, was: &Cluster) -> (Cluster, Vec<(ColumnId, Bounds)>, u64) {
+    /// The cluster with all changes.
+    pub fn finish(self, was: &Cluster) -> Edited {
         let mut cluster = was.clone();
         let columns = cluster.columns.len().max(self.schema.columns.len());
         cluster.columns.resize_with(columns, ColumnPages::default);
         for (id, pages) in self.changed {
             cluster.columns[id as usize] = pages;
         }
-        (cluster, self.bounds, self.bytes)
+        let ClusterEdit { growth, bounds, bytes, .. } = self;
+        Edited { cluster, growth, bounds, bytes }
     }
 
     /// Replaces values of a field that has so many elements in the cluster.
@@ -247,6 +262,9 @@ impl<'a> ClusterEdit<'a> {
             }
             None => self.ends_of(&old, old.elements, old.elements)?.before(old.elements),
         };
+        if items.last().is_some_and(|last| last.old.end > count) {
+            return Err(Error::corrupt("collection", 0, "its offsets decrease"));
+        }
         self.track(old.id, |tracker| {
             for pair in splices.iter().flat_map(|s| new_offsets[s.new.start..=s.new.end].windows(2))
             {
@@ -287,20 +305,27 @@ impl<'a> ClusterEdit<'a> {
     /// Takes over all columns of a field; those that are not of the first representation become
     /// suppressed.
     fn change_all(&mut self, node: &Node, written: &mut Cluster) {
-        for id in node.columns() {
-            let mut pages = std::mem::take(&mut written.columns[id as usize]);
-            let offset = self.stored.active(&[id]).map(|(_, run)| run.offset);
-            pages.element_offset = pages.element_offset.map(|none| offset.unwrap_or(none));
-            self.bytes += stored_size(&pages.pages);
-            self.changed.push((id, pages));
+        for columns in node.own_columns() {
+            let was = self.stored.active(columns).map(|(_, run)| (run.offset, run.elements));
+            let (offset, elements) = was.unwrap_or_default();
+            for &id in columns {
+                let mut pages = std::mem::take(&mut written.columns[id as usize]);
+                if pages.element_offset.is_some() {
+                    pages.element_offset = Some(offset);
+                    self.growth.push((id, growth(elements, &pages.pages)));
+                }
+                self.bytes += stored_size(&pages.pages);
+                self.changed.push((id, pages));
+            }
         }
         node.children().iter().for_each(|child| self.change_all(child, written));
     }
 
-    /// Notes the pages of a column that was changed, and counts those that are new.
+    /// Notes the pages of a column that was changed.
     fn change(&mut self, old: &OldColumn<'_>, columns: &[ColumnId], pages: Vec<PageLocation>) {
         let suppressed = columns.iter().filter(|&&id| id != old.id);
         self.changed.extend(suppressed.map(|&id| (id, ColumnPages::default())));
+        self.growth.push((columns[0], growth(old.elements, &pages)));
         let compression = self.options.compression.settings();
         let element_offset = Some(old.offset);
         self.changed.push((old.id, ColumnPages { element_offset, compression, pages }));
@@ -324,6 +349,11 @@ impl<'a> ClusterEdit<'a> {
 
 fn stored_size(pages: &[PageLocation]) -> u64 {
     pages.iter().map(|page| page.locator.size + CHECKSUM_SIZE as u64).sum()
+}
+
+fn growth(elements: u64, pages: &[PageLocation]) -> i64 {
+    let now: u64 = pages.iter().map(|page| u64::from(page.elements)).sum();
+    now.wrapping_sub(elements) as i64
 }
 
 fn multiplied(splices: &[Splice], elements: u64, size: u64) -> Result<(Vec<Splice>, u64)> {

@@ -54,12 +54,14 @@ impl Appender {
             edit.replace(&node, values, splices, cluster.entries)?;
             edited.push((place, edit.finish(&cluster)));
         }
-        for (place, (cluster, columns, bytes)) in edited {
-            let Cluster { first_entry, entries, .. } = cluster;
+        for (place, edited) in edited {
+            let Cluster { first_entry, entries, .. } = edited.cluster;
+            let columns = edited.bounds;
             let summary = ClusterSummary { first_entry, entries, is_widening: true, columns };
             self.state.summaries.push(Arc::new(summary));
-            self.state.bytes += bytes;
-            self.state.groups.replace(place, cluster);
+            self.state.bytes += edited.bytes;
+            self.writer.shift_offsets(&edited.growth);
+            self.state.groups.replace(place, edited.cluster);
         }
         Ok(())
     }

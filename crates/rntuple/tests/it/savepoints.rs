@@ -1,8 +1,8 @@
 //! Savepoints: what came after one is gone, and what follows is as if it had never been.
 
 use rntuple::{
-    Appender, BlobSink, EnvelopeKind, PageList, Primitive, Result, Type, Value, WriteOptions,
-    read_envelope,
+    Appender, BlobSink, EnvelopeKind, PageList, Primitive, Reader, Result, Type, Value,
+    WriteOptions, read_envelope,
 };
 
 use crate::round_trips::{assert_holds, members_of};
@@ -69,11 +69,15 @@ fn a_rollback_takes_back_entries_changes_and_clusters() {
     assert_eq!(told, 200, "summaries of what was taken back are gone");
     assert!(version.summaries.iter().all(|summary| !summary.is_widening));
 
-    // Clusters count the elements of those before, and of no others.
+    assert_offsets_continue(&store, &reader);
+}
+
+/// Fails unless each cluster counts the elements of those before it, and of no others.
+fn assert_offsets_continue(store: &Store, reader: &Reader) {
     let mut next = vec![0; reader.schema().columns.len()];
     for group in &reader.footer().cluster_groups {
         let kind = EnvelopeKind::PageList;
-        let bytes = read_envelope(&store, &group.page_list, kind, u64::MAX).unwrap();
+        let bytes = read_envelope(store, &group.page_list, kind, u64::MAX).unwrap();
         for cluster in PageList::decode(&bytes).unwrap().clusters {
             for (column, next) in cluster.columns.iter().zip(&mut next) {
                 assert_eq!(column.element_offset, Some(*next));
@@ -81,6 +85,45 @@ fn a_rollback_takes_back_entries_changes_and_clusters() {
             }
         }
     }
+}
+
+#[test]
+fn entries_behind_changed_ones_count_on_from_them() {
+    let of = table();
+    let mut store = Store::default();
+    let source = store.clone();
+    let options = WriteOptions { cluster_size: 1 << 20, ..OPTIONS };
+    let (mut appender, header) =
+        Appender::create(&mut store, "t", members_of(&of), options).unwrap();
+    let mut expected = rows(0..100);
+    appender.append(&mut store, &array_of(&of, &expected)).unwrap();
+    let savepoint = appender.savepoint(&mut store).unwrap();
+    let mut change = |appender: &mut Appender, rows: &mut [Value]| {
+        for (name, of) in members_of(&of) {
+            let entries: Vec<u64> = (0..100).step_by(3).collect();
+            let value = |at: &u64| row(at * 7 + 1).member(name).unwrap().clone();
+            let values: Vec<Value> = entries.iter().map(value).collect();
+            let array = array_of(of, &values);
+            appender.replace(&mut store, &source, name, &entries, &array).unwrap();
+        }
+        (0..100).step_by(3).for_each(|at| rows[at] = row(at as u64 * 7 + 1));
+    };
+    change(&mut appender, &mut expected);
+    appender.rollback_to(&savepoint);
+    change(&mut appender, &mut expected);
+    let mut store = store.clone();
+    appender.append(&mut store, &array_of(&of, &rows(100..150))).unwrap();
+    expected.extend(rows(100..150));
+    // Changed while entries behind are in no cluster yet.
+    let list = array_of(&members_of(&of)[1].1, &[Value::List(vec![Value::UInt(3); 9])]);
+    appender.replace(&mut store, &source, "l", &[1], &list).unwrap();
+    let Value::Record(members) = &mut expected[1] else { panic!() };
+    members[1].1 = Value::List(vec![Value::UInt(3); 9]);
+    let version = appender.finish_version(&mut store, &source).unwrap();
+    let reader = store.reader(&header, &version.footer);
+    assert_eq!(reader.clusters(), 2);
+    assert_holds(&reader, &of, &expected);
+    assert_offsets_continue(&store, &reader);
 }
 
 /// A store that is full at times.
