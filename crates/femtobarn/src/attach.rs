@@ -14,7 +14,7 @@ use femtobarn_catalog::{
     NewContainer, NewDatabase, NewVersion,
 };
 use rntuple::tfile::{self, FileHeader};
-use rntuple::{Anchor, ByteSource, Reader};
+use rntuple::{Anchor, ByteSource, DELETED_FIELD, Reader};
 use uuid::Uuid;
 
 use crate::annex::Annex;
@@ -305,7 +305,15 @@ impl NewEntry {
             Some(description) => Class::from_json(&description.definition)?,
             None => Class::of_members(&name, &reader.members()),
         };
-        if described.is_some() && class.members() != reader.members() {
+        let mut members = reader.members();
+        let (annex, deleted) = match described {
+            Some(described) => described.annex(&**source, reader.entries())?,
+            None => (BlobRange::default(), 0),
+        };
+        if deleted > 0 {
+            members.retain(|(name, _)| name != DELETED_FIELD);
+        }
+        if described.is_some() && class.members() != members {
             return Err(not_of_class(&what(), &class));
         }
         Ok(NewEntry {
@@ -319,9 +327,9 @@ impl NewEntry {
             name,
             header: range(&anchor.header),
             footer: range(&anchor.footer),
-            annex: BlobRange::default(),
+            annex,
             entries: reader.entries(),
-            deleted: 0,
+            deleted,
             bytes: reader.stored_bytes(),
             ignored: reader.ignored().to_vec(),
         })

@@ -157,6 +157,13 @@ impl Class {
         if self.fields.is_empty() {
             return Err(Error::invalid(format!("class {} has no fields", self.name)));
         }
+        if self.fields.iter().any(|field| field.name == rntuple::DELETED_FIELD) {
+            return Err(Error::invalid(format!(
+                "class {}: the field name {:?} is taken by Femtobarn",
+                self.name,
+                rntuple::DELETED_FIELD
+            )));
+        }
         rntuple::Schema::new(&self.members(), rntuple::Encoding::Plain)
             .map(|_| ())
             .map_err(Error::storage(format!("class {}", self.name)))

@@ -123,6 +123,25 @@ impl Deletions {
         Ok(runs)
     }
 
+    /// The runs of entries that are deleted, of a container with `entries`.
+    ///
+    /// # Errors
+    /// `Corrupt` if a chunk is damaged.
+    pub fn runs(&self, source: &dyn ByteSource, entries: u64) -> Result<Vec<Range<u64>>> {
+        let mut runs = vec![];
+        let mut end = 0;
+        for run in self.live(source, 0..entries)? {
+            if end < run.start {
+                runs.push(end..run.start);
+            }
+            end = run.end;
+        }
+        if end < entries {
+            runs.push(end..entries);
+        }
+        Ok(runs)
+    }
+
     /// Deletes an entry; says whether it was there.
     ///
     /// # Errors
@@ -270,6 +289,8 @@ mod tests {
             let live: Vec<u64> = live.into_iter().flatten().collect();
             let expected: Vec<u64> = (0..entries).filter(|entry| entry % step != 0).collect();
             assert!(live == expected, "every {step}th");
+            let runs = read.runs(&disk.0, entries).unwrap();
+            assert!(runs.into_iter().flatten().eq(deleted.iter().copied()), "every {step}th");
             assert!(read.contains(&disk.0, 0).unwrap());
             assert_eq!(read.contains(&disk.0, 1).unwrap(), step == 1);
             assert_eq!(read.count(), deleted.len() as u64);

@@ -5,9 +5,12 @@
 
 use std::sync::Arc;
 
+use femtobarn_catalog::BlobRange;
 use rntuple::{Appender, BlobSink, ByteSource, EnvelopeLink, Reader, Value, row};
 use uuid::Uuid;
 
+use crate::annex::Annex;
+use crate::deletion::Deletions;
 use crate::error::{Error, Result};
 
 /// Name of the RNTuple; no container can have it.
@@ -28,6 +31,11 @@ row! {
         pub options: String,
         /// UUIDs of the databases that its links refer to, from position 1 on.
         pub link_targets: Vec<String>,
+        /// Where its annex is in the file; of size 0 if it has none.
+        pub annex_offset: u64,
+        pub annex_size: u64,
+        /// How many of its entries are deleted.
+        pub deleted: u64,
     }
 }
 
@@ -72,6 +80,7 @@ fn of_value(value: &Value) -> Option<Description> {
         _ => None,
     };
     let number = |name: &str| u32::try_from(value.member(name)?.as_integer()?).ok();
+    let place = |name: &str| u64::try_from(value.member(name)?.as_integer()?).ok();
     let Value::List(targets) = value.member("link_targets")? else { return None };
     let target = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
@@ -85,10 +94,21 @@ fn of_value(value: &Value) -> Option<Description> {
         definition: text("definition")?,
         options: text("options")?,
         link_targets: targets.iter().map(target).collect::<Option<_>>()?,
+        annex_offset: place("annex_offset")?,
+        annex_size: place("annex_size")?,
+        deleted: place("deleted")?,
     })
 }
 
 impl Description {
+    /// Where the container's annex is, and how many of its entries are deleted, which it tells.
+    pub fn annex(&self, source: &dyn ByteSource, entries: u64) -> Result<(BlobRange, u64)> {
+        let range = BlobRange { offset: self.annex_offset, size: self.annex_size };
+        let annex = Annex::read(source, range)?;
+        Deletions::new(&annex.deletions, self.deleted, entries)?;
+        Ok((range, self.deleted))
+    }
+
     /// The databases that the container's links refer to.
     pub fn targets(&self) -> Result<Vec<Uuid>> {
         let parse = |text: &String| {

@@ -18,7 +18,7 @@ use crate::federation::{Federation, Inner};
 use crate::file::{self, DatabaseFile};
 use crate::options::ContainerOptions;
 use crate::record::{CommitRecord, ContainerRecord, End};
-use crate::seal::lock_all;
+use crate::seal::lock_alone;
 
 impl Federation {
     /// Takes a database out of the federation and its file to `to`, a folder or a new file; without
@@ -33,8 +33,7 @@ impl Federation {
         let row = inner.catalog.database(name, Csn::MAX)?;
         let from = inner.path_of(&row);
         let to = destination(&from, to)?;
-        let containers = inner.catalog.containers(row.id, Csn::MAX)?;
-        let _locks = lock_all(inner, row.id, &containers, lock_wait)?;
+        let _lock = lock_alone(inner, row.id, lock_wait)?;
         let seen = inner.catalog.head()?;
         let containers = inner.catalog.containers(row.id, seen)?;
         let transaction = Uuid::new_v4();

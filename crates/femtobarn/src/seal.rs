@@ -4,20 +4,25 @@
 //! file, is written over in place next; the catalogue says "sealed" last. Killed before that, the
 //! database is still open: nothing committed depends on the front, and sealing can be done again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    Commit, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard,
+    Commit, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard, VersionRow,
 };
-use rntuple::Anchor;
 use rntuple::tfile::{self, Sealing};
+use rntuple::{Anchor, EnvelopeLink, Reader};
 use uuid::Uuid;
 
+use crate::annex::Annex;
 use crate::chain;
+use crate::deletion::Deletions;
 use crate::description::{self, DESCRIPTION, Description};
 use crate::error::{Error, Result};
+use crate::extent::ExtentWriter;
 use crate::federation::{Federation, Inner};
 use crate::file::{self, DatabaseFile};
+use crate::options::ContainerOptions;
 use crate::view::{Source, link};
 
 impl Federation {
@@ -25,8 +30,8 @@ impl Federation {
     /// changes.
     ///
     /// # Errors
-    /// `NotFound` for the name; `Closed` if it is sealed or attached already; `Busy` if a container
-    /// is written for longer than `lock_wait`; `Conflict` if one was created meanwhile; as the disk.
+    /// `NotFound` for the name; `Closed` if it is sealed or attached already; `Busy` if a transaction
+    /// writes to it for longer than `lock_wait`; `Conflict` if one did all the same; as the disk.
     /// Then the database is open as before.
     pub fn seal(&self, name: &str, lock_wait: Duration) -> Result<Csn> {
         let inner = &*self.inner;
@@ -36,13 +41,10 @@ impl Federation {
                 what: format!("database {name:?} is {} already", row.state),
             });
         }
-        let containers = inner.catalog.containers(row.id, Csn::MAX)?;
-        let _locks = lock_all(inner, row.id, &containers, lock_wait)?;
-        // Who creates a container waits for nobody; the commit refuses what came after this look.
+        let _lock = lock_alone(inner, row.id, lock_wait)?;
+        // Locks are politeness: the commit refuses what came after this look.
         let seen = inner.catalog.head()?;
-        let containers = inner.catalog.containers(row.id, seen)?;
-        let mut anchors = anchors(inner, row.id, &containers, seen)?;
-        anchors.push((DESCRIPTION.to_owned(), describe(inner, &row, &containers)?));
+        let anchors = write_anchored(inner, &row, seen)?;
         inner.retire_extents(row.id)?;
         complete(inner, &row, &anchors)?;
         let message = format!("seal {name}");
@@ -53,57 +55,77 @@ impl Federation {
     }
 }
 
-pub(crate) fn lock_all(
-    inner: &Inner,
-    database: DatabaseId,
-    containers: &[ContainerRow],
-    wait: Duration,
-) -> Result<Vec<LockGuard>> {
-    let owner = inner.locks().owner();
-    let guards = containers.iter().map(|row| owner.lock_container(database, row.id, wait));
-    Ok(guards.collect::<femtobarn_catalog::Result<_>>()?)
+/// Locks a database against all transactions.
+pub(crate) fn lock_alone(inner: &Inner, database: DatabaseId, wait: Duration) -> Result<LockGuard> {
+    Ok(inner.locks().owner().lock_database_exclusive(database, wait)?)
 }
 
-/// An anchor for the version of each container.
-fn anchors(
-    inner: &Inner,
-    database: DatabaseId,
-    containers: &[ContainerRow],
-    seen: Csn,
-) -> Result<Vec<(String, Anchor)>> {
-    let anchor = |row: &ContainerRow| {
-        let version = inner.catalog.version(database, row.id, seen)?;
-        let version = version.ok_or_else(|| Error::NotFound {
-            what: format!("container {:?} has no version", row.name),
-        })?;
-        Ok((row.name.clone(), Anchor::new(link(&version.header), link(&version.footer))))
-    };
-    containers.iter().map(anchor).collect()
-}
-
-/// Writes what the file says about its containers.
-fn describe(inner: &Inner, row: &DatabaseRow, containers: &[ContainerRow]) -> Result<Anchor> {
-    let describe = |container: &ContainerRow| {
-        let class = inner.catalog.class(&container.class, Some(container.class_version))?;
-        let targets = inner.catalog.link_targets(row.id, container.id)?;
-        Ok(Description {
-            container: container.id.0,
-            name: container.name.clone(),
-            class: class.name,
-            class_version: class.version,
-            definition: class.definition,
-            options: container.options.clone(),
-            link_targets: targets.iter().map(Uuid::to_string).collect(),
-        })
-    };
-    let descriptions = containers.iter().map(describe).collect::<Result<Vec<_>>>()?;
+/// Writes the containers as others read them, and what the file says about them; returns an anchor
+/// for each RNTuple.
+fn write_anchored(inner: &Inner, row: &DatabaseRow, seen: Csn) -> Result<Vec<(String, Anchor)>> {
     let mut extents = inner.take_extents(row.id, inner.path_of(row))?;
+    let mut anchors = vec![];
+    let mut descriptions = vec![];
+    for container in inner.catalog.containers(row.id, seen)? {
+        let version = inner.catalog.version(row.id, container.id, seen)?;
+        let version = version.ok_or_else(|| Error::NotFound {
+            what: format!("container {:?} has no version", container.name),
+        })?;
+        let footer = completed(&mut extents, row, &container, &version)?;
+        anchors.push((container.name.clone(), Anchor::new(link(&version.header), footer)));
+        descriptions.push(describe(inner, &container, &version)?);
+    }
     let source = Source(extents.file().clone());
     let written = description::write(&mut extents, &source, &descriptions);
     let (header, footer) = written.map_err(Error::storage(format!("database {}", row.name)))?;
+    anchors.push((DESCRIPTION.to_owned(), Anchor::new(header, footer)));
     extents.flush()?;
     inner.return_extents(row.id, extents);
-    Ok(Anchor::new(header, footer))
+    Ok(anchors)
+}
+
+/// Makes a version such that those can read it who know nothing of Femtobarn: right element offsets,
+/// one representation of each column, and a field that says which entries are deleted.
+fn completed(
+    extents: &mut ExtentWriter,
+    row: &DatabaseRow,
+    container: &ContainerRow,
+    version: &VersionRow,
+) -> Result<EnvelopeLink> {
+    let what = format!("container {}/{}", row.name, container.name);
+    let source = Arc::new(Source(extents.file().clone()));
+    let deleted = match version.deleted {
+        0 => vec![],
+        count => {
+            let annex = Annex::read(&*source, version.annex)?;
+            let deletions = Deletions::new(&annex.deletions, count, version.entries)?;
+            deletions.runs(&*source, version.entries)?
+        }
+    };
+    let footer = link(&version.footer);
+    let options = ContainerOptions::from_json(&container.options)?.write_options();
+    Reader::from_links(source, &link(&version.header), &footer)
+        .and_then(|reader| rntuple::complete(&reader, extents, footer, &deleted, options))
+        .map(|completed| completed.footer)
+        .map_err(Error::storage(what))
+}
+
+/// What the file says about a container.
+fn describe(inner: &Inner, container: &ContainerRow, version: &VersionRow) -> Result<Description> {
+    let class = inner.catalog.class(&container.class, Some(version.class_version))?;
+    let targets = inner.catalog.link_targets(container.database, container.id)?;
+    Ok(Description {
+        container: container.id.0,
+        name: container.name.clone(),
+        class: class.name,
+        class_version: class.version,
+        definition: class.definition,
+        options: container.options.clone(),
+        link_targets: targets.iter().map(Uuid::to_string).collect(),
+        annex_offset: version.annex.offset,
+        annex_size: version.annex.size,
+        deleted: version.deleted,
+    })
 }
 
 /// Appends anchors, list of keys and the rest, and writes the front that refers to them.

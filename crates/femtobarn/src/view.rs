@@ -93,12 +93,13 @@ impl Version {
                 ),
             });
         }
+        let all = all(&reader, &class).map_err(Error::storage(&what))?;
         let mut version = Version {
             row: *row,
             indexes: Indexes::new(source.clone(), row.annex),
             statistics: Statistics::new(source.clone(), row.annex),
             source,
-            all: Selection::new(reader.select_all(), &class),
+            all: Selection::new(all, &class),
             class,
             deletions,
             link_databases: vec![row.database.0],
@@ -415,6 +416,17 @@ impl View {
         match self.opened.version.class.field_type(path)?.item() {
             FieldType::Link(class) | FieldType::ElementLink(class) => Some(class),
             _ => None,
+        }
+    }
+}
+
+/// All fields of a class; the RNTuple of a sealed container has one more if objects are deleted.
+fn all(reader: &Reader, class: &Class) -> rntuple::Result<Projection> {
+    match reader.members().len() == class.fields.len() {
+        true => Ok(reader.select_all()),
+        false => {
+            let names: Vec<&str> = class.fields.iter().map(|field| field.name.as_str()).collect();
+            reader.select(&names)
         }
     }
 }

@@ -93,7 +93,6 @@ fn write(run: &Run, sink: &mut dyn RunSink) -> Result<StatisticsRun> {
 ///
 /// # Errors
 /// As [`append`].
-#[allow(dead_code, reason = "classes do not change yet")]
 pub(crate) fn evolve(
     runs: &mut [StatisticsRun],
     new_path: &dyn Fn(&str) -> Option<String>,

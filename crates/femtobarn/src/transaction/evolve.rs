@@ -10,6 +10,7 @@ use crate::annex::IndexState;
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::evolution::Evolution;
+use crate::statistics;
 use crate::view::Source;
 
 impl Transaction {
@@ -47,15 +48,21 @@ impl Transaction {
         let options = open.options.write_options();
         let evolved = rntuple::evolve(&reader, &mut database.extents, &evolution.members, options);
         let evolved = evolved.map_err(Error::storage(&what))?;
-        database.extents.flush()?;
         let source = Source(database.extents.file().clone());
+        let new_path = |old: &str| {
+            let (path, is_changed) = evolution.new_path(old)?;
+            (!is_changed).then_some(path)
+        };
+        let mut known = open.annex.statistics.clone();
+        statistics::evolve(&mut known, &new_path, &source, &mut database.extents)?;
+        database.extents.flush()?;
         open.appender = resume(source, &evolved.header, &evolved.footer, open.options, &what)?;
         open.header = evolved.header;
         open.bytes += evolved.bytes;
         open.class = class.clone();
         open.row.class_version = class.version;
         open.is_dressed = is_dressed(class);
-        open.annex.statistics.clear();
+        open.annex.statistics = known;
         for (mut index, is_changed) in indexes {
             if is_changed {
                 open.indexing.rebuild(&mut index);

@@ -9,7 +9,9 @@ use femtobarn::{Class, ContainerOptions, ErrorKind, Federation, TransactionOptio
 use rntuple::tfile::KeyChain;
 use rntuple::{Reader, Value};
 
-use crate::support::{events, federation, number, numbers, with_ten_events};
+use crate::support::{begin, events, federation, number, numbers, with_ten_events};
+use crate::types::type_of_class;
+use crate::values::array_of;
 
 const NO_WAIT: Duration = Duration::ZERO;
 
@@ -155,4 +157,102 @@ fn a_class_that_does_not_match_its_data_is_not_attached() {
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("Event"), "{error}");
     assert!(other.snapshot(None).unwrap().databases().unwrap().is_empty());
+}
+
+/// Events that were appended, updated, deleted and given a newer class, under another name.
+fn changed(federation: &Federation) -> Vec<Option<Value>> {
+    let class = |version: u32, of: &str, was: &str| {
+        let json = format!(
+            r#"{{"name": "Hits", "version": {version}, "fields": [
+            {{"name": "n", "type": "{of}"}},
+            {{"name": "hits{version}", "type": {{"list": "{of}"}}{was}}}]}}"#
+        );
+        Class::from_json(&json).unwrap()
+    };
+    let object = |version: u32, n: u64, count: u64| {
+        let hits = Value::List((0..count).map(|hit| Value::UInt(n + hit)).collect());
+        Value::Record(vec![("n".into(), Value::UInt(n)), (format!("hits{version}"), hits)])
+    };
+    let first = class(1, "uint16", "");
+    let mut transaction = begin(federation);
+    let database = transaction.create_database("run8").unwrap();
+    let options = ContainerOptions { page_size: 4096, cluster_size: 8192, ..Default::default() };
+    let key = transaction.create_container(database, "raw", &first, options).unwrap();
+    for n in 0..2000 {
+        transaction.append_value(key, object(1, n, n % 5)).unwrap();
+    }
+    transaction.checkpoint().unwrap();
+    let entries: Vec<u64> = (0..2000).step_by(7).collect();
+    let of = type_of_class(&first);
+    let updated: Vec<Value> = entries.iter().map(|n| object(1, *n, 9)).collect();
+    transaction.update(key, &entries, array_of(&of, &updated)).unwrap();
+    transaction.checkpoint().unwrap();
+    transaction.evolve(key, &class(2, "uint64", r#", "was": "hits1""#)).unwrap();
+    for n in 2000..2100 {
+        transaction.append_value(key, object(2, n, n % 5)).unwrap();
+    }
+    let deleted: Vec<u64> = (0..2100).filter(|n| n % 11 == 3 || *n < 40).collect();
+    transaction.delete(key, &deleted).unwrap();
+    transaction.rename_container(database, "raw", "hits").unwrap();
+    transaction.commit().unwrap();
+    let expected = |n: u64| {
+        let count = if n < 2000 && n.is_multiple_of(7) { 9 } else { n % 5 };
+        (!deleted.contains(&n)).then(|| object(2, n, count))
+    };
+    (0..2100).map(expected).collect()
+}
+
+fn assert_holds(federation: &Federation, path: &str, expected: &[Option<Value>]) {
+    let view = federation.snapshot(None).unwrap().view(path).unwrap();
+    let array = view.read(&view.select_all(), 0..view.entries()).unwrap();
+    let live: Vec<&Value> = expected.iter().flatten().collect();
+    assert_eq!((view.entries(), view.live()), (expected.len() as u64, live.len() as u64));
+    assert!((0..array.len()).all(|at| array.value(at).unwrap() == *live[at]));
+    for (entry, object) in expected.iter().enumerate().step_by(13) {
+        match object {
+            Some(object) => assert_eq!(view.value(entry as u64).unwrap(), *object),
+            None => {
+                let error = view.value(entry as u64).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::NotFound);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_changed_database_is_sealed_for_all_readers_and_keeps_its_deletions() {
+    let (folder, federation) = federation();
+    let expected = changed(&federation);
+    federation.seal("run8", NO_WAIT).unwrap();
+    assert_holds(&federation, "run8/hits", &expected);
+    assert_holds(&crate::support::reopened(&folder), "run8/hits", &expected);
+
+    let path = folder.path().join("test.fed/databases/run8.root");
+    let file = Arc::new(std::fs::File::open(&path).unwrap());
+    let reader = Reader::open(file, "hits").unwrap();
+    let marks = reader.read(&reader.select(&["_deleted"]).unwrap(), 0..2100).unwrap();
+    for (entry, object) in expected.iter().enumerate() {
+        let mark = marks.value(entry).unwrap();
+        assert_eq!(mark.member("_deleted"), Some(&Value::Bool(object.is_none())), "entry {entry}");
+    }
+    // Element offsets are right, and no field has two representations: there is nothing left to do.
+    let current =
+        rntuple::EnvelopeLink { length: 0, locator: rntuple::Locator { offset: 0, size: 0 } };
+    let mut nowhere = Nowhere;
+    let again = rntuple::complete(&reader, &mut nowhere, current, &[], Default::default());
+    assert_eq!(again.unwrap().bytes, 0);
+
+    drop(reader);
+    let (_other_folder, other) = crate::support::federation();
+    other.attach(&path, Some("moved")).unwrap();
+    assert_holds(&other, "moved/hits", &expected);
+}
+
+/// A sink that nothing is to be written to.
+struct Nowhere;
+
+impl rntuple::BlobSink for Nowhere {
+    fn write_blob(&mut self, _: &[&[u8]]) -> rntuple::Result<u64> {
+        panic!("there was something left to do")
+    }
 }
