@@ -1,6 +1,8 @@
 //! The logical types of fields, as a user thinks of them; [`Schema`](crate::Schema) is how they
 //! are laid out on disk.
 
+use crate::encoding::single_rounding;
+
 /// A number, character or truth value of fixed size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
@@ -103,10 +105,14 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Whether a number can be stored: a quantised one must be in the range, all others can be.
+    /// Whether a number can be stored: a quantised one must be in the range, up to a rounding to
+    /// single precision, all others can be.
     pub(crate) fn holds(&self, value: f64) -> bool {
         match self {
-            Precision::Quantised { min, max, .. } => (*min..=*max).contains(&value),
+            Precision::Quantised { min, max, .. } => {
+                let rounding = single_rounding(*min, *max);
+                (min - rounding..=max + rounding).contains(&value)
+            }
             _ => true,
         }
     }

@@ -11,6 +11,8 @@ mod bits;
 mod real;
 mod split;
 
+pub(crate) use real::single_rounding;
+
 use crate::column::{ColumnType, Element};
 use crate::error::{Error, Result};
 use crate::schema::Column;

@@ -105,7 +105,7 @@ impl Quantiser {
         let Quantiser { min, max, steps, width } = *self;
         // What was read of a page may lie beyond the range by a rounding, and goes back to where it
         // was when the page is written anew.
-        let rounding = (max - min) / steps / 4.0;
+        let rounding = ((max - min) / steps / 4.0).max(single_rounding(min, max));
         let (least, most) = (min - rounding, max + rounding);
         let inside = |value: &[u8; 8]| {
             let value = f64::from_le_bytes(*value);
@@ -121,10 +121,15 @@ impl Quantiser {
         }
         let scale = steps / (max - min);
         bits::pack(values, width, out, |value| {
-            floor_to_u32((f64::from_le_bytes(value) - min) * scale + 0.5)
+            floor_to_u32((f64::from_le_bytes(value).clamp(min, max) - min) * scale + 0.5)
         });
         Ok(())
     }
+}
+
+/// How far the ends of a range are at most from their nearest numbers of single precision.
+pub(crate) fn single_rounding(min: f64, max: f64) -> f64 {
+    min.abs().max(max.abs()) * f64::from(f32::EPSILON) / 2.0
 }
 
 /// The integer part of a number from 0 to 2^32, exclusive. Adding 2^52 leaves the integer, rounded

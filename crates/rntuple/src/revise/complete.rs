@@ -74,18 +74,13 @@ pub fn complete(
             false => groups.keep(sink, link)?,
         }
     }
-    let clusters = (reader.clusters(), groups.count);
     if !is_changed {
-        return Ok(Revised {
-            footer: current,
-            bytes: 0,
-            clusters_before: clusters.0,
-            clusters: clusters.1,
-        });
+        return Ok(Revised::nothing(current, reader.clusters()));
     }
     let footer = groups.finish(sink, extension)?;
     let bytes = groups.bytes + completion.pages.bytes;
-    Ok(Revised { footer, bytes, clusters_before: clusters.0, clusters: clusters.1 })
+    let (clusters_before, clusters) = (reader.clusters(), groups.count);
+    Ok(Revised { footer, bytes, clusters_before, clusters, summaries: vec![] })
 }
 
 /// Refuses ranges that do not rise or go beyond the end.

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::array::values_of;
+use crate::array::{Array, values_of};
 use crate::column::Element;
 use crate::compression::Compression;
 use crate::error::{Error, Result};
@@ -47,13 +47,7 @@ enum Step {
 impl Fill {
     /// A fill for each column of a field of type `of`, depth first.
     pub fn of_value(of: &Type, value: &Value, options: WriteOptions) -> Result<Vec<Fill>> {
-        let mut memory = Memory::default();
-        let members = [("value".to_owned(), of.clone())];
-        let (mut appender, header) = Appender::create(&mut memory, "value", &members, options)?;
-        appender
-            .append_value(&mut memory, &Value::Record(vec![("value".to_owned(), value.clone())]))?;
-        let version = appender.finish_version(&mut memory, &Vec::new())?;
-        let reader = Reader::from_links(Arc::new(memory.0), &header, &version.footer)?;
+        let reader = with_one(of, value, options)?;
         let clusters = reader.clusters_of(&(0..1))?;
         let [cluster] = clusters[..] else { return Err(Error::invalid("a default is too large")) };
         let columns = reader.schema().columns.iter().enumerate();
@@ -136,6 +130,26 @@ impl Step {
         }
         Ok(if items.is_empty() { Step::Nothing } else { Step::Switch(items) })
     }
+}
+
+/// An array of one value.
+pub(super) fn single(of: &Type, value: &Value) -> Result<Array> {
+    let reader = with_one(of, value, WriteOptions::default())?;
+    let array = reader.read(&reader.select_all(), 0..1)?;
+    array.member(VALUE).cloned().ok_or_else(|| Error::invalid("a value was not kept"))
+}
+
+const VALUE: &str = "value";
+
+/// An RNTuple of one value in memory.
+fn with_one(of: &Type, value: &Value, options: WriteOptions) -> Result<Reader> {
+    let mut memory = Memory::default();
+    let members = [(VALUE.to_owned(), of.clone())];
+    let (mut appender, header) = Appender::create(&mut memory, VALUE, &members, options)?;
+    let record = Value::Record(vec![(VALUE.to_owned(), value.clone())]);
+    appender.append_value(&mut memory, &record)?;
+    let version = appender.finish_version(&mut memory, &Vec::new())?;
+    Reader::from_links(Arc::new(memory.0), &header, &version.footer)
 }
 
 /// Position and tag of an element of a switch column.

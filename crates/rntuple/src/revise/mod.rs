@@ -6,6 +6,7 @@
 //!    change is shared by both.
 
 mod cluster;
+mod compact;
 mod compile;
 mod complete;
 mod evolve;
@@ -15,14 +16,16 @@ mod numbers;
 mod plan;
 mod widening;
 
+pub use compact::{Compaction, compact};
 pub use complete::{DELETED_FIELD, complete};
 pub use evolve::{Evolved, evolve};
 pub use plan::{Change, ChangeKind, Member, Origin, Plan, plan};
 
 use crate::locator::EnvelopeLink;
+use crate::writer::ClusterSummary;
 
 /// Where the version that was made of another one, with the same header, is described.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Revised {
     /// The footer envelope.
     pub footer: EnvelopeLink,
@@ -32,4 +35,13 @@ pub struct Revised {
     pub clusters_before: u64,
     /// Clusters of the new version.
     pub clusters: u64,
+    /// What is known of the clusters whose entries were written anew.
+    pub summaries: Vec<ClusterSummary>,
+}
+
+impl Revised {
+    /// The version is what it was.
+    fn nothing(footer: EnvelopeLink, clusters: u64) -> Self {
+        Revised { footer, bytes: 0, clusters_before: clusters, clusters, summaries: vec![] }
+    }
 }

@@ -54,7 +54,7 @@ impl WriteOptions {
         }
     }
 
-    pub(super) fn page_options(&self) -> PageOptions {
+    pub(crate) fn page_options(&self) -> PageOptions {
         PageOptions { size: self.page_size, compression: self.compression }
     }
 }
@@ -335,7 +335,7 @@ impl Appender {
     }
 }
 
-fn stored_size(cluster: &Cluster) -> u64 {
+pub(crate) fn stored_size(cluster: &Cluster) -> u64 {
     let pages = cluster.columns.iter().flat_map(|column| &column.pages);
     pages.map(|page| page.locator.size + CHECKSUM_SIZE as u64).sum()
 }

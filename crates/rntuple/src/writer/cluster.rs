@@ -25,10 +25,10 @@ use crate::source::BlobSink;
 use crate::tree::{Kind, Node, Tree};
 
 /// A cluster has at most this many times its size on disk in memory; ROOT has the same limit.
-const RATIO_MAX: u64 = 10;
+pub(crate) const RATIO_MAX: u64 = 10;
 
 /// The cluster under construction.
-pub(super) struct ClusterWriter {
+pub(crate) struct ClusterWriter {
     pub tree: Tree,
     columns: Vec<ColumnBuffer>,
     /// The column of the schema that each is.

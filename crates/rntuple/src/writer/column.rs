@@ -17,7 +17,7 @@ use crate::source::BlobSink;
 
 /// How pages are made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PageOptions {
+pub(crate) struct PageOptions {
     /// Bytes of a full page's elements in memory.
     pub size: usize,
     pub compression: Compression,

@@ -24,8 +24,9 @@ use crate::tfile::{FileIdentity, FileWriter, Timestamp};
 use crate::types::Type;
 use crate::value::Value;
 
-pub(crate) use appender::write_envelope;
 pub use appender::{Appender, Savepoint, Version, WriteOptions};
+pub(crate) use appender::{stored_size, write_envelope};
+pub(crate) use cluster::{ClusterWriter, RATIO_MAX};
 pub use row::{Cell, RowWriter};
 pub use summary::{Bound, Bounds, ClusterSummary};
 pub(crate) use summary::{Summarised, summarised};

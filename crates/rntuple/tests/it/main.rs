@@ -11,6 +11,7 @@ mod many_versions;
 mod real_files;
 mod representations;
 mod revising;
+mod revising_compact;
 mod revising_complete;
 mod revising_model;
 mod round_trips;

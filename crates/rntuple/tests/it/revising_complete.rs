@@ -15,14 +15,15 @@ use crate::round_trips::{assert_holds, members_of, options, tables};
 use crate::store::Store;
 use crate::values::{array_of, cases};
 
-struct Made {
-    store: Store,
-    header: EnvelopeLink,
-    footer: EnvelopeLink,
+/// An RNTuple in its newest version.
+pub struct Made {
+    pub store: Store,
+    pub header: EnvelopeLink,
+    pub footer: EnvelopeLink,
 }
 
 impl Made {
-    fn new(of: &Type, rows: &[Value], options: WriteOptions) -> Self {
+    pub fn new(of: &Type, rows: &[Value], options: WriteOptions) -> Self {
         let mut store = Store::default();
         let (mut appender, header) =
             Appender::create(&mut store, "t", members_of(of), options).unwrap();
@@ -31,8 +32,15 @@ impl Made {
         Made { store, header, footer }
     }
 
-    fn reader(&self) -> Reader {
+    pub fn reader(&self) -> Reader {
         self.store.reader(&self.header, &self.footer)
+    }
+
+    /// Adds rows as one version.
+    pub fn append(&mut self, of: &Type, rows: &[Value], options: WriteOptions) {
+        let mut appender = Appender::resume(&self.reader(), options).unwrap();
+        appender.append(&mut self.store, &array_of(of, rows)).unwrap();
+        self.footer = appender.finish_version(&mut self.store.clone(), &self.store).unwrap().footer;
     }
 
     /// Replaces the tracks of an entry.
@@ -48,7 +56,7 @@ impl Made {
 
 /// Fails unless the elements of all columns are counted without a gap, and each field has its first
 /// representation alone.
-fn assert_complete(made: &Made) {
+pub fn assert_complete(made: &Made) {
     let reader = made.reader();
     let columns = &reader.schema().columns;
     let mut totals = vec![0; columns.len()];
@@ -82,9 +90,7 @@ proptest! {
         let mut expected: Vec<Value> = rows_of(&made.reader()).iter().map(value).collect();
         let evolved = evolve(&made.reader(), &mut made.store, &rules, options[1]).unwrap();
         (made.header, made.footer) = (evolved.header, evolved.footer);
-        let mut appender = Appender::resume(&made.reader(), options[1]).unwrap();
-        appender.append(&mut made.store, &array_of(&of, &expected)).unwrap();
-        made.footer = appender.finish_version(&mut made.store.clone(), &made.store).unwrap().footer;
+        made.append(&of, &expected, options[1]);
         expected.extend_from_within(..);
 
         let mut deleted: Vec<u64> = marked.iter().map(|at| at.index(expected.len()) as u64).collect();

@@ -1,0 +1,267 @@
+//! Fewer and larger clusters, of the same entries.
+//!
+//! Clusters that are full stay as they are, with their pages. What is read, decoded and written anew
+//! are runs of small ones, clusters with entries whose values are to be forgotten, or all. Memory is
+//! taken for a part of a cluster; page lists are kept as the reader keeps them.
+
+use std::ops::Range;
+
+use super::Revised;
+use super::cluster::{ElementCounter, unchanged};
+use super::complete::check_ranges;
+use super::fill::single;
+use super::groups::GroupWriter;
+use crate::array::Array;
+use crate::error::Result;
+use crate::footer::ClusterGroup;
+use crate::locator::EnvelopeLink;
+use crate::reader::{Projection, Reader, StoredCluster, element_of};
+use crate::source::BlobSink;
+use crate::types::Type;
+use crate::value::Value;
+use crate::writer::{ClusterSummary, ClusterWriter, RATIO_MAX, WriteOptions, stored_size};
+
+/// What is compacted, and to what.
+#[derive(Clone, Debug, Default)]
+pub struct Compaction<'a> {
+    /// Sizes of clusters and pages, and their compression. Whether values are split into byte planes
+    /// was decided when the RNTuple was made, by [`WriteOptions::encoding`].
+    pub options: WriteOptions,
+    /// Entries whose values become zero, empty or absent, so that their bytes are free: ranges that
+    /// rise and do not touch. Clusters with such entries are written anew, so these should be those
+    /// that died since the last time.
+    pub dead: &'a [Range<u64>],
+    /// Whether also full clusters without dead entries are written anew.
+    pub all: bool,
+}
+
+/// Writes a version with fewer clusters. If there is nothing to gain, the footer stays what it is;
+/// `current` is where. `progress` is told the number of entries that are done.
+///
+/// # Errors
+/// [`Error::Invalid`](crate::Error::Invalid) if there are no such dead entries,
+/// [`Error::Unsupported`](crate::Error::Unsupported) for fields that cannot be written; as for
+/// reading otherwise, and [`Error::Io`](crate::Error::Io) from the sink.
+pub fn compact(
+    reader: &Reader,
+    sink: &mut dyn BlobSink,
+    current: EnvelopeLink,
+    compaction: &Compaction<'_>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Revised> {
+    check_ranges(compaction.dead, reader.entries())?;
+    let clusters = reader.clusters_of(&(0..reader.entries()))?;
+    let rewritten = compaction.chosen(reader, &clusters)?;
+    let clusters_before = reader.clusters();
+    if !rewritten.contains(&true) {
+        progress(reader.entries());
+        return Ok(Revised::nothing(current, clusters_before));
+    }
+    let mut work = Work::new(reader, sink, compaction, progress)?;
+    let groups = full_groups(reader);
+    let mut next = 0;
+    while let Some(cluster) = clusters.get(next) {
+        let is_chosen = rewritten[next];
+        let like_it = rewritten[next..].iter().take_while(|&&chosen| chosen == is_chosen).count();
+        let group = groups.iter().find(|group| group.min_entry == cluster.entries.start);
+        let in_group = group.map_or(0, |group| {
+            let end = group.min_entry + group.entry_span;
+            clusters[next..].iter().take_while(|of| of.entries.end <= end).count()
+        });
+        let (count, link) = match group {
+            _ if is_chosen => (like_it, None),
+            Some(link) if in_group <= like_it => (in_group.max(1), Some(*link)),
+            _ => (1, None),
+        };
+        let part = &clusters[next..next + count];
+        if is_chosen {
+            work.rewrite(part)?
+        } else {
+            work.keep(part, link)?
+        }
+        next += count;
+    }
+    let footer = work.groups.finish(work.sink, reader.footer().extension.clone())?;
+    let bytes = work.bytes + work.groups.bytes;
+    let (clusters, summaries) = (work.groups.count, work.summaries);
+    Ok(Revised { footer, bytes, clusters_before, clusters, summaries })
+}
+
+/// Groups whose page lists are long enough to stay, if their clusters do.
+fn full_groups(reader: &Reader) -> Vec<ClusterGroup> {
+    const FULL_SIZE: u64 = 128 << 10;
+    let groups = &reader.footer().cluster_groups;
+    groups.iter().filter(|group| group.page_list.length >= FULL_SIZE).copied().collect()
+}
+
+impl Compaction<'_> {
+    /// Which clusters are written anew.
+    fn chosen(&self, reader: &Reader, clusters: &[&StoredCluster]) -> Result<Vec<bool>> {
+        let must = |of: &StoredCluster| self.all || !self.dead_in(&of.entries).is_empty();
+        let small = self.options.cluster_size / 2;
+        let mut chosen = Vec::with_capacity(clusters.len());
+        for cluster in clusters {
+            chosen.push(must(cluster) || size_of(reader, cluster)? < small);
+        }
+        for (at, cluster) in clusters.iter().enumerate() {
+            let before = at.checked_sub(1).is_some_and(|before| chosen[before]);
+            let is_alone = !before && !chosen.get(at + 1).is_some_and(|&behind| behind);
+            if is_alone && !must(cluster) {
+                chosen[at] = false;
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// The ranges of dead entries that touch a range.
+    fn dead_in(&self, entries: &Range<u64>) -> &[Range<u64>] {
+        let first = self.dead.partition_point(|range| range.end <= entries.start);
+        let end = self.dead.partition_point(|range| range.start < entries.end);
+        &self.dead[first..end.max(first)]
+    }
+}
+
+/// Bytes of a cluster as its writer counts them.
+fn size_of(reader: &Reader, cluster: &StoredCluster) -> Result<u64> {
+    let pages = cluster.runs.iter().flatten().flat_map(|run| &run.pages);
+    let stored: u64 = pages.map(|page| page.locator.size).sum();
+    Ok(stored.max(memory_of(reader, cluster)? / RATIO_MAX))
+}
+
+/// Bytes in memory of the entries that are read at once, at most.
+const BATCH_BYTES: u64 = 8 << 20;
+
+struct Work<'a, 'w> {
+    reader: &'a Reader,
+    sink: &'w mut dyn BlobSink,
+    compaction: &'a Compaction<'a>,
+    progress: &'w mut dyn FnMut(u64),
+    all: Projection,
+    /// One entry of defaults.
+    blank: Array,
+    writer: ClusterWriter,
+    /// The first entry of the cluster that is written.
+    first_entry: u64,
+    counter: ElementCounter,
+    groups: GroupWriter,
+    summaries: Vec<ClusterSummary>,
+    bytes: u64,
+}
+
+impl<'a, 'w> Work<'a, 'w> {
+    fn new(
+        reader: &'a Reader,
+        sink: &'w mut dyn BlobSink,
+        compaction: &'a Compaction<'a>,
+        progress: &'w mut dyn FnMut(u64),
+    ) -> Result<Self> {
+        let of = Type::Record { class: String::new(), members: reader.members() };
+        let blank = match compaction.dead {
+            [] => Array::Record { length: 0, members: vec![] },
+            _ => single(&of, &Value::zero(&of))?,
+        };
+        Ok(Work {
+            reader,
+            sink,
+            compaction,
+            progress,
+            all: reader.select_all(),
+            blank,
+            writer: ClusterWriter::new(reader.schema(), &[], compaction.options.page_options())?,
+            first_entry: 0,
+            counter: ElementCounter::new(reader.schema()),
+            groups: GroupWriter::new(reader.footer().header_checksum),
+            summaries: vec![],
+            bytes: 0,
+        })
+    }
+
+    /// Clusters stay; if they are all of a group and their offsets are right, so does its page list.
+    fn keep(&mut self, clusters: &[&StoredCluster], group: Option<ClusterGroup>) -> Result<()> {
+        let mut was_wrong = false;
+        let mut counted = Vec::with_capacity(clusters.len());
+        for stored in clusters {
+            let mut cluster = unchanged(stored);
+            was_wrong |= self.counter.count(&mut cluster)?;
+            counted.push(cluster);
+        }
+        match group {
+            Some(group) if !was_wrong => self.groups.keep(self.sink, group)?,
+            _ => counted.into_iter().try_for_each(|of| self.groups.push(self.sink, of))?,
+        }
+        clusters.last().iter().for_each(|last| (self.progress)(last.entries.end));
+        Ok(())
+    }
+
+    /// Clusters that follow each other become as few as they fit.
+    fn rewrite(&mut self, clusters: &[&StoredCluster]) -> Result<()> {
+        self.first_entry = clusters.first().map_or(0, |cluster| cluster.entries.start);
+        for cluster in clusters {
+            let Range { start, end } = cluster.entries;
+            let (entries, size) = ((end - start).max(1), size_of(self.reader, cluster)?);
+            let whole = memory_of(self.reader, cluster)?.max(1);
+            let bytes = BATCH_BYTES.min(self.compaction.options.cluster_size / 8).max(1);
+            let batch = (u128::from(entries) * u128::from(bytes) / u128::from(whole)) as u64;
+            let batch = batch.clamp(1, entries);
+            for first in (start..end).step_by(batch as usize) {
+                let part = first..end.min(first + batch);
+                let share = size / entries * (part.end - first);
+                let room = self.compaction.options.cluster_size.saturating_sub(self.writer.size());
+                if share > room {
+                    self.end_cluster()?;
+                }
+                let array = self.batch(part.clone())?;
+                self.writer.append(self.sink, &array, 0, array.len())?;
+                (self.progress)(part.end);
+            }
+        }
+        self.end_cluster()
+    }
+
+    fn end_cluster(&mut self) -> Result<()> {
+        if self.writer.entries == 0 {
+            return Ok(());
+        }
+        let (mut cluster, columns) = self.writer.finish(self.sink, self.first_entry)?;
+        let (first_entry, entries) = (self.first_entry, cluster.entries);
+        self.summaries.push(ClusterSummary { first_entry, entries, is_widening: false, columns });
+        self.first_entry += entries;
+        self.bytes += stored_size(&cluster);
+        self.counter.count(&mut cluster)?;
+        self.groups.push(self.sink, cluster)
+    }
+
+    /// Entries, the dead ones blank.
+    fn batch(&self, entries: Range<u64>) -> Result<Array> {
+        let dead = self.compaction.dead_in(&entries);
+        let count = (entries.end - entries.start) as usize;
+        if let [range] = dead
+            && range.start <= entries.start
+            && entries.end <= range.end
+        {
+            return self.blank.take(&vec![0; count]);
+        }
+        let array = self.reader.read(&self.all, entries.clone())?;
+        if dead.is_empty() {
+            return Ok(array);
+        }
+        let mut positions: Vec<usize> = (0..count).collect();
+        for range in dead {
+            let start = range.start.max(entries.start) - entries.start;
+            let end = range.end.min(entries.end) - entries.start;
+            positions[start as usize..end as usize].fill(count);
+        }
+        Array::concatenate(&[array, self.blank.clone()])?.take(&positions)
+    }
+}
+
+/// Bytes of a cluster's elements in memory.
+fn memory_of(reader: &Reader, cluster: &StoredCluster) -> Result<u64> {
+    let columns = reader.schema().columns.iter().zip(&cluster.runs);
+    columns
+        .map(|(column, run)| {
+            let elements = run.as_ref().map_or(0, |run| run.elements);
+            Ok(elements.saturating_mul(element_of(column)?.size() as u64))
+        })
+        .try_fold(0_u64, |sum, bytes| Ok(sum.saturating_add(bytes?)))
+}
