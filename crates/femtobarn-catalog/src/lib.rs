@@ -5,7 +5,7 @@
 //! | path | holds |
 //! |---|---|
 //! | `catalogue.sqlite` | the SQL tables; the one truth about what is committed |
-//! | `locks/` | one small file for each database, for kernel byte-range locks, and `commit` |
+//! | `locks/` | small files for kernel byte-range locks: one for each database, and others |
 //! | `databases/` | the database files, each of which is a ROOT file |
 //!
 //! # Map
@@ -14,19 +14,19 @@
 //! |---|---|
 //! | [`ids`] | [`DatabaseId`], [`ContainerId`], [`Csn`], [`Oid`] |
 //! | [`rows`] | what look-ups return |
-//! | [`catalog`] | [`Catalog`]: create, open, look up, commit |
+//! | [`catalog`] | [`Catalog`]: create, open, look up, commit, tag, pin, vacuum, copy, restore |
 //! | [`commit`] | [`Commit`]: everything that one transaction publishes, and how it is applied |
-//! | [`locks`] | [`LockTable`]: politeness between writers |
+//! | [`locks`] | [`LockTable`]: politeness between writers, [`SnapshotPins`]: who reads what |
 //! | [`error`] | [`Error`] and [`ErrorKind`] |
 //!
 //! # Invariants
 //!
 //! 1. A commit is one SQL transaction. Once it is durable it has happened, as a whole; before, nothing has.
-//! 2. Rows of commits, classes and link targets are only ever added, and vacuum alone takes versions
-//!    away. A snapshot is a CSN.
+//! 2. Rows of commits, classes, versions and link targets are only ever added; vacuum alone takes away
+//!    what no kept snapshot has. A snapshot is a CSN.
 //! 3. Ids are never used twice, not even those of a transaction that was rolled back.
 //! 4. Safety rests on the version check of the commit alone. Losing a lock can make a transaction
-//!    fail; it cannot make a commit wrong.
+//!    fail; it cannot make a commit wrong. Readers of snapshots that vacuum would take rest on pins.
 //! 5. A look-up costs O(log n), and a commit costs the same however much is already committed.
 //!
 //! This crate knows nothing of pages, and has no network: an envelope is an offset and two sizes here.

@@ -1,6 +1,9 @@
 //! Several processes that write at once.
 
 use std::path::Path;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{Catalog, Csn, ErrorKind};
 
@@ -26,6 +29,42 @@ fn processes_that_contend_for_one_container_lose_no_update() {
     assert_eq!(fed.catalog.head().unwrap(), Csn(before.0 + total));
     let versions = fed.catalog.versions(fed.database, events).unwrap();
     assert!(versions.iter().zip(1..).all(|(version, entries)| version.entries == entries));
+}
+
+/// 64 that commit every 100 ms, each with a catalogue of its own as if in another process. When the
+/// first has done its rounds, all others have done at least half of theirs.
+#[test]
+fn sixty_four_committers_all_make_progress() {
+    const COMMITTERS: usize = 64;
+    const PAUSE: Duration = Duration::from_millis(100);
+    const ROUNDS: u64 = 10;
+    let fed = Federation::new();
+    let containers: Vec<_> = (0..COMMITTERS).map(|n| fed.container(&format!("c{n}"))).collect();
+    let (barrier, is_over) = (Barrier::new(COMMITTERS), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for (number, container) in containers.iter().enumerate() {
+            let (fed, barrier, is_over) = (&fed, &barrier, &is_over);
+            scope.spawn(move || {
+                let catalog = Catalog::open(&fed.folder).unwrap();
+                catalog.head().unwrap();
+                barrier.wait();
+                std::thread::sleep(PAUSE * number as u32 / COMMITTERS as u32);
+                let (mut base, mut entries) = (None, 0);
+                while !is_over.load(Ordering::Relaxed) {
+                    let started = Instant::now();
+                    entries += 1;
+                    let versions = vec![version(fed.database, *container, base, entries)];
+                    let commit = femtobarn_catalog::Commit { versions, ..Default::default() };
+                    base = Some(catalog.commit(commit).unwrap());
+                    is_over.fetch_or(entries == ROUNDS, Ordering::Relaxed);
+                    std::thread::sleep(PAUSE.saturating_sub(started.elapsed()));
+                }
+            });
+        }
+    });
+    let done = containers.iter().map(|id| fed.entries(*id, Csn::MAX).unwrap_or(0));
+    let done: Vec<_> = done.collect();
+    assert!(done.iter().all(|count| *count >= ROUNDS / 2), "{done:?}");
 }
 
 /// Role: adds to the container `events` of `run7` until it has done its share.

@@ -12,6 +12,7 @@ mod folders;
 mod forks;
 mod locks;
 mod lookups;
+mod model;
 mod names;
 mod restoring;
 mod retention;
