@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod backups;
+mod changes;
 mod check;
 mod commits;
 mod conflicts;
