@@ -1,9 +1,11 @@
 //! Extents: the pieces of a database file that writers own.
 //!
 //! Invariants:
-//! 1. An extent is the payload of one `RBlob` key, so that the file stays a chain of keys.
+//! 1. An extent is the payload of one `RBlob` key, or free space within one, so that the file stays
+//!    a chain of keys.
 //! 2. An extent belongs to one writer in one process until it is full. Nobody else writes into it,
-//!    whatever becomes of locks, so bytes that are committed are never overwritten.
+//!    whatever becomes of locks, so bytes that are committed are never overwritten. Free space is
+//!    what vacuum gave back, or writers did not use; the catalogue gives it to one writer each.
 //! 3. What a writer has handed out is on disk in full after [`ExtentWriter::flush`] and a sync.
 //! 4. After a failed write or sync the writer refuses all work: the kernel may have dropped what it
 //!    could not write, and a later sync would not say so.
@@ -13,7 +15,7 @@
 
 use std::sync::Arc;
 
-use femtobarn_catalog::{DatabaseId, LockTable};
+use femtobarn_catalog::{BlobRange, Catalog, DatabaseId};
 use rntuple::BlobSink;
 use rntuple::tfile::{RBLOB_KEY_LENGTH, rblob_key_header};
 
@@ -26,20 +28,28 @@ const EXTENT_BYTES_MIN: u64 = 64 << 10;
 const EXTENT_BYTES_MAX: u64 = 64 << 20;
 /// An extent is at most this part of what the writer has written.
 const GROWTH_DIVISOR: u64 = 8;
+/// Free space smaller than this is not worth giving to a writer.
+pub(crate) const FREE_BYTES_MIN: u64 = 4 << 10;
+/// Free space of this size is worth taking however much is written.
+const FREE_BYTES_ENOUGH: u64 = 1 << 20;
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Blobs start at multiples of this, so that numbers in them are aligned.
-const ALIGNMENT: u64 = 8;
+pub(crate) const ALIGNMENT: u64 = 8;
 
 /// Writes blobs into extents of one database file.
 pub(crate) struct ExtentWriter {
     file: Arc<DatabaseFile>,
     database: DatabaseId,
-    locks: LockTable,
+    /// In which the extents are the writer's: what is left of them in another may be somebody else's.
+    epoch: u64,
+    catalog: Arc<Catalog>,
     /// Where the next byte goes, and where the extent's payload starts and ends.
     next: u64,
     start: u64,
     end: u64,
+    /// Whether the extent is all of what lies behind a key of its own.
+    has_key: bool,
     /// Bytes at `next - buffer.len()` that are not written yet.
     buffer: Vec<u8>,
     /// Bytes handed out so far, by which extents grow.
@@ -48,14 +58,21 @@ pub(crate) struct ExtentWriter {
 }
 
 impl ExtentWriter {
-    pub fn new(file: Arc<DatabaseFile>, database: DatabaseId, locks: LockTable) -> Self {
+    pub fn new(
+        file: Arc<DatabaseFile>,
+        database: DatabaseId,
+        epoch: u64,
+        catalog: Arc<Catalog>,
+    ) -> Self {
         ExtentWriter {
             file,
             database,
-            locks,
+            epoch,
+            catalog,
             next: 0,
             start: 0,
             end: 0,
+            has_key: false,
             buffer: Vec::with_capacity(BUFFER_BYTES),
             written: 0,
             failed: false,
@@ -65,6 +82,11 @@ impl ExtentWriter {
     /// The file that is written.
     pub fn file(&self) -> &Arc<DatabaseFile> {
         &self.file
+    }
+
+    /// The database's epoch in which the writer began.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Writes all blobs to the file.
@@ -151,15 +173,18 @@ impl ExtentWriter {
         Ok(())
     }
 
-    /// Takes a new extent with room for a blob of `size` bytes at the end of the file. If the
-    /// writer's last extent is there, that one is lengthened.
+    /// Takes a new extent with room for a blob of `size` bytes: space that vacuum gave back, or at
+    /// the end of the file. If the writer's last extent is there, that one is lengthened.
     fn allocate(&mut self, size: u64) -> Result<()> {
+        if self.take_free(size)? {
+            return Ok(());
+        }
         let grown = (self.written / GROWTH_DIVISOR).clamp(EXTENT_BYTES_MIN, EXTENT_BYTES_MAX);
         let payload = (size + ALIGNMENT).max(grown).next_multiple_of(ALIGNMENT);
-        let _lock = self.locks.lock_allocation(self.database)?;
+        let _lock = self.catalog.locks().lock_allocation(self.database)?;
         let file_end = self.file.size()?;
-        let lengthened = file_end + payload - self.start;
-        if self.end == file_end && self.end > 0 && lengthened <= EXTENT_BYTES_MAX {
+        let lengthened = (file_end + payload).saturating_sub(self.start);
+        if self.has_key && self.end == file_end && lengthened <= EXTENT_BYTES_MAX {
             self.extend(file_end, payload)?;
             self.write_key(self.start - RBLOB_KEY_LENGTH as u64, lengthened)?;
             self.end += payload;
@@ -167,9 +192,48 @@ impl ExtentWriter {
         }
         self.extend(file_end, RBLOB_KEY_LENGTH as u64 + payload)?;
         self.write_key(file_end, payload)?;
+        self.has_key = true;
         self.start = file_end + RBLOB_KEY_LENGTH as u64;
         self.next = self.start;
         self.end = self.start + payload;
+        Ok(())
+    }
+
+    /// Takes a free range of the file, if there is one that is worth it: a writer of much is not
+    /// scattered over many small ones.
+    fn take_free(&mut self, size: u64) -> Result<bool> {
+        let worthwhile = (self.written / GROWTH_DIVISOR).clamp(FREE_BYTES_MIN, FREE_BYTES_ENOUGH);
+        let wanted = (size + ALIGNMENT).max(worthwhile);
+        let Some(range) = self.catalog.take_free_extent(self.database, wanted)? else {
+            return Ok(false);
+        };
+        {
+            let _lock = self.catalog.locks().lock_allocation(self.database)?;
+            self.leave()?;
+        }
+        self.has_key = false;
+        self.start = range.offset;
+        self.next = range.offset;
+        self.end = range.offset + range.size;
+        Ok(true)
+    }
+
+    /// Gives the unused end of the extent back, to the file system or to other writers. The caller
+    /// has locked the allocation, and nothing is left to be flushed.
+    fn leave(&mut self) -> Result<()> {
+        if self.next == self.end {
+            return Ok(());
+        }
+        if self.has_key && self.file.size()? == self.end {
+            // The key is shortened first: cut short of its key, a file would not be a chain of keys.
+            self.write_key(self.start - RBLOB_KEY_LENGTH as u64, self.next - self.start)?;
+            self.file.cut(self.next)?;
+        } else if self.next.next_multiple_of(ALIGNMENT) + FREE_BYTES_MIN <= self.end {
+            let offset = self.next.next_multiple_of(ALIGNMENT);
+            let range = BlobRange { offset, size: self.end - offset };
+            self.catalog.give_free_extent(self.database, range)?;
+        }
+        self.end = self.next;
         Ok(())
     }
 
@@ -189,19 +253,12 @@ impl ExtentWriter {
         self.file.write(&key, position)
     }
 
-    /// Gives the unused end of the extent back, if it is the last of the file.
+    /// Gives the unused end of the extent back.
     pub fn trim(&mut self) -> Result<()> {
         self.check_usable()?;
         self.flush()?;
-        let _lock = self.locks.lock_allocation(self.database)?;
-        if self.end == 0 || self.next == self.end || self.file.size()? != self.end {
-            return Ok(());
-        }
-        // The key is shortened first: cut short of its key, a file would not be a chain of keys.
-        self.write_key(self.start - RBLOB_KEY_LENGTH as u64, self.next - self.start)?;
-        self.file.cut(self.next)?;
-        self.end = self.next;
-        Ok(())
+        let _lock = self.catalog.locks().lock_allocation(self.database)?;
+        self.leave()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use femtobarn_catalog::{
     Catalog, CommitRow, ContainerId, Csn, DatabaseId, DatabaseRow, LockTable, Retention, TagRow,
@@ -50,7 +51,7 @@ pub struct Federation {
 
 /// What all users of a federation in this process share.
 pub(crate) struct Inner {
-    pub catalog: Catalog,
+    pub catalog: Arc<Catalog>,
     pub pages: Arc<PageCache>,
     pub blocks: BlockCache,
     pub versions: Cache<(DatabaseId, ContainerId, Csn), Arc<Version>>,
@@ -80,7 +81,7 @@ impl Federation {
     fn over(catalog: Catalog) -> Self {
         Federation {
             inner: Arc::new(Inner {
-                catalog,
+                catalog: Arc::new(catalog),
                 pages: Arc::new(PageCache::new(PAGE_CACHE_BYTES)),
                 blocks: BlockCache::new(INDEX_CACHE_BYTES),
                 versions: Cache::new(OPEN_VERSIONS_MAX),
@@ -224,13 +225,16 @@ impl Inner {
         self.files.get_or_insert_with(&path, || Ok(Arc::new(DatabaseFile::open(path.clone())?)))
     }
 
-    /// The writer of a database: the one that an earlier transaction left, or a new one.
-    pub fn take_extents(&self, database: DatabaseId, path: PathBuf) -> Result<ExtentWriter> {
-        if let Some(writer) = self.lock_extents().remove(&database) {
+    /// The writer of a database: the one that an earlier transaction left, or a new one. The caller
+    /// shares the database, and has looked at its row since.
+    pub fn take_extents(&self, database: &DatabaseRow) -> Result<ExtentWriter> {
+        // What was left over in an earlier epoch may be somebody else's by now.
+        let left = self.lock_extents().remove(&database.id);
+        if let Some(writer) = left.filter(|writer| writer.epoch() == database.epoch) {
             return Ok(writer);
         }
-        let file = Arc::new(DatabaseFile::open_to_write(path)?);
-        Ok(ExtentWriter::new(file, database, self.locks()))
+        let file = Arc::new(DatabaseFile::open_to_write(self.path_of(database))?);
+        Ok(ExtentWriter::new(file, database.id, database.epoch, self.catalog.clone()))
     }
 
     /// Takes a writer back. Of two writers of one database, the second is done.
@@ -247,11 +251,14 @@ impl Inner {
         }
     }
 
-    /// Forgets the writer of a database that will take no more, and gives its space back.
+    /// Forgets the writer of a database that will take no more, and gives its space back. The
+    /// caller has locked the database.
     pub fn retire_extents(&self, database: DatabaseId) -> Result<()> {
-        match self.lock_extents().remove(&database) {
-            Some(mut writer) => writer.trim(),
-            None => Ok(()),
+        let Some(mut writer) = self.lock_extents().remove(&database) else { return Ok(()) };
+        // What was left over in an earlier epoch may be somebody else's by now.
+        match self.catalog.database_by_id(database, Csn::MAX)?.epoch == writer.epoch() {
+            true => writer.trim(),
+            false => Ok(()),
         }
     }
 
@@ -267,10 +274,12 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let extents = std::mem::take(&mut *self.lock_extents());
-        for mut writer in extents.into_values() {
+        let left: Vec<DatabaseId> = self.lock_extents().keys().copied().collect();
+        for database in left {
             // What cannot be given back now stays unused space; nothing is lost.
-            drop(writer.trim());
+            if let Ok(_lock) = self.locks().owner().share_database(database, Duration::ZERO) {
+                drop(self.retire_extents(database));
+            }
         }
     }
 }

@@ -2,11 +2,13 @@
 //! removes one.
 
 use std::fs::{File, OpenOptions};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::{FallocateFlags, fallocate};
+use nix::libc::off_t;
 use rntuple::tfile::{FileHeader, FileIdentity, Timestamp, decode_key_header};
 use uuid::Uuid;
 
@@ -61,6 +63,17 @@ impl DatabaseFile {
             .map_err(|source| Error::io("write", &self.path, source))
     }
 
+    /// Gives the disk a range of the file back; the bytes there are zero from then on. A file system
+    /// that cannot do it keeps them.
+    pub fn punch(&self, range: Range<u64>) -> Result<()> {
+        let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        let (start, size) = (range.start, range.end - range.start);
+        match fallocate(&self.file, flags, start as off_t, size as off_t) {
+            Err(nix::errno::Errno::EOPNOTSUPP | nix::errno::Errno::ENOSYS) => Ok(()),
+            other => other.map_err(|errno| Error::io("punch a hole in", &self.path, errno)),
+        }
+    }
+
     pub fn size(&self) -> Result<u64> {
         let metadata = self.file.metadata();
         Ok(metadata.map_err(|source| Error::io("stat", &self.path, source))?.len())
@@ -68,12 +81,8 @@ impl DatabaseFile {
 
     /// Extends the file from `offset` by `size` bytes, on disk too where the file system can.
     pub fn extend(&self, offset: u64, size: u64) -> Result<()> {
-        let extended = fallocate(
-            &self.file,
-            FallocateFlags::empty(),
-            offset as nix::libc::off_t,
-            size as nix::libc::off_t,
-        );
+        let extended =
+            fallocate(&self.file, FallocateFlags::empty(), offset as off_t, size as off_t);
         match extended {
             Err(nix::errno::Errno::EOPNOTSUPP | nix::errno::Errno::ENOSYS) => {
                 let resized = self.file.set_len(offset + size);
@@ -135,6 +144,21 @@ pub(crate) fn list(folder: &Path) -> Result<Vec<(PathBuf, u64)>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Seconds since a file was last written to.
+pub(crate) fn age(path: &Path) -> Option<std::time::Duration> {
+    path.metadata().ok()?.modified().ok()?.elapsed().ok()
+}
+
+/// Removes a file if there is one.
+pub(crate) fn remove_if_there(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, source))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Moves a file to where there is none, to another file system if need be.

@@ -54,6 +54,7 @@ mod seal;
 mod snapshot;
 mod statistics;
 mod transaction;
+mod vacuum;
 mod view;
 
 pub use attach::Attached;
@@ -75,4 +76,5 @@ pub use progress::{Progress, Watch};
 pub use snapshot::Snapshot;
 pub use statistics::ClusterBounds;
 pub use transaction::{ContainerKey, Rows, Savepoint, Transaction};
+pub use vacuum::{VacuumOptions, VacuumReport};
 pub use view::{Selection, View};

@@ -63,7 +63,7 @@ pub(crate) fn lock_alone(inner: &Inner, database: DatabaseId, wait: Duration) ->
 /// Writes the containers as others read them, and what the file says about them; returns an anchor
 /// for each RNTuple.
 fn write_anchored(inner: &Inner, row: &DatabaseRow, seen: Csn) -> Result<Vec<(String, Anchor)>> {
-    let mut extents = inner.take_extents(row.id, inner.path_of(row))?;
+    let mut extents = inner.take_extents(row)?;
     let mut anchors = vec![];
     let mut descriptions = vec![];
     for container in inner.catalog.containers(row.id, seen)? {

@@ -3,8 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use femtobarn_catalog::{ContainerRow, DatabaseRow, EnvelopeRange, Oid, VersionRow};
-use rntuple::{Array, ByteSource, EnvelopeLink, Locator, Projection, ReadRequest, Reader, Value};
+use femtobarn_catalog::{ContainerRow, DatabaseId, DatabaseRow, EnvelopeRange, Oid, VersionRow};
+use rntuple::{
+    Array, ByteSource, EnvelopeLink, FileNumber, Locator, Projection, ReadRequest, Reader, Value,
+};
 use uuid::Uuid;
 
 use crate::annex::Annex;
@@ -21,6 +23,8 @@ use crate::statistics::Statistics;
 /// A version of a container that is open; shared by all views of it.
 pub(crate) struct Version {
     pub row: VersionRow,
+    /// The epoch of its database when it was opened.
+    pub epoch: u64,
     pub source: Arc<Source>,
     pub reader: Reader,
     pub class: Class,
@@ -80,10 +84,10 @@ impl Version {
 
     /// A version of which the catalogue need not know.
     pub fn of(inner: &Inner, parts: VersionParts<'_>) -> Result<Self> {
-        let VersionParts { row, what, source, class, deletions, targets, epoch } = parts;
+        let VersionParts { row, epoch, what, source, class, deletions, targets } = parts;
         let reader = Reader::from_links(source.clone(), &link(&row.header), &link(&row.footer))
             .map_err(Error::storage(&what))?
-            .with_cache(inner.pages.clone(), u64::from(row.database.0) | epoch << 32);
+            .with_cache(inner.pages.clone(), file_number(row.database, epoch));
         if reader.entries() != row.entries {
             return Err(Error::Corrupt {
                 what: format!(
@@ -96,6 +100,7 @@ impl Version {
         let all = all(&reader, &class).map_err(Error::storage(&what))?;
         let mut version = Version {
             row: *row,
+            epoch,
             indexes: Indexes::new(source.clone(), row.annex),
             statistics: Statistics::new(source.clone(), row.annex),
             source,
@@ -173,6 +178,7 @@ impl View {
         let row = VersionRow { annex: Default::default(), class_version: class.version, ..old.row };
         let version = Version {
             row,
+            epoch: old.epoch,
             source: old.source.clone(),
             indexes: Indexes::new(old.source.clone(), row.annex),
             statistics: Statistics::new(old.source.clone(), row.annex),
@@ -450,6 +456,12 @@ impl ByteSource for Source {
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
         self.0.file.read_many(requests)
     }
+}
+
+/// What caches know a file by: what was read in one epoch of a database is not what is there in
+/// another.
+pub(crate) fn file_number(database: DatabaseId, epoch: u64) -> FileNumber {
+    u64::from(database.0) | epoch << 32
 }
 
 /// Where an envelope is, as the catalogue and as RNTuple say it.

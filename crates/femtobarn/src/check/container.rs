@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use femtobarn_catalog::{ContainerRow, VersionRow};
+use femtobarn_catalog::{Catalog, ContainerRow, Csn, VersionRow};
 use rntuple::{
     ByteSource, PageBuffers, PageLocation, Reader, Schema, encoded_size, open_page,
     uncompressed_size_max,
@@ -34,11 +34,15 @@ impl Checking<'_, '_> {
         &mut self,
         subject: &mut Subject<'_>,
         container: &ContainerRow,
+        is_live: bool,
     ) -> Result<()> {
+        let versions = self.versions(container, is_live)?;
+        if versions.is_empty() && !is_live {
+            return Ok(());
+        }
         self.report.containers += 1;
         let mut place = subject.place();
         place.container = Some((container.id, container.name.clone()));
-        let versions = self.versions(container)?;
         let Some(newest) = versions.last().copied() else {
             self.damage(place, ProblemKind::Disagreement, "it has no version".to_owned());
             return Ok(());
@@ -52,14 +56,14 @@ impl Checking<'_, '_> {
             place.csn = Some(row.csn);
             is_newest_sound = self.version(subject, container, row, &place)?;
         }
-        if self.level == CheckLevel::Full && is_newest_sound && self.report.is_complete {
+        if self.level == CheckLevel::Full && is_live && is_newest_sound && self.report.is_complete {
             self.objects(subject, container, &newest, &place)?;
         }
         Ok(())
     }
 
     /// The versions to look at, the oldest first.
-    fn versions(&self, container: &ContainerRow) -> Result<Vec<VersionRow>> {
+    fn versions(&self, container: &ContainerRow, is_live: bool) -> Result<Vec<VersionRow>> {
         let catalog = &self.inner.catalog;
         match self.level {
             CheckLevel::Full => {
@@ -68,8 +72,16 @@ impl Checking<'_, '_> {
                 Ok(versions)
             }
             CheckLevel::Quick => {
-                let newest = catalog.version(container.database, container.id, self.head)?;
-                Ok(newest.into_iter().collect())
+                let mut moments = self.tags.clone();
+                moments.retain(|csn| catalog_has(catalog, container, *csn));
+                moments.extend(is_live.then_some(self.head));
+                let mut versions = vec![];
+                for csn in moments {
+                    versions.extend(catalog.version(container.database, container.id, csn)?);
+                }
+                versions.sort_by_key(|row| row.csn);
+                versions.dedup();
+                Ok(versions)
             }
         }
     }
@@ -286,6 +298,11 @@ impl Checking<'_, '_> {
         subject.read.insert(range);
         self.advance(&subject.row.name, stored);
     }
+}
+
+/// Whether a container is part of a snapshot.
+fn catalog_has(catalog: &Catalog, container: &ContainerRow, at: Csn) -> bool {
+    catalog.container_by_id(container.database, container.id, at).is_ok()
 }
 
 /// Reads, verifies and decodes a page.

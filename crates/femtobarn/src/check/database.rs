@@ -12,7 +12,7 @@ use super::{CheckLevel, Checking, Place, Problem, ProblemKind, Severity};
 use crate::chain;
 use crate::error::Result;
 use crate::file::DatabaseFile;
-use crate::inventory::{Inventory, Part, Ranges};
+use crate::inventory::{self, Inventory, Part, Ranges};
 use crate::view::Source;
 
 /// A database that is being checked.
@@ -78,9 +78,11 @@ impl Checking<'_, '_> {
             is_told: true,
         };
         let done = self.done;
-        for container in self.inner.catalog.containers(row.id, self.head)? {
+        let live = self.inner.catalog.containers(row.id, self.head)?;
+        for record in self.inner.catalog.every_container(row.id)? {
             if self.report.is_complete {
-                self.container(&mut subject, &container)?;
+                let is_live = live.iter().any(|row| row.id == record.row.id);
+                self.container(&mut subject, &record.row, is_live)?;
             }
         }
         if self.level == CheckLevel::Full && self.report.is_complete {
@@ -125,6 +127,9 @@ impl Checking<'_, '_> {
                 vec![]
             }
         };
+        for extent in self.inner.catalog.free_extents(subject.row.id)? {
+            subject.parts.push((inventory::blob(extent.range)?, "free space"));
+        }
         self.overlaps(subject, &headers);
         let mut free: Ranges = std::iter::once(0..file.size()?).collect();
         subject.parts.iter().for_each(|(range, _)| free.remove(range.clone()));

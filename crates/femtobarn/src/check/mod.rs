@@ -51,11 +51,18 @@ impl Federation {
     /// As the catalogue. What is wrong with files is in the report.
     pub fn check(&self, level: CheckLevel, progress: &mut Watch<'_>) -> Result<CheckReport> {
         let head = self.head()?;
-        let databases = self.catalog().databases(head)?;
+        // Snapshots before have databases that were dropped since.
+        let every = self.catalog().every_database()?;
+        let known: Vec<DatabaseRow> = every.iter().map(|record| record.row.clone()).collect();
+        // What was detached is where its new owner wants it.
+        let ours = every.into_iter().filter(|it| it.dropped.is_none() || !it.keeps_file);
+        let databases: Vec<DatabaseRow> = ours.map(|record| record.row).collect();
+        let tags = self.catalog().tags()?.into_iter().map(|tag| tag.csn).collect();
         let total = databases.iter().map(|row| bytes_of(&self.inner, row)).sum();
         let mut checking = Checking {
             inner: &self.inner,
             head,
+            tags,
             level,
             report: CheckReport { is_complete: true, ..CheckReport::default() },
             targets: Targets::new(head),
@@ -63,7 +70,7 @@ impl Federation {
             done: 0,
             total,
         };
-        checking.orphans(&databases)?;
+        checking.orphans(&known)?;
         for row in &databases {
             if checking.report.is_complete {
                 checking.database(row)?;
@@ -82,6 +89,8 @@ struct Checking<'a, 'p> {
     inner: &'a Inner,
     /// The commit that is checked as the newest.
     head: Csn,
+    /// Older snapshots that have a name.
+    tags: Vec<Csn>,
     level: CheckLevel,
     report: CheckReport,
     targets: Targets,

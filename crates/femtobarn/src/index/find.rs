@@ -13,7 +13,7 @@ use super::{ENTRIES_AT_ONCE, fields};
 use crate::annex::{Annex, IndexState};
 use crate::error::{Error, Result};
 use crate::statistics::ClusterBounds;
-use crate::view::{Version, View};
+use crate::view::{Version, View, file_number};
 
 /// Entries between two candidates that are read with them rather than passed over.
 const GAP_MAX: u64 = 16;
@@ -224,7 +224,7 @@ impl View {
     fn candidates(&self, index: &IndexState, start: &[u8]) -> Result<Vec<u64>> {
         let version = self.opened_version();
         let inner = &self.snapshot().federation().inner;
-        let file = u64::from(version.row.database.0);
+        let file = file_number(version.row.database, version.epoch);
         let blocks =
             Blocks { source: &*version.indexes.source, cache: Some((&inner.blocks, file)) };
         let mut found = vec![];

@@ -135,7 +135,8 @@ impl Transaction {
             created: Csn::ZERO,
             epoch: 0,
         };
-        let extents = ExtentWriter::new(file.into(), id, self.federation.inner.locks());
+        let catalog = self.federation.inner.catalog.clone();
+        let extents = ExtentWriter::new(file.into(), id, row.epoch, catalog);
         self.identities.insert(id, uuid);
         self.databases.insert(id, OpenDatabase { row, is_new: true, extents, _lock: lock });
         Ok(id)

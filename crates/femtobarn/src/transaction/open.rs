@@ -325,6 +325,8 @@ impl Transaction {
             });
         }
         if !self.databases.contains_key(&id) {
+            // Locked first: what was left of an extent may be used in the epoch of the row only.
+            let lock = self.owner.share_database(id, self.options.lock_wait)?;
             let mut row = self.federation.catalog().database_by_id(id, Csn::MAX)?;
             if let Some((_, name)) = self.names.renamed_databases.get(&id) {
                 row.name.clone_from(name);
@@ -334,10 +336,10 @@ impl Transaction {
                     what: format!("database {:?} is {} and takes no changes", row.name, row.state),
                 });
             }
-            let lock = self.owner.share_database(id, self.options.lock_wait)?;
             let inner = &self.federation.inner;
-            let extents = inner.take_extents(id, inner.path_of(&row))?;
-            self.databases.insert(id, OpenDatabase { row, is_new: false, extents, _lock: lock });
+            let extents = inner.take_extents(&row)?;
+            let open = OpenDatabase { row, is_new: false, extents, _lock: lock };
+            self.databases.insert(id, open);
         }
         Ok(self.databases.get_mut(&id).expect("it was there or was just inserted"))
     }

@@ -124,17 +124,17 @@ impl Transaction {
         let database = &self.databases[&key.database];
         // Its extents may lie where something else was when the database was opened.
         let epoch = match database.is_new {
-            true => 0,
+            true => database.row.epoch,
             false => self.federation.catalog().database_by_id(key.database, Csn::MAX)?.epoch,
         };
         let parts = VersionParts {
             row: &row,
+            epoch,
             what,
             source: Arc::new(Source(database.extents.file().clone())),
             class: open.class.clone(),
             deletions: open.deletions.clone(),
             targets: open.targets.clone(),
-            epoch,
         };
         let version = Version::of(&self.federation.inner, parts)?;
         let opened = Opened {

@@ -26,6 +26,7 @@ mod support;
 mod threads;
 mod types;
 mod updates;
+mod vacuum;
 #[path = "../../../rntuple/tests/it/values.rs"]
 #[allow(dead_code)]
 mod values;

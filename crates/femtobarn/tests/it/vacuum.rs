@@ -1,0 +1,244 @@
+//! Vacuum: what nobody needs goes, its space comes back, and nothing else changes.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use femtobarn::{
+    CheckLevel, ContainerKey, Csn, ErrorKind, Federation, Snapshot, Transaction, VacuumOptions,
+    VacuumReport,
+};
+use rntuple::{Array, Primitive};
+use tempfile::TempDir;
+
+use crate::support::{begin, event_class, events, federation, numbers, reopened};
+
+/// Events of a container: pages large enough that their space is worth something.
+const EVENTS: u64 = 20_000;
+
+fn path(folder: &TempDir) -> PathBuf {
+    folder.path().join("test.fed/databases/run7.root")
+}
+
+/// Bytes that a file takes on the disk.
+fn stored(folder: &TempDir) -> u64 {
+    path(folder).metadata().unwrap().blocks() * 512
+}
+
+fn open(federation: &Federation) -> (Transaction, ContainerKey) {
+    let mut transaction = begin(federation);
+    let database = transaction.database("run7").unwrap();
+    let key = transaction.container(database, "events").unwrap();
+    (transaction, key)
+}
+
+/// Gives all events new numbers.
+fn renumber(federation: &Federation, from: u64) -> Csn {
+    let (mut transaction, key) = open(federation);
+    let entries: Vec<u64> = (0..EVENTS).collect();
+    let values: Vec<u64> = entries.iter().map(|entry| entry + from).collect();
+    let values = Array::Record {
+        length: values.len(),
+        members: vec![("event".to_owned(), Array::primitive(Primitive::UInt64, values))],
+    };
+    transaction.update(key, &entries, values).unwrap();
+    transaction.commit().unwrap()
+}
+
+/// A federation whose events were given new numbers several times.
+fn with_updates(updates: u64) -> (TempDir, Federation) {
+    let (folder, federation) = federation();
+    let mut transaction = begin(&federation);
+    let database = transaction.create_database("run7").unwrap();
+    let class = event_class();
+    let key = transaction.create_container(database, "events", &class, Default::default());
+    transaction.extend(key.unwrap(), events(7, 0, EVENTS)).unwrap();
+    transaction.commit().unwrap();
+    for update in 1..=updates {
+        renumber(&federation, update);
+    }
+    (folder, federation)
+}
+
+fn vacuum(federation: &Federation, keep_from: Csn) -> VacuumReport {
+    let options = VacuumOptions { keep_from: Some(keep_from), ..VacuumOptions::default() };
+    federation.vacuum(&options, &mut |_| true).unwrap()
+}
+
+/// The numbers of the events as of a commit are those after so many updates.
+fn assert_numbers(federation: &Federation, csn: Csn, from: u64) {
+    assert_numbers_of(&federation.snapshot(Some(csn)).unwrap(), from);
+}
+
+fn assert_numbers_of(snapshot: &Snapshot, from: u64) {
+    let view = snapshot.view("run7/events").unwrap();
+    let array = view.read(&view.select(&["event"]).unwrap(), 0..EVENTS).unwrap();
+    let Some(Array::Primitive { values, .. }) = array.member("event") else { panic!() };
+    let expected = (from..from + EVENTS).flat_map(u64::to_le_bytes).collect::<Vec<_>>();
+    assert!(values[..] == expected[..], "commit {}", snapshot.csn());
+}
+
+fn assert_sound(federation: &Federation) {
+    let report = federation.check(CheckLevel::Full, &mut |_| true).unwrap();
+    assert_eq!(report.problems, []);
+}
+
+#[test]
+fn versions_that_nobody_needs_go_and_their_space_is_used_again() {
+    let (folder, federation) = with_updates(8);
+    let before = stored(&folder);
+    federation.tag("kept", Some(Csn(3)), "").unwrap();
+    let read = federation.snapshot(Some(Csn(5))).unwrap();
+    let report = vacuum(&federation, federation.head().unwrap());
+    assert_eq!((report.horizon, &report.kept[..]), (Csn(9), &[Csn(3), Csn(5)][..]));
+    assert_eq!((report.versions, report.is_complete), (6, true));
+    assert_eq!(report.skipped, []);
+    // Six times the numbers of all events.
+    assert!(report.version_bytes > 6 * 8 * EVENTS, "{report:?}");
+    assert!(stored(&folder) + 5 * 8 * EVENTS < before, "{} of {before}", stored(&folder));
+    assert_sound(&federation);
+    for csn in [3, 5, 9] {
+        assert_numbers(&federation, Csn(csn), csn - 1);
+    }
+    let error = federation.snapshot(Some(Csn(4))).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    drop(read);
+
+    // What is written now goes where the old versions were.
+    let size = path(&folder).metadata().unwrap().len();
+    for update in 9..13 {
+        renumber(&federation, update);
+        assert_numbers(&federation, federation.head().unwrap(), update);
+    }
+    assert!(path(&folder).metadata().unwrap().len() < size + 8 * EVENTS, "{size}");
+    assert_sound(&federation);
+    let federation = reopened(&folder);
+    assert_numbers(&federation, Csn(3), 2);
+    let report = vacuum(&federation, federation.head().unwrap());
+    assert_eq!(report.kept, [Csn(3)]);
+    assert_sound(&federation);
+    federation.seal("run7", std::time::Duration::ZERO).unwrap();
+    assert_sound(&federation);
+    crate::support::assert_chain(&path(&folder));
+}
+
+#[test]
+fn a_dry_run_and_a_federation_that_keeps_everything_change_nothing() {
+    let (folder, federation) = with_updates(3);
+    let bytes = std::fs::read(path(&folder)).unwrap();
+    let head = federation.head().unwrap();
+    let options =
+        VacuumOptions { dry_run: true, keep_from: Some(head), ..VacuumOptions::default() };
+    let report = federation.vacuum(&options, &mut |_| true).unwrap();
+    assert_eq!((report.versions, report.horizon), (3, head));
+    assert!(report.version_bytes > 3 * 8 * EVENTS);
+    let report = federation.vacuum(&VacuumOptions::default(), &mut |_| true).unwrap();
+    assert_eq!((report.versions, report.horizon), (0, Csn::ZERO));
+    for csn in 1..=4 {
+        assert_numbers(&federation, Csn(csn), csn - 1);
+    }
+    assert!(std::fs::read(path(&folder)).unwrap().len() >= bytes.len() - (64 << 10));
+}
+
+#[test]
+fn what_was_rolled_back_is_given_back_when_nobody_writes() {
+    let (folder, federation) = with_updates(0);
+    let (mut transaction, key) = open(&federation);
+    transaction.extend(key, events(8, 0, 200_000)).unwrap();
+    // Somebody has the database open: what is in it may be theirs.
+    let report = vacuum(&federation, Csn::ZERO);
+    assert_eq!((report.busy.clone(), report.garbage_bytes), (vec!["run7".to_owned()], 0));
+    transaction.rollback();
+    let before = stored(&folder);
+    let report = vacuum(&federation, Csn::ZERO);
+    assert!(report.garbage_bytes > 12 * 150_000, "{report:?}");
+    assert!(stored(&folder) + 12 * 150_000 < before);
+    let size = path(&folder).metadata().unwrap().len();
+    let (mut transaction, key) = open(&federation);
+    transaction.extend(key, events(7, EVENTS, 100_000)).unwrap();
+    transaction.commit().unwrap();
+    assert!(path(&folder).metadata().unwrap().len() < size + (128 << 10));
+    assert_sound(&federation);
+    assert_eq!(crate::conflicts::numbers_at_once(&federation).len() as u64, EVENTS + 100_000);
+}
+
+#[test]
+fn a_dropped_database_goes_with_its_file() {
+    let (folder, federation) = with_updates(1);
+    let mut transaction = begin(&federation);
+    transaction.drop_database("run7").unwrap();
+    let dropped = transaction.commit().unwrap();
+    assert_numbers(&federation, Csn(2), 1);
+    let report = vacuum(&federation, Csn(2));
+    assert_eq!((report.databases, path(&folder).exists()), (0, true));
+    let report = vacuum(&federation, dropped);
+    assert_eq!((report.databases, report.files), (1, vec![path(&folder)]));
+    assert!(!path(&folder).exists());
+    assert_sound(&federation);
+}
+
+#[test]
+fn a_vacuum_that_was_killed_is_continued() {
+    let (folder, federation) = with_updates(4);
+    let head = federation.head().unwrap();
+    // Killed after the catalogue forgot the versions, before the ranges were released.
+    let catalog = federation.catalog();
+    let kept = catalog.raise_horizon(head).unwrap();
+    let database = catalog.database("run7", head).unwrap().id;
+    let container = catalog.container(database, "events", head).unwrap().id;
+    let versions = catalog.versions_to_drop(database, container, &kept).unwrap();
+    assert_eq!(versions.len(), 4);
+    let page = femtobarn_catalog::BlobRange { offset: 1 << 40, size: 4096 };
+    let vacuumed = femtobarn_catalog::Vacuumed {
+        kept,
+        versions: versions.iter().map(|it| (it.database, it.container, it.csn)).collect(),
+        freed: vec![(database, vec![page])],
+        purged_databases: vec![],
+        purged_containers: vec![],
+    };
+    catalog.vacuum(&vacuumed).unwrap();
+    drop(federation);
+    let federation = reopened(&folder);
+    assert!(!federation.catalog().free_extents(database).unwrap()[0].is_released);
+    let before = stored(&folder);
+    let report = vacuum(&federation, head);
+    assert!(report.garbage_bytes > 3 * 8 * EVENTS, "{report:?}");
+    assert!(stored(&folder) + 3 * 8 * EVENTS < before);
+    let extents = federation.catalog().free_extents(database).unwrap();
+    assert!(extents.iter().all(|extent| extent.is_released));
+    assert_numbers(&federation, head, 4);
+}
+
+#[test]
+fn readers_and_writers_do_not_notice_a_vacuum() {
+    let (_folder, federation) = with_updates(2);
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for update in 3..23 {
+                renumber(&federation, update);
+            }
+            is_done.store(true, Ordering::Relaxed);
+        });
+        let reader = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                let snapshot = federation.snapshot(None).unwrap();
+                let view = snapshot.view("run7/events").unwrap();
+                for entry in [0, 1, EVENTS / 2, EVENTS - 1] {
+                    let number = crate::support::number(&view.value(entry).unwrap());
+                    assert_eq!(number, entry + snapshot.csn().0 - 1);
+                }
+                assert_numbers_of(&snapshot, snapshot.csn().0 - 1);
+            }
+        });
+        let mut versions = 0;
+        while !is_done.load(Ordering::Relaxed) {
+            versions += vacuum(&federation, Csn::MAX).versions;
+        }
+        writer.join().unwrap();
+        reader.join().unwrap();
+        assert!(versions > 0);
+    });
+    assert_sound(&federation);
+    assert_eq!(numbers(&federation, "run7/events")[7], 29);
+}
