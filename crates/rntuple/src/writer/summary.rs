@@ -46,7 +46,9 @@ pub struct ClusterSummary {
     /// Whether values were replaced in a cluster that was there before: the bounds are those of the
     /// new values, so that what was known of the cluster becomes the union of both.
     pub is_widening: bool,
-    /// The columns that are summarised; with `is_widening` those that were changed.
+    /// The columns that are summarised; with `is_widening` those that were changed. Of a field in
+    /// several representations it is the column that holds the values now: what is known belongs
+    /// together by [`ColumnPath::path`](crate::ColumnPath::path), not by column.
     pub columns: Vec<(ColumnId, Bounds)>,
 }
 
