@@ -64,7 +64,7 @@ from ._imports import Imported
 from ._objects import ElementRef, LinkList, LinkRef, Object
 from ._oid import Oid, OidRange
 from ._snapshots import Snapshot
-from ._transactions import ContainerWriter, Database, Transaction
+from ._transactions import ContainerWriter, Database, Savepoint, Transaction
 from ._types import Definition
 from ._upkeep import BackupReport, CheckReport, Problem
 from ._views import View
@@ -96,6 +96,7 @@ __all__ = [
     "Oid",
     "OidRange",
     "Problem",
+    "Savepoint",
     "Snapshot",
     "StorageError",
     "Transaction",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from ._exceptions import InvalidError
@@ -17,6 +17,7 @@ from ._femtobarn import FederationHandle, count_fork
 from ._femtobarn import identify as _identify
 from ._femtobarn import restore as _restore
 from ._imports import Imported, import_tree
+from ._objects import Object
 from ._paths import Expressions
 from ._readers import import_file
 from ._snapshots import Snapshot
@@ -154,7 +155,13 @@ class Federation(Upkeep):
             return Snapshot(self, self._handle.upkeep().at_time(_microseconds(time)))
         return Snapshot(self, self._handle.snapshot(csn))
 
-    def transaction(self, *, message: str = "", lock_timeout: float = 10.0) -> Transaction:
+    def transaction(
+        self,
+        *,
+        message: str = "",
+        lock_timeout: float = 10.0,
+        isolation: Literal["snapshot", "serializable"] = "snapshot",
+    ) -> Transaction:
         """Begin a transaction; use it in a ``with`` block.
 
         Parameters
@@ -163,8 +170,14 @@ class Federation(Upkeep):
             What it is for; kept in the history.
         lock_timeout
             Seconds to wait for a container that another writer holds.
+        isolation
+            ``"snapshot"``: all that is read is of one commit, and what is changed nobody else has
+            changed since. ``"serializable"``: also what is only read nobody has changed since.
         """
-        return Transaction(self, self._handle.begin(message, _seconds(lock_timeout)))
+        if isolation not in ("snapshot", "serializable"):
+            raise InvalidError(f"isolation {isolation!r} does not exist; there are snapshot and serializable")
+        is_serializable = isolation == "serializable"
+        return Transaction(self, self._handle.begin(message, _seconds(lock_timeout), is_serializable))
 
     def databases(self) -> list[dict[str, Any]]:
         """Return name, number, state and file of each database."""
@@ -181,6 +194,13 @@ class Federation(Upkeep):
     def keys(self) -> list[str]:
         """Return the names of all containers as of the newest commit."""
         return list(self.snapshot())
+
+    def find(self, name: str, /, **values: Any) -> Object:
+        """Return the first object of a container whose fields have some values, as of the newest commit.
+
+        Such as ``fed.find("run7/events", run=7, event=12345)``; see :meth:`View.find`.
+        """
+        return self.snapshot().find(name, **values)
 
     def classes(self) -> list[dict[str, Any]]:
         """Return the registered class definitions."""

@@ -172,8 +172,20 @@ class LinkRef(_Members):
         self._snapshot = snapshot
 
     def get(self) -> Object:
-        """Return the object that the link leads to, as of the same snapshot."""
+        """Return the object that the link leads to, as of the same snapshot.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such object, or it was deleted.
+        """
         return self._snapshot.object(self.oid)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        # That the object is gone is another error than that it has no such field.
+        return getattr(self.get(), name)
 
     @property
     def fields(self) -> list[str]:

@@ -97,6 +97,10 @@ class Snapshot(Mapping[str, View]):
         """
         return self._view_of(oid.database, oid.container).object_at(oid.entry)
 
+    def find(self, name: str, /, **values: Any) -> Object:
+        """Return the first object of a container whose fields have some values; see :meth:`View.find`."""
+        return self[name].find(**values)
+
     def fetch(
         self,
         oids: Sequence[Oid] | OidRange | np.ndarray[Any, Any] | ak.Array,
@@ -198,8 +202,7 @@ class Snapshot(Mapping[str, View]):
         return view
 
     def _keep(self, view: View) -> View:
-        place = view.oids.database, view.oids.container
-        return self._views.setdefault(place, view)
+        return self._views.setdefault((view.oids.database, view.oids.container), view)
 
 
 def _snapshot_at(federation: Federation, csn: int) -> Snapshot:

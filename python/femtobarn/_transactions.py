@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ._arrays import columns_of
+from ._changes import Chosen, entries_of, new_values
 from ._classes import definition_of
+from ._exceptions import InvalidError
 from ._oid import OidRange
+from ._snapshots import Snapshot
 from ._types import Definition
-from ._views import bytes_of_size
+from ._views import View, bytes_of_size
 
 if TYPE_CHECKING:
     from ._federations import Federation
-    from ._femtobarn import TransactionHandle, WriterHandle
+    from ._femtobarn import SavepointHandle, TransactionHandle, WriterHandle
 
-__all__ = ["ContainerWriter", "Database", "Transaction"]
+__all__ = ["ContainerWriter", "Database", "Savepoint", "Transaction"]
 
 
 class Transaction:
@@ -70,6 +73,68 @@ class Transaction:
         self._handle.database(name, create)
         return Database(self, name)
 
+    def __getitem__(self, name: str) -> View:
+        """Return a container, such as ``txn["run7/events"]``, with what was changed in it so far.
+
+        What is not changed by this transaction is read as of its first read, whatever others commit.
+        What is changed later, the view does not show.
+        """
+        return self.snapshot()[name]
+
+    def snapshot(self) -> Snapshot:
+        """Return the federation as this transaction sees it, its own changes included."""
+        return _OwnSnapshot(self)
+
+    def savepoint(self) -> Savepoint:
+        """Remember everything as it is now, to be able to go back to it.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [1, 2]})
+        ...     before = txn.savepoint()
+        ...     numbers.delete(oids)
+        ...     before.rollback()
+        2
+        >>> len(fed["d/numbers"])
+        2
+        """
+        return Savepoint(self, self._handle.savepoint())
+
+    def checkpoint(self) -> int:
+        """Commit and go on, with all locks kept; return the number of the commit.
+
+        The next read is of a new snapshot; savepoints made before cannot be gone back to.
+        """
+        self.csn = self._handle.checkpoint()
+        return self.csn
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Give a database (``"run7"``) or a container (``"run7/events"``) another name.
+
+        The new name of a container is that within its database. Snapshots from before keep the old one.
+        """
+        database, slash, container = name.partition("/")
+        if slash:
+            self._handle.rename_container(database, container, new_name.removeprefix(f"{database}/"))
+        else:
+            self._handle.rename_database(name, new_name)
+
+    def drop(self, name: str) -> None:
+        """Drop a database (``"run7"``) or a container (``"run7/events"``) with all that is in it.
+
+        Snapshots from before keep it, until vacuum gives up the last that shows it.
+        """
+        database, slash, container = name.partition("/")
+        if slash:
+            self._handle.drop_container(database, container)
+        else:
+            self._handle.drop_database(name)
+
     def declare(self, cls: Any) -> None:
         """Register a class before there is a container of its objects.
 
@@ -100,6 +165,42 @@ class Transaction:
         return f"<Transaction on {self.federation.name!r}: {state}>"
 
 
+class Savepoint:
+    """A moment within a transaction that it can go back to."""
+
+    def __init__(self, transaction: Transaction, handle: SavepointHandle) -> None:
+        self.transaction = transaction
+        self._handle = handle
+
+    def rollback(self) -> None:
+        """Undo everything that the transaction has changed since; it then goes on.
+
+        Raises
+        ------
+        InvalidError
+            If the transaction has gone back to an earlier savepoint, or has committed since.
+        """
+        self.transaction._handle.rollback_to(self._handle)
+
+
+class _OwnSnapshot(Snapshot):
+    """The federation as a transaction sees it. Its views are made anew each time: they show more later."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        super().__init__(transaction.federation, transaction._handle.snapshot())
+        self._transaction = transaction
+
+    def __getitem__(self, name: str) -> View:
+        return View(self, name, self._transaction._handle.view(name))
+
+    def _view_of(self, database: int, container: int) -> View:
+        handle = self._transaction._handle.view_by_id(database, container)
+        return View(self, handle.name, handle)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise InvalidError("what a transaction has not committed cannot be passed to another process")
+
+
 class Database:
     """A database within a transaction."""
 
@@ -113,6 +214,7 @@ class Database:
         cls: Any = None,
         *,
         create: bool = False,
+        evolve: bool = False,
         page_size: int | str | None = None,
         cluster_size: int | str | None = None,
         compression: str | None = None,
@@ -126,6 +228,9 @@ class Database:
             for a container that exists.
         create
             Whether to make it if it does not exist.
+        evolve
+            Whether to make its objects objects of ``cls`` if that is a newer version of their class:
+            fields can be added, left out, renamed (``fb.field(was=...)``), widened and made lists.
         page_size, cluster_size
             Bytes before compression, such as ``"64 KiB"``, for a container that is made. Small pages
             are good for reading single objects, large ones for scans.
@@ -143,18 +248,28 @@ class Database:
             name,
             definition_json(definition) if definition is not None else None,
             create,
+            evolve,
             _bytes(page_size),
             _bytes(cluster_size),
             compression,
         )
         return ContainerWriter(self, name, handle)
 
+    def rename(self, new_name: str) -> None:
+        """Give the database another name; snapshots from before keep the old one."""
+        self.transaction.rename(self.name, new_name)
+        self.name = new_name
+
+    def drop(self) -> None:
+        """Drop the database with all that is in it; snapshots from before keep it."""
+        self.transaction.drop(self.name)
+
     def __repr__(self) -> str:
         return f"<Database {self.name!r} in {self.transaction!r}>"
 
 
 class ContainerWriter:
-    """A container within a transaction: objects are appended, one by one or in bulk."""
+    """A container within a transaction: objects are appended, changed and deleted, one or many."""
 
     __slots__ = ("_definition", "_handle", "append", "database", "name")
 
@@ -185,7 +300,7 @@ class ContainerWriter:
 
     @property
     def num_entries(self) -> int:
-        """Number of objects, those of this transaction included."""
+        """Number of entries, those of this transaction and of deleted objects included."""
         return self._handle.entries
 
     def extend(self, data: Any, *, narrow: bool = False) -> OidRange:
@@ -226,6 +341,121 @@ class ContainerWriter:
         else:
             self._handle.extend(columns_of(data, self.definition.record, narrow=narrow))
         return OidRange(self._handle.database, self._handle.container, first, self._handle.entries)
+
+    def update(self, objects: Chosen, values: Any = None, /, *, narrow: bool = False, **fields: Any) -> None:
+        """Replace fields of objects; earlier snapshots keep what they were.
+
+        Parameters
+        ----------
+        objects
+            One object or many: OIDs, objects, or numbers of entries.
+        values
+            New values by the dotted names of fields: one of each for a single object, as many as there
+            are objects for several. An object of the class replaces all fields of a single one.
+        narrow
+            Whether ``float64`` may be rounded to ``float32``.
+        fields
+            Further fields with their new values.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such object or field, or it was deleted.
+        ConflictError
+            If another transaction changed the container since the first read of this one.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [1, 2, 3]})
+        ...     numbers.update(oids[0], n=10)
+        ...     numbers.update([1, 2], {"n": [20, 30]})
+        >>> fed["d/numbers"]["n"].to_list()
+        [10, 20, 30]
+        """
+        entries, single = entries_of(objects, self._place)
+        tree = new_values(values, fields, self.definition, single, narrow)
+        self._handle.update(entries.tobytes(), tree)
+
+    def delete(self, objects: Chosen | None = None, *, where: str | None = None) -> int:
+        """Delete objects and return their number; earlier snapshots keep them.
+
+        Their OIDs stay theirs: no other object gets one of them.
+
+        Parameters
+        ----------
+        objects
+            One object or many: OIDs, objects, or numbers of entries.
+        where
+            Instead of naming them: a condition, as for :meth:`View.arrays`.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such object, or it was deleted already.
+        ConflictError
+            If another transaction changed the container since the first read of this one.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [1, 2, 3]})
+        ...     numbers.delete(where="n >= 2")
+        2
+        """
+        if (objects is None) == (where is None):
+            raise InvalidError("say which objects to delete, or give a condition as where")
+        entries = self.view().entries(where) if where is not None else entries_of(objects, self._place)[0]
+        return self._handle.delete(entries.tobytes())
+
+    def view(self) -> View:
+        """Return the container as it is now, with what this transaction has changed."""
+        return View(
+            self.database.transaction.snapshot(), f"{self.database.name}/{self.name}", self._handle.view()
+        )
+
+    def create_index(self, name: str, fields: str | Sequence[str], *, unique: bool = False) -> None:
+        """Make an index, over the objects that are there and all that will be.
+
+        Parameters
+        ----------
+        fields
+            Dotted names of the fields that make the key, in order: numbers, truth values, texts and
+            links. If they lie in a list, an object has a key for each item.
+        unique
+            Whether a commit fails that would leave two objects with the same key.
+
+        Raises
+        ------
+        ExistsError
+            If there is an index of that name.
+        """
+        self._handle.create_index(name, [fields] if isinstance(fields, str) else list(fields), unique)
+
+    def drop_index(self, name: str) -> None:
+        """Take an index away; older snapshots keep it."""
+        self._handle.drop_index(name)
+
+    def rename(self, new_name: str) -> None:
+        """Give the container another name; snapshots from before keep the old one."""
+        self.database.transaction.rename(f"{self.database.name}/{self.name}", new_name)
+        self.name = new_name
+
+    def drop(self) -> None:
+        """Drop the container with all its objects; snapshots from before keep it."""
+        self.database.transaction.drop(f"{self.database.name}/{self.name}")
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        return self._handle.database, self._handle.container
 
     def __len__(self) -> int:
         return self._handle.entries

@@ -15,6 +15,7 @@ from ._arrays import Tree
 from ._casts import Values
 from ._exceptions import InvalidError, NotFoundError
 from ._exports import Progress, export_views
+from ._live import LiveEntries
 from ._objects import Block, Object
 from ._oid import Oid, OidRange
 from ._paths import Expressions, all_paths, expand, whole_link
@@ -65,6 +66,7 @@ class View:
         self._window = range(handle.entries) if window is None else window
         self._definition: Definition | None = None
         self._excluded_by: dict[str, list[range]] = {}
+        self._known_live: LiveEntries | None = None
 
     @property
     def definition(self) -> Definition:
@@ -76,7 +78,19 @@ class View:
     @property
     def num_entries(self) -> int:
         """Number of objects."""
-        return len(self._window)
+        return len(self)
+
+    @property
+    def _live(self) -> LiveEntries | None:
+        """The entries of this view that have objects; None if none is deleted from the container."""
+        if self._known_live is None and self._handle.live < self._handle.entries:
+            ends = self._handle.live_runs(self._window.start, self._window.stop)
+            self._known_live = LiveEntries(np.frombuffer(memoryview(ends), np.uint64))
+        return self._known_live
+
+    def _entries_within(self, start: int, stop: int) -> Values:
+        live = self._live
+        return np.arange(start, stop, dtype=np.uint64) if live is None else live.within(start, stop)
 
     @property
     def fields(self) -> list[str]:
@@ -95,12 +109,12 @@ class View:
         """Print the names and types of the fields."""
         types = self.typenames()
         width = max(map(len, types), default=0)
-        print(f"{self.name}: {self.num_entries:,} objects of class {self.definition.name}")
+        print(f"{self.name}: {len(self):,} objects of class {self.definition.name}")
         for path, text in types.items():
             print(f"  {path:<{width}}  {text}")
 
     def __len__(self) -> int:
-        return len(self._window)
+        return len(self._window) if self._live is None else len(self._live)
 
     def __repr__(self) -> str:
         return (
@@ -128,21 +142,31 @@ class View:
         if isinstance(index, slice):
             if index.step not in (None, 1):
                 raise InvalidError("a view has no gaps; take a slice without a step, or fetch OIDs")
-            return View(self.snapshot, self.name, self._handle, self._window[index])
+            return View(self.snapshot, self.name, self._handle, self._slice(index))
         return self.object_at(self._entry(index))
 
     def __iter__(self) -> Iterator[Object]:
-        for start in range(self._window.start, self._window.stop, BLOCK_ENTRIES):
-            block = Block(self, start, min(start + BLOCK_ENTRIES, self._window.stop))
-            for index in range(block.stop - block.start):
-                yield Object(block, index)
+        runs = iter([self._window]) if self._live is None else self._live.runs
+        for run in runs:
+            for start in range(run.start, run.stop, BLOCK_ENTRIES):
+                block = Block(self, start, min(start + BLOCK_ENTRIES, run.stop))
+                for index in range(block.stop - block.start):
+                    yield Object(block, index)
 
     def object_at(self, entry: int) -> Object:
-        """Return the object with a number in the container, whatever the range of this view."""
+        """Return the object with a number in the container, whatever the range of this view.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such object, or it was deleted.
+        """
         if not 0 <= entry < self._handle.entries:
             raise NotFoundError(
                 f"{self.name} has {self._handle.entries} objects as of this snapshot, no {entry}"
             )
+        if self._handle.live < self._handle.entries and self._handle.is_deleted(entry):
+            raise NotFoundError(f"object {self.oid(entry)} of {self.name} was deleted")
         return Object(Block(self, entry, entry + 1), 0)
 
     def oid(self, entry: int) -> Oid:
@@ -151,14 +175,22 @@ class View:
 
     @property
     def oids(self) -> OidRange:
-        """OIDs of all objects of this view."""
+        """OIDs of all entries of this view, those of deleted objects among them."""
         return OidRange(self._handle.database, self._handle.container, self._window.start, self._window.stop)
 
     def _entry(self, index: int) -> int:
         try:
-            return self._window[index]
+            position = range(len(self))[index]
         except IndexError:
             raise IndexError(f"{self.name} has {len(self)} objects here, no {index}") from None
+        return self._window[position] if self._live is None else self._live.entry(position)
+
+    def _slice(self, index: slice) -> range:
+        """Return the entries from the first to the last object of a slice."""
+        positions = range(len(self))[index]
+        if self._live is None or not positions:
+            return self._window[index] if self._live is None else self._window[:0]
+        return range(self._live.entry(positions[0]), self._live.entry(positions[-1]) + 1)
 
     # Columns.
 
@@ -183,7 +215,8 @@ class View:
             are the number of items of the collection X. The fields it uses are read first, the
             others only for the entries selected.
         entry_start, entry_stop
-            Range of entries; negative numbers count from the end.
+            Range of entries, as in OIDs; negative numbers count from the end. Entries of deleted
+            objects are left out.
         library
             ``"ak"`` for an awkward array (no copy), ``"np"`` for a dictionary of NumPy arrays,
             ``"pd"`` for a pandas data frame, ``"pa"`` for an Arrow table.
@@ -299,7 +332,9 @@ class View:
         if self._is_sparse(paths, entries):
             return self._awkward(self._handle.fetch(entries.tobytes(), paths))
         array = self._awkward(self.read_tree(paths, first, last + 1))
-        return array if len(entries) == last + 1 - first else array[entries.astype(np.int64) - first]
+        if len(entries) == len(array):
+            return array
+        return array[np.searchsorted(self._entries_within(first, last + 1), entries)]
 
     def _is_sparse(self, paths: list[str], entries: Values) -> bool:
         """Tell whether seeking the entries costs less than reading also those between them."""
@@ -315,8 +350,9 @@ class View:
         for part in without_ranges(window, self._excluded(selection)):
             for start in range(part.start, part.stop, CONDITION_ENTRIES):
                 stop = min(start + CONDITION_ENTRIES, part.stop)
-                selected = selection.evaluate(self._condition_columns(selection, start, stop), stop - start)
-                chosen.append((np.flatnonzero(selected) + start).astype(np.uint64))
+                entries = self._entries_within(start, stop)
+                columns = self._condition_columns(selection, start, stop)
+                chosen.append(entries[selection.evaluate(columns, len(entries))])
         return np.concatenate(chosen)
 
     def _excluded(self, selection: Selection) -> list[range]:
@@ -407,6 +443,69 @@ class View:
         paths = expand(expressions, self.definition)
         array = self._awkward(self._handle.fetch(wanted.astype(np.uint64).tobytes(), paths))
         return as_library(array, self.definition.record, library)
+
+    def entries(self, where: str | None = None) -> Values:
+        """Return the numbers in the container of all objects, or of those that meet a condition.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [5, 6, 7]})
+        >>> fed["d/numbers"].entries("n > 5")
+        array([1, 2], dtype=uint64)
+        """
+        if where is None:
+            return self._entries_within(self._window.start, self._window.stop)
+        return self._entries_where(Selection.parse(where, self.definition), self._window)
+
+    def find(self, /, **values: Any) -> Object:
+        """Return the first object whose fields have some values.
+
+        With an index over the fields this takes microseconds; without one, objects are read until one
+        is found. Fields with dotted names are given as ``**{"header.run": 7}``; a link is looked for
+        by the OID of its target.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such object.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [5, 6, 7]})
+        ...     numbers.create_index("by_n", "n")
+        >>> fed["d/numbers"].find(n=6).oid
+        Oid(1, 1, 1)
+        """
+        if len(self._window) == self._handle.entries:
+            entry = self._handle.find(values)
+        else:
+            entry = next(iter(self._found(values)), None)
+        if entry is None:
+            shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
+            raise NotFoundError(f"{self.name} has no object with {shown} as of this snapshot")
+        return self.object_at(entry)
+
+    def find_all(self, /, **values: Any) -> list[Object]:
+        """Return all objects whose fields have some values, in order; see :meth:`find`."""
+        return [self.object_at(entry) for entry in self._found(values)]
+
+    def _found(self, values: dict[str, Any]) -> list[int]:
+        found = np.frombuffer(memoryview(self._handle.find_all(values)), np.uint64).tolist()
+        return [entry for entry in found if entry in self._window]
+
+    def indexes(self) -> list[dict[str, Any]]:
+        """Return name, fields, keys and bytes of each index, and whether its keys are unique."""
+        return self._handle.indexes()
 
     def read_tree(self, paths: list[str], start: int, stop: int) -> Tree:
         """Return columns of a range of entries as they come from the engine."""

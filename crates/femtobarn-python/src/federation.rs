@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use femtobarn::{Csn, Federation, TransactionOptions};
+use femtobarn::{Csn, Federation, Isolation, TransactionOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -67,10 +67,14 @@ impl FederationHandle {
         py: Python<'_>,
         message: String,
         lock_wait: f64,
+        serializable: bool,
     ) -> PyResult<TransactionHandle> {
         let federation = self.federation.get()?;
-        let options =
-            TransactionOptions { message, lock_wait: duration(lock_wait)?, ..Default::default() };
+        let isolation = match serializable {
+            true => Isolation::Serializable,
+            false => Isolation::Snapshot,
+        };
+        let options = TransactionOptions { message, lock_wait: duration(lock_wait)?, isolation };
         let transaction = py.detach(|| federation.transaction(options)).or_raise()?;
         Ok(TransactionHandle::new(transaction, self.federation.session()))
     }

@@ -12,9 +12,11 @@
 
 mod buffer;
 mod columns;
+mod containers;
 mod error;
 mod export;
 mod federation;
+mod lookup;
 mod oid;
 mod progress;
 mod rows;
@@ -43,7 +45,7 @@ mod _femtobarn {
     #[pymodule_export]
     use super::snapshot::{SnapshotHandle, ViewHandle};
     #[pymodule_export]
-    use super::transaction::{TransactionHandle, WriterHandle};
+    use super::transaction::{SavepointHandle, TransactionHandle, WriterHandle};
     #[pymodule_export]
     use super::upkeep::{UpkeepHandle, identify, restore};
     use super::*;

@@ -11,6 +11,7 @@ use rntuple::Array;
 use crate::buffer::{Buffer, bytes_of};
 use crate::columns::{counts_of, tree_of};
 use crate::error::{OrRaise, exception};
+use crate::lookup::values_of;
 use crate::session::{Kept, Session};
 
 /// Stored bytes beyond which a read runs on a thread of its own, so that Ctrl-C is heard.
@@ -86,14 +87,14 @@ impl SnapshotHandle {
     fn view(&self, py: Python<'_>, path: &str) -> PyResult<ViewHandle> {
         let snapshot = self.snapshot.get()?;
         let view = py.detach(|| snapshot.view(path)).or_raise()?;
-        Ok(ViewHandle { view: Kept::new(view, self.snapshot.session()) })
+        Ok(ViewHandle::new(view, self.snapshot.session()))
     }
 
     fn view_by_id(&self, py: Python<'_>, database: u32, container: u32) -> PyResult<ViewHandle> {
         let snapshot = self.snapshot.get()?;
         let ids = (DatabaseId(database), ContainerId(container));
         let view = py.detach(|| snapshot.view_by_id(ids.0, ids.1)).or_raise()?;
-        Ok(ViewHandle { view: Kept::new(view, self.snapshot.session()) })
+        Ok(ViewHandle::new(view, self.snapshot.session()))
     }
 }
 
@@ -101,6 +102,13 @@ impl SnapshotHandle {
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct ViewHandle {
     view: Kept<View>,
+}
+
+impl ViewHandle {
+    /// A handle on a view.
+    pub fn new(view: View, session: &Session) -> Self {
+        Self { view: Kept::new(view, session) }
+    }
 }
 
 #[pymethods]
@@ -124,6 +132,56 @@ impl ViewHandle {
     #[getter]
     fn entries(&self) -> PyResult<u64> {
         Ok(self.view.get()?.entries())
+    }
+
+    /// Number of objects: entries that are not deleted.
+    #[getter]
+    fn live(&self) -> PyResult<u64> {
+        Ok(self.view.get()?.live())
+    }
+
+    /// The runs of entries that are not deleted, of a range: pairs of `uint64`, as bytes.
+    fn live_runs(&self, py: Python<'_>, start: u64, stop: u64) -> PyResult<Buffer> {
+        let view = self.view.get()?;
+        let runs = py.detach(|| view.live_runs(start..stop)).or_raise()?;
+        let ends: Vec<u64> = runs.into_iter().flat_map(|run| [run.start, run.end]).collect();
+        Ok(Buffer(rntuple::bytes_of(ends)))
+    }
+
+    fn is_deleted(&self, py: Python<'_>, entry: u64) -> PyResult<bool> {
+        let view = self.view.get()?;
+        py.detach(|| view.is_deleted(entry)).or_raise()
+    }
+
+    /// The first entry whose object has these values of fields.
+    fn find(&self, py: Python<'_>, wanted: &Bound<'_, PyDict>) -> PyResult<Option<u64>> {
+        let (view, values) = (self.view.get()?.clone(), values_of(wanted)?);
+        interruptible(py, move || view.find(&values))?.or_raise()
+    }
+
+    /// All entries whose objects have these values of fields: `uint64`, as bytes.
+    fn find_all(&self, py: Python<'_>, wanted: &Bound<'_, PyDict>) -> PyResult<Buffer> {
+        let (view, values) = (self.view.get()?.clone(), values_of(wanted)?);
+        let entries = interruptible(py, move || view.find_all(&values))?.or_raise()?;
+        Ok(Buffer(rntuple::bytes_of(entries)))
+    }
+
+    /// The container's indexes.
+    fn indexes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let view = self.view.get()?;
+        let indexes = py.detach(|| view.indexes()).or_raise()?;
+        let rows = PyList::empty(py);
+        for index in indexes {
+            let row = PyDict::new(py);
+            row.set_item("name", index.name)?;
+            row.set_item("fields", index.fields)?;
+            row.set_item("unique", index.unique)?;
+            row.set_item("keys", index.keys)?;
+            row.set_item("runs", index.runs)?;
+            row.set_item("bytes", index.bytes)?;
+            rows.append(row)?;
+        }
+        Ok(rows)
     }
 
     /// The class of the objects, as JSON.

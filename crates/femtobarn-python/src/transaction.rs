@@ -9,15 +9,19 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use femtobarn::{Class, ContainerKey, ContainerOptions, Profile, Transaction};
+use bytes::Bytes;
+use femtobarn::{Class, ContainerId, ContainerKey, DatabaseId, Savepoint, Transaction};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 
+use crate::buffer::bytes_of;
 use crate::columns::array_of;
+use crate::containers::{container_options, find_container};
 use crate::error::{OrRaise, exception};
 use crate::oid::Oid;
 use crate::rows::Rows;
 use crate::session::{Kept, Session};
+use crate::snapshot::{SnapshotHandle, ViewHandle};
 
 /// After how many objects it is looked whether enough have come.
 const CHECK_ROWS: usize = 16;
@@ -55,6 +59,29 @@ impl Open {
         gathered.first_entry += array.len() as u64;
         let transaction = self.transaction.get_mut()?;
         py.detach(|| transaction.extend(key, array)).or_raise()?;
+        Ok(())
+    }
+
+    /// Hands everything that was gathered to the engine.
+    fn flush_all(&mut self, py: Python<'_>) -> PyResult<&mut Transaction> {
+        let keys: Vec<ContainerKey> = self.gathered.keys().copied().collect();
+        for key in keys {
+            self.flush(py, key)?;
+        }
+        self.transaction.get_mut()
+    }
+
+    /// Gathers anew from what the engine has, after it went back or changed a class.
+    fn gather_anew(&mut self, py: Python<'_>) -> PyResult<()> {
+        let transaction = self.transaction.get()?;
+        let keys = std::mem::take(&mut self.gathered).into_keys();
+        for key in keys {
+            // A container that is gone with what was undone has no class any more.
+            if let (Ok(class), Ok(first_entry)) = (transaction.class(key), transaction.entries(key))
+            {
+                self.gathered.insert(key, Gathered { rows: Rows::new(py, class), first_entry });
+            }
+        }
         Ok(())
     }
 
@@ -118,6 +145,7 @@ impl TransactionHandle {
         name: &str,
         class_: Option<&str>,
         create: bool,
+        evolve: bool,
         page_size: Option<usize>,
         cluster_size: Option<u64>,
         compression: Option<&str>,
@@ -125,11 +153,18 @@ impl TransactionHandle {
         let class = class_.map(Class::from_json).transpose().or_raise()?;
         let options = container_options(page_size, cluster_size, compression)?;
         let mut open = lock(py, &self.open)?;
-        let transaction = open.transaction.get_mut()?;
-        let (key, class) =
-            py.detach(|| find_container(transaction, database, name, class, create, options))?;
+        let transaction = match evolve {
+            true => open.flush_all(py)?,
+            false => open.transaction.get_mut()?,
+        };
+        let (key, class) = py.detach(|| {
+            find_container(transaction, database, name, class, create, evolve, options)
+        })?;
         let entries = transaction.entries(key).or_raise()?;
         let rows = Rows::new(py, &class);
+        if evolve {
+            open.gather_anew(py)?;
+        }
         open.gathered.entry(key).or_insert(Gathered { rows, first_entry: entries });
         Ok(WriterHandle { open: self.open.clone(), key, definition: class.to_json() })
     }
@@ -137,13 +172,99 @@ impl TransactionHandle {
     /// Makes everything durable and visible; returns the number of the commit.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
         let mut open = lock(py, &self.open)?;
-        let keys: Vec<ContainerKey> = open.gathered.keys().copied().collect();
-        for key in keys {
-            open.flush(py, key)?;
-        }
+        open.flush_all(py)?;
         let transaction = open.transaction.take()?;
         open.gathered.clear();
         Ok(py.detach(|| transaction.commit()).or_raise()?.0)
+    }
+
+    /// Commits and goes on; returns the number of the commit.
+    fn checkpoint(&self, py: Python<'_>) -> PyResult<u64> {
+        let mut open = lock(py, &self.open)?;
+        let transaction = open.flush_all(py)?;
+        Ok(py.detach(|| transaction.checkpoint()).or_raise()?.0)
+    }
+
+    /// Remembers everything as it is now.
+    fn savepoint(&self, py: Python<'_>) -> PyResult<SavepointHandle> {
+        let mut open = lock(py, &self.open)?;
+        let transaction = open.flush_all(py)?;
+        let savepoint = py.detach(|| transaction.savepoint()).or_raise()?;
+        Ok(SavepointHandle { savepoint })
+    }
+
+    /// Undoes everything since a savepoint.
+    fn rollback_to(&self, py: Python<'_>, savepoint: &SavepointHandle) -> PyResult<()> {
+        let mut open = lock(py, &self.open)?;
+        open.flush_all(py)?;
+        let transaction = open.transaction.get_mut()?;
+        py.detach(|| transaction.rollback_to(&savepoint.savepoint)).or_raise()?;
+        open.gather_anew(py)
+    }
+
+    /// The federation as of the transaction's first read, without what it changed itself.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<SnapshotHandle> {
+        let mut open = lock(py, &self.open)?;
+        let transaction = open.transaction.get_mut()?;
+        let snapshot = py.detach(|| transaction.snapshot()).or_raise()?;
+        Ok(SnapshotHandle::new(snapshot, open.transaction.session()))
+    }
+
+    /// A container with what the transaction has changed in it so far.
+    fn view(&self, py: Python<'_>, path: &str) -> PyResult<ViewHandle> {
+        let mut open = lock(py, &self.open)?;
+        let transaction = open.flush_all(py)?;
+        let view = py.detach(|| transaction.view(path)).or_raise()?;
+        Ok(ViewHandle::new(view, open.transaction.session()))
+    }
+
+    fn view_by_id(&self, py: Python<'_>, database: u32, container: u32) -> PyResult<ViewHandle> {
+        let mut open = lock(py, &self.open)?;
+        let transaction = open.flush_all(py)?;
+        let key =
+            ContainerKey { database: DatabaseId(database), container: ContainerId(container) };
+        let view = py.detach(|| transaction.view_by_key(key)).or_raise()?;
+        Ok(ViewHandle::new(view, open.transaction.session()))
+    }
+
+    fn drop_database(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        let mut open = lock(py, &self.open)?;
+        let transaction = open.flush_all(py)?;
+        py.detach(|| transaction.drop_database(name)).or_raise()?;
+        open.gather_anew(py)
+    }
+
+    fn rename_database(&self, py: Python<'_>, name: &str, new_name: &str) -> PyResult<()> {
+        let mut open = lock(py, &self.open)?;
+        let transaction = open.transaction.get_mut()?;
+        py.detach(|| transaction.rename_database(name, new_name)).or_raise()
+    }
+
+    fn drop_container(&self, py: Python<'_>, database: &str, name: &str) -> PyResult<()> {
+        let mut open = lock(py, &self.open)?;
+        let transaction = open.flush_all(py)?;
+        let dropped = py.detach(|| {
+            let database = transaction.database(database)?;
+            transaction.drop_container(database, name)
+        });
+        dropped.or_raise()?;
+        open.gather_anew(py)
+    }
+
+    fn rename_container(
+        &self,
+        py: Python<'_>,
+        database: &str,
+        name: &str,
+        new_name: &str,
+    ) -> PyResult<()> {
+        let mut open = lock(py, &self.open)?;
+        let transaction = open.transaction.get_mut()?;
+        let renamed = py.detach(|| {
+            let database = transaction.database(database)?;
+            transaction.rename_container(database, name, new_name)
+        });
+        renamed.or_raise().map(drop)
     }
 
     /// Forgets everything.
@@ -158,72 +279,10 @@ impl TransactionHandle {
     }
 }
 
-fn find_container(
-    transaction: &mut Transaction,
-    database: &str,
-    name: &str,
-    class: Option<Class>,
-    create: bool,
-    options: ContainerOptions,
-) -> PyResult<(ContainerKey, Class)> {
-    let database = transaction.database(database).or_raise()?;
-    let key = match (transaction.container(database, name), &class) {
-        (Err(error), Some(class)) if create && error.kind() == femtobarn::ErrorKind::NotFound => {
-            transaction.create_container(database, name, class, options).or_raise()?
-        }
-        (Err(error), None) if create && error.kind() == femtobarn::ErrorKind::NotFound => {
-            let text = format!("container {name:?} is new; say which class its objects are of");
-            return Err(exception("invalid", text));
-        }
-        (found, _) => found.or_raise()?,
-    };
-    let stored = transaction.class(key).or_raise()?.clone();
-    match class {
-        Some(class) if class.name != stored.name || class.fields != stored.fields => {
-            Err(exception("invalid", mismatch(name, &class, &stored)))
-        }
-        _ => Ok((key, stored)),
-    }
-}
-
-fn mismatch(container: &str, given: &Class, stored: &Class) -> String {
-    if given.name != stored.name {
-        let (stored, given) = (&stored.name, &given.name);
-        return format!("container {container:?} holds objects of class {stored}, not {given}");
-    }
-    let unlike = given.fields.iter().find(|field| !stored.fields.contains(field));
-    let unlike =
-        unlike.or_else(|| stored.fields.iter().find(|field| !given.fields.contains(field)));
-    let field =
-        unlike.map_or_else(|| "the order of fields".to_owned(), |f| format!("field {:?}", f.name));
-    format!(
-        "container {container:?} holds class {} as of version {}, from which this one differs in \
-         {field}; give it a container of its own",
-        stored.name, stored.version
-    )
-}
-
-fn container_options(
-    page_size: Option<usize>,
-    cluster_size: Option<u64>,
-    compression: Option<&str>,
-) -> PyResult<ContainerOptions> {
-    let default = ContainerOptions::default();
-    Ok(ContainerOptions {
-        page_size: page_size.unwrap_or(default.page_size),
-        cluster_size: cluster_size.unwrap_or(default.cluster_size),
-        compression: match compression {
-            None => default.compression,
-            Some("none") => Profile::Plain,
-            Some("lz4" | "fast") => Profile::Fast,
-            Some("zstd" | "archive") => Profile::Archive,
-            Some(other) => {
-                let text =
-                    format!("compression {other:?} does not exist; there are none, lz4, zstd");
-                return Err(exception("invalid", text));
-            }
-        },
-    })
+/// A moment within a transaction that it can go back to.
+#[pyclass(frozen, module = "femtobarn._femtobarn")]
+pub struct SavepointHandle {
+    savepoint: Savepoint,
 }
 
 /// A container that is written to.
@@ -284,6 +343,62 @@ impl WriterHandle {
         }
         Ok(())
     }
+
+    /// Replaces fields of the objects at entries (`uint64`, as bytes) by the columns of a tree.
+    fn update(
+        &self,
+        py: Python<'_>,
+        entries: &Bound<'_, PyAny>,
+        tree: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (entries, array) = (bytes_of(entries)?, array_of(tree)?);
+        let entries = entries_of(&entries)?;
+        let mut open = lock(py, &self.open)?;
+        open.flush(py, self.key)?;
+        let transaction = open.transaction.get_mut()?;
+        py.detach(|| transaction.update(self.key, entries, array)).or_raise()
+    }
+
+    /// Deletes the objects at entries (`uint64`, as bytes); returns their number.
+    fn delete(&self, py: Python<'_>, entries: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let entries = bytes_of(entries)?;
+        let entries = entries_of(&entries)?;
+        let mut open = lock(py, &self.open)?;
+        open.flush(py, self.key)?;
+        let transaction = open.transaction.get_mut()?;
+        py.detach(|| transaction.delete(self.key, entries)).or_raise()
+    }
+
+    fn create_index(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        fields: Vec<String>,
+        unique: bool,
+    ) -> PyResult<()> {
+        let mut open = lock(py, &self.open)?;
+        let transaction = open.transaction.get_mut()?;
+        py.detach(|| transaction.create_index(self.key, name, &fields, unique)).or_raise()
+    }
+
+    fn drop_index(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        let mut open = lock(py, &self.open)?;
+        let transaction = open.transaction.get_mut()?;
+        py.detach(|| transaction.drop_index(self.key, name)).or_raise()
+    }
+
+    /// A view of the container with what the transaction has changed in it so far.
+    fn view(&self, py: Python<'_>) -> PyResult<ViewHandle> {
+        let mut open = lock(py, &self.open)?;
+        let transaction = open.flush_all(py)?;
+        let view = py.detach(|| transaction.view_by_key(self.key)).or_raise()?;
+        Ok(ViewHandle::new(view, open.transaction.session()))
+    }
+}
+
+/// The numbers (`uint64`) in a buffer.
+fn entries_of(bytes: &Bytes) -> PyResult<&[u64]> {
+    rntuple::values_of::<u64>(bytes).map_err(|error| exception("invalid", error.to_string()))
 }
 
 /// Locks a transaction, letting other Python threads run while it waits.

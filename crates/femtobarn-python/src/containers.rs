@@ -1,0 +1,89 @@
+//! How transactions find the containers that Python names.
+
+use femtobarn::{Class, ContainerKey, ContainerOptions, Profile, Transaction};
+use pyo3::prelude::*;
+
+use crate::error::{OrRaise, exception};
+
+/// Finds a container, or makes it if asked to, and locks it. With `evolve` a newer version of its class
+/// becomes the class of its objects.
+///
+/// # Errors
+/// As the engine; `InvalidError` if the container is of another class.
+pub fn find_container(
+    transaction: &mut Transaction,
+    database: &str,
+    name: &str,
+    class: Option<Class>,
+    create: bool,
+    evolve: bool,
+    options: ContainerOptions,
+) -> PyResult<(ContainerKey, Class)> {
+    let database = transaction.database(database).or_raise()?;
+    let key = match (transaction.container(database, name), &class) {
+        (Err(error), Some(class)) if create && error.kind() == femtobarn::ErrorKind::NotFound => {
+            transaction.create_container(database, name, class, options).or_raise()?
+        }
+        (Err(error), None) if create && error.kind() == femtobarn::ErrorKind::NotFound => {
+            let text = format!("container {name:?} is new; say which class its objects are of");
+            return Err(exception("invalid", text));
+        }
+        (found, _) => found.or_raise()?,
+    };
+    let stored = transaction.class(key).or_raise()?.clone();
+    match class {
+        Some(class) if evolve && class.name == stored.name && class.version > stored.version => {
+            transaction.evolve(key, &class).or_raise()?;
+            Ok((key, class))
+        }
+        Some(class) if class.name != stored.name || class.fields != stored.fields => {
+            Err(exception("invalid", mismatch(name, &class, &stored)))
+        }
+        _ => Ok((key, stored)),
+    }
+}
+
+fn mismatch(container: &str, given: &Class, stored: &Class) -> String {
+    if given.name != stored.name {
+        let (stored, given) = (&stored.name, &given.name);
+        return format!("container {container:?} holds objects of class {stored}, not {given}");
+    }
+    let unlike = given.fields.iter().find(|field| !stored.fields.contains(field));
+    let unlike =
+        unlike.or_else(|| stored.fields.iter().find(|field| !given.fields.contains(field)));
+    let field =
+        unlike.map_or_else(|| "the order of fields".to_owned(), |f| format!("field {:?}", f.name));
+    format!(
+        "container {container:?} holds class {} as of version {}, from which this one differs in \
+         {field}; pass evolve=True with a newer version of the class to change its objects, or give it a \
+         container of its own",
+        stored.name, stored.version
+    )
+}
+
+/// Options of a new container; what is not given is as usual.
+///
+/// # Errors
+/// `InvalidError` for a compression that does not exist.
+pub fn container_options(
+    page_size: Option<usize>,
+    cluster_size: Option<u64>,
+    compression: Option<&str>,
+) -> PyResult<ContainerOptions> {
+    let default = ContainerOptions::default();
+    Ok(ContainerOptions {
+        page_size: page_size.unwrap_or(default.page_size),
+        cluster_size: cluster_size.unwrap_or(default.cluster_size),
+        compression: match compression {
+            None => default.compression,
+            Some("none") => Profile::Plain,
+            Some("lz4" | "fast") => Profile::Fast,
+            Some("zstd" | "archive") => Profile::Archive,
+            Some(other) => {
+                let text =
+                    format!("compression {other:?} does not exist; there are none, lz4, zstd");
+                return Err(exception("invalid", text));
+            }
+        },
+    })
+}

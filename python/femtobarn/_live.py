@@ -1,0 +1,51 @@
+"""Which entries of a container have objects: all but those of deleted ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+__all__ = ["LiveEntries"]
+
+Entries = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+class LiveEntries:
+    """Runs of entries, among which an object's position is its index in a view.
+
+    Examples
+    --------
+    >>> live = LiveEntries(np.array([0, 2, 5, 8]))
+    >>> len(live), live.entry(2), live.within(1, 7).tolist()
+    (5, 5, [1, 5, 6])
+    """
+
+    def __init__(self, ends: np.ndarray[Any, Any]) -> None:
+        runs = ends.reshape(-1, 2).astype(np.int64)
+        self._starts, self._stops = runs[:, 0], runs[:, 1]
+        self._first = np.concatenate([[0], np.cumsum(self._stops - self._starts)])
+
+    def __len__(self) -> int:
+        return int(self._first[-1])
+
+    @property
+    def runs(self) -> Iterator[range]:
+        """The runs in order."""
+        return map(range, self._starts.tolist(), self._stops.tolist())
+
+    def entry(self, position: int) -> int:
+        """Return the entry of the object at a position."""
+        run = int(np.searchsorted(self._first, position, side="right")) - 1
+        return int(self._starts[run] + position - self._first[run])
+
+    def within(self, start: int, stop: int) -> Entries:
+        """Return the entries of the objects in a range of entries."""
+        parts = [np.empty(0, np.uint64)]
+        first = int(np.searchsorted(self._stops, start, side="right"))
+        last = int(np.searchsorted(self._starts, stop, side="left"))
+        for run in range(first, last):
+            ends = max(start, int(self._starts[run])), min(stop, int(self._stops[run]))
+            parts.append(np.arange(*ends, dtype=np.uint64))
+        return np.concatenate(parts)

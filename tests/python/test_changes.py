@@ -1,0 +1,306 @@
+"""Changing what is there: updates, deletions, names, savepoints, isolation, newer classes, indexes."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femtobarn as fb
+
+
+@fb.persistent
+class Track:
+    pt: fb.float32
+    charge: fb.int8
+
+
+@fb.persistent
+class Event:
+    run: fb.uint32
+    number: fb.uint64
+    name: str
+    tracks: list[Track]
+    best: Track
+    previous: fb.link[Event]
+
+
+ENTRIES = 10
+
+
+def an_event(number: int, previous: Any = None) -> Event:
+    tracks = [Track(pt=number + i, charge=1) for i in range(number % 3)]
+    best = Track(pt=number, charge=-1)
+    return Event(run=7, number=number, name=f"n{number}", tracks=tracks, best=best, previous=previous)
+
+
+@pytest.fixture
+def fed(tmp_path: Path) -> fb.Federation:
+    fed = fb.create(tmp_path / "c.fed")
+    with fed.transaction() as txn:
+        events = txn.database("run", create=True).container("events", Event, create=True)
+        oid = None
+        for number in range(ENTRIES):
+            oid = events.append(an_event(number, oid))
+    return fed
+
+
+def events_of(txn: fb.Transaction) -> fb.ContainerWriter:
+    return txn.database("run").container("events")
+
+
+def test_an_update_changes_what_it_names_and_nothing_else(fed: fb.Federation) -> None:
+    before = fed["run/events"]
+    with fed.transaction() as txn:
+        events = events_of(txn)
+        events.update(before[3], {"best.pt": 99.5}, name="new")
+        events.update([5, fb.Oid(1, 1, 4)], {"number": np.array([50, 40])})
+        events.update(fb.OidRange(1, 1, 6, 8), run=[8, 9], tracks=[[], [{"pt": 1.5, "charge": 0}]])
+        events.update(before[8].previous, previous=None)
+    after = fed["run/events"]
+    assert (after[3].name, after[3].best.pt, after[3].best.charge, after[3].number) == ("new", 99.5, -1, 3)
+    assert after["number"].to_list() == [0, 1, 2, 3, 40, 50, 6, 7, 8, 9]
+    assert after["run"].to_list() == [7] * 6 + [8, 9, 7, 7]
+    assert after["tracks"].pt.to_list()[5:9] == [[5.0, 6.0], [], [1.5], [8.0, 9.0]]
+    assert (after[7].previous, after[8].previous.number) == (None, 7)
+    assert before["number"].to_list() == list(range(ENTRIES))
+
+
+def test_a_whole_object_is_replaced_by_another(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        events_of(txn).update(fb.Oid(1, 1, 2), an_event(77))
+    assert (fed["run/events"][2].name, fed["run/events"][2].tracks.pt.tolist()) == ("n77", [77.0, 78.0])
+
+
+@pytest.mark.parametrize(
+    ("objects", "fields", "error", "reason"),
+    [
+        (99, {"run": 1}, fb.NotFoundError, "no entry 99"),
+        (1, {"rum": 1}, fb.NotFoundError, "did you mean 'run'"),
+        (1, {}, fb.InvalidError, "no field to change"),
+        (1, {"run": -1}, fb.InvalidError, "-1"),
+        ([1, 1], {"run": [1, 2]}, fb.InvalidError, "named twice"),
+        ([1, 2], {"run": [1]}, fb.InvalidError, "1 values for 2"),
+        ("x", {"run": 1}, fb.InvalidError, "'x' is no object"),
+        (fb.Oid(1, 2, 0), {"run": 1}, fb.InvalidError, "container 1-2 is not this one"),
+        ([[1]], {"run": [1]}, fb.InvalidError, "is no object"),
+        (np.array([-1]), {"run": [1]}, fb.InvalidError, "from 0 upwards"),
+    ],
+)
+def test_an_update_that_cannot_be_done_is_refused_whole(
+    fed: fb.Federation, objects: Any, fields: dict[str, Any], error: type[Exception], reason: str
+) -> None:
+    before = fed["run/events"].arrays().to_list()
+    with fed.transaction() as txn:
+        with pytest.raises(error, match=reason):
+            events_of(txn).update(objects, fields)
+        assert txn["run/events"].arrays().to_list() == before
+
+
+def test_deleted_objects_are_left_out_everywhere(fed: fb.Federation) -> None:
+    before = fed["run/events"]
+    with fed.transaction() as txn:
+        assert events_of(txn).delete([0, 4, 9]) == 3
+        assert events_of(txn).delete(where="number >= 6 and number < 8") == 2
+    view, left = fed["run/events"], [1, 2, 3, 5, 8]
+    assert (len(view), len(before)) == (5, ENTRIES)
+    assert [event.number for event in view] == left
+    assert [view[position].entry for position in range(-5, 5)] == left * 2
+    assert view.arrays("number").number.to_list() == left
+    assert view.entries().tolist() == left
+    assert view.entries("number > 2").tolist() == [3, 5, 8]
+    assert view.arrays(["number", "tracks"], "number > 2").number.to_list() == [3, 5, 8]
+    assert view.arrays("number", entry_start=4, entry_stop=9).number.to_list() == [5, 8]
+    assert [n for batch in view.iterate("number", step_size=2) for n in batch.number.to_list()] == left
+    assert [event.number for event in view[1:4]] == [2, 3, 5]
+    assert view[3:][0].number == 5
+    assert len(view[5:]) == 0
+    assert (view.num_entries, f"{view!r}".split(":")[1].split()[0]) == (5, "5")
+    assert len(pickle.loads(pickle.dumps(view[1:]))) == 4
+    with pytest.raises(IndexError, match="has 5 objects here, no 5"):
+        _ = view[5]
+
+
+def test_a_deleted_object_is_not_found_by_its_name(fed: fb.Federation) -> None:
+    oid = fb.Oid(1, 1, 4)
+    with fed.transaction() as txn:
+        events_of(txn).delete(oid)
+    snapshot = fed.snapshot()
+    with pytest.raises(fb.NotFoundError, match=r"1-1-4 of run/events was deleted"):
+        snapshot.object(oid)
+    with pytest.raises(fb.NotFoundError, match="was deleted"):
+        _ = snapshot["run/events"].object_at(5).previous.number
+    with pytest.raises(fb.NotFoundError, match="was deleted"):
+        snapshot.fetch([oid], "number")
+    with fed.transaction() as txn, pytest.raises(fb.NotFoundError, match="was deleted"):
+        events_of(txn).delete(4)
+
+
+def test_what_to_delete_is_said_in_one_way(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        with pytest.raises(fb.InvalidError, match="say which objects"):
+            events_of(txn).delete()
+        with pytest.raises(fb.InvalidError, match="say which objects"):
+            events_of(txn).delete([1], where="number > 1")
+
+
+def test_a_transaction_reads_its_own_changes(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        events = events_of(txn)
+        events.delete(0)
+        events.update(1, name="mine")
+        oid = events.append(an_event(10, fb.Oid(1, 1, 1)))
+        view = txn["run/events"]
+        assert len(view) == ENTRIES
+        assert (view[0].name, view[-1].previous.name) == ("mine", "mine")
+        assert txn.snapshot().object(oid).number == 10
+        assert events.view().entries("number > 8").tolist() == [9, 10]
+        with pytest.raises(fb.InvalidError, match="cannot be passed"):
+            pickle.dumps(view)
+        assert len(fed["run/events"]) == ENTRIES
+        assert fed["run/events"][1].name == "n1"
+
+
+def test_names_change_and_go_but_snapshots_keep_them(fed: fb.Federation) -> None:
+    before = fed.snapshot()
+    with fed.transaction() as txn:
+        database = txn.database("run")
+        database.container("events").rename("collisions")
+        database.rename("run7")
+        assert len(txn["run7/collisions"]) == ENTRIES
+    assert fed.keys() == ["run7/collisions"]
+    assert before.keys() == {"run/events"}
+    assert len(before["run/events"]) == ENTRIES
+    with pytest.raises(fb.NotFoundError):
+        _ = fed["run/events"]
+    with fed.transaction() as txn:
+        txn.database("run7").container("collisions").drop()
+    assert fed.keys() == []
+    with fed.transaction() as txn:
+        txn.database("run7").drop()
+    assert fed.databases() == []
+    assert before["run/events"][3].name == "n3"
+
+
+def test_a_savepoint_brings_everything_back(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        events = events_of(txn)
+        events.append(an_event(10))
+        kept = txn.savepoint()
+        events.append(an_event(11))
+        events.delete(0)
+        other = txn.database("other", create=True).container("events", Event, create=True)
+        other.append(an_event(0))
+        kept.rollback()
+        assert len(txn["run/events"]) == ENTRIES + 1
+        assert events.append(an_event(12)).entry == ENTRIES + 1
+        with pytest.raises(fb.ClosedError):
+            other.append(an_event(1))
+    assert fed["run/events"]["number"].to_list() == [*range(ENTRIES + 1), 12]
+    assert fed.keys() == ["run/events"]
+
+
+def test_a_checkpoint_commits_and_goes_on(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        events = events_of(txn)
+        events.append(an_event(10))
+        assert txn.checkpoint() == fed.head()
+        assert len(fed["run/events"]) == ENTRIES + 1
+        events.append(an_event(11))
+        txn.rollback()
+    assert len(fed["run/events"]) == ENTRIES + 1
+
+
+def test_two_changes_of_one_container_conflict(fed: fb.Federation) -> None:
+    with fed.transaction() as first:
+        assert len(first["run/events"]) == ENTRIES
+        with fed.transaction() as second:
+            events_of(second).update(0, name="second")
+        with pytest.raises(fb.ConflictError):
+            events_of(first).update(1, name="first")
+    assert fed["run/events"][0].name == "second"
+
+
+def test_serializable_transactions_mind_what_they_read(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        txn.database("out", create=True).container("sums", Track, create=True)
+
+    def write_sum(isolation: Any) -> None:
+        with fed.transaction(isolation=isolation) as txn:
+            total = txn["run/events"].arrays("number").number.to_numpy().sum()
+            with fed.transaction() as other:
+                events_of(other).append(an_event(5))
+            txn.database("out").container("sums").append(Track(pt=float(total), charge=0))
+
+    write_sum("snapshot")
+    with pytest.raises(fb.ConflictError):
+        write_sum("serializable")
+    assert len(fed["out/sums"]) == 1
+    with pytest.raises(fb.InvalidError, match="isolation 'none' does not exist"):
+        fed.transaction(isolation="none")  # type: ignore[arg-type]
+
+
+@fb.persistent(version=2, name="Event")
+class Event2:
+    run: fb.uint64
+    title: str = fb.field(was="name")
+    number: fb.uint64
+    tracks: list[Track]
+    weight: fb.float32 = fb.field(default=1.5)
+    previous: fb.link[Event]
+
+
+def test_a_container_gets_a_newer_version_of_its_class(fed: fb.Federation) -> None:
+    before = fed["run/events"]
+    with fed.transaction() as txn:
+        with pytest.raises(fb.InvalidError, match="pass evolve=True"):
+            txn.database("run").container("events", Event2)
+        old = events_of(txn)
+        old.append(an_event(10))
+        events = txn.database("run").container("events", Event2, evolve=True)
+        events.append(Event2(run=2**40, title="new", number=11, tracks=[], weight=2.5, previous=None))
+    after = fed["run/events"]
+    assert after.fields == ["run", "title", "number", "tracks", "weight", "previous"]
+    assert after["run"].to_list() == [7] * (ENTRIES + 1) + [2**40]
+    assert after["title"].to_list()[-3:] == ["n9", "n10", "new"]
+    assert after["weight"].to_list() == [1.5] * (ENTRIES + 1) + [2.5]
+    assert after[4].previous.title == "n3"
+    assert before[4].name == "n4"
+    assert before.fields == ["run", "number", "name", "tracks", "best", "previous"]
+
+
+def test_objects_are_found_by_their_values(fed: fb.Federation) -> None:
+    def check() -> None:
+        assert fed.find("run/events", run=7, number=5).name == "n5"
+        view = fed["run/events"]
+        assert view.find(name="n3").entry == 3
+        assert [event.entry for event in view.find_all(previous=view[2])] == [3]
+        assert [event.entry for event in view.find_all(**{"tracks.pt": 5.0})] == [5]
+        assert [event.entry for event in view[4:].find_all(run=7)] == [4, 5, 6, 7, 8, 9]
+        assert view[4:].find(run=7).entry == 4
+        with pytest.raises(fb.NotFoundError, match=r"no object with number=99"):
+            view.find(number=99)
+        with pytest.raises(fb.InvalidError, match="give a number, a text, or an OID"):
+            view.find(number=[1])
+
+    check()
+    with fed.transaction() as txn:
+        events = events_of(txn)
+        events.create_index("event", ["run", "number"], unique=True)
+        events.create_index("tracks", "tracks.pt")
+        events.create_index("links", "previous")
+        with pytest.raises(fb.ExistsError):
+            events.create_index("links", "name")
+    check()
+    indexes = {index["name"]: index for index in fed["run/events"].indexes()}
+    assert indexes["event"]["fields"] == ["run", "number"]
+    assert (indexes["event"]["unique"], indexes["links"]["unique"]) == (True, False)
+    with pytest.raises(fb.ExistsError), fed.transaction() as txn:
+        events_of(txn).append(an_event(5))
+    with fed.transaction() as txn:
+        events_of(txn).drop_index("event")
+    assert {index["name"] for index in fed["run/events"].indexes()} == {"tracks", "links"}
+    check()
