@@ -171,6 +171,7 @@ CREATE TABLE free_extents (
     epoch    INTEGER,
     PRIMARY KEY (database, start)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX free_extents_by_size ON free_extents (database, size);
 
 CREATE TABLE versions (
     database      INTEGER NOT NULL,

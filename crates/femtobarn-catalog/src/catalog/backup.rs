@@ -10,6 +10,7 @@ use super::creation::sync_folder;
 use super::numbers::unsigned;
 use crate::error::{Attempt, Error, Result};
 use crate::ids::Csn;
+use crate::schema;
 
 impl Catalog {
     /// Copies the catalogue to the file `path`, which must not exist, and returns the newest
@@ -75,9 +76,11 @@ impl Catalog {
 fn finish(path: &Path) -> Attempt<Csn> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sql = Connection::open_with_flags(path, flags)?;
-    sql.pragma_update(None, "journal_mode", "wal")?;
+    schema::keep_log(&sql)?;
     let csn: i64 =
         sql.query_row("SELECT coalesce(max(csn), 0) FROM commits", [], |row| row.get(0))?;
+    // Closing would do the same, and say nothing if it failed.
+    sql.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     sql.close().map_err(|(_, error)| error)?;
     Ok(Csn(unsigned(csn)))
 }

@@ -96,7 +96,7 @@ fn taken_name(what: &'static str, name: &str, advice: &str) -> Error {
 }
 
 fn drop_database(connection: &Connection, csn: Csn, dropped: &DroppedDatabase) -> Attempt<()> {
-    live_database(connection, dropped.id)?.check_not_dropped(connection)?;
+    live_database(connection, dropped.id)?.check_not_dropped(connection, csn)?;
     check_database_unchanged(connection, csn, dropped.id, dropped.seen)?;
     end_database_name(connection, csn, dropped.id, dropped.seen)?;
     connection
@@ -111,7 +111,7 @@ fn end_database_name(
     database: DatabaseId,
     seen: Csn,
 ) -> Attempt<()> {
-    live_database(connection, database)?.check_not_dropped(connection)?;
+    live_database(connection, database)?.check_not_dropped(connection, csn)?;
     let since: Option<i64> = connection
         .prepare_cached(
             "UPDATE database_names SET until = ?2 WHERE database = ?1 AND until IS NULL \

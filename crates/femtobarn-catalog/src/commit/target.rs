@@ -53,7 +53,7 @@ impl Target {
         base: Option<Csn>,
     ) -> Attempt<()> {
         self.database.check_open(connection, csn)?;
-        self.check_not_dropped(connection)?;
+        self.check_not_dropped(connection, csn)?;
         if self.head == Some(csn) {
             let path = self.path(connection)?;
             let what = format!("container {path:?} is in this commit twice");
@@ -71,8 +71,8 @@ impl Target {
     ) -> Attempt<()> {
         let dropped = self.database.dropped.or(self.dropped);
         if dropped != Some(signed(csn.0)) {
-            self.database.check_not_dropped(connection)?;
-            self.check_not_dropped(connection)?;
+            self.database.check_not_dropped(connection, csn)?;
+            self.check_not_dropped(connection, csn)?;
         }
         self.check_base(connection, base)
     }
@@ -85,7 +85,7 @@ impl Target {
         seen: Csn,
     ) -> Attempt<()> {
         if self.dropped != Some(signed(csn.0)) {
-            self.check_not_dropped(connection)?;
+            self.check_not_dropped(connection, csn)?;
         }
         match self.head > Some(seen) {
             true => self.check_base(connection, Some(seen)),
@@ -101,10 +101,9 @@ impl Target {
         Err(Error::Conflict { container: self.path(connection)?, base, head: self.head }.into())
     }
 
-    fn check_not_dropped(&self, connection: &Connection) -> Attempt<()> {
+    fn check_not_dropped(&self, connection: &Connection, csn: Csn) -> Attempt<()> {
         let Some(dropped) = self.dropped else { return Ok(()) };
-        let path = self.path(connection)?;
-        Err(Error::changed(format!("container {path:?} was dropped by commit {dropped}")).into())
+        Err(is_dropped(&format!("container {:?}", self.path(connection)?), dropped, csn).into())
     }
 
     fn path(&self, connection: &Connection) -> Attempt<String> {
@@ -220,7 +219,7 @@ impl DatabaseStatus {
 
     /// The commit that attaches a database may fill it; no later one may.
     fn check_open(&self, connection: &Connection, csn: Csn) -> Attempt<()> {
-        self.check_not_dropped(connection)?;
+        self.check_not_dropped(connection, csn)?;
         if let Some(sealed) = self.sealed {
             let name = database_name(connection, self.id)?;
             return Err(Error::closed(format!(
@@ -240,9 +239,17 @@ impl DatabaseStatus {
         Ok(())
     }
 
-    pub(super) fn check_not_dropped(&self, connection: &Connection) -> Attempt<()> {
+    pub(super) fn check_not_dropped(&self, connection: &Connection, csn: Csn) -> Attempt<()> {
         let Some(dropped) = self.dropped else { return Ok(()) };
-        let name = database_name(connection, self.id)?;
-        Err(Error::changed(format!("database {name:?} was dropped by commit {dropped}")).into())
+        let what = format!("database {:?}", database_name(connection, self.id)?);
+        Err(is_dropped(&what, dropped, csn).into())
+    }
+}
+
+/// What the transaction has dropped itself it would drop again, however often it ran.
+fn is_dropped(what: &str, dropped: i64, csn: Csn) -> Error {
+    match dropped == signed(csn.0) {
+        true => Error::invalid(format!("{what} is dropped and changed by one commit")),
+        false => Error::changed(format!("{what} was dropped by commit {dropped}")),
     }
 }

@@ -160,6 +160,12 @@ fn a_transaction_may_rename_what_it_writes_and_drop_what_it_read() {
     };
     let csn = fed.catalog.commit(commit).unwrap();
     assert_eq!(fed.entries(events, csn), Some(2));
+    let both = Commit {
+        versions: vec![version(fed.database, events, Some(csn), 3)],
+        dropped_containers: vec![(fed.database, events, csn)],
+        ..Commit::default()
+    };
+    assert_eq!(fed.catalog.commit(both).unwrap_err().kind(), ErrorKind::Invalid);
     let names = fed.catalog.containers(fed.database, csn).unwrap();
     assert_eq!(names.into_iter().map(|row| row.name).collect::<Vec<_>>(), ["tracks"]);
     let reads = vec![(fed.database, hits, None)];
