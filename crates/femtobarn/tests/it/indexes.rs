@@ -7,10 +7,11 @@ use proptest::{collection::vec, prelude::*};
 use femtobarn::{
     Class, ContainerKey, ContainerOptions, ErrorKind, Federation, Oid, Snapshot, Transaction, View,
 };
-use rntuple::Value;
+use rntuple::{Array, Type, Value};
 
 use crate::support::{begin, event_class, events, federation, reopened};
-use crate::values::cases;
+use crate::types::type_of_class;
+use crate::values::{array_of, cases};
 
 fn class() -> Class {
     let json = r#"{"name": "Event", "version": 1, "fields": [
@@ -179,6 +180,7 @@ fn target(object: &Value) -> Option<Oid> {
 enum Step {
     Append { count: usize },
     Delete { every: u64 },
+    Update { every: u64, part: bool },
     Create { index: usize },
     Drop { index: usize },
     ReadWithin,
@@ -191,6 +193,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => prop_oneof![3 => 0..30_usize, 1 => 300..900_usize]
             .prop_map(|count| Step::Append { count }),
         2 => (2..9_u64).prop_map(|every| Step::Delete { every }),
+        3 => (2..90_u64, any::<bool>()).prop_map(|(every, part)| Step::Update { every, part }),
         4 => (0..INDEXES.len()).prop_map(|index| Step::Create { index }),
         1 => (0..INDEXES.len()).prop_map(|index| Step::Drop { index }),
         1 => Just(Step::ReadWithin),
@@ -261,6 +264,28 @@ fn act(
             transaction.delete(key, &chosen).unwrap();
             objects.retain(|entry, _| entry % every != 1);
         }
+        Step::Update { every, part } => {
+            let chosen: Vec<u64> = objects.keys().copied().filter(|n| n % every == 0).collect();
+            let fields =
+                if *part { vec!["header.event"] } else { vec!["header", "tracks", "weight"] };
+            let new: Vec<Value> =
+                chosen.iter().map(|n| object(n * 13 % 500 + every, None)).collect();
+            let array = array_of(&type_of(&class()), &new);
+            let column = |path: &&str| {
+                let member = |array: &Array, name: &str| array.member(name).unwrap().clone();
+                (
+                    (*path).to_owned(),
+                    path.split('.').fold(array.clone(), |a, name| member(&a, name)),
+                )
+            };
+            let members = fields.iter().map(column).collect();
+            let values = Array::Record { length: chosen.len(), members };
+            transaction.update(key, &chosen, values).unwrap();
+            for (entry, new) in chosen.iter().zip(&new) {
+                let object = objects.get_mut(entry).unwrap();
+                fields.iter().for_each(|path| replace(object, new, path));
+            }
+        }
         Step::Create { index } => {
             let (name, fields) = INDEXES[*index];
             match transaction.create_index(key, name, fields, false) {
@@ -285,6 +310,25 @@ fn act(
         }
         Step::Reopen => {}
     }
+}
+
+/// Puts the value that `new` has for a path into an object.
+fn replace(object: &mut Value, new: &Value, path: &str) {
+    let (name, rest) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
+    let Value::Record(members) = object else { panic!("{path} leads nowhere") };
+    let (_, member) = members.iter_mut().find(|(member, _)| member == name).unwrap();
+    let new = new.member(name).unwrap();
+    match rest {
+        Some(rest) => replace(member, new, rest),
+        None => *member = new.clone(),
+    }
+}
+
+/// How objects of the class are stored, but for links, which are left out.
+fn type_of(class: &Class) -> Type {
+    let mut class = class.clone();
+    class.fields.retain(|field| !["raw", "hits"].contains(&&field.name[..]));
+    type_of_class(&class)
 }
 
 fn event_index(federation: &Federation, unique: bool) -> (Transaction, ContainerKey) {

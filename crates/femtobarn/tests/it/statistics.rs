@@ -3,10 +3,11 @@
 use proptest::{collection::vec, prelude::*};
 
 use femtobarn::{Class, ContainerKey, ContainerOptions, Federation, Profile, Transaction, View};
-use rntuple::{Bound, Bounds, Value};
+use rntuple::{Array, Bound, Bounds, Value};
 
 use crate::support::{begin, federation, reopened};
-use crate::values::cases;
+use crate::types::type_of_class;
+use crate::values::{array_of, cases};
 
 fn class() -> Class {
     let json = r#"{"name": "Event", "version": 1, "fields": [
@@ -137,6 +138,7 @@ fn open(federation: &Federation) -> (Transaction, ContainerKey) {
 enum Step {
     Append(u64),
     Delete(u64),
+    Update(u64),
     RollBack(u64),
     Read,
 }
@@ -145,6 +147,7 @@ fn steps() -> impl Strategy<Value = Vec<Vec<Step>>> {
     let step = prop_oneof![
         5 => prop_oneof![1..9_u64, 200..700_u64].prop_map(Step::Append),
         1 => (2..9_u64).prop_map(Step::Delete),
+        2 => (2..200_u64).prop_map(Step::Update),
         1 => (1..400_u64).prop_map(Step::RollBack),
         1 => Just(Step::Read),
     ];
@@ -172,6 +175,27 @@ fn act(
                 .collect();
             transaction.delete(key, &chosen).unwrap();
             chosen.iter().for_each(|at| objects[*at as usize] = None);
+        }
+        Step::Update(every) => {
+            let chosen: Vec<u64> = (0..first)
+                .filter(|at| at % every == 1 && objects[*at as usize].is_some())
+                .collect();
+            let new: Vec<Value> = chosen.iter().map(|at| object(at * 7 % 2000 + 500)).collect();
+            let array = array_of(&type_of_class(&class()), &new);
+            let Array::Record { length, mut members } = array else { unreachable!() };
+            members.retain(|(name, _)| every % 2 == 0 || name != "run");
+            let values = Array::Record { length, members };
+            transaction.update(key, &chosen, values).unwrap();
+            for (at, new) in chosen.iter().zip(new) {
+                let object = objects[*at as usize].as_mut().unwrap();
+                let run = object.member("run").unwrap().clone();
+                *object = new;
+                if every % 2 == 1
+                    && let Value::Record(members) = object
+                {
+                    members[0].1 = run;
+                }
+            }
         }
         Step::RollBack(count) => {
             let savepoint = transaction.savepoint().unwrap();
