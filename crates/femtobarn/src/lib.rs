@@ -21,6 +21,7 @@
 //! | `identify`, `scan` | what a file is, and the commit records in it |
 //! | `backup` | copying a federation while it is written to, and making one from copies |
 //! | `progress` | how far a long operation is |
+//! | `following` | the objects that links lead to |
 //! | `index` | [`Index`]: which objects have which keys, in sorted runs |
 //! | `statistics` | [`ClusterBounds`]: what the values of clusters lie between |
 //! | `annex`, `frame` | what a version has beside its footer, and how our own records are framed |
@@ -41,6 +42,7 @@ mod export;
 mod extent;
 mod federation;
 mod file;
+mod following;
 mod frame;
 mod identify;
 mod index;
@@ -70,7 +72,7 @@ pub use femtobarn_catalog::{
     Holder, LockTarget, Oid, Retention, TagRow, Waiter,
 };
 pub use identify::{CommitFacts, ContainerFacts, Facts, FileKind, identify};
-pub use index::Index;
+pub use index::{Index, Referrer, Referrers};
 pub use options::{ContainerOptions, Isolation, Profile, TransactionOptions};
 pub use progress::{Progress, Watch};
 pub use snapshot::Snapshot;

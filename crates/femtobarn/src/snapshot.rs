@@ -82,9 +82,9 @@ impl Snapshot {
     /// An object by its OID.
     ///
     /// # Errors
-    /// `NotFound` if there is none in this snapshot.
+    /// As [`target`](Self::target).
     pub fn object(&self, oid: Oid) -> Result<Value> {
-        self.view_by_id(oid.database, oid.container)?.value(oid.entry)
+        self.target(oid)?.value(oid.entry)
     }
 
     fn open(&self, database: DatabaseRow, container: ContainerRow) -> Result<View> {

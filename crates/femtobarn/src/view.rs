@@ -285,7 +285,7 @@ impl View {
         }
     }
 
-    fn check_live(&self, entry: u64) -> Result<()> {
+    pub(crate) fn check_live(&self, entry: u64) -> Result<()> {
         match self.is_deleted(entry)? {
             false => Ok(()),
             true => Err(deleted(self.oid(entry), &self.path())),
@@ -351,7 +351,7 @@ impl View {
     }
 
     /// Reads what is stored for a range of entries, deleted ones among them.
-    fn read_stored(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
+    pub(crate) fn read_stored(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
         let version = &*self.opened.version;
         let array = version
             .reader
@@ -361,42 +361,6 @@ impl View {
             true => dress::array(&version.class, array, &mut ToFederation(&version.link_databases)),
             false => Ok(array),
         }
-    }
-
-    /// Reads fields of many objects, in the order asked for; neighbours are read together.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read); `NotFound` if one of them was deleted.
-    pub fn fetch(&self, selection: &Selection, entries: &[u64]) -> Result<Array> {
-        let mut sorted = entries.to_vec();
-        sorted.sort_unstable();
-        sorted.dedup();
-        sorted.iter().try_for_each(|entry| self.check_live(*entry))?;
-        let mut ranges: Vec<Range<u64>> = vec![];
-        for entry in sorted {
-            match ranges.last_mut() {
-                Some(range) if range.end == entry => range.end = entry + 1,
-                _ => ranges.push(entry..entry.saturating_add(1)),
-            }
-        }
-        let parts = ranges.iter().map(|range| self.read_stored(selection, range.clone()));
-        let parts = parts.collect::<Result<Vec<_>>>()?;
-        let mut starts = Vec::with_capacity(ranges.len());
-        let mut count = 0;
-        for range in &ranges {
-            starts.push(count);
-            count += (range.end - range.start) as usize;
-        }
-        let position = |entry: &u64| {
-            let range = ranges.partition_point(|range| range.end <= *entry);
-            starts[range] + (entry - ranges[range].start) as usize
-        };
-        let positions: Vec<usize> = entries.iter().map(position).collect();
-        let joined = match parts.is_empty() {
-            true => self.read_stored(selection, 0..0),
-            false => Array::concatenate(&parts).map_err(Error::storage(self.path())),
-        }?;
-        joined.take(&positions).map_err(Error::storage(self.path()))
     }
 
     /// One object as a value.

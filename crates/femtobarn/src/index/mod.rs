@@ -14,6 +14,7 @@ mod block;
 mod fields;
 mod find;
 mod key;
+mod referrers;
 mod run;
 mod sorter;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use sorter::Sorter;
 
 pub use find::Index;
 pub(crate) use find::Indexes;
+pub use referrers::{Referrer, Referrers};
 pub(crate) use run::{BlockCache, RunSink};
 
 /// Entries whose keys are read at once.

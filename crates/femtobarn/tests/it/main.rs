@@ -10,6 +10,7 @@ mod conflicts;
 mod deletions;
 mod evolution;
 mod faults;
+mod following;
 mod history;
 mod indexes;
 mod isolation;
