@@ -303,7 +303,7 @@ impl View {
 
     /// The entries that may have these values, as far as the statistics of clusters tell.
     fn clusters_with(&self, values: &[(&str, &Value)]) -> Result<Vec<Range<u64>>> {
-        let mut ranges = vec![0..self.entries()];
+        let mut ranges: Vec<Range<u64>> = std::iter::once(0..self.entries()).collect();
         for (name, value) in values.iter().filter(|(_, value)| value.as_float().is_some()) {
             let clusters = self.statistics(name)?;
             let is_out = |it: &&ClusterBounds| it.bounds.is_some_and(|it| excludes(&it, value));

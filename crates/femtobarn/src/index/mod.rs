@@ -85,7 +85,7 @@ impl Pending {
     /// The entries whose keys an index has to be given, in order.
     fn entries(&self, index: &str, entries: u64) -> Vec<Range<u64>> {
         if self.new.contains(index) {
-            return vec![0..entries];
+            return std::iter::once(0..entries).collect();
         }
         let mut ranges = self.updated.get(index).cloned().unwrap_or_default();
         ranges.push(self.indexed..entries);

@@ -63,7 +63,7 @@ fn object(n: u64, to: Option<Oid>) -> Value {
         ),
         ("tracks", Value::List((0..n % 4).map(|id| track(id + n % 2)).collect())),
         ("best", if n.is_multiple_of(5) { Value::Null } else { Value::UInt(n % 5) }),
-        ("raw", link(to.filter(|_| n % 4 > 0), None)),
+        ("raw", link(to.filter(|_| !n.is_multiple_of(4)), None)),
         ("hits", Value::List((0..n % 3).map(|at| link(to, Some(at))).collect())),
     ])
 }
