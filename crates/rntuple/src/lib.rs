@@ -55,7 +55,7 @@
 //! | `array`, `array_ops`, `validate` | [`Array`]: many values in columns, laid out as Awkward Array and Arrow do |
 //! | `writer` | [`Writer`]: a file with one RNTuple; [`Appender`]: one version after another into any [`BlobSink`], with entries appended and replaced; [`row!`], [`Cell`]: Rust structures as entries |
 //! | `reader` | [`Reader`]: one version of an RNTuple; [`Projection`]: some of its fields |
-//! | `revise` | whole versions from others: [`evolve`] to other types, [`compact`] to fewer clusters, [`complete`] for other readers |
+//! | `revise` | whole versions from others: [`evolve`] to other types, [`compact`] to fewer clusters, [`complete`] for other readers; [`Conversion`]: arrays of other types |
 //! | `page_cache`, `buffer` | [`PageCache`]: decoded pages for reading single entries; memory that is used again |
 //! | `schema`, `type_map`, `tree` | [`Schema`]: fields and columns; which of them a type takes, and which type they make |
 //! | `header`, `footer`, `page_list`, `schema_codec`, `envelope`, `locator`, `anchor` | the metadata, as the specification names it |
@@ -125,8 +125,8 @@ pub use page_cache::{FileNumber, PageCache};
 pub use page_list::{Cluster, ColumnPages, PageList, PageLocation};
 pub use reader::{ColumnPath, Projection, Reader};
 pub use revise::{
-    Change, ChangeKind, Compaction, DELETED_FIELD, Evolved, Member, Origin, Plan, Revised, compact,
-    complete, evolve, plan,
+    Change, ChangeKind, Compaction, Conversion, DELETED_FIELD, Evolved, Member, Origin, Plan,
+    Revised, compact, complete, convert_array, evolve, plan,
 };
 pub use schema::{AliasColumn, Column, ColumnId, ExtraTypeInfo, Field, FieldId, Schema, Structure};
 pub use source::{BlobSink, ByteSource, ReadRequest};

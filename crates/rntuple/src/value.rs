@@ -30,7 +30,18 @@ pub enum Value {
 
 impl Value {
     /// The value of a field that nobody filled: zero, empty, absent.
-    pub fn zero(of: &Type) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a type with arrays of more than a million items in all.
+    pub fn zero(of: &Type) -> Result<Self> {
+        const ITEMS_MAX: u64 = 1 << 20;
+        match array_items(of) {
+            Some(0..=ITEMS_MAX) => Ok(Self::zero_of(of)),
+            _ => Err(Error::invalid("an array is too large to be filled with zeros")),
+        }
+    }
+
+    fn zero_of(of: &Type) -> Self {
         match of {
             Type::Primitive(Primitive::Bool) => Value::Bool(false),
             Type::Primitive(primitive) => match primitive.integer_range() {
@@ -44,10 +55,10 @@ impl Value {
             Type::Reduced(..) => Value::Float(0.0),
             Type::String => Value::String(String::new()),
             Type::List(_) => Value::List(vec![]),
-            Type::Array { item, size } => Value::List(vec![Value::zero(item); *size as usize]),
+            Type::Array { item, size } => Value::List(vec![Self::zero_of(item); *size as usize]),
             Type::Bitset { size } => Value::List(vec![Value::Bool(false); *size as usize]),
             Type::Record { members, .. } => Value::Record(
-                members.iter().map(|(name, of)| (name.clone(), Value::zero(of))).collect(),
+                members.iter().map(|(name, of)| (name.clone(), Self::zero_of(of))).collect(),
             ),
             Type::Optional(_) | Type::Variant(_) => Value::Null,
             Type::Cardinality(_) => Value::UInt(0),
@@ -146,6 +157,18 @@ impl Value {
             true => Ok(()),
             false => Err((vec![], format!("{self:?} is not a {}", of.cpp_name()))),
         }
+    }
+}
+
+/// Items of all arrays that every value of a type has, at least one; `None` if they are absurdly many.
+fn array_items(of: &Type) -> Option<u64> {
+    match of {
+        Type::Array { item, size } => array_items(item)?.checked_mul(*size),
+        Type::Bitset { size } => Some(*size),
+        Type::Record { members, .. } => {
+            members.iter().try_fold(1_u64, |sum, (_, of)| sum.checked_add(array_items(of)?))
+        }
+        _ => Some(1),
     }
 }
 

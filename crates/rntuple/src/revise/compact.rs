@@ -158,7 +158,7 @@ impl<'a, 'w> Work<'a, 'w> {
         let of = Type::Record { class: String::new(), members: reader.members() };
         let blank = match compaction.dead {
             [] => Array::Record { length: 0, members: vec![] },
-            _ => single(&of, &Value::zero(&of))?,
+            _ => single(&of, &Value::zero(&of)?)?,
         };
         Ok(Work {
             reader,

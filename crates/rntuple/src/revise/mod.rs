@@ -9,6 +9,7 @@ mod cluster;
 mod compact;
 mod compile;
 mod complete;
+mod conversion;
 mod evolve;
 mod fill;
 mod groups;
@@ -18,6 +19,7 @@ mod widening;
 
 pub use compact::{Compaction, compact};
 pub use complete::{DELETED_FIELD, complete};
+pub use conversion::{Conversion, convert_array};
 pub use evolve::{Evolved, evolve};
 pub use plan::{Change, ChangeKind, Member, Origin, Plan, plan};
 

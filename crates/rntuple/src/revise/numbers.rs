@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::types::Primitive;
 
 /// The numbers converted, or the position of the first one that is no number of type `to`. Real
-/// numbers may be rounded to single precision if `rounds`.
+/// numbers may be rounded to single precision, but not to infinity, if `rounds`.
 pub(super) fn converted(
     from: Primitive,
     values: &[u8],
@@ -70,7 +70,8 @@ fn real<T: Pod>(
         Primitive::Float32 => Ok(each(values, |v| {
             let value = double(v);
             let single = value as f32;
-            let fits = rounds || value.is_nan() || f64::from(single) == value;
+            let is_rounded = rounds && single.is_finite();
+            let fits = is_rounded || value.is_nan() || f64::from(single) == value;
             fits.then_some(single)
         })),
         _ => {

@@ -93,6 +93,10 @@ pub enum ChangeKind {
     Converted,
     /// Single values become collections.
     Wrapped,
+    /// Values become such of a type that may not hold all of them; only a [`Conversion`] does that.
+    ///
+    /// [`Conversion`]: crate::Conversion
+    Narrowed,
 }
 
 /// How a member of a record is made.
@@ -123,6 +127,14 @@ pub(super) enum Map {
     Wrap(Box<Map>),
     /// Arrays become lists.
     Loosen(Box<Map>),
+    /// Numbers that may or may not fit; for conversions only, as those below.
+    Number,
+    /// Collections that must have one item become that item.
+    Unwrap(Box<Map>),
+    /// Lists that must have at most one item become optional values.
+    AtMostOne(Box<Map>),
+    /// Lists that must have as many items as the array has become arrays.
+    Fix(Box<Map>),
 }
 
 /// Plans how an RNTuple of type `old`, a record, gets these members and no others.
@@ -131,12 +143,17 @@ pub(super) enum Map {
 /// [`Error::Invalid`] that names the field, both types and the reason if values cannot be kept, if
 /// an origin does not exist, or if the new type cannot be stored.
 pub fn plan(old: &Type, members: &[Member]) -> Result<Plan> {
+    plan_with(old, members, false)
+}
+
+/// As [`plan`]; if it `narrows`, also what only some values can be converted to.
+pub(super) fn plan_with(old: &Type, members: &[Member], narrows: bool) -> Result<Plan> {
     let types: Vec<_> = members.iter().map(|m| (m.name.clone(), m.of.clone())).collect();
     Schema::new(&types, Encoding::Plain)?;
     let Type::Record { members: old, .. } = old else {
         return Err(Error::invalid("the entries of an RNTuple are records"));
     };
-    let mut planner = Planner { path: vec![], old_path: vec![], changes: vec![] };
+    let mut planner = Planner { path: vec![], old_path: vec![], changes: vec![], narrows };
     let maps = planner.members(old, &types, members)?;
     Ok(Plan { members: types, maps, changes: planner.changes })
 }
@@ -158,6 +175,7 @@ struct Planner {
     path: Vec<String>,
     old_path: Vec<String>,
     changes: Vec<Change>,
+    narrows: bool,
 }
 
 impl Planner {
@@ -222,7 +240,10 @@ impl Planner {
     }
 
     fn added(&mut self, name: &str, of: &Type, value: Option<&Value>) -> Result<MemberMap> {
-        let value = value.cloned().unwrap_or_else(|| Value::zero(of));
+        let value = match value {
+            Some(value) => value.clone(),
+            None => Value::zero(of).map_err(|error| self.invalid(&error.to_string()))?,
+        };
         if let Err(error) = value.check(of) {
             return Err(self.invalid(&format!("its default does not fit: {error}")));
         }
@@ -254,6 +275,11 @@ impl Planner {
             (Type::Variant(old), Type::Variant(new)) if old.len() <= new.len() => {
                 Map::Alternatives(self.alternatives(old, new)?)
             }
+            (Type::List(_), Type::Optional(_)) | (Type::List(_) | Type::Optional(_), _)
+                if self.narrows && !matches!(new, Type::List(_)) =>
+            {
+                self.narrowed(old, new, rules)?
+            }
             (Type::List(_), Type::Optional(_)) => return Err(self.refused(old, new)),
             (_, Type::List(item) | Type::Optional(item)) => {
                 self.note(ChangeKind::Wrapped);
@@ -266,12 +292,28 @@ impl Planner {
     }
 
     fn number(&mut self, old: &Type, new: &Type) -> Result<Map> {
-        let way = widening::way(old, new).ok_or_else(|| self.refused(old, new))?;
-        self.note(match way {
-            Way::Column => ChangeKind::Widened,
-            Way::Copy => ChangeKind::Converted,
-        });
-        Ok(Map::Widen(way))
+        let is_number = |of: &Type| matches!(of, Type::Primitive(_) | Type::Reduced(..));
+        let kind = match widening::way(old, new) {
+            Some(Way::Column) => ChangeKind::Widened,
+            Some(Way::Copy) => ChangeKind::Converted,
+            None if self.narrows && is_number(old) && is_number(new) => ChangeKind::Narrowed,
+            None => return Err(self.refused(old, new)),
+        };
+        self.note(kind);
+        Ok(widening::way(old, new).map_or(Map::Number, Map::Widen))
+    }
+
+    /// Collections as something with fewer items.
+    fn narrowed(&mut self, old: &Type, new: &Type, rules: &[Member]) -> Result<Map> {
+        let (Type::List(item) | Type::Optional(item)) = old else {
+            return Err(self.refused(old, new));
+        };
+        self.note(ChangeKind::Narrowed);
+        Ok(match new {
+            Type::Optional(new) => Map::AtMostOne(self.map(item, new, rules)?.into()),
+            Type::Array { item: new, .. } => Map::Fix(self.map(item, new, rules)?.into()),
+            _ => Map::Unwrap(self.map(item, new, rules)?.into()),
+        })
     }
 
     fn alternatives(&mut self, old: &[Type], new: &[Type]) -> Result<Vec<Map>> {
@@ -279,7 +321,7 @@ impl Planner {
             .enumerate()
             .map(|(position, new)| match old.get(position) {
                 Some(old) => self.map(old, new, &[]),
-                None => Ok(Map::Default(Value::zero(new))),
+                None => Ok(Map::Default(Value::zero(new)?)),
             })
             .collect()
     }

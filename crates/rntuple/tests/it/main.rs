@@ -13,6 +13,8 @@ mod representations;
 mod revising;
 mod revising_compact;
 mod revising_complete;
+mod revising_convert;
+mod revising_hostile;
 mod revising_model;
 mod round_trips;
 mod sample;

@@ -49,7 +49,7 @@ proptest! {
         bounds.sort_unstable();
         let dead: Vec<Range<u64>> = bounds.chunks_exact(2).map(|ends| ends[0]..ends[1]).collect();
         for range in &dead {
-            expected[range.start as usize..range.end as usize].fill(Value::zero(&of));
+            expected[range.start as usize..range.end as usize].fill(Value::zero(&of).unwrap());
         }
         let revised = made.compact(&Compaction { options: options[2], dead: &dead, all });
         assert_holds(&made.reader(), &of, &expected);

@@ -152,7 +152,7 @@ pub fn change_members(
         let (of, default) = addition(random);
         let name = fresh(random);
         let member = Member::added(&name, of.clone(), default.clone());
-        let value = default.unwrap_or_else(|| Value::zero(&of));
+        let value = default.unwrap_or_else(|| Value::zero(&of).unwrap());
         made.push((name, of, member, Box::new(move |_| value.clone())));
     }
     if random.one_in(3) {
