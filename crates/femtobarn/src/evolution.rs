@@ -57,6 +57,7 @@ fn sentence(Change { path, kind }: &Change) -> String {
         ChangeKind::Renamed(old) => format!("{old} is now called {path}"),
         ChangeKind::Widened | ChangeKind::Converted => format!("{path} has a wider type"),
         ChangeKind::Wrapped => format!("{path} is now a collection"),
+        ChangeKind::Narrowed => format!("{path} has a narrower type"),
     }
 }
 
