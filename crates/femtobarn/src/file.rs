@@ -102,6 +102,18 @@ impl DatabaseFile {
         self.file.sync_data().map_err(|source| Error::io("sync", &self.path, source))
     }
 
+    /// Whether the front refers to all that makes it a complete ROOT file, as that of a sealed
+    /// database does.
+    pub fn is_complete(&self) -> Result<bool> {
+        const HEADER_BYTES: u64 = 100;
+        let mut header = vec![0; HEADER_BYTES.min(self.size()?) as usize];
+        let read = self.file.read_exact_at(&mut header, 0);
+        read.map_err(|source| Error::io("read", &self.path, source))?;
+        let header = FileHeader::decode(&header);
+        let header = header.map_err(Error::storage(self.path.display().to_string()))?;
+        Ok(header.streamer_info.0 != 0)
+    }
+
     /// What the file says about itself at its front.
     pub fn identity(&self) -> Result<FileIdentity> {
         const FRONT: usize = 1024;

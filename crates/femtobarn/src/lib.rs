@@ -20,6 +20,7 @@
 //! | `export` | [`Export`]: objects as RNTuples of plain ROOT files |
 //! | `identify`, `scan` | what a file is, and the commit records in it |
 //! | `backup` | copying a federation while it is written to, and making one from copies |
+//! | `rebuild` | the catalogue, made again from the files |
 //! | `progress` | how far a long operation is |
 //! | `following` | the objects that links lead to |
 //! | `index` | [`Index`]: which objects have which keys, in sorted runs |
@@ -49,6 +50,7 @@ mod index;
 mod inventory;
 mod options;
 mod progress;
+mod rebuild;
 mod recast;
 mod record;
 mod scan;
@@ -75,6 +77,7 @@ pub use identify::{CommitFacts, ContainerFacts, Facts, FileKind, identify};
 pub use index::{Index, Referrer, Referrers};
 pub use options::{ContainerOptions, Isolation, Profile, TransactionOptions};
 pub use progress::{Progress, Watch};
+pub use rebuild::{RebuildReport, rebuild_catalogue};
 pub use snapshot::Snapshot;
 pub use statistics::ClusterBounds;
 pub use transaction::{ContainerKey, Rows, Savepoint, Transaction};

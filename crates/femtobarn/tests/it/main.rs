@@ -20,6 +20,7 @@ mod moving;
 mod names;
 mod power;
 mod processes;
+mod rebuilding;
 mod savepoints;
 mod sealing;
 mod statistics;
