@@ -1,7 +1,7 @@
 //! Reading one container as of a snapshot.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use femtobarn_catalog::{ContainerRow, DatabaseId, DatabaseRow, EnvelopeRange, Oid, VersionRow};
 use rntuple::{
@@ -35,6 +35,8 @@ pub(crate) struct Version {
     pub unknown_databases: Vec<Uuid>,
     /// Whether all linked databases are in this federation now; the others may be attached any time.
     pub is_settled: bool,
+    /// The transaction that has written it and not committed it; none if it is committed.
+    pub writer: Option<Weak<()>>,
     pub indexes: Indexes,
     pub statistics: Statistics,
     all: Selection,
@@ -52,6 +54,8 @@ pub(crate) struct VersionParts<'a> {
     pub targets: Vec<Uuid>,
     /// How often space of the file was given to writers again.
     pub epoch: u64,
+    /// The transaction that has written it, if it is not committed.
+    pub writer: Option<Weak<()>>,
 }
 
 impl Version {
@@ -78,13 +82,14 @@ impl Version {
             deletions,
             targets: inner.catalog.link_targets(row.database, row.container)?,
             epoch: database.epoch,
+            writer: None,
         };
         Self::of(inner, parts)
     }
 
     /// A version of which the catalogue need not know.
     pub fn of(inner: &Inner, parts: VersionParts<'_>) -> Result<Self> {
-        let VersionParts { row, epoch, what, source, class, deletions, targets } = parts;
+        let VersionParts { row, what, source, class, deletions, targets, epoch, writer } = parts;
         let reader = Reader::from_links(source.clone(), &link(&row.header), &link(&row.footer))
             .map_err(Error::storage(&what))?
             .with_cache(inner.pages.clone(), file_number(row.database, epoch));
@@ -110,6 +115,7 @@ impl Version {
             link_databases: vec![row.database.0],
             unknown_databases: vec![],
             is_settled: true,
+            writer,
             reader,
         };
         for uuid in targets {
@@ -188,6 +194,7 @@ impl View {
             link_databases: old.link_databases.clone(),
             unknown_databases: old.unknown_databases.clone(),
             is_settled: false,
+            writer: old.writer.clone(),
             reader,
         };
         let mut container = self.opened.container.clone();
@@ -242,6 +249,7 @@ impl View {
     /// # Errors
     /// `NotFound` if there are no such entries; `Corrupt` if what is stored is damaged.
     pub fn live_runs(&self, entries: Range<u64>) -> Result<Vec<Range<u64>>> {
+        self.check_kept()?;
         self.check_range(&entries)?;
         let Version { deletions, source, .. } = &*self.opened.version;
         match self.opened.version.row.deleted {
@@ -282,6 +290,21 @@ impl View {
                     self.entries()
                 ),
             }),
+        }
+    }
+
+    /// Checks that nobody may write over what is to be read: when a transaction is over, what it has
+    /// written and not committed is nobody's.
+    pub(crate) fn check_kept(&self) -> Result<()> {
+        match &self.opened.version.writer {
+            Some(writer) if writer.strong_count() == 0 => Err(Error::Closed {
+                what: format!(
+                    "the transaction that changed {} is over; take a snapshot to see what is \
+                     committed",
+                    self.path()
+                ),
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -352,6 +375,7 @@ impl View {
 
     /// Reads what is stored for a range of entries, deleted ones among them.
     pub(crate) fn read_stored(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
+        self.check_kept()?;
         let version = &*self.opened.version;
         let array = version
             .reader

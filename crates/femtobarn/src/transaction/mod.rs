@@ -25,6 +25,7 @@ mod savepoint;
 mod update;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use femtobarn_catalog::{
     ContainerId, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard, LockOwner,
@@ -74,6 +75,8 @@ pub struct Transaction {
     /// Savepoints that can be gone back to, in the order of their making.
     savepoints: Vec<u64>,
     savepoints_made: u64,
+    /// What views of its changes look at to see whether it is over.
+    life: Arc<()>,
     is_over: bool,
 }
 
@@ -109,6 +112,7 @@ impl Transaction {
             reads: BTreeMap::new(),
             savepoints: vec![],
             savepoints_made: 0,
+            life: Arc::new(()),
             is_over: false,
         })
     }
@@ -195,6 +199,7 @@ impl Transaction {
     /// Gives locks and extents back, and removes new files unless they are to be kept.
     fn close(&mut self, keeps_files: bool) {
         self.is_over = true;
+        self.life = Arc::new(());
         self.containers.clear();
         self.bury();
         for (id, open) in std::mem::take(&mut self.databases) {

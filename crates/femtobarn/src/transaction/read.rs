@@ -19,7 +19,8 @@ use crate::view::{Opened, Source, Version, VersionParts, View};
 
 impl Transaction {
     /// What the transaction reads: the federation as of the newest commit when it first read. It
-    /// does not show what the transaction itself changes; [`view`](Self::view) does.
+    /// does not show what the transaction itself changes, and what is read through it may change
+    /// before a serializable transaction commits; [`view`](Self::view) is for both.
     ///
     /// # Errors
     /// As the catalogue.
@@ -34,7 +35,8 @@ impl Transaction {
     }
 
     /// A container by its path, such as `run7/events`, with what this transaction has changed in it
-    /// so far. What it changes later, the view does not show.
+    /// so far. What it changes later, the view does not show; a view with changes can be read while
+    /// the transaction lives.
     ///
     /// # Errors
     /// `NotFound`, with names that are like it; `Conflict` if the transaction has changed it and
@@ -135,6 +137,7 @@ impl Transaction {
             class: open.class.clone(),
             deletions: open.deletions.clone(),
             targets: open.targets.clone(),
+            writer: Some(Arc::downgrade(&self.life)),
         };
         let version = Version::of(&self.federation.inner, parts)?;
         let opened = Opened {

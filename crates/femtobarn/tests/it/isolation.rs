@@ -54,14 +54,18 @@ fn a_transaction_sees_its_own_changes_and_nobody_elses() {
     let new = transaction.create_container(database, "new", &class, Default::default()).unwrap();
     assert_eq!(live(&mut transaction, "run7/new"), 0);
     transaction.extend(new, events(8, 0, 3)).unwrap();
-    let view = transaction.view("run7/new").unwrap();
-    assert_eq!(view.read(&view.select_all(), 0..3).unwrap().len(), 3);
+    let own = transaction.view("run7/new").unwrap();
+    assert_eq!(own.read(&own.select_all(), 0..3).unwrap().len(), 3);
     let created = transaction.create_database("run8").unwrap();
     let key = transaction.create_container(created, "events", &class, Default::default()).unwrap();
     transaction.extend(key, events(8, 0, 4)).unwrap();
     assert_eq!(live(&mut transaction, "run8/events"), 4);
     assert!(federation.snapshot(None).unwrap().view("run8/events").is_err());
     transaction.commit().unwrap();
+    // What was not committed may be written over from now on.
+    for error in [own.value(0).unwrap_err(), own.live_runs(0..1).unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Closed);
+    }
     let snapshot = federation.snapshot(None).unwrap();
     for (path, live) in [("run7/events", 11), ("run7/new", 3), ("run8/events", 4)] {
         let view = snapshot.view(path).unwrap();
