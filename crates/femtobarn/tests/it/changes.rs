@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::{collection::vec, prelude::*};
 
 use femtobarn::{
-    Class, ContainerKey, ContainerOptions, ErrorKind, Federation, Profile, Savepoint, Snapshot,
-    Transaction, View,
+    Class, ClusterBounds, ContainerKey, ContainerOptions, ErrorKind, Federation, Profile,
+    Savepoint, Snapshot, Transaction, View,
 };
 use rntuple::{Array, Type, Value};
 
@@ -174,7 +174,10 @@ impl Run<'_> {
                 let created = Content { version: 1, objects: vec![] };
                 self.model.containers.insert(path.clone(), created);
                 let options = options(database);
-                self.transaction.create_container(id, &path.1, &class(1), options).unwrap()
+                let created = self.transaction.create_container(id, &path.1, &class(1), options);
+                let key = created.unwrap();
+                self.transaction.create_index(key, "by number", &["n"], false).unwrap();
+                key
             }
         };
         (path, key)
@@ -259,12 +262,9 @@ impl Run<'_> {
         let entries = Self::entries(content, picks);
         let version = content.version;
         let Type::Record { members, .. } = type_of_class(&class(version)) else { unreachable!() };
-        // All fields but the number, or only the first of them.
-        let fields: Vec<_> = members
-            .into_iter()
-            .filter(|(name, _)| name != "n" && name != "number")
-            .take(1 + first as usize % 3)
-            .collect();
+        // Some of the fields, from one of them on.
+        let skipped = first as usize % members.len();
+        let fields: Vec<_> = members.into_iter().skip(skipped).take(2).collect();
         let news: Vec<Value> =
             (0..entries.len() as u64).map(|n| object(version, first + n)).collect();
         let column = |(name, of): &(String, Type)| {
@@ -374,12 +374,28 @@ fn assert_holds(view: &View, content: &Content) {
     for (at, object) in live.iter().enumerate() {
         assert_eq!(array.value(at).unwrap(), **object);
     }
+    let number = if content.version == 1 { "n" } else { "number" };
+    let known = view.statistics(number).unwrap();
     for (entry, object) in content.objects.iter().enumerate().step_by(17) {
-        match object {
-            Some(object) => assert_eq!(view.value(entry as u64).unwrap(), *object),
-            None => assert!(view.value(entry as u64).is_err()),
+        let Some(object) = object else {
+            assert!(view.value(entry as u64).is_err());
+            continue;
+        };
+        assert_eq!(view.value(entry as u64).unwrap(), *object);
+        let key = object.member(number).unwrap().clone();
+        let found = view.find_all(&[(number, key.clone())]).unwrap();
+        assert_eq!(found, [entry as u64]);
+        let covers = |it: &&ClusterBounds| {
+            (it.first_entry..it.first_entry + it.entries).contains(&(entry as u64))
+        };
+        if let Some(bounds) = known.iter().find(covers).and_then(|cluster| cluster.bounds) {
+            let key = key.as_float().unwrap();
+            let (least, greatest) = bounds.range.unwrap();
+            assert!((least.as_float()..=greatest.as_float()).contains(&key));
         }
     }
+    let clusters: u64 = known.iter().map(|cluster| cluster.entries).sum();
+    assert_eq!(clusters, view.entries(), "something is known of every cluster");
 }
 
 fn assert_is(snapshot: &Snapshot, model: &Model) {
