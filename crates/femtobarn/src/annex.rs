@@ -26,6 +26,9 @@ pub(crate) struct Annex {
     /// Which entries are deleted, by chunks of entries.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deletions: Vec<DeletionChunk>,
+    /// Those of the deleted entries whose values a compaction has forgotten.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub forgotten: Vec<DeletionChunk>,
     /// What the values of clusters lie between, by runs of clusters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub statistics: Vec<StatisticsRun>,
@@ -106,7 +109,7 @@ impl Annex {
 
     /// All blobs that the annex refers to.
     pub fn blobs(&self) -> impl Iterator<Item = &Blob> {
-        let deletions = self.deletions.iter().map(|chunk| &chunk.blob);
+        let deletions = self.deletions.iter().chain(&self.forgotten).map(|chunk| &chunk.blob);
         let statistics = self.statistics.iter().map(|run| &run.blob);
         let runs = self.indexes.iter().flat_map(|index| &index.runs).map(|run| &run.blob);
         deletions.chain(statistics).chain(runs)

@@ -16,6 +16,7 @@
 //! | `seal`, `attach`, `detach` | making a database a complete ROOT file; taking files in and giving them away |
 //! | `record`, `description` | what a file says about itself: commit records, and the containers of a sealed file |
 //! | `deletion` | which entries are deleted |
+//! | `vacuum`, `compact`, `republish` | giving space back; fewer and larger clusters; versions without new objects |
 //! | `check`, `inventory` | whether all that is committed can be read; which bytes versions refer to |
 //! | `export` | [`Export`]: objects as RNTuples of plain ROOT files |
 //! | `identify`, `scan` | what a file is, and the commit records in it |
@@ -33,6 +34,7 @@ mod backup;
 mod chain;
 mod check;
 mod class;
+mod compact;
 mod deletion;
 mod description;
 mod detach;
@@ -53,6 +55,7 @@ mod progress;
 mod rebuild;
 mod recast;
 mod record;
+mod republish;
 mod scan;
 mod seal;
 mod snapshot;
@@ -65,6 +68,7 @@ pub use attach::Attached;
 pub use backup::{BackupReport, restore};
 pub use check::{CheckLevel, CheckReport, Place, Problem, ProblemKind, Severity};
 pub use class::{Class, Field, FieldType};
+pub use compact::{CompactOptions, Compacted, TidyReport};
 pub use error::{Error, ErrorKind, Result};
 pub use evolution::Evolution;
 pub use export::Export;

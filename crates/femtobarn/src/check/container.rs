@@ -183,7 +183,8 @@ impl Checking<'_, '_> {
         subject: &Subject<'_>,
         place: &Place,
     ) {
-        let deletions = annex.deletions.iter().map(|it| (&it.blob, ProblemKind::Deletions));
+        let deletions = annex.deletions.iter().chain(&annex.forgotten);
+        let deletions = deletions.map(|it| (&it.blob, ProblemKind::Deletions));
         let statistics = annex.statistics.iter().map(|it| (&it.blob, ProblemKind::Statistics));
         let runs = annex.indexes.iter().flat_map(|index| &index.runs);
         let runs = runs.map(|it| (&it.blob, ProblemKind::Index));

@@ -6,6 +6,7 @@ mod backups;
 mod changes;
 mod check;
 mod commits;
+mod compaction;
 mod conflicts;
 mod deletions;
 mod evolution;
