@@ -10,6 +10,7 @@
 //! | [`crash`] | all the states in which a crash may leave that disk |
 //! | [`verify`] | whether a federation that was found is one that was acknowledged |
 //! | [`fault`] | faults of a disk |
+//! | [`soak`] | writers that are killed, and what must be there of them |
 //! | [`random`] | numbers that look random |
 //!
 //! The program `workload` runs a script while it stands between itself and the kernel, so that it can
@@ -20,5 +21,6 @@ pub mod disk;
 pub mod fault;
 pub mod random;
 pub mod script;
+pub mod soak;
 pub mod trace;
 pub mod verify;

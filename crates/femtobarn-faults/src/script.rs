@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use femtobarn::{Class, ContainerOptions, Csn, Federation, Profile, Result, Transaction};
-use rntuple::Value;
+use femtobarn::{
+    Class, ContainerKey, ContainerOptions, Csn, Federation, Profile, Result, Transaction,
+};
+
+use rntuple::{Array, Primitive, Value, bytes_of};
 
 use crate::random::Random;
 
@@ -36,6 +39,23 @@ pub enum Change {
     /// Objects at entries are deleted.
     #[allow(missing_docs)]
     Delete { path: String, entries: Vec<u64> },
+    /// Objects at entries are updated once more.
+    #[allow(missing_docs)]
+    Update { path: String, entries: Vec<u64> },
+    /// A container gets another name within its database.
+    #[allow(missing_docs)]
+    Rename { path: String, name: String },
+    /// A container is dropped.
+    Drop(String),
+    /// A database is dropped.
+    DropDatabase(String),
+    /// A database gets another name.
+    #[allow(missing_docs)]
+    RenameDatabase { name: String, new: String },
+    /// The objects of a container get the second version of their class.
+    Evolve(String),
+    /// A container gets an index of the objects' numbers.
+    Index(String),
 }
 
 /// The logical contents of a federation.
@@ -59,6 +79,8 @@ pub struct Database {
 pub struct Container {
     /// Each entry's object; none where it was deleted.
     pub objects: Vec<Option<Value>>,
+    /// Whether objects are of the second version of their class.
+    pub is_evolved: bool,
 }
 
 /// A list of steps with a name.
@@ -70,7 +92,8 @@ pub struct Script {
 }
 
 /// The names of all scripts.
-pub const NAMES: [&str; 4] = ["single", "two databases", "delete", "seal"];
+pub const NAMES: [&str; 7] =
+    ["single", "two databases", "delete", "update", "names", "evolve", "seal"];
 
 impl Script {
     /// The script with a name; none if there is no such script.
@@ -80,6 +103,9 @@ impl Script {
             "single" => single(),
             "two databases" => two_databases(),
             "delete" => delete(),
+            "update" => updates(),
+            "names" => names(),
+            "evolve" => evolution(),
             _ => seal(),
         };
         Some(Script { name, steps })
@@ -167,6 +193,72 @@ fn delete() -> Vec<Step> {
     ]
 }
 
+fn changes(path: &str) -> Vec<Change> {
+    vec![
+        Change::Database("run7".into()),
+        Change::Container(path.into(), Profile::Plain),
+        Change::Append { path: path.into(), first: 0, count: 30 },
+    ]
+}
+
+/// Objects are updated, alone and with appends and deletions, also such as are new.
+fn updates() -> Vec<Step> {
+    let path = "run7/events";
+    let update = |entries: &[u64]| Change::Update { path: path.into(), entries: entries.to_vec() };
+    let append = |first, count| Change::Append { path: path.into(), first, count };
+    let delete = |entries: &[u64]| Change::Delete { path: path.into(), entries: entries.to_vec() };
+    let all: Vec<u64> = (0..30).collect();
+    vec![
+        Step::Commit(changes(path)),
+        Step::Commit(vec![update(&[7])]),
+        Step::Commit(vec![append(30, 300)]),
+        Step::Commit(vec![update(&[0, 100, 329]), append(330, 2), update(&[331])]),
+        Step::Reopen,
+        Step::Commit(vec![delete(&[8]), update(&[9, 10])]),
+        Step::Commit(vec![update(&all[20..])]),
+        Step::Seal("run7".into()),
+    ]
+}
+
+/// Containers and databases get other names and are dropped; names are used again.
+fn names() -> Vec<Step> {
+    let path = "run7/events";
+    let rename = |path: &str, name: &str| Change::Rename { path: path.into(), name: name.into() };
+    let container = |path: &str| Change::Container(path.into(), Profile::Plain);
+    let append = |path: &str| Change::Append { path: path.into(), first: 0, count: 4 };
+    let new = |name: &str, new: &str| Change::RenameDatabase { name: name.into(), new: new.into() };
+    vec![
+        Step::Commit([changes(path), vec![container("run7/b"), append("run7/b")]].concat()),
+        Step::Commit(vec![rename(path, "old")]),
+        Step::Commit(vec![container(path), append(path), append("run7/old")]),
+        Step::Commit(vec![Change::Drop("run7/b".into())]),
+        Step::Commit(vec![Change::Database("run8".into()), container("run8/b"), append("run8/b")]),
+        Step::Commit(vec![new("run8", "run9")]),
+        Step::Reopen,
+        Step::Commit(vec![append("run9/b"), append(path)]),
+        Step::Commit(vec![Change::DropDatabase("run9".into())]),
+        Step::Commit(vec![append(path)]),
+        Step::Reopen,
+    ]
+}
+
+/// An index, and a newer class, over objects that are there and more that come.
+fn evolution() -> Vec<Step> {
+    let path = "run7/events";
+    let append = |first, count| Change::Append { path: path.into(), first, count };
+    let update = |entries: &[u64]| Change::Update { path: path.into(), entries: entries.to_vec() };
+    vec![
+        Step::Commit(changes(path)),
+        Step::Commit(vec![Change::Index(path.into())]),
+        Step::Commit(vec![append(30, 3)]),
+        Step::Commit(vec![Change::Evolve(path.into())]),
+        Step::Commit(vec![append(33, 20), update(&[1, 31])]),
+        Step::Commit(vec![Change::Delete { path: path.into(), entries: vec![2, 40] }]),
+        Step::Seal("run7".into()),
+        Step::Reopen,
+    ]
+}
+
 /// A database is sealed while another goes on.
 fn seal() -> Vec<Step> {
     let (one, two) = ("one/events", "two/events");
@@ -212,13 +304,46 @@ impl Contents {
             }
             Change::Container(path, _) => drop(self.container(path)),
             Change::Append { path, first, count } => {
-                let new = (*first..first + count).map(|number| Some(object(number, 0)));
-                self.container(path).objects.extend(new);
+                let container = self.container(path);
+                let is_evolved = container.is_evolved;
+                let new = (*first..first + count).map(|number| Some(of_class(number, is_evolved)));
+                container.objects.extend(new);
             }
             Change::Delete { path, entries } => {
                 let objects = &mut self.container(path).objects;
                 entries.iter().for_each(|entry| objects[*entry as usize] = None);
             }
+            Change::Update { path, entries } => {
+                let objects = &mut self.container(path).objects;
+                for entry in entries {
+                    let object = objects[*entry as usize].as_mut();
+                    update(object.expect("scripts update what is there"));
+                }
+            }
+            Change::Rename { path, name } => {
+                let (database, old) = split(path);
+                let database = self.databases.entry(database.to_owned()).or_default();
+                if let Some(container) = database.containers.remove(old) {
+                    database.containers.insert(name.clone(), container);
+                }
+            }
+            Change::Drop(path) => {
+                let (database, name) = split(path);
+                let database = self.databases.entry(database.to_owned()).or_default();
+                database.containers.remove(name);
+            }
+            Change::DropDatabase(name) => drop(self.databases.remove(name)),
+            Change::RenameDatabase { name, new } => {
+                if let Some(database) = self.databases.remove(name) {
+                    self.databases.insert(new.clone(), database);
+                }
+            }
+            Change::Evolve(path) => {
+                let container = self.container(path);
+                container.is_evolved = true;
+                container.objects.iter_mut().flatten().for_each(|object| evolve(object, 0));
+            }
+            Change::Index(_) => {}
         }
     }
 
@@ -246,7 +371,7 @@ pub fn class() -> Class {
 
 /// The object with a number, as it is after so many updates.
 pub fn object(number: u64, updates: u64) -> Value {
-    let words = (0..number % 4).map(|at| Value::UInt(number * 10 + at)).collect();
+    let words = (0..number % 4).map(|at| Value::UInt(number % 1_000_000 * 10 + at)).collect();
     let maybe = match (number + updates) % 3 {
         0 => Value::Null,
         _ => Value::Float(number as f64 / 8.0 + updates as f64),
@@ -257,6 +382,61 @@ pub fn object(number: u64, updates: u64) -> Value {
         ("words".to_owned(), Value::List(words)),
         ("maybe".to_owned(), maybe),
     ])
+}
+
+/// The same class with one more field.
+pub fn evolved_class() -> Class {
+    let mut json = class().to_json().replace("\"version\":1", "\"version\":2");
+    let end = json.rfind(']').expect("a class has a list of fields");
+    json.insert_str(end, r#",{"name": "extra", "type": "uint32"}"#);
+    Class::from_json(&json).expect("the class of the scripts is a class")
+}
+
+fn of_class(number: u64, is_evolved: bool) -> Value {
+    let mut object = object(number, 0);
+    if is_evolved {
+        evolve(&mut object, number);
+    }
+    object
+}
+
+fn evolve(object: &mut Value, extra: u64) {
+    if let Value::Record(members) = object {
+        members.push(("extra".to_owned(), Value::UInt(extra)));
+    }
+}
+
+/// What an update makes of an object: a longer text, and another number of words.
+pub fn update(object: &mut Value) {
+    let text = format!("{}+", text(object));
+    let mut words = words(object).to_vec();
+    match words.len() {
+        3.. => words.truncate(1),
+        count => words.push(Value::UInt(count as u64 + 1_000_000)),
+    }
+    if let Value::Record(members) = object {
+        for (name, value) in members {
+            match name.as_str() {
+                "text" => *value = Value::String(text.clone()),
+                "words" => *value = Value::List(words.clone()),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn text(object: &Value) -> &str {
+    match object.member("text") {
+        Some(Value::String(text)) => text,
+        _ => "",
+    }
+}
+
+fn words(object: &Value) -> &[Value] {
+    match object.member("words") {
+        Some(Value::List(words)) => words,
+        _ => &[],
+    }
 }
 
 // ---- the federation
@@ -318,30 +498,99 @@ impl Runner {
     }
 }
 
+/// Options with which small containers have several clusters of several pages.
+pub fn small_pages(compression: Profile) -> ContainerOptions {
+    ContainerOptions { page_size: 4096, cluster_size: 8192, compression }
+}
+
 fn make(transaction: &mut Transaction, change: &Change) -> Result<()> {
     match change {
         Change::Database(name) => transaction.create_database(name).map(drop),
         Change::Container(path, compression) => {
             let (database, name) = split(path);
             let database = transaction.database(database)?;
-            let options =
-                ContainerOptions { page_size: 4096, cluster_size: 8192, compression: *compression };
+            let options = small_pages(*compression);
             transaction.create_container(database, name, &class(), options).map(drop)
         }
         Change::Append { path, first, count } => {
             let (database, name) = split(path);
             let database = transaction.database(database)?;
             let key = transaction.container(database, name)?;
+            let is_evolved = transaction.class(key)?.version > 1;
             for number in *first..first + count {
-                transaction.append_value(key, object(number, 0))?;
+                transaction.append_value(key, of_class(number, is_evolved))?;
             }
             Ok(())
         }
         Change::Delete { path, entries } => {
-            let (database, name) = split(path);
-            let database = transaction.database(database)?;
-            let key = transaction.container(database, name)?;
+            let key = open(transaction, path)?;
             transaction.delete(key, entries).map(drop)
         }
+        Change::Update { path, entries } => {
+            let key = open(transaction, path)?;
+            let view = transaction.view(path)?;
+            let update = |entry: &u64| {
+                let mut object = view.value(*entry)?;
+                update(&mut object);
+                Ok(object)
+            };
+            let objects = entries.iter().map(update).collect::<Result<Vec<_>>>()?;
+            transaction.update(key, entries, updated_fields(&objects))
+        }
+        Change::Rename { path, name } => {
+            let (database, old) = split(path);
+            let database = transaction.database(database)?;
+            transaction.rename_container(database, old, name).map(drop)
+        }
+        Change::Drop(path) => {
+            let (database, name) = split(path);
+            let database = transaction.database(database)?;
+            transaction.drop_container(database, name)
+        }
+        Change::DropDatabase(name) => transaction.drop_database(name),
+        Change::RenameDatabase { name, new } => transaction.rename_database(name, new),
+        Change::Evolve(path) => {
+            let key = open(transaction, path)?;
+            transaction.evolve(key, &evolved_class())
+        }
+        Change::Index(path) => {
+            let key = open(transaction, path)?;
+            transaction.create_index(key, "numbers", &["number"], false)
+        }
     }
+}
+
+fn open(transaction: &mut Transaction, path: &str) -> Result<ContainerKey> {
+    let (database, name) = split(path);
+    let database = transaction.database(database)?;
+    transaction.container(database, name)
+}
+
+/// The fields of objects that an update changes, as columns.
+pub fn updated_fields(objects: &[Value]) -> Array {
+    let texts: Vec<&str> = objects.iter().map(text).collect();
+    let lists: Vec<&[Value]> = objects.iter().map(words).collect();
+    let numbers = lists.concat();
+    let numbers = numbers.iter().map(|word| word.as_integer().unwrap_or_default() as u32).collect();
+    let text = Array::String {
+        offsets: offsets(texts.iter().map(|text| text.len())),
+        bytes: texts.concat().into_bytes().into(),
+    };
+    let words = Array::List {
+        offsets: offsets(lists.iter().map(|list| list.len())),
+        content: Array::primitive(Primitive::UInt32, numbers).into(),
+        optional: false,
+    };
+    let members = vec![("text".to_owned(), text), ("words".to_owned(), words)];
+    Array::Record { length: objects.len(), members }
+}
+
+fn offsets(lengths: impl Iterator<Item = usize>) -> bytes::Bytes {
+    let mut offsets = vec![0_i64];
+    let mut end = 0;
+    offsets.extend(lengths.map(|length| {
+        end += length as i64;
+        end
+    }));
+    bytes_of(offsets)
 }

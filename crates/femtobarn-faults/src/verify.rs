@@ -12,7 +12,7 @@ use femtobarn::{
 use rntuple::Value;
 use rntuple::tfile::KeyChain;
 
-use crate::script::{Change, Contents, Database, Runner, Script, Step, split};
+use crate::script::{Change, Container, Contents, Database, Runner, Script, Step, split};
 
 /// What a program was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -196,14 +196,18 @@ pub fn contents(snapshot: &Snapshot) -> Result<Contents, String> {
             let path = format!("{}/{}", row.name, container.name);
             let objects = objects(snapshot, &path).map_err(say(&path))?;
             let (_, name) = split(&path);
-            database.containers.entry(name.to_owned()).or_default().objects = objects;
+            let is_evolved = container.class_version > 1;
+            database.containers.insert(name.to_owned(), Container { objects, is_evolved });
         }
     }
     Ok(contents)
 }
 
 /// The object of each entry of a container, read at once; one is read on its own as well.
-fn objects(snapshot: &Snapshot, path: &str) -> femtobarn::Result<Vec<Option<Value>>> {
+///
+/// # Errors
+/// As the engine.
+pub fn objects(snapshot: &Snapshot, path: &str) -> femtobarn::Result<Vec<Option<Value>>> {
     let view = snapshot.view(path)?;
     let array = view.read(&view.select_all(), 0..view.entries())?;
     let live = view.live_entries(0..view.entries())?;

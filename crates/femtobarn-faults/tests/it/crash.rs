@@ -8,7 +8,7 @@ use femtobarn_faults::trace::Operation;
 
 const SEED: u64 = 20_261_122;
 /// About so many crashes of each workload are tried in the short test.
-const CRASHES: usize = 1000;
+const CRASHES: usize = 800;
 
 fn record(script: &str) -> Vec<Operation> {
     let folder = in_memory().unwrap();

@@ -4,3 +4,5 @@
 
 mod crash;
 mod failing;
+mod flips;
+mod killing;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `record SCRIPT FOLDER TRACE` | runs a script in `FOLDER/fed` and records what it does to the files |
 //! | `fail SCRIPT KIND FOLDER LIMIT SEED` | runs it again and again; each time another operation fails |
+//! | `write FOLDER WRITER COUNT` | is one of the writers of the soak; says which transactions happened |
 
 mod failing;
 mod interposer;
@@ -12,6 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use femtobarn_faults::script::{Runner, Script};
+use femtobarn_faults::soak;
 use femtobarn_faults::verify::acknowledgement;
 
 fn main() -> ExitCode {
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
         ["fail", script, kind, folder, limit, seed] => {
             failing::fail(script, kind, Path::new(folder), limit, seed)
         }
+        ["write", folder, writer, count] => write(Path::new(folder), writer, count),
         _ => Err("the arguments are those of the program's documentation".to_owned()),
     };
     match done {
@@ -46,4 +49,10 @@ fn record(name: &str, folder: &Path, trace: &Path) -> Result<(), String> {
     drop(runner);
     interposer::stop();
     Ok(())
+}
+
+fn write(folder: &Path, writer: &str, count: &str) -> Result<(), String> {
+    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
+    let said = soak::write(folder, number(writer)?, number(count)?, |number| println!("{number}"));
+    said.map_err(|error| error.to_string())
 }

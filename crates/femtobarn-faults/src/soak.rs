@@ -1,0 +1,171 @@
+//! Writers that are killed: what each of them does, and what must be there of it.
+//!
+//! Each writer has a container of its own, to which each of its transactions appends one object, so that
+//! the number of entries tells how many of them have happened. Depending on its number, a transaction also
+//! appends to a container that all share, or deletes one of its own earlier objects, or updates one. What
+//! must be there follows from how many transactions have happened, whatever was killed when.
+
+use std::path::Path;
+use std::time::Duration;
+
+use femtobarn::{ErrorKind, Federation, Profile, Result, Snapshot, TransactionOptions};
+use rntuple::Value;
+
+use crate::random::Random;
+use crate::script::{class, object, small_pages};
+use crate::verify::{objects, say};
+
+/// The container that all writers append to.
+const SHARED: (&str, &str) = ("shared", "all");
+/// The name of each writer's own container.
+const OWN: &str = "own";
+/// Numbers of one writer's objects in the shared container.
+const NUMBERS: u64 = 1 << 32;
+
+/// What a transaction does besides appending its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extra {
+    Nothing,
+    /// Appends to the shared container.
+    Share,
+    /// Deletes the writer's own object at this entry.
+    Delete(u64),
+}
+
+fn extra(writer: u64, number: u64) -> Extra {
+    let mut random = Random(writer << 32 | number);
+    match random.below(4) {
+        0 => Extra::Share,
+        // Every second object is deleted at most once: by the transaction of twice its number.
+        1 if number % 2 == 0 && number > 0 => Extra::Delete(number / 2),
+        _ => Extra::Nothing,
+    }
+}
+
+fn database(writer: u64) -> String {
+    // Two writers share a database file.
+    format!("database{}", writer / 2)
+}
+
+fn container(writer: u64) -> String {
+    format!("{OWN}{writer}")
+}
+
+/// Creates the federation and all containers of so many writers.
+///
+/// # Errors
+/// As the engine.
+pub fn prepare(folder: &Path, writers: u64) -> Result<()> {
+    let federation = Federation::create(folder, "soak")?;
+    let mut transaction = federation.transaction(TransactionOptions::default())?;
+    let id = transaction.create_database(SHARED.0)?;
+    transaction.create_container(id, SHARED.1, &class(), small_pages(Profile::Plain))?;
+    for writer in 0..writers {
+        let id = match writer % 2 {
+            0 => transaction.create_database(&database(writer))?,
+            _ => transaction.database(&database(writer))?,
+        };
+        let options = small_pages(Profile::Plain);
+        transaction.create_container(id, &container(writer), &class(), options)?;
+    }
+    transaction.commit().map(drop)
+}
+
+/// Writes until the process is killed, or for so many transactions. `told` hears of each one that
+/// has happened.
+///
+/// # Errors
+/// As the engine, but for waiting too long for another writer, after which it tries again.
+pub fn write(folder: &Path, writer: u64, count: u64, mut told: impl FnMut(u64)) -> Result<()> {
+    let federation = Federation::open(folder)?;
+    let path = format!("{}/{}", database(writer), container(writer));
+    let first = federation.snapshot(None)?.view(&path)?.entries();
+    let mut number = first;
+    while number < first + count {
+        match transact(&federation, writer, number) {
+            Ok(()) => {
+                told(number);
+                number += 1;
+            }
+            Err(error) if error.kind() == ErrorKind::Busy => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn transact(federation: &Federation, writer: u64, number: u64) -> Result<()> {
+    let lock_wait = Duration::from_secs(20);
+    let options = TransactionOptions { lock_wait, ..TransactionOptions::default() };
+    let mut transaction = federation.transaction(options)?;
+    let id = transaction.database(&database(writer))?;
+    let own = transaction.container(id, &container(writer))?;
+    transaction.append_value(own, object(number, 0))?;
+    match extra(writer, number) {
+        Extra::Nothing => {}
+        Extra::Delete(entry) => drop(transaction.delete(own, &[entry])?),
+        Extra::Share => {
+            let id = transaction.database(SHARED.0)?;
+            let all = transaction.container(id, SHARED.1)?;
+            transaction.append_value(all, object(writer * NUMBERS + number, 0))?;
+        }
+    }
+    transaction.commit().map(drop)
+}
+
+/// Checks everything in a snapshot; `told` is, for each writer, how many transactions are known to
+/// have happened before it was taken. Returns how many have.
+///
+/// # Errors
+/// What is wrong.
+pub fn check(snapshot: &Snapshot, told: &[u64]) -> std::result::Result<Vec<u64>, String> {
+    let mut counts = vec![];
+    for (writer, told) in (0..).zip(told) {
+        let path = format!("{}/{}", database(writer), container(writer));
+        let found = objects(snapshot, &path).map_err(say(&path))?;
+        let count = found.len() as u64;
+        if count < *told {
+            return Err(format!(
+                "{path}: {told} transactions were acknowledged, {count} are there"
+            ));
+        }
+        if found != expected(writer, count) {
+            return Err(format!("{path}: not what {count} transactions make"));
+        }
+        counts.push(count);
+    }
+    let path = format!("{}/{}", SHARED.0, SHARED.1);
+    let mut next = vec![0; counts.len()];
+    for found in objects(snapshot, &path).map_err(say(&path))? {
+        let number = found.as_ref().and_then(|value| value.member("number"));
+        let number = number.and_then(Value::as_integer).unwrap_or(-1) as u64;
+        let (writer, number) = ((number / NUMBERS) as usize, number % NUMBERS);
+        let is_expected = next.get(writer).is_some_and(|next| {
+            number >= *next
+                && number < counts[writer]
+                && (*next..=number).rev().skip(1).all(|n| extra(writer as u64, n) != Extra::Share)
+                && extra(writer as u64, number) == Extra::Share
+        });
+        if !is_expected || found != Some(object(writer as u64 * NUMBERS + number, 0)) {
+            return Err(format!("{path}: object {number} of writer {writer} is out of place"));
+        }
+        next[writer] = number + 1;
+    }
+    for (writer, (next, count)) in next.iter().zip(&counts).enumerate() {
+        if (*next..*count).any(|number| extra(writer as u64, number) == Extra::Share) {
+            return Err(format!("{path}: objects of writer {writer} after {next} are missing"));
+        }
+    }
+    Ok(counts)
+}
+
+fn expected(writer: u64, count: u64) -> Vec<Option<Value>> {
+    let mut objects: Vec<Option<Value>> = vec![];
+    for number in 0..count {
+        objects.push(Some(object(number, 0)));
+        if let Extra::Delete(entry) = extra(writer, number) {
+            objects[entry as usize] = None;
+        }
+    }
+    objects
+}

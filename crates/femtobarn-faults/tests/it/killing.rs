@@ -1,0 +1,99 @@
+//! Processes that are killed at random moments while eight of them write to one federation.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use femtobarn::{CheckLevel, Federation};
+use femtobarn_faults::crash::in_memory;
+use femtobarn_faults::random::Random;
+use femtobarn_faults::soak::{check, prepare};
+
+const SEED: u64 = 8;
+const WRITERS: usize = 8;
+/// Kills between two looks at everything.
+const KILLS_BETWEEN: u64 = 8;
+
+/// A writer in a process of its own, and how many of its transactions it was told of.
+struct Writer {
+    child: Child,
+    reader: JoinHandle<()>,
+}
+
+impl Writer {
+    fn start(folder: &Path, number: usize, told: &Arc<AtomicU64>) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_workload"));
+        command.arg("write").arg(folder).args([&number.to_string(), "1000000000"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let told = told.clone();
+        let reader = std::thread::spawn(move || {
+            for line in lines {
+                // A line that was cut off by the kill is a smaller number, which is true as well.
+                let Some(number) = line.ok().and_then(|line| line.parse::<u64>().ok()) else {
+                    return;
+                };
+                told.fetch_max(number + 1, Ordering::SeqCst);
+            }
+        });
+        Writer { child, reader }
+    }
+
+    /// Ends the process at once, and hears what it had been told until then.
+    fn kill(mut self) {
+        assert!(self.child.try_wait().unwrap().is_none(), "a writer ended by itself");
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.reader.join().unwrap();
+    }
+}
+
+fn look(folder: &Path, told: &[Arc<AtomicU64>], when: u64) {
+    let told: Vec<u64> = told.iter().map(|told| told.load(Ordering::SeqCst)).collect();
+    let snapshot = Federation::open(folder).unwrap().snapshot(None).unwrap();
+    if let Err(error) = check(&snapshot, &told) {
+        panic!("seed {SEED}, after {when} kills: {error}");
+    }
+}
+
+fn kill(kills: u64) {
+    let place = in_memory().unwrap();
+    let folder = place.path().join("fed");
+    prepare(&folder, WRITERS as u64).unwrap();
+    let told: Vec<Arc<AtomicU64>> = (0..WRITERS).map(|_| Arc::default()).collect();
+    let start = |number: usize| Writer::start(&folder, number, &told[number]);
+    let mut writers: Vec<Option<Writer>> = (0..WRITERS).map(|n| Some(start(n))).collect();
+    let mut random = Random(SEED);
+    for killed in 0..kills {
+        std::thread::sleep(Duration::from_millis(5 + random.below(60)));
+        let number = random.below(WRITERS as u64) as usize;
+        writers[number].take().unwrap().kill();
+        writers[number] = Some(start(number));
+        if killed % KILLS_BETWEEN == 0 {
+            look(&folder, &told, killed);
+        }
+    }
+    writers.into_iter().flatten().for_each(Writer::kill);
+    look(&folder, &told, kills);
+    let federation = Federation::open(&folder).unwrap();
+    let report = federation.check(CheckLevel::Full, &mut |_| true).unwrap();
+    assert!(report.is_sound(), "{:?}", report.problems);
+    let total: u64 = told.iter().map(|told| told.load(Ordering::SeqCst)).sum();
+    println!("{kills} kills of {WRITERS} writers, {total} transactions acknowledged, seed {SEED}");
+    assert!(total > kills, "only {total} transactions");
+}
+
+#[test]
+fn killing_writers_loses_nothing() {
+    kill(60);
+}
+
+#[test]
+#[ignore = "minutes: some thousand kills"]
+fn killing_writers_for_long_loses_nothing() {
+    kill(3000);
+}
