@@ -20,8 +20,8 @@ use std::sync::Arc;
 use json::to_json;
 use rntuple::tfile::{FileIdentity, FileWriter, Timestamp};
 use rntuple::{
-    Anchor, Appender, Compression, EnvelopeLink, Member, Precision, Primitive, Reader, Type, Value,
-    WriteOptions, complete, evolve, plan,
+    Anchor, Appender, Compaction, Compression, EnvelopeLink, Member, Precision, Primitive, Reader,
+    Type, Value, WriteOptions, compact, complete, evolve, plan,
 };
 use serde_json::{Value as Json, json};
 use values::Random;
@@ -46,6 +46,7 @@ fn main() -> Outcome {
         made(&format!("evolved_{name}"), evolved)?;
         made(&format!("completed_{name}"), completed)?;
         made(&format!("completed_widened_{name}"), completed_widened)?;
+        made(&format!("completed_by_compaction_{name}"), compacted)?;
     }
     Ok(std::fs::write(folder.join("manifest.json"), json!(listed).to_string())?)
 }
@@ -127,6 +128,14 @@ impl Work {
         Ok(())
     }
 
+    fn compact(&mut self, dead: &[std::ops::Range<u64>], all: bool) -> Outcome {
+        let options = WriteOptions { cluster_size: 8 << 10, ..self.options };
+        let (reader, compaction) = (self.reader()?, Compaction { options, dead, all });
+        let revised = compact(&reader, &mut self.file, self.footer, &compaction, &mut |_| ())?;
+        self.footer = revised.footer;
+        Ok(())
+    }
+
     fn reader(&self) -> rntuple::Result<Reader> {
         Reader::from_links(self.source.clone(), &self.header, &self.footer)
     }
@@ -185,6 +194,18 @@ fn widened(work: &mut Work) -> Outcome {
 fn completed_widened(work: &mut Work) -> Outcome {
     widened(work)?;
     work.complete(&[])
+}
+
+/// Small clusters of two types merged with what others were before, some values forgotten; then all
+/// is written anew.
+fn compacted(work: &mut Work) -> Outcome {
+    evolved(work)?;
+    for _ in 0..5 {
+        work.append(3)?;
+    }
+    work.compact(&[2..4, 50..60], false)?;
+    work.append(5)?;
+    work.compact(&[], true)
 }
 
 /// Collections of other sizes in the middle, so that offsets behind are wrong; then deletions.

@@ -62,16 +62,22 @@ pub fn compact(
     let mut next = 0;
     while let Some(cluster) = clusters.get(next) {
         let is_chosen = rewritten[next];
-        let like_it = rewritten[next..].iter().take_while(|&&chosen| chosen == is_chosen).count();
-        let group = groups.iter().find(|group| group.min_entry == cluster.entries.start);
-        let in_group = group.map_or(0, |group| {
-            let end = group.min_entry + group.entry_span;
-            clusters[next..].iter().take_while(|of| of.entries.end <= end).count()
-        });
-        let (count, link) = match group {
-            _ if is_chosen => (like_it, None),
-            Some(link) if in_group <= like_it => (in_group.max(1), Some(*link)),
-            _ => (1, None),
+        let like_it =
+            || rewritten[next..].iter().take_while(|&&chosen| chosen == is_chosen).count();
+        let start = cluster.entries.start;
+        let (count, link) = match groups.binary_search_by_key(&start, |group| group.min_entry) {
+            _ if is_chosen => (like_it(), None),
+            Ok(found) => {
+                let end = start + groups[found].entry_span;
+                let in_group = clusters[next..].iter().take_while(|of| of.entries.end <= end);
+                match in_group.count() {
+                    in_group if (1..=like_it()).contains(&in_group) => {
+                        (in_group, Some(groups[found]))
+                    }
+                    _ => (1, None),
+                }
+            }
+            Err(_) => (1, None),
         };
         let part = &clusters[next..next + count];
         if is_chosen {
@@ -90,8 +96,10 @@ pub fn compact(
 /// Groups whose page lists are long enough to stay, if their clusters do.
 fn full_groups(reader: &Reader) -> Vec<ClusterGroup> {
     const FULL_SIZE: u64 = 128 << 10;
-    let groups = &reader.footer().cluster_groups;
-    groups.iter().filter(|group| group.page_list.length >= FULL_SIZE).copied().collect()
+    let mut groups = reader.footer().cluster_groups.clone();
+    groups.retain(|group| group.entry_span > 0 && group.page_list.length >= FULL_SIZE);
+    groups.sort_by_key(|group| group.min_entry);
+    groups
 }
 
 impl Compaction<'_> {

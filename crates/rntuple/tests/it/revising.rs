@@ -216,3 +216,32 @@ fn a_member_of_a_record_can_come_out_of_it() {
     let row = |x: &str| Value::Record(vec![("x".to_owned(), Value::String(x.to_owned()))]);
     assert_eq!(rows, [row("a"), row("")]);
 }
+
+/// The old pages of a field that was widened cannot hold what the new type can.
+#[test]
+fn a_wide_number_replaces_a_narrow_one_in_an_old_cluster() {
+    let rows: Vec<Value> = (0..100).map(event).collect();
+    let options = WriteOptions { page_size: 64, cluster_size: 512, ..WriteOptions::default() };
+    let (mut memory, header, footer) = written(&tracks(), &rows, options);
+    let wide = number(Primitive::UInt64);
+    let old = reader(&memory, &header, &footer);
+    let evolved = evolve(&old, &mut memory, &[Member::same("id", wide.clone())], options).unwrap();
+    let new = reader(&memory, &evolved.header, &evolved.footer);
+    let mut appender = Appender::resume(&new, options).unwrap();
+    let (values, source) = ([Value::UInt(u64::MAX), Value::UInt(7)], memory.0.clone());
+    let array = array_of(&wide, &values);
+    appender.replace(&mut memory, &source, "id", &[3, 60], &array).unwrap();
+    let source = memory.0.clone();
+    let version = appender.finish_version(&mut memory, &source).unwrap();
+    for (entry, row) in
+        rows_of(&reader(&memory, &evolved.header, &version.footer)).iter().enumerate()
+    {
+        let expected = match entry {
+            3 => u64::MAX,
+            60 => 7,
+            _ => entry as u64,
+        };
+        assert_eq!(row.member("id"), Some(&Value::UInt(expected)));
+    }
+    assert_eq!(rows_of(&old), rows);
+}

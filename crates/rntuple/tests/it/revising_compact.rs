@@ -95,6 +95,22 @@ fn small_clusters_are_merged_and_large_ones_keep_their_pages() {
 }
 
 #[test]
+fn page_lists_of_full_clusters_stay() {
+    let options = WriteOptions { page_size: 16, cluster_size: 128, ..Default::default() };
+    let mut made = Made::new(&tracks(), &events(0..20_000), options);
+    let groups = made.reader().footer().cluster_groups.clone();
+    assert!(groups.len() >= 2, "{} groups", groups.len());
+    (0..20).for_each(|at| made.append(&tracks(), &events(at..at + 1), options));
+    let rows = rows_of(&made.reader());
+    let revised = made.compact(&Compaction { options, ..Default::default() });
+    assert!(revised.clusters < revised.clusters_before);
+    let found = made.reader().footer().cluster_groups.clone();
+    assert_eq!(found[..groups.len() - 1], groups[..groups.len() - 1]);
+    assert_eq!(rows_of(&made.reader()), rows);
+    assert_complete(&made);
+}
+
+#[test]
 fn all_is_compressed_when_asked_for() {
     let plain = WriteOptions { cluster_size: 32 << 10, ..Default::default() };
     let mut made = Made::new(&tracks(), &events(0..20_000), plain);
