@@ -58,7 +58,7 @@ from ._exceptions import (
     StorageError,
     UnsupportedError,
 )
-from ._federations import Attached, Federation, create, identify, open, restore
+from ._federations import Attached, Federation, create, identify, open, rebuild_catalogue, restore
 from ._femtobarn import __version__
 from ._imports import Imported
 from ._objects import ElementRef, LinkList, LinkRef, Object
@@ -66,7 +66,7 @@ from ._oid import Oid, OidRange
 from ._snapshots import Snapshot
 from ._transactions import ContainerWriter, Database, Savepoint, Transaction
 from ._types import Definition
-from ._upkeep import BackupReport, CheckReport, Problem
+from ._upkeep import BackupReport, CheckReport, Compacted, Problem, VacuumReport
 from ._views import View
 from .datamodel import Model, load_model
 
@@ -76,6 +76,7 @@ __all__ = [
     "BusyError",
     "CheckReport",
     "ClosedError",
+    "Compacted",
     "ConflictError",
     "ContainerWriter",
     "CorruptError",
@@ -101,6 +102,7 @@ __all__ = [
     "StorageError",
     "Transaction",
     "UnsupportedError",
+    "VacuumReport",
     "View",
     "__version__",
     "array",
@@ -126,6 +128,7 @@ __all__ = [
     "open",
     "persistent",
     "quantised",
+    "rebuild_catalogue",
     "restore",
     "string",
     "truncated",

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 from ._exceptions import InvalidError
 from ._femtobarn import FederationHandle, count_fork
 from ._femtobarn import identify as _identify
+from ._femtobarn import rebuild_catalogue as _rebuild_catalogue
 from ._femtobarn import restore as _restore
 from ._imports import Imported, import_tree
 from ._objects import Object
@@ -28,7 +29,7 @@ from ._upkeep import seconds as _seconds
 from ._views import View
 from .datamodel import Model, load_model
 
-__all__ = ["Attached", "Federation", "create", "identify", "open", "restore"]
+__all__ = ["Attached", "Federation", "create", "identify", "open", "rebuild_catalogue", "restore"]
 
 
 def create(path: str | os.PathLike[str], *, name: str | None = None) -> Federation:
@@ -88,6 +89,27 @@ def restore(
         If the backups do not follow each other.
     """
     return Federation(_restore(paths(backups), os.fspath(folder), progress))
+
+
+def rebuild_catalogue(
+    path: str | os.PathLike[str], *, name: str | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Make the catalogue of a federation again from the files of its databases alone.
+
+    Objects, OIDs, classes, names and commits come back; tags, retention and the users of commits do
+    not, and files that were attached elsewhere have to be attached again. The old catalogue is moved
+    away. Nobody else may have the federation open.
+
+    Parameters
+    ----------
+    path
+        Folder of the federation.
+    name
+        Name of the federation, by default that of the folder.
+    progress
+        Told how far it is.
+    """
+    return _rebuild_catalogue(os.fspath(path), name, progress)
 
 
 def identify(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -19,9 +19,13 @@ __all__ = [
     "ViewHandle",
     "WriterHandle",
     "__version__",
+    "compact",
     "count_fork",
     "identify",
+    "rebuild_catalogue",
     "restore",
+    "tidy",
+    "vacuum",
 ]
 
 __version__: Final[str]
@@ -212,3 +216,24 @@ def restore(
     progress: Callable[..., object] | None,
 ) -> FederationHandle: ...
 def identify(path: str | os.PathLike[str]) -> dict[str, Any]: ...
+def vacuum(
+    of: UpkeepHandle,
+    keep_from: int | None,
+    dry_run: bool,
+    lock_wait: float,
+    progress: Callable[..., object] | None,
+) -> dict[str, Any]: ...
+def compact(
+    of: UpkeepHandle,
+    path: str,
+    all: bool,
+    compression: str | None,
+    lock_wait: float,
+    progress: Callable[..., object] | None,
+) -> list[dict[str, Any]]: ...
+def tidy(
+    of: UpkeepHandle, database: str | None, lock_wait: float, progress: Callable[..., object] | None
+) -> dict[str, Any]: ...
+def rebuild_catalogue(
+    folder: str | os.PathLike[str], name: str | None, progress: Callable[..., object] | None
+) -> dict[str, Any]: ...

@@ -9,11 +9,24 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ._exceptions import InvalidError
+from ._femtobarn import compact as _compact
+from ._femtobarn import tidy as _tidy
+from ._femtobarn import vacuum as _vacuum
 
 if TYPE_CHECKING:
     from ._femtobarn import FederationHandle
 
-__all__ = ["BackupReport", "CheckReport", "Problem", "Progress", "Upkeep", "seconds"]
+__all__ = [
+    "BackupReport",
+    "CheckReport",
+    "Compacted",
+    "Problem",
+    "Progress",
+    "Upkeep",
+    "VacuumReport",
+    "paths",
+    "seconds",
+]
 
 Progress = Callable[[str, str, int, int], None]
 """Told what is being done, to what, and the bytes done and in all; what it raises stops the work."""
@@ -82,6 +95,49 @@ class BackupReport:
     """Attached files, which belong to somebody else."""
 
 
+@dataclass(frozen=True)
+class VacuumReport:
+    """What a vacuum did, or would do."""
+
+    horizon: int
+    """The first commit from which on all snapshots are kept."""
+    kept: list[int]
+    """Snapshots before it that are kept, because they are tagged or being read."""
+    versions: int
+    """Versions of containers that went."""
+    containers: int
+    """Dropped containers that went altogether."""
+    databases: int
+    """Dropped databases that went altogether."""
+    version_bytes: int
+    """Bytes that only these versions had."""
+    garbage_bytes: int
+    """Bytes that were nobody's: of transactions that were killed or rolled back."""
+    files: list[str]
+    """Files that were removed."""
+    busy: list[str]
+    """Databases that somebody writes to; what is nobody's in them was not looked for."""
+    skipped: list[tuple[str, str]]
+    """Databases that were left alone, with the reason."""
+    complete: bool
+    """Whether it went to its end."""
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What became of a container."""
+
+    path: str
+    csn: int | None
+    """The commit of its new version; none if there was nothing to gain."""
+    clusters_before: int
+    clusters: int
+    bytes_before: int
+    bytes: int
+    forgotten: int
+    """Deleted objects whose values were forgotten."""
+
+
 class Upkeep:
     """What those who look after a federation do with it; a part of :class:`femtobarn.Federation`."""
 
@@ -147,6 +203,67 @@ class Upkeep:
             if number is not None and number < 0:
                 raise InvalidError(f"{name} is {number}; give a number from 0 upwards, or nothing")
         self._handle.upkeep().set_retention(keep_commits, keep_days)
+
+    def vacuum(
+        self,
+        *,
+        keep_from: int | None = None,
+        dry_run: bool = False,
+        lock_timeout: float = 10.0,
+        progress: Progress | None = None,
+    ) -> VacuumReport:
+        """Take away the versions that neither retention nor a tag nor a reader needs.
+
+        Their space goes back to the file system, and to writers. Others may read and write meanwhile.
+
+        Parameters
+        ----------
+        keep_from
+            The first commit whose snapshot is kept, instead of what retention says.
+        dry_run
+            Change nothing, and only say what would be done.
+        lock_timeout
+            Seconds to wait for another vacuum or a backup.
+        progress
+            Told how far it is.
+        """
+        handle = self._handle.upkeep()
+        return VacuumReport(**_vacuum(handle, keep_from, dry_run, seconds(lock_timeout), progress))
+
+    def compact(
+        self,
+        path: str,
+        *,
+        all: bool = False,
+        compression: str | None = None,
+        lock_timeout: float = 10.0,
+        progress: Progress | None = None,
+    ) -> list[Compacted]:
+        """Merge the small clusters that many small commits leave; OIDs stay as they are.
+
+        Parameters
+        ----------
+        path
+            A container such as ``run7/events``, or a database: all its containers.
+        all
+            Write everything anew, also where nothing is to be gained but another compression.
+        compression
+            ``plain``, ``fast`` or ``archive``; that of the container if not given.
+        lock_timeout
+            Seconds to wait for a container that somebody writes.
+        progress
+            Told how far it is.
+        """
+        handle = self._handle.upkeep()
+        done = _compact(handle, path, all, compression, seconds(lock_timeout), progress)
+        return [Compacted(**container) for container in done]
+
+    def tidy(
+        self, database: str | None = None, *, lock_timeout: float = 10.0, progress: Progress | None = None
+    ) -> tuple[list[Compacted], VacuumReport]:
+        """Compact all containers of a database, or of all that take commits, and vacuum."""
+        done = _tidy(self._handle.upkeep(), database, seconds(lock_timeout), progress)
+        return [Compacted(**container) for container in done["containers"]], VacuumReport(**done["vacuum"])
 
     # Who does what.
 

@@ -24,6 +24,7 @@ mod rows_link;
 mod rows_number;
 mod session;
 mod snapshot;
+mod tidying;
 mod transaction;
 mod upkeep;
 
@@ -44,6 +45,8 @@ mod _femtobarn {
     use super::session::count_fork;
     #[pymodule_export]
     use super::snapshot::{SnapshotHandle, ViewHandle};
+    #[pymodule_export]
+    use super::tidying::{compact, rebuild_catalogue, tidy, vacuum};
     #[pymodule_export]
     use super::transaction::{SavepointHandle, TransactionHandle, WriterHandle};
     #[pymodule_export]

@@ -24,6 +24,14 @@ impl UpkeepHandle {
     pub fn new(federation: Federation, session: &Session) -> Self {
         Self { federation: Kept::new(federation, session) }
     }
+
+    /// The federation, if it is open here.
+    ///
+    /// # Errors
+    /// `ClosedError`.
+    pub fn federation(&self) -> PyResult<&Federation> {
+        self.federation.get()
+    }
 }
 
 #[pymethods]

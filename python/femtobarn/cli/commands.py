@@ -262,6 +262,24 @@ def _check_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--full", action="store_true", help="read every page, every index and every link")
 
 
+def _vacuum_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("--keep-from", type=int, metavar="CSN", help="instead of what retention says")
+    sub.add_argument("--dry-run", action="store_true", help="only say what would be done")
+
+
+def _compact_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("path", metavar="DATABASE[/CONTAINER]")
+    sub.add_argument("--all", action="store_true", help="write everything anew")
+    sub.add_argument("--compression", choices=["plain", "fast", "archive"])
+
+
+def _tidy_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("database", metavar="DATABASE", nargs="?", help="this one only")
+
+
 def _tag_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
     sub.add_argument("name", metavar="TAG", nargs="?", help="make this tag; without it, list them")
@@ -300,6 +318,10 @@ ALL = (
     Command("catalogue", "print all that the catalogue says", _catalogue_arguments, upkeep.catalogue),
     Command("what", "say what files are", _file_arguments, upkeep.what),
     Command("check", "check catalogue, files, pages, links", _check_arguments, upkeep.check),
+    Command("rebuild-catalogue", "make the catalogue again from files", _create_arguments, upkeep.rebuild),
+    Command("vacuum", "give back what no kept snapshot needs", _vacuum_arguments, upkeep.vacuum),
+    Command("compact", "merge small clusters", _compact_arguments, upkeep.compact),
+    Command("tidy", "compact and vacuum", _tidy_arguments, upkeep.tidy),
     Command("locks", "list the locks that are held", _federation, upkeep.locks),
     Command("waits", "list who waits for which lock", _federation, upkeep.waits),
     Command("backup", "copy a federation while it is written to", _backup_arguments, upkeep.backup),

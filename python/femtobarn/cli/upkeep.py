@@ -13,10 +13,24 @@ from tqdm import tqdm
 
 from .. import _federations
 from .._exceptions import CorruptError
-from .._upkeep import Progress
+from .._upkeep import Compacted, Progress, VacuumReport
 from .output import emit, human_size, human_time, table
 
-__all__ = ["backup", "catalogue", "check", "detach", "locks", "restore", "tag", "waits", "what"]
+__all__ = [
+    "backup",
+    "catalogue",
+    "check",
+    "compact",
+    "detach",
+    "locks",
+    "rebuild",
+    "restore",
+    "tag",
+    "tidy",
+    "vacuum",
+    "waits",
+    "what",
+]
 
 
 @contextmanager
@@ -106,6 +120,64 @@ def check(options: argparse.Namespace) -> None:
     if not report.sound:
         damaged = sum(problem.severity == "damage" for problem in report.problems)
         raise CorruptError(f"{damaged} problems lose data; see femtobarn repair {options.federation}")
+
+
+def vacuum(options: argparse.Namespace) -> None:
+    """Take versions away that nobody needs, and give their space back."""
+    federation = _federations.open(options.federation)
+    with progress_bar() as tell:
+        report = federation.vacuum(keep_from=options.keep_from, dry_run=options.dry_run, progress=tell)
+    emit(options, asdict(report), "\n".join(_vacuum_lines(report, options.dry_run)))
+
+
+def _vacuum_lines(report: VacuumReport, is_dry: bool) -> Iterator[str]:
+    freed = human_size(report.version_bytes + report.garbage_bytes)
+    would = "would give" if is_dry else "gave"
+    yield f"{would} back {freed}: {report.versions:,} versions before commit {report.horizon}"
+    for name, why in report.skipped:
+        yield f"  left alone {name}: {why}"
+    for name in report.busy:
+        yield f"  somebody writes to {name}; vacuum again when nobody does"
+
+
+def compact(options: argparse.Namespace) -> None:
+    """Merge small clusters."""
+    federation = _federations.open(options.federation)
+    with progress_bar() as tell:
+        done = federation.compact(
+            options.path, all=options.all, compression=options.compression, progress=tell
+        )
+    emit(options, [asdict(container) for container in done], "\n".join(map(_compact_line, done)))
+
+
+def _compact_line(done: Compacted) -> str:
+    if done.csn is None:
+        return f"{done.path}: nothing to gain"
+    sizes = f"{human_size(done.bytes_before)} to {human_size(done.bytes)}"
+    return f"{done.path}: {done.clusters_before:,} clusters to {done.clusters:,}, {sizes}"
+
+
+def tidy(options: argparse.Namespace) -> None:
+    """Compact and vacuum."""
+    federation = _federations.open(options.federation)
+    with progress_bar() as tell:
+        containers, report = federation.tidy(options.database, progress=tell)
+    facts = {"containers": [asdict(container) for container in containers], "vacuum": asdict(report)}
+    emit(options, facts, "\n".join([*map(_compact_line, containers), *_vacuum_lines(report, False)]))
+
+
+def rebuild(options: argparse.Namespace) -> None:
+    """Make the catalogue again from the files."""
+    with progress_bar() as tell:
+        facts = _federations.rebuild_catalogue(options.federation, name=options.name, progress=tell)
+    lines = [
+        f"found {facts['commits']:,} commits, the newest {facts['head']}: {facts['databases']} databases, "
+        f"{facts['containers']} containers, {facts['versions']:,} versions"
+    ]
+    lines += [f"  left out {what}" for what in facts["left_out"]]
+    if facts["old_catalogue"]:
+        lines.append(f"the old catalogue is now {facts['old_catalogue']}")
+    emit(options, facts, "\n".join(lines))
 
 
 def locks(options: argparse.Namespace) -> None:

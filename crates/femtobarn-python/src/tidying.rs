@@ -1,0 +1,158 @@
+//! Giving space back, and making the catalogue again.
+
+use std::path::PathBuf;
+
+use femtobarn::{
+    CompactOptions, Compacted, Csn, Profile, RebuildReport, VacuumOptions, VacuumReport,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::error::{OrRaise, exception};
+use crate::federation::duration;
+use crate::progress::watched;
+use crate::upkeep::UpkeepHandle;
+
+/// Takes versions away that nobody needs.
+#[pyfunction]
+pub fn vacuum<'py>(
+    py: Python<'py>,
+    of: &UpkeepHandle,
+    keep_from: Option<u64>,
+    dry_run: bool,
+    lock_wait: f64,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let federation = of.federation()?;
+    let options = vacuum_options(keep_from, dry_run, lock_wait)?;
+    let done = watched(py, progress, |watch| federation.vacuum(&options, watch).or_raise())?;
+    vacuum_report(py, &done)
+}
+
+/// Merges the small clusters of a container, or of all containers of a database.
+#[pyfunction]
+pub fn compact<'py>(
+    py: Python<'py>,
+    of: &UpkeepHandle,
+    path: &str,
+    all: bool,
+    compression: Option<&str>,
+    lock_wait: f64,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyList>> {
+    let federation = of.federation()?;
+    let options = compact_options(all, compression, lock_wait)?;
+    let done = watched(py, progress, |watch| federation.compact(path, &options, watch).or_raise())?;
+    compacted(py, &done)
+}
+
+/// Compacts, and vacuums.
+#[pyfunction]
+pub fn tidy<'py>(
+    py: Python<'py>,
+    of: &UpkeepHandle,
+    database: Option<&str>,
+    lock_wait: f64,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let federation = of.federation()?;
+    let compact = compact_options(false, None, lock_wait)?;
+    let vacuum = vacuum_options(None, false, lock_wait)?;
+    let done = watched(py, progress, |watch| {
+        federation.tidy(database, &compact, &vacuum, watch).or_raise()
+    })?;
+    let facts = PyDict::new(py);
+    facts.set_item("containers", compacted(py, &done.containers)?)?;
+    facts.set_item("vacuum", vacuum_report(py, &done.vacuum)?)?;
+    Ok(facts)
+}
+
+/// Makes the catalogue again from the files of the databases.
+#[pyfunction]
+pub fn rebuild_catalogue(
+    py: Python<'_>,
+    folder: PathBuf,
+    name: Option<String>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'_, PyDict>> {
+    let done = watched(py, progress, |watch| {
+        femtobarn::rebuild_catalogue(&folder, name.as_deref(), watch).or_raise()
+    })?;
+    let RebuildReport { databases, containers, versions, commits, head, left_out, old_catalogue } =
+        done;
+    let facts = PyDict::new(py);
+    facts.set_item("databases", databases)?;
+    facts.set_item("containers", containers)?;
+    facts.set_item("versions", versions)?;
+    facts.set_item("commits", commits)?;
+    facts.set_item("head", head.0)?;
+    facts.set_item("left_out", left_out)?;
+    facts.set_item("old_catalogue", old_catalogue.map(|path| path.display().to_string()))?;
+    Ok(facts)
+}
+
+fn vacuum_options(
+    keep_from: Option<u64>,
+    dry_run: bool,
+    lock_wait: f64,
+) -> PyResult<VacuumOptions> {
+    let lock_wait = duration(lock_wait)?;
+    Ok(VacuumOptions { dry_run, keep_from: keep_from.map(Csn), lock_wait })
+}
+
+fn compact_options(
+    all: bool,
+    compression: Option<&str>,
+    lock_wait: f64,
+) -> PyResult<CompactOptions> {
+    let profile = |name| match name {
+        "plain" => Ok(Profile::Plain),
+        "fast" => Ok(Profile::Fast),
+        "archive" => Ok(Profile::Archive),
+        other => Err(exception(
+            "invalid",
+            format!("there is no compression {other:?}; there are plain, fast and archive"),
+        )),
+    };
+    let compression = compression.map(profile).transpose()?;
+    Ok(CompactOptions { all, compression, lock_wait: duration(lock_wait)? })
+}
+
+fn vacuum_report<'py>(py: Python<'py>, report: &VacuumReport) -> PyResult<Bound<'py, PyDict>> {
+    let facts = PyDict::new(py);
+    facts.set_item("horizon", report.horizon.0)?;
+    facts.set_item("kept", report.kept.iter().map(|csn| csn.0).collect::<Vec<_>>())?;
+    let counts = [
+        ("versions", report.versions),
+        ("containers", report.containers),
+        ("databases", report.databases),
+        ("version_bytes", report.version_bytes),
+        ("garbage_bytes", report.garbage_bytes),
+    ];
+    counts.iter().try_for_each(|(name, count)| facts.set_item(name, count))?;
+    let files: Vec<String> = report.files.iter().map(|path| path.display().to_string()).collect();
+    facts.set_item("files", files)?;
+    facts.set_item("busy", &report.busy)?;
+    facts.set_item("skipped", &report.skipped)?;
+    facts.set_item("complete", report.is_complete)?;
+    Ok(facts)
+}
+
+fn compacted<'py>(py: Python<'py>, containers: &[Compacted]) -> PyResult<Bound<'py, PyList>> {
+    let rows = PyList::empty(py);
+    for container in containers {
+        let row = PyDict::new(py);
+        row.set_item("path", &container.path)?;
+        row.set_item("csn", container.csn.map(|csn| csn.0))?;
+        let counts = [
+            ("clusters_before", container.clusters_before),
+            ("clusters", container.clusters),
+            ("bytes_before", container.bytes_before),
+            ("bytes", container.bytes),
+            ("forgotten", container.forgotten),
+        ];
+        counts.iter().try_for_each(|(name, count)| row.set_item(name, count))?;
+        rows.append(row)?;
+    }
+    Ok(rows)
+}
