@@ -28,7 +28,8 @@ POWERS_MAX = 8
 class ClusterBounds:
     """What is known of one column: for each cluster its entries, and what the values lie between.
 
-    A cluster without a value that is a number has ``low`` infinite and ``high`` negative infinite.
+    A cluster without a value that is a number has ``low`` infinite and ``high`` negative infinite, and one
+    of which nothing is known the other way round.
     """
 
     starts: np.ndarray[Any, np.dtype[np.int64]]
@@ -134,7 +135,7 @@ class _Evaluator:
             return Truth(bounds.high >= 1, bounds.low < 1)
         if dtype.kind == "f":
             return Interval(bounds.low, bounds.high, bounds.has_nan, "real")
-        if (bounds.high >= 2.0**63).any():
+        if (np.isfinite(bounds.high) & (bounds.high >= 2.0**63)).any():
             # The evaluation has to see these and to refuse them.
             return None
         kind = "int32" if dtype.itemsize < 4 or dtype == np.int32 else "int64"

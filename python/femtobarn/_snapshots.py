@@ -13,9 +13,9 @@ from ._exports import Progress, export_views
 from ._linked import BEHAVIOR, SNAPSHOT, link_records
 from ._objects import Object
 from ._oid import Oid, OidRange
-from ._paths import Expressions
+from ._paths import Expressions, all_paths
 from ._results import as_library
-from ._types import Record
+from ._types import Definition, Link, Record, innermost
 from ._views import View
 
 if TYPE_CHECKING:
@@ -100,6 +100,36 @@ class Snapshot(Mapping[str, View]):
     def find(self, name: str, /, **values: Any) -> Object:
         """Return the first object of a container whose fields have some values; see :meth:`View.find`."""
         return self[name].find(**values)
+
+    def referrers(self, target: Oid | Object) -> list[Object]:
+        """Return all objects that have a link to an object.
+
+        Fast where the links are indexed (``writer.create_index("by_raw", "raw")``); where they are not,
+        the links of all objects that may have one are read.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> @fb.persistent
+        ... class Node:
+        ...     next: fb.link["Node"] = None
+        >>> with fed.transaction() as txn:
+        ...     nodes = txn.database("d", create=True).container("nodes", Node, create=True)
+        ...     first = nodes.append(Node())
+        ...     second = nodes.append(Node(next=first))
+        >>> [node.oid for node in fed.snapshot().referrers(first)]
+        [Oid(1, 1, 1)]
+        """
+        oid = target.oid if isinstance(target, Object) else target
+        class_name = self._view_of(oid.database, oid.container).definition.name
+        known = {each["name"] for each in self.federation.classes()}
+        found: dict[Oid, Object] = {}
+        for name in self:
+            view = self[name]
+            for path in _links_to(view.definition, class_name, known):
+                found.update((each.oid, each) for each in view.find_all(**{path: oid}))
+        return list(found.values())
 
     def fetch(
         self,
@@ -203,6 +233,16 @@ class Snapshot(Mapping[str, View]):
 
     def _keep(self, view: View) -> View:
         return self._views.setdefault((view.oids.database, view.oids.container), view)
+
+
+def _links_to(definition: Definition, class_name: str, known: set[str]) -> list[str]:
+    """Return the fields whose links may lead to objects of a class: its own, and those of interfaces."""
+    targets = {
+        path: inner.target
+        for path, inner in ((path, innermost(node)) for path, node in all_paths(definition).items())
+        if isinstance(inner, Link)
+    }
+    return [path for path, target in targets.items() if target == class_name or target not in known]
 
 
 def _snapshot_at(federation: Federation, csn: int) -> Snapshot:

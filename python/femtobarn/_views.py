@@ -13,6 +13,7 @@ import numpy as np
 
 from ._arrays import Tree
 from ._casts import Values
+from ._classes import definition_of
 from ._exceptions import InvalidError, NotFoundError
 from ._exports import Progress, export_views
 from ._live import LiveEntries
@@ -22,7 +23,7 @@ from ._paths import Expressions, all_paths, expand, whole_link
 from ._pruning import ClusterBounds, excluded_ranges, without_ranges
 from ._results import LIBRARIES, as_library, awkward_of, tree_nbytes
 from ._selection import COUNT, Selection
-from ._types import Definition
+from ._types import Definition, Record
 
 if TYPE_CHECKING:
     from ._femtobarn import ViewHandle
@@ -67,6 +68,7 @@ class View:
         self._definition: Definition | None = None
         self._excluded_by: dict[str, list[range]] = {}
         self._known_live: LiveEntries | None = None
+        self._recast_to: int | None = None
 
     @property
     def definition(self) -> Definition:
@@ -123,7 +125,7 @@ class View:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _view_at, (self.snapshot, self.name, self._window.start, self._window.stop)
+        return _view_at, (self.snapshot, self.name, self._window.start, self._window.stop, self._recast_to)
 
     # Objects, one by one.
 
@@ -142,7 +144,9 @@ class View:
         if isinstance(index, slice):
             if index.step not in (None, 1):
                 raise InvalidError("a view has no gaps; take a slice without a step, or fetch OIDs")
-            return View(self.snapshot, self.name, self._handle, self._slice(index))
+            part = View(self.snapshot, self.name, self._handle, self._slice(index))
+            part._recast_to = self._recast_to
+            return part
         return self.object_at(self._entry(index))
 
     def __iter__(self) -> Iterator[Object]:
@@ -364,12 +368,23 @@ class View:
         return known
 
     def _cluster_bounds(self, column: str) -> ClusterBounds | None:
-        statistics = getattr(self._handle, "statistics", None)
-        found = statistics(column) if statistics is not None else None
+        path = column.removeprefix(COUNT)
+        above = path.split(".")[:-1]
+        parents = (self.definition.resolve(".".join(above[: count + 1])) for count in range(len(above)))
+        if not all(isinstance(parent, Record) for parent in parents):
+            # The members of links are not stored as they read; others may be missing.
+            return None
+        found = self._handle.statistics(path if path == column else f"{path}.#")
         if found is None:
             return None
-        dtypes = (np.int64, np.int64, np.float64, np.float64, np.bool_)
-        return ClusterBounds(*(np.frombuffer(each, dtype) for each, dtype in zip(found, dtypes, strict=True)))
+        starts, stops, low, high, has_nan = (memoryview(each) for each in found)
+        return ClusterBounds(
+            np.frombuffer(starts, np.int64),
+            np.frombuffer(stops, np.int64),
+            np.frombuffer(low, np.float64),
+            np.frombuffer(high, np.float64),
+            np.frombuffer(has_nan, np.bool_),
+        )
 
     def _condition_columns(self, selection: Selection, start: int, stop: int) -> dict[str, Values]:
         columns: dict[str, Values] = {}
@@ -462,6 +477,27 @@ class View:
             return self._entries_within(self._window.start, self._window.stop)
         return self._entries_where(Selection.parse(where, self.definition), self._window)
 
+    def as_class(self, version: Any) -> View:
+        """Return the same objects as objects of another version of their class.
+
+        Old objects get what a newer version says of fields that were added, renamed or widened; new ones
+        are seen as an older version had them, where that keeps all values.
+
+        Parameters
+        ----------
+        version
+            Number of the version, or the class of that version.
+
+        Raises
+        ------
+        InvalidError
+            If the objects cannot become such; the text names the field.
+        """
+        number = version if isinstance(version, int) else definition_of(version).version
+        view = View(self.snapshot, self.name, self._handle.as_class(number), self._window)
+        view._recast_to = number
+        return view
+
     def find(self, /, **values: Any) -> Object:
         """Return the first object whose fields have some values.
 
@@ -518,9 +554,10 @@ class View:
         return self._window[slice(entry_start, entry_stop)]
 
 
-def _view_at(snapshot: Snapshot, name: str, start: int, stop: int) -> View:
+def _view_at(snapshot: Snapshot, name: str, start: int, stop: int, version: int | None) -> View:
     view = snapshot[name]
-    return View(snapshot, name, view._handle, range(start, stop))
+    part = View(snapshot, name, view._handle, range(start, stop))
+    return part if version is None else part.as_class(version)
 
 
 def _next_step(target: int, size: int, entries: int) -> int:

@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import awkward as ak
 import numpy as np
 import pytest
 
@@ -304,3 +305,65 @@ def test_objects_are_found_by_their_values(fed: fb.Federation) -> None:
         events_of(txn).drop_index("event")
     assert {index["name"] for index in fed["run/events"].indexes()} == {"tracks", "links"}
     check()
+
+
+def test_objects_are_seen_as_of_another_version_of_their_class(fed: fb.Federation) -> None:
+    before = fed["run/events"]
+    with fed.transaction() as txn:
+        txn.database("run").container("events", Event2, evolve=True)
+    old = before.as_class(Event2)
+    assert (old[3].title, old[3].weight, old[3].run) == ("n3", 1.5, 7)
+    assert (len(old[2:]), pickle.loads(pickle.dumps(old[2:]))[0].title) == (ENTRIES - 2, "n2")
+    assert before.as_class(1).fields == before.fields
+    with pytest.raises(fb.NotFoundError):
+        before.as_class(9)
+
+
+def test_who_refers_to_an_object_is_found(fed: fb.Federation) -> None:
+    @fb.persistent
+    class Tag:
+        near: list[fb.link[Event]]
+        other: fb.link[Tag]
+
+    def referrers(entry: int) -> list[str]:
+        return [str(each.oid) for each in fed.snapshot().referrers(fb.Oid(1, 1, entry))]
+
+    with fed.transaction() as txn:
+        tags = txn.database("tags", create=True).container("tags", Tag, create=True)
+        tags.append(Tag(near=[fb.Oid(1, 1, 3), fb.Oid(1, 1, 3), fb.Oid(1, 1, 5)], other=None))
+        tags.append(Tag(near=[], other=fb.Oid(1, 1, 3)))
+    assert referrers(3) == ["1-1-4", "2-2-0"]
+    with fed.transaction() as txn:
+        txn.database("tags").container("tags").create_index("near", "near")
+        events_of(txn).create_index("previous", "previous")
+    assert referrers(3) == ["1-1-4", "2-2-0"]
+    with fed.transaction() as txn:
+        events_of(txn).delete(4)
+    assert referrers(3) == ["2-2-0"]
+    assert referrers(9) == []
+
+
+def test_a_selection_with_statistics_gives_what_one_without_gives(tmp_path: Path) -> None:
+    """Clusters that cannot match are not read, and nothing is lost by that."""
+    fed = fb.create(tmp_path / "s.fed")
+    with fed.transaction() as txn:
+        events = txn.database("run", create=True).container(
+            "events", Event, create=True, page_size="4 KiB", cluster_size="4 KiB"
+        )
+        for number in range(2000):
+            events.append(an_event(number, fb.Oid(1, 1, number - 1) if number else None))
+    with fed.transaction() as txn:
+        events_of(txn).update(150, number=5_000)
+        events_of(txn).delete([1700, 1800])
+    view = fed["run/events"]
+    for text in ("number > 1600", "best.pt < 30", "ntracks == 2 and number < 50", "previous.entry == 7"):
+        expected = view.arrays(["number", "best", "tracks", "previous"])
+        chosen = {
+            "number > 1600": expected.number > 1600,
+            "best.pt < 30": expected.best.pt < 30,
+            "ntracks == 2 and number < 50": (ak.num(expected.tracks) == 2) & (expected.number < 50),
+            "previous.entry == 7": expected.previous.entry == 7,
+        }[text]
+        assert view.arrays("number", text).number.to_list() == expected.number[chosen].to_list()
+        skipped = sum(map(len, view._excluded_by[text]))
+        assert skipped > 1000 or text.startswith("previous")

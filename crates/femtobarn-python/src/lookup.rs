@@ -1,10 +1,11 @@
-//! Values that objects are looked for by.
+//! What objects are looked for by: values of fields, and what the values of clusters lie between.
 
-use femtobarn::Error;
+use femtobarn::{ClusterBounds, Error};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
-use rntuple::Value;
+use rntuple::{Value, bytes_of};
 
+use crate::buffer::Buffer;
 use crate::error::exception;
 use crate::oid::Oid;
 
@@ -69,4 +70,36 @@ fn refused(field: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let what =
         format!("field {field:?} is looked for by {shown}; give a number, a text, or an OID");
     exception("invalid", Error::Invalid { what }.to_string())
+}
+
+/// Starts, stops, least and greatest values of clusters, and whether they have what is not a number.
+pub type Statistics = (Buffer, Buffer, Buffer, Buffer, Buffer);
+
+/// The bounds of clusters as columns. A cluster of which nothing is known has infinite ones, one
+/// without a number those of nothing: the least above the greatest.
+pub fn columns_of_bounds(clusters: &[ClusterBounds]) -> Statistics {
+    let bounds = |cluster: &ClusterBounds| match cluster.bounds {
+        None => (f64::NEG_INFINITY, f64::INFINITY, true),
+        Some(bounds) => match bounds.range {
+            Some((least, most)) => (number_of(least), number_of(most), bounds.has_nan),
+            None => (f64::INFINITY, f64::NEG_INFINITY, bounds.has_nan),
+        },
+    };
+    let stop = |cluster: &ClusterBounds| (cluster.first_entry + cluster.entries) as i64;
+    (
+        Buffer(bytes_of(clusters.iter().map(|it| it.first_entry as i64).collect::<Vec<_>>())),
+        Buffer(bytes_of(clusters.iter().map(stop).collect::<Vec<_>>())),
+        Buffer(bytes_of(clusters.iter().map(|it| bounds(it).0).collect::<Vec<_>>())),
+        Buffer(bytes_of(clusters.iter().map(|it| bounds(it).1).collect::<Vec<_>>())),
+        Buffer(bytes_of(clusters.iter().map(|it| u8::from(bounds(it).2)).collect::<Vec<_>>())),
+    )
+}
+
+/// The nearest number of double precision; who compares minds that large integers are rounded.
+fn number_of(bound: rntuple::Bound) -> f64 {
+    match bound {
+        rntuple::Bound::Int(value) => value as f64,
+        rntuple::Bound::UInt(value) => value as f64,
+        rntuple::Bound::Float(value) => value,
+    }
 }

@@ -11,7 +11,7 @@ use rntuple::Array;
 use crate::buffer::{Buffer, bytes_of};
 use crate::columns::{counts_of, tree_of};
 use crate::error::{OrRaise, exception};
-use crate::lookup::values_of;
+use crate::lookup::{Statistics, columns_of_bounds, values_of};
 use crate::session::{Kept, Session};
 
 /// Stored bytes beyond which a read runs on a thread of its own, so that Ctrl-C is heard.
@@ -164,6 +164,22 @@ impl ViewHandle {
         let (view, values) = (self.view.get()?.clone(), values_of(wanted)?);
         let entries = interruptible(py, move || view.find_all(&values))?.or_raise()?;
         Ok(Buffer(rntuple::bytes_of(entries)))
+    }
+
+    /// What the values of a field lie between, cluster by cluster, as bytes: first entries and entries
+    /// after the last (`int64`), least and greatest values (`float64`), and whether there is what is
+    /// not a number (one byte each); `None` if nothing is known.
+    fn statistics(&self, py: Python<'_>, path: &str) -> PyResult<Option<Statistics>> {
+        let view = self.view.get()?;
+        let clusters = py.detach(|| view.statistics(path)).or_raise()?;
+        Ok((!clusters.is_empty()).then(|| columns_of_bounds(&clusters)))
+    }
+
+    /// The same objects, as objects of another version of their class.
+    fn as_class(&self, py: Python<'_>, version: u32) -> PyResult<Self> {
+        let view = self.view.get()?.clone();
+        let recast = interruptible(py, move || view.as_class(version))?.or_raise()?;
+        Ok(Self::new(recast, self.view.session()))
     }
 
     /// The container's indexes.
