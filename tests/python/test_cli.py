@@ -187,3 +187,36 @@ def test_module_runs_and_a_closed_pipe_is_no_error(place: str) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+def test_export_and_import_again(run: Command, place: str, tmp_path: Path) -> None:
+    for suffix in ("root", "parquet", "feather"):
+        file = str(tmp_path / f"large.{suffix}")
+        said = run.text("export", place, "run7/events", file, "--field", "met", "--where", "ntracks > 1")
+        assert said == f"exported 3 objects to {file}\n"
+        more = ["--ntuples"] if suffix == "root" else []
+        (row,) = run.json("import", place, file, "--database", suffix, "--container", "c", *more)
+        assert (row["container"], row["entries"]) == (f"{suffix}/c", 3)
+        assert fb.open(place)[f"{suffix}/c"]["met"].to_list()[:2] == [1.0, 1.5]
+    assert run.json("export", place, "run7", str(tmp_path / "all.root"))["entries"] == 5
+    assert run.error("export", place, "run7", str(tmp_path / "all.root"))[0] == EXIT_CODES["exists"]
+
+
+def test_find(run: Command, place: str) -> None:
+    assert run.text("find", place, "run7/events", "name=e1").startswith("1-1-1  run=7  met=0.5")
+    lines = run.text("find", place, "run7/events", "run=7", "-n", "2", "--json").splitlines()
+    assert [json.loads(line)["name"] for line in lines] == ["e0", "e1"]
+    assert 'name="e3"' in run.text("find", place, "run7/events", "previous=1-1-2")
+    code, text = run.error("find", place, "run7/events", "run=seven")
+    assert code == EXIT_CODES["invalid"]
+    assert "'seven' is no value of field 'run', which is uint32" in text
+    assert "write FIELD=VALUE" in run.error("find", place, "run7/events", "run")[1]
+
+
+def test_rename_and_drop(run: Command, place: str) -> None:
+    assert run.text("rename", place, "run7/events", "all") == "renamed run7/events to all\n"
+    run.text("rename", place, "run7", "run8")
+    assert fb.open(place).keys() == ["run8/all"]
+    assert run.text("drop", place, "run8").startswith("dropped run8; snapshots before commit 4 keep")
+    assert fb.open(place).keys() == []
+    assert run.error("drop", place, "run8")[0] == EXIT_CODES["not-found"]

@@ -11,7 +11,7 @@ from .. import _federations
 from .._exceptions import InvalidError
 from .._snapshots import Snapshot
 from .._views import View
-from . import upkeep
+from . import exchange, upkeep
 from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
 
 __all__ = ["ALL", "Command"]
@@ -216,10 +216,16 @@ def _container_arguments(sub: argparse.ArgumentParser) -> None:
 
 def _import_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
-    sub.add_argument("files", metavar="FILE", nargs="+", help="ROOT file, or FILE:TREE for one tree of it")
+    sub.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        help="ROOT file, or FILE:TREE for one tree of it; Parquet or Arrow file",
+    )
+    sub.add_argument("--ntuples", action="store_true", help="copy RNTuples of ROOT files instead of trees")
     sub.add_argument("--database", help="database to import into, by default named as the file")
     sub.add_argument("--container", help="container to import into, by default named as the tree")
-    sub.add_argument("--only", action="append", metavar="GLOB", help="branches to import; all by default")
+    sub.add_argument("--only", action="append", metavar="GLOB", help="what to import; all by default")
     sub.add_argument("--step", default="32 MB", help='memory for each batch, by default "32 MB"')
 
 
@@ -305,15 +311,51 @@ def _detach_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--to", metavar="PLACE", help="folder or new file to move its file to")
 
 
+def _export_arguments(sub: argparse.ArgumentParser) -> None:
+    _reader(sub)
+    sub.add_argument("names", metavar="NAME", nargs="+", help="container, or database for all in it")
+    sub.add_argument("file", metavar="FILE", help="file to make: .root, .parquet, .arrow or .feather")
+    sub.add_argument("--field", action="append", help="dotted name or glob; all by default")
+    sub.add_argument("--where", help='condition on entries, such as "nMuon == 2"')
+    sub.add_argument("--format", help="root, parquet or arrow, if the name of the file does not tell")
+
+
+def _find_arguments(sub: argparse.ArgumentParser) -> None:
+    _reader(sub)
+    sub.add_argument("container", metavar="DATABASE/CONTAINER")
+    sub.add_argument("values", metavar="FIELD=VALUE", nargs="+", help="such as run=7; a link by its OID")
+    sub.add_argument("-n", "--number", type=int, help="objects to print at most")
+
+
+def _rename_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("name", metavar="NAME", help="database, or DATABASE/CONTAINER")
+    sub.add_argument("new_name", metavar="NEW_NAME")
+
+
+def _drop_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("names", metavar="NAME", nargs="+", help="database, or DATABASE/CONTAINER")
+
+
 ALL = (
     Command("create", "make a federation", _create_arguments, create),
     Command("ls", "list databases and containers", _ls_arguments, ls),
     Command("info", "tell about a federation or a container", _container_arguments, info),
     Command("schema", "print fields and classes", _container_arguments, schema),
-    Command("import", "copy trees of ROOT files into containers", _import_arguments, import_files),
+    Command(
+        "import",
+        "copy trees, RNTuples and tables into containers",
+        _import_arguments,
+        import_files,
+    ),
     Command("attach", "take files with RNTuples in without copying them", _attach_arguments, attach),
     Command("seal", "make databases read-only complete ROOT files", _seal_arguments, seal),
     Command("cat", "print objects", _cat_arguments, cat),
+    Command("find", "print the objects that have some values", _find_arguments, exchange.find),
+    Command("export", "write objects to a file for others", _export_arguments, exchange.export),
+    Command("rename", "give a database or container another name", _rename_arguments, exchange.rename),
+    Command("drop", "drop databases and containers", _drop_arguments, exchange.drop),
     Command("tag", "list tags, make one, take one away", _tag_arguments, upkeep.tag),
     Command("catalogue", "print all that the catalogue says", _catalogue_arguments, upkeep.catalogue),
     Command("what", "say what files are", _file_arguments, upkeep.what),

@@ -1,18 +1,21 @@
-"""The command ``import``: files of trees, each with a progress bar."""
+"""The command ``import``: files of trees, tables and RNTuples, each with a progress bar."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
-
-from tqdm import tqdm
 
 from .. import _federations
 from .._exceptions import InvalidError
 from .._imports import Imported
 from .._views import bytes_of_size
+from .exchange import objects_bar
 
 __all__ = ["ingest"]
+
+COPIED = (".parquet", ".arrow", ".feather")
+"""Files without trees."""
 
 
 def ingest(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -30,13 +33,16 @@ def ingest(options: argparse.Namespace) -> list[dict[str, Any]]:
 def _import(
     federation: _federations.Federation, path: str, tree: str | None, options: argparse.Namespace
 ) -> Imported:
-    # tqdm writes to standard error, and only to a terminal.
-    with tqdm(desc=path, unit=" objects", unit_scale=True, disable=None, leave=False) as bar:
-
-        def progress(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
+    with objects_bar(path) as tell:
+        if options.ntuples or Path(path).suffix.lower() in COPIED:
+            return federation.import_file(
+                path,
+                database=options.database,
+                container=options.container,
+                ntuple=tree,
+                expressions=options.only,
+                progress=tell,
+            )
         return federation.import_tree(
             path,
             tree,
@@ -44,7 +50,7 @@ def _import(
             container=options.container,
             only=options.only,
             batch_bytes=bytes_of_size(options.step),
-            progress=progress,
+            progress=tell,
         )
 
 

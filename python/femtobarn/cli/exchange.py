@@ -1,0 +1,100 @@
+"""The commands that find objects, write them to files for others, and change names."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tqdm import tqdm
+
+from .. import _federations
+from .._exceptions import InvalidError
+from .._oid import Oid
+from .._snapshots import Snapshot
+from .._types import ElementLink, Link, Node, Primitive, String, innermost
+from .output import emit, emit_line, plain_entry, text_entry
+
+__all__ = ["drop", "export", "find", "objects_bar", "rename"]
+
+
+@contextmanager
+def objects_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how many objects are done, on standard error and only to people."""
+    with tqdm(desc=title, unit=" objects", unit_scale=True, disable=None, leave=False) as bar:
+
+        def tell(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield tell
+
+
+def export(options: argparse.Namespace) -> None:
+    """Write objects of containers to a file."""
+    snapshot = _snapshot(options)
+    with objects_bar(options.file) as tell:
+        count = snapshot.export(
+            options.names,
+            options.file,
+            options.field or None,
+            options.where,
+            format=options.format,
+            progress=tell,
+        )
+    emit(options, {"file": options.file, "entries": count}, f"exported {count:,} objects to {options.file}")
+
+
+def find(options: argparse.Namespace) -> None:
+    """Print the objects whose fields have some values, one a line."""
+    view = _snapshot(options)[options.container]
+    wanted = {}
+    for text in options.values:
+        field, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidError(f"{text!r} is not a value of a field; write FIELD=VALUE, such as run=7")
+        wanted[field] = _value(value, field, view.definition.resolve(field))
+    write = plain_entry if options.json else text_entry
+    for found in view.find_all(**wanted)[: options.number]:
+        (entry,) = view.fetch([found.entry]).to_list()
+        line = write(entry, view.definition.record)
+        emit_line(line if options.json else f"{found.oid}  {line}")
+
+
+def rename(options: argparse.Namespace) -> None:
+    """Give a database or a container another name."""
+    federation = _federations.open(options.federation)
+    with federation.transaction(message=f"rename {options.name} to {options.new_name}") as txn:
+        txn.rename(options.name, options.new_name)
+    facts = {"name": options.name, "new_name": options.new_name, "csn": txn.csn}
+    emit(options, facts, f"renamed {options.name} to {options.new_name}")
+
+
+def drop(options: argparse.Namespace) -> None:
+    """Drop databases and containers."""
+    federation = _federations.open(options.federation)
+    with federation.transaction(message=f"drop {', '.join(options.names)}") as txn:
+        for name in options.names:
+            txn.drop(name)
+    text = f"dropped {', '.join(options.names)}; snapshots before commit {txn.csn} keep them until a vacuum"
+    emit(options, {"names": options.names, "csn": txn.csn}, text)
+
+
+def _snapshot(options: argparse.Namespace) -> Snapshot:
+    return _federations.open(options.federation).snapshot(csn=options.csn)
+
+
+def _value(text: str, field: str, node: Node) -> Any:
+    """Return the value that a text on the command line stands for, by the type of its field."""
+    inner = innermost(node)
+    try:
+        if isinstance(inner, Link | ElementLink):
+            return None if text in ("", "null") else Oid.parse(text)
+        if isinstance(inner, String):
+            return text
+        if isinstance(inner, Primitive) and inner.name == "bool":
+            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+        return int(text) if isinstance(inner, Primitive) and inner.dtype.kind in "iu" else float(text)
+    except (KeyError, ValueError):
+        raise InvalidError(f"{text!r} is no value of field {field!r}, which is {node}") from None
