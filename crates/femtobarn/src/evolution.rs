@@ -4,7 +4,7 @@
 //! version to the next, so that a field that was renamed twice is still the same field. What becomes
 //! of the values is decided by `rntuple::revise`; here it is refused what only a class can tell.
 
-use rntuple::{Change, ChangeKind, Member, Origin, Plan, Type, Value, plan};
+use rntuple::{Change, ChangeKind, Conversion, Member, Origin, Plan, Type, Value, plan};
 
 use crate::class::{Class, Field, FieldType};
 use crate::dress;
@@ -85,6 +85,20 @@ impl Class {
         check_all(&pairs, true, &mut vec![]).map_err(|reason| oldest.refusal(self, &reason))?;
         let members = backward(&pairs, &oldest.fields)?;
         oldest.planned(self, members)
+    }
+
+    /// As [`regression_over`](Self::regression_over), but only where the values allow it; which of them
+    /// do, reading tells.
+    pub(crate) fn narrowing_over(&self, older: &[Class]) -> Result<Vec<Member>> {
+        let (pairs, oldest) = self.pairs(older)?;
+        check_all(&pairs, true, &mut vec![]).map_err(|reason| oldest.refusal(self, &reason))?;
+        let members = backward(&pairs, &oldest.fields)?;
+        let stored = Type::Record { class: String::new(), members: self.members() };
+        match Conversion::new(&stored, &members) {
+            Ok(_) => Ok(members),
+            Err(rntuple::Error::Invalid { what }) => Err(oldest.refusal(self, &what)),
+            Err(error) => Err(Error::storage(format!("class {}", self.name))(error)),
+        }
     }
 
     fn pairs<'a>(&'a self, older: &'a [Class]) -> Result<(Vec<Pair<'a>>, &'a Class)> {

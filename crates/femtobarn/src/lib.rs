@@ -9,7 +9,7 @@
 //! | `snapshot`, `view` | [`Snapshot`], [`View`]: the federation as of a commit, read by anybody, locked by nobody |
 //! | `class` | [`Class`]: what the objects of a container are made of |
 //! | `evolution` | how objects of one version of a class become those of another |
-//! | `recast` | objects seen as of another version of their class |
+//! | `recast`, `narrowing` | objects seen as of another version of their class |
 //! | `dress` | links and optional records between their stored form and the user's |
 //! | `extent`, `file` | the pieces of a database file that writers own, and the file itself |
 //! | `chain` | the keys of a database file, and how their chain is mended |
@@ -50,6 +50,7 @@ mod frame;
 mod identify;
 mod index;
 mod inventory;
+mod narrowing;
 mod options;
 mod progress;
 mod rebuild;

@@ -12,8 +12,9 @@ use rntuple::{BlobSink, ByteSource, ReadRequest, Reader};
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::evolution::Evolution;
+use crate::narrowing::Narrowing;
 use crate::options::ContainerOptions;
-use crate::view::{Source, View};
+use crate::view::{Source, Version, View, link};
 
 /// Where memory begins: behind the end of any file, with room for all that is in memory.
 const MEMORY_START: u64 = 1 << 62;
@@ -24,7 +25,8 @@ const IN_MEMORY: u64 = 1 << 63;
 
 impl View {
     /// The same objects, as objects of another version of their class: old data as a newer one has
-    /// them, and new data as an older one had them where that keeps all values. Indexes and statistics
+    /// them, and new data as an older one had them. If the older one does not hold all values, reading
+    /// those that it cannot hold is `Invalid`, and names the first of them. Indexes and statistics
     /// are those of the version that the objects have, and are not used. It takes the time to read
     /// where the pages are, and memory for fields whose pages cannot be used.
     ///
@@ -32,10 +34,48 @@ impl View {
     /// `NotFound` if there is no such version; `Invalid` that names the field and the reason if the
     /// objects cannot become such.
     pub fn as_class(&self, version: u32) -> Result<View> {
+        if let Some(original) = &self.opened_version().original {
+            return View::new(self.snapshot().clone(), original.clone()).as_class(version);
+        }
         if version == self.class().version {
             return Ok(self.clone());
         }
-        let (class, evolution) = self.evolution_to(version)?;
+        let catalog = self.snapshot().federation().catalog();
+        let own = self.class();
+        let wanted = Class::from_json(&catalog.class(&own.name, Some(version))?.definition)?;
+        let evolution = match version > own.version {
+            true => wanted.evolution_over(&self.older_versions(&wanted, own)?)?,
+            false => {
+                let older = self.older_versions(own, &wanted)?;
+                match own.regression_over(&older) {
+                    Ok(evolution) => evolution,
+                    Err(_) => {
+                        let narrowing = Narrowing { members: own.narrowing_over(&older)? };
+                        return self.recast(wanted, self.own_reader()?, Some(narrowing));
+                    }
+                }
+            }
+        };
+        let reader = self.evolved_reader(&evolution)?;
+        self.recast(wanted, reader, None)
+    }
+
+    /// Versions of a class before `newer`, down to `older`, the newest first.
+    fn older_versions(&self, newer: &Class, older: &Class) -> Result<Vec<Class>> {
+        let mut between = vec![];
+        for row in self.snapshot().federation().catalog().classes()? {
+            if row.name == newer.name && older.version < row.version && row.version < newer.version
+            {
+                between.push(Class::from_json(&row.definition)?);
+            }
+        }
+        between.sort_by_key(|class| std::cmp::Reverse(class.version));
+        between.push(older.clone());
+        Ok(between)
+    }
+
+    /// A reader of the objects as they would be stored as objects of the other class.
+    fn evolved_reader(&self, evolution: &Evolution) -> Result<Reader> {
         let version = self.opened_version();
         let mut sink = Memory::default();
         let options = ContainerOptions::from_json(&self.container().options)?;
@@ -47,31 +87,14 @@ impl View {
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let pages = self.snapshot().federation().inner.pages.clone();
         let reader = Reader::from_links(Arc::new(source), &evolved.header, &evolved.footer);
-        let reader = reader.map_err(Error::storage(self.path()))?.with_cache(pages, number);
-        Ok(self.recast(class, reader))
+        Ok(reader.map_err(Error::storage(self.path()))?.with_cache(pages, number))
     }
 
-    fn evolution_to(&self, version: u32) -> Result<(Class, Evolution)> {
-        let catalog = self.snapshot().federation().catalog();
-        let own = self.class();
-        let wanted = Class::from_json(&catalog.class(&own.name, Some(version))?.definition)?;
-        let (newer, older) = match version > own.version {
-            true => (&wanted, own),
-            false => (own, &wanted),
-        };
-        let mut between = vec![];
-        for row in catalog.classes()? {
-            if row.name == own.name && older.version < row.version && row.version < newer.version {
-                between.push(Class::from_json(&row.definition)?);
-            }
-        }
-        between.sort_by_key(|class| std::cmp::Reverse(class.version));
-        between.push(older.clone());
-        let evolution = match version > own.version {
-            true => newer.evolution_over(&between)?,
-            false => newer.regression_over(&between)?,
-        };
-        Ok((wanted, evolution))
+    /// Another reader of the objects as they are stored.
+    fn own_reader(&self) -> Result<Reader> {
+        let Version { row, source, .. } = self.opened_version();
+        let reader = Reader::from_links(source.clone(), &link(&row.header), &link(&row.footer));
+        reader.map_err(Error::storage(self.path()))
     }
 }
 

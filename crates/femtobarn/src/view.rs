@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::federation::Inner;
 use crate::file::DatabaseFile;
 use crate::index::Indexes;
+use crate::narrowing::{Narrowed, Narrowing};
 use crate::snapshot::Snapshot;
 use crate::statistics::Statistics;
 
@@ -37,6 +38,10 @@ pub(crate) struct Version {
     pub is_settled: bool,
     /// The transaction that has written it and not committed it; none if it is committed.
     pub writer: Option<Weak<()>>,
+    /// How the objects become those of the class, if they are of another one.
+    narrowing: Option<Narrowing>,
+    /// The objects as they are stored, if this is how they are as of another class.
+    pub original: Option<Arc<Opened>>,
     pub indexes: Indexes,
     pub statistics: Statistics,
     all: Selection,
@@ -116,6 +121,8 @@ impl Version {
             unknown_databases: vec![],
             is_settled: true,
             writer,
+            narrowing: None,
+            original: None,
             reader,
         };
         for uuid in targets {
@@ -155,6 +162,8 @@ pub struct Selection {
     projection: Arc<Projection>,
     /// Whether links or optional records are among them.
     dressed: bool,
+    /// How they are made of what is stored, if the view is one of another class.
+    narrowed: Option<Narrowed>,
 }
 
 impl Selection {
@@ -164,7 +173,18 @@ impl Selection {
             field.is_some_and(|field| field.of.is_dressed())
         };
         let dressed = projection.members().iter().any(|(name, _)| dressed(name));
-        Selection { projection: projection.into(), dressed }
+        Selection { projection: projection.into(), dressed, narrowed: None }
+    }
+
+    fn narrowed(
+        reader: &Reader,
+        class: &Class,
+        narrowing: &Narrowing,
+        paths: &[String],
+    ) -> rntuple::Result<Self> {
+        let (projection, narrowed) = narrowing.select(reader, class, paths)?;
+        let dressed = class.fields.iter().any(|field| field.of.is_dressed());
+        Ok(Selection { projection: projection.into(), dressed, narrowed: Some(narrowed) })
     }
 }
 
@@ -178,30 +198,46 @@ impl View {
     }
 
     /// The same objects of another class, as a reader has them.
-    pub(crate) fn recast(&self, class: Class, reader: Reader) -> View {
+    pub(crate) fn recast(
+        &self,
+        class: Class,
+        reader: Reader,
+        narrowing: Option<Narrowing>,
+    ) -> Result<View> {
         let old = &*self.opened.version;
         // What stands beside the footer knows the fields of the other class.
         let row = VersionRow { annex: Default::default(), class_version: class.version, ..old.row };
+        let all = match &narrowing {
+            None => Selection::new(reader.select_all(), &class),
+            Some(narrowing) => {
+                let names: Vec<String> =
+                    class.fields.iter().map(|field| field.name.clone()).collect();
+                Selection::narrowed(&reader, &class, narrowing, &names)
+                    .map_err(Error::storage(self.path()))?
+            }
+        };
         let version = Version {
             row,
             epoch: old.epoch,
             source: old.source.clone(),
             indexes: Indexes::new(old.source.clone(), row.annex),
             statistics: Statistics::new(old.source.clone(), row.annex),
-            all: Selection::new(reader.select_all(), &class),
+            all,
             class,
             deletions: old.deletions.clone(),
             link_databases: old.link_databases.clone(),
             unknown_databases: old.unknown_databases.clone(),
             is_settled: false,
             writer: old.writer.clone(),
+            narrowing,
+            original: Some(self.opened.clone()),
             reader,
         };
         let mut container = self.opened.container.clone();
         container.class_version = row.class_version;
         let database = self.opened.database.clone();
         let opened = Opened { database, container, version: Arc::new(version) };
-        View { snapshot: self.snapshot.clone(), opened: Arc::new(opened) }
+        Ok(View { snapshot: self.snapshot.clone(), opened: Arc::new(opened) })
     }
 
     /// The snapshot that this is a part of.
@@ -339,9 +375,12 @@ impl View {
             .map(|link| format!("{link}.container"))
             .collect();
         paths.extend(containers);
-        let projection =
-            self.opened.version.reader.select(&paths).map_err(Error::storage(self.path()))?;
-        Ok(Selection::new(projection, &self.opened.version.class))
+        let Version { reader, class, narrowing, .. } = &*self.opened.version;
+        let selection = match narrowing {
+            Some(narrowing) => Selection::narrowed(reader, class, narrowing, &paths),
+            None => reader.select(&paths).map(|projection| Selection::new(projection, class)),
+        };
+        selection.map_err(Error::storage(self.path()))
     }
 
     /// Chooses all fields.
@@ -381,9 +420,20 @@ impl View {
             .reader
             .read(&selection.projection, entries)
             .map_err(Error::storage(self.path()))?;
-        match selection.dressed {
-            true => dress::array(&version.class, array, &mut ToFederation(&version.link_databases)),
-            false => Ok(array),
+        let array = match &selection.narrowed {
+            Some(narrowed) => narrowed.convert(&array, &self.path())?,
+            None => array,
+        };
+        let array = match selection.dressed {
+            true => {
+                let mut by = ToFederation(&version.link_databases);
+                dress::array(&version.class, array, &mut by)?
+            }
+            false => array,
+        };
+        match &selection.narrowed {
+            Some(narrowed) => Ok(narrowed.prune(array)),
+            None => Ok(array),
         }
     }
 

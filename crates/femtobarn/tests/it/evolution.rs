@@ -270,8 +270,54 @@ fn old_data_are_read_through_the_new_class_and_new_data_through_the_old() {
     let object = view.value(7).unwrap();
     assert_eq!(object.member("momentum"), Some(&Value::Float(7.0 / 4.0)));
     assert_eq!(object.member("quality"), Some(&Value::UInt(7)));
-    let error = new.as_class(1).err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("version 4 cannot become those of version 1"), "{error}");
+    let view = view.as_class(1).unwrap();
+    let object = view.value(7).unwrap();
+    assert_eq!(object.member("pt"), Some(&Value::Float(7.0 / 4.0)));
+    assert_eq!(object.member("n"), Some(&Value::Int(-7)));
+    assert_eq!(object.member("vertex"), Some(&link(None)));
+    assert_eq!(view.as_class(4).unwrap().value(7).unwrap(), new.value(7).unwrap());
     assert_eq!(new.as_class(9).err().unwrap().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn what_an_older_class_cannot_hold_is_refused_when_it_is_read() {
+    let (_folder, federation) = federation();
+    tracks(&federation, 100);
+    let (mut transaction, key) = open(&federation);
+    transaction.evolve(key, &class(SECOND)).unwrap();
+    let mut large = second(100, 0.0, 1, Value::Null);
+    let Value::Record(members) = &mut large else { panic!() };
+    members[1].1 = Value::Int(1 << 40);
+    members[3].1 = Value::List(vec![vertex(1), vertex(2)]);
+    transaction.append_value(key, large).unwrap();
+    transaction.delete(key, &[4]).unwrap();
+    transaction.commit().unwrap();
+    let new = federation.snapshot(None).unwrap().view("run7/tracks").unwrap();
+    let view = new.as_class(1).unwrap();
+    let array = view.read(&view.select_all(), 0..100).unwrap();
+    let live = (0..100).filter(|n| *n != 4);
+    for (at, n) in live.enumerate() {
+        let mut expected = first(n);
+        let Value::Record(members) = &mut expected else { panic!() };
+        members[4].1 = Value::String(String::new());
+        assert_eq!(array.value(at).unwrap(), expected);
+        assert_eq!(view.value(n).unwrap(), expected);
+    }
+    let some = view.select(&["hits.time", "vertex.database", "pt"]).unwrap();
+    let some = view.read(&some, 0..4).unwrap().value(2).unwrap();
+    let hits = (0..2).map(|k| record(&[("time", Value::Float(f64::from(k) / 2.0))])).collect();
+    let vertex = vertex(2);
+    let part = |name: &str| vertex.member(name).unwrap().clone();
+    let vertex = record(&[("database", part("database")), ("container", part("container"))]);
+    let pt = Value::Float(0.5);
+    assert_eq!(some, record(&[("pt", pt), ("hits", Value::List(hits)), ("vertex", vertex)]));
+    let counts = view.read(&view.select(&["hits.#"]).unwrap(), 0..4).unwrap();
+    assert_eq!(counts.value(3).unwrap().member("hits"), Some(&Value::List(vec![record(&[]); 3])));
+    for (field, said) in [("n", "1099511627776"), ("vertex", "vertex")] {
+        let selection = view.select(&[field]).unwrap();
+        let error = view.read(&selection, 99..101).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    assert_eq!(view.select(&["quality"]).err().unwrap().kind(), ErrorKind::NotFound);
 }
