@@ -46,8 +46,8 @@ def copied(state: State) -> State:
 class FederationModel(RuleBasedStateMachine):
     """A federation beside what it should hold."""
 
-    @initialize()
-    def create(self) -> None:
+    @initialize(keep_commits=st.sampled_from([None, 1, 3]))
+    def create(self, keep_commits: int | None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="femtobarn-model-"))
         self.fed = fb.create(self.folder / "model.fed")
         self.txn: fb.Transaction | None = None
@@ -55,6 +55,8 @@ class FederationModel(RuleBasedStateMachine):
         self.pending: State = {}
         self.savepoints: list[tuple[fb.Savepoint, State]] = []
         self.snapshots: list[tuple[fb.Snapshot, State]] = []
+        self.tags: dict[str, State] = {}
+        self.fed.set_retention(keep_commits=keep_commits)
 
     def teardown(self) -> None:
         if hasattr(self, "fed"):
@@ -216,6 +218,33 @@ class FederationModel(RuleBasedStateMachine):
     def keep_snapshot(self) -> None:
         self.snapshots.append((self.fed.snapshot(), copied(self.committed)))
 
+    @precondition(lambda self: self.fed.head() > 0)
+    @rule(name=st.sampled_from(["first", "second"]))
+    def tag(self, name: str) -> None:
+        if name in self.tags:
+            self.fed.untag(name)
+            del self.tags[name]
+        else:
+            assert self.fed.tag(name) == self.fed.head()
+            self.tags[name] = copied(self.committed)
+
+    @rule()
+    def vacuum(self) -> None:
+        assert self.fed.vacuum().complete
+
+    @precondition(lambda self: self.txn is None and self.committed)
+    @rule(data=st.data())
+    def compact(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.committed)))
+        self.fed.compact(
+            name if data.draw(st.booleans()) else name.split("/")[0], all=data.draw(st.booleans())
+        )
+
+    @rule()
+    def check_all(self) -> None:
+        report = self.fed.check(full=True)
+        assert report.sound, "\n".join(map(str, report.problems))
+
     @precondition(lambda self: self.txn is None)
     @rule()
     def reopen(self) -> None:
@@ -239,6 +268,13 @@ class FederationModel(RuleBasedStateMachine):
     @invariant()
     def older_snapshots_have_not_changed(self) -> None:
         for snapshot, expected in getattr(self, "snapshots", []):
+            assert sorted(snapshot) == sorted(expected)
+            self.check(snapshot, expected)
+
+    @invariant()
+    def tagged_snapshots_have_not_changed(self) -> None:
+        for name, expected in getattr(self, "tags", {}).items():
+            snapshot = self.fed.snapshot(tag=name)
             assert sorted(snapshot) == sorted(expected)
             self.check(snapshot, expected)
 
