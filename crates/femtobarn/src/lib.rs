@@ -17,7 +17,7 @@
 //! | `record`, `description` | what a file says about itself: commit records, and the containers of a sealed file |
 //! | `deletion` | which entries are deleted |
 //! | `vacuum`, `compact`, `republish` | giving space back; fewer and larger clusters; versions without new objects |
-//! | `check`, `inventory` | whether all that is committed can be read; which bytes versions refer to |
+//! | `check`, `repair`, `inventory` | whether all that is committed can be read; mending what cannot; which bytes versions refer to |
 //! | `export` | [`Export`]: objects as RNTuples of plain ROOT files |
 //! | `identify`, `scan` | what a file is, and the commit records in it |
 //! | `backup` | copying a federation while it is written to, and making one from copies |
@@ -56,6 +56,7 @@ mod progress;
 mod rebuild;
 mod recast;
 mod record;
+mod repair;
 mod republish;
 mod scan;
 mod seal;
@@ -83,6 +84,7 @@ pub use index::{Index, Referrer, Referrers};
 pub use options::{ContainerOptions, Isolation, Profile, TransactionOptions};
 pub use progress::{Progress, Watch};
 pub use rebuild::{RebuildReport, rebuild_catalogue};
+pub use repair::{RepairOptions, RepairReport, Repaired};
 pub use snapshot::Snapshot;
 pub use statistics::ClusterBounds;
 pub use transaction::{ContainerKey, Rows, Savepoint, Transaction};

@@ -87,7 +87,7 @@ impl Checking<'_, '_> {
     }
 
     /// Checks one version; says whether its objects can be looked at.
-    fn version(
+    pub(super) fn version(
         &mut self,
         subject: &mut Subject<'_>,
         container: &ContainerRow,

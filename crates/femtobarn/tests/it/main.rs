@@ -22,6 +22,7 @@ mod names;
 mod power;
 mod processes;
 mod rebuilding;
+mod repair;
 mod savepoints;
 mod sealing;
 mod statistics;
