@@ -1,11 +1,15 @@
 //! New versions of whole RNTuples: other types over the same pages.
 
+use std::sync::Arc;
+
 use proptest::{collection::vec, prelude::*};
 
 use rntuple::{
-    Appender, ErrorKind, Member, Origin, Primitive, Reader, Type, Value, WriteOptions, evolve, plan,
+    Appender, ErrorKind, Member, Origin, Primitive, Reader, Type, Value, WriteOptions, complete,
+    evolve, plan,
 };
 
+use crate::representations::{FEW, expected, file};
 use crate::revising_model::{Random, change_members};
 use crate::round_trips::{assert_holds, members_of, options, tables};
 use crate::values::{array_of, cases};
@@ -244,4 +248,37 @@ fn a_wide_number_replaces_a_narrow_one_in_an_old_cluster() {
         assert_eq!(row.member("id"), Some(&Value::UInt(expected)));
     }
     assert_eq!(rows_of(&old), rows);
+}
+
+/// ROOT adds fields to RNTuples that have entries already: older pages do not know them.
+#[test]
+fn fields_that_came_later_get_pages_for_all_entries() {
+    let (bytes, anchor) = file(FEW);
+    let mut memory = Memory(bytes);
+    let old = Reader::from_anchor(Arc::new(memory.0.clone()), &anchor).unwrap();
+    let triple = Type::List(number(Primitive::Int32).into());
+    let members = [
+        Member::same("x", number(Primitive::Int64)),
+        Member::same("y", number(Primitive::Float64)),
+        Member::same("z", Type::List(number(Primitive::Int64).into())),
+        Member::same("w", triple),
+        Member::same("s", Type::Optional(Type::String.into())),
+        Member::added("n", number(Primitive::UInt8), Some(Value::UInt(3))),
+    ];
+    let options = WriteOptions { page_size: 16, ..WriteOptions::default() };
+    let evolved = evolve(&old, &mut memory, &members, options).unwrap();
+    let new = reader(&memory, &evolved.header, &evolved.footer);
+    for (entry, row) in rows_of(&new).iter().enumerate() {
+        let was = expected(entry as u64, FEW);
+        for name in ["x", "y", "z", "w", "s"] {
+            assert_eq!(row.member(name), was.member(name), "entry {entry}");
+        }
+        assert_eq!(row.member("n"), Some(&Value::UInt(3)));
+    }
+    let mut footer = evolved.footer;
+    for dead in [vec![], vec![3..4, 12..19]] {
+        let reader = reader(&memory, &evolved.header, &footer);
+        footer = complete(&reader, &mut memory, footer, &dead, options).unwrap().footer;
+    }
+    assert_eq!(rows_of(&reader(&memory, &evolved.header, &footer)).len() as u64, 3 * FEW);
 }
