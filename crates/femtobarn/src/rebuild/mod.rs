@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `history` | which transactions happened, and which commits they were |
 //! | `assembly` | the rows that they made |
+//! | `intact` | whether all bytes of a version are there |
 //!
 //! Invariants:
 //! 1. What was acknowledged is found again, with its numbers: OIDs and, but for the newest version of
@@ -16,19 +17,20 @@
 
 mod assembly;
 mod history;
+mod intact;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use femtobarn_catalog::{CATALOGUE_FILE, Catalog, Csn, DATABASES_FOLDER};
-use rntuple::Reader;
+use femtobarn_catalog::{CATALOGUE_FILE, Catalog, Contents, Csn, DATABASES_FOLDER};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::file::{self, DatabaseFile};
 use crate::progress::{Progress, Watch};
 use crate::scan::{self, Found};
-use crate::view::{Source, link};
+use crate::view::Source;
 use history::History;
 
 /// What was found.
@@ -78,7 +80,7 @@ pub fn rebuild_catalogue(
     })?;
     let history = History::of(&files, federation);
     let mut contents = assembly::contents(&history, &files, &mut report);
-    leave_out_unreadable(&mut contents, &files);
+    leave_out_vacuumed(&mut contents, &files);
     let stem = folder.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let draft = folder.join(format!("rebuild-{}", Uuid::new_v4()));
     let made = Catalog::create_with(&draft, name.unwrap_or(&stem), federation)
@@ -157,30 +159,28 @@ fn federation_of(files: &[Scanned]) -> Option<Uuid> {
         .copied()
 }
 
-/// Versions whose metadata vacuum has given back are no versions any more; the snapshots that had
-/// them are gone.
-fn leave_out_unreadable(contents: &mut femtobarn_catalog::Contents, files: &[Scanned]) {
-    let paths = contents.databases.iter().map(|record| (record.row.id, &record.row.path));
-    let source = |path: &str| files.iter().find(|file| file.path == path).map(|it| &it.source);
-    let sources: std::collections::BTreeMap<_, _> =
-        paths.filter_map(|(id, path)| Some((id, source(path)?))).collect();
-    let mut newest = std::collections::BTreeMap::new();
+/// Versions whose bytes vacuum has given back are no versions any more; the snapshots that had them
+/// are gone.
+fn leave_out_vacuumed(contents: &mut Contents, files: &[Scanned]) {
+    let mut newest = HashMap::new();
     for version in &contents.versions {
         newest.insert((version.database, version.container), version.csn);
     }
-    let mut horizon = contents.horizon;
+    let mut sources = HashMap::new();
+    for record in &contents.databases {
+        let file = files.iter().find(|file| file.path == record.row.path);
+        sources.extend(file.map(|file| (record.row.id, intact::Intact::new(&file.source))));
+    }
+    let horizon = &mut contents.horizon;
     contents.versions.retain(|version| {
         let is_newest = newest.get(&(version.database, version.container)) == Some(&version.csn);
-        let opens = sources.get(&version.database).is_some_and(|source| {
-            let source = Arc::clone(*source);
-            Reader::from_links(source, &link(&version.header), &link(&version.footer)).is_ok()
-        });
-        if !opens && !is_newest {
-            horizon = horizon.max(Csn(version.csn.0 + 1));
+        let is_there =
+            is_newest || sources.get_mut(&version.database).is_some_and(|found| found.has(version));
+        if !is_there {
+            *horizon = (*horizon).max(Csn(version.csn.0 + 1));
         }
-        opens || is_newest
+        is_there
     });
-    contents.horizon = horizon;
 }
 
 /// Puts the new catalogue in the place of the old one, and returns where that is now.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use femtobarn::{Csn, ErrorKind, Federation, rebuild_catalogue};
+use femtobarn::{
+    CheckLevel, CompactOptions, Csn, ErrorKind, Federation, VacuumOptions, rebuild_catalogue,
+};
 use rntuple::{Array, Primitive};
 use tempfile::TempDir;
 
@@ -147,4 +149,33 @@ fn nothing_is_made_of_nothing() {
     };
     assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(everything(&reopened(&folder), Csn(1)).len(), 12);
+}
+
+#[test]
+fn what_vacuum_gave_back_does_not_come_to_life() {
+    let (folder, federation) = federation();
+    with_ten_events(&federation);
+    for n in 0..20 {
+        let mut transaction = begin(&federation);
+        let database = transaction.database("run7").unwrap();
+        let key = transaction.container(database, "events").unwrap();
+        transaction.extend(key, events(7, 10 + 500 * n, 500)).unwrap();
+        transaction.commit().unwrap();
+    }
+    federation.tag("third", Some(Csn(3)), "").unwrap();
+    let all = |_: &femtobarn::Progress| true;
+    federation.compact("run7", &CompactOptions::default(), &mut { all }).unwrap();
+    let head = federation.head().unwrap();
+    let kept = [Csn(3), head];
+    let before = kept.map(|csn| everything(&federation, csn));
+    let options = VacuumOptions { keep_from: Some(head), ..Default::default() };
+    federation.vacuum(&options, &mut { all }).unwrap();
+    drop(federation);
+    remove_catalogue(&folder);
+    rebuild_catalogue(&path_of(&folder), None, &mut { all }).unwrap();
+    let federation = reopened(&folder);
+    assert_eq!(everything(&federation, head), before[1]);
+    let report = federation.check(CheckLevel::Full, &mut { all }).unwrap();
+    assert!(report.is_sound(), "{:?}", report.problems);
+    assert_eq!(federation.snapshot(Some(Csn(10))).err().unwrap().kind(), ErrorKind::NotFound);
 }
