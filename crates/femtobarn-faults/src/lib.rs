@@ -11,6 +11,7 @@
 //! | [`verify`] | whether a federation that was found is one that was acknowledged |
 //! | [`fault`] | faults of a disk |
 //! | [`soak`] | writers that are killed, and what must be there of them |
+//! | [`history`] | concurrent transactions, and whether they were kept apart |
 //! | [`random`] | numbers that look random |
 //!
 //! The program `workload` runs a script while it stands between itself and the kernel, so that it can
@@ -19,6 +20,7 @@
 pub mod crash;
 pub mod disk;
 pub mod fault;
+pub mod history;
 pub mod random;
 pub mod script;
 pub mod soak;

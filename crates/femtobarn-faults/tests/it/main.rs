@@ -5,4 +5,5 @@
 mod crash;
 mod failing;
 mod flips;
+mod history;
 mod killing;

@@ -5,6 +5,7 @@
 //! | `record SCRIPT FOLDER TRACE` | runs a script in `FOLDER/fed` and records what it does to the files |
 //! | `fail SCRIPT KIND FOLDER LIMIT SEED` | runs it again and again; each time another operation fails |
 //! | `write FOLDER WRITER COUNT` | is one of the writers of the soak; says which transactions happened |
+//! | `history FOLDER LEVEL PROCESS COUNT` | is one process of a history, and says what its threads did |
 
 mod failing;
 mod interposer;
@@ -12,6 +13,8 @@ mod interposer;
 use std::path::Path;
 use std::process::ExitCode;
 
+use femtobarn::Federation;
+use femtobarn_faults::history::{Level, Transaction, recorder};
 use femtobarn_faults::script::{Runner, Script};
 use femtobarn_faults::soak;
 use femtobarn_faults::verify::acknowledgement;
@@ -25,6 +28,9 @@ fn main() -> ExitCode {
             failing::fail(script, kind, Path::new(folder), limit, seed)
         }
         ["write", folder, writer, count] => write(Path::new(folder), writer, count),
+        ["history", folder, level, process, count] => {
+            history(Path::new(folder), level, process, count)
+        }
         _ => Err("the arguments are those of the program's documentation".to_owned()),
     };
     match done {
@@ -55,4 +61,26 @@ fn write(folder: &Path, writer: &str, count: &str) -> Result<(), String> {
     let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
     let said = soak::write(folder, number(writer)?, number(count)?, |number| println!("{number}"));
     said.map_err(|error| error.to_string())
+}
+
+/// Threads of one process of a history.
+const THREADS: u64 = 2;
+
+fn history(folder: &Path, level: &str, process: &str, count: &str) -> Result<(), String> {
+    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
+    let (process, count) = (number(process)?, number(count)?);
+    let level = if level == "snapshot" { Level::Snapshot } else { Level::Serializable };
+    let federation = Federation::open(folder).map_err(|error| error.to_string())?;
+    let run = |thread| {
+        let tell = |transaction: Transaction| println!("{}", transaction.to_line());
+        recorder::run(&federation, level, process * THREADS + thread + 1, count, tell)
+    };
+    let run = &run;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|at| scope.spawn(move || run(at))).collect();
+        let joined = threads.into_iter().map(|thread| thread.join().expect("no thread panics"));
+        joined.collect::<Vec<_>>()
+    })
+    .into_iter()
+    .try_for_each(|done| done.map_err(|error| error.to_string()))
 }

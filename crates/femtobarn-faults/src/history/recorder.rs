@@ -1,0 +1,153 @@
+//! Random transactions on registers of a federation, and the record of them.
+//!
+//! A register is the list `words` of an object. Registers lie in a few containers of two databases, so
+//! that transactions meet in some and not in others.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use femtobarn::{ErrorKind, Federation, Isolation, Profile, Result, TransactionOptions};
+use rntuple::Value;
+
+use super::{Level, Operation, Outcome, Transaction};
+use crate::random::Random;
+use crate::script::{class, object, small_pages, split, updated_fields};
+
+/// The containers.
+const PATHS: [&str; 3] = ["left/a", "left/b", "right/c"];
+/// Registers in each container.
+const REGISTERS_EACH: u64 = 2;
+/// Most operations of a transaction.
+const OPERATIONS_MAX: u64 = 4;
+
+/// Creates a federation with empty registers.
+///
+/// # Errors
+/// As the engine.
+pub fn prepare(folder: &Path) -> Result<()> {
+    let federation = Federation::create(folder, "registers")?;
+    let mut transaction = federation.transaction(TransactionOptions::default())?;
+    for path in PATHS {
+        let (database, name) = split(path);
+        let id = match transaction.database(database) {
+            Ok(id) => id,
+            Err(_) => transaction.create_database(database)?,
+        };
+        let key = transaction.create_container(id, name, &class(), small_pages(Profile::Plain))?;
+        // Objects with numbers that are multiples of four have no words.
+        for register in 0..REGISTERS_EACH {
+            transaction.append_value(key, object(register * 4, 0))?;
+        }
+    }
+    transaction.commit().map(drop)
+}
+
+/// The list of each register now.
+///
+/// # Errors
+/// As the engine.
+pub fn lists(federation: &Federation) -> Result<BTreeMap<u64, Vec<u64>>> {
+    let snapshot = federation.snapshot(None)?;
+    let mut lists = BTreeMap::new();
+    for register in 0..PATHS.len() as u64 * REGISTERS_EACH {
+        let (path, entry) = place(register);
+        lists.insert(register, words(&snapshot.view(path)?.value(entry)?));
+    }
+    Ok(lists)
+}
+
+fn place(register: u64) -> (&'static str, u64) {
+    (PATHS[(register / REGISTERS_EACH) as usize], register % REGISTERS_EACH)
+}
+
+fn words(object: &Value) -> Vec<u64> {
+    let number = |word: &Value| word.as_integer().unwrap_or_default() as u64;
+    match object.member("words") {
+        Some(Value::List(words)) => words.iter().map(number).collect(),
+        _ => vec![],
+    }
+}
+
+/// Does random transactions, the same for the same seed, and tells of each. `writer` must be another
+/// one for each thread and process of a history.
+///
+/// # Errors
+/// As the engine, but for conflicts and locks, which are outcomes.
+pub fn run(
+    federation: &Federation,
+    level: Level,
+    writer: u64,
+    count: u64,
+    mut tell: impl FnMut(Transaction),
+) -> Result<()> {
+    let mut random = Random(writer);
+    let mut next = writer << 20;
+    for _ in 0..count {
+        let start = now();
+        let mut operations = vec![];
+        let outcome = match transact(federation, level, &mut random, &mut next, &mut operations) {
+            Ok(csn) => Outcome::Committed(csn),
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Busy) => {
+                Outcome::Aborted
+            }
+            Err(error) => return Err(error),
+        };
+        tell(Transaction { time: start..now(), outcome, operations });
+    }
+    Ok(())
+}
+
+fn transact(
+    federation: &Federation,
+    level: Level,
+    random: &mut Random,
+    next: &mut u64,
+    operations: &mut Vec<Operation>,
+) -> Result<u64> {
+    let isolation = match level {
+        Level::Snapshot => Isolation::Snapshot,
+        Level::Serializable => Isolation::Serializable,
+    };
+    let lock_wait = Duration::from_millis(20);
+    let options = TransactionOptions { lock_wait, isolation, ..TransactionOptions::default() };
+    let mut transaction = federation.transaction(options)?;
+    let count = 1 + random.below(OPERATIONS_MAX);
+    for at in 0..count {
+        let register = random.below(PATHS.len() as u64 * REGISTERS_EACH);
+        let (path, entry) = place(register);
+        let object = transaction.view(path)?.value(entry)?;
+        operations.push(Operation::Read(register, words(&object)));
+        // Every transaction that commits writes something, so that it has a number.
+        if random.one_in(2) || at + 1 == count {
+            let (database, name) = split(path);
+            let id = transaction.database(database)?;
+            let key = transaction.container(id, name)?;
+            let object = with_word(object, *next);
+            operations.push(Operation::Append(register, *next));
+            *next += 1;
+            transaction.update(key, &[entry], updated_fields(&[object]))?;
+        }
+        if random.one_in(4) {
+            std::thread::sleep(Duration::from_micros(random.below(2000)));
+        }
+    }
+    transaction.commit().map(|csn| csn.0)
+}
+
+fn with_word(mut object: Value, word: u64) -> Value {
+    if let Value::Record(members) = &mut object {
+        for (name, value) in members {
+            if let ("words", Value::List(words)) = (name.as_str(), value) {
+                words.push(Value::UInt(word));
+            }
+        }
+    }
+    object
+}
+
+/// Nanoseconds on a clock that all processes of a machine share.
+fn now() -> u64 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+    now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
+}
