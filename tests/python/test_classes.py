@@ -193,3 +193,30 @@ def test_path_that_does_not_exist_names_near_misses() -> None:
     definition = fb.definition_of(Hit)
     with pytest.raises(fb.NotFoundError, match=r"field 'z' does not exist; there are x, y"):
         definition.resolve("z")
+
+
+def test_a_field_says_what_it_was_and_what_older_objects_have() -> None:
+    @fb.persistent(version=2)
+    class Cluster:
+        energy: fb.float32 = fb.field(was="e")
+        kind: fb.int8 = fb.field(default=-1)
+        label: str = "none"
+        count: fb.uint32 = 0
+        weight: float = float("inf")
+        cells: list[fb.uint16] = fb.field(default_factory=list)
+
+    definition = fb.definition_of(Cluster)
+    assert definition.to_json()["fields"] == [
+        {"name": "energy", "type": "float32", "was": "e"},
+        {"name": "kind", "type": "int8", "default": -1},
+        {"name": "label", "type": "string", "default": "none"},
+        {"name": "count", "type": "uint32"},
+        {"name": "weight", "type": "float64"},
+        {"name": "cells", "type": {"list": "uint16"}},
+    ]
+    assert fb.Definition.from_json(definition.to_json()) == definition
+    with pytest.raises(fb.InvalidError, match="which is what it is"):
+
+        @fb.persistent
+        class Same:
+            x: int = fb.field(was="x")

@@ -191,6 +191,21 @@ def test_a_class_that_changed_needs_a_newer_schema(toy: Path, fed: fb.Federation
     assert versions == {"toy::Hit": 3, "toy::OtherHit": 5, "toy::Track": 3, "toy::HitTrackLink": 3}
 
 
+def test_stored_objects_follow_the_model(toy: Path, fed: fb.Federation) -> None:
+    model = fed.define(toy)
+    with fed.transaction() as txn:
+        hits = txn.database("run", create=True).container("hits", model.Hit, create=True)
+        hits.append(model.Hit(cellID=1, at=model.Point(x=4.0)))
+    more = ("- bool good{true}", "- bool good{true}\n      - int quality{-3} // of the fit")
+    newer = fed.define(changed(toy, more, ("schema_version: 3", "schema_version: 4")))
+    with fed.transaction() as txn:
+        hits = txn.database("run").container("hits", newer.Hit, evolve=True)
+        hits.append(newer.Hit(cellID=2, quality=9))
+    view = fed["run/hits"]
+    assert view["quality"].to_list() == [-3, 9]
+    assert (view[0].at.x, view[1].at.y, view.definition.version) == (4.0, 3.0, 4)
+
+
 def test_a_comment_is_no_change(toy: Path, fed: fb.Federation) -> None:
     fed.define(toy)
     head = fed.head()
