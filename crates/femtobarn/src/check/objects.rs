@@ -7,9 +7,11 @@ use rntuple::{Projection, Reader};
 use super::database::Subject;
 use super::links::{self, StoredLink};
 use super::{Checking, Place, Problem, ProblemKind, Severity};
+use crate::annex::Annex;
 use crate::class::Class;
 use crate::deletion::Deletions;
 use crate::error::{Error, Result};
+use crate::index::Indexed;
 use crate::inventory::Ranges;
 use crate::view::{Source, link};
 
@@ -54,6 +56,9 @@ impl Checking<'_, '_> {
             self.chunk((&reader, &all), &class, &mut linked, &subject.source, &place)?;
             first = end;
         }
+        if self.report.is_complete {
+            self.indexes(subject, row, (&reader, &class), place)?;
+        }
         if linked.unknown > 0 {
             self.report.add(Problem {
                 severity: Severity::Notice,
@@ -62,6 +67,32 @@ impl Checking<'_, '_> {
                 what: format!("{} links lead to databases that are not here", linked.unknown),
                 advice: "attach the databases to follow them".to_owned(),
             });
+        }
+        Ok(())
+    }
+
+    /// Whether indexes find all objects.
+    fn indexes(
+        &mut self,
+        subject: &Subject<'_>,
+        row: &VersionRow,
+        (reader, class): (&Reader, &Class),
+        place: &Place,
+    ) -> Result<()> {
+        let source = &*subject.source;
+        // What is damaged of these was reported with the version.
+        let Ok(annex) = Annex::read(source, row.annex) else { return Ok(()) };
+        let Ok(deletions) = Deletions::of(source, row) else { return Ok(()) };
+        let what = place.to_string();
+        let is_deleted = |entry| deletions.contains(source, entry);
+        let indexed = Indexed { what: &what, class, reader, is_deleted: &is_deleted, source };
+        for index in &annex.indexes {
+            let is_whole = index.runs.iter().all(|run| run.blob.read(source).is_ok());
+            if let Err(error) = indexed.verify(index)
+                && is_whole
+            {
+                self.damage(place.clone(), ProblemKind::Index, error.to_string());
+            }
         }
         Ok(())
     }

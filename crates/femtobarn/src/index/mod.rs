@@ -19,6 +19,7 @@ mod run;
 mod sorter;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -141,13 +141,13 @@ impl Repair<'_> {
         let (base, path, place) = (publishing.base, publishing.path(), place(&publishing));
         let source = Arc::new(Source(publishing.extents()?.file().clone()));
         let recorded = recorded(&source, &publishing.container, &base);
-        if let Some(row) = recorded.filter(|row| *row != base) {
-            if self.is_sound(&publishing, &row)? {
-                let message = format!("mend {path} from its commit record");
-                publishing.commit(Revision::of(&row), &message)?;
-                self.done(place, "took the version from its commit record");
-                return Ok(());
-            }
+        if let Some(row) = recorded.filter(|row| *row != base)
+            && self.is_sound(&publishing, &row)?
+        {
+            let message = format!("mend {path} from its commit record");
+            publishing.commit(Revision::of(&row), &message)?;
+            self.done(place, "took the version from its commit record");
+            return Ok(());
         }
         if !self.options.salvage {
             return Ok(());

@@ -216,3 +216,36 @@ fn every_flipped_byte_of_what_is_committed_is_noticed() {
     // The front and the keys have fields that nobody needs: names, times.
     assert!(unnoticed <= unreferenced + 1200, "{unnoticed} of {}", whole.len());
 }
+
+#[test]
+fn an_index_that_does_not_find_an_object_is_reported() {
+    let (folder, federation) = federation();
+    with_history(&federation, 3);
+    let mut transaction = begin(&federation);
+    let database = transaction.database("run7").unwrap();
+    let key = transaction.container(database, "events").unwrap();
+    transaction.create_index(key, "event", &["run", "event"], true).unwrap();
+    transaction.delete(key, &[4]).unwrap();
+    transaction.commit().unwrap();
+    let mut transaction = begin(&federation);
+    let key = transaction.container(database, "events").unwrap();
+    transaction.extend(key, events(7, 30, 10)).unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(check(&federation, CheckLevel::Full).problems, []);
+    let csn = federation.head().unwrap();
+    drop(federation);
+    // The newest version has the annex of the one before, whose index lacks the last objects.
+    let sql = rusqlite::Connection::open(folder.path().join("test.fed/catalogue.sqlite")).unwrap();
+    for column in ["annex_offset", "annex_size"] {
+        let lie = format!(
+            "UPDATE versions SET {column} = (SELECT {column} FROM versions WHERE csn = ?2) \
+             WHERE csn = ?1"
+        );
+        assert_eq!(sql.execute(&lie, [csn.0 as i64, csn.0 as i64 - 1]).unwrap(), 1);
+    }
+    drop(sql);
+    let report = check(&reopened(&folder), CheckLevel::Full);
+    let problem = report.problems.iter().find(|it| it.kind == ProblemKind::Index);
+    let problem = problem.unwrap_or_else(|| panic!("{:?}", report.problems));
+    assert!(problem.what.contains("event 30"), "{problem}");
+}
