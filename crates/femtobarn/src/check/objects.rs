@@ -13,6 +13,7 @@ use crate::deletion::Deletions;
 use crate::error::{Error, Result};
 use crate::index::Indexed;
 use crate::inventory::Ranges;
+use crate::statistics::Verification;
 use crate::view::{Source, link};
 
 /// Stored bytes of objects that are looked at together, about.
@@ -26,6 +27,8 @@ struct Linked {
     databases: Vec<Option<DatabaseId>>,
     /// The deleted objects, whose links are of no interest.
     deletions: Deletions,
+    /// What values lie between.
+    statistics: Option<Verification>,
     /// Links to databases that are not in the federation.
     unknown: u64,
 }
@@ -45,6 +48,8 @@ impl Checking<'_, '_> {
             Reader::from_links(subject.source.clone(), &link(&row.header), &link(&row.footer))
                 .map_err(Error::storage(what()))?;
         let mut linked = self.linked(subject, container, row)?;
+        // What is damaged was reported with the version.
+        linked.statistics = Verification::new(subject.source.clone(), row.annex, &reader).ok();
         let all = reader.select_all();
         let entry_bytes = (row.bytes / row.entries.max(1)).max(1);
         let step = (CHUNK_BYTES / entry_bytes).clamp(1, CHUNK_ENTRIES_MAX);
@@ -110,7 +115,7 @@ impl Checking<'_, '_> {
         }
         // A damaged list was reported with its version.
         let deletions = Deletions::of(&*subject.source, row).unwrap_or_default();
-        Ok(Linked { databases, deletions, unknown: 0 })
+        Ok(Linked { databases, deletions, statistics: None, unknown: 0 })
     }
 
     /// Reads objects whole, which is how values that do not fit together are found.
@@ -139,6 +144,17 @@ impl Checking<'_, '_> {
             }
         };
         self.report.objects += live.total();
+        if let Some(statistics) = &linked.statistics {
+            let live: Vec<_> = live.iter().collect();
+            match statistics.wrong(&objects, first, &live) {
+                Ok(None) => {}
+                Ok(Some(what)) => {
+                    let what = format!("{what} is out of the bounds of its cluster");
+                    self.damage(place.clone(), ProblemKind::Statistics, what);
+                }
+                Err(error) => self.damage(place.clone(), ProblemKind::Object, error.to_string()),
+            }
+        }
         let mut found = vec![];
         let walked = links::visit(class, &objects, first, &mut |entry, path, link| {
             if live.contains(&(entry..entry + 1)) {

@@ -14,6 +14,7 @@
 mod run;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::index::RunSink;
 use crate::view::View;
 use run::{Directory, Run, Summarised};
+pub(crate) use verify::Verification;
 
 /// Bytes of a blob that is not merged with others any more, since merging takes memory.
 const MERGED_BYTES_MAX: u64 = 64 << 20;

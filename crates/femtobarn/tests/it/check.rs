@@ -249,3 +249,32 @@ fn an_index_that_does_not_find_an_object_is_reported() {
     let problem = problem.unwrap_or_else(|| panic!("{:?}", report.problems));
     assert!(problem.what.contains("event 30"), "{problem}");
 }
+
+#[test]
+fn values_out_of_the_bounds_of_their_clusters_are_reported() {
+    let (folder, federation) = federation();
+    with_history(&federation, 1);
+    let mut transaction = begin(&federation);
+    let database = transaction.database("run7").unwrap();
+    let class = event_class();
+    let options = ContainerOptions::default();
+    let key = transaction.create_container(database, "others", &class, options).unwrap();
+    transaction.extend(key, events(7, 1000, 10)).unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(check(&federation, CheckLevel::Full).problems, []);
+    drop(federation);
+    // A container with as many entries, but other numbers, lends its statistics.
+    let sql = rusqlite::Connection::open(folder.path().join("test.fed/catalogue.sqlite")).unwrap();
+    for column in ["annex_offset", "annex_size"] {
+        let lie = format!(
+            "UPDATE versions SET {column} = (SELECT {column} FROM versions WHERE csn = 1) \
+             WHERE csn = 2"
+        );
+        assert_eq!(sql.execute(&lie, []).unwrap(), 1);
+    }
+    drop(sql);
+    let report = check(&reopened(&folder), CheckLevel::Full);
+    let problem = report.problems.iter().find(|it| it.kind == ProblemKind::Statistics);
+    let problem = problem.unwrap_or_else(|| panic!("{:?}", report.problems));
+    assert!(problem.what.contains("field event of entry 0"), "{problem}");
+}
