@@ -200,9 +200,11 @@ fn assert_bounds_hold(reader: &Reader, known: &Known) {
 
 /// The bounds of numbers or sizes of an array.
 fn actual(array: &Array, path: &str, is_size: bool) -> Bounds {
-    let mut array = path.split('.').fold(array, |array, name| match array {
-        Array::List { content, .. } => content.member(name).unwrap(),
-        _ => array.member(name).unwrap(),
+    let mut array = path.split('.').fold(array, |mut array, name| {
+        while let Array::List { content, .. } = array {
+            array = content;
+        }
+        array.member(name).unwrap()
     });
     if is_size {
         let (Array::List { offsets, .. } | Array::String { offsets, .. }) = array else { panic!() };
