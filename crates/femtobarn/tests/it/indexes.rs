@@ -376,6 +376,34 @@ fn a_key_that_must_be_unique_is_refused_twice_but_free_again_when_its_object_is_
 }
 
 #[test]
+fn an_update_moves_a_key_and_cannot_take_that_of_another_object() {
+    let (_folder, federation) = federation();
+    let (mut transaction, key) = event_index(&federation, true);
+    transaction.extend(key, events(7, 0, 100)).unwrap();
+    transaction.commit().unwrap();
+    let renumber = |entry: u64, event: u64| {
+        let (mut transaction, key) = open(&federation);
+        let Array::Record { length, mut members } = events(7, event, 1) else { unreachable!() };
+        members.retain(|(name, _)| name == "event");
+        transaction.update(key, &[entry], Array::Record { length, members }).unwrap();
+        transaction.commit()
+    };
+    let error = renumber(5, 6).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Exists);
+    assert!(error.to_string().contains("entries 6 and 5"), "{error}");
+    let before = federation.snapshot(None).unwrap().view("run7/events").unwrap();
+    renumber(5, 1000).unwrap();
+    renumber(6, 5).unwrap();
+    let now = federation.snapshot(None).unwrap().view("run7/events").unwrap();
+    for (event, then, since) in
+        [(5, Some(5), Some(6)), (6, Some(6), None), (1000, None, Some(5)), (7, Some(7), Some(7))]
+    {
+        assert_eq!(before.find(&sought(7, event)).unwrap(), then);
+        assert_eq!(now.find(&sought(7, event)).unwrap(), since);
+    }
+}
+
+#[test]
 fn an_index_over_objects_that_share_a_key_cannot_be_made_unique() {
     let (_folder, federation) = federation();
     let (mut transaction, key) = event_index(&federation, false);
