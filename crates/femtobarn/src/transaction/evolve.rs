@@ -63,12 +63,10 @@ impl Transaction {
         open.row.class_version = class.version;
         open.is_dressed = is_dressed(class);
         open.annex.statistics = known;
-        for (mut index, is_changed) in indexes {
+        for (index, (fields, is_changed)) in open.annex.indexes.iter_mut().zip(indexes) {
+            index.fields = fields;
             if is_changed {
-                open.indexing.rebuild(&mut index);
-            }
-            if let Some(known) = open.annex.indexes.iter_mut().find(|it| it.name == index.name) {
-                *known = index;
+                open.indexing.rebuild(index);
             }
         }
         open.touch();
@@ -96,15 +94,15 @@ impl Transaction {
     }
 }
 
-/// The indexes with the fields' new names, and whether their keys have to be made anew.
+/// The fields of the indexes under their new names, and whether keys have to be made anew.
 fn renamed_indexes(
     indexes: &[IndexState],
     evolution: &Evolution,
-) -> Result<Vec<(IndexState, bool)>> {
+) -> Result<Vec<(Vec<String>, bool)>> {
     let renamed = |index: &IndexState| {
-        let mut index = index.clone();
+        let mut fields = vec![];
         let mut is_changed = false;
-        for field in &mut index.fields {
+        for field in &index.fields {
             let (path, has_changed) = evolution.new_path(field).ok_or_else(|| {
                 Error::invalid(format!(
                     "index {:?} is over {field:?}, which is left out; drop the index first",
@@ -112,9 +110,9 @@ fn renamed_indexes(
                 ))
             })?;
             is_changed |= has_changed;
-            *field = path;
+            fields.push(path);
         }
-        Ok((index, is_changed))
+        Ok((fields, is_changed))
     };
     indexes.iter().map(renamed).collect()
 }

@@ -41,7 +41,7 @@ fn record(members: &[(&str, Value)]) -> Value {
 
 fn vertex(n: u64) -> Value {
     let oid = femtobarn::Oid::new(femtobarn::DatabaseId(1), femtobarn::ContainerId(9), n);
-    link((n % 2 == 0).then_some(oid))
+    link(n.is_multiple_of(2).then_some(oid))
 }
 
 fn first(n: u64) -> Value {
@@ -320,4 +320,25 @@ fn what_an_older_class_cannot_hold_is_refused_when_it_is_read() {
         assert!(error.to_string().contains(said), "{error}");
     }
     assert_eq!(view.select(&["quality"]).err().unwrap().kind(), ErrorKind::NotFound);
+}
+
+/// The second of two evolutions in one transaction once put the index back that the first had begun to
+/// make anew, with nothing in it.
+#[test]
+fn an_index_stays_whole_over_two_evolutions_at_once() {
+    let (_folder, federation) = federation();
+    tracks(&federation, 30);
+    let (mut transaction, key) = open(&federation);
+    transaction.create_index(key, "n", &["n"], true).unwrap();
+    transaction.checkpoint().unwrap();
+    transaction.evolve(key, &class(SECOND)).unwrap();
+    transaction.evolve(key, &class(THIRD)).unwrap();
+    transaction.commit().unwrap();
+    let view = federation.snapshot(None).unwrap().view("run7/tracks").unwrap();
+    assert_eq!(view.find(&[("n", Value::Int(-7))]).unwrap(), Some(7));
+    let (mut transaction, key) = open(&federation);
+    let without = THIRD.replace("\"version\": 3", "\"version\": 4");
+    let without = without.replace(r#"{"name": "n", "type": "int64"},"#, "");
+    let error = transaction.evolve(key, &class(&without)).unwrap_err();
+    assert!(error.to_string().contains("drop the index first"), "{error}");
 }
