@@ -164,3 +164,25 @@ fn a_damaged_database_is_not_adopted_and_stays_where_it_is() {
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(path.exists() && other.snapshot(None).unwrap().databases().unwrap().is_empty());
 }
+
+#[test]
+fn a_sealed_database_with_deleted_objects_is_sound_wherever_it_is() {
+    let (folder, federation) = with_tags();
+    let mut transaction = begin(&federation);
+    let run7 = transaction.database("run7").unwrap();
+    let key = transaction.container(run7, "events").unwrap();
+    transaction.create_index(key, "event", &["event"], true).unwrap();
+    transaction.commit().unwrap();
+    federation.seal("run7", Duration::ZERO).unwrap();
+    federation.seal("tags", Duration::ZERO).unwrap();
+    let other = Federation::create(&folder.path().join("other.fed"), "other").unwrap();
+    let databases = folder.path().join("test.fed/databases");
+    other.attach(&databases.join("run7.root"), None).unwrap();
+    other.attach(&databases.join("tags.root"), None).unwrap();
+    for federation in [&federation, &other] {
+        assert_eq!(numbers(federation, "run7/events"), [0, 1, 2, 3, 5, 6, 7, 8, 9]);
+        let report = federation.check(CheckLevel::Full, &mut |_| true).unwrap();
+        assert_eq!(report.problems, []);
+        assert_eq!((report.links, report.objects), (2, 11));
+    }
+}
