@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use femtobarn::{
-    Class, ContainerKey, ContainerOptions, Csn, Federation, Profile, Result, Transaction,
+    Class, CompactOptions, ContainerKey, ContainerOptions, Csn, Federation, Profile, Result,
+    Transaction, VacuumOptions,
 };
 
 use rntuple::{Array, Primitive, Value, bytes_of};
@@ -22,6 +23,10 @@ pub enum Step {
     Commit(Vec<Change>),
     /// A database is sealed.
     Seal(String),
+    /// All snapshots but the newest may go, and their space comes back.
+    Vacuum,
+    /// A container is compacted.
+    Compact(String),
     /// The federation is closed and opened again; SQLite then empties its log.
     Reopen,
 }
@@ -92,8 +97,8 @@ pub struct Script {
 }
 
 /// The names of all scripts.
-pub const NAMES: [&str; 7] =
-    ["single", "two databases", "delete", "update", "names", "evolve", "seal"];
+pub const NAMES: [&str; 8] =
+    ["single", "two databases", "delete", "update", "names", "evolve", "vacuum", "seal"];
 
 impl Script {
     /// The script with a name; none if there is no such script.
@@ -106,6 +111,7 @@ impl Script {
             "update" => updates(),
             "names" => names(),
             "evolve" => evolution(),
+            "vacuum" => vacuum(),
             _ => seal(),
         };
         Some(Script { name, steps })
@@ -259,6 +265,32 @@ fn evolution() -> Vec<Step> {
     ]
 }
 
+/// Space of old versions, of a dropped container and of a compaction comes back and is used again.
+fn vacuum() -> Vec<Step> {
+    let path = "run7/events";
+    let append = |first, count| Change::Append { path: path.into(), first, count };
+    let update = |count| Change::Update { path: path.into(), entries: (0..count).collect() };
+    let other = "run7/other";
+    vec![
+        Step::Commit(changes(path)),
+        Step::Commit(vec![
+            append(30, 300),
+            Change::Container(other.into(), Profile::Plain),
+            Change::Append { path: other.into(), first: 0, count: 200 },
+        ]),
+        Step::Commit(vec![update(330)]),
+        Step::Commit(vec![Change::Drop(other.into())]),
+        Step::Vacuum,
+        Step::Commit(vec![update(200)]),
+        Step::Commit(vec![append(330, 100)]),
+        Step::Vacuum,
+        Step::Reopen,
+        Step::Compact(path.into()),
+        Step::Vacuum,
+        Step::Commit(vec![update(100), append(430, 5)]),
+    ]
+}
+
 /// A database is sealed while another goes on.
 fn seal() -> Vec<Step> {
     let (one, two) = ("one/events", "two/events");
@@ -293,7 +325,7 @@ impl Contents {
             Step::Seal(name) => {
                 self.databases.entry(name.to_string()).or_default().is_sealed = true
             }
-            Step::Reopen => {}
+            Step::Reopen | Step::Vacuum | Step::Compact(_) => {}
         }
     }
 
@@ -488,6 +520,17 @@ impl Runner {
                 transaction.commit().map(Some)
             }
             Step::Seal(name) => self.federation().seal(name, Duration::ZERO).map(Some),
+            Step::Vacuum => {
+                let federation = self.federation();
+                let keep_from = Some(federation.head()?);
+                let options = VacuumOptions { keep_from, ..VacuumOptions::default() };
+                federation.vacuum(&options, &mut |_| true).map(|_| None)
+            }
+            Step::Compact(path) => {
+                let options = CompactOptions { all: true, ..CompactOptions::default() };
+                let done = self.federation().compact(path, &options, &mut |_| true)?;
+                Ok(done.first().and_then(|compacted| compacted.csn))
+            }
             Step::Reopen => {
                 // The old one is closed first, as when a program ends and another starts.
                 self.federation = None;

@@ -37,7 +37,7 @@ fn extra(writer: u64, number: u64) -> Extra {
     match random.below(4) {
         0 => Extra::Share,
         // Every second object is deleted at most once: by the transaction of twice its number.
-        1 if number % 2 == 0 && number > 0 => Extra::Delete(number / 2),
+        1 if number.is_multiple_of(2) && number > 0 => Extra::Delete(number / 2),
         _ => Extra::Nothing,
     }
 }

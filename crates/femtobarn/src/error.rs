@@ -114,6 +114,10 @@ fn storage_kind(kind: rntuple::ErrorKind) -> ErrorKind {
 }
 
 fn io_kind(error: &std::io::Error) -> ErrorKind {
+    // The engine's own error, on its way through the storage.
+    if let Some(own) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        return own.kind();
+    }
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::Full,
         std::io::ErrorKind::NotFound => ErrorKind::NotFound,

@@ -270,7 +270,8 @@ impl BlobSink for ExtentWriter {
                 Error::Io { source, what } => {
                     std::io::Error::new(source.kind(), format!("{what}: {source}"))
                 }
-                other => std::io::Error::other(other.to_string()),
+                // With its kind: `Error::kind` looks for it there.
+                other => std::io::Error::other(other),
             },
         })
     }
