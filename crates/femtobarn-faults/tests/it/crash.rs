@@ -22,20 +22,24 @@ fn record(script: &str) -> Vec<Operation> {
 
 fn crash_everywhere(limit: usize) {
     for name in NAMES {
-        let script = Script::named(name).unwrap();
-        let trace = record(name);
-        let started = std::time::Instant::now();
-        let Explored { operations, possible, tried, failures } =
-            explore(&script, &trace, limit, SEED).unwrap();
-        println!(
-            "{name}: tried {tried} crash states of {possible} crashes at {operations} operations, \
-             seed {SEED}, {:.1} s",
-            started.elapsed().as_secs_f64()
-        );
-        let shown = failures.iter().take(5).map(String::as_str).collect::<Vec<_>>().join("\n");
-        assert!(failures.is_empty(), "{name}: {} states are wrong:\n{shown}", failures.len());
-        assert!(tried > limit.min(possible) / 4, "{name}: only {tried} different states");
+        crash_in(name, limit);
     }
+}
+
+fn crash_in(name: &str, limit: usize) {
+    let script = Script::named(name).unwrap();
+    let trace = record(name);
+    let started = std::time::Instant::now();
+    let explored = explore(&script, &trace, limit, SEED).unwrap();
+    let Explored { operations, possible, tried, failures } = explored;
+    println!(
+        "{name}: tried {tried} crash states of {possible} crashes at {operations} operations, seed \
+         {SEED}, {:.1} s",
+        started.elapsed().as_secs_f64()
+    );
+    let shown = failures.iter().take(5).map(String::as_str).collect::<Vec<_>>().join("\n");
+    assert!(failures.is_empty(), "{name}: {} states are wrong:\n{shown}", failures.len());
+    assert!(tried > limit.min(possible) / 4, "{name}: only {tried} different states");
 }
 
 #[test]
@@ -47,4 +51,11 @@ fn what_was_acknowledged_survives_a_crash_at_any_operation() {
 #[ignore = "minutes: every crash of every workload"]
 fn what_was_acknowledged_survives_every_crash() {
     crash_everywhere(usize::MAX);
+}
+
+#[test]
+#[ignore = "one workload, named by the environment, for looking closer"]
+fn a_workload_of_ones_choice_survives() {
+    let Ok(name) = std::env::var("FEMTOBARN_WORKLOAD") else { return };
+    crash_in(&name, CRASHES);
 }

@@ -168,8 +168,8 @@ impl Watch {
 
 /// Whether a file survives a crash.
 fn is_recorded(path: &Path) -> bool {
-    let name = path.as_os_str().as_bytes();
-    !name.ends_with(b"-shm") && !path.starts_with("locks/")
+    let is_lock = path.parent().is_some_and(|folder| folder.ends_with("locks"));
+    !path.as_os_str().as_bytes().ends_with(b"-shm") && !is_lock
 }
 
 fn fail(code: c_int) -> c_int {
