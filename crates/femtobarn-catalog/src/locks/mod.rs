@@ -6,9 +6,9 @@
 //!
 //! | file | slot or byte | locks |
 //! |---|---|---|
-//! | `locks/<database id>` | slot: container id | a container, for the transaction that writes it |
-//! | `locks/<database id>` | slot 2^32 | the allocation of space in the database's file |
-//! | `locks/<database id>` | slot 2^32 + 1 | the database: shared by transactions, or by one alone |
+//! | `locks/<database id>` | slot 0 | the allocation of space in the database's file |
+//! | `locks/<database id>` | slot 1 | the database: shared by transactions, or by one alone |
+//! | `locks/<database id>` | slot: container id + 1 | a container, for the transaction that writes it |
 //! | `locks/maintenance` | slot 0 | the federation: shared by backups, or by one vacuum alone |
 //! | `locks/snapshots` | the byte at a CSN | shared: somebody reads that snapshot |
 //! | `locks/commit` | slots 0 and 1 | the turn to commit |
@@ -55,10 +55,14 @@ pub use target::LockTarget;
 
 /// Bytes of a slot, which are those of the record of who holds it.
 pub(crate) const SLOT_BYTES: u64 = 64;
-/// The slot of the allocation lock, after those of all containers there can be.
-const ALLOCATION_SLOT: u64 = 1 << 32;
+/// The slot of the allocation lock. It and the next are in front, so that lock files stay short.
+const ALLOCATION_SLOT: u64 = 0;
 /// The slot of the lock of a whole database.
-const DATABASE_SLOT: u64 = ALLOCATION_SLOT + 1;
+const DATABASE_SLOT: u64 = 1;
+/// The slot of container 1, the first that there can be.
+const FIRST_CONTAINER_SLOT: u64 = 2;
+/// The slot behind those of all containers that there can be.
+const SLOTS_END: u64 = FIRST_CONTAINER_SLOT + u32::MAX as u64;
 /// The lock file of maintenance, beside those of databases.
 const MAINTENANCE_FILE: &str = "maintenance";
 /// The folder of those who wait, in that of the locks.

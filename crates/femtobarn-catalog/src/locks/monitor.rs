@@ -8,7 +8,7 @@ use std::path::Path;
 use super::file::{Kind, LockFile, Locked, SPAN_BYTES, Span};
 use super::holder::Holder;
 use super::target::LockTarget;
-use super::{ALLOCATION_SLOT, DATABASE_SLOT, MAINTENANCE_FILE, SLOT_BYTES, WAITS_FOLDER};
+use super::{FIRST_CONTAINER_SLOT, MAINTENANCE_FILE, SLOT_BYTES, SLOTS_END, WAITS_FOLDER};
 use crate::error::{Error, Result};
 use crate::ids::DatabaseId;
 
@@ -108,13 +108,14 @@ pub(super) fn holder(locks: &Path, target: &LockTarget) -> Result<Option<Holder>
 /// Those who share a database do not sign, but who writes to a container of it does.
 pub(super) fn any_writer(file: &LockFile, target: &LockTarget) -> Result<Option<Holder>> {
     let LockTarget::Database(_) = target else { return Ok(None) };
-    let containers = file.locked_between(0, ALLOCATION_SLOT * SLOT_BYTES)?;
+    let containers =
+        file.locked_between(FIRST_CONTAINER_SLOT * SLOT_BYTES, SLOTS_END * SLOT_BYTES)?;
     let mut holders = containers.iter().filter_map(slot_of).map(|slot| file.read_holder(slot));
     holders.find_map(Result::transpose).transpose()
 }
 
 fn held_in(file: &LockFile, database: Option<DatabaseId>) -> Result<Vec<HeldLock>> {
-    let locked = file.locked_between(0, (DATABASE_SLOT + 1) * SLOT_BYTES)?;
+    let locked = file.locked_between(0, SLOTS_END * SLOT_BYTES)?;
     let mut held = Vec::new();
     for (slot, kind) in locked.iter().filter_map(|one| Some((slot_of(one)?, one.kind))) {
         let Some(target) = LockTarget::of_slot(database, slot) else { continue };

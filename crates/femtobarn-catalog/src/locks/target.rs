@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{ALLOCATION_SLOT, DATABASE_SLOT, MAINTENANCE_FILE};
+use super::{ALLOCATION_SLOT, DATABASE_SLOT, FIRST_CONTAINER_SLOT, MAINTENANCE_FILE};
 use crate::ids::{ContainerId, DatabaseId};
 
 /// What a lock is on.
@@ -43,7 +43,7 @@ impl LockTarget {
 
     pub(super) fn slot(&self) -> u64 {
         match self {
-            LockTarget::Container(_, id) => u64::from(id.0),
+            LockTarget::Container(_, id) => FIRST_CONTAINER_SLOT - 1 + u64::from(id.0),
             LockTarget::Database(_) => DATABASE_SLOT,
             LockTarget::Allocation(_) => ALLOCATION_SLOT,
             LockTarget::Maintenance => 0,
@@ -56,7 +56,7 @@ impl LockTarget {
             (Some(id), DATABASE_SLOT) => Some(LockTarget::Database(id)),
             (Some(id), ALLOCATION_SLOT) => Some(LockTarget::Allocation(id)),
             (Some(id), _) => {
-                let container = u32::try_from(slot).ok()?;
+                let container = u32::try_from(slot + 1 - FIRST_CONTAINER_SLOT).ok()?;
                 Some(LockTarget::Container(id, ContainerId(container)))
             }
             (None, 0) => Some(LockTarget::Maintenance),

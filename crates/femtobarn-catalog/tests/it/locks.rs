@@ -115,3 +115,17 @@ pub fn hold_the_lock(folder: &Path) {
     say("freed");
     listen();
 }
+
+#[test]
+fn lock_files_stay_short_enough_to_be_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let owner = LockTable::new(folder.path()).owner();
+    let wait = Duration::from_secs(1);
+    drop(owner.lock_database_exclusive(DatabaseId(1), wait).unwrap());
+    drop(owner.lock_allocation(DatabaseId(1)).unwrap());
+    drop(owner.lock_container(DatabaseId(1), ContainerId(7), wait).unwrap());
+    for entry in std::fs::read_dir(folder.path().join("locks")).unwrap() {
+        let entry = entry.unwrap();
+        assert!(entry.metadata().unwrap().len() < 8192, "{:?}", entry.file_name());
+    }
+}

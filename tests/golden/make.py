@@ -1,0 +1,138 @@
+"""Make the golden federation of the present format: everything that is on disk, in a few kilobytes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import femtobarn as fb
+
+HERE = Path(__file__).resolve().parent
+FORMAT = 2
+
+
+@fb.persistent
+class Hit:
+    """A point in the detector."""
+
+    x: fb.float32
+    adc: fb.uint16
+
+
+@fb.persistent
+class Raw:
+    """What the detector gave."""
+
+    hits: list[Hit]
+    name: str
+
+
+@fb.persistent
+class Event:
+    """An event."""
+
+    run: fb.uint32
+    event: fb.uint64
+    weight: fb.float64 | None
+    pt: list[fb.float32]
+    flag: bool
+    raw: fb.link[Raw]
+
+
+def newer_event() -> Any:
+    """Return the second version of the class: a field widened, one renamed, one new."""
+
+    @fb.persistent(name="Event", version=2)
+    class Event2:
+        run: fb.uint64
+        number: fb.uint64 = fb.field(was="event")
+        weight: fb.float64 | None
+        pt: list[fb.float32]
+        flag: bool
+        raw: fb.link[Raw]
+        quality: fb.int32 = fb.field(default=-1)
+
+    return Event2
+
+
+def fill(folder: str) -> None:
+    """Make commits of every kind."""
+    federation = fb.create(folder, name="golden")
+    with federation.transaction(message="first") as txn:
+        raws = txn.database("raw", create=True).container("raw", Raw, create=True)
+        run7 = txn.database("run7", create=True)
+        events = run7.container("events", Event, create=True)
+        packed = run7.container("packed", Event, create=True, compression="archive")
+        for n in range(20):
+            hits = [Hit(x=0.5 * i, adc=n + i) for i in range(n % 4)]
+            raw = raws.append(Raw(hits=hits, name=f"raw {n}"))
+            weight = None if n % 3 else n / 8
+            event = Event(run=7, event=n, weight=weight, pt=[1.5 * n] * (n % 3), flag=n % 2 == 0, raw=raw)
+            events.append(event)
+            packed.append(event)
+    with federation.transaction(message="indexes") as txn:
+        events = txn.database("run7").container("events")
+        events.create_index("id", ["run", "event"], unique=True)
+        events.create_index("raws", ["raw"])
+    with federation.transaction(message="changes") as txn:
+        events = txn.database("run7").container("events")
+        events.update([3, 4], {"weight": [0.25, None], "pt": [[9.0, 8.0, 7.0], []]})
+        events.delete([5, 19])
+    federation.tag("before", message="before the class changed")
+    with federation.transaction(message="a newer class") as txn:
+        events = txn.database("run7").container("events", newer_event(), evolve=True)
+        events.append(
+            {"run": 8, "number": 100, "weight": None, "pt": [2.5], "flag": True, "raw": None, "quality": 3}
+        )
+    with federation.transaction(message="names") as txn:
+        txn.database("run7").container("packed").rename("archived")
+        txn.database("scratch", create=True).container("raw", Raw, create=True)
+    with federation.transaction(message="drop") as txn:
+        txn.database("scratch").drop()
+    federation.seal("raw")
+    federation.close()
+
+
+def contents(folder: str) -> dict[str, Any]:
+    """Return all that the snapshots of a federation hold."""
+    with fb.open(folder) as federation:
+        head = federation.head()
+        return {
+            "head": head,
+            "messages": [commit["message"] for commit in federation.history()],
+            "tags": {tag["name"]: tag["csn"] for tag in federation.tags()},
+            "snapshots": {str(csn): _snapshot(federation.snapshot(csn=csn)) for csn in range(1, head + 1)},
+        }
+
+
+def _snapshot(snapshot: fb.Snapshot) -> dict[str, Any]:
+    return {name: snapshot[name].arrays().to_list() for name in snapshot}
+
+
+def without_locks(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Leave out the locks, which nobody holds."""
+    return None if "/locks/" in member.name else member
+
+
+def main() -> int:
+    """Make the federation, unless it is there."""
+    archive = HERE / f"format-{FORMAT}.tar.gz"
+    if archive.exists():
+        print(f"{archive.name} is there, and is never made again", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory() as place:
+        folder = f"{place}/golden.fed"
+        fill(folder)
+        text = json.dumps(contents(folder), indent=1, default=str)
+        (HERE / f"format-{FORMAT}.json").write_text(text + "\n")
+        with tarfile.open(archive, "w:gz") as packed:
+            packed.add(folder, "golden.fed", filter=without_locks)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""Federations that earlier releases made are read, and go on, for ever."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+fb = pytest.importorskip("femtobarn", reason="the package is not built")
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+sys.path.insert(0, str(GOLDEN))
+
+import make  # noqa: E402
+
+FORMATS = sorted(path.name.removesuffix(".tar.gz") for path in GOLDEN.glob("format-*.tar.gz"))
+
+
+@pytest.fixture(params=FORMATS)
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    """The folder of a golden federation, and the name of its format."""
+    with tarfile.open(GOLDEN / f"{request.param}.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    return str(tmp_path / "golden.fed"), request.param
+
+
+def test_there_is_one_of_the_present_format() -> None:
+    assert f"format-{make.FORMAT}" in FORMATS
+
+
+def test_it_holds_what_it_held(kept: tuple[str, str]) -> None:
+    folder, name = kept
+    found = json.loads(json.dumps(make.contents(folder), default=str))
+    assert found == json.loads((GOLDEN / f"{name}.json").read_text())
+
+
+def test_it_is_sound_and_goes_on(kept: tuple[str, str]) -> None:
+    folder, _ = kept
+    with fb.open(folder) as federation:
+        report = federation.check(full=True)
+        assert report.problems == []
+        assert federation.find("run7/events", run=7, number=3).raw.name == "raw 3"
+        with federation.transaction() as txn:
+            events = txn.database("run7").container("events")
+            events.update(0, quality=5)
+            events.delete([1])
+        assert federation["run7/events"][0].quality == 5
+        assert len(federation["run7/events"]) == 18
+        assert federation.check(full=True).sound
+
+
+def test_its_catalogue_can_be_made_again(kept: tuple[str, str]) -> None:
+    folder, _ = kept
+    with fb.open(folder) as federation:
+        before = {name: federation[name].arrays().to_list() for name in federation}
+    (Path(folder) / "catalogue.sqlite").unlink()
+    fb.rebuild_catalogue(folder)
+    with fb.open(folder) as federation:
+        assert {name: federation[name].arrays().to_list() for name in federation} == before
