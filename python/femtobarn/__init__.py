@@ -66,7 +66,7 @@ from ._oid import Oid, OidRange
 from ._snapshots import Snapshot
 from ._transactions import ContainerWriter, Database, Savepoint, Transaction
 from ._types import Definition
-from ._upkeep import BackupReport, CheckReport, Compacted, Problem, VacuumReport
+from ._upkeep import BackupReport, CheckReport, Compacted, Problem, RepairReport, VacuumReport
 from ._views import View
 from .datamodel import Model, load_model
 
@@ -97,6 +97,7 @@ __all__ = [
     "Oid",
     "OidRange",
     "Problem",
+    "RepairReport",
     "Savepoint",
     "Snapshot",
     "StorageError",

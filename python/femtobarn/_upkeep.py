@@ -22,6 +22,7 @@ __all__ = [
     "Compacted",
     "Problem",
     "Progress",
+    "RepairReport",
     "Upkeep",
     "VacuumReport",
     "paths",
@@ -78,6 +79,16 @@ class CheckReport:
     """Bytes of database files that no version needs (full check)."""
     orphan_bytes: int
     """Bytes of files that no database has."""
+
+
+@dataclass(frozen=True)
+class RepairReport:
+    """What a repair did, or would do."""
+
+    done: list[str]
+    """What was mended, a sentence each."""
+    left: list[Problem]
+    """What is not as it should be still."""
 
 
 @dataclass(frozen=True)
@@ -298,6 +309,41 @@ class Upkeep:
         facts = self._handle.upkeep().check(full, progress)
         problems = [Problem(**problem) for problem in facts.pop("problems")]
         return CheckReport(problems=problems, **facts)
+
+    def repair(
+        self,
+        *,
+        salvage: bool = False,
+        dry_run: bool = False,
+        lock_timeout: float = 10.0,
+        progress: Progress | None = None,
+    ) -> RepairReport:
+        """Check in full, mend what can be mended without losing anything, and check again.
+
+        Damaged indexes and statistics are made again or dropped, in a new version of their container;
+        what older snapshots have of them stays as it is until a vacuum takes it away.
+
+        Parameters
+        ----------
+        salvage
+            Take containers whose newest version is damaged back to their newest whole version. Objects
+            that came later are lost, and their OIDs go to new objects.
+        dry_run
+            Change nothing, and only say what would be done.
+        lock_timeout
+            Seconds to wait for a vacuum, a backup, or writers.
+        progress
+            Told how far it is.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> fed.repair()
+        RepairReport(done=[], left=[])
+        """
+        facts = self._handle.upkeep().repair(salvage, dry_run, seconds(lock_timeout), progress)
+        return RepairReport(done=facts["done"], left=[Problem(**problem) for problem in facts["left"]])
 
     def backup(
         self,

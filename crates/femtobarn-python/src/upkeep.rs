@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use femtobarn::{
-    At, CheckLevel, CheckReport, Csn, Facts, Federation, FileKind, Retention, Severity,
+    At, CheckLevel, CheckReport, Csn, Facts, Federation, FileKind, Problem, RepairOptions,
+    Retention, Severity,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -136,6 +137,23 @@ impl UpkeepHandle {
         check_report(py, &report)
     }
 
+    fn repair<'py>(
+        &self,
+        py: Python<'py>,
+        salvage: bool,
+        dry_run: bool,
+        lock_wait: f64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let federation = self.federation.get()?;
+        let options = RepairOptions { salvage, dry_run, lock_wait: duration(lock_wait)? };
+        let report = watched(py, progress, |watch| federation.repair(&options, watch).or_raise())?;
+        let facts = PyDict::new(py);
+        facts.set_item("done", &report.done)?;
+        facts.set_item("left", problems(py, &report.left)?)?;
+        Ok(facts)
+    }
+
     fn backup<'py>(
         &self,
         py: Python<'py>,
@@ -257,16 +275,7 @@ fn kind_of(kind: FileKind) -> &'static str {
 }
 
 fn check_report<'py>(py: Python<'py>, report: &CheckReport) -> PyResult<Bound<'py, PyDict>> {
-    let problems = PyList::empty(py);
-    for problem in &report.problems {
-        let row = PyDict::new(py);
-        row.set_item("severity", severity_of(problem.severity))?;
-        row.set_item("kind", format!("{:?}", problem.kind))?;
-        row.set_item("where", problem.place.to_string())?;
-        row.set_item("what", &problem.what)?;
-        row.set_item("advice", &problem.advice)?;
-        problems.append(row)?;
-    }
+    let problems = problems(py, &report.problems)?;
     let facts = PyDict::new(py);
     facts.set_item("sound", report.is_sound())?;
     facts.set_item("complete", report.is_complete)?;
@@ -285,6 +294,20 @@ fn check_report<'py>(py: Python<'py>, report: &CheckReport) -> PyResult<Bound<'p
     ];
     counts.iter().try_for_each(|(name, count)| facts.set_item(name, count))?;
     Ok(facts)
+}
+
+fn problems<'py>(py: Python<'py>, problems: &[Problem]) -> PyResult<Bound<'py, PyList>> {
+    let rows = PyList::empty(py);
+    for problem in problems {
+        let row = PyDict::new(py);
+        row.set_item("severity", severity_of(problem.severity))?;
+        row.set_item("kind", format!("{:?}", problem.kind))?;
+        row.set_item("where", problem.place.to_string())?;
+        row.set_item("what", &problem.what)?;
+        row.set_item("advice", &problem.advice)?;
+        rows.append(row)?;
+    }
+    Ok(rows)
 }
 
 fn severity_of(severity: Severity) -> &'static str {

@@ -21,6 +21,7 @@ use rntuple::tfile::{
 
 use crate::error::{Error, Result};
 use crate::file::{self, DatabaseFile};
+use crate::inventory::Ranges;
 
 /// The class of the keys that extents are.
 const EXTENT_CLASS: &str = "RBlob";
@@ -65,6 +66,64 @@ pub(crate) fn mend(file: &DatabaseFile) -> Result<Vec<Range<u64>>> {
     }
 }
 
+/// Makes the keys of a file follow each other from its front to its end without giving up a byte:
+/// what lies between them becomes the payload of a key again. Unlike [`mend`], it holds whatever
+/// happened to keys, not only what a killed writer leaves. Nobody may extend the file meanwhile.
+///
+/// Returns how many keys were written; no byte of `live` is written over.
+///
+/// # Errors
+/// `Corrupt` if there is no place for a key; as the disk.
+pub(crate) fn cover(file: &DatabaseFile, live: &Ranges) -> Result<u64> {
+    let mut last = key_at(file, FIRST_KEY)?.ok_or_else(|| Error::Corrupt {
+        what: format!("{} does not start with the key of a ROOT file", file.path.display()),
+    })?;
+    let mut position = end_of(&last);
+    let mut written = 0;
+    let write = |start: u64, end: u64| {
+        let header = rblob_key_header(start, end.saturating_sub(start), file::now());
+        file.write(&header.map_err(Error::storage("key of an extent"))?, start)
+    };
+    loop {
+        match next(file, position)? {
+            Next::Key(key) => {
+                position = end_of(&key);
+                if has_odd_header(&key) {
+                    write(key.position, position.saturating_sub(RBLOB_KEY_LENGTH as u64))?;
+                    written += 1;
+                }
+                last = key;
+            }
+            Next::Gap(range) => position = range.end,
+            Next::End => return Ok(written),
+            Next::Nothing => {
+                let size = file.size()?;
+                let end = next_extent(file, behind(&last, position).min(size))?.unwrap_or(size);
+                let key = covering(&last, position, end, live).ok_or_else(|| Error::Corrupt {
+                    what: format!("{}: no key can be at byte {position}", file.path.display()),
+                })?;
+                write(key.start, key.end)?;
+                written += 1;
+                position = key.start;
+            }
+        }
+    }
+}
+
+/// Where a key can be and where its payload is to end, so that nothing is between `claimed`, where
+/// the key `last` says that it ends, and `end`, where the next one is. Its size is without the header.
+fn covering(last: &KeyHeader, claimed: u64, end: u64, live: &Ranges) -> Option<Range<u64>> {
+    const HEADER: u64 = RBLOB_KEY_LENGTH as u64;
+    let mut header: Ranges = std::iter::once(claimed..claimed.checked_add(HEADER)?).collect();
+    header.remove_all(live);
+    if claimed + HEADER <= end && header.total() == HEADER {
+        return Some(claimed..end - HEADER);
+    }
+    let is_extent = last.class == EXTENT_CLASS && claimed == end_of(last);
+    let has_room = end >= last.position + HEADER;
+    (is_extent && has_room).then(|| last.position..end - HEADER)
+}
+
 /// What the chain of keys of a file is like.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Survey {
@@ -73,6 +132,8 @@ pub(crate) struct Survey {
     pub headers: Vec<Range<u64>>,
     /// Where a key ends and nothing follows, up to the next key.
     pub faults: Vec<Range<u64>>,
+    /// Keys of extents whose headers do not have the length that they should have.
+    pub odd_headers: u64,
 }
 
 /// Looks at the chain of keys and changes nothing. Nobody may extend the file meanwhile.
@@ -91,6 +152,7 @@ pub(crate) fn survey(file: &DatabaseFile) -> Result<Survey> {
             Next::Key(key) => {
                 position = end_of(&key);
                 survey.headers.push(key.position..key.position + u64::from(key.header_size));
+                survey.odd_headers += u64::from(has_odd_header(&key));
                 last = key;
             }
             Next::Gap(range) => {
@@ -115,6 +177,10 @@ pub(crate) fn survey(file: &DatabaseFile) -> Result<Survey> {
 fn behind(last: &KeyHeader, claimed: u64) -> u64 {
     let is_extent = last.class == EXTENT_CLASS && claimed == end_of(last);
     if is_extent { last.position + u64::from(last.header_size) } else { claimed }
+}
+
+fn has_odd_header(key: &KeyHeader) -> bool {
+    key.class == EXTENT_CLASS && u64::from(key.header_size) != RBLOB_KEY_LENGTH as u64
 }
 
 fn end_of(key: &KeyHeader) -> u64 {

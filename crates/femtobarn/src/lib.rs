@@ -84,7 +84,7 @@ pub use index::{Index, Referrer, Referrers};
 pub use options::{ContainerOptions, Isolation, Profile, TransactionOptions};
 pub use progress::{Progress, Watch};
 pub use rebuild::{RebuildReport, rebuild_catalogue};
-pub use repair::{RepairOptions, RepairReport, Repaired};
+pub use repair::{RepairOptions, RepairReport};
 pub use snapshot::Snapshot;
 pub use statistics::ClusterBounds;
 pub use transaction::{ContainerKey, Rows, Savepoint, Transaction};

@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
 use crate::federation::{Federation, Inner};
 use crate::file::{self, DatabaseFile};
+use crate::inventory::{Inventory, Ranges};
 use crate::options::ContainerOptions;
 use crate::view::{Source, link};
 
@@ -134,6 +135,7 @@ fn complete(inner: &Inner, row: &DatabaseRow, anchors: &[(String, Anchor)]) -> R
     // Nobody may extend the file between finding its end and writing there.
     let _lock = inner.locks().lock_allocation(row.id)?;
     let identity = file.identity()?;
+    keep_live(inner, row, &file)?;
     let gaps = chain::mend(&file)?;
     let end = file.size()?;
     let sealing = Sealing { identity: &identity, end, anchors, gaps: &gaps, modified: file::now() };
@@ -142,4 +144,22 @@ fn complete(inner: &Inner, row: &DatabaseRow, anchors: &[(String, Anchor)]) -> R
     file.sync()?;
     file.write(&sealed.front, 0)?;
     file.sync()
+}
+
+/// Sees to it that no byte of a version lies between keys: what lies there is nobody's once the file
+/// is sealed, or is cut off. Killed writers leave nothing of the kind, but a damaged key does.
+fn keep_live(inner: &Inner, row: &DatabaseRow, file: &DatabaseFile) -> Result<()> {
+    let survey = chain::survey(file)?;
+    if survey.faults.is_empty() {
+        return Ok(());
+    }
+    let source = Source(DatabaseFile::open(inner.path_of(row))?.into());
+    let live = Inventory::of(&source, &inner.catalog.all_versions(row.id)?)?;
+    let between: Ranges = survey.faults.into_iter().collect();
+    let mut free = between.clone();
+    free.remove_all(&live);
+    if free != between {
+        chain::cover(file, &live)?;
+    }
+    Ok(())
 }

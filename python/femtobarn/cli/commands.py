@@ -268,6 +268,12 @@ def _check_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--full", action="store_true", help="read every page, every index and every link")
 
 
+def _repair_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("--salvage", action="store_true", help="go back to older versions; objects are lost")
+    sub.add_argument("--dry-run", action="store_true", help="only say what would be done")
+
+
 def _vacuum_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
     sub.add_argument("--keep-from", type=int, metavar="CSN", help="instead of what retention says")
@@ -360,6 +366,7 @@ ALL = (
     Command("catalogue", "print all that the catalogue says", _catalogue_arguments, upkeep.catalogue),
     Command("what", "say what files are", _file_arguments, upkeep.what),
     Command("check", "check catalogue, files, pages, links", _check_arguments, upkeep.check),
+    Command("repair", "mend what a check finds", _repair_arguments, upkeep.repair),
     Command("rebuild-catalogue", "make the catalogue again from files", _create_arguments, upkeep.rebuild),
     Command("vacuum", "give back what no kept snapshot needs", _vacuum_arguments, upkeep.vacuum),
     Command("compact", "merge small clusters", _compact_arguments, upkeep.compact),

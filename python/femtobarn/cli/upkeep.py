@@ -24,6 +24,7 @@ __all__ = [
     "detach",
     "locks",
     "rebuild",
+    "repair",
     "restore",
     "tag",
     "tidy",
@@ -120,6 +121,20 @@ def check(options: argparse.Namespace) -> None:
     if not report.sound:
         damaged = sum(problem.severity == "damage" for problem in report.problems)
         raise CorruptError(f"{damaged} problems lose data; see femtobarn repair {options.federation}")
+
+
+def repair(options: argparse.Namespace) -> None:
+    """Mend what a check finds; fails if something committed cannot be read still."""
+    federation = _federations.open(options.federation)
+    with progress_bar() as tell:
+        report = federation.repair(salvage=options.salvage, dry_run=options.dry_run, progress=tell)
+    mended = "to mend" if options.dry_run else "mended"
+    lines = [f"{mended}: {what}" for what in report.done]
+    lines += [f"left: {problem}" for problem in report.left]
+    emit(options, asdict(report), "\n".join(lines or ["there was nothing to mend"]))
+    damaged = sum(problem.severity == "damage" for problem in report.left)
+    if damaged:
+        raise CorruptError(f"{damaged} problems are left")
 
 
 def vacuum(options: argparse.Namespace) -> None:

@@ -23,7 +23,7 @@ const PAGE_BYTES_MAX: usize = 1 << 30;
 
 /// Buffers for reading pages.
 #[derive(Default)]
-struct PageRoom {
+pub(crate) struct PageRoom {
     stored: Vec<u8>,
     decoded: Vec<u8>,
     buffers: PageBuffers,
@@ -312,7 +312,7 @@ fn catalog_has(catalog: &Catalog, container: &ContainerRow, at: Csn) -> bool {
 }
 
 /// Reads, verifies and decodes a page.
-fn read_page(
+pub(crate) fn read_page(
     source: &dyn ByteSource,
     page: &PageLocation,
     column: usize,

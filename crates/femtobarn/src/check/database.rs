@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use femtobarn_catalog::{ContainerRow, DatabaseRow, DatabaseState, VersionRow};
+use femtobarn_catalog::{DatabaseRow, DatabaseState};
 use rntuple::ByteSource;
 use rntuple::tfile::KeyChain;
 use uuid::Uuid;
@@ -91,33 +91,6 @@ impl Checking<'_, '_> {
         // What was not read, because nothing is there or pages are shared, is dealt with too.
         let rest = subject.size.saturating_sub(self.done - done);
         self.advance(&row.name, rest);
-        Ok(())
-    }
-
-    /// Checks one version as if it were the newest of its container.
-    pub(super) fn one(
-        &mut self,
-        database: &DatabaseRow,
-        file: Arc<DatabaseFile>,
-        container: &ContainerRow,
-        row: &VersionRow,
-    ) -> Result<()> {
-        let source = Arc::new(Source(file));
-        let shared = source.clone();
-        let mut subject = Subject {
-            row: database,
-            size: source.0.size()?,
-            source,
-            inventory: Inventory::new(&*shared),
-            read: Ranges::default(),
-            parts: vec![],
-            is_told: true,
-        };
-        let mut place = subject.place();
-        place.container = Some((container.id, container.name.clone()));
-        if self.version(&mut subject, container, row, &place)? {
-            self.objects(&subject, container, row, &place)?;
-        }
         Ok(())
     }
 

@@ -22,10 +22,10 @@ mod problem;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use femtobarn_catalog::{ContainerRow, Csn, DatabaseRow, VersionRow};
+use femtobarn_catalog::{Csn, DatabaseRow};
 
+pub(crate) use container::{PageRoom, read_page};
 pub use problem::{CheckReport, Place, Problem, ProblemKind, Severity};
 
 use crate::error::Result;
@@ -135,32 +135,4 @@ pub(crate) fn orphans(inner: &Inner, databases: &[DatabaseRow]) -> Result<Vec<(P
     let mut files = file::list(&folder)?;
     files.retain(|(path, _)| !known.contains(path));
     Ok(files)
-}
-
-/// Whether a version of a container, as a row tells it, can be read as a whole.
-pub(crate) fn is_sound(
-    inner: &Inner,
-    database: &DatabaseRow,
-    container: &ContainerRow,
-    row: &VersionRow,
-) -> Result<bool> {
-    let file = Arc::new(DatabaseFile::open(inner.path_of(database))?);
-    let mut ignored = |_: &Progress| true;
-    let mut checking = Checking {
-        inner,
-        head: Csn::MAX,
-        tags: vec![],
-        level: CheckLevel::Full,
-        report: CheckReport { is_complete: true, ..CheckReport::default() },
-        targets: Targets::new(Csn::MAX),
-        progress: &mut ignored,
-        done: 0,
-        total: 0,
-    };
-    checking.one(database, file, container, row)?;
-    let is_harmless = |problem: &Problem| {
-        matches!(problem.kind, ProblemKind::Record | ProblemKind::DanglingLink)
-            || problem.severity < Severity::Damage
-    };
-    Ok(checking.report.problems.iter().all(is_harmless))
 }

@@ -1,210 +1,244 @@
-//! Mending the newest version of a container.
+//! Mending one container by a version that has what is left of it.
+//!
+//! Indexes, statistics and notes of compactions can be made again or done without. Deletions and
+//! objects cannot: where they are damaged, only salvage goes on, from an older version.
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use femtobarn_catalog::{BlobRange, ContainerId, ContainerRow, Csn, DatabaseId, VersionRow};
+use femtobarn_catalog::{ContainerRow, Csn, DatabaseRow, VersionRow};
 
-use super::Repair;
-use crate::annex::{Annex, Blob, IndexState};
-use crate::check::{self, Place, ProblemKind};
+use super::examine::Examiner;
+use crate::annex::{Annex, IndexState};
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::DatabaseFile;
-use crate::options::TransactionOptions;
-use crate::record::CommitRecord;
+use crate::federation::Federation;
+use crate::index::{Indexed, Pending};
+use crate::inventory::Inventory;
 use crate::republish::{Republishing, Revision};
-use crate::view::Source;
 
-/// What can be wrong with a version although all its objects can be read.
-const DROPPABLE: [ProblemKind; 4] = [
-    ProblemKind::Statistics,
-    ProblemKind::Index,
-    ProblemKind::DanglingLink,
-    ProblemKind::UnknownDatabase,
-];
+/// What a check found wrong of a newest version although it can be read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Doubts {
+    pub statistics: bool,
+    pub indexes: bool,
+}
 
-impl Repair<'_> {
-    /// Mends a container, of whose newest version these things are wrong.
-    pub(super) fn container(
+/// What is to be done about a container.
+pub(super) enum Verdict {
+    /// Its newest version is whole.
+    Whole,
+    /// It gets a new version.
+    Mend(Box<Plan>),
+    /// Its newest version is damaged and stays so, for this reason; what can be done about it.
+    Lost(String, String),
+}
+
+/// A new version of a container.
+pub(super) struct Plan {
+    /// The version whose objects it has.
+    row: VersionRow,
+    annex: Annex,
+    is_annex_new: bool,
+    /// Names of the indexes to be made anew.
+    rebuilt: Vec<String>,
+    /// What it mends, a sentence each.
+    pub done: Vec<String>,
+}
+
+impl Examiner<'_, '_> {
+    /// Finds out what is to be done about a container with these versions, the oldest first.
+    ///
+    /// # Errors
+    /// As the catalogue; `Closed` if the progress stops it.
+    pub(super) fn verdict(
         &mut self,
-        database: DatabaseId,
-        container: ContainerId,
-        kinds: &[ProblemKind],
-    ) -> Result<()> {
-        let mended = match kinds {
-            [] => return Ok(()),
-            // The object can be read, and nothing of it is known to be wrong but its record.
-            kinds if kinds.iter().all(|kind| *kind == ProblemKind::Record) => {
-                self.republish(database, container)
+        versions: &[VersionRow],
+        doubts: Doubts,
+        salvage: bool,
+    ) -> Result<Verdict> {
+        let Some((newest, older)) = versions.split_last() else {
+            let advice = "restore the catalogue from a backup, or rebuild it";
+            return Ok(Verdict::Lost("it has no version".to_owned(), advice.to_owned()));
+        };
+        let fault = match self.plan(newest, older, doubts) {
+            Ok(plan) if plan.done.is_empty() => return Ok(Verdict::Whole),
+            Ok(plan) => return Ok(Verdict::Mend(Box::new(plan))),
+            Err(error) if error.kind() == ErrorKind::Closed => return Err(error),
+            Err(error) => error,
+        };
+        if let Some(recorded) = self.recorded(newest).filter(|it| it != newest)
+            && let Ok(mut plan) = self.plan(&recorded, older, doubts)
+        {
+            plan.done.push("what the catalogue said was taken from the commit record".to_owned());
+            return Ok(Verdict::Mend(Box::new(plan)));
+        }
+        let Some((mut plan, lost)) = self.older(newest, older)? else {
+            let advice = "no version of it is whole; restore the file from a backup";
+            return Ok(Verdict::Lost(fault.to_string(), advice.to_owned()));
+        };
+        if !salvage {
+            let advice = format!("salvage takes it back to commit {}: {lost}", plan.row.csn);
+            return Ok(Verdict::Lost(fault.to_string(), advice));
+        }
+        let csn = plan.row.csn;
+        plan.done.push(format!("it is again what it was as of commit {csn}: {lost} ({fault})"));
+        Ok(Verdict::Mend(Box::new(plan)))
+    }
+
+    /// The newest older version that is whole, and what is lost by going back to it.
+    fn older(
+        &mut self,
+        newest: &VersionRow,
+        older: &[VersionRow],
+    ) -> Result<Option<(Plan, String)>> {
+        for (at, row) in older.iter().enumerate().rev() {
+            match self.plan(row, &older[..at], Doubts::default()) {
+                Ok(plan) => {
+                    let lost = newest.entries.saturating_sub(row.entries);
+                    let lost = format!("{lost} objects and all changes since are lost");
+                    return Ok(Some((plan, lost)));
+                }
+                Err(error) if error.kind() == ErrorKind::Closed => return Err(error),
+                Err(_) => {}
             }
-            kinds if kinds.iter().all(|kind| DROPPABLE.contains(kind)) => {
-                match kinds.iter().any(|kind| DROPPABLE[..2].contains(kind)) {
-                    true => self.renew_annex(database, container),
-                    false => return Ok(()),
+        }
+        Ok(None)
+    }
+
+    /// How a version becomes whole without losing anything of it; nothing is to be done if it is.
+    ///
+    /// # Errors
+    /// The reason why it cannot.
+    fn plan(&mut self, row: &VersionRow, older: &[VersionRow], doubts: Doubts) -> Result<Plan> {
+        self.objects(row)?;
+        let (annex, is_annex_new) = match Annex::read(&*self.source, row.annex) {
+            Ok(annex) => (annex, false),
+            // Then it has no deletions, and the rest can be made again.
+            Err(_) if row.deleted == 0 => (self.earlier_annex(older), true),
+            Err(error) => return Err(error),
+        };
+        self.deletions(&annex, row)?;
+        let mut plan = Plan { row: *row, annex, is_annex_new, rebuilt: vec![], done: vec![] };
+        if is_annex_new {
+            plan.rebuilt = plan.annex.indexes.iter().map(|it| it.name.clone()).collect();
+            plan.done.push(match &plan.rebuilt[..] {
+                [] => "its annex was damaged; any indexes have to be created again".to_owned(),
+                names => format!("its annex was made anew with its indexes {}", names.join(", ")),
+            });
+        }
+        self.forget_what_is_bad(&mut plan, doubts);
+        if row.record.size > 0 && self.recorded(row).is_none() {
+            plan.done.push("it has a commit record again".to_owned());
+        }
+        Ok(plan)
+    }
+
+    fn forget_what_is_bad(&mut self, plan: &mut Plan, doubts: Doubts) {
+        let annex = &mut plan.annex;
+        if !annex.forgotten.iter().all(|it| self.is_whole(&it.blob)) {
+            annex.forgotten.clear();
+            plan.is_annex_new = true;
+            plan.done.push("what compaction noted was dropped; it notes it again".to_owned());
+        }
+        if doubts.statistics || !annex.statistics.iter().all(|it| self.is_whole(&it.blob)) {
+            annex.statistics.clear();
+            plan.is_annex_new = true;
+            plan.done.push("its damaged statistics were dropped; readers skip less".to_owned());
+        }
+        for index in &mut annex.indexes {
+            let is_told = plan.rebuilt.contains(&index.name);
+            if !is_told
+                && (doubts.indexes || !index.runs.iter().all(|run| self.is_whole(&run.blob)))
+            {
+                plan.rebuilt.push(index.name.clone());
+                plan.is_annex_new = true;
+                plan.done.push(format!("its index {:?} was made anew", index.name));
+            }
+        }
+    }
+
+    /// The indexes of the newest of these versions that tells, without what is in them.
+    fn earlier_annex(&self, older: &[VersionRow]) -> Annex {
+        let read = |row: &VersionRow| Annex::read(&*self.source, row.annex).ok();
+        let mut indexes = older.iter().rev().find_map(read).unwrap_or_default().indexes;
+        indexes.iter_mut().for_each(|index| index.runs.clear());
+        Annex { indexes, ..Annex::default() }
+    }
+}
+
+impl Plan {
+    /// Publishes the new version; returns what was done, a sentence each.
+    ///
+    /// # Errors
+    /// `Conflict` if the container changed meanwhile; as [`Republishing::begin`]; as the disk.
+    pub fn carry_out(
+        mut self,
+        federation: &Federation,
+        (database, container): (&DatabaseRow, &ContainerRow),
+        newest: Csn,
+        lock_wait: Duration,
+        examiner: &mut Examiner<'_, '_>,
+    ) -> Result<Vec<String>> {
+        let mut publishing = Republishing::begin(federation, database.id, container.id, lock_wait)?;
+        let path = publishing.path();
+        if publishing.base.csn != newest {
+            return Err(Error::Conflict {
+                what: format!("{path} changed while it was repaired; repair it again"),
+            });
+        }
+        let extents = publishing.extents()?;
+        if !self.rebuilt.is_empty() {
+            self.rebuild(&path, extents, examiner)?;
+        }
+        if self.is_annex_new {
+            self.row.annex = self.annex.write(extents).map_err(Error::storage(&path))?;
+            extents.flush()?;
+        }
+        self.row.record = Default::default();
+        self.row.bytes = Inventory::of(&*examiner.source, &[self.row])?.total();
+        publishing.commit(Revision::of(&self.row), &format!("repair {path}"))?;
+        Ok(self.done)
+    }
+
+    /// Makes indexes anew. One that cannot be made of the objects any more is taken away.
+    fn rebuild(
+        &mut self,
+        path: &str,
+        extents: &mut crate::extent::ExtentWriter,
+        examiner: &mut Examiner<'_, '_>,
+    ) -> Result<()> {
+        let (class, reader) = (examiner.class(&self.row)?, examiner.reader(&self.row)?);
+        let deletions = examiner.deletions(&self.annex, &self.row)?;
+        let source = examiner.source.clone();
+        let indexed = Indexed {
+            what: path,
+            class: &class,
+            reader: &reader,
+            is_deleted: &|entry| deletions.contains(&*source, entry),
+            source: &*source,
+        };
+        let mut kept: Vec<IndexState> = vec![];
+        for mut index in std::mem::take(&mut self.annex.indexes) {
+            if self.rebuilt.contains(&index.name) {
+                let mut pending = Pending::from(self.row.entries);
+                pending.rebuild(&mut index);
+                let one = std::slice::from_mut(&mut index);
+                match indexed.keep_up(one, &mut pending, extents) {
+                    Ok(()) => {}
+                    Err(error) if is_of_the_index(error.kind()) => {
+                        self.done.push(format!("its index {:?} is no more: {error}", index.name));
+                        continue;
+                    }
+                    Err(error) => return Err(error),
                 }
             }
-            _ => self.replace(database, container),
-        };
-        match mended {
-            Ok(()) => Ok(()),
-            // What cannot be mended is found again by the check that follows.
-            Err(error) if is_damage(&error) => Ok(()),
-            Err(error) => Err(error),
+            kept.push(index);
         }
-    }
-
-    /// What is damaged of that which stands beside the newest version.
-    pub(super) fn beside_newest(
-        &self,
-        database: DatabaseId,
-        container: ContainerId,
-    ) -> Result<Vec<ProblemKind>> {
-        let inner = &self.federation.inner;
-        let Some(row) = inner.catalog.version(database, container, Csn::MAX)? else {
-            return Ok(vec![]);
-        };
-        let database = inner.catalog.database_by_id(database, Csn::MAX)?;
-        let Ok(file) = DatabaseFile::open(inner.path_of(&database)) else { return Ok(vec![]) };
-        let source = Source(Arc::new(file));
-        let Ok(annex) = Annex::read(&source, row.annex) else { return Ok(vec![]) };
-        let is_bad = |blob: &Blob| blob.read(&source).is_err();
-        let mut kinds = vec![];
-        if annex.statistics.iter().any(|run| is_bad(&run.blob)) {
-            kinds.push(ProblemKind::Statistics);
-        }
-        let mut runs = annex.indexes.iter().flat_map(|index| &index.runs);
-        if runs.any(|run| is_bad(&run.blob)) {
-            kinds.push(ProblemKind::Index);
-        }
-        Ok(kinds)
-    }
-
-    /// Publishes the version as it is, with a commit record that is whole.
-    fn republish(&mut self, database: DatabaseId, container: ContainerId) -> Result<()> {
-        let publishing = self.begin(database, container)?;
-        let (place, revision) = (place(&publishing), Revision::of(&publishing.base));
-        let message = format!("mend the commit record of {}", publishing.path());
-        publishing.commit(revision, &message)?;
-        self.done(place, "wrote its commit record anew");
+        self.annex.indexes = kept;
         Ok(())
-    }
-
-    fn begin(&self, database: DatabaseId, container: ContainerId) -> Result<Republishing<'_>> {
-        Republishing::begin(self.federation, database, container, self.options.lock_wait)
-    }
-
-    /// Leaves statistics out, and makes indexes anew.
-    fn renew_annex(&mut self, database: DatabaseId, container: ContainerId) -> Result<()> {
-        let mut publishing = self.begin(database, container)?;
-        let (base, path, place) = (publishing.base, publishing.path(), place(&publishing));
-        let name = publishing.container.name.clone();
-        let extents = publishing.extents()?;
-        let source = Source(extents.file().clone());
-        let mut annex = Annex::read(&source, base.annex)?;
-        annex.statistics.clear();
-        let indexes = std::mem::take(&mut annex.indexes);
-        let written = annex.write(extents).map_err(Error::storage(&path))?;
-        extents.flush()?;
-        let revision = Revision { annex: written, ..Revision::of(&base) };
-        publishing.commit(revision, &format!("mend what is noted about {path}"))?;
-        self.done(place.clone(), "left its statistics out");
-        self.make_indexes(database, &name, &indexes, place)
-    }
-
-    fn make_indexes(
-        &mut self,
-        database: DatabaseId,
-        container: &str,
-        indexes: &[IndexState],
-        place: Place,
-    ) -> Result<()> {
-        if indexes.is_empty() {
-            return Ok(());
-        }
-        let options = TransactionOptions {
-            message: format!("make the indexes of {container} anew"),
-            lock_wait: self.options.lock_wait,
-            ..TransactionOptions::default()
-        };
-        let mut transaction = self.federation.transaction(options)?;
-        let key = transaction.container(database, container)?;
-        for index in indexes {
-            transaction.create_index(key, &index.name, &index.fields, index.unique)?;
-        }
-        transaction.commit()?;
-        self.done(place, format!("made {} indexes anew", indexes.len()));
-        Ok(())
-    }
-
-    /// Lets another version follow: the one that the commit record tells, or an older one.
-    fn replace(&mut self, database: DatabaseId, container: ContainerId) -> Result<()> {
-        let mut publishing = self.begin(database, container)?;
-        let (base, path, place) = (publishing.base, publishing.path(), place(&publishing));
-        let source = Arc::new(Source(publishing.extents()?.file().clone()));
-        let recorded = recorded(&source, &publishing.container, &base);
-        if let Some(row) = recorded.filter(|row| *row != base)
-            && self.is_sound(&publishing, &row)?
-        {
-            let message = format!("mend {path} from its commit record");
-            publishing.commit(Revision::of(&row), &message)?;
-            self.done(place, "took the version from its commit record");
-            return Ok(());
-        }
-        if !self.options.salvage {
-            return Ok(());
-        }
-        let older = self.federation.catalog().versions(database, container)?;
-        for row in older.into_iter().rev().filter(|row| row.csn < base.csn) {
-            if !self.is_sound(&publishing, &row)? {
-                continue;
-            }
-            let what = format!(
-                "took the version of commit {}: it has {} of {} entries",
-                row.csn, row.entries, base.entries
-            );
-            let message = format!("salvage {path} as of commit {}", row.csn);
-            publishing.commit(Revision::of(&row), &message)?;
-            self.done(place, what);
-            return Ok(());
-        }
-        Ok(())
-    }
-
-    fn is_sound(&self, publishing: &Republishing<'_>, row: &VersionRow) -> Result<bool> {
-        let (database, container) = (&publishing.database, &publishing.container);
-        check::is_sound(&self.federation.inner, database, container, row)
     }
 }
 
-/// The version as its commit record tells it; none if that is damaged.
-fn recorded(source: &Source, container: &ContainerRow, row: &VersionRow) -> Option<VersionRow> {
-    let record = CommitRecord::at(source, row.record).ok()?;
-    let told = record.containers.into_iter().find(|told| told.id == container.id)?;
-    Some(VersionRow {
-        header: told.header,
-        footer: told.footer,
-        annex: told.annex,
-        class_version: told.class.version,
-        entries: told.entries,
-        deleted: told.deleted,
-        bytes: told.bytes,
-        record: BlobRange { ..row.record },
-        ..*row
-    })
-}
-
-fn place(publishing: &Republishing<'_>) -> Place {
-    let (database, container) = (&publishing.database, &publishing.container);
-    Place {
-        database: Some((database.id, database.name.clone())),
-        container: Some((container.id, container.name.clone())),
-        csn: Some(Csn(publishing.base.csn.0)),
-        entries: None,
-    }
-}
-
-/// Whether an error says that bytes are damaged, or that nothing can be written to them.
-fn is_damage(error: &Error) -> bool {
-    let kinds =
-        [ErrorKind::Corrupt, ErrorKind::NotFound, ErrorKind::Unsupported, ErrorKind::Closed];
-    kinds.contains(&error.kind())
+/// Whether an index cannot be made because of what it is of.
+fn is_of_the_index(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Invalid)
 }

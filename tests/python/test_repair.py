@@ -1,0 +1,75 @@
+"""Repair: what is damaged is mended as far as nothing is lost, from Python and from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import femtobarn as fb
+from femtobarn.cli import EXIT_CODES, main
+
+
+@fb.persistent
+class Event:
+    number: fb.uint64
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    path = tmp_path / "lhc.fed"
+    for first in (0, 10):
+        fed = fb.create(path) if first == 0 else fb.open(path)
+        with fed, fed.transaction() as txn:
+            events = txn.database("run7", create=True).container("events", Event, create=True)
+            for number in range(first, first + 10):
+                events.append(Event(number=number))
+    return path
+
+
+def flip(path: Path, at: int) -> None:
+    file = path / "databases" / "run7.root"
+    content = bytearray(file.read_bytes())
+    content[at] ^= 4
+    file.write_bytes(content)
+
+
+def find(path: Path, wanted: bytes, which: int = 0) -> int:
+    content = (path / "databases" / "run7.root").read_bytes()
+    at = -1
+    for _ in range(which + 1):
+        at = content.index(wanted, at + 1)
+    return at
+
+
+def test_keys_of_a_file_are_mended(place: Path) -> None:
+    # The last byte of where the last key says that it is.
+    flip(place, find(place, b"\x05RBlob", 1) - 9)
+    with fb.open(place) as fed:
+        assert [problem.kind for problem in fed.check(full=True).problems] == ["Chain"]
+        assert len(fed.repair(dry_run=True).done) == 1
+        report = fed.repair()
+        assert report.left == []
+        assert report.done[0].startswith("run7: the keys of its file")
+        assert fed.check(full=True).problems == []
+        assert fed.repair() == fb.RepairReport(done=[], left=[])
+
+
+def test_objects_are_salvaged_only_when_asked_for(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = b"".join(number.to_bytes(8, "little") for number in range(10, 20))
+    flip(place, find(place, page))
+    assert main(["repair", str(place)]) == EXIT_CODES["corrupt"]
+    out, err = capsys.readouterr()
+    assert "salvage takes it back to commit" in out
+    assert "problems are left" in err
+    main(["repair", str(place), "--salvage", "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert "10 objects and all changes since are lost" in report["done"][0]
+    assert all("until a vacuum" in problem["advice"] for problem in report["left"])
+    with fb.open(place) as fed:
+        fed.vacuum(keep_from=fed.head())
+        assert fed.check(full=True).problems == []
+        assert [int(event.number) for event in fed.snapshot()["run7/events"]] == list(range(10))
+    assert main(["repair", str(place)]) == 0
+    assert "nothing to mend" in capsys.readouterr().out
