@@ -327,7 +327,7 @@ class Upkeep:
         ----------
         salvage
             Take containers whose newest version is damaged back to their newest whole version. Objects
-            that came later are lost, and their OIDs go to new objects.
+            that came later are lost; their OIDs are given to no others.
         dry_run
             Change nothing, and only say what would be done.
         lock_timeout

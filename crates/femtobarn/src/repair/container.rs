@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use femtobarn_catalog::{ContainerRow, Csn, DatabaseRow, VersionRow};
+use rntuple::{Appender, Value};
 
 use super::examine::Examiner;
 use crate::annex::{Annex, IndexState};
@@ -13,7 +14,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::federation::Federation;
 use crate::index::{Indexed, Pending};
 use crate::inventory::Inventory;
+use crate::options::ContainerOptions;
 use crate::republish::{Republishing, Revision};
+use crate::transaction::range;
 
 /// What a check found wrong of a newest version although it can be read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +41,8 @@ pub(super) struct Plan {
     row: VersionRow,
     annex: Annex,
     is_annex_new: bool,
+    /// Entries whose numbers were given to objects, with those that are lost.
+    numbered: u64,
     /// Names of the indexes to be made anew.
     rebuilt: Vec<String>,
     /// What it mends, a sentence each.
@@ -92,7 +97,8 @@ impl Examiner<'_, '_> {
     ) -> Result<Option<(Plan, String)>> {
         for (at, row) in older.iter().enumerate().rev() {
             match self.plan(row, &older[..at], Doubts::default()) {
-                Ok(plan) => {
+                Ok(mut plan) => {
+                    plan.numbered = newest.entries.max(row.entries);
                     let lost = newest.entries.saturating_sub(row.entries);
                     let lost = format!("{lost} objects and all changes since are lost");
                     return Ok(Some((plan, lost)));
@@ -117,7 +123,9 @@ impl Examiner<'_, '_> {
             Err(error) => return Err(error),
         };
         self.deletions(&annex, row)?;
-        let mut plan = Plan { row: *row, annex, is_annex_new, rebuilt: vec![], done: vec![] };
+        let numbered = row.entries;
+        let mut plan =
+            Plan { row: *row, annex, is_annex_new, numbered, rebuilt: vec![], done: vec![] };
         if is_annex_new {
             plan.rebuilt = plan.annex.indexes.iter().map(|it| it.name.clone()).collect();
             plan.done.push(match &plan.rebuilt[..] {
@@ -189,6 +197,8 @@ impl Plan {
         if !self.rebuilt.is_empty() {
             self.rebuild(&path, extents, examiner)?;
         }
+        self.keep_numbers(&mut publishing, examiner)?;
+        let extents = publishing.extents()?;
         if self.is_annex_new {
             self.row.annex = self.annex.write(extents).map_err(Error::storage(&path))?;
             extents.flush()?;
@@ -197,6 +207,39 @@ impl Plan {
         self.row.bytes = Inventory::of(&*examiner.source, &[self.row])?.total();
         publishing.commit(Revision::of(&self.row), &format!("repair {path}"))?;
         Ok(self.done)
+    }
+
+    /// Gives the numbers of lost objects to no others: they become deleted entries.
+    fn keep_numbers(
+        &mut self,
+        publishing: &mut Republishing<'_>,
+        examiner: &mut Examiner<'_, '_>,
+    ) -> Result<()> {
+        let lost = self.row.entries..self.numbered;
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let what = publishing.path();
+        let options = ContainerOptions::from_json(&publishing.container.options)?;
+        let (reader, source) = (examiner.reader(&self.row)?, examiner.source.clone());
+        let mut deletions = examiner.deletions(&self.annex, &self.row)?;
+        let extents = publishing.extents()?;
+        let mut write = || {
+            let mut appender = Appender::resume(&reader, options.write_options())?;
+            let nothing = Value::zero(appender.types())?;
+            lost.clone().try_for_each(|_| appender.append_value(extents, &nothing))?;
+            appender.finish_version(extents, &*source)
+        };
+        let version = write().map_err(Error::storage(&what))?;
+        for entry in lost.clone() {
+            deletions.insert(&*source, entry)?;
+        }
+        self.annex.deletions = deletions.write(extents).map_err(Error::storage(&what))?;
+        extents.flush()?;
+        self.is_annex_new = true;
+        self.row.footer = range(&version.footer);
+        (self.row.entries, self.row.deleted) = (lost.end, deletions.count());
+        Ok(())
     }
 
     /// Makes indexes anew. One that cannot be made of the objects any more is taken away.

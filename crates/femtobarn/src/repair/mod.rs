@@ -44,7 +44,7 @@ const LOOK_BYTES: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct RepairOptions {
     /// Takes containers whose newest version is damaged back to their newest whole version. Objects
-    /// that came later are lost, and their OIDs go to objects that are appended from then on.
+    /// that came later are lost; their OIDs are given to no others.
     pub salvage: bool,
     /// Changes nothing, and only says what would be done.
     pub dry_run: bool,
