@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -238,6 +239,8 @@ class Upkeep:
         progress
             Told how far it is.
         """
+        # Snapshots that Python has not cleared away yet would be taken for being read.
+        gc.collect()
         handle = self._handle.upkeep()
         return VacuumReport(**_vacuum(handle, keep_from, dry_run, seconds(lock_timeout), progress))
 
@@ -273,6 +276,7 @@ class Upkeep:
         self, database: str | None = None, *, lock_timeout: float = 10.0, progress: Progress | None = None
     ) -> tuple[list[Compacted], VacuumReport]:
         """Compact all containers of a database, or of all that take commits, and vacuum."""
+        gc.collect()
         done = _tidy(self._handle.upkeep(), database, seconds(lock_timeout), progress)
         return [Compacted(**container) for container in done["containers"]], VacuumReport(**done["vacuum"])
 

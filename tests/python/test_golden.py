@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +15,7 @@ fb = pytest.importorskip("femtobarn", reason="the package is not built")
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 sys.path.insert(0, str(GOLDEN))
-
-import make  # noqa: E402
+make: Any = importlib.import_module("make")
 
 FORMATS = sorted(path.name.removesuffix(".tar.gz") for path in GOLDEN.glob("format-*.tar.gz"))
 

@@ -333,6 +333,15 @@ def _find_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("-n", "--number", type=int, help="objects to print at most")
 
 
+def _index_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("container", metavar="DATABASE/CONTAINER")
+    sub.add_argument("fields", metavar="FIELD", nargs="*", help="make an index over these")
+    sub.add_argument("--name", help="name of the new index, by default those of the fields")
+    sub.add_argument("--unique", action="store_true", help="no two objects may have the same key")
+    sub.add_argument("-d", "--drop", metavar="INDEX", help="take this index away")
+
+
 def _rename_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
     sub.add_argument("name", metavar="NAME", help="database, or DATABASE/CONTAINER")
@@ -359,6 +368,7 @@ ALL = (
     Command("seal", "make databases read-only complete ROOT files", _seal_arguments, seal),
     Command("cat", "print objects", _cat_arguments, cat),
     Command("find", "print the objects that have some values", _find_arguments, exchange.find),
+    Command("index", "list indexes, make one, take one away", _index_arguments, exchange.index),
     Command("export", "write objects to a file for others", _export_arguments, exchange.export),
     Command("rename", "give a database or container another name", _rename_arguments, exchange.rename),
     Command("drop", "drop databases and containers", _drop_arguments, exchange.drop),

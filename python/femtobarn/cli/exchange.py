@@ -14,9 +14,9 @@ from .._exceptions import InvalidError
 from .._oid import Oid
 from .._snapshots import Snapshot
 from .._types import ElementLink, Link, Node, Primitive, String, innermost
-from .output import emit, emit_line, plain_entry, text_entry
+from .output import emit, emit_line, human_size, plain_entry, table, text_entry
 
-__all__ = ["drop", "export", "find", "objects_bar", "rename"]
+__all__ = ["drop", "export", "find", "index", "objects_bar", "rename"]
 
 
 @contextmanager
@@ -60,6 +60,34 @@ def find(options: argparse.Namespace) -> None:
         (entry,) = view.fetch([found.entry]).to_list()
         line = write(entry, view.definition.record)
         emit_line(line if options.json else f"{found.oid}  {line}")
+
+
+def index(options: argparse.Namespace) -> None:
+    """List the indexes of a container, make one, or take one away."""
+    federation = _federations.open(options.federation)
+    database, _, container = options.container.partition("/")
+    wish = options.drop or (options.fields and ",".join(options.fields))
+    if wish:
+        with federation.transaction(message=f"index {options.container}: {wish}") as txn:
+            writer = txn.database(database).container(container)
+            if options.drop:
+                writer.drop_index(options.drop)
+            else:
+                writer.create_index(
+                    options.name or "_".join(options.fields), options.fields, unique=options.unique
+                )
+    rows = federation[options.container].indexes()
+    lines = [
+        [
+            row["name"],
+            ", ".join(row["fields"]),
+            f"{row['keys']:,}",
+            human_size(row["bytes"]),
+            "unique" * row["unique"],
+        ]
+        for row in rows
+    ]
+    emit(options, rows, table(["index", "fields", "keys", "size", ""], lines, right={2, 3}))
 
 
 def rename(options: argparse.Namespace) -> None:

@@ -1,0 +1,193 @@
+"""Looking after a federation: from Python, and from the command line."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import femtobarn as fb
+from femtobarn.cli import EXIT_CODES, main
+
+
+@fb.persistent
+class Hit:
+    number: fb.uint32
+    charge: fb.float32
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    """A federation with a history of eleven commits."""
+    path = str(tmp_path / "lhc.fed")
+    with fb.create(path) as fed:
+        for first in range(0, 110, 10):
+            with fed.transaction(message=f"from {first}") as txn:
+                hits = txn.database("run7", create=True).container("hits", Hit, create=True)
+                numbers = range(first, first + 10)
+                hits.extend({"number": numbers, "charge": [n / 2 for n in numbers]})
+    return path
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    """What a command prints for machines."""
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_tags_hold_snapshots_that_retention_gives_up(place: str) -> None:
+    with fb.open(place) as fed:
+        assert fed.tag("winter26", csn=3, message="for the conferences") == 3
+        fed.set_retention(keep_commits=2)
+        assert fed.retention() == {"keep_commits": 2, "keep_days": None}
+        assert fed.vacuum(dry_run=True).versions == fed.vacuum().versions == 8
+        assert len(fed.snapshot(tag="winter26")["run7/hits"]) == 30
+        assert len(fed.snapshot(csn=10)["run7/hits"]) == 100
+        with pytest.raises(fb.NotFoundError, match="horizon 10"):
+            fed.snapshot(csn=5)
+        with pytest.raises(fb.ExistsError):
+            fed.tag("winter26")
+        fed.untag("winter26")
+        assert fed.tags() == []
+        assert fed.vacuum().versions == 1
+        with pytest.raises(fb.NotFoundError, match="winter26"):
+            fed.snapshot(tag="winter26")
+
+
+def test_an_open_snapshot_is_not_vacuumed(place: str) -> None:
+    with fb.open(place) as fed:
+        snapshot = fed.snapshot(csn=4)
+        report = fed.vacuum(keep_from=11)
+        assert report.kept == [4]
+        assert snapshot["run7/hits"].arrays("number", library="np")["number"].tolist() == list(range(40))
+
+
+def test_compact_merges_what_small_commits_left(place: str) -> None:
+    with fb.open(place) as fed:
+        with fed.transaction() as txn:
+            txn.database("run7").container("hits").delete([0, 109])
+        before = fed["run7/hits"].arrays().to_list()
+        (done,) = fed.compact("run7/hits")
+        assert (done.clusters_before, done.clusters, done.forgotten) == (11, 1, 2)
+        assert fed["run7/hits"].arrays().to_list() == before
+        containers, report = fed.tidy()
+        assert containers[0].csn is None
+        assert report.complete
+
+
+def test_locks_name_their_holder_and_who_waits(place: str) -> None:
+    with fb.open(place) as fed, fed.transaction() as txn:
+        txn.database("run7").container("hits")
+        (lock,) = (lock for lock in fed.locks() if lock["container"])
+        assert lock["container"] == "run7/hits"
+        assert "process" in lock["holder"]
+
+        def wait() -> None:
+            with pytest.raises(fb.BusyError, match="process"):
+                fed.transaction(lock_timeout=2.0).database("run7").container("hits")
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        found: list[dict[str, Any]] = []
+        while waiter.is_alive() and not found:
+            found = fed.waits()
+        waiter.join()
+        assert [wait["container"] for wait in found] == ["run7/hits"]
+    with fb.open(place) as fed:
+        assert fed.locks() == fed.waits() == []
+
+
+def test_progress_is_told_and_stops_the_work(place: str, tmp_path: Path) -> None:
+    told: list[tuple[str, str, int, int]] = []
+
+    def stop(*_: object) -> None:
+        raise RuntimeError("enough")
+
+    with fb.open(place) as fed:
+        fed.check(full=True, progress=lambda *facts: told.append(facts))
+        assert told[-1][0] == "checking"
+        assert told[-1][2] <= told[-1][3]
+        with pytest.raises(RuntimeError, match="enough"):
+            fed.check(full=True, progress=stop)
+        with pytest.raises(RuntimeError, match="enough"):
+            fed.backup(tmp_path / "stopped", progress=stop)
+    with pytest.raises(fb.NotFoundError, match="no complete backup"):
+        fb.restore(tmp_path / "stopped", tmp_path / "restored")
+
+
+def test_backups_are_restored_one_after_the_other(place: str, tmp_path: Path) -> None:
+    with fb.open(place) as fed:
+        fed.backup(tmp_path / "full")
+        with fed.transaction() as txn:
+            txn.database("run7").container("hits").update(3, charge=99.0)
+        fed.backup(tmp_path / "more", since=tmp_path / "full")
+    with fb.restore([tmp_path / "full", tmp_path / "more"], tmp_path / "restored.fed") as restored:
+        assert restored["run7/hits"][3].charge == 99.0
+        assert restored.snapshot(csn=11)["run7/hits"][3].charge == 1.5
+
+
+def test_a_database_moves_with_what_it_has(place: str, tmp_path: Path) -> None:
+    with fb.open(place) as fed:
+        with fed.transaction() as txn:
+            hits = txn.database("run7").container("hits")
+            hits.create_index("number", "number", unique=True)
+            hits.delete([5])
+        path = fed.detach("run7", to=tmp_path / "moved.root")
+        assert fed.keys() == []
+    facts = fb.identify(path)
+    assert (facts["kind"], facts["database"], facts["containers"][0]["deleted"]) == (
+        "open database",
+        "run7",
+        1,
+    )
+    with fb.create(tmp_path / "other.fed") as other:
+        other.attach(path)
+        assert other.find("moved/hits", number=42).charge == 21.0
+        assert len(other["moved/hits"]) == 109
+
+
+def test_the_catalogue_is_made_again(place: str) -> None:
+    (Path(place) / "catalogue.sqlite").write_bytes(b"no catalogue")
+    with pytest.raises(fb.FemtobarnError):
+        fb.open(place)
+    facts = fb.rebuild_catalogue(place)
+    assert (facts["head"], facts["left_out"]) == (11, [])
+    with fb.open(place) as fed:
+        assert len(fed["run7/hits"]) == 110
+        assert len(fed.snapshot(csn=2)["run7/hits"]) == 20
+
+
+def test_commands_of_operators(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "backup")
+    assert shown(capsys, "tag", place, "v1", "--csn", "2")[0]["csn"] == 2
+    assert shown(capsys, "index", place, "run7/hits", "number", "--unique")[0]["keys"] == 110
+    assert shown(capsys, "catalogue", place, "--tag", "v1")["databases"][0]["containers"][0]["entries"] == 20
+    assert shown(capsys, "what", f"{place}/databases/run7.root")[0]["kind"] == "open database"
+    assert shown(capsys, "check", place, "--full")["sound"]
+    assert shown(capsys, "locks", place) == shown(capsys, "waits", place) == []
+    assert shown(capsys, "compact", place, "run7")[0]["clusters"] == 1
+    assert shown(capsys, "vacuum", place, "--keep-from", "13")["versions"] == 11
+    assert shown(capsys, "tidy", place)["vacuum"]["complete"]
+    assert shown(capsys, "backup", place, folder)["files"] == 2
+    assert shown(capsys, "restore", f"{folder}.fed", folder)["csn"] == 13
+    assert shown(capsys, "rebuild-catalogue", f"{folder}.fed")["head"] == 13
+    file = shown(capsys, "detach", place, "run7", "--to", str(tmp_path / "out.root"))["file"]
+    assert shown(capsys, "attach", place, file)[0]["containers"] == ["hits"]
+    for command in ("tag", "catalogue", "check", "locks", "waits", "tidy"):
+        assert main([command, place]) == 0
+    assert "out.root" in capsys.readouterr().out
+
+
+def test_check_fails_where_objects_are_lost(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(place) / "databases" / "run7.root"
+    damaged = path.read_bytes().replace(
+        b"".join(n.to_bytes(4, "little") for n in range(10, 14)), b"\xff" * 16
+    )
+    path.write_bytes(damaged)
+    assert main(["check", place, "--full"]) == EXIT_CODES["corrupt"]
+    out, err = capsys.readouterr()
+    assert "damage: run7/hits" in out
+    assert "see femtobarn repair" in err
