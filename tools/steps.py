@@ -207,7 +207,10 @@ def rust_docs() -> Step:
 def rust_tests(*arguments: str, **settings: str) -> Step:
     """All tests of the crates, examples in the documentation included."""
     return Step(
-        "tests of Rust", ["cargo", "test", "--workspace", "--locked", *arguments], settings, tools=("cargo",)
+        "tests of Rust",
+        ["cargo", "test", "--workspace", "--locked", "--no-fail-fast", *arguments],
+        settings,
+        tools=("cargo",),
     )
 
 
