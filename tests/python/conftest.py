@@ -29,6 +29,11 @@ def project() -> Path:
 @pytest.fixture(scope="session")
 def shared_data() -> Path | None:
     """The folder of real files beside the project, or that FEMTOBARN_DATA names, if there is one."""
+    return data_folder()
+
+
+def data_folder() -> Path | None:
+    """The folder of real files, which is in no package, so that only some machines have it."""
     for place in (os.environ.get("FEMTOBARN_DATA"), ROOT.parent / "shared" / "data"):
         if place and Path(place).is_dir():
             return Path(place)
@@ -47,6 +52,15 @@ def files(project: Path) -> Samples:
     except StorageError as error:
         pytest.skip(str(error))
     return files
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of real files where these are not."""
+    if data_folder() is not None:
+        return
+    absent = [item for item in items if "shared_data" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=absent)
+    items[:] = [item for item in items if item not in absent]
 
 
 @pytest.hookimpl(wrapper=True)
