@@ -94,6 +94,8 @@ class Run:
         print(
             f"  {'ok  ' if good else 'FAIL'}  {step.name:<24}{time.monotonic() - started:8.1f} s", flush=True
         )
+        for line in re.findall(r"^proof: (.*)$", text, re.MULTILINE):
+            print(f"          {line}", flush=True)
         if not good:
             self.failed.append(step.name)
             lines = text.splitlines()

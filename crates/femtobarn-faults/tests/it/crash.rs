@@ -32,11 +32,11 @@ fn crash_in(name: &str, limit: usize) {
     let started = std::time::Instant::now();
     let explored = explore(&script, &trace, limit, SEED).unwrap();
     let Explored { operations, possible, tried, failures } = explored;
-    println!(
+    crate::tell(&format!(
         "{name}: tried {tried} crash states of {possible} crashes at {operations} operations, seed \
          {SEED}, {:.1} s",
         started.elapsed().as_secs_f64()
-    );
+    ));
     let shown = failures.iter().take(5).map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(failures.is_empty(), "{name}: {} states are wrong:\n{shown}", failures.len());
     assert!(tried > limit.min(possible) / 4, "{name}: only {tried} different states");

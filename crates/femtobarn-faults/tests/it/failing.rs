@@ -20,7 +20,7 @@ fn fail_everywhere(limit: u64) {
         let output =
             command.args(["fail", name, kind]).arg(folder.path()).args([&limit, &seed]).output();
         let output = output.unwrap();
-        print!("{}", String::from_utf8_lossy(&output.stdout));
+        String::from_utf8_lossy(&output.stdout).lines().for_each(crate::tell);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         (!output.status.success()).then(|| format!("{name}, {kind}, seed {seed}: {errors}"))
     };

@@ -219,12 +219,12 @@ fn flip(all: bool) {
     };
     std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
     let (noticed, harmless) = (noticed.into_inner(), harmless.into_inner());
-    println!(
+    crate::tell(&format!(
         "{} bytes, {} of them referred to: {noticed} flips were noticed by readers, {harmless} were \
          not; seed {SEED}",
         whole.len(),
         referenced.len()
-    );
+    ));
     let wrong = wrong.into_inner().unwrap();
     assert!(
         wrong.is_empty(),

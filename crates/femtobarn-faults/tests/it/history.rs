@@ -136,7 +136,7 @@ fn record(level: Level, count: u64) {
     let last = recorder::lists(&Federation::open(&folder).unwrap()).unwrap();
     let is_committed = |each: &&Transaction| each.outcome != Outcome::Aborted;
     let committed = history.iter().filter(is_committed).count();
-    println!("{level:?}: {} transactions, {committed} committed", history.len());
+    crate::tell(&format!("{level:?}: {} transactions, {committed} committed", history.len()));
     if let Err(anomaly) = check(&history, &last, level) {
         if let Anomaly::Cycle(cycle) = &anomaly {
             cycle.iter().for_each(|at| println!("{at}: {}", history[*at].to_line()));
