@@ -284,8 +284,9 @@ impl Vacuum<'_, '_> {
         let (file, live) = self.live(&fate.row, &fate.kept)?;
         let source = Source(file.into());
         let mut freed = Ranges::default();
+        // One inventory for all: versions share most of their page lists.
+        let mut inventory = Inventory::new(&source);
         for version in &fate.dropped {
-            let mut inventory = Inventory::new(&source);
             // What a damaged version had cannot be told, and stays.
             drop(inventory.visit(version, &mut |_, range| {
                 freed.insert(range);
