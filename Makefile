@@ -22,7 +22,7 @@ test: ## formatting, lints, all tests, documentation, and a short run of each fu
 test-long: ## the tests that take minutes, more random cases, long fuzzing
 	@$(STEPS) test-long
 
-bench: ## measure against file append, ROOT and uproot; writes docs/performance.md
+bench: ## measure against the peers: bench/report.html and docs/performance.md
 	@$(STEPS) bench
 	@.venv/bin/python benches/run.py
 

@@ -1,79 +1,162 @@
-"""The tables of a benchmark run, made from its JSON alone: `report.py RUN.json` prints the page."""
+"""The tables of a benchmark run, made from its JSON alone: `report.py RUN.json` prints them."""
 
 from __future__ import annotations
 
 import json
+import math
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
 
+START, END = "<!-- tables: written by `make bench` -->", "<!-- end of tables -->"
 
-def page(run: Json) -> str:
-    """docs/performance.md."""
-    machine, versions = run["machine"], run["versions"]
-    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+
+def renewed(document: str, run: Json) -> str:
+    """A document with its tables made anew; what stands around them is kept."""
+    before, rest = document.split(START)
+    return f"{before}{START}\n\n{tables(run)}\n{END}{rest.split(END)[1]}"
+
+
+def tables(run: Json) -> str:
+    """All chapters: verdicts first, then every side of every figure."""
+    parts = [provenance(run), verdicts(run)]
+    for chapter in run["chapters"]:
+        parts.append(f"## {chapter['title']}\n\n{chapter['intro']}\n")
+        parts += [figure(each) for each in chapter["figures"]]
+    return "\n".join(parts)
+
+
+def provenance(run: Json) -> str:
+    """Where and when it was measured."""
+    machine = run["machine"]
+    named = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
     commit = f"`{run['commit'][:12]}`{' with changes' if run['changed'] else ''}"
-    return f"""# Performance
-
-`make bench` wrote this page: do not edit it. Commit {commit}, {run["time"][:10]};
-{machine["processor"]}, {machine["cores"]} cores, {machine["memory_gib"]} GiB; {named}.
-
-Ours and the peer ran in turns, {run["rounds"]} times each, in processes of their own on one core; rates are
-medians. The ratio is ours to the peer's, in the seconds that the table names. What is measured how is said in
-[benches/README.md](../benches/README.md).
-
-{table(run)}
-## All sides
-
-{details(run)}"""
+    return (
+        f"Commit {commit}, {run['time'][:10]}; {machine['processor']}, {machine['cores']} cores, "
+        f"{machine['memory_gib']} GiB, Linux {machine['kernel']}; {named}.\n"
+        f"Medians of {run['rounds']} runs of each side, taken in turns.\n"
+    )
 
 
-def table(run: Json) -> str:
-    """One line for each figure."""
-    lines = ["| work | Femtobarn | peer | ratio | target | |", "|---|---|---|---|---|---|"]
-    for figure in run["figures"]:
-        by = figure["by"]
-        ours = rate(figure["rates"][figure["ours"]][by], by)
-        if figure["peer"] is None:
-            peer, ratio, target = "", "", f"{rate(figure['target'], by)}"
-        else:
-            peer = f"{figure['peer']} {rate(figure['rates'][figure['peer']][by], by)}"
-            ratio, target = f"{figure['ratio']:.2f}", f"{figure['target']:g}"
-        if figure["cpu_most"] is not None:
-            ratio += f", CPU {figure['cpu_multiple']:.2f} times"
-            target += f", CPU at most {figure['cpu_most']:g} times"
-        verdict = "reached" if figure["reached"] else "**missed**"
-        lines.append(f"| {figure['title']} | {ours} | {peer} | {ratio} | {target} | {verdict} |")
+def verdicts(run: Json) -> str:
+    """One line for each target."""
+    lines = ["| figure | target | asked | measured | |", "|---|---|---|---|---|"]
+    for chapter in run["chapters"]:
+        for each in chapter["figures"]:
+            for target in each["targets"]:
+                verdict = "reached" if target["reached"] else "**missed**"
+                cells = [each["title"], target["text"], bounds(target), number(target["value"]), verdict]
+                lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def details(run: Json) -> str:
-    """Every side of every figure, in both kinds of seconds."""
-    lines = ["| work | side | items/s | items/CPU s | MB/s | MB/CPU s |", "|---|---|---|---|---|---|"]
-    for figure in run["figures"]:
-        for name, rates in figure["rates"].items():
-            sample = figure["samples"][name][0]
-            megabytes = sample["bytes"] / max(sample["items"], 1) / 1e6
-            cells = [number(rates["wall"]), number(rates["cpu"])]
-            cells += [number(rates[by] * megabytes) for by in ("wall", "cpu")]
-            lines.append(f"| {figure['title']} | {name} | {' | '.join(cells)} |")
+def bounds(target: Json) -> str:
+    """What a target asks for."""
+    words = [("at least", target["at_least"]), ("at most", target["at_most"])]
+    return ", ".join(f"{word} {number(bound)}" for word, bound in words if bound is not None)
+
+
+def figure(each: Json) -> str:
+    """A figure's table."""
+    body = curve(each) if any(side["points"] for side in each["sides"]) else rates(each)
+    note = f"\n{each['note']}\n" if each["note"] else ""
+    return f"### {each['title']}\n\n{body}{note}"
+
+
+def rates(each: Json) -> str:
+    """One line for each side."""
+    columns = [column for column in COLUMNS if any(column[1](side) is not None for side in each["sides"])]
+    heads = [
+        "side",
+        *([each["x"]] if each["x"] else []),
+        f"{each['unit']}/s",
+        "/CPU s",
+        *(c[0] for c in columns),
+    ]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for side in each["sides"]:
+        name = f"**{side['name']}**" if side["role"] == "ours" else side["name"]
+        name += " (limit)" if side["role"] == "limit" else ""
+        cells = [
+            name,
+            *([f"{side['x']:g}"] if each["x"] else []),
+            number(side["rate"]),
+            number(side["cpu_rate"]),
+        ]
+        for _, value in columns:
+            found = value(side)
+            cells.append("" if found is None else number(found))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def rate(value: float, by: str) -> str:
-    """A rate with its unit."""
-    return f"{number(value)}/{'CPU s' if by == 'cpu' else 's'}"
+def curve(each: Json) -> str:
+    """One line for each point of the curves."""
+    sides = [side for side in each["sides"] if side["points"]]
+    lines = [
+        f"| {each['x']} | {' | '.join(side['name'] for side in sides)} |",
+        "|---" * (len(sides) + 1) + "|",
+    ]
+    at = sorted({x for side in sides for x, _ in side["points"]})
+    for x in at:
+        found = [dict(map(tuple, side["points"])).get(x) for side in sides]
+        cells = " | ".join("" if y is None else number(y) for y in found)
+        lines.append(f"| {x:,.0f} | {cells} |")
+    return "\n".join(lines) + f"\n\nin {each['y']}\n"
+
+
+def median(side: Json, *keys: str) -> list[float] | None:
+    """Medians of a side's samples, or none where a sample lacks one or has nothing."""
+    samples = side["samples"]
+    if not all(sample.get(key) for sample in samples for key in keys):
+        return None
+    return [statistics.median(sample[key] for sample in samples) for key in keys]
+
+
+def megabytes_a_second(side: Json) -> float | None:
+    """MB of payload in a second."""
+    found = median(side, "bytes", "wall_s")
+    return None if found is None else found[0] / found[1] / 1e6
+
+
+def cpu_for_100_mb(side: Json) -> float | None:
+    """CPU seconds for 100 MB of payload."""
+    found = median(side, "bytes", "cpu_s")
+    return None if found is None else found[1] / found[0] * 1e8
+
+
+def disk_over_payload(side: Json) -> float | None:
+    """Bytes on disk for each byte of payload."""
+    found = median(side, "disk_bytes", "bytes")
+    return None if found is None else found[0] / found[1]
+
+
+def memory(side: Json) -> float | None:
+    """The most memory that a process had."""
+    found = median(side, "memory_bytes")
+    return None if found is None else found[0] / 1e6
+
+
+COLUMNS = [
+    ("MB/s", megabytes_a_second),
+    ("CPU s/100 MB", cpu_for_100_mb),
+    ("disk/payload", disk_over_payload),
+    ("memory, MB", memory),
+]
 
 
 def number(value: float) -> str:
     """Three significant digits, with thousands apart."""
-    if value >= 1000:
+    if math.isnan(value):
+        return "not measured"
+    if abs(value) >= 1000:
         digits = 10 ** max(0, len(str(int(value))) - 3)
         return f"{round(value / digits) * digits:,}"
     return f"{value:.3g}"
 
 
 if __name__ == "__main__":
-    print(page(json.loads(Path(sys.argv[1]).read_text())))
+    print(tables(json.loads(Path(sys.argv[1]).read_text())))

@@ -22,6 +22,7 @@ FLOORS: dict[str, set[str]] = {
     "femtobarn-catalog": set(),
     "femtobarn": {"rntuple", "xrd", "femtobarn-catalog"},
     "femtobarn-faults": {"rntuple", "femtobarn-catalog", "femtobarn"},
+    "femtobarn-bench": {"rntuple", "femtobarn"},
     "femtobarn-server": {"xrd", "femtobarn-catalog"},
     "femtobarn-python": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn", "femtobarn-server"},
 }

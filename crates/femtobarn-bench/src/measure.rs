@@ -1,5 +1,6 @@
-//! Time, CPU time and random numbers; the same for all peers.
+//! Time, CPU time and random numbers; the same for all sides.
 
+use std::io::{BufRead, Write};
 use std::time::Instant;
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -12,12 +13,18 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Starts now.
+    /// Starts now; or, where several processes are to start together (`BENCH_TOGETHER` is set), says
+    /// `ready` and starts when a line arrives on the standard input.
     pub fn start() -> Self {
+        if std::env::var_os("BENCH_TOGETHER").is_some() {
+            println!("ready");
+            std::io::stdout().flush().expect("the driver listens");
+            std::io::stdin().lock().read_line(&mut String::new()).expect("the driver speaks");
+        }
         Stopwatch { wall: Instant::now(), cpu: cpu_seconds() }
     }
 
-    /// Prints what was done since the start. `check` is a sum over the data, equal for all peers.
+    /// Prints what was done since the start. `check` is a sum over the data, equal for all sides.
     pub fn report(&self, items: u64, bytes: u64, check: u64) {
         let wall = self.wall.elapsed().as_secs_f64();
         let cpu = cpu_seconds() - self.cpu;
@@ -33,15 +40,16 @@ fn cpu_seconds() -> f64 {
     (usage.user_time() + usage.system_time()).num_microseconds() as f64 * 1e-6
 }
 
-/// splitmix64 from seed 1.
+/// splitmix64 from seed 1: the sequence that all sides use.
 pub struct Random(u64);
 
-impl Random {
-    /// The sequence that all peers use.
-    pub fn new() -> Self {
+impl Default for Random {
+    fn default() -> Self {
         Random(1)
     }
+}
 
+impl Random {
     /// A number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -5,8 +5,7 @@ use std::path::Path;
 use femtobarn::{Class, Federation, TransactionOptions};
 use rntuple::row;
 
-use crate::Outcome;
-use crate::measure::Stopwatch;
+use femtobarn_bench::{Outcome, Stopwatch};
 
 const OBJECT_BYTES: u64 = 100;
 

@@ -10,8 +10,7 @@ use femtobarn::{
 };
 use rntuple::{Value, row};
 
-use crate::Outcome;
-use crate::measure::{Random, Stopwatch};
+use femtobarn_bench::{Outcome, Random, Stopwatch};
 
 const OBJECT_BYTES: usize = 10_240;
 /// Plain files are written in pieces of this size.
@@ -80,7 +79,7 @@ pub fn random(folder: &Path, reads: u64) -> Outcome {
     for entry in 0..entries {
         blob_of(&snapshot, view.oid(entry))?;
     }
-    let mut random = Random::new();
+    let mut random = Random::default();
     let (mut bytes, mut check) = (0, 0);
     let watch = Stopwatch::start();
     for _ in 0..reads {

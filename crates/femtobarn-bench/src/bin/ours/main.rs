@@ -1,29 +1,26 @@
 //! The engine's side of the benchmarks; `benches/run.py` runs it beside its peers.
 //!
 //! ```text
-//! bench append FOLDER POOL COUNT COMMIT        objects of 10 KB, one by one, COMMIT objects a transaction
-//! bench plain-append FILE POOL COUNT COMMIT    the same bytes to a plain file, synced as often
-//! bench write-objects FOLDER POOL COUNT none|lz4|zstd
-//! bench random-objects FOLDER READS            objects at random, by their OIDs
-//! bench rows FOLDER COUNT                      objects of 10 fields and 100 bytes, one by one
-//! bench columns FILE                           all columns of a file that ROOT wrote, attached
-//! bench write-columns FOLDER FILE none|lz4|zstd    the columns of a file of ROOT's, into a container
-//! bench own-columns FOLDER                     all columns of that container
+//! ours append FOLDER POOL COUNT COMMIT        objects of 10 KB, one by one, COMMIT objects a transaction
+//! ours plain-append FILE POOL COUNT COMMIT    the same bytes to a plain file, synced as often
+//! ours write-objects FOLDER POOL COUNT none|lz4|zstd
+//! ours random-objects FOLDER READS            objects at random, by their OIDs
+//! ours rows FOLDER COUNT                      objects of 10 fields and 100 bytes, one by one
+//! ours columns FILE                           all columns of a file that ROOT wrote, attached
+//! ours write-columns FOLDER FILE none|lz4|zstd    the columns of a file of ROOT's, into a container
+//! ours own-columns FOLDER                     all columns of that container
 //! ```
 //!
 //! Prints one JSON object, as benches/README.md says. Opening the federation is not timed.
 
 mod columns;
-mod measure;
 mod objects;
 mod rows;
 
-use std::error::Error;
 use std::path::Path;
 
 use femtobarn::{ContainerOptions, Profile};
-
-type Outcome = Result<(), Box<dyn Error>>;
+use femtobarn_bench::Outcome;
 
 fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -46,11 +43,11 @@ fn main() -> Outcome {
             columns::write(Path::new(folder), Path::new(file), options(compression)?)
         }
         ["own-columns", folder] => columns::own(Path::new(folder)),
-        _ => Err("unknown benchmark; the head of examples/bench/main.rs lists them".into()),
+        _ => Err("unknown benchmark; the head of bin/ours/main.rs lists them".into()),
     }
 }
 
-fn options(compression: &str) -> Result<ContainerOptions, Box<dyn Error>> {
+fn options(compression: &str) -> Result<ContainerOptions, Box<dyn std::error::Error>> {
     let compression = match compression {
         "none" => Profile::Plain,
         "lz4" => Profile::Fast,

@@ -5,8 +5,7 @@ use std::path::Path;
 use femtobarn::{ContainerOptions, Federation, FieldType, TransactionOptions, View};
 use rntuple::{Array, values_of};
 
-use crate::Outcome;
-use crate::measure::Stopwatch;
+use femtobarn_bench::{Outcome, Stopwatch};
 
 /// Entries read at a time: some 20 MB of the columns that benches/data.py makes.
 const ENTRIES: u64 = 500;

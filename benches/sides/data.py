@@ -1,4 +1,4 @@
-"""Makes the data that the benchmarks store: the same bytes on every machine.
+"""Makes the data that the benchmarks store, the same bytes on every machine: `data.py objects|columns FILE`.
 
 `objects.bin`: a pool of objects of 10,240 bytes each. An object is three quarters packed detector hits
 (numbers of cells in order, positions, charges) and one quarter noise; zstd keeps three quarters of it, as of
@@ -13,6 +13,7 @@ the offsets (64 bits each), the values (floats).
 from __future__ import annotations
 
 import struct
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -32,17 +33,6 @@ COLLECTIONS: dict[str, tuple[float, list[str]]] = {
     "Vertex": (12, ["x", "y", "z", "chi2", "ndof", "ntracks"]),
     "Muon": (2, ["pt", "eta", "phi", "iso"]),
 }
-
-
-def make(folder: Path) -> None:
-    """Write both files, unless they are there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, maker in (("objects.bin", objects), ("columns.bin", columns)):
-        target = folder / name
-        if not target.exists():
-            building = target.with_suffix(".building")
-            building.write_bytes(maker())
-            building.rename(target)
 
 
 def objects() -> bytes:
@@ -92,3 +82,15 @@ def values(random: np.random.Generator, name: str, count: int) -> NDArray[np.flo
     if name in ("x", "y", "z", "d0", "z0"):
         return random.normal(0, 1, count)
     return random.pareto(2.5, count) + 0.5
+
+
+def main() -> None:
+    """Make one file, wholly or not at all."""
+    what, target = sys.argv[1], Path(sys.argv[2])
+    building = target.with_suffix(".building")
+    building.write_bytes({"objects": objects, "columns": columns}[what]())
+    building.rename(target)
+
+
+if __name__ == "__main__":
+    main()

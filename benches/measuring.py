@@ -1,0 +1,104 @@
+"""Runs the sides of a figure in turns, each in processes of its own, and keeps what they print."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from framework import Figure, Json, Preparation, Results, Side
+from programs import DATA, ROOT, WORK, command_line, execute
+
+
+def prepare(preparations: tuple[Preparation, ...]) -> None:
+    """Make the data that figures read, unless they are there."""
+    DATA.mkdir(parents=True, exist_ok=True)
+    for each in preparations:
+        target = Path(each.makes.format(data=DATA))
+        if not target.exists():
+            progress(f"making {target.name}")
+            execute(command_line(each.command))
+    progress("")
+
+
+def measure(figure: Figure, rounds: int) -> Results:
+    """The samples of all sides of a figure, taken in turns."""
+    results = Results({side.key: [] for side in figure.sides})
+    for number in range(rounds):
+        for side in figure.sides:
+            progress(f"{figure.name}: round {number + 1} of {rounds}, {side.key}")
+            results.samples[side.key].append(once(side))
+    progress("")
+    check_equal(figure, results)
+    return results
+
+
+def progress(text: str) -> None:
+    """Say what is going on, to a person."""
+    if sys.stderr.isatty():
+        print(f"\r{text:<78.78}", end="" if text else "\r", file=sys.stderr, flush=True)
+
+
+def once(side: Side) -> Json:
+    """One run of one side, in a scratch folder of its own."""
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    if side.before:
+        execute(command_line(side.before, processes=side.processes))
+    # What an earlier run left to be written must not be written during this one.
+    os.sync()
+    processors = ",".join(map(str, sorted(os.sched_getaffinity(0), reverse=True)[: side.cores]))
+    pinned = ["taskset", "--cpu-list", processors]
+    if side.processes == 1:
+        sample: Json = json.loads(execute([*pinned, *command_line(side.command)]).splitlines()[-1])
+    else:
+        commands = [command_line(side.command, n, side.processes) for n in range(side.processes)]
+        sample = together([[*pinned, *command] for command in commands])
+    shutil.rmtree(WORK, ignore_errors=True)
+    return sample
+
+
+def together(commands: list[list[str]]) -> Json:
+    """Several processes that start at once: each says `ready` and waits for a line (README.md)."""
+    surroundings = {**os.environ, "BENCH_TOGETHER": "1"}
+    running = [
+        subprocess.Popen(
+            each, cwd=ROOT, env=surroundings, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for each in commands
+    ]
+    for each in running:
+        assert each.stdout is not None
+        if each.stdout.readline() != "ready\n":
+            raise SystemExit(f"{' '.join(commands[0])} did not get ready")
+    started = time.monotonic()
+    for each in running:
+        assert each.stdin is not None
+        each.stdin.write("\n")
+        each.stdin.flush()
+    samples: list[Json] = []
+    for each in running:
+        assert each.stdout is not None
+        # Those that are done first wait in their pipes: each says itself how long it took.
+        samples.append(json.loads(each.stdout.read().splitlines()[-1]))
+        if each.wait() != 0:
+            raise SystemExit(f"{' '.join(commands[0])} failed")
+    summed = {key: sum(each[key] for each in samples) for key in ("items", "bytes", "cpu_s", "check")}
+    if "disk_bytes" in samples[0]:
+        # All see the same folder.
+        summed["disk_bytes"] = max(each["disk_bytes"] for each in samples)
+    slowest = max(each["wall_s"] for each in samples)
+    return {**summed, "wall_s": slowest, "elapsed_s": time.monotonic() - started, "each": samples}
+
+
+def check_equal(figure: Figure, results: Results) -> None:
+    """Sides that did as many items must have seen the same data."""
+    seen: dict[int, set[int]] = {}
+    for each in (sample for side in results.samples.values() for sample in side):
+        seen.setdefault(each["items"], set()).add(each["check"])
+    if any(len(checks) > 1 for checks in seen.values()):
+        raise SystemExit(f"{figure.name}: the sides read different data: {seen}")

@@ -1,0 +1,135 @@
+"""bench/report.html: the figures of a run as bars and curves, with the limits drawn in.
+
+`page.py RUN.json` prints the page of an earlier run.
+"""
+
+from __future__ import annotations
+
+import html as markup
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import report
+from report import Json
+
+COLOURS = {"ours": "#0b6e99", "peer": "#b9b4a7", "limit": "#c8553d"}
+PEERS = ["#8d8878", "#c9a227", "#6a994e", "#9c6b9e", "#d08c60", "#5b8e7d", "#a3a380", "#7a7d85"]
+STYLE: Any = {
+    "font.family": "sans-serif", "font.size": 9, "svg.fonttype": "none",
+    "axes.spines.top": False, "axes.spines.right": False,
+}  # fmt: skip
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Femtobarn: benchmarks</title>
+<meta name="viewport" content="width=device-width">
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }}
+h1, h2 {{ font-weight: 600; }} h2 {{ margin-top: 3rem; border-top: 1px solid #ddd; padding-top: 1rem; }}
+h3 {{ font-weight: 600; margin: 2rem 0 .3rem; }}
+svg {{ max-width: 100%; height: auto; }}
+ul {{ list-style: none; padding: 0; margin: .2rem 0; }}
+li.missed {{ color: #b02a1a; }} li.reached {{ color: #2d6a2f; }}
+.note {{ color: #666; font-size: .9em; }}
+</style></head><body>
+<h1>Femtobarn: benchmarks</h1>
+<p class="note">{provenance}</p>
+<p>{reached} of {targets} targets are reached. Blue is Femtobarn, red is a physical limit of the machine.</p>
+{chapters}
+</body></html>
+"""
+
+
+def html(run: Json) -> str:
+    """The page, complete in itself."""
+    targets = [t for chapter in run["chapters"] for each in chapter["figures"] for t in each["targets"]]
+    return PAGE.format(
+        provenance=markup.escape(report.provenance(run)).replace("`", ""),
+        reached=sum(target["reached"] for target in targets),
+        targets=len(targets),
+        chapters="\n".join(map(section, run["chapters"])),
+    )
+
+
+def section(chapter: Json) -> str:
+    """One chapter."""
+    head = f"<h2>{markup.escape(chapter['title'])}</h2><p>{markup.escape(chapter['intro'])}</p>"
+    return head + "\n".join(map(one, chapter["figures"]))
+
+
+def one(each: Json) -> str:
+    """One figure: its picture and its targets."""
+    lines = [
+        f'<li class="{"reached" if t["reached"] else "missed"}">{"&#10003;" if t["reached"] else "&#10007;"} '
+        f"{markup.escape(t['text'])}: <b>{report.number(t['value'])}</b> ({report.bounds(t)})</li>"
+        for t in each["targets"]
+    ]
+    note = f'<p class="note">{markup.escape(each["note"])}</p>' if each["note"] else ""
+    title = markup.escape(each["title"]).replace("`", "")
+    return f"<h3>{title}</h3>{picture(each)}<ul>{''.join(lines)}</ul>{note}"
+
+
+def picture(each: Json) -> str:
+    """The figure as SVG."""
+    with rc_context(STYLE):
+        curves = bool(each["x"])
+        figure = Figure(figsize=(8, 3.4 if curves else 0.6 + 0.34 * len(each["sides"])), layout="constrained")
+        axes = figure.subplots()
+        (draw_curves if curves else draw_bars)(axes, each)
+        drawn = io.StringIO()
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    text = drawn.getvalue()
+    return text[text.index("<svg") :]
+
+
+def draw_bars(axes: Axes, each: Json) -> None:
+    """A bar for each side; the other kind of seconds as a mark."""
+    by = each["by"]
+    shown = ("cpu_rate", "rate") if by == "cpu" else ("rate", "cpu_rate")
+    sides = each["sides"][::-1]
+    values = [side[shown[0]] for side in sides]
+    axes.barh(
+        [side["name"] for side in sides], values, color=[COLOURS[side["role"]] for side in sides], height=0.7
+    )
+    for row, (side, value) in enumerate(zip(sides, values, strict=True)):
+        axes.text(value, row, f" {report.number(value)}", va="center", fontsize=8)
+        axes.plot([side[shown[1]]], [row], marker="|", color="#222", markersize=9)
+    drawn, marked = ("CPU second", "second") if by == "cpu" else ("second", "CPU second")
+    axes.set_xlabel(f"{each['unit']} a {drawn} (mark: a {marked})")
+    axes.margins(x=0.12)
+
+
+def draw_curves(axes: Axes, each: Json) -> None:
+    """A line for each side."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    roles: dict[str, str] = {}
+    for side in each["sides"]:
+        rate = side["cpu_rate"] if each["by"] == "cpu" else side["rate"]
+        lines.setdefault(side["name"], []).extend(map(tuple, side["points"] or [(side["x"], rate)]))
+        roles[side["name"]] = side["role"]
+    peers = iter(PEERS * 3)
+    for name, points in lines.items():
+        colour = next(peers) if roles[name] == "peer" else COLOURS[roles[name]]
+        x, y = zip(*sorted(points), strict=True)
+        width, dash = (2.4 if roles[name] == "ours" else 1.3), ("--" if roles[name] == "limit" else "-")
+        axes.plot(x, y, dash, marker="o", markersize=3.5, color=colour, linewidth=width, label=name)
+    spans = [max(v) / max(min(v), 1e-12) for v in ([x for line in lines.values() for x, _ in line],)]
+    axes.set_xscale("log" if spans[0] > 8 else "linear")
+    highest = max(y for line in lines.values() for _, y in line)
+    lowest = min(y for line in lines.values() for _, y in line)
+    axes.set_yscale("log" if highest > 30 * max(lowest, 1e-12) else "linear")
+    if axes.get_yscale() == "linear":
+        axes.set_ylim(bottom=0)
+    axes.set_xlabel(each["x"])
+    axes.set_ylabel(each["y"] or f"{each['unit']} a {'CPU ' if each['by'] == 'cpu' else ''}second")
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+if __name__ == "__main__":
+    print(html(json.loads(Path(sys.argv[1]).read_text())))

@@ -1,0 +1,84 @@
+"""The programs that sides are made of: where they come from, and their command lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+BENCH = ROOT / "bench"
+DATA, WORK = BENCH / "data", BENCH / "work"
+
+
+def command_line(command: tuple[str, ...], index: int = 0, processes: int = 1) -> list[str]:
+    """A command with its program's path and its places filled in.
+
+    `ours` and `peers` are programs of the crate femtobarn-bench; `name.py` is a script of `sides/`, any other
+    name a C++ program of `sides/`.
+    """
+    places = {"data": DATA, "work": WORK, "index": index, "processes": processes}
+    program, *rest = (part.format(**places) for part in command)
+    if program.endswith(".py"):
+        return [sys.executable, "-W", "ignore", str(HERE / "sides" / program), *rest]
+    return [str(built(program)), *rest]
+
+
+@cache
+def built(program: str) -> Path:
+    """The path of a program, which is built if need be."""
+    if program in ("ours", "peers"):
+        return rust(program)
+    return {"root_peer": root_peer}[program]()
+
+
+def rust(program: str) -> Path:
+    """A program of the crate femtobarn-bench, optimised."""
+    command = [
+        "cargo",
+        "build",
+        "--release",
+        "--quiet",
+        "--locked",
+        "-p",
+        "femtobarn-bench",
+        "--bin",
+        program,
+    ]
+    messages = [json.loads(line) for line in execute([*command, "--message-format=json"]).splitlines()]
+    paths = [m["executable"] for m in messages if m.get("executable") and m["target"]["name"] == program]
+    return Path(paths[-1])
+
+
+def root_peer() -> Path:
+    """ROOT's side, compiled against the package `root`."""
+    found = find_spec("ROOT")
+    if found is None or found.origin is None:
+        raise SystemExit("the package root is not installed: make setup")
+    home = Path(found.origin).parent
+    libraries = ["-lROOTDataFrame", "-lROOTNTuple", "-lROOTVecOps", "-lRIO", "-lCore"]
+    flags = [f"-I{home / 'include'}", f"-L{home / 'lib'}", f"-Wl,-rpath,{home / 'lib'}"]
+    return compiled("root_peer", flags, libraries)
+
+
+def compiled(name: str, flags: list[str], libraries: list[str]) -> Path:
+    """A C++ program of `sides/`, compiled if its source is newer."""
+    target, source = BENCH / name, HERE / "sides" / f"{name}.cxx"
+    BENCH.mkdir(exist_ok=True)
+    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-O2"]
+        execute([*compiler, *flags, str(source), "-o", str(target), *libraries])
+    return target
+
+
+def execute(command: list[str]) -> str:
+    """Run a command that has to succeed; its output."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
+    return done.stdout
