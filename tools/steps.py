@@ -304,7 +304,7 @@ def target_fuzz() -> Iterator[Step]:
 
 def target_bench() -> Iterator[Step]:
     """What benches/run.py needs."""
-    yield install("demo", "test", "judge")
+    yield install("bench", "judge")
     yield build()
 
 
