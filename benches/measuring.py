@@ -7,8 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
-import time
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from subprocess import PIPE
+from typing import IO
 
 from framework import Figure, Json, Preparation, Results, Side
 from programs import DATA, ROOT, WORK, command_line, execute
@@ -65,34 +68,30 @@ def once(side: Side) -> Json:
 def together(commands: list[list[str]]) -> Json:
     """Several processes that start at once: each says `ready` and waits for a line (README.md)."""
     surroundings = {**os.environ, "BENCH_TOGETHER": "1"}
-    running = [
-        subprocess.Popen(
-            each, cwd=ROOT, env=surroundings, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        for each in commands
-    ]
-    for each in running:
-        assert each.stdout is not None
-        if each.stdout.readline() != "ready\n":
+    start = partial(subprocess.Popen, cwd=ROOT, env=surroundings, text=True, stdin=PIPE, stdout=PIPE)
+    with ExitStack() as stack:
+        running = [stack.enter_context(start(each)) for each in commands]
+        if any(heard(each).readline() != "ready\n" for each in running):
             raise SystemExit(f"{' '.join(commands[0])} did not get ready")
-    started = time.monotonic()
-    for each in running:
-        assert each.stdin is not None
-        each.stdin.write("\n")
-        each.stdin.flush()
-    samples: list[Json] = []
-    for each in running:
-        assert each.stdout is not None
+        for each in running:
+            assert each.stdin is not None
+            each.stdin.write("\n")
+            each.stdin.flush()
         # Those that are done first wait in their pipes: each says itself how long it took.
-        samples.append(json.loads(each.stdout.read().splitlines()[-1]))
-        if each.wait() != 0:
-            raise SystemExit(f"{' '.join(commands[0])} failed")
+        samples: list[Json] = [json.loads(heard(each).read().splitlines()[-1]) for each in running]
+    if any(each.returncode != 0 for each in running):
+        raise SystemExit(f"{' '.join(commands[0])} failed")
     summed = {key: sum(each[key] for each in samples) for key in ("items", "bytes", "cpu_s", "check")}
     if "disk_bytes" in samples[0]:
         # All see the same folder.
         summed["disk_bytes"] = max(each["disk_bytes"] for each in samples)
-    slowest = max(each["wall_s"] for each in samples)
-    return {**summed, "wall_s": slowest, "elapsed_s": time.monotonic() - started, "each": samples}
+    return {**summed, "wall_s": max(each["wall_s"] for each in samples), "each": samples}
+
+
+def heard(process: subprocess.Popen[str]) -> IO[str]:
+    """What a process says."""
+    assert process.stdout is not None
+    return process.stdout
 
 
 def check_equal(figure: Figure, results: Results) -> None:

@@ -1,0 +1,110 @@
+"""The driver of the benchmarks: what it makes of samples, and that several processes start at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import framework
+import measuring
+import page
+import report
+import run
+from framework import Figure, Results, Side
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+WRITERS = tuple(Side("Femtobarn", ("ours",), "ours", x=number) for number in (1, 2))
+FIGURE = Figure(
+    name="append",
+    title="Append objects",
+    unit="objects",
+    sides=(*WRITERS, Side("file", ("peers",), "limit", x=1)),
+    targets=(
+        framework.faster("Femtobarn @ 1", "file @ 1", 0.9),
+        framework.cpu_per_100_mb("Femtobarn @ 1", 0.04),
+        framework.never_falls(("Femtobarn @ 1", "Femtobarn @ 2")),
+        framework.disk_over_payload("Femtobarn @ 1", 1.03),
+    ),
+    x="writers",
+)
+
+
+def sample(items: int, wall: float, cpu: float, **more: Any) -> dict[str, Any]:
+    """What a program prints for objects of 10,000 bytes."""
+    return {"items": items, "bytes": items * 10_000, "wall_s": wall, "cpu_s": cpu, "check": 0, **more}
+
+
+@pytest.fixture
+def results() -> Results:
+    """Three rounds; the middle one is the median."""
+    rounds = (0.5, 1.0, 4.0)
+    return Results({
+        "Femtobarn @ 1": [sample(1000, wall, 0.005 * wall, disk_bytes=10_100_000) for wall in rounds],
+        "Femtobarn @ 2": [sample(1000, 2 * wall, wall) for wall in rounds],
+        "file @ 1": [sample(1000, 0.8 * wall, wall) for wall in rounds],
+    })  # fmt: skip
+
+
+def test_targets_are_made_of_medians(results: Results) -> None:
+    judged = [target.judged(results) for target in FIGURE.targets]
+    assert [round(each["value"], 6) for each in judged] == [0.8, 0.05, 0.5, 1.01]
+    assert [each["reached"] for each in judged] == [False, False, False, True]
+
+
+def test_what_was_not_measured_is_not_reached() -> None:
+    judged = FIGURE.targets[0].judged(Results({"Femtobarn @ 1": [sample(1, 1, 1)]}))
+    assert not judged["reached"]
+    assert report.number(judged["value"]) == "not measured"
+
+
+def test_curves_have_a_spread() -> None:
+    points = [[[10, 1.0], [100, 1.5]], [[10, 3.0], [100, 1.5]], [[10, 2.0], [100, 9.0]]]
+    results = Results({"open": [sample(1, 1, 1, points=each) for each in points]})
+    assert results.points("open") == [(10, 2.0), (100, 1.5)]
+    assert framework.flat("open").judged(results)["value"] == pytest.approx(2 / 1.5)
+    assert framework.highest("open", 5, "ms").judged(results)["reached"]
+
+
+def test_sides_that_read_other_data_are_refused(results: Results) -> None:
+    results.samples["file @ 1"][0]["check"] = 1
+    with pytest.raises(SystemExit, match="different data"):
+        measuring.check_equal(FIGURE, results)
+
+
+def test_processes_start_together_and_the_slowest_counts() -> None:
+    program = """if True:
+        import json, sys
+        print("ready", flush=True)
+        assert sys.stdin.readline() == "\\n"
+        index = int(sys.argv[1])
+        print(json.dumps({"items": 10, "bytes": 20, "wall_s": 1.0 + index, "cpu_s": 0.5, "check": index}))
+    """
+    summed = measuring.together([[sys.executable, "-c", program, str(index)] for index in range(3)])
+    wanted = {"items": 30, "bytes": 60, "wall_s": 3.0, "cpu_s": 1.5, "check": 3}
+    assert {key: summed[key] for key in wanted} == wanted
+
+
+def test_tables_and_page_show_every_side_and_target(results: Results) -> None:
+    figure = run.recorded(FIGURE, results)
+    chapter = {"name": "c", "title": "Writing", "intro": "Objects.", "seconds": 1.0, "figures": [figure]}
+    done = json.loads(json.dumps({**run.surroundings(), "rounds": 3, "chapters": [chapter]}))
+    document = f"before\n{report.START}\nold\n{report.END}\nafter\n"
+    renewed = report.renewed(document, done)
+    assert renewed.startswith("before\n")
+    assert renewed.endswith("\nafter\n")
+    assert "old" not in renewed
+    assert "| **Femtobarn** | 2 | 500 | 1,000 | 5 | 10 |  |" in renewed
+    assert renewed.count("**missed**") == 3
+    shown = page.html(done)
+    assert shown.count("<svg") == 1
+    assert "1 of 4 targets are reached" in shown
+
+
+def test_the_document_has_a_place_for_the_tables() -> None:
+    document = (ROOT / "docs" / "performance.md").read_text()
+    assert document.count(report.START) == document.count(report.END) == 1
