@@ -89,20 +89,19 @@ def picture(each: Json) -> str:
 
 
 def draw_bars(axes: Axes, each: Json) -> None:
-    """A bar for each side; the other kind of seconds as a mark."""
-    by = each["by"]
-    shown = ("cpu_rate", "rate") if by == "cpu" else ("rate", "cpu_rate")
+    """A bar for each side; beside it the rates by both kinds of seconds."""
+    by_cpu = each["by"] == "cpu"
     sides = each["sides"][::-1]
-    values = [side[shown[0]] for side in sides]
+    values = [side["cpu_rate" if by_cpu else "rate"] for side in sides]
     axes.barh(
         [side["name"] for side in sides], values, color=[COLOURS[side["role"]] for side in sides], height=0.7
     )
     for row, (side, value) in enumerate(zip(sides, values, strict=True)):
-        axes.text(value, row, f" {report.number(value)}", va="center", fontsize=8)
-        axes.plot([side[shown[1]]], [row], marker="|", color="#222", markersize=9)
-    drawn, marked = ("CPU second", "second") if by == "cpu" else ("second", "CPU second")
-    axes.set_xlabel(f"{each['unit']} a {drawn} (mark: a {marked})")
-    axes.margins(x=0.12)
+        text = f" {report.number(side['rate'])}/s, {report.number(side['cpu_rate'])}/CPU s"
+        axes.text(value, row, text, va="center", fontsize=8)
+    axes.set_xlabel(f"{each['unit']} a {'CPU ' if by_cpu else ''}second")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xlim(0, 1.35 * max(values))
 
 
 def draw_curves(axes: Axes, each: Json) -> None:
@@ -119,13 +118,18 @@ def draw_curves(axes: Axes, each: Json) -> None:
         x, y = zip(*sorted(points), strict=True)
         width, dash = (2.4 if roles[name] == "ours" else 1.3), ("--" if roles[name] == "limit" else "-")
         axes.plot(x, y, dash, marker="o", markersize=3.5, color=colour, linewidth=width, label=name)
-    spans = [max(v) / max(min(v), 1e-12) for v in ([x for line in lines.values() for x, _ in line],)]
-    axes.set_xscale("log" if spans[0] > 8 else "linear")
-    highest = max(y for line in lines.values() for _, y in line)
-    lowest = min(y for line in lines.values() for _, y in line)
-    axes.set_yscale("log" if highest > 30 * max(lowest, 1e-12) else "linear")
-    if axes.get_yscale() == "linear":
-        axes.set_ylim(bottom=0)
+    places = sorted({x for line in lines.values() for x, _ in line})
+    if places[-1] > 8 * max(places[0], 1e-12):
+        axes.set_xscale("log")
+    if places[-1] <= 1000:
+        axes.set_xticks(places, [f"{x:g}" for x in places], minor=False)
+        axes.set_xticks([], minor=True)
+    heights = [y for line in lines.values() for _, y in line]
+    if max(heights) > 30 * max(min(heights), 1e-12):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(0, 1.1 * max(heights))
+        axes.yaxis.set_major_formatter("{x:,.10g}")
     axes.set_xlabel(each["x"])
     axes.set_ylabel(each["y"] or f"{each['unit']} a {'CPU ' if each['by'] == 'cpu' else ''}second")
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
