@@ -133,7 +133,7 @@ class Results:
 
     def points(self, key: str) -> list[tuple[float, float]]:
         """The medians of the curve that a side's samples hold."""
-        runs = [sample["points"] for sample in self.samples.get(key, [])]
+        runs = [sample.get("points", []) for sample in self.samples.get(key, [])]
         return [(at[0][0], float(statistics.median(y for _, y in at))) for at in zip(*runs, strict=True)]
 
 
@@ -149,7 +149,13 @@ def faster(ours: str, peer: str, at_least: float, by: Seconds = "wall") -> Targe
 def best_of(ours: str, peers: tuple[str, ...], at_least: float, by: Seconds = "wall") -> Target:
     """Ours handles so many times the items of the best of the peers."""
     text = f"{ours} / best of {', '.join(peers)}{', CPU' if by == 'cpu' else ''}"
-    return Target(text, lambda r: r.rate(ours, by) / max(r.rate(p, by) for p in peers), at_least=at_least)
+    return Target(text, lambda r: r.rate(ours, by) / best(r, peers, by), at_least=at_least)
+
+
+def best(results: Results, peers: tuple[str, ...], by: Seconds = "wall") -> float:
+    """The items a second of the best of the peers that are there."""
+    rates = [results.rate(peer, by) for peer in peers]
+    return max((rate for rate in rates if not math.isnan(rate)), default=math.nan)
 
 
 def rate(ours: str, at_least: float, by: Seconds = "wall") -> Target:

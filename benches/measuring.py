@@ -14,7 +14,7 @@ from subprocess import PIPE
 from typing import IO
 
 from framework import Figure, Json, Preparation, Results, Side
-from programs import DATA, ROOT, WORK, command_line, execute
+from programs import DATA, ROOT, WORK, NotThere, command_line, execute
 
 
 def prepare(preparations: tuple[Preparation, ...]) -> None:
@@ -24,7 +24,10 @@ def prepare(preparations: tuple[Preparation, ...]) -> None:
         target = Path(each.makes.format(data=DATA))
         if not target.exists():
             progress(f"making {target.name}")
-            execute(command_line(each.command))
+            try:
+                execute(command_line(each.command))
+            except NotThere as reason:
+                print(f"{target.name} is not made: {reason}", file=sys.stderr)
     progress("")
 
 
@@ -34,7 +37,10 @@ def measure(figure: Figure, rounds: int) -> Results:
     for number in range(rounds):
         for side in figure.sides:
             progress(f"{figure.name}: round {number + 1} of {rounds}, {side.key}")
-            results.samples[side.key].append(once(side))
+            try:
+                results.samples[side.key].append(once(side))
+            except NotThere as reason:
+                print(f"{figure.name}: {side.key} is left out: {reason}", file=sys.stderr)
     progress("")
     check_equal(figure, results)
     return results

@@ -89,9 +89,9 @@ def picture(each: Json) -> str:
 
 
 def draw_bars(axes: Axes, each: Json) -> None:
-    """A bar for each side; beside it the rates by both kinds of seconds."""
+    """A bar for each side that was there; beside it the rates by both kinds of seconds."""
     by_cpu = each["by"] == "cpu"
-    sides = each["sides"][::-1]
+    sides = [side for side in each["sides"][::-1] if side["samples"]]
     values = [side["cpu_rate" if by_cpu else "rate"] for side in sides]
     axes.barh(
         [side["name"] for side in sides], values, color=[COLOURS[side["role"]] for side in sides], height=0.7
@@ -108,7 +108,7 @@ def draw_curves(axes: Axes, each: Json) -> None:
     """A line for each side."""
     lines: dict[str, list[tuple[float, float]]] = {}
     roles: dict[str, str] = {}
-    for side in each["sides"]:
+    for side in (side for side in each["sides"] if side["samples"]):
         rate = side["cpu_rate"] if each["by"] == "cpu" else side["rate"]
         lines.setdefault(side["name"], []).extend(map(tuple, side["points"] or [(side["x"], rate)]))
         roles[side["name"]] = side["role"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from functools import cache
@@ -14,6 +15,12 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 BENCH = ROOT / "bench"
 DATA, WORK = BENCH / "data", BENCH / "work"
+
+ROCKSDB_PACKAGES = ("librocksdb-dev", "librocksdb7.8", "libgflags2.2", "libsnappy1v5")
+
+
+class NotThere(Exception):
+    """A peer that this machine does not have and that cannot be had; its side is left out."""
 
 
 def command_line(command: tuple[str, ...], index: int = 0, processes: int = 1) -> list[str]:
@@ -34,7 +41,7 @@ def built(program: str) -> Path:
     """The path of a program, which is built if need be."""
     if program in ("ours", "peers"):
         return rust(program)
-    return {"root_peer": root_peer}[program]()
+    return {"root_peer": root_peer, "root_objects": root_objects, "rocksdb_peer": rocksdb_peer}[program]()
 
 
 def rust(program: str) -> Path:
@@ -57,28 +64,55 @@ def rust(program: str) -> Path:
 
 def root_peer() -> Path:
     """ROOT's side, compiled against the package `root`."""
+    return with_root("root_peer", ["-lROOTDataFrame", "-lROOTNTuple", "-lROOTVecOps", "-lRIO", "-lCore"])
+
+
+def root_objects() -> Path:
+    """ROOT's side where objects are opaque bytes."""
+    return with_root("root_objects", ["-lROOTNTuple", "-lRIO", "-lCore"])
+
+
+def with_root(name: str, libraries: list[str]) -> Path:
+    """A program compiled against the package `root`."""
     found = find_spec("ROOT")
     if found is None or found.origin is None:
         raise SystemExit("the package root is not installed: make setup")
     home = Path(found.origin).parent
-    libraries = ["-lROOTDataFrame", "-lROOTNTuple", "-lROOTVecOps", "-lRIO", "-lCore"]
     flags = [f"-I{home / 'include'}", f"-L{home / 'lib'}", f"-Wl,-rpath,{home / 'lib'}"]
-    return compiled("root_peer", flags, libraries)
+    return compiled(name, flags, libraries)
+
+
+def rocksdb_peer() -> Path:
+    """RocksDB's side, compiled against Debian's packages, which are unpacked into .cache: no root needed."""
+    home = ROOT / ".cache" / "rocksdb"
+    libraries = home / "usr" / "lib" / f"{platform.machine()}-linux-gnu"
+    try:
+        if not (libraries / "librocksdb.so").exists():
+            home.mkdir(parents=True, exist_ok=True)
+            execute(["apt-get", "download", *ROCKSDB_PACKAGES], home)
+            for package in home.glob("*.deb"):
+                execute(["dpkg-deb", "-x", str(package), str(home)])
+        # What the library itself needs is found by the older kind of path alone.
+        paths = [f"-L{libraries}", f"-Wl,-rpath,{libraries},--disable-new-dtags,-rpath-link,{libraries}"]
+        return compiled("rocksdb_peer", ["-isystem", str(home / "usr" / "include"), *paths], ["-lrocksdb"])
+    except (SystemExit, OSError) as reason:
+        raise NotThere(f"RocksDB is not there: {reason}") from reason
 
 
 def compiled(name: str, flags: list[str], libraries: list[str]) -> Path:
     """A C++ program of `sides/`, compiled if its source is newer."""
     target, source = BENCH / name, HERE / "sides" / f"{name}.cxx"
     BENCH.mkdir(exist_ok=True)
-    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+    newest = max(each.stat().st_mtime for each in (source, *source.parent.glob("*.hxx")))
+    if not target.exists() or target.stat().st_mtime < newest:
         compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-O2"]
         execute([*compiler, *flags, str(source), "-o", str(target), *libraries])
     return target
 
 
-def execute(command: list[str]) -> str:
+def execute(command: list[str], folder: Path = ROOT) -> str:
     """Run a command that has to succeed; its output."""
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
     return done.stdout

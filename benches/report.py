@@ -111,7 +111,7 @@ def curve(each: Json) -> str:
 def median(side: Json, *keys: str) -> list[float] | None:
     """Medians of a side's samples, or none where a sample lacks one or has nothing."""
     samples = side["samples"]
-    if not all(sample.get(key) for sample in samples for key in keys):
+    if not samples or not all(sample.get(key) for sample in samples for key in keys):
         return None
     return [statistics.median(sample[key] for sample in samples) for key in keys]
 

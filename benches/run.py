@@ -85,7 +85,7 @@ def recorded(figure: Figure, results: Results) -> Json:
             "name": side.name, "key": side.key, "role": side.role, "x": side.x, "processes": side.processes,
             "cores": side.cores, "command": side.command, "samples": results.samples[side.key],
             "rate": results.rate(side.key), "cpu_rate": results.rate(side.key, "cpu"),
-            "points": results.points(side.key) if "points" in results.samples[side.key][0] else None,
+            "points": results.points(side.key) or None,
         }
         for side in figure.sides
     ]  # fmt: skip

@@ -3,39 +3,163 @@
 from __future__ import annotations
 
 from chapters.inputs import POOL
-from framework import Figure, Side, cpu_per_100_mb, faster, rate
+from framework import (
+    Figure,
+    Role,
+    Side,
+    Target,
+    best_of,
+    cpu_per_100_mb,
+    disk_over_payload,
+    never_falls,
+    rate,
+)
 
 TITLE = "Writing objects"
-INTRO = "Objects are appended one by one in transactions of 64 MB."
+INTRO = (
+    "Objects are appended one by one in transactions of 64 MB, each of which is on disk when it is committed "
+    "(fdatasync). Disk over payload counts the blocks of all files afterwards. Plain files are the limit: "
+    "one is written in pieces of 1 MB through the page cache, one past it (O_DIRECT) from one buffer that is "
+    "used again, its place on disk set aside. ROOT's file is complete, and synced, only when it is closed; "
+    "HDF5's objects are rows of one array, written 1 MB at a time; RocksDB takes in sorted files made apart."
+)
 PREPARATIONS = (POOL,)
 
-APPENDED, COMMIT, ROWS = "51200", "6400", "5000000"
+SIZES = {100: "100 B", 1024: "1 KB", 4096: "4 KB", 8192: "8 KB", 10240: "10 KB", 1 << 20: "1 MB"}
+COMMIT_BYTES, COMMITS = 64 << 20, 4
+ROWS = "5000000"
+WRITERS = (1, 2, 4, 8, 16)
+PLAIN = ("plain file", "O_DIRECT file")
 
-FIGURES: tuple[Figure, ...] = (
-    Figure(
-        name="append",
-        title="Append 10 KB objects in commits of 64 MB",
-        unit="objects",
-        sides=(
-            Side(
-                "Femtobarn", ("ours", "append", "{work}/fed", "{data}/objects.bin", APPENDED, COMMIT), "ours"
-            ),
-            Side(
-                "plain file",
-                ("ours", "plain-append", "{work}/file", "{data}/objects.bin", APPENDED, COMMIT),
-                "limit",
-            ),
+
+def append(
+    program: str,
+    *place: str,
+    size: int,
+    share: float = 1.0,
+    writers: int = 1,
+    last: tuple[str, ...] = ("{index}",),
+) -> tuple[str, ...]:
+    """The command of a side: four transactions, divided among the writers, but not less than one of each.
+
+    Slow sides write a share of that, since their rates count.
+    """
+    commit = COMMIT_BYTES // size
+    count = int(commit * max(COMMITS / writers, 1) * share)
+    return (
+        program,
+        "append",
+        *place,
+        "{data}/objects.bin",
+        str(size),
+        str(max(count, 1)),
+        str(commit),
+        *last,
+    )
+
+
+def of_size(size: int) -> Figure:
+    """Objects of one size."""
+    sides = (
+        Side(
+            "Femtobarn",
+            append("ours", "{work}/fed", "shared", size=size),
+            "ours",
+            before=("ours", "create", "{work}/fed", "shared", str(size), "1"),
         ),
-        targets=(faster("Femtobarn", "plain file", 0.9), cpu_per_100_mb("Femtobarn", 0.04)),
+        Side("ROOT", append("root_objects", "{work}", size=size, share=0.5)),
+        Side("RocksDB", append("rocksdb_peer", "{work}/rocks", size=size)),
+        Side("LMDB", append("peers", "lmdb", "{work}/lmdb", size=size)),
+        Side("SQLite", append("peers", "sqlite", "{work}/sqlite", size=size, share=0.25)),
+        Side("HDF5", append("objects.py", "h5", "{work}", size=size, share=0.5, last=())),
+        Side(
+            "ZODB",
+            append("objects.py", "zodb", "{work}", size=size, share=0.25 if size > 100 else 0.02, last=()),
+        ),
+        Side("plain file", append("peers", "plain", "{work}", size=size), "limit"),
+        Side("O_DIRECT file", append("peers", "direct", "{work}", size=size), "limit"),
+    )
+    return Figure(
+        name=f"append-{SIZES[size].replace(' ', '').lower()}",
+        title=f"Append objects of {SIZES[size]}",
+        unit="objects",
+        sides=sides,
+        targets=TARGETS.get(size, ()),
+    )
+
+
+TARGETS: dict[int, tuple[Target, ...]] = {
+    100: (rate("Femtobarn", 4e6), disk_over_payload("Femtobarn", 1.10)),
+    10240: (
+        best_of("Femtobarn", PLAIN, 0.9),
+        cpu_per_100_mb("Femtobarn", 0.04),
+        disk_over_payload("Femtobarn", 1.03),
     ),
-    Figure(
+}
+
+
+def rows() -> Figure:
+    """Objects that the database looks into."""
+    return Figure(
         name="rows",
-        title="Append objects of 100 bytes and 10 fields one by one",
+        title="Append objects of 100 B and 10 fields",
         unit="objects",
         sides=(
             Side("Femtobarn", ("ours", "rows", "{work}/fed", ROWS), "ours"),
             Side("ROOT", ("root_peer", "rows", "{work}/file", ROWS)),
         ),
-        targets=(rate("Femtobarn", 4e6),),
-    ),
-)
+        targets=(rate("Femtobarn", 4e6), disk_over_payload("Femtobarn", 1.10)),
+        note="One transaction of 500 MB.",
+    )
+
+
+def writers() -> Figure:
+    """Objects of 10 KB, by many processes at once; all together write as much as one does alone."""
+
+    def curve(
+        name: str, role: Role, number: int, before: tuple[str, ...] | None, *words: str, share: float = 1.0
+    ) -> Side:
+        command = append(*words, size=10240, share=share, writers=number)
+        return Side(name, command, role, x=number, processes=number, cores=2, before=before)
+
+    def at(number: int) -> tuple[Side, ...]:
+        def created(of: str) -> tuple[str, ...]:
+            return ("ours", "create", "{work}/fed", of, "10240", str(number))
+
+        lmdb, sqlite = ("peers", "lmdb", "{work}/lmdb"), ("peers", "sqlite", "{work}/sqlite")
+        return (
+            curve("Femtobarn", "ours", number, created("shared"), "ours", "{work}/fed", "shared"),
+            curve("Femtobarn, own databases", "ours", number, created("own"), "ours", "{work}/fed", "own"),
+            curve("ROOT, own files", "peer", number, None, "root_objects", "{work}", share=0.5),
+            curve("LMDB", "peer", number, nothing(*lmdb), *lmdb),
+            curve("SQLite", "peer", number, nothing(*sqlite), *sqlite, share=0.25),
+            curve("plain file", "limit", number, None, "peers", "plain", "{work}"),
+            curve("O_DIRECT file", "limit", number, None, "peers", "direct", "{work}"),
+        )
+
+    return Figure(
+        name="writers",
+        title="Append objects of 10 KB by many processes",
+        unit="objects",
+        sides=tuple(side for number in WRITERS for side in at(number)),
+        targets=(
+            *(
+                best_of(f"Femtobarn @ {number}", tuple(f"{name} @ {number}" for name in PLAIN), 0.9)
+                for number in WRITERS
+            ),
+            *(cpu_per_100_mb(f"Femtobarn @ {number}", 0.04) for number in WRITERS),
+            never_falls(tuple(f"Femtobarn @ {number}" for number in WRITERS)),
+            never_falls(tuple(f"Femtobarn, own databases @ {number}" for number in WRITERS)),
+        ),
+        x="writers",
+        note="Each writer of Femtobarn has a container of its own, of one database or in its own database; "
+        "of LMDB and SQLite a table of its own in one file; of the others a file of its own. Two cores.",
+    )
+
+
+def nothing(*words: str) -> tuple[str, ...]:
+    """The command that makes a store and writes nothing into it: processes need not vie for making it."""
+    return (words[0], "append", *words[1:], "{data}/objects.bin", "10240", "0", "1", "0")
+
+
+FIGURES: tuple[Figure, ...] = (*map(of_size, SIZES), rows(), writers())

@@ -1,10 +1,14 @@
 //! Time, CPU time and random numbers; the same for all sides.
 
 use std::io::{BufRead, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Instant;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+
+use crate::Outcome;
 
 /// The timed part of a benchmark: from its start to its report.
 pub struct Stopwatch {
@@ -26,13 +30,43 @@ impl Stopwatch {
 
     /// Prints what was done since the start. `check` is a sum over the data, equal for all sides.
     pub fn report(&self, items: u64, bytes: u64, check: u64) {
-        let wall = self.wall.elapsed().as_secs_f64();
-        let cpu = cpu_seconds() - self.cpu;
-        println!(
-            "{{\"items\": {items}, \"bytes\": {bytes}, \"wall_s\": {wall:.6}, \"cpu_s\": {cpu:.6}, \
-             \"check\": {check}}}"
-        );
+        print(self.elapsed(), items, bytes, check, "");
     }
+
+    /// Prints what was written since the start, and how much disk it takes: blocks of all files at `path`.
+    ///
+    /// # Errors
+    /// As looking through the folder.
+    pub fn report_on_disk(&self, items: u64, bytes: u64, path: &Path) -> Outcome {
+        // The clock is read first: looking at files is no part of the work.
+        let elapsed = self.elapsed();
+        print(elapsed, items, bytes, 0, &format!(", \"disk_bytes\": {}", disk_bytes(path)?));
+        Ok(())
+    }
+
+    /// Wall and CPU seconds since the start.
+    fn elapsed(&self) -> (f64, f64) {
+        (self.wall.elapsed().as_secs_f64(), cpu_seconds() - self.cpu)
+    }
+}
+
+fn print((wall, cpu): (f64, f64), items: u64, bytes: u64, check: u64, more: &str) {
+    println!(
+        "{{\"items\": {items}, \"bytes\": {bytes}, \"wall_s\": {wall:.6}, \"cpu_s\": {cpu:.6}, \
+         \"check\": {check}{more}}}"
+    );
+}
+
+fn disk_bytes(path: &Path) -> Outcome<u64> {
+    let metadata = path.metadata()?;
+    if !metadata.is_dir() {
+        return Ok(metadata.blocks() * 512);
+    }
+    let mut bytes = 0;
+    for entry in path.read_dir()? {
+        bytes += disk_bytes(&entry?.path())?;
+    }
+    Ok(bytes)
 }
 
 fn cpu_seconds() -> f64 {

@@ -1,8 +1,9 @@
 //! The engine's side of the benchmarks; `benches/run.py` runs it beside its peers.
 //!
 //! ```text
-//! ours append FOLDER POOL COUNT COMMIT        objects of 10 KB, one by one, COMMIT objects a transaction
-//! ours plain-append FILE POOL COUNT COMMIT    the same bytes to a plain file, synced as often
+//! ours create FOLDER shared|own SIZE WRITERS  containers of one database, or one in each of several
+//! ours append FOLDER shared|own POOL SIZE COUNT COMMIT WRITER    one by one, COMMIT in a transaction
+//! ours commits FOLDER shared|own WRITER SECONDS   10 objects of 100 bytes a transaction
 //! ours write-objects FOLDER POOL COUNT none|lz4|zstd
 //! ours random-objects FOLDER READS            objects at random, by their OIDs
 //! ours rows FOLDER COUNT                      objects of 10 fields and 100 bytes, one by one
@@ -13,6 +14,7 @@
 //!
 //! Prints one JSON object, as benches/README.md says. Opening the federation is not timed.
 
+mod append;
 mod columns;
 mod objects;
 mod rows;
@@ -20,17 +22,20 @@ mod rows;
 use std::path::Path;
 
 use femtobarn::{ContainerOptions, Profile};
-use femtobarn_bench::Outcome;
+use femtobarn_bench::{Appends, Outcome};
 
 fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["append", folder, pool, count, commit] => {
-            objects::append(Path::new(folder), Path::new(pool), count.parse()?, commit.parse()?)
+        ["create", folder, of, size, writers] => {
+            append::create(Path::new(folder), of, size.parse()?, writers.parse()?)
         }
-        ["plain-append", file, pool, count, commit] => {
-            objects::plain(Path::new(file), Path::new(pool), count.parse()?, commit.parse()?)
+        ["append", folder, of, ref rest @ ..] => {
+            append::append(Path::new(folder), of, &Appends::parse(rest)?)
+        }
+        ["commits", folder, of, writer, seconds] => {
+            append::commits(Path::new(folder), of, writer.parse()?, seconds.parse()?)
         }
         ["write-objects", folder, pool, count, compression] => {
             let options = options(compression)?;

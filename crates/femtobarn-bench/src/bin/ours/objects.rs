@@ -1,7 +1,5 @@
 //! Objects of 10 KB: a number and bytes that the database does not look into.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -13,49 +11,12 @@ use rntuple::{Value, row};
 use femtobarn_bench::{Outcome, Random, Stopwatch};
 
 const OBJECT_BYTES: usize = 10_240;
-/// Plain files are written in pieces of this size.
-const PIECE_BYTES: usize = 1 << 20;
 
 const CLASS: &str = r#"{"name": "Object", "version": 1, "fields": [
     {"name": "id", "type": "uint64"}, {"name": "blob", "type": {"list": "uint8"}}]}"#;
 
 row! {
     struct Object { id: u64, blob: Bytes }
-}
-
-/// Appends objects in transactions of `commit` objects each.
-pub fn append(folder: &Path, pool: &Path, count: u64, commit: u64) -> Outcome {
-    let pool = Bytes::from(std::fs::read(pool)?);
-    let federation = create(folder, ContainerOptions::default())?;
-    let watch = Stopwatch::start();
-    for first in (0..count).step_by(commit as usize) {
-        let mut transaction = federation.transaction(TransactionOptions::default())?;
-        fill(&mut transaction, &pool, first..count.min(first + commit))?;
-        transaction.commit()?;
-    }
-    watch.report(count, count * OBJECT_BYTES as u64, 0);
-    Ok(())
-}
-
-/// Appends the same bytes to a plain file, and syncs it as often.
-pub fn plain(file: &Path, pool: &Path, count: u64, commit: u64) -> Outcome {
-    let pool = Bytes::from(std::fs::read(pool)?);
-    let mut file = File::create(file)?;
-    let mut piece = Vec::with_capacity(PIECE_BYTES + OBJECT_BYTES);
-    let watch = Stopwatch::start();
-    for id in 0..count {
-        piece.extend_from_slice(&object(&pool, id));
-        let is_last = (id + 1) % commit == 0 || id + 1 == count;
-        if piece.len() >= PIECE_BYTES || is_last {
-            file.write_all(&piece)?;
-            piece.clear();
-        }
-        if is_last {
-            file.sync_data()?;
-        }
-    }
-    watch.report(count, count * OBJECT_BYTES as u64, 0);
-    Ok(())
 }
 
 /// Makes a federation of objects to be read.

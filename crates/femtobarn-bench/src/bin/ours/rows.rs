@@ -46,8 +46,8 @@ pub fn append(folder: &Path, count: u64) -> Outcome {
         rows.append(&hit(event))?;
     }
     transaction.commit()?;
-    watch.report(count, count * OBJECT_BYTES, 0);
-    Ok(())
+    drop(federation);
+    watch.report_on_disk(count, count * OBJECT_BYTES, folder)
 }
 
 #[inline]

@@ -1,0 +1,139 @@
+//! Plain files: what the system can do without an engine.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use memmap2::Mmap;
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+
+use femtobarn_bench::{Appends, Outcome, Reads, Stopwatch, commits, sum};
+
+/// Objects are written in pieces of this size.
+const PIECE_BYTES: usize = 1 << 20;
+/// What is written for a small transaction.
+const SMALL_WRITE_BYTES: usize = 4 << 10;
+
+/// Appends objects to a file of the writer's own.
+pub fn append(folder: &Path, work: &Appends) -> Outcome {
+    let path = folder.join(format!("w{}", work.writer));
+    let mut file = File::create(&path)?;
+    let mut piece = Vec::with_capacity(PIECE_BYTES + work.pool.size());
+    let watch = Stopwatch::start();
+    for ids in work.transactions() {
+        for id in ids {
+            piece.extend_from_slice(work.pool.object(id));
+            if piece.len() >= PIECE_BYTES {
+                file.write_all(&piece)?;
+                piece.clear();
+            }
+        }
+        file.write_all(&piece)?;
+        piece.clear();
+        file.sync_data()?;
+    }
+    watch.report_on_disk(work.count, work.bytes(), folder)
+}
+
+/// Reads objects at random by pread.
+pub fn random(folder: &Path, reads: &Reads) -> Outcome {
+    let file = File::open(folder.join("w0"))?;
+    let mut object = vec![0; reads.size as usize];
+    reads.one_by_one(|id| {
+        file.read_exact_at(&mut object, id * reads.size)?;
+        Ok(sum(&object))
+    })
+}
+
+/// Reads objects at random from a mapping.
+pub fn random_mapped(folder: &Path, reads: &Reads) -> Outcome {
+    let map = mapped(&folder.join("w0"))?;
+    let size = reads.size as usize;
+    reads.one_by_one(|id| Ok(sum(&map[id as usize * size..][..size])))
+}
+
+/// Reads all objects by pread.
+pub fn scan(folder: &Path, reads: &Reads) -> Outcome {
+    let file = File::open(folder.join("w0"))?;
+    let at_once = (PIECE_BYTES as u64 / reads.size).max(1);
+    let mut piece = vec![0; (at_once * reads.size) as usize];
+    reads.in_order(|| {
+        let mut check = 0_u64;
+        for first in (0..reads.objects).step_by(at_once as usize) {
+            let count = at_once.min(reads.objects - first);
+            let piece = &mut piece[..(count * reads.size) as usize];
+            file.read_exact_at(piece, first * reads.size)?;
+            for object in piece.chunks_exact(reads.size as usize) {
+                check = check.wrapping_add(sum(object));
+            }
+        }
+        Ok(check)
+    })
+}
+
+/// Reads all objects from a mapping.
+pub fn scan_mapped(folder: &Path, reads: &Reads) -> Outcome {
+    let map = mapped(&folder.join("w0"))?;
+    reads.in_order(|| {
+        let objects = map.chunks_exact(reads.size as usize);
+        Ok(objects.fold(0, |check: u64, object| check.wrapping_add(sum(object))))
+    })
+}
+
+/// Appends 4 KB for each of a group of transactions, and makes them durable by so many syncs.
+pub fn syncs(path: &Path, seconds: f64, syncs: u64, group: u64) -> Outcome {
+    let mut file = File::create(path)?;
+    let piece = vec![1; SMALL_WRITE_BYTES];
+    let mut left = 0;
+    commits(seconds, |_| {
+        // Whoever comes last in a group writes for itself alone what the first has not written.
+        if left == 0 {
+            for _ in 0..syncs {
+                for _ in 0..group {
+                    file.write_all(&piece)?;
+                }
+                file.sync_data()?;
+            }
+            left = group;
+        }
+        left -= 1;
+        Ok(())
+    })
+}
+
+/// Makes a file, or all files of a folder, leave the page cache, and sees to it that they did.
+pub fn evict(path: &Path) -> Outcome {
+    if path.is_dir() {
+        return path.read_dir()?.try_for_each(|entry| evict(&entry?.path()));
+    }
+    let file = File::open(path)?;
+    file.sync_data()?;
+    posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?;
+    let left = resident(&file)?;
+    match left > 16 {
+        true => Err(format!("{left} pages of {} stay in memory", path.display()).into()),
+        false => Ok(()),
+    }
+}
+
+/// How many pages of a file are in memory.
+fn resident(file: &File) -> Outcome<usize> {
+    if file.metadata()?.len() == 0 {
+        return Ok(0);
+    }
+    // SAFETY: nothing is read through the mapping.
+    let map = unsafe { Mmap::map(file)? };
+    let mut pages = vec![0_u8; map.len().div_ceil(4096)];
+    // SAFETY: the mapping has so many bytes, and the vector a byte for each of their pages.
+    let done = unsafe {
+        nix::libc::mincore(map.as_ptr().cast_mut().cast(), map.len(), pages.as_mut_ptr())
+    };
+    nix::errno::Errno::result(done)?;
+    Ok(pages.iter().filter(|page| **page & 1 == 1).count())
+}
+
+fn mapped(path: &Path) -> Outcome<Mmap> {
+    // SAFETY: nobody writes to the data of benchmarks while they are read.
+    Ok(unsafe { Mmap::map(&File::open(path)?)? })
+}
