@@ -41,7 +41,7 @@ def built(program: str) -> Path:
     """The path of a program, which is built if need be."""
     if program in ("ours", "peers"):
         return rust(program)
-    return {"root_peer": root_peer, "root_objects": root_objects, "rocksdb_peer": rocksdb_peer}[program]()
+    return rocksdb_peer() if program == "rocksdb_peer" else of_root(program)
 
 
 def rust(program: str) -> Path:
@@ -62,22 +62,16 @@ def rust(program: str) -> Path:
     return Path(paths[-1])
 
 
-def root_peer() -> Path:
-    """ROOT's side, compiled against the package `root`."""
-    return with_root("root_peer", ["-lROOTDataFrame", "-lROOTNTuple", "-lROOTVecOps", "-lRIO", "-lCore"])
-
-
-def root_objects() -> Path:
-    """ROOT's side where objects are opaque bytes."""
-    return with_root("root_objects", ["-lROOTNTuple", "-lRIO", "-lCore"])
-
-
-def with_root(name: str, libraries: list[str]) -> Path:
-    """A program compiled against the package `root`."""
+def of_root(name: str) -> Path:
+    """A program of ROOT's side, compiled against the package `root`."""
     found = find_spec("ROOT")
     if found is None or found.origin is None:
         raise SystemExit("the package root is not installed: make setup")
     home = Path(found.origin).parent
+    libraries = ["-lROOTNTuple", "-lROOTVecOps", "-lRIO", "-lCore"]
+    if name == "root_frame":
+        # This one needs what draws histograms, with libraries of its own that are not found when linking.
+        libraries = ["-lROOTDataFrame", "-Wl,--allow-shlib-undefined", *libraries]
     flags = [f"-I{home / 'include'}", f"-L{home / 'lib'}", f"-Wl,-rpath,{home / 'lib'}"]
     return compiled(name, flags, libraries)
 
@@ -100,7 +94,7 @@ def rocksdb_peer() -> Path:
 
 
 def compiled(name: str, flags: list[str], libraries: list[str]) -> Path:
-    """A C++ program of `sides/`, compiled if its source is newer."""
+    """A C++ program of `sides/`, compiled if a source is newer."""
     target, source = BENCH / name, HERE / "sides" / f"{name}.cxx"
     BENCH.mkdir(exist_ok=True)
     newest = max(each.stat().st_mtime for each in (source, *source.parent.glob("*.hxx")))

@@ -25,9 +25,9 @@ import page
 import report
 from chapters import NAMES
 from framework import Chapter, Figure, Json, Results
-from programs import BENCH, ROOT, execute
+from programs import BENCH, HERE, ROOT, execute
 
-PACKAGES = ("root", "uproot", "awkward", "numpy")
+PACKAGES = ("root", "uproot", "awkward", "numpy", "pyarrow", "pylance", "duckdb", "ZODB", "h5py", "lmdb")
 
 
 def main() -> int:
@@ -37,6 +37,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side; the medians count")
     parser.add_argument("--list", action="store_true", help="list chapters and figures")
     arguments = parser.parse_args()
+    # Chapters know the data that data.py makes.
+    sys.path.append(str(HERE / "sides"))
     chapters = [Chapter.of(name, import_module(f"chapters.{name}")) for name in NAMES]
     if arguments.list:
         for chapter in chapters:

@@ -1,14 +1,22 @@
-"""Data that several chapters read."""
+"""Data that several chapters read.
+
+Files are written by ROOT itself with its default options; federations, Parquet files and Lance data sets are
+made from them, so that all hold the same.
+"""
 
 from __future__ import annotations
 
 from framework import Preparation
 
-OBJECTS = "6000"
-ENTRIES = "5000"
+OBJECTS, ENTRIES, ROWS, EVENTS = "20000", "5000", "2000000", "10000000"
 
-POOL = Preparation("{data}/objects.bin", ("data.py", "objects", "{data}/objects.bin"))
-COLUMNS = Preparation("{data}/columns.bin", ("data.py", "columns", "{data}/columns.bin"))
+
+def pool(name: str) -> Preparation:
+    """What data.py makes: `objects`, `columns`, `rows` or `events`."""
+    return Preparation(f"{{data}}/{name}.bin", ("data.py", name, f"{{data}}/{name}.bin"))
+
+
+POOL = pool("objects")
 
 
 def objects(compression: str) -> tuple[Preparation, ...]:
@@ -23,12 +31,42 @@ def objects(compression: str) -> tuple[Preparation, ...]:
 
 
 def columns(compression: str) -> tuple[Preparation, ...]:
-    """Jagged columns, in a file that ROOT wrote with its default options, and in a federation."""
-    plain, file = "{data}/columns_none.root", f"{{data}}/columns_{compression}.root"
-    federation = f"{{data}}/columns_{compression}.fed"
+    """Jagged columns."""
+    file = f"{{data}}/columns_{compression}.root"
+    write = ("root_peer", "write-columns", file, "{data}/columns.bin", ENTRIES, compression)
+    return (pool("columns"), Preparation(file, write), imported("columns", "events", compression))
+
+
+def rows(compression: str) -> tuple[Preparation, ...]:
+    """Objects of 10 fields and 100 bytes."""
+    file = f"{{data}}/rows_{compression}.root"
+    write = ("root_write", "rows", file, "{data}/rows.bin", ROWS, compression)
+    return (pool("rows"), Preparation(file, write), imported("rows", "rows", compression))
+
+
+def events() -> tuple[Preparation, ...]:
+    """Events of 50 columns, uncompressed."""
+    file = "{data}/events_none.root"
+    write = ("root_write", "events", file, "{data}/events.bin", EVENTS, "none")
     return (
-        COLUMNS,
-        Preparation(plain, ("root_peer", "write-columns", plain, "{data}/columns.bin", ENTRIES, "none")),
-        Preparation(file, ("root_peer", "write-columns", file, "{data}/columns.bin", ENTRIES, compression)),
-        Preparation(federation, ("ours", "write-columns", federation, plain, compression)),
+        pool("events"),
+        Preparation(file, write),
+        imported("events", "events", "none"),
+        *converted("events", "own/events", "none"),
+    )
+
+
+def imported(name: str, ntuple: str, compression: str) -> Preparation:
+    """A federation with a container `own/NTUPLE` of what is in a file of ROOT's."""
+    file, federation = f"{{data}}/{name}_{compression}.root", f"{{data}}/{name}_{compression}.fed"
+    return Preparation(federation, ("ours", "import", federation, file, ntuple, compression))
+
+
+def converted(name: str, container: str, compression: str) -> tuple[Preparation, ...]:
+    """A Parquet file and a Lance data set of what is in a federation."""
+    federation = f"{{data}}/{name}_{compression}.fed"
+    targets = {kind: f"{{data}}/{name}_{compression}.{kind}" for kind in ("parquet", "lance")}
+    return tuple(
+        Preparation(target, ("convert.py", federation, container, kind, compression, target))
+        for kind, target in targets.items()
     )

@@ -1,35 +1,113 @@
-"""Columns, read one after the other."""
+"""Whole objects, rows and columns, read one after the other."""
 
 from __future__ import annotations
 
-from chapters.inputs import columns as prepared
-from framework import Figure, Side, faster
+from dataclasses import dataclass, replace
+
+from data import COLLECTIONS
+
+from chapters.inputs import columns, converted, events, objects, rows
+from framework import Figure, Preparation, Side, Target, best_of, faster
 
 TITLE = "Sequential reading"
-INTRO = "All columns of single-precision numbers, from the page cache."
-PREPARATIONS = (*prepared("none"), *prepared("zstd"))
+INTRO = """Everything is read in order, from the page cache, and every 32-bit word of it is added up. Each
+side reads all of it twice; the second time counts, opening the file does not. Objects are 10 KB of bytes
+with a number, rows have 10 fields and 100 bytes, and columns are the jagged floats of 41 quantities, 41 KB
+an event. Femtobarn reads a container of its own and the very file that ROOT wrote; RNTupleReader reads by
+views of a field, by views of the items of a list, and in bulk; RDataFrame's loop is compiled. The limits
+read a plain file of the same bytes, from the page cache and, with O_DIRECT, from the disk."""
+
+JAGGED = tuple(f"{collection}_{name}" for collection, (_, names) in COLLECTIONS.items() for name in names)
+ROW_FIELDS = ("run", "event", "time", "x", "y", "z", "energy", "momentum", "covariance", "hits")
+WORDS = {"none": "uncompressed", "lz4": "lz4", "zstd": "zstd"}
 
 
-def columns(compression: str) -> Figure:
-    """All columns of one file, and of a container of our own with the same data."""
-    words = "uncompressed" if compression == "none" else compression
-    file, own = f"{{data}}/columns_{compression}.root", f"{{data}}/columns_{compression}.fed"
-    return Figure(
-        name=f"columns-{compression}",
-        title=f"Read all columns, {words}",
-        unit="entries",
-        sides=(
-            Side("Femtobarn", ("ours", "own-columns", own), "ours"),
-            Side("Femtobarn, ROOT's file", ("ours", "columns", file), "ours"),
-            Side("ROOT, views", ("root_peer", "columns", file, "views")),
-            Side("ROOT, bulk", ("root_peer", "columns", file, "bulk")),
-        ),
-        targets=(
-            faster("Femtobarn", "ROOT, views", 1.5, "cpu"),
-            faster("Femtobarn, ROOT's file", "ROOT, views", 1.5, "cpu"),
-        ),
-        by="cpu",
-    )
+@dataclass(frozen=True)
+class Data:
+    """A file, what is read of it, and how ROOT's programs are told so; `ways` are those of root_scan."""
+
+    stem: str
+    ntuple: str
+    container: str
+    names: tuple[str, ...]
+    mode: str
+    ways: tuple[str, ...]
+    entries: str
+
+    def sides(self, compression: str) -> tuple[Side, ...]:
+        """All sides that read it."""
+        stem = f"{{data}}/{self.stem}_{compression}"
+        file, names = f"{stem}.root", ",".join(self.names)
+        listed = (names,) if self.mode in ("columns", "flat") else ()
+        own = ("ours", "scan", f"{stem}.fed", self.container, names)
+        return (
+            Side("Femtobarn", (*own, "1"), "ours"),
+            Side("Femtobarn, 2 threads", (*own, "2"), "ours", cores=2),
+            Side("Femtobarn, ROOT's file", ("ours", "scan-file", file, self.ntuple, names, "1"), "ours"),
+            *(
+                Side(f"RNTupleReader, {way}", ("root_scan", self.mode, file, *listed, way))
+                for way in self.ways
+            ),
+            Side("RDataFrame", ("root_frame", self.mode, file, *listed)),
+            Side("uproot", ("scan.py", "uproot", file, self.ntuple, names)),
+            Side("Parquet", ("scan.py", "parquet", f"{stem}.parquet", self.ntuple, names)),
+            Side("Lance", ("scan.py", "lance", f"{stem}.lance", self.ntuple, names)),
+        )
+
+    def limits(self) -> tuple[Side, ...]:
+        """The same bytes in a plain file."""
+        return tuple(
+            Side(name, ("ours", "read-plain", self.plain, way, self.entries), "limit")
+            for name, way in (("pread", "cached"), ("O_DIRECT", "direct"))
+        )
+
+    @property
+    def plain(self) -> str:
+        """The plain file."""
+        return f"{{data}}/{self.stem}_{len(self.names)}.plain"
+
+    def exported(self) -> Preparation:
+        """Makes the plain file."""
+        command = ("ours", "export", self.plain, f"{{data}}/{self.stem}_none.root", self.ntuple)
+        return Preparation(self.plain, (*command, ",".join(self.names)))
+
+    def best_of_root(self, ours: str, at_least: float) -> Target:
+        """Against the fastest way of RNTupleReader, by CPU seconds."""
+        return best_of(ours, tuple(f"RNTupleReader, {way}" for way in self.ways), at_least, "cpu")
 
 
-FIGURES = (columns("none"), columns("zstd"))
+OBJECTS = Data("objects", "objects", "objects/objects", ("id", "blob"), "objects", ("views", "bulk"), "20000")
+ROWS = Data("rows", "rows", "own/rows", ROW_FIELDS, "rows", ("entries", "views"), "2000000")
+COLUMNS = Data("columns", "events", "own/events", JAGGED, "columns", ("views", "items", "bulk"), "5000")
+PAIR = replace(COLUMNS, names=("Track_pt", "Track_eta"))
+FLAT = Data("events", "events", "own/events", ("f00", "f01"), "flat", ("views", "bulk"), "10000000")
+
+PREPARATIONS = (
+    *(step for c in WORDS for step in (*objects(c), *converted("objects", "objects/objects", c))),
+    *(step for c in ("none", "zstd") for step in (*rows(c), *converted("rows", "own/rows", c))),
+    *(step for c in WORDS for step in (*columns(c), *converted("columns", "own/events", c))),
+    *events(),
+    *(data.exported() for data in (OBJECTS, ROWS, COLUMNS, FLAT)),
+)
+
+
+def figure(name: str, title: str, data: Data, compression: str, unit: str) -> Figure:
+    """All sides; uncompressed, the limits with them."""
+    sides = data.sides(compression)
+    root = "Femtobarn, ROOT's file"
+    targets = [data.best_of_root("Femtobarn", 1.5), data.best_of_root(root, 1.5)]
+    if compression == "none":
+        sides += data.limits()
+        targets.append(faster("Femtobarn", "pread", 0.9, "cpu"))
+    targets.append(faster("Femtobarn, 2 threads", "Femtobarn", 1.8))
+    title = f"{title}, {WORDS[compression]}"
+    return Figure(f"{name}-{compression}", title, unit, sides, tuple(targets), "cpu")
+
+
+FIGURES = (
+    *(figure("objects", "All objects of 10 KB", OBJECTS, c, "objects") for c in WORDS),
+    *(figure("rows", "All objects of 100 bytes and 10 fields", ROWS, c, "objects") for c in ("none", "zstd")),
+    *(figure("columns", "All 41 jagged columns", COLUMNS, c, "events") for c in WORDS),
+    *(figure("pair", "Two of 41 jagged columns", PAIR, c, "events") for c in ("lz4", "zstd")),
+    figure("flat", "Two of 50 flat columns", FLAT, "none", "events"),
+)

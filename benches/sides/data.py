@@ -1,4 +1,4 @@
-"""Makes the data that the benchmarks store, the same bytes on every machine: `data.py objects|columns FILE`.
+"""Makes the data that the benchmarks store, the same bytes on every machine: `data.py KIND FILE`.
 
 `objects.bin`: a pool of objects of 10,240 bytes each. An object is three quarters packed detector hits
 (numbers of cells in order, positions, charges) and one quarter noise; zstd keeps three quarters of it, as of
@@ -8,6 +8,11 @@ real raw data.
 collections whose members fall steeply, lie evenly in angle, or take few values. Layout, with little-endian
 counts of 64 bits: number of columns; for each column the length of its name, the name, the number of offsets,
 the offsets (64 bits each), the values (floats).
+
+`rows.bin`: objects of 10 fields and 100 bytes (`ROW`), back to back.
+
+`events.bin`: events of 50 floats, `f00` to `f49`, back to back: quantities of the same kinds as those of
+`columns.bin`. One in a thousand meets the cut of the chapter selection.
 """
 
 from __future__ import annotations
@@ -22,6 +27,9 @@ from numpy.typing import NDArray
 OBJECT_BYTES = 10_240
 OBJECTS = 2_000
 EVENTS = 1_000
+ROWS = 200_000
+FLAT_EVENTS = 500_000
+FLAT_COLUMNS = 50
 SEED = 20260101
 
 # Collection, mean number of items in an event, and its columns.
@@ -33,6 +41,15 @@ COLLECTIONS: dict[str, tuple[float, list[str]]] = {
     "Vertex": (12, ["x", "y", "z", "chi2", "ndof", "ntracks"]),
     "Muon": (2, ["pt", "eta", "phi", "iso"]),
 }
+
+
+# An object of 10 fields and 100 bytes.
+ROW = np.dtype(
+    [
+        ("run", "<u4"), ("event", "<u8"), ("time", "<f8"), ("x", "<f8"), ("y", "<f8"), ("z", "<f8"),
+        ("energy", "<f8"), ("momentum", "<f4", 3), ("covariance", "<f4", 5), ("hits", "<u2", 8),
+    ]
+)  # fmt: skip
 
 
 def objects() -> bytes:
@@ -69,6 +86,31 @@ def columns() -> bytes:
     return b"".join(parts)
 
 
+def rows() -> bytes:
+    """The pool of objects of 100 bytes."""
+    random = np.random.default_rng(SEED)
+    made = np.zeros(ROWS, ROW)
+    made["run"] = 7
+    made["event"] = np.arange(ROWS)
+    made["time"] = np.cumsum(random.exponential(1e-3, ROWS))
+    for name in ("x", "y", "z"):
+        made[name] = random.normal(0, 30, ROWS)
+    made["energy"] = random.pareto(2.5, ROWS) + 0.5
+    made["momentum"] = random.normal(0, 10, (ROWS, 3))
+    made["covariance"] = np.round(random.normal(0, 1, (ROWS, 5)), 3)
+    made["hits"] = random.poisson(12, (ROWS, 8))
+    return made.tobytes()
+
+
+def events() -> bytes:
+    """The pool of events of 50 floats."""
+    random = np.random.default_rng(SEED)
+    made = np.empty((FLAT_EVENTS, FLAT_COLUMNS), "<f4")
+    for column in range(FLAT_COLUMNS):
+        made[:, column] = values(random, ("pt", "eta", "x", "emf", "nhits")[column % 5], FLAT_EVENTS)
+    return made.tobytes()
+
+
 def values(random: np.random.Generator, name: str, count: int) -> NDArray[np.float64]:
     """Values as such a quantity has them."""
     if name in ("eta", "phi"):
@@ -88,7 +130,7 @@ def main() -> None:
     """Make one file, wholly or not at all."""
     what, target = sys.argv[1], Path(sys.argv[2])
     building = target.with_suffix(".building")
-    building.write_bytes({"objects": objects, "columns": columns}[what]())
+    building.write_bytes({"objects": objects, "columns": columns, "rows": rows, "events": events}[what]())
     building.rename(target)
 
 

@@ -3,7 +3,6 @@
 //    root_peer write-objects FILE POOL COUNT COMPRESSION     10 KB objects: {id: uint64, blob: vector<uint8>}
 //    root_peer write-columns FILE COLUMNS COUNT COMPRESSION  jagged float columns, replicated to COUNT entries
 //    root_peer random-objects FILE READS                     objects at random, by entry number
-//    root_peer columns FILE views|bulk                       all columns, by one view an entry or in bulk
 //    root_peer rows FILE COUNT                               objects of 10 fields and 100 bytes, one by one
 //
 // Prints one JSON object: what benches/README.md says. Nothing before the timed part is counted: dictionaries and
@@ -14,7 +13,6 @@
 #include <ROOT/RNTupleReader.hxx>
 #include <ROOT/RNTupleWriteOptions.hxx>
 #include <ROOT/RNTupleWriter.hxx>
-#include <ROOT/RVec.hxx>
 
 #include <sys/resource.h>
 
@@ -82,13 +80,6 @@ std::vector<std::uint8_t> bytes_of(const std::string &path)
    if (!file)
       throw std::runtime_error("cannot open " + path);
    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-std::uint32_t bits_of(float value)
-{
-   std::uint32_t bits;
-   std::memcpy(&bits, &value, sizeof(bits));
-   return bits;
 }
 
 ROOT::RNTupleWriteOptions write_options(const std::string &compression)
@@ -199,69 +190,6 @@ void random_objects(const char *path, std::uint64_t reads)
    watch.report(reads, bytes, check);
 }
 
-std::vector<std::string> list_fields(ROOT::RNTupleReader &reader)
-{
-   std::vector<std::string> names;
-   for (const auto &field : reader.GetDescriptor().GetTopLevelFields()) {
-      if (field.GetTypeName() == "std::vector<float>")
-         names.push_back(field.GetFieldName());
-   }
-   return names;
-}
-
-// One view for each column, entry by entry: what an analysis loop does.
-void columns_by_views(const char *path)
-{
-   auto reader = ROOT::RNTupleReader::Open("events", path);
-   std::vector<ROOT::RNTupleView<std::vector<float>>> views;
-   for (const auto &name : list_fields(*reader))
-      views.push_back(reader->GetView<std::vector<float>>(name));
-   const auto entries = reader->GetNEntries();
-   views.at(0)(0);
-   std::uint64_t check = 0, bytes = 0;
-   Stopwatch watch;
-   for (std::uint64_t i = 0; i < entries; ++i) {
-      for (auto &view : views) {
-         const auto &values = view(i);
-         bytes += values.size() * sizeof(float);
-         if (!values.empty())
-            check += bits_of(values[0]);
-      }
-   }
-   watch.report(entries, bytes, check);
-}
-
-// Column by column, cluster by cluster, all entries of a cluster at once: the fastest that ROOT's interface offers.
-void columns_in_bulk(const char *path)
-{
-   const auto names = list_fields(*ROOT::RNTupleReader::Open("events", path));
-   auto model = ROOT::RNTupleModel::CreateBare();
-   for (const auto &name : names)
-      model->MakeField<ROOT::RVecF>(name);
-   auto reader = ROOT::RNTupleReader::Open(std::move(model), "events", path);
-   const auto &descriptor = reader->GetDescriptor();
-   reader->GetModel().CreateBulk(names.at(0));
-   std::uint64_t check = 0, bytes = 0;
-   Stopwatch watch;
-   for (auto cluster = descriptor.FindClusterId(0, 0); cluster != ROOT::kInvalidDescriptorId;
-        cluster = descriptor.FindNextClusterId(cluster)) {
-      const auto entries = descriptor.GetClusterDescriptor(cluster).GetNEntries();
-      const auto mask = std::make_unique<bool[]>(entries);
-      std::fill_n(mask.get(), entries, true);
-      for (const auto &name : names) {
-         auto bulk = reader->GetModel().CreateBulk(name);
-         const auto *lists = static_cast<const ROOT::RVecF *>(
-            bulk.ReadBulk(ROOT::RNTupleLocalIndex(cluster, 0), mask.get(), entries));
-         for (std::uint64_t i = 0; i < entries; ++i) {
-            bytes += lists[i].size() * sizeof(float);
-            if (!lists[i].empty())
-               check += bits_of(lists[i][0]);
-         }
-      }
-   }
-   watch.report(reader->GetNEntries(), bytes, check);
-}
-
 void rows(const char *path, std::uint64_t count)
 {
    auto model = ROOT::RNTupleModel::Create();
@@ -303,10 +231,6 @@ int run(const std::vector<std::string> &arguments)
       write_columns(argument(1), argument(2), number(3), arguments.at(4));
    else if (mode == "random-objects")
       random_objects(argument(1), number(2));
-   else if (mode == "columns" && arguments.at(2) == "views")
-      columns_by_views(argument(1));
-   else if (mode == "columns" && arguments.at(2) == "bulk")
-      columns_in_bulk(argument(1));
    else if (mode == "rows")
       rows(argument(1), number(2));
    else

@@ -7,17 +7,20 @@
 //! ours write-objects FOLDER POOL COUNT none|lz4|zstd
 //! ours random-objects FOLDER READS            objects at random, by their OIDs
 //! ours rows FOLDER COUNT                      objects of 10 fields and 100 bytes, one by one
-//! ours columns FILE                           all columns of a file that ROOT wrote, attached
-//! ours write-columns FOLDER FILE none|lz4|zstd    the columns of a file of ROOT's, into a container
-//! ours own-columns FOLDER                     all columns of that container
+//! ours import FOLDER FILE NTUPLE none|lz4|zstd    an RNTuple of a file of ROOT's, into own/NTUPLE
+//! ours scan FOLDER CONTAINER NAMES THREADS     fields ("a,b" or "all") of a container, in order
+//! ours scan-file FILE NTUPLE NAMES THREADS     the same of a file that ROOT wrote, attached
+//! ours export TARGET FILE NTUPLE NAMES         the same into a plain file
+//! ours read-plain FILE cached|direct ENTRIES   that file, from the page cache or past it
 //! ```
 //!
 //! Prints one JSON object, as benches/README.md says. Opening the federation is not timed.
 
 mod append;
-mod columns;
 mod objects;
+mod plain;
 mod rows;
+mod scan;
 
 use std::path::Path;
 
@@ -43,11 +46,19 @@ fn main() -> Outcome {
         }
         ["random-objects", folder, reads] => objects::random(Path::new(folder), reads.parse()?),
         ["rows", folder, count] => rows::append(Path::new(folder), count.parse()?),
-        ["columns", file] => columns::attached(Path::new(file)),
-        ["write-columns", folder, file, compression] => {
-            columns::write(Path::new(folder), Path::new(file), options(compression)?)
+        ["import", folder, file, ntuple, compression] => {
+            scan::import(Path::new(folder), Path::new(file), ntuple, options(compression)?)
         }
-        ["own-columns", folder] => columns::own(Path::new(folder)),
+        ["scan", folder, container, names, threads] => {
+            scan::own(Path::new(folder), container, names, threads.parse()?)
+        }
+        ["scan-file", file, ntuple, names, threads] => {
+            scan::attached(Path::new(file), ntuple, names, threads.parse()?)
+        }
+        ["export", target, file, ntuple, names] => {
+            scan::export(Path::new(target), Path::new(file), ntuple, names)
+        }
+        ["read-plain", file, way, entries] => plain::read(Path::new(file), way, entries.parse()?),
         _ => Err("unknown benchmark; the head of bin/ours/main.rs lists them".into()),
     }
 }

@@ -1,0 +1,42 @@
+"""A cut on a few columns of many, and others read for what passes it."""
+
+from __future__ import annotations
+
+from chapters.inputs import events
+from framework import Figure, Side, faster
+
+TITLE = "Selection"
+INTRO = """10 million events have 50 columns of single-precision numbers, 2 GB uncompressed. The cut `f00 >
+4.28125 and abs(f01) < 0.15625` lets one in a thousand through; three other columns are read for those.
+Neighbours are unlike each other, so that statistics of row groups or clusters spare nobody anything.
+Femtobarn selects with `where=` from Python, in a container of its own and in the file that ROOT wrote;
+RDataFrame's filter is compiled; RNTupleReader's loop is written by hand; uproot iterates over batches, and
+awkward cuts; DuckDB queries Parquet with row groups of 122,880 rows; Lance pushes its filter down. Each
+side selects twice; the second time counts, opening does not."""
+
+PREPARATIONS = events()
+
+
+def selection(threads: int) -> Figure:
+    """All sides with some number of threads."""
+    stem, cores = "{data}/events_none", threads
+    words = "one thread" if threads == 1 else f"{threads} threads"
+    by_hand = (Side("RNTupleReader, views", ("root_scan", "select", f"{stem}.root")),) if threads == 1 else ()
+    return Figure(
+        name=f"selection-{threads}",
+        title=f"Select one in a thousand of 10 million events, {words}",
+        unit="events",
+        sides=(
+            Side("Femtobarn", ("selection.py", "femtobarn", f"{stem}.fed"), "ours", cores=cores),
+            Side("Femtobarn, ROOT's file", ("selection.py", "file", f"{stem}.root"), "ours", cores=cores),
+            Side("RDataFrame", ("root_frame", "select", f"{stem}.root", str(threads)), cores=cores),
+            *by_hand,
+            Side("uproot", ("selection.py", "uproot", f"{stem}.root"), cores=cores),
+            Side("DuckDB", ("selection.py", "duckdb", f"{stem}.parquet"), cores=cores),
+            Side("Lance", ("selection.py", "lance", f"{stem}.lance"), cores=cores),
+        ),
+        targets=tuple(faster("Femtobarn", peer, 2.0) for peer in ("RDataFrame", "DuckDB")),
+    )
+
+
+FIGURES = (selection(1), selection(2))

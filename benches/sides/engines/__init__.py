@@ -1,0 +1,47 @@
+"""How objects are written and fetched one by one in each engine, as its own documentation has it.
+
+Each module has one engine, `Store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+Fields = tuple[Any, ...]
+"""The values of an object in the order of its fields: the 10 of `data.ROW`, or a number and bytes."""
+Fetch = Callable[[int], Fields]
+
+
+class Engine(Protocol):
+    """A store in a folder, of objects of one kind: `small` or `blob`."""
+
+    def __init__(self, folder: Path, kind: str) -> None: ...
+
+    def create(self, count: int) -> None:
+        """Make it, for so many objects."""
+
+    def write(self, start: int, objects: Sequence[Fields]) -> None:
+        """Store objects with numbers from `start` on, one by one, and commit durably."""
+
+    def fetcher(self) -> Fetch:
+        """Open it, to fetch objects by their numbers."""
+
+    def close(self) -> None:
+        """Close what was opened to fetch from."""
+
+
+def fields_of_small(it: Any) -> Fields:
+    """All fields of an object of a class."""
+    return (
+        it.run, it.event, it.time, it.x, it.y, it.z, it.energy, it.momentum, it.covariance, it.hits,
+    )  # fmt: skip
+
+
+def fields_of_blob(it: Any) -> Fields:
+    """The number and the bytes."""
+    return it.id, it.blob
+
+
+FIELDS_OF = {"small": fields_of_small, "blob": fields_of_blob}

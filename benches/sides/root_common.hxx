@@ -1,0 +1,173 @@
+// What the programs of ROOT's side share.
+
+#ifndef BENCHES_ROOT_COMMON
+#define BENCHES_ROOT_COMMON
+
+#include <ROOT/REntry.hxx>
+#include <ROOT/RNTupleModel.hxx>
+#include <ROOT/RNTupleReader.hxx>
+
+#include <sys/resource.h>
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+inline double cpu_seconds()
+{
+   rusage usage;
+   getrusage(RUSAGE_SELF, &usage);
+   return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + 1e-6 * (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+// The timed part: from its construction to report().
+class Stopwatch {
+   std::chrono::steady_clock::time_point fWall = std::chrono::steady_clock::now();
+   double fCpu = cpu_seconds();
+
+public:
+   void report(std::uint64_t items, std::uint64_t bytes, std::uint64_t check) const
+   {
+      const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - fWall).count();
+      std::printf("{\"items\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"wall_s\": %.6f, \"cpu_s\": %.6f, \"check\": %" PRIu64
+                  "}\n",
+                  items, bytes, wall, cpu_seconds() - fCpu, check);
+   }
+};
+
+// The sum of the 32-bit words of some values, modulo 2^32.
+inline std::uint32_t sum_of_words(const void *values, std::size_t bytes)
+{
+   std::uint32_t sum = 0, word;
+   for (std::size_t at = 0; at < bytes; at += sizeof(word)) {
+      std::memcpy(&word, static_cast<const char *>(values) + at, sizeof(word));
+      sum += word;
+   }
+   return sum;
+}
+
+using Names = std::vector<std::string>;
+
+// What was read: the sum of all 32-bit words of the values, which is the same whatever order they come in.
+struct Seen {
+   std::uint64_t fEntries = 0, fBytes = 0;
+   std::uint32_t fCheck = 0;
+
+   void add(const void *values, std::size_t bytes)
+   {
+      fCheck += sum_of_words(values, bytes);
+      fBytes += bytes;
+   }
+   template <typename T>
+   void add(const T &value)
+   {
+      if constexpr (std::is_arithmetic_v<T>)
+         add(&value, sizeof(value));
+      else
+         add(value.data(), value.size() * sizeof(value[0]));
+   }
+   Seen &operator+=(const Seen &other)
+   {
+      fBytes += other.fBytes;
+      fCheck += other.fCheck;
+      return *this;
+   }
+};
+
+// Does the work twice, with a source of its own each time; the second time counts.
+template <typename Open, typename Work>
+void measure(Open open, Work work)
+{
+   work(open());
+   auto source = open();
+   Stopwatch watch;
+   const Seen seen = work(std::move(source));
+   watch.report(seen.fEntries, seen.fBytes, seen.fCheck);
+}
+
+// The names of a list such as "a,b".
+inline Names names_in(const std::string &list)
+{
+   Names names;
+   std::istringstream words(list);
+   for (std::string name; std::getline(words, name, ',');)
+      names.push_back(name);
+   return names;
+}
+
+inline const Names kRowFields{"run", "event", "time", "x", "y", "z", "energy", "momentum", "covariance", "hits"};
+
+// The fields of an object of 100 bytes, as they lie in rows.bin (benches/data.py), bound to an entry.
+class Row {
+   template <typename T>
+   using Field = std::shared_ptr<T>;
+
+   std::tuple<Field<std::uint32_t>, Field<std::uint64_t>, Field<double>, Field<double>, Field<double>, Field<double>,
+              Field<double>, Field<std::array<float, 3>>, Field<std::array<float, 5>>, Field<std::array<std::uint16_t, 8>>>
+      fFields;
+
+   template <typename Make, std::size_t... Indexes>
+   void each_of(Make &&field, std::index_sequence<Indexes...>)
+   {
+      (field(std::get<Indexes>(fFields), kRowFields[Indexes]), ...);
+   }
+
+public:
+   // The fields of a new model.
+   explicit Row(ROOT::RNTupleModel &model)
+   {
+      each_of(
+         [&](auto &field, const std::string &name) {
+            using T = typename std::remove_reference_t<decltype(field)>::element_type;
+            field = model.MakeField<T>(name);
+         },
+         std::make_index_sequence<10>());
+   }
+   // The fields of an entry.
+   explicit Row(const ROOT::REntry &entry)
+   {
+      each_of(
+         [&](auto &field, const std::string &name) {
+            using T = typename std::remove_reference_t<decltype(field)>::element_type;
+            field = entry.GetPtr<T>(name);
+         },
+         std::make_index_sequence<10>());
+   }
+   template <typename Visit>
+   void each(Visit &&visit) const
+   {
+      std::apply([&](const auto &...fields) { (visit(fields), ...); }, fFields);
+   }
+};
+
+// The cut of the chapter selection.
+inline bool passes(float f00, float f01)
+{
+   return f00 > 4.28125f && std::abs(f01) < 0.15625f;
+}
+
+template <typename Run>
+int guarded(const char *program, Run run, int count, char **arguments)
+{
+   try {
+      run(std::vector<std::string>(arguments + 1, arguments + count));
+      return 0;
+   } catch (const std::exception &error) {
+      std::fprintf(stderr, "%s: %s\n", program, error.what());
+      return 1;
+   }
+}
+
+#endif

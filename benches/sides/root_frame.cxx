@@ -1,0 +1,107 @@
+// RDataFrame at the work of the chapters sequential and selection; root_scan.cxx is the same with RNTupleReader.
+//
+//    root_frame objects FILE                all 10 KB objects: {id: uint64, blob: vector<uint8>}
+//    root_frame rows FILE                   all objects of 10 fields and 100 bytes
+//    root_frame columns FILE NAMES          jagged columns, those named: "a,b"
+//    root_frame flat FILE NAMES             columns of one float in each entry
+//    root_frame select FILE THREADS         the cut and the sums of the chapter selection
+//
+// Loops are compiled: typed functions, nothing for the interpreter to do.
+
+#include "root_common.hxx"
+
+#include <ROOT/RDataFrame.hxx>
+#include <ROOT/RNTupleDS.hxx>
+#include <ROOT/RVec.hxx>
+#include <TROOT.h>
+
+namespace {
+
+auto frame_of(std::string name, std::string path)
+{
+   return [=] { return std::make_unique<ROOT::RDataFrame>(name, path); };
+}
+
+template <typename... Columns>
+void by_dataframe(const char *ntuple, const char *path, const Names &names)
+{
+   measure(frame_of(ntuple, path), [&](auto frame) {
+      Seen seen;
+      frame->Foreach(
+         [&seen](const Columns &...columns) {
+            ++seen.fEntries;
+            (seen.add(columns), ...);
+         },
+         names);
+      return seen;
+   });
+}
+
+// RDataFrame with as many columns of one type as there are names, which have to be one of some numbers.
+template <typename T, std::size_t>
+using Same = T;
+
+template <typename T, std::size_t... Indexes>
+void by_dataframe(const char *ntuple, const char *path, const Names &names, std::index_sequence<Indexes...>)
+{
+   by_dataframe<Same<T, Indexes>...>(ntuple, path, names);
+}
+
+template <typename T>
+void by_dataframe_of(const char *ntuple, const char *path, const Names &names)
+{
+   if (names.size() == 2)
+      by_dataframe<T>(ntuple, path, names, std::make_index_sequence<2>());
+   else if (names.size() == 41)
+      by_dataframe<T>(ntuple, path, names, std::make_index_sequence<41>());
+   else
+      throw std::runtime_error("no loop for so many columns");
+}
+
+void select(const char *path, unsigned threads)
+{
+   if (threads > 1)
+      ROOT::EnableImplicitMT(threads);
+   const auto entries = ROOT::RNTupleReader::Open("events", path)->GetNEntries();
+   measure(frame_of("events", path), [&](auto frame) {
+      std::vector<Seen> slots(frame->GetNSlots());
+      auto survivors = frame->Filter(passes, {"f00", "f01"});
+      survivors.ForeachSlot(
+         [&slots](unsigned slot, float f10, float f20, float f30) {
+            slots[slot].add(f10);
+            slots[slot].add(f20);
+            slots[slot].add(f30);
+         },
+         {"f10", "f20", "f30"});
+      Seen seen{entries};
+      for (const auto &slot : slots)
+         seen += slot;
+      return seen;
+   });
+}
+
+void run(const Names &arguments)
+{
+   const auto &mode = arguments.at(0);
+   const auto *path = arguments.at(1).c_str();
+   if (mode == "objects")
+      by_dataframe<std::uint64_t, ROOT::RVec<std::uint8_t>>("objects", path, {"id", "blob"});
+   else if (mode == "rows")
+      by_dataframe<std::uint32_t, std::uint64_t, double, double, double, double, double, ROOT::RVecF, ROOT::RVecF,
+                   ROOT::RVec<std::uint16_t>>("rows", path, kRowFields);
+   else if (mode == "columns")
+      by_dataframe_of<ROOT::RVecF>("events", path, names_in(arguments.at(2)));
+   else if (mode == "flat")
+      by_dataframe_of<float>("events", path, names_in(arguments.at(2)));
+   else if (mode == "select")
+      select(path, std::stoul(arguments.at(2)));
+   else
+      throw std::runtime_error("no mode " + mode);
+}
+
+} // namespace
+
+int main(int count, char **arguments)
+{
+   return guarded("root_frame", run, count, arguments);
+}

@@ -1,0 +1,80 @@
+"""Objects one by one: `engines/` has the engines.
+
+    single.py write ENGINE small|blob FOLDER COUNT POOL
+    single.py read ENGINE small|blob FOLDER COUNT STORED
+
+`small` objects have 10 fields and 100 bytes, those of rows.bin; a `blob` is a number and 10 KB, those of
+objects.bin. POOL is that file. Writing commits 10,000 objects at a time, durably. Reading fetches COUNT of
+the STORED objects in FOLDER, by chance, each once, and touches every field.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+from data import OBJECT_BYTES, ROW
+from engines import Engine, Fetch, Fields
+from timing import Seen, measure_once
+
+COMMIT = 10_000
+SIZES = {"small": ROW.itemsize, "blob": OBJECT_BYTES}
+
+
+def main() -> None:
+    """Run one side."""
+    what, name, kind, folder, count, last = sys.argv[1:]
+    engine = import_module(f"engines.{name}").Store(Path(folder), kind)
+    if what == "read":
+        # As for all sides, once unmeasured; what an engine keeps of objects is forgotten between.
+        order = by_chance(int(last))[: int(count)]
+        read(engine.fetcher(), kind, order)
+        engine.close()
+        measure_once(engine.fetcher, lambda fetch: read(fetch, kind, order))
+    else:
+        write(engine, kind, pool(kind, Path(last), int(count)), Path(folder))
+
+
+def write(engine: Engine, kind: str, objects: list[Fields], folder: Path) -> None:
+    """One commit after the other."""
+    folder.mkdir(parents=True)
+
+    def run(_: None) -> Seen:
+        for start in range(0, len(objects), COMMIT):
+            engine.write(start, objects[start : start + COMMIT])
+        return Seen(len(objects), len(objects) * SIZES[kind])
+
+    measure_once(lambda: engine.create(len(objects)), run, folder)
+
+
+def by_chance(count: int) -> list[int]:
+    """All numbers below, the same order every time."""
+    order = list(range(count))
+    random.Random(1).shuffle(order)
+    return order
+
+
+def read(fetch: Fetch, kind: str, order: list[int]) -> Seen:
+    """Some objects, one by one."""
+    check = 0
+    for number in order:
+        fields = fetch(number)
+        check += int(fields[1] if kind == "small" else fields[1][17])
+    return Seen(len(order), len(order) * SIZES[kind], check)
+
+
+def pool(kind: str, path: Path, count: int) -> list[Fields]:
+    """Objects as Python values, in the order of their fields."""
+    if kind == "small":
+        rows = np.fromfile(path, ROW, count)
+        return list(zip(*(rows[name].tolist() for name in ROW.names or ()), strict=True))
+    blobs = path.read_bytes()
+    starts = [number * OBJECT_BYTES % len(blobs) for number in range(count)]
+    return [(number, blobs[start : start + OBJECT_BYTES]) for number, start in enumerate(starts)]
+
+
+if __name__ == "__main__":
+    main()
