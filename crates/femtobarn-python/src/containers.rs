@@ -20,15 +20,16 @@ pub fn find_container(
     options: ContainerOptions,
 ) -> PyResult<(ContainerKey, Class)> {
     let database = transaction.database(database).or_raise()?;
-    let key = match (transaction.container(database, name), &class) {
-        (Err(error), Some(class)) if create && error.kind() == femtobarn::ErrorKind::NotFound => {
+    let is_new = create && transaction.find_container(database, name).or_raise()?.is_none();
+    let key = match (is_new, &class) {
+        (false, _) => transaction.container(database, name).or_raise()?,
+        (true, Some(class)) => {
             transaction.create_container(database, name, class, options).or_raise()?
         }
-        (Err(error), None) if create && error.kind() == femtobarn::ErrorKind::NotFound => {
+        (true, None) => {
             let text = format!("container {name:?} is new; say which class its objects are of");
             return Err(exception("invalid", text));
         }
-        (found, _) => found.or_raise()?,
     };
     let stored = transaction.class(key).or_raise()?.clone();
     match class {

@@ -119,11 +119,10 @@ impl TransactionHandle {
     fn database(&self, py: Python<'_>, name: &str, create: bool) -> PyResult<u32> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
-        let found = py.detach(|| match transaction.database(name) {
-            Err(error) if create && error.kind() == femtobarn::ErrorKind::NotFound => {
-                transaction.create_database(name)
-            }
-            found => found,
+        let found = py.detach(|| match transaction.find_database(name)? {
+            Some(id) => Ok(id),
+            None if create => transaction.create_database(name),
+            None => transaction.database(name),
         });
         Ok(found.or_raise()?.0)
     }

@@ -49,11 +49,16 @@ impl Catalog {
         self.all(&sql, [signed(at.0)], database_row)
     }
 
-    /// The database called `name`.
-    pub fn database(&self, name: &str, at: Csn) -> Result<DatabaseRow> {
+    /// The database called `name`; none if there is none, without looking for names that are like it.
+    pub fn find_database(&self, name: &str, at: Csn) -> Result<Option<DatabaseRow>> {
         let sql = format!("{DATABASE} AND n.name = ?2 ORDER BY n.since DESC LIMIT 1");
-        let found = self.one(&sql, params![signed(at.0), name], database_row)?;
-        match found {
+        self.one(&sql, params![signed(at.0), name], database_row)
+    }
+
+    /// The database called `name`; that there is none is an error, which takes longer the more
+    /// databases there are.
+    pub fn database(&self, name: &str, at: Csn) -> Result<DatabaseRow> {
+        match self.find_database(name, at)? {
             Some(row) => Ok(row),
             None => {
                 let existing = self.databases(at)?.into_iter().map(|row| row.name).collect();
@@ -86,13 +91,24 @@ impl Catalog {
         self.all(&sql, params![signed(at.0), database.0], container_row)
     }
 
-    /// The container called `name` in a database.
-    pub fn container(&self, database: DatabaseId, name: &str, at: Csn) -> Result<ContainerRow> {
+    /// The container called `name` in a database; none if there is none, without looking for names
+    /// that are like it.
+    pub fn find_container(
+        &self,
+        database: DatabaseId,
+        name: &str,
+        at: Csn,
+    ) -> Result<Option<ContainerRow>> {
         let sql = format!(
             "{CONTAINER} AND n.database = ?2 AND n.name = ?3 ORDER BY n.since DESC LIMIT 1"
         );
-        let found = self.one(&sql, params![signed(at.0), database.0, name], container_row)?;
-        match found {
+        self.one(&sql, params![signed(at.0), database.0, name], container_row)
+    }
+
+    /// The container called `name` in a database; that there is none is an error, which takes longer
+    /// the more containers there are.
+    pub fn container(&self, database: DatabaseId, name: &str, at: Csn) -> Result<ContainerRow> {
+        match self.find_container(database, name, at)? {
             Some(row) => Ok(row),
             None => {
                 let rows = self.containers(database, at)?;

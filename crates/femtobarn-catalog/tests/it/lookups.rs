@@ -81,6 +81,20 @@ fn a_name_that_does_not_exist_is_answered_with_names_like_it() {
 }
 
 #[test]
+fn a_name_that_may_not_exist_is_looked_up_without_an_error() {
+    let fed = Federation::new();
+    let created = fed.catalog.head().unwrap();
+    let events = fed.container("events");
+    let found = fed.catalog.find_container(fed.database, "events", Csn::MAX).unwrap();
+    assert_eq!(found.map(|row| row.id), Some(events));
+    assert_eq!(fed.catalog.find_container(fed.database, "evnets", Csn::MAX).unwrap(), None);
+    assert_eq!(fed.catalog.find_container(fed.database, "events", created).unwrap(), None);
+    let found = fed.catalog.find_database("run7", Csn::MAX).unwrap();
+    assert_eq!(found.map(|row| row.id), Some(fed.database));
+    assert_eq!(fed.catalog.find_database("RUN7", Csn::MAX).unwrap(), None);
+}
+
+#[test]
 fn a_class_is_found_by_name_and_version() {
     let fed = Federation::new();
     let classes = [1, 2].map(|version| femtobarn_catalog::ClassRow {

@@ -40,7 +40,7 @@ use crate::file::{self, DatabaseFile};
 use crate::options::TransactionOptions;
 use crate::snapshot::Snapshot;
 use names::{Graves, Names};
-use open::OpenContainer;
+use open::{Numbers, OpenContainer};
 
 pub use append::Rows;
 pub(crate) use commit::range;
@@ -64,6 +64,7 @@ pub struct Transaction {
     databases: BTreeMap<DatabaseId, OpenDatabase>,
     containers: BTreeMap<ContainerKey, OpenContainer>,
     new_classes: Vec<Class>,
+    numbers: Numbers,
     names: Names,
     graves: Graves,
     /// Identities of databases that were linked to or written.
@@ -105,6 +106,7 @@ impl Transaction {
             databases: BTreeMap::new(),
             containers: BTreeMap::new(),
             new_classes: vec![],
+            numbers: Numbers::default(),
             names: Names::default(),
             graves: Graves::default(),
             identities: BTreeMap::new(),

@@ -12,7 +12,7 @@ use femtobarn_catalog::{ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseStat
 use super::open::OpenContainer;
 use super::{ContainerKey, OpenDatabase, Transaction};
 use crate::description::DESCRIPTION;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// The names that a transaction gave and ended, each with the commit that was looked at.
 #[derive(Clone, Default)]
@@ -155,15 +155,16 @@ impl Transaction {
     }
 
     /// The database that has a name, as this transaction sees it; none if there is none.
-    pub(super) fn find_database(&self, name: &str) -> Result<Option<DatabaseId>> {
+    ///
+    /// # Errors
+    /// As the catalogue.
+    pub fn find_database(&self, name: &str) -> Result<Option<DatabaseId>> {
+        self.check_open()?;
         if let Some(id) = self.own_database(name) {
             return Ok(Some(id));
         }
-        match self.federation.catalog().database(name, Csn::MAX) {
-            Ok(row) => Ok((!self.has_renamed(row.id)).then_some(row.id)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let known = self.federation.catalog().find_database(name, Csn::MAX)?;
+        Ok(known.map(|row| row.id).filter(|id| !self.has_renamed(*id)))
     }
 
     /// The database to which this transaction gave a name, or that it has open under it.
@@ -188,33 +189,30 @@ impl Transaction {
     }
 
     /// The container of a name, as this transaction sees it; none if there is none.
-    pub(super) fn find_container(
-        &self,
-        database: DatabaseId,
-        name: &str,
-    ) -> Result<Option<ContainerKey>> {
-        match self.named_container(database, name) {
-            Ok(key) => Ok(Some(key)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// As [`find_container`](Self::find_container); that there is none is an error.
-    pub(super) fn named_container(&self, database: DatabaseId, name: &str) -> Result<ContainerKey> {
+    ///
+    /// # Errors
+    /// As the catalogue.
+    pub fn find_container(&self, database: DatabaseId, name: &str) -> Result<Option<ContainerKey>> {
         self.check_open()?;
         let key = |row: &ContainerRow| ContainerKey { database, container: row.id };
         let is_it = |open: &&OpenContainer| open.row.database == database && open.row.name == name;
         if let Some(open) = self.containers.values().find(is_it) {
-            return Ok(key(&open.row));
+            return Ok(Some(key(&open.row)));
         }
-        let known = self.federation.catalog().container(database, name, Csn::MAX)?;
-        match self.has_renamed_container(key(&known)) {
-            false => Ok(key(&known)),
-            true => Err(Error::NotFound {
-                what: format!("container {name:?} was renamed or dropped by this transaction"),
-            }),
+        let known = self.federation.catalog().find_container(database, name, Csn::MAX)?;
+        Ok(known.map(|row| key(&row)).filter(|key| !self.has_renamed_container(*key)))
+    }
+
+    /// As [`find_container`](Self::find_container); that there is none is an error.
+    pub(super) fn named_container(&self, database: DatabaseId, name: &str) -> Result<ContainerKey> {
+        if let Some(key) = self.find_container(database, name)? {
+            return Ok(key);
         }
+        // The catalogue says which names are like it.
+        self.federation.catalog().container(database, name, Csn::MAX)?;
+        Err(Error::NotFound {
+            what: format!("container {name:?} was renamed or dropped by this transaction"),
+        })
     }
 
     /// Locks a container, unless this transaction has done so.

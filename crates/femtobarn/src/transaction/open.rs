@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use femtobarn_catalog::{BlobRange, ContainerRow, Csn, DatabaseId, DatabaseState, LockGuard};
+use femtobarn_catalog::{
+    BlobRange, Catalog, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseState, LockGuard,
+};
 use rntuple::{Appender, ClusterSummary, EnvelopeLink, Reader};
 use uuid::Uuid;
 
@@ -172,6 +174,29 @@ impl OpenContainer {
     }
 }
 
+/// Numbers for new containers. The more a transaction makes, the more it reserves at once, since each
+/// time is a durable write.
+#[derive(Default)]
+pub(super) struct Numbers {
+    /// The last comes first.
+    reserved: Vec<ContainerId>,
+    given: u32,
+}
+
+impl Numbers {
+    const RESERVED_MAX: u32 = 256;
+
+    fn next(&mut self, catalog: &Catalog) -> Result<ContainerId> {
+        if self.reserved.is_empty() {
+            let count = (self.given / 2).clamp(1, Self::RESERVED_MAX);
+            self.reserved = catalog.reserve_containers(count)?;
+            self.reserved.reverse();
+        }
+        self.given += 1;
+        Ok(self.reserved.pop().expect("one or more were reserved"))
+    }
+}
+
 /// Goes on from a version that is on disk.
 pub(super) fn resume(
     source: Source,
@@ -206,7 +231,7 @@ impl Transaction {
             return Err(Error::Exists { what: format!("container {name:?} exists already") });
         }
         self.add_class(class)?;
-        let id = self.federation.catalog().reserve_container()?;
+        let id = self.numbers.next(self.federation.catalog())?;
         let lock = self.owner.lock_container(database, id, self.options.lock_wait)?;
         let extents = &mut self.open_database(database)?.extents;
         let (appender, header) =
