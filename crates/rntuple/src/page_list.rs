@@ -3,6 +3,7 @@
 //! Source: RNTuple Binary Format Specification 1.0, "Page List Envelope".
 
 use std::borrow::Borrow;
+use std::ops::Range;
 
 use crate::envelope::{CHECKSUM_SIZE, EnvelopeKind, PREAMBLE_SIZE, open_envelope, seal_envelope};
 use crate::error::{Error, Result};
@@ -101,21 +102,68 @@ impl PageList {
     /// # Errors
     /// As [`Header::decode`](crate::Header::decode).
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let payload = open_envelope(EnvelopeKind::PageList, bytes)?;
-        let name = EnvelopeKind::PageList.name();
-        let mut reader = Reader::new(name, payload, PREAMBLE_SIZE as u64);
+        open_envelope(EnvelopeKind::PageList, bytes)?;
+        let Outline { header_checksum, clusters } = Outline::decode(bytes)?;
+        let clusters = clusters.iter().map(|outlined| outlined.decode(bytes));
+        Ok(PageList { header_checksum, clusters: clusters.collect::<Result<_>>()? })
+    }
+}
+
+/// A page list of which only the clusters' entries are decoded: one that is full describes thousands of
+/// pages, and who reads an object needs few of them.
+pub(crate) struct Outline {
+    pub header_checksum: u64,
+    /// In the order of the page list.
+    pub clusters: Vec<Outlined>,
+}
+
+/// A cluster whose pages are not decoded.
+pub(crate) struct Outlined {
+    /// Without columns.
+    summary: Cluster,
+    /// Where its pages are described in the envelope.
+    columns: Range<usize>,
+}
+
+impl Outline {
+    /// Reads an uncompressed envelope that has been checked.
+    pub fn decode(envelope: &[u8]) -> Result<Self> {
+        let payload_end = envelope.len().saturating_sub(CHECKSUM_SIZE);
+        let payload = envelope.get(PREAMBLE_SIZE..payload_end).unwrap_or_default();
+        let mut reader = described(payload, PREAMBLE_SIZE);
         let header_checksum = reader.u64()?;
-        let mut clusters = decode_summaries(&mut reader)?;
+        let summaries = decode_summaries(&mut reader)?;
         let (count, mut lists) = reader.list_frame(LIST_FRAME_OVERHEAD)?;
-        if count != clusters.len() {
-            let summaries = clusters.len();
+        if count != summaries.len() {
+            let summaries = summaries.len();
             return Err(reader.corrupt(format!("{summaries} clusters, but pages of {count}")));
         }
-        for cluster in &mut clusters {
-            cluster.columns = decode_columns(&mut lists)?;
+        let mut clusters = Vec::with_capacity(count);
+        for summary in summaries {
+            let start = lists.offset() as usize;
+            lists.list_frame(COLUMN_PAGES_SIZE_MIN)?;
+            clusters.push(Outlined { summary, columns: start..lists.offset() as usize });
         }
-        Ok(PageList { header_checksum, clusters })
+        Ok(Outline { header_checksum, clusters })
     }
+}
+
+impl Outlined {
+    /// Its entries.
+    pub fn entries(&self) -> (u64, u64) {
+        (self.summary.first_entry, self.summary.entries)
+    }
+
+    /// The cluster with its pages. `envelope` is the one that it was found in.
+    pub fn decode(&self, envelope: &[u8]) -> Result<Cluster> {
+        let frame = envelope.get(self.columns.clone()).unwrap_or_default();
+        let columns = decode_columns(&mut described(frame, self.columns.start))?;
+        Ok(Cluster { columns, ..self.summary.clone() })
+    }
+}
+
+fn described(bytes: &[u8], base: usize) -> Reader<'_> {
+    Reader::new(EnvelopeKind::PageList.name(), bytes, base as u64)
 }
 
 impl Cluster {

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use crate::envelope::{self, EnvelopeKind};
 use crate::error::{Error, Result};
 use crate::footer::{ClusterGroup, Footer};
-use crate::page_list::{self, ColumnPages, PageList, PageLocation};
+use crate::page_list::{self, ColumnPages, Outline, Outlined, PageLocation};
 use crate::schema::{ColumnId, Schema};
 use crate::source::ByteSource;
 
@@ -87,7 +87,7 @@ impl Cluster {
     }
 }
 
-/// All clusters of an RNTuple; page lists are read when first needed.
+/// All clusters of an RNTuple; page lists are read, and their clusters decoded, when first needed.
 pub(crate) struct Clusters {
     groups: Vec<Group>,
     repetitions: Vec<u64>,
@@ -97,7 +97,22 @@ pub(crate) struct Clusters {
 
 struct Group {
     link: ClusterGroup,
-    loaded: OnceLock<Vec<Cluster>>,
+    loaded: OnceLock<Loaded>,
+}
+
+/// A page list that was read.
+struct Loaded {
+    envelope: Vec<u8>,
+    bounds: Bounds,
+    /// In the order of their entries.
+    clusters: Vec<Described>,
+}
+
+/// A cluster as the page list describes it, and as it is once it was needed.
+struct Described {
+    entries: Range<u64>,
+    outlined: Outlined,
+    decoded: OnceLock<Cluster>,
 }
 
 impl Clusters {
@@ -135,9 +150,11 @@ impl Clusters {
         self.groups.iter().map(|group| u64::from(group.link.clusters)).sum()
     }
 
-    /// The pages of all clusters whose page lists have been read.
+    /// The pages of all clusters that have been needed.
     pub fn loaded_pages(&self) -> impl Iterator<Item = &PageLocation> {
-        let clusters = self.groups.iter().filter_map(|group| group.loaded.get()).flatten();
+        let loaded = self.groups.iter().filter_map(|group| group.loaded.get());
+        let clusters = loaded.flat_map(|loaded| &loaded.clusters);
+        let clusters = clusters.filter_map(|cluster| cluster.decoded.get());
         clusters.flat_map(|cluster| cluster.runs.iter().flatten()).flat_map(|run| &run.pages)
     }
 
@@ -153,59 +170,67 @@ impl Clusters {
         let first = self.groups.partition_point(|group| group.end() <= range.start);
         let mut found = vec![];
         for group in self.groups[first..].iter().take_while(|g| g.link.min_entry < range.end) {
-            let clusters = self.load(group, source)?;
+            let loaded = self.load(group, source)?;
+            let clusters = &loaded.clusters;
             let first = clusters.partition_point(|cluster| cluster.entries.end <= range.start);
-            found.extend(clusters[first..].iter().take_while(|c| c.entries.start < range.end));
+            for cluster in clusters[first..].iter().take_while(|c| c.entries.start < range.end) {
+                found.push(self.decode(loaded, cluster)?);
+            }
         }
         Ok(found)
     }
 
     /// The clusters of the last group.
-    pub fn last_group(&self, source: &dyn ByteSource) -> Result<&[Cluster]> {
-        self.groups.last().map_or(Ok(&[]), |group| self.load(group, source))
+    pub fn last_group(&self, source: &dyn ByteSource) -> Result<Vec<&Cluster>> {
+        let last = self.groups.last().map_or(0..0, |group| group.link.min_entry..group.end());
+        self.overlapping(source, &last)
     }
 
-    fn load<'a>(&self, group: &'a Group, source: &dyn ByteSource) -> Result<&'a [Cluster]> {
-        if let Some(clusters) = group.loaded.get() {
-            return Ok(clusters);
+    fn load<'a>(&self, group: &'a Group, source: &dyn ByteSource) -> Result<&'a Loaded> {
+        if let Some(loaded) = group.loaded.get() {
+            return Ok(loaded);
         }
         let (link, kind) = (&group.link.page_list, EnvelopeKind::PageList);
-        let bytes = envelope::read_envelope(source, link, kind, self.key_size_max)?;
-        let page_list = PageList::decode(&bytes)?;
-        if page_list.header_checksum != self.header_checksum {
+        let envelope = envelope::read_envelope(source, link, kind, self.key_size_max)?;
+        let outline = Outline::decode(&envelope)?;
+        if outline.header_checksum != self.header_checksum {
             return Err(corrupt("a page list belongs to another header".to_owned()));
         }
         let bounds = Bounds { file_size: source.size()?, key_size_max: self.key_size_max };
-        let clusters = self.arrange(page_list, &group.link, bounds)?;
-        Ok(group.loaded.get_or_init(|| clusters))
+        let clusters = arranged(outline, &group.link)?;
+        Ok(group.loaded.get_or_init(|| Loaded { envelope, bounds, clusters }))
     }
 
-    fn arrange(
-        &self,
-        page_list: PageList,
-        link: &ClusterGroup,
-        bounds: Bounds,
-    ) -> Result<Vec<Cluster>> {
-        let mut clusters = page_list.clusters;
-        clusters.sort_by_key(|cluster| cluster.first_entry);
-        let mut next_entry = link.min_entry;
-        let mut arranged = Vec::with_capacity(clusters.len());
-        for cluster in clusters {
-            if cluster.first_entry != next_entry {
-                return Err(corrupt(format!(
-                    "a cluster starts at entry {}, not {next_entry}",
-                    cluster.first_entry
-                )));
-            }
-            let cluster = Cluster::of(cluster, &self.repetitions, bounds)?;
-            next_entry = cluster.entries.end;
-            arranged.push(cluster);
+    fn decode<'a>(&self, loaded: &'a Loaded, cluster: &'a Described) -> Result<&'a Cluster> {
+        if let Some(decoded) = cluster.decoded.get() {
+            return Ok(decoded);
         }
-        if next_entry != end_of(link.min_entry, link.entry_span)? {
-            return Err(corrupt("a page list has not the entries of its cluster group".to_owned()));
-        }
-        Ok(arranged)
+        let decoded = cluster.outlined.decode(&loaded.envelope)?;
+        let decoded = Cluster::of(decoded, &self.repetitions, loaded.bounds)?;
+        Ok(cluster.decoded.get_or_init(|| decoded))
     }
+}
+
+/// The clusters of a page list in the order of their entries, which are those of its group.
+fn arranged(outline: Outline, link: &ClusterGroup) -> Result<Vec<Described>> {
+    let mut outlined = outline.clusters;
+    outlined.sort_by_key(|cluster| cluster.entries().0);
+    let mut next_entry = link.min_entry;
+    let mut clusters = Vec::with_capacity(outlined.len());
+    for outlined in outlined {
+        let (first_entry, entries) = outlined.entries();
+        if first_entry != next_entry {
+            let reason = format!("a cluster starts at entry {first_entry}, not {next_entry}");
+            return Err(corrupt(reason));
+        }
+        next_entry = end_of(first_entry, entries)?;
+        let entries = first_entry..next_entry;
+        clusters.push(Described { entries, outlined, decoded: OnceLock::new() });
+    }
+    if next_entry != end_of(link.min_entry, link.entry_span)? {
+        return Err(corrupt("a page list has not the entries of its cluster group".to_owned()));
+    }
+    Ok(clusters)
 }
 
 impl Group {

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. A reader sees one version of the RNTuple: the one whose footer it was opened with.
-//! 2. Page lists are read when an entry that they describe is first asked for.
+//! 2. Page lists are read, and clusters decoded, when an entry that they describe is first asked for.
 //! 3. Whatever the bytes say, a read yields an array or an error, never a panic; memory is taken
 //!    only for elements that stored pages can hold.
 
@@ -175,7 +175,7 @@ impl Reader {
         &self.footer
     }
 
-    /// Bytes of all pages, as far as page lists have been read.
+    /// Bytes of all pages of the clusters that have been needed so far.
     pub fn stored_bytes(&self) -> u64 {
         self.clusters.loaded_pages().map(|page| page.locator.size).sum()
     }
