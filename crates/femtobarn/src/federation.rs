@@ -1,6 +1,5 @@
 //! A federation: its catalogue, and what a process keeps open of its files.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
 use crate::file::DatabaseFile;
+use crate::files::OpenFiles;
 use crate::index::BlockCache;
 use crate::options::TransactionOptions;
 use crate::snapshot::Snapshot;
@@ -27,8 +27,8 @@ const PAGE_CACHE_BYTES: u64 = 256 << 20;
 const INDEX_CACHE_BYTES: u64 = 64 << 20;
 /// Versions of containers that a process keeps open.
 const OPEN_VERSIONS_MAX: usize = 4096;
-/// Database files that a process keeps open.
-const OPEN_FILES_MAX: usize = 512;
+/// Databases whose unfinished extents a process keeps; each has a file open and a buffer.
+const UNFINISHED_EXTENTS_MAX: usize = 64;
 
 /// A moment in the history of a federation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,9 +55,10 @@ pub(crate) struct Inner {
     pub pages: Arc<PageCache>,
     pub blocks: BlockCache,
     pub versions: Cache<(DatabaseId, ContainerId, Csn), Arc<Version>>,
-    files: Cache<PathBuf, Arc<DatabaseFile>>,
-    /// Extents that transactions left unfinished, for the next one to go on with.
-    extents: Mutex<HashMap<DatabaseId, ExtentWriter>>,
+    pub files: Arc<OpenFiles>,
+    /// Extents that transactions left unfinished, for the next one to go on with; those that were
+    /// used last come last.
+    extents: Mutex<Vec<(DatabaseId, ExtentWriter)>>,
 }
 
 impl Federation {
@@ -79,13 +80,14 @@ impl Federation {
     }
 
     fn over(catalog: Catalog) -> Self {
+        let catalog = Arc::new(catalog);
         Federation {
             inner: Arc::new(Inner {
-                catalog: Arc::new(catalog),
+                files: Arc::new(OpenFiles::new(catalog.clone())),
+                catalog,
                 pages: Arc::new(PageCache::new(PAGE_CACHE_BYTES)),
                 blocks: BlockCache::new(INDEX_CACHE_BYTES),
                 versions: Cache::new(OPEN_VERSIONS_MAX),
-                files: Cache::new(OPEN_FILES_MAX),
                 extents: Mutex::default(),
             }),
         }
@@ -215,21 +217,14 @@ impl Federation {
 impl Inner {
     /// Where a database's file is.
     pub fn path_of(&self, database: &DatabaseRow) -> PathBuf {
-        // An absolute path replaces the folder.
-        self.catalog.folder().join(&database.path)
-    }
-
-    /// A database's file, open for reading.
-    pub fn file(&self, database: &DatabaseRow) -> Result<Arc<DatabaseFile>> {
-        let path = self.path_of(database);
-        self.files.get_or_insert_with(&path, || Ok(Arc::new(DatabaseFile::open(path.clone())?)))
+        self.files.path_of(database)
     }
 
     /// The writer of a database: the one that an earlier transaction left, or a new one. The caller
     /// shares the database, and has looked at its row since.
     pub fn take_extents(&self, database: &DatabaseRow) -> Result<ExtentWriter> {
         // What was left over in an earlier epoch may be somebody else's by now.
-        let left = self.lock_extents().remove(&database.id);
+        let left = self.remove_extents(database.id);
         if let Some(writer) = left.filter(|writer| writer.epoch() == database.epoch) {
             return Ok(writer);
         }
@@ -237,24 +232,46 @@ impl Inner {
         Ok(ExtentWriter::new(file, database.id, database.epoch, self.catalog.clone()))
     }
 
-    /// Takes a writer back. Of two writers of one database, the second is done.
+    /// Takes a writer back. Of two writers of one database, the second is done; and so is the one
+    /// that was used least lately, if there are too many.
     pub fn return_extents(&self, database: DatabaseId, mut writer: ExtentWriter) {
         if writer.check_usable().is_err() {
             return;
         }
-        match self.lock_extents().entry(database) {
-            std::collections::hash_map::Entry::Vacant(place) => {
-                place.insert(writer);
-            }
+        let mut extents = self.lock_extents();
+        if extents.iter().any(|(id, _)| *id == database) {
+            drop(extents);
             // The space at the end of its extent stays unused if it cannot be given back now.
-            std::collections::hash_map::Entry::Occupied(_) => drop(writer.trim()),
+            drop(writer.trim());
+            return;
+        }
+        extents.push((database, writer));
+        let surplus = (extents.len() > UNFINISHED_EXTENTS_MAX).then(|| extents.remove(0));
+        drop(extents);
+        if let Some((database, writer)) = surplus {
+            self.finish_extents(database, writer);
         }
     }
 
     /// Forgets the writer of a database that will take no more, and gives its space back. The
     /// caller has locked the database.
     pub fn retire_extents(&self, database: DatabaseId) -> Result<()> {
-        let Some(mut writer) = self.lock_extents().remove(&database) else { return Ok(()) };
+        match self.remove_extents(database) {
+            Some(writer) => self.trim_extents(database, writer),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the space of a writer back that nobody goes on with. What cannot be given back now stays
+    /// unused; nothing is lost.
+    fn finish_extents(&self, database: DatabaseId, writer: ExtentWriter) {
+        if let Ok(_lock) = self.locks().owner().share_database(database, Duration::ZERO) {
+            drop(self.trim_extents(database, writer));
+        }
+    }
+
+    /// The caller has locked the database.
+    fn trim_extents(&self, database: DatabaseId, mut writer: ExtentWriter) -> Result<()> {
         // What was left over in an earlier epoch may be somebody else's by now.
         match self.catalog.database_by_id(database, Csn::MAX)?.epoch == writer.epoch() {
             true => writer.trim(),
@@ -266,20 +283,21 @@ impl Inner {
         self.catalog.locks()
     }
 
-    fn lock_extents(&self) -> MutexGuard<'_, HashMap<DatabaseId, ExtentWriter>> {
-        // The map is whole whatever happened to a thread that held it.
+    fn remove_extents(&self, database: DatabaseId) -> Option<ExtentWriter> {
+        let mut extents = self.lock_extents();
+        let place = extents.iter().position(|(id, _)| *id == database)?;
+        Some(extents.remove(place).1)
+    }
+
+    fn lock_extents(&self) -> MutexGuard<'_, Vec<(DatabaseId, ExtentWriter)>> {
+        // The list is whole whatever happened to a thread that held it.
         self.extents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let left: Vec<DatabaseId> = self.lock_extents().keys().copied().collect();
-        for database in left {
-            // What cannot be given back now stays unused space; nothing is lost.
-            if let Ok(_lock) = self.locks().owner().share_database(database, Duration::ZERO) {
-                drop(self.retire_extents(database));
-            }
-        }
+        let left = std::mem::take(&mut *self.lock_extents());
+        left.into_iter().for_each(|(database, writer)| self.finish_extents(database, writer));
     }
 }

@@ -45,6 +45,7 @@ mod export;
 mod extent;
 mod federation;
 mod file;
+mod files;
 mod following;
 mod frame;
 mod identify;

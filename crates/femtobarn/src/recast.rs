@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::evolution::Evolution;
 use crate::narrowing::Narrowing;
 use crate::options::ContainerOptions;
-use crate::view::{Source, Version, View, link};
+use crate::view::{Version, View, link};
 
 /// Where memory begins: behind the end of any file, with room for all that is in memory.
 const MEMORY_START: u64 = 1 << 62;
@@ -113,7 +113,7 @@ impl BlobSink for Memory {
 
 /// A file with memory behind it.
 struct Overlay {
-    file: Arc<Source>,
+    file: Arc<dyn ByteSource>,
     memory: Vec<u8>,
 }
 

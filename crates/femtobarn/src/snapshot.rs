@@ -10,6 +10,9 @@ use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::view::{Opened, Version, View};
 
+/// Containers that a snapshot remembers, so that it takes no more memory the more of them were read.
+const OPENED_MAX: usize = 4096;
+
 type OpenedContainers = HashMap<(DatabaseId, ContainerId), Arc<Opened>>;
 
 /// The federation as of a commit: what it shows never changes.
@@ -52,6 +55,20 @@ impl Snapshot {
     /// As the catalogue.
     pub fn containers(&self, database: DatabaseId) -> Result<Vec<ContainerRow>> {
         Ok(self.federation.catalog().containers(database, self.csn)?)
+    }
+
+    /// Whether there is a container with a path such as `run7/events`. Unlike a failed
+    /// [`view`](Self::view) it takes no longer the more there are.
+    ///
+    /// # Errors
+    /// As the catalogue.
+    pub fn has(&self, path: &str) -> Result<bool> {
+        let Some((database, container)) = path.split_once('/') else { return Ok(false) };
+        let catalog = self.federation.catalog();
+        match catalog.find_database(database, self.csn)? {
+            Some(found) => Ok(catalog.find_container(found.id, container, self.csn)?.is_some()),
+            None => Ok(false),
+        }
     }
 
     /// The container with a path such as `run7/events`.
@@ -101,7 +118,11 @@ impl Snapshot {
         let opened = Arc::new(Opened { database: database.name, container, version });
         if opened.version.is_settled {
             inner.versions.insert(key, opened.version.clone());
-            self.lock_opened().insert((row.database, row.container), opened.clone());
+            let mut known = self.lock_opened();
+            if known.len() >= OPENED_MAX {
+                known.clear();
+            }
+            known.insert((row.database, row.container), opened.clone());
         }
         Ok(View::new(self.clone(), opened))
     }

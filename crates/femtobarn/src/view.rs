@@ -26,7 +26,7 @@ pub(crate) struct Version {
     pub row: VersionRow,
     /// The epoch of its database when it was opened.
     pub epoch: u64,
-    pub source: Arc<Source>,
+    pub source: Arc<dyn ByteSource>,
     pub reader: Reader,
     pub class: Class,
     deletions: Deletions,
@@ -52,7 +52,7 @@ pub(crate) struct VersionParts<'a> {
     pub row: &'a VersionRow,
     /// Its container, for messages.
     pub what: String,
-    pub source: Arc<Source>,
+    pub source: Arc<dyn ByteSource>,
     pub class: Class,
     pub deletions: Deletions,
     /// The databases that its links refer to, from position 1 on.
@@ -70,7 +70,7 @@ impl Version {
         container: &ContainerRow,
         row: &VersionRow,
     ) -> Result<Self> {
-        let source = Arc::new(Source(inner.file(database)?));
+        let source = Arc::new(inner.files.source(database, row.csn)?);
         let class = inner.catalog.class(&container.class, Some(row.class_version))?;
         let deletions = match row.deleted {
             0 => Deletions::default(),

@@ -12,6 +12,7 @@ mod deletions;
 mod evolution;
 mod faults;
 mod following;
+mod growth;
 mod history;
 mod indexes;
 mod isolation;
