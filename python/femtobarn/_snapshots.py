@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Snapshot"]
 
+VIEWS_MAX = 4096
+"""Containers that a snapshot remembers, so that its memory does not grow with how many are read."""
+
 
 class Snapshot(Mapping[str, View]):
     """The federation as of a commit: containers by ``"database/container"``.
@@ -62,7 +65,7 @@ class Snapshot(Mapping[str, View]):
         return self._keep(View(self, name, self._handle.view(name)))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and any(name == known for known in self)
+        return isinstance(name, str) and self._handle.has(name)
 
     def __iter__(self) -> Iterator[str]:
         for database in self.databases():
@@ -232,6 +235,8 @@ class Snapshot(Mapping[str, View]):
         return view
 
     def _keep(self, view: View) -> View:
+        if len(self._views) >= VIEWS_MAX:
+            self._views.clear()
         return self._views.setdefault((view.oids.database, view.oids.container), view)
 
 

@@ -116,6 +116,8 @@ CREATE TABLE tags (
     user_name  TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX tags_by_csn ON tags (csn);
+
 CREATE TABLE kept_snapshots (
     csn INTEGER PRIMARY KEY
 ) STRICT;

@@ -1,5 +1,6 @@
 //! Snapshots and views as Python reads them.
 
+use std::collections::HashMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -62,26 +63,32 @@ impl SnapshotHandle {
         let found = py.detach(|| {
             let catalog = snapshot.federation().catalog();
             let database = catalog.database(database, snapshot.csn())?;
-            let containers = catalog.containers(database.id, snapshot.csn())?;
-            let version = |id| catalog.version(database.id, id, snapshot.csn());
-            containers
-                .into_iter()
-                .map(|row| Ok((version(row.id)?, row)))
-                .collect::<femtobarn::Result<Vec<_>>>()
+            let versions = catalog.newest_versions(database.id, snapshot.csn())?;
+            let versions: HashMap<_, _> =
+                versions.into_iter().map(|it| (it.container, it)).collect();
+            Ok::<_, femtobarn::Error>((catalog.containers(database.id, snapshot.csn())?, versions))
         });
+        let (containers, versions) = found.or_raise()?;
         let rows = PyList::empty(py);
-        for (version, container) in found.or_raise()? {
+        for container in containers {
+            let version = versions.get(&container.id);
             let row = PyDict::new(py);
             row.set_item("name", &container.name)?;
             row.set_item("id", container.id.0)?;
             row.set_item("class", &container.class)?;
             row.set_item("class_version", container.class_version)?;
-            row.set_item("entries", version.as_ref().map_or(0, |version| version.entries))?;
-            row.set_item("bytes", version.as_ref().map_or(0, |version| version.bytes))?;
-            row.set_item("csn", version.as_ref().map(|version| version.csn.0))?;
+            row.set_item("entries", version.map_or(0, |version| version.entries))?;
+            row.set_item("bytes", version.map_or(0, |version| version.bytes))?;
+            row.set_item("csn", version.map(|version| version.csn.0))?;
             rows.append(row)?;
         }
         Ok(rows)
+    }
+
+    /// Whether there is a container with a path.
+    fn has(&self, py: Python<'_>, path: &str) -> PyResult<bool> {
+        let snapshot = self.snapshot.get()?;
+        py.detach(|| snapshot.has(path)).or_raise()
     }
 
     fn view(&self, py: Python<'_>, path: &str) -> PyResult<ViewHandle> {
