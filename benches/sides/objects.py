@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -25,28 +24,26 @@ import numpy as np
 
 BATCH_BYTES = 1 << 20
 SMALL_OBJECTS, SMALL_BYTES = 10, 100
+# Seconds after which a process is given up.
+PATIENCE = 60
 
 
 class Watch:
     """The timed part: from its construction to its report."""
 
     def __init__(self) -> None:
-        self.wall, self.cpu = time.perf_counter(), cpu_seconds()
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
 
-    def report(self, items: int, size: int, check: int = 0, folder: Path | None = None) -> None:
-        """Print what was done since then."""
-        wall, cpu = time.perf_counter() - self.wall, cpu_seconds() - self.cpu
+    def report(
+        self, items: int, size: int, check: int = 0, folder: Path | None = None, more_cpu: float = 0
+    ) -> None:
+        """Print what was done since then; other processes may have used CPU seconds, too."""
+        wall, cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu + more_cpu
         sample = {"items": items, "bytes": items * size, "wall_s": wall, "cpu_s": cpu, "check": check}
         if folder is not None:
             files = [each for each in folder.rglob("*") if each.is_file()]
             sample["disk_bytes"] = sum(each.stat().st_blocks * 512 for each in files)
         print(json.dumps(sample))
-
-
-def cpu_seconds() -> float:
-    """Of this process and of its children that have ended."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
 
 
 class Pool:
@@ -189,9 +186,10 @@ def read(store: str, folder: Path, objects: int, size: int, count: int, batch: i
 
 def zodb_commits(folder: Path, seconds: float) -> None:
     """Commit small transactions in one process."""
-    database, watch = zodb_database(folder), Watch()
+    database = zodb_database(folder)
+    make_trees(database, 1)
+    watch = Watch()
     count = small_commits(database, 0, seconds)
-    database.close()
     watch.report(count, SMALL_OBJECTS * SMALL_BYTES)
 
 
@@ -199,20 +197,21 @@ def zeo_commits(folder: Path, processes: int, seconds: float) -> None:
     """Commit small transactions in clients of one server."""
     zeo = import_module("ZEO")
     address, stop = zeo.server(str(folder / "objects.fs"), threaded=False)
+    make_trees(zeo.DB(address), processes)
     context = get_context("spawn")
-    ready, start = context.Barrier(processes + 1), context.Queue()
+    ready, counts = context.Barrier(processes + 1, timeout=PATIENCE), context.Queue()
     clients = [
-        context.Process(target=zeo_client, args=(address, number, seconds, ready, start))
+        context.Process(target=zeo_client, args=(address, number, seconds, ready, counts), daemon=True)
         for number in range(processes)
     ]
     for client in clients:
         client.start()
     ready.wait()
     watch = Watch()
-    count = sum(start.get() for _ in clients)
+    done = [counts.get(timeout=PATIENCE) for _ in clients]
+    watch.report(sum(n for n, _ in done), SMALL_OBJECTS * SMALL_BYTES, more_cpu=sum(cpu for _, cpu in done))
     for client in clients:
         client.join()
-    watch.report(count, SMALL_OBJECTS * SMALL_BYTES)
     stop()
 
 
@@ -220,24 +219,28 @@ def zeo_client(address: Any, number: int, seconds: float, ready: Any, counts: An
     """One client."""
     database = import_module("ZEO").DB(address)
     ready.wait()
-    counts.put(small_commits(database, number, seconds))
-    database.close()
+    cpu = time.process_time()
+    counts.put((small_commits(database, number, seconds), time.process_time() - cpu))
+
+
+def make_trees(database: Any, writers: int) -> None:
+    """Make a tree for each writer, so that none conflict."""
+    with database.transaction() as connection:
+        for writer in range(writers):
+            connection.root()[f"w{writer}"] = import_module("BTrees.LOBTree").LOBTree()
 
 
 def small_commits(database: Any, writer: int, seconds: float) -> int:
     """Commit for so long; how many."""
     record = import_module("persistent.mapping").PersistentMapping
-    connection = database.open()
     commit = import_module("transaction").commit
-    # A tree of its own: writers do not conflict.
-    tree = connection.root()[f"w{writer}"] = import_module("BTrees.LOBTree").LOBTree()
+    tree = database.open().root()[f"w{writer}"]
     end, count = time.perf_counter() + seconds, 0
     while time.perf_counter() < end:
         for number in range(count * SMALL_OBJECTS, (count + 1) * SMALL_OBJECTS):
-            tree[number] = record(data=random.randbytes(SMALL_BYTES))
+            tree[number] = record(data=bytes(SMALL_BYTES))
         commit()
         count += 1
-    connection.close()
     return count
 
 

@@ -1,0 +1,74 @@
+"""Small transactions, by one and by many processes."""
+
+from __future__ import annotations
+
+from framework import Figure, Role, Side, Target, faster
+
+TITLE = "Small transactions"
+INTRO = (
+    "Each transaction appends 10 objects of 100 bytes and is on disk when it is committed. Processes go on "
+    "for a second each. The limit is a file for each process that is appended to (4 KB) and synced "
+    "(fdatasync), once, or twice as a commit in two phases needs it; in a group, one process writes and "
+    "syncs for all. RocksDB's writers are threads of one process, because no second process may open a "
+    "database; ZODB alone is one process, with ZEO each process is a client of one server. Each writer has "
+    "a table of its own, so that none conflict."
+)
+PREPARATIONS = ()
+
+SECONDS = "1"
+PROCESSES = (1, 4, 16, 64)
+
+
+def at(number: int) -> tuple[Side, ...]:
+    """All sides with so many writers."""
+    many = str(number)
+
+    def each(name: str, role: Role, *command: str, before: tuple[str, ...] | None = None) -> Side:
+        return Side(name, command, role, x=number, processes=number, cores=2, before=before)
+
+    def one(name: str, role: Role, *command: str) -> Side:
+        return Side(name, command, role, x=number, cores=2)
+
+    def store(name: str, engine: str) -> Side:
+        place = ("peers", "commits", engine, "{work}/store")
+        return each(name, "peer", *place, "{index}", SECONDS, before=(*place, "0", "0"))
+
+    def ours(name: str, of: str) -> Side:
+        created = ("ours", "create", "{work}/fed", of, "100", many)
+        return each(name, "ours", "ours", "commits", "{work}/fed", of, "{index}", SECONDS, before=created)
+
+    # Clients of ZEO are slow to start, and their rate has ceased to grow long before.
+    zeo = one("ZEO", "peer", "objects.py", "commits", "zeo", "{work}", many, SECONDS)
+    zodb = one("ZODB", "peer", "objects.py", "commits", "zodb", "{work}", many, SECONDS)
+    return (
+        ours("Femtobarn", "shared"),
+        ours("Femtobarn, own databases", "own"),
+        store("SQLite", "sqlite"),
+        store("LMDB", "lmdb"),
+        one("RocksDB", "peer", "rocksdb_peer", "commits", "{work}/rocks", many, SECONDS),
+        *((zodb,) if number == 1 else ()),
+        *((zeo,) if number <= 4 else ()),
+        each("fdatasync", "limit", "peers", "syncs", "{work}", "{index}", SECONDS, "1", "1"),
+        each("fdatasync twice", "limit", "peers", "syncs", "{work}", "{index}", SECONDS, "2", "1"),
+        one("fdatasync twice, grouped", "limit", "peers", "syncs", "{work}", "0", SECONDS, "2", many),
+    )
+
+
+def targets() -> tuple[Target, ...]:
+    """One process: near the rate of syncs. Sixteen: twice SQLite."""
+    return (
+        faster("Femtobarn @ 1", "fdatasync twice @ 1", 0.8),
+        faster("Femtobarn @ 16", "SQLite @ 16", 2.0),
+    )
+
+
+FIGURES: tuple[Figure, ...] = (
+    Figure(
+        name="commits",
+        title="Commit 10 objects of 100 B",
+        unit="commits",
+        sides=tuple(side for number in PROCESSES for side in at(number)),
+        targets=targets(),
+        x="processes",
+    ),
+)
