@@ -9,7 +9,7 @@
 
 use femtobarn::{Class, Field, FieldType};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 use rntuple::{Array, Primitive, bytes_of};
 
 use crate::error::exception;
@@ -195,6 +195,10 @@ impl Columns {
 
     /// Adds all items of a sequence and returns how many there were.
     fn push_all(&mut self, values: &Bound<'_, PyAny>) -> Result<usize, Refusal> {
+        // That a list has no buffer costs more to be told than its items.
+        if let Ok(list) = values.cast_exact::<PyList>() {
+            return self.push_items(list.iter().map(Ok));
+        }
         if let Columns::Number(column) = self
             && let Some(added) = column.push_buffer(values)?
         {
@@ -208,7 +212,13 @@ impl Columns {
             true => values.call_method0("tolist")?,
             false => values.clone(),
         };
-        let items = plain.try_iter().map_err(|_| Refusal::of(values, "a list"))?;
+        self.push_items(plain.try_iter().map_err(|_| Refusal::of(values, "a list"))?)
+    }
+
+    fn push_items<'py>(
+        &mut self,
+        items: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,
+    ) -> Result<usize, Refusal> {
         let mut added = 0;
         for item in items {
             self.push(&item?)?;

@@ -3,9 +3,10 @@
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes};
+use pyo3::types::{PyBool, PyBytes, PyFloat};
 use rntuple::{Array, Primitive, bytes_of};
 
+use crate::columns::name_of;
 use crate::rows::{Pushed, Refusal};
 
 /// The values of one column, in the type that they have on their way to the engine.
@@ -68,7 +69,7 @@ impl NumberColumn {
 
     /// Adds a number.
     pub fn push(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
-        let wanted = self.name();
+        let wanted = self.primitive();
         match self {
             NumberColumn::Bool(values) => values.push(truth_of(value)?.into()),
             NumberColumn::Byte(values)
@@ -124,10 +125,13 @@ impl NumberColumn {
         with_values!(self, values => size_of_val(&values[..]))
     }
 
-    /// Hands the values over, and begins anew.
+    /// Hands the values over, and begins anew with room for as many.
     pub fn take(&mut self) -> Array {
         let primitive = self.primitive();
-        let values = with_values!(self, values => bytes_of(std::mem::take(values)));
+        let values = with_values!(self, values => {
+            let next = Vec::with_capacity(values.len());
+            bytes_of(std::mem::replace(values, next))
+        });
         Array::Primitive { primitive, values }
     }
 
@@ -148,26 +152,25 @@ impl NumberColumn {
             NumberColumn::Float64(_) => Primitive::Float64,
         }
     }
-
-    fn name(&self) -> &'static str {
-        crate::columns::name_of(self.primitive())
-    }
 }
 
 fn truth_of(value: &Bound<'_, PyAny>) -> Result<bool, Refusal> {
     value.extract::<bool>().map_err(|_| Refusal::of(value, "a bool"))
 }
 
-fn integer_of<'py, T>(value: &Bound<'py, PyAny>, wanted: &str) -> Result<T, Refusal>
+fn integer_of<'py, T>(value: &Bound<'py, PyAny>, wanted: Primitive) -> Result<T, Refusal>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
     value.extract::<T>().map_err(|error| number_refusal(error, value, wanted))
 }
 
-fn real_of(value: &Bound<'_, PyAny>, wanted: &str) -> Result<f64, Refusal> {
+fn real_of(value: &Bound<'_, PyAny>, wanted: Primitive) -> Result<f64, Refusal> {
+    if let Ok(real) = value.cast_exact::<PyFloat>() {
+        return Ok(real.value());
+    }
     if value.is_instance_of::<PyBool>() {
-        return Err(Refusal::of(value, wanted));
+        return Err(Refusal::of(value, name_of(wanted)));
     }
     value.extract::<f64>().map_err(|error| number_refusal(error, value, wanted))
 }
@@ -181,8 +184,8 @@ fn single_of(value: &Bound<'_, PyAny>, real: f64) -> Result<f32, Refusal> {
     }
 }
 
-fn number_refusal(error: PyErr, value: &Bound<'_, PyAny>, wanted: &str) -> Refusal {
-    let py = value.py();
+fn number_refusal(error: PyErr, value: &Bound<'_, PyAny>, wanted: Primitive) -> Refusal {
+    let (py, wanted) = (value.py(), name_of(wanted));
     if error.is_instance_of::<PyOverflowError>(py) {
         return Refusal::of(value, &format!("within the range of {wanted}"));
     }
