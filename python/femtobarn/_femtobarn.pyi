@@ -1,17 +1,22 @@
 """The extension module: the engine's handles. Private; use the package's own names."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Self, final
 
 from _typeshed import ReadableBuffer
 from typing_extensions import Buffer as _Buffer
+from typing_extensions import disjoint_base
+
+from ._views import View
 
 __all__ = [
+    "Block",
     "Buffer",
     "ExportHandle",
     "FederationHandle",
     "Oid",
+    "Place",
     "SavepointHandle",
     "SnapshotHandle",
     "TransactionHandle",
@@ -22,6 +27,7 @@ __all__ = [
     "compact",
     "count_fork",
     "identify",
+    "oid_records",
     "rebuild_catalogue",
     "restore",
     "tidy",
@@ -54,6 +60,33 @@ class Oid:
     def __ge__(self, value: Oid, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __getnewargs__(self) -> tuple[int, int, int]: ...
+
+def oid_records(links: Iterable[Any]) -> Buffer:
+    """Return OIDs, or what has one, as records of database, container and entry; None is a null link."""
+
+@final
+class Block:
+    """Neighbouring entries of a view, of which each column is read once."""
+
+@disjoint_base
+class Place:
+    """An entry of a view: what an object is, under its Python class. Its attributes are its fields."""
+
+    def __new__(cls, block: Block, index: int) -> Self: ...
+    @property
+    def oid(self) -> Oid:
+        """The object's name for ever."""
+
+    @property
+    def entry(self) -> int:
+        """The object's number in its container."""
+
+    @property
+    def _view(self) -> View:
+        """The view that the object is of."""
+
+    def __getattribute__(self, name: str, /) -> Any: ...
+    def __getitem__(self, name: str, /) -> Any: ...
 
 @final
 class Buffer(_Buffer):
@@ -124,6 +157,8 @@ class ViewHandle:
     def live(self) -> int: ...
     def live_runs(self, start: int, stop: int) -> Buffer: ...
     def is_deleted(self, entry: int) -> bool: ...
+    def block(self, view: View, start: int, stop: int) -> Block: ...
+    def block_at(self, view: View, entry: int) -> Block | None: ...
     def find(self, wanted: dict[str, Any]) -> int | None: ...
     def find_all(self, wanted: dict[str, Any]) -> Buffer: ...
     def indexes(self) -> list[dict[str, Any]]: ...

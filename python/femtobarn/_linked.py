@@ -8,6 +8,7 @@ import awkward as ak
 import numpy as np
 
 from ._exceptions import InvalidError
+from ._femtobarn import oid_records
 from ._oid import OID_DTYPE, Oid
 
 if TYPE_CHECKING:
@@ -75,11 +76,7 @@ def link_records(links: Any) -> np.ndarray[Any, np.dtype[Any]]:
     if hasattr(links, "to_numpy") and not isinstance(links, ak.Array):
         result: np.ndarray[Any, np.dtype[Any]] = links.to_numpy()
         return result
-    oids = [getattr(link, "oid", link) for link in links]
-    wrong = next((oid for oid in oids if not (oid is None or isinstance(oid, Oid))), None)
-    if wrong is not None:
-        raise InvalidError(f"{wrong!r} is not an OID")
-    return np.array([(0, 0, 0) if oid is None else tuple(oid) for oid in oids], OID_DTYPE)
+    return np.frombuffer(memoryview(oid_records(links)), OID_DTYPE)
 
 
 def _filled(length: int, columns: dict[str, Any]) -> np.ndarray[Any, np.dtype[Any]]:

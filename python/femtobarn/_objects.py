@@ -2,7 +2,8 @@
 
 An object is a place (an entry of a container as of a snapshot), not a copy: it reads a field when the
 field is first asked for, and never changes, because snapshots do not. Objects that come from one loop
-share a block of neighbouring entries, so that a column is read once per block.
+share a block of neighbouring entries, so that a column is read once per block. Attributes, blocks and
+plain values are the extension module's; what is made of other columns is here.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from ._arrays import Tree
 from ._exceptions import InvalidError, NotFoundError, near_misses
+from ._femtobarn import Place
 from ._oid import Oid
 from ._results import layout_of
 from ._types import DTYPES, ElementLink, Fixed, Link, List, Node, Optional, Record, Variant
@@ -24,26 +26,6 @@ if TYPE_CHECKING:
     from ._views import View
 
 __all__ = ["ElementRef", "LinkList", "LinkRef", "Object", "RecordValue"]
-
-
-class Block:
-    """Neighbouring entries of a view, of which each column is read once."""
-
-    __slots__ = ("start", "stop", "trees", "view")
-
-    def __init__(self, view: View, start: int, stop: int) -> None:
-        self.view = view
-        self.start = start
-        self.stop = stop
-        self.trees: dict[str, Tree] = {}
-
-    def column(self, name: str) -> Tree:
-        """Return the columns of one field for all entries of the block."""
-        tree = self.trees.get(name)
-        if tree is None:
-            whole = self.view.read_tree([name], self.start, self.stop)
-            tree = self.trees[name] = whole[3][whole[2].index(name)]
-        return tree
 
 
 class _Members:
@@ -75,7 +57,7 @@ class _Members:
         return {name: plain_value(self[name]) for name in self.fields}
 
 
-class Object(_Members):
+class Object(Place):
     """One object of a container, as of a snapshot.
 
     Fields are attributes, and items too (``event["run"]``) for names that Python cannot spell.
@@ -83,39 +65,24 @@ class Object(_Members):
     it: ``event.raw.hits``.
     """
 
-    __slots__ = ("_block", "_index")
-
-    def __init__(self, block: Block, index: int) -> None:
-        self._block = block
-        self._index = index
-
-    @property
-    def oid(self) -> Oid:
-        """The object's name for ever."""
-        return self._block.view.oid(self.entry)
-
-    @property
-    def entry(self) -> int:
-        """The object's number in its container."""
-        return self._block.start + self._index
+    __slots__ = ()
 
     @property
     def class_name(self) -> str:
         """Name of the object's class."""
-        return self._block.view.definition.name
+        return self._view.definition.name
 
     @property
     def fields(self) -> list[str]:
         """Names of the fields."""
-        return list(self._block.view.definition.record.by_name)
+        return self._view.fields
 
-    def __getitem__(self, name: str) -> Any:
-        view = self._block.view
-        node = view.definition.record.by_name.get(name)
-        if node is None:
-            hint = near_misses(name, view.definition.record.by_name)
-            raise NotFoundError(f"class {view.definition.name} has no field {name!r}{hint}")
-        return value_of(self._block.column(name), node, self._index, view.snapshot)
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as plain Python values; links become OIDs or None."""
+        return {name: plain_value(self[name]) for name in self.fields}
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.fields]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Object) and self.oid == other.oid
@@ -127,7 +94,7 @@ class Object(_Members):
         return f"<{self.class_name} {self.oid}: {', '.join(self.fields)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _object_at, (self._block.view, self.entry)
+        return _object_at, (self._view, self.entry)
 
 
 def _object_at(view: View, entry: int) -> Object:
@@ -185,7 +152,7 @@ class LinkRef(_Members):
         if name.startswith("__"):
             raise AttributeError(name)
         # That the object is gone is another error than that it has no such field.
-        return getattr(self.get(), name)
+        return getattr(self._snapshot.object(self.oid), name)
 
     @property
     def fields(self) -> list[str]:
@@ -250,9 +217,7 @@ class ElementRef(_Members):
         _, _, named = self._target.partition(".")
         if named:
             return named
-        lists = [
-            name for name in owner.fields if isinstance(owner._block.view.definition.resolve(name), List)
-        ]
+        lists = [name for name in owner.fields if isinstance(owner._view.definition.resolve(name), List)]
         if len(lists) != 1:
             raise InvalidError(
                 f"class {owner.class_name} has {len(lists)} collections; take the element from one, such as "

@@ -1,8 +1,8 @@
 """Selections of entries by an expression: the ``where`` of :meth:`femtobarn.View.arrays`.
 
-numexpr evaluates; Python's own parser reads. Here names of fields, dotted ones too, become variables
-of numexpr, and ``nX`` or ``len(X)`` becomes the number of items of the collection X. Nothing is
-evaluated by Python itself, so that an expression can do no more than compute.
+numexpr evaluates, or NumPy where that is faster; Python's own parser reads. Here names of fields, dotted
+ones too, become variables of numexpr, and ``nX`` or ``len(X)`` becomes the number of items of the
+collection X. Nothing is evaluated by Python itself, so that an expression can do no more than compute.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numexpr
 import numpy as np
 
 from ._casts import Values
+from ._comparisons import Comparison, comparison_of
 from ._exceptions import InvalidError, NotFoundError, near_misses
 from ._types import Definition, Fixed, Link, List, Node, Primitive, Record, Reduced, innermost
 
@@ -121,6 +123,10 @@ class Selection:
         """Paths of the collections of which the numbers of items are needed."""
         return [path[len(COUNT) :] for path in self.variables.values() if path.startswith(COUNT)]
 
+    @cached_property
+    def _comparison(self) -> Comparison | None:
+        return comparison_of(self.expression)
+
     def evaluate(self, columns: Mapping[str, Values], length: int) -> Values:
         """Return for each entry whether it is selected.
 
@@ -132,6 +138,8 @@ class Selection:
             Number of entries.
         """
         values = {name: _evaluable(columns[path], path) for name, path in self.variables.items()}
+        if self._comparison is not None and all(each.dtype.kind in "fi" for each in values.values()):
+            return self._comparison(values)
         try:
             selected = numexpr.evaluate(self.expression, local_dict=values, global_dict={})
         except Exception as error:

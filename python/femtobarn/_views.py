@@ -14,14 +14,15 @@ import numpy as np
 from ._arrays import Tree
 from ._casts import Values
 from ._classes import definition_of
-from ._exceptions import InvalidError, NotFoundError
+from ._exceptions import InvalidError, NotFoundError, near_misses
 from ._exports import Progress, export_views
 from ._live import LiveEntries
-from ._objects import Block, Object
+from ._objects import LinkRef, Object, value_of
 from ._oid import Oid, OidRange
-from ._paths import Expressions, all_paths, expand, whole_link
+from ._paths import Expressions, all_paths, expand
 from ._pruning import ClusterBounds, excluded_ranges, without_ranges
 from ._results import LIBRARIES, as_library, awkward_of, tree_nbytes
+from ._scans import Scan, is_flat
 from ._selection import COUNT, Selection
 from ._types import Definition, Record
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from ._snapshots import Snapshot
 
 __all__ = ["View", "bytes_of_size"]
-
-CONDITION_ENTRIES = 1 << 20
-"""Entries of which a condition is evaluated at once."""
 
 READ_BYTES_PER_SECOND = 1.5e9
 """Speed at which neighbouring entries are read."""
@@ -153,8 +151,9 @@ class View:
         runs = iter([self._window]) if self._live is None else self._live.runs
         for run in runs:
             for start in range(run.start, run.stop, BLOCK_ENTRIES):
-                block = Block(self, start, min(start + BLOCK_ENTRIES, run.stop))
-                for index in range(block.stop - block.start):
+                stop = min(start + BLOCK_ENTRIES, run.stop)
+                block = self._handle.block(self, start, stop)
+                for index in range(stop - start):
                     yield Object(block, index)
 
     def object_at(self, entry: int) -> Object:
@@ -165,13 +164,26 @@ class View:
         NotFoundError
             If there is no such object, or it was deleted.
         """
+        block = self._handle.block_at(self, entry)
+        if block is not None:
+            return Object(block, 0)
         if not 0 <= entry < self._handle.entries:
             raise NotFoundError(
                 f"{self.name} has {self._handle.entries} objects as of this snapshot, no {entry}"
             )
-        if self._handle.live < self._handle.entries and self._handle.is_deleted(entry):
-            raise NotFoundError(f"object {self.oid(entry)} of {self.name} was deleted")
-        return Object(Block(self, entry, entry + 1), 0)
+        raise NotFoundError(f"object {self.oid(entry)} of {self.name} was deleted")
+
+    def _value_of(self, name: str, tree: Tree, index: int) -> Any:
+        """Return a value of a column that the extension module leaves to Python."""
+        return value_of(tree, self.definition.record.by_name[name], index, self.snapshot)
+
+    def _link_to(self, oid: Oid) -> LinkRef:
+        return LinkRef(oid, self.snapshot)
+
+    def _no_field(self, name: str) -> str:
+        """Say that objects have no such field, and what they have."""
+        hint = near_misses(name, self.definition.record.by_name)
+        return f"class {self.definition.name} has no field {name!r}{hint}"
 
     def oid(self, entry: int) -> Oid:
         """Return the OID of the object with a number in the container."""
@@ -329,7 +341,10 @@ class View:
                 yield array
 
     def _selected(self, paths: list[str], selection: Selection, window: range) -> ak.Array:
-        entries = self._entries_where(selection, window)
+        scan = self._scan(selection, window)
+        if is_flat(self, paths):
+            return self._awkward(scan.columns(paths))
+        entries = scan.entries()
         if not len(entries):
             return self._awkward(self.read_tree(paths, window.start, window.start))
         first, last = int(entries[0]), int(entries[-1])
@@ -349,15 +364,8 @@ class View:
         superfluous_seconds = (span - len(entries)) * entry_bytes / READ_BYTES_PER_SECOND
         return seeks * len(paths) * SEEK_SECONDS < superfluous_seconds
 
-    def _entries_where(self, selection: Selection, window: range) -> Values:
-        chosen = [np.empty(0, np.uint64)]
-        for part in without_ranges(window, self._excluded(selection)):
-            for start in range(part.start, part.stop, CONDITION_ENTRIES):
-                stop = min(start + CONDITION_ENTRIES, part.stop)
-                entries = self._entries_within(start, stop)
-                columns = self._condition_columns(selection, start, stop)
-                chosen.append(entries[selection.evaluate(columns, len(entries))])
-        return np.concatenate(chosen)
+    def _scan(self, selection: Selection, window: range) -> Scan:
+        return Scan(self, selection, without_ranges(window, self._excluded(selection)))
 
     def _excluded(self, selection: Selection) -> list[range]:
         """Return the entries that the statistics of their clusters show to be left out."""
@@ -385,22 +393,6 @@ class View:
             np.frombuffer(high, np.float64),
             np.frombuffer(has_nan, np.bool_),
         )
-
-    def _condition_columns(self, selection: Selection, start: int, stop: int) -> dict[str, Values]:
-        columns: dict[str, Values] = {}
-        if selection.fields:
-            paths = {whole_link(path, self.definition): None for path in selection.fields}
-            array = self._awkward(self.read_tree(list(paths), start, stop))
-            for path in selection.fields:
-                column = array
-                for name in path.split("."):
-                    column = column[name]
-                columns[path] = ak.to_numpy(column)
-        for path in selection.collections:
-            columns[COUNT + path] = np.frombuffer(
-                memoryview(self._handle.counts(path, start, stop)), np.int64
-            )
-        return columns
 
     def export(
         self,
@@ -475,7 +467,7 @@ class View:
         """
         if where is None:
             return self._entries_within(self._window.start, self._window.stop)
-        return self._entries_where(Selection.parse(where, self.definition), self._window)
+        return self._scan(Selection.parse(where, self.definition), self._window).entries()
 
     def as_class(self, version: Any) -> View:
         """Return the same objects as objects of another version of their class.

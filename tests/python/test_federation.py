@@ -87,6 +87,30 @@ def test_objects_come_back_as_they_were(fed: fb.Federation) -> None:
     assert "met" in dir(event)
 
 
+def test_attributes_of_all_objects_are_not_hidden_by_fields(fed: fb.Federation) -> None:
+    names = ["entry", "fields", "to_dict", "mro", "class", "x"]
+    form = {"name": "Odd", "fields": [{"name": name, "type": "int32"} for name in names]}
+    with fed.transaction() as txn:
+        odd = txn.database("d", create=True).container("odd", form, create=True)
+        odd.extend({name: [-1, number] for number, name in enumerate(names)})
+    found = fed["d/odd"][1]
+    assert (found.entry, found.fields, found.mro, found.x) == (1, names, 3, 5)
+    assert [found[name] for name in names] == [*range(6)]
+    assert getattr(found, "".join(["cl", "ass"])) == 4
+    assert found.to_dict() == dict(zip(names, range(6), strict=True))
+    assert (found == fed["d/odd"][1], found != fed["d/odd"][0], len({found, fed["d/odd"][1]})) == (
+        True,
+        True,
+        1,
+    )
+    with pytest.raises(AttributeError, match="class Odd has no field 'y'"):
+        _ = found.y
+    with pytest.raises(fb.NotFoundError, match="class Odd has no field 'mroo'"):
+        _ = found["mroo"]
+    with pytest.raises(AttributeError):
+        setattr(found, names[-1], 3)
+
+
 def test_links_are_followed_when_used(fed: fb.Federation) -> None:
     fill(fed)
     event = fed["reco/events"][7]
@@ -193,6 +217,30 @@ def test_selection_reads_only_what_is_selected(fed: fb.Federation) -> None:
     database = fed["raw/objects"].oids.database
     assert len(events.arrays("event", f"raw.database == {database}")) == 100
     assert events["raw.database"].to_list() == [database] * 100
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_scan_in_chunks_finds_what_all_at_once_does(
+    fed: fb.Federation, monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr("femtobarn._scans.CHUNK_ENTRIES", 1000)
+    x = np.random.default_rng(5).random(10_500)
+    form = {"name": "Point", "fields": [{"name": "n", "type": "uint32"}, {"name": "x", "type": "float64"}]}
+    with fed.transaction() as txn:
+        points = txn.database("d", create=True).container("points", form, create=True)
+        points.extend({"n": np.arange(len(x)), "x": x})
+    for deleted in (None, "n % 7 == 3"):
+        if deleted is not None:
+            with fed.transaction() as txn:
+                assert txn.database("d").container("points").delete(where=deleted) == 1500
+        there = np.ones(len(x), bool) if deleted is None else np.arange(len(x)) % 7 != 3
+        for where, wanted in (("x < 0.5", x < 0.5), ("x < 0.0002", x < 0.0002), ("x < 0", x < 0)):
+            for conditions in (where, f"{where} and n + 0 >= 0"):
+                arrays = fed["d/points"].arrays(["x", "n"], conditions)
+                assert arrays.n.to_list() == np.flatnonzero(wanted & there).tolist()
+                assert arrays.x.to_list() == x[wanted & there].tolist()
+                assert fed["d/points"].entries(conditions).tolist() == np.flatnonzero(wanted & there).tolist()
 
 
 def test_few_large_entries_are_sought_and_many_small_ones_read(fed: fb.Federation) -> None:

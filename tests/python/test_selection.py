@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numexpr
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femtobarn as fb
+from femtobarn._comparisons import comparison_of
 from femtobarn._selection import Selection
 
 
@@ -126,3 +128,46 @@ def test_selection_agrees_with_python(rows: list[tuple[int, float]], text: str) 
     run, weight = (np.array(column) for column in zip(*rows, strict=True))
     expected = [bool(eval(text, {"run": int(r), "weight": float(w), "abs": abs})) for r, w in rows]
     assert select(text, run=run.astype(np.uint32), weight=weight) == expected
+
+
+LIMITS = [
+    0.1,
+    -0.1,
+    0.5,
+    0,
+    -0.0,
+    7,
+    -7,
+    1e-46,
+    -1e-46,
+    1e40,
+    3.4028235677973366e38,
+    2**24,
+    2**24 + 1,
+    2**24 + 0.5,
+]
+"""Numbers that single precision has, rounds up, rounds down, and is too small for."""
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])
+def test_comparisons_by_numpy_answer_as_numexpr_does(limit: float, dtype: type[Any]) -> None:
+    with np.errstate(over="ignore"):
+        around = np.array(
+            [limit if dtype in (np.float32, np.float64) else int(min(limit, 2**30)), 0, 1]
+        ).astype(dtype)
+    if around.dtype.kind == "f":
+        special = np.array([*around, np.nan, np.inf, -np.inf], dtype)
+        values = np.concatenate(
+            [special, np.nextafter(special, dtype(1e30)), np.nextafter(special, dtype(-1e30))]
+        )
+    else:
+        values = np.concatenate([around, around + dtype(1), around - dtype(1), -around])
+    for sign in ("<", "<=", ">", ">="):
+        for text in (f"v0 {sign} {limit!r}", f"{limit!r} {sign} v0", f"(v0 {sign} {limit!r}) | (v0 > 0.5)"):
+            holds = comparison_of(text)
+            expected = numexpr.evaluate(text, local_dict={"v0": values}, global_dict={})
+            if holds is None:
+                assert limit == 2**24 + 1, text
+            else:
+                assert holds({"v0": values}).tolist() == expected.tolist(), text

@@ -17,6 +17,8 @@ mod error;
 mod export;
 mod federation;
 mod lookup;
+mod object;
+mod object_column;
 mod oid;
 mod progress;
 mod rows;
@@ -40,7 +42,9 @@ mod _femtobarn {
     #[pymodule_export]
     use super::federation::FederationHandle;
     #[pymodule_export]
-    use super::oid::Oid;
+    use super::object::{Block, Place};
+    #[pymodule_export]
+    use super::oid::{Oid, oid_records};
     #[pymodule_export]
     use super::session::count_fork;
     #[pymodule_export]

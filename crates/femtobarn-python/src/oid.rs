@@ -4,6 +4,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::buffer::Buffer;
+use crate::error::exception;
+use crate::rows_link::oid_of;
+
 /// The name of one object for ever: database, container and entry.
 #[pyclass(frozen, eq, ord, hash, module = "femtobarn._femtobarn")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +55,33 @@ impl Oid {
     fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         (self.database, self.container, self.entry).into_pyobject(py)
     }
+}
+
+/// OIDs, or what has one, as records of database, container and entry; `None` is a null link.
+///
+/// # Errors
+/// `InvalidError` if one is something else.
+#[pyfunction]
+pub fn oid_records(links: &Bound<'_, PyAny>) -> PyResult<Buffer> {
+    let mut records: Vec<u8> = vec![];
+    for link in links.try_iter()? {
+        let link = link?;
+        let is_null = || link.is_none() || link.getattr("oid").is_ok_and(|oid| oid.is_none());
+        let oid = match oid_of(&link) {
+            Some(oid) => oid,
+            None if is_null() => Oid { database: 0, container: 0, entry: 0 },
+            None => return Err(no_oid(&link)),
+        };
+        records.extend_from_slice(&oid.database.to_le_bytes());
+        records.extend_from_slice(&oid.container.to_le_bytes());
+        records.extend_from_slice(&oid.entry.to_le_bytes());
+    }
+    Ok(Buffer(records.into()))
+}
+
+fn no_oid(value: &Bound<'_, PyAny>) -> PyErr {
+    let shown = value.repr().map_or_else(|_| "the value".to_owned(), |text| text.to_string());
+    exception("invalid", format!("{shown} is not an OID"))
 }
 
 fn parse(text: &str) -> Option<Oid> {

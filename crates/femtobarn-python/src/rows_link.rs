@@ -83,7 +83,8 @@ impl LinkColumns {
     }
 }
 
-fn oid_of(value: &Bound<'_, PyAny>) -> Option<Oid> {
+/// An OID, or that of an object or link that has one.
+pub fn oid_of(value: &Bound<'_, PyAny>) -> Option<Oid> {
     if let Ok(oid) = value.cast::<Oid>() {
         return Some(*oid.get());
     }

@@ -1,22 +1,27 @@
 //! Snapshots and views as Python reads them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use femtobarn::{ContainerId, DatabaseId, Selection, Snapshot, View};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use rntuple::Array;
+use rntuple::{Array, Value};
 
 use crate::buffer::{Buffer, bytes_of};
 use crate::columns::{counts_of, tree_of};
 use crate::error::{OrRaise, exception};
 use crate::lookup::{Statistics, columns_of_bounds, values_of};
+use crate::object::{Block, Shape};
 use crate::session::{Kept, Session};
 
 /// Stored bytes beyond which a read runs on a thread of its own, so that Ctrl-C is heard.
 const LONG_READ_BYTES: f64 = 256e6;
+/// Objects beyond which fetching them is such a read.
+const LONG_FETCH_ENTRIES: usize = 20_000;
 /// How often a long read looks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -109,12 +114,32 @@ impl SnapshotHandle {
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct ViewHandle {
     view: Kept<View>,
+    /// The fields of its objects, made when first asked for.
+    shape: PyOnceLock<Arc<Shape>>,
 }
 
 impl ViewHandle {
     /// A handle on a view.
     pub fn new(view: View, session: &Session) -> Self {
-        Self { view: Kept::new(view, session) }
+        Self { view: Kept::new(view, session), shape: PyOnceLock::new() }
+    }
+
+    /// The engine's view.
+    ///
+    /// # Errors
+    /// `ClosedError`.
+    pub fn view(&self) -> PyResult<&View> {
+        self.view.get()
+    }
+
+    /// The fields of the objects.
+    ///
+    /// # Errors
+    /// `ClosedError`.
+    pub fn shape(&self, py: Python<'_>) -> PyResult<Arc<Shape>> {
+        let view = self.view()?;
+        let shape = self.shape.get_or_try_init(py, || Shape::new(py, view).map(Arc::new));
+        shape.cloned()
     }
 }
 
@@ -160,9 +185,37 @@ impl ViewHandle {
         py.detach(|| view.is_deleted(entry)).or_raise()
     }
 
+    /// Neighbouring entries of the view, as which Python has this one.
+    fn block(
+        slf: &Bound<'_, Self>,
+        view: &Bound<'_, PyAny>,
+        start: u64,
+        stop: u64,
+    ) -> PyResult<Block> {
+        Block::new(slf, view, start, stop)
+    }
+
+    /// The entry with a number, as a block; `None` if there is no such object.
+    fn block_at(
+        slf: &Bound<'_, Self>,
+        view: &Bound<'_, PyAny>,
+        entry: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<Block>> {
+        let opened = slf.get().view()?;
+        let Ok(entry) = entry.extract::<u64>() else { return Ok(None) };
+        let is_there = entry < opened.entries()
+            && (opened.live() == opened.entries()
+                || !slf.py().detach(|| opened.is_deleted(entry)).or_raise()?);
+        is_there.then(|| Block::new(slf, view, entry, entry + 1)).transpose()
+    }
+
     /// The first entry whose object has these values of fields.
     fn find(&self, py: Python<'_>, wanted: &Bound<'_, PyDict>) -> PyResult<Option<u64>> {
-        let (view, values) = (self.view.get()?.clone(), values_of(wanted)?);
+        let (view, values) = (self.view.get()?, values_of(wanted)?);
+        if py.detach(|| is_quick(view, &values)).or_raise()? {
+            return py.detach(|| view.find(&values)).or_raise();
+        }
+        let view = view.clone();
         interruptible(py, move || view.find(&values))?.or_raise()
     }
 
@@ -243,11 +296,16 @@ impl ViewHandle {
     ) -> PyResult<Bound<'py, PyTuple>> {
         let view = self.view.get()?.clone();
         let entries = bytes_of(entries)?;
-        let fetched = interruptible(py, move || {
+        let is_long = entries.len() > LONG_FETCH_ENTRIES * size_of::<u64>();
+        let fetch = move || {
             let entries = rntuple::values_of::<u64>(&entries)
                 .map_err(|error| femtobarn::Error::Invalid { what: error.to_string() })?;
             view.fetch(&selection(&view, &paths)?, entries)
-        })?;
+        };
+        let fetched = match is_long {
+            true => interruptible(py, fetch)?,
+            false => py.detach(fetch),
+        };
         tree_of(py, fetched.or_raise()?)
     }
 
@@ -262,6 +320,12 @@ impl ViewHandle {
             .map(Buffer)
             .ok_or_else(|| exception("invalid", format!("{path:?} is not a collection")))
     }
+}
+
+/// Whether an index over all the fields looked for says where the objects are.
+fn is_quick(view: &View, values: &[(String, Value)]) -> femtobarn::Result<bool> {
+    let names: Vec<&str> = values.iter().map(|(name, _)| name.as_str()).collect();
+    Ok(view.index_for(&names)?.is_some_and(|(_, fields)| fields == names.len()))
 }
 
 fn selection(view: &View, paths: &[String]) -> femtobarn::Result<Selection> {

@@ -1,0 +1,201 @@
+//! A field of some neighbouring objects, from which Python gets one value at a time.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use pyo3::IntoPyObjectExt;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyString};
+use rntuple::{Array, Primitive};
+
+use crate::buffer::Buffer;
+use crate::columns::{name_of, tree_of};
+use crate::error::exception;
+use crate::oid::Oid;
+
+/// Values of one field.
+pub enum Column {
+    Number(Primitive, Bytes),
+    Text(Ranges, Bytes),
+    Bytes(Ranges, Bytes),
+    /// Lists of numbers.
+    Numbers(Ranges, Primitive, Bytes),
+    /// Database, container and entry.
+    Link([Bytes; 3]),
+    /// What the facade takes apart: a tree of buffers.
+    Tree(Py<PyAny>),
+}
+
+/// Which items belong to each value.
+pub enum Ranges {
+    Offsets(Bytes),
+    Fixed(usize),
+}
+
+impl Ranges {
+    /// The items of one value, which are among the first `count`.
+    fn within(&self, index: usize, count: usize) -> PyResult<Range<usize>> {
+        let range = match self {
+            Ranges::Fixed(size) => index * size..(index + 1) * size,
+            Ranges::Offsets(offsets) => {
+                let end = |index| item(offsets, index).map(|end| i64::from_le_bytes(end) as usize);
+                end(index).ok_or_else(short)?..end(index + 1).ok_or_else(short)?
+            }
+        };
+        match range.start <= range.end && range.end <= count {
+            true => Ok(range),
+            false => Err(short()),
+        }
+    }
+}
+
+impl Column {
+    /// The values that were read.
+    ///
+    /// # Errors
+    /// If Python is out of memory.
+    pub fn new(py: Python<'_>, array: Array, is_link: bool) -> PyResult<Self> {
+        Ok(match array {
+            Array::Primitive { primitive, values } => Column::Number(primitive, values),
+            Array::String { offsets, bytes } => Column::Text(Ranges::Offsets(offsets), bytes),
+            Array::List { offsets, content, optional: false } if is_primitive(&content) => {
+                Self::of_numbers(Ranges::Offsets(offsets), *content)
+            }
+            Array::Fixed { size, content, .. } if is_primitive(&content) => {
+                Self::of_numbers(Ranges::Fixed(size as usize), *content)
+            }
+            other => match is_link.then(|| link_of(&other)).flatten() {
+                Some(members) => Column::Link(members),
+                None => Column::Tree(tree_of(py, other)?.into_any().unbind()),
+            },
+        })
+    }
+
+    fn of_numbers(ranges: Ranges, content: Array) -> Self {
+        match (ranges, content) {
+            (Ranges::Offsets(offsets), Array::Primitive { primitive: Primitive::Byte, values }) => {
+                Column::Bytes(Ranges::Offsets(offsets), values)
+            }
+            (ranges, Array::Primitive { primitive, values }) => {
+                Column::Numbers(ranges, primitive, values)
+            }
+            (ranges, _) => Column::Numbers(ranges, Primitive::Byte, Bytes::new()),
+        }
+    }
+
+    /// One value as Python has it; the facade's view makes what is not made here.
+    ///
+    /// # Errors
+    /// `CorruptError` if there is no such value.
+    pub fn value<'py>(
+        &self,
+        py: Python<'py>,
+        index: usize,
+        view: &Bound<'py, PyAny>,
+        name: &Bound<'py, PyString>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            Column::Number(primitive, values) => number(py, *primitive, values, index),
+            Column::Text(ranges, bytes) => {
+                let range = ranges.within(index, bytes.len())?;
+                let text = String::from_utf8_lossy(&bytes[range]);
+                Ok(PyString::new(py, &text).into_any())
+            }
+            Column::Bytes(ranges, bytes) => {
+                let range = ranges.within(index, bytes.len())?;
+                Ok(PyBytes::new(py, &bytes[range]).into_any())
+            }
+            Column::Numbers(ranges, primitive, values) => {
+                let size = primitive.size();
+                let items = ranges.within(index, values.len() / size)?;
+                numpy_of(py, *primitive, values.slice(items.start * size..items.end * size))
+            }
+            Column::Link(members) => link(py, members, index, view),
+            Column::Tree(tree) => view.call_method1(intern!(py, "_value_of"), (name, tree, index)),
+        }
+    }
+}
+
+fn is_primitive(array: &Array) -> bool {
+    matches!(array, Array::Primitive { .. })
+}
+
+/// The members of links to objects.
+fn link_of(links: &Array) -> Option<[Bytes; 3]> {
+    let values = |name| match links.member(name)? {
+        Array::Primitive { values, .. } => Some(values.clone()),
+        _ => None,
+    };
+    Some([values("database")?, values("container")?, values("entry")?])
+}
+
+fn link<'py>(
+    py: Python<'py>,
+    [database, container, entry]: &[Bytes; 3],
+    index: usize,
+    view: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let oid = Oid {
+        database: u32::from_le_bytes(item(database, index).ok_or_else(short)?),
+        container: u32::from_le_bytes(item(container, index).ok_or_else(short)?),
+        entry: u64::from_le_bytes(item(entry, index).ok_or_else(short)?),
+    };
+    match oid.container {
+        0 => Ok(py.None().into_bound(py)),
+        _ => view.call_method1(intern!(py, "_link_to"), (oid,)),
+    }
+}
+
+fn item<const SIZE: usize>(values: &[u8], index: usize) -> Option<[u8; SIZE]> {
+    values.get(index * SIZE..(index + 1) * SIZE)?.first_chunk().copied()
+}
+
+fn short() -> PyErr {
+    exception("corrupt", "a column has fewer values than there are objects".to_owned())
+}
+
+/// A number as Python's own.
+fn number<'py>(
+    py: Python<'py>,
+    primitive: Primitive,
+    values: &[u8],
+    index: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    macro_rules! of {
+        ($type:ty) => {
+            <$type>::from_le_bytes(item(values, index).ok_or_else(short)?)
+        };
+    }
+    match primitive {
+        Primitive::Bool => (of!(u8) != 0).into_bound_py_any(py),
+        Primitive::Byte | Primitive::Char | Primitive::UInt8 => of!(u8).into_bound_py_any(py),
+        Primitive::Int8 => of!(i8).into_bound_py_any(py),
+        Primitive::Int16 => of!(i16).into_bound_py_any(py),
+        Primitive::UInt16 => of!(u16).into_bound_py_any(py),
+        Primitive::Int32 => of!(i32).into_bound_py_any(py),
+        Primitive::UInt32 => of!(u32).into_bound_py_any(py),
+        Primitive::Int64 => of!(i64).into_bound_py_any(py),
+        Primitive::UInt64 => of!(u64).into_bound_py_any(py),
+        Primitive::Float32 => f64::from(of!(f32)).into_bound_py_any(py),
+        Primitive::Float64 => of!(f64).into_bound_py_any(py),
+    }
+}
+
+/// NumPy's way of making arrays of buffers, and its types by our names.
+static NUMPY: PyOnceLock<(Py<PyAny>, Py<PyDict>)> = PyOnceLock::new();
+
+fn numpy_of<'py>(
+    py: Python<'py>,
+    primitive: Primitive,
+    values: Bytes,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (from_buffer, types) = NUMPY.get_or_try_init(py, || -> PyResult<_> {
+        let from_buffer = py.import("numpy")?.getattr("frombuffer")?.unbind();
+        let types = py.import("femtobarn._types")?.getattr("DTYPES")?.cast_into::<PyDict>()?;
+        Ok((from_buffer, types.unbind()))
+    })?;
+    let of = types.bind(py).get_item(name_of(primitive))?;
+    from_buffer.bind(py).call1((Buffer(values), of))
+}
