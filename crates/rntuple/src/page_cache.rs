@@ -43,6 +43,11 @@ impl PageCache {
         PageCache { pages: Cache::with_weighter(items, capacity, Weight) }
     }
 
+    /// Bytes held at most.
+    pub fn capacity(&self) -> u64 {
+        self.pages.capacity()
+    }
+
     /// Bytes held now.
     pub fn size(&self) -> u64 {
         self.pages.weight()
@@ -50,6 +55,10 @@ impl PageCache {
 
     pub(crate) fn get(&self, key: PageKey) -> Option<Bytes> {
         self.pages.get(&key)
+    }
+
+    pub(crate) fn remove(&self, key: PageKey) {
+        self.pages.remove(&key);
     }
 
     pub(crate) fn put(&self, key: PageKey, page: Bytes) {

@@ -5,8 +5,10 @@
 
 use std::fs::File;
 use std::io::IoSliceMut;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::uio::preadv;
 
 use crate::error::{Error, Result};
@@ -40,6 +42,12 @@ pub trait ByteSource: Send + Sync {
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
         requests.iter_mut().try_for_each(|request| self.read_at(request.offset, request.buffer))
     }
+
+    /// Ranges of bytes that will be read soon: sources that can fetch them meanwhile do. The default
+    /// does nothing.
+    fn will_need(&self, ranges: &[Range<u64>]) {
+        let _ = ranges;
+    }
 }
 
 impl ByteSource for File {
@@ -62,6 +70,18 @@ impl ByteSource for File {
             requests = rest;
         }
         Ok(())
+    }
+
+    fn will_need(&self, ranges: &[Range<u64>]) {
+        for range in ranges {
+            let (Ok(offset), Ok(size)) =
+                (i64::try_from(range.start), i64::try_from(range.end.saturating_sub(range.start)))
+            else {
+                continue;
+            };
+            // Advice that is not taken costs time, no more.
+            let _ = posix_fadvise(self, offset, size, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
+        }
     }
 }
 

@@ -19,22 +19,24 @@ use crate::tree::{Kind, Node};
 use crate::types::Primitive;
 
 impl Reader {
-    pub(super) fn assemble(&self, nodes: &[Node], entries: Range<u64>) -> Result<Array> {
-        let clusters = self.clusters.overlapping(&*self.source, &entries)?;
-        let segments: Vec<Segment<'_>> = clusters
-            .into_iter()
-            .map(|cluster| {
+    pub(super) fn assemble(&self, nodes: &[Node], runs: &[Range<u64>]) -> Result<Array> {
+        let mut segments = Vec::with_capacity(runs.len());
+        for run in runs {
+            let clusters = self.clusters.overlapping(&*self.source, run)?;
+            segments.extend(clusters.into_iter().map(|cluster| {
                 let first = cluster.entries.start;
-                let start = entries.start.max(first) - first;
-                let end = entries.end.min(cluster.entries.end) - first;
+                let start = run.start.max(first) - first;
+                let end = run.end.min(cluster.entries.end) - first;
                 Segment { cluster, range: start..end, is_told: false }
-            })
-            .collect();
-        self.elements().record(nodes, &segments)
+            }));
+        }
+        let is_scattered = runs.len() > 1;
+        Elements { is_scattered, ..self.elements() }.record(nodes, &segments)
     }
 
     pub(crate) fn elements(&self) -> Elements<'_> {
-        Elements { source: &*self.source, cache: self.cache.as_ref(), schema: &self.schema }
+        let (source, cache) = (&*self.source, self.cache.as_ref());
+        Elements { source, cache, schema: &self.schema, is_scattered: false }
     }
 }
 
@@ -103,7 +105,8 @@ impl Elements<'_> {
         start[0] = 0;
         let mut items = Vec::with_capacity(segments.len());
         let mut count = 0_u64;
-        for segment in segments {
+        for (position, segment) in segments.iter().enumerate() {
+            self.announce(columns, segments, position);
             let (first, ends) = self.ends(columns, segment)?;
             let ends = values_of::<u64>(&ends)?;
             let (offsets, behind) = rest.split_at_mut(ends.len());

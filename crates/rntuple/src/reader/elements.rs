@@ -28,6 +28,10 @@ use crate::wire::checksum_holds;
 /// the checksums are verified.
 const BATCH_BYTES: usize = 1 << 20;
 
+/// Segments that the source is told of at once. While those of one such part are read, those of the
+/// next are on their way: enough to keep a disk busy.
+const ANNOUNCED: usize = 64;
+
 /// Zeros that no page holds and that one read may ask for: the values of a field that is younger
 /// than the entries read. What pages hold is bounded by their bytes.
 const ZERO_BYTES_MAX: u64 = 1 << 30;
@@ -57,6 +61,8 @@ pub(crate) struct Elements<'a> {
     pub source: &'a dyn ByteSource,
     pub cache: Option<&'a FileCache>,
     pub schema: &'a Schema,
+    /// Whether segments lie apart, so that the source is told of pages some time before they are read.
+    pub is_scattered: bool,
 }
 
 impl Elements<'_> {
@@ -75,13 +81,49 @@ impl Elements<'_> {
         self.check_segments(columns, segments, target)?;
         let mut buffer = AlignedBuffer::for_overwriting(total(segments)?, target.size())?;
         let mut rest = buffer.bytes_mut();
-        for segment in segments {
+        for (position, segment) in segments.iter().enumerate() {
+            self.announce(columns, segments, position);
             let count = (segment.range.end - segment.range.start) as usize;
             let (out, behind) = rest.split_at_mut(count * target.size());
             self.read_segment(columns, segment, target, out)?;
             rest = behind;
         }
         Ok(buffer.into_bytes())
+    }
+
+    /// Before segment number `position` is read: tells the source of the pages of segments to come.
+    pub fn announce(&self, columns: &[ColumnId], segments: &[Segment<'_>], position: usize) {
+        if !self.is_scattered || !position.is_multiple_of(ANNOUNCED) {
+            return;
+        }
+        let first = if position == 0 { 0 } else { position + ANNOUNCED };
+        let end = segments.len().min(position + 2 * ANNOUNCED);
+        let mut ranges: Vec<Range<u64>> = vec![];
+        for segment in segments.get(first..end).unwrap_or_default() {
+            let Some((id, run)) = segment.cluster.active(columns) else { continue };
+            let pages = &run.pages[run.pages_with(&segment.range)];
+            for page in pages.iter().filter(|page| !self.is_cached(id, page)) {
+                let start = page.locator.offset;
+                let end = start.saturating_add(stored_size(page) as u64);
+                match ranges.last_mut() {
+                    Some(last) if (last.start..=last.end).contains(&start) => {
+                        last.end = last.end.max(end);
+                    }
+                    _ => ranges.push(start..end),
+                }
+            }
+        }
+        self.source.will_need(&ranges);
+    }
+
+    fn is_cached(&self, id: ColumnId, page: &PageLocation) -> bool {
+        self.cache.is_some_and(|cache| cache.pages.get(cache.key(id, page)).is_some())
+    }
+
+    fn forget(&self, id: ColumnId, page: &PageLocation) {
+        if let Some(cache) = self.cache {
+            cache.pages.remove(cache.key(id, page));
+        }
     }
 
     /// Refuses elements that cannot come from stored bytes, before memory is taken for them.
@@ -136,7 +178,7 @@ impl Elements<'_> {
             let page_start = run.starts[pages.start];
             let first = (range.start - page_start) as usize * target.size();
             let length = (range.end - range.start) as usize * target.size();
-            return Ok(Some(self.cached_page(id, page)?.slice(first..first + length)));
+            return Ok(Some(self.cached_page(id, page, true)?.slice(first..first + length)));
         }
         let mut joined = AlignedBuffer::new(range.end - range.start, target.size())?;
         let mut rest = joined.bytes_mut();
@@ -144,7 +186,7 @@ impl Elements<'_> {
             let (page, start) = (&run.pages[position], run.starts[position]);
             let first = (range.start.max(start) - start) as usize * target.size();
             let end = (range.end.min(start + u64::from(page.elements)) - start) as usize;
-            let part = &self.cached_page(id, page)?[first..end * target.size()];
+            let part = &self.cached_page(id, page, true)?[first..end * target.size()];
             rest[..part.len()].copy_from_slice(part);
             rest = &mut rest[part.len()..];
         }
@@ -165,18 +207,23 @@ impl Elements<'_> {
         self.cache.is_some() && is_part && is_stored
     }
 
-    fn cached_page(&self, id: ColumnId, page: &PageLocation) -> Result<Bytes> {
+    /// A whole page; the cache keeps it for others if `is_kept`.
+    pub(super) fn cached_page(
+        &self,
+        id: ColumnId,
+        page: &PageLocation,
+        is_kept: bool,
+    ) -> Result<Bytes> {
         let column = &self.schema.columns[id as usize];
-        let key = |file| PageKey { file, column: id, offset: page.locator.offset };
         if let Some(cache) = self.cache
-            && let Some(bytes) = cache.pages.get(key(cache.file))
+            && let Some(bytes) = cache.pages.get(cache.key(id, page))
             && bytes.len() == page.elements as usize * element_of(column)?.size()
         {
             return Ok(bytes);
         }
         let bytes = self.whole_page(column, page)?.into_bytes();
-        if let Some(cache) = self.cache {
-            cache.pages.put(key(cache.file), bytes.clone());
+        if let Some(cache) = self.cache.filter(|_| is_kept) {
+            cache.pages.put(cache.key(id, page), bytes.clone());
         }
         Ok(bytes)
     }
@@ -237,9 +284,15 @@ impl Elements<'_> {
             out = behind;
             let skip = (first - run.starts[position]) as usize;
             if self.cache.is_some() && end - first < u64::from(page.elements) {
-                // The next range will want the rest of the page.
-                let bytes = self.cached_page(id, page)?;
+                // The next range will want the rest of the page, unless this one has read to its end:
+                // then its memory is used again for another page.
+                let is_done =
+                    !self.is_scattered && end == run.starts[position] + u64::from(page.elements);
+                let bytes = self.cached_page(id, page, !is_done)?;
                 target.copy_from_slice(&bytes[skip * element_size..][..target.len()]);
+                if is_done {
+                    self.forget(id, page);
+                }
                 continue;
             }
             jobs.push(Job { page, skip, target });
@@ -269,6 +322,12 @@ impl Elements<'_> {
             let mut read = &stored[..];
             jobs.into_iter().try_for_each(|job| job.open(column, &mut read, buffers))
         })
+    }
+}
+
+impl FileCache {
+    fn key(&self, column: ColumnId, page: &PageLocation) -> PageKey {
+        PageKey { file: self.file, column, offset: page.locator.offset }
     }
 }
 
@@ -376,7 +435,7 @@ fn open_stored(
 }
 
 /// Refuses a page whose elements cannot come from its stored bytes.
-fn check_page(column: &Column, page: &PageLocation, cluster: &Cluster) -> Result<()> {
+pub(super) fn check_page(column: &Column, page: &PageLocation, cluster: &Cluster) -> Result<()> {
     let Locator { offset, size } = page.locator;
     let elements = page.elements as usize;
     let unpacked = encoded_size(column.column_type, column.bits, elements)? as u64;

@@ -9,9 +9,12 @@
 mod assemble;
 mod cluster;
 mod convert;
+mod cursor;
 mod elements;
+mod parallel;
 mod paths;
 mod projection;
+mod row;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,10 +38,12 @@ pub(crate) use assemble::element as element_of_primitive;
 use cluster::Clusters;
 pub(crate) use cluster::{Bounds, Cluster as StoredCluster, Run, deferred_repetitions};
 pub(crate) use convert::convert;
+pub use cursor::{Cursor, RowReader};
 pub(crate) use elements::{Elements, Segment, element_of};
 pub use paths::ColumnPath;
 pub(crate) use paths::column_paths;
 pub use projection::Projection;
+pub use row::FromCell;
 
 /// One version of an RNTuple, open for reading.
 ///
@@ -250,13 +255,32 @@ impl Reader {
     /// [`Error::NotFound`] if there are no such entries, [`Error::Corrupt`] if what is stored is
     /// damaged.
     pub fn read(&self, projection: &Projection, entries: Range<u64>) -> Result<Array> {
-        if entries.start > entries.end || entries.end > self.entries() {
-            return Err(Error::NotFound {
-                what: "entry range",
-                name: format!("{entries:?}"),
-                candidates: vec![format!("entries 0..{}", self.entries())],
-            });
+        self.read_runs(projection, &[entries])
+    }
+
+    /// As [`read`](Self::read), of many ranges of entries, one after the other. All that is needed of
+    /// a column is asked for before it is waited for, so scattered entries take as long as a disk
+    /// needs for many reads at once.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_runs(&self, projection: &Projection, runs: &[Range<u64>]) -> Result<Array> {
+        match runs.iter().find(|run| run.start > run.end || run.end > self.entries()) {
+            Some(beyond) => Err(self.no_entries(beyond)),
+            None => self.assemble(projection.nodes(), runs),
         }
-        self.assemble(projection.nodes(), entries)
+    }
+
+    fn no_entries(&self, entries: &Range<u64>) -> Error {
+        Error::NotFound {
+            what: "entry range",
+            name: format!("{entries:?}"),
+            candidates: vec![format!("entries 0..{}", self.entries())],
+        }
+    }
+
+    /// Bytes that the cache of pages may take, if there is one.
+    fn cache_capacity(&self) -> Option<u64> {
+        self.cache.as_ref().map(|cache| cache.pages.capacity())
     }
 }

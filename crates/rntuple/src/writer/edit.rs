@@ -85,7 +85,7 @@ impl<'a> ClusterEdit<'a> {
     ) -> Self {
         ClusterEdit {
             schema,
-            reader: Elements { source, cache: None, schema },
+            reader: Elements { source, cache: None, schema, is_scattered: false },
             stored,
             how,
             options,

@@ -291,7 +291,8 @@ impl<T: Cell, const SIZE: usize> Cell for [T; SIZE] {
     }
 }
 
-/// Declares a structure whose values can be written as entries or as records within them.
+/// Declares a structure whose values can be written as entries or as records within them, and read
+/// again.
 ///
 /// ```
 /// rntuple::row! {
@@ -328,6 +329,15 @@ macro_rules! row {
             fn put(&self, row: &mut $crate::RowWriter<'_>) -> $crate::Result<()> {
                 $($crate::Cell::put(&self.$member, row)?;)*
                 Ok(())
+            }
+        }
+
+        impl $crate::FromCell for $name {
+            #[inline]
+            fn get(row: &mut $crate::RowReader<'_>, index: u64) -> $crate::Result<Self> {
+                ::std::result::Result::Ok($name {
+                    $($member: <$of as $crate::FromCell>::get(row, index)?),*
+                })
             }
         }
     };

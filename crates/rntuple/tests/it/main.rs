@@ -4,6 +4,7 @@
 
 mod allocations;
 mod codecs;
+mod cursors;
 mod damage;
 mod editing;
 mod hostile;

@@ -1,0 +1,500 @@
+//! Entries as Rust structures, one at a time.
+//!
+//! A cursor holds the pages that it has read from, so that a number costs a division, a comparison
+//! and a copy: no lock, no counting of references, no memory.
+//!
+//! Invariants:
+//! 1. `plan` has the columns of the structure, depth first, as `FromCell::get` goes through them.
+//! 2. The bytes of a held page are its elements in memory, all of them; or there are none, and the
+//!    page is to be read when one is asked for.
+//! 3. What is held is at most half of the reader's cache, and mostly the same pages.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, Range};
+
+use bytes::Bytes;
+
+use super::cluster::{Cluster, Run};
+use super::elements::{check_page, element_of};
+use super::row::FromCell;
+use super::{Reader, convert, element_of_primitive};
+use crate::buffer::AlignedBuffer;
+use crate::column::Element;
+use crate::error::{Error, Result};
+use crate::schema::ColumnId;
+use crate::tree::{Kind, Node};
+use crate::types::{Primitive, Type};
+
+/// Bytes that a cursor holds at most if its reader has no cache.
+const HELD_BYTES_MAX: u64 = 64 << 20;
+/// Clusters that a cursor holds pages of at most.
+const HELD_CLUSTERS_MAX: usize = 4096;
+/// Items without a page that a list may have: those of a field that is younger than they are.
+const ZERO_ITEMS_MAX: u64 = 1 << 20;
+
+/// Reads entries as values of `R`; `D` leads to the reader.
+///
+/// ```no_run
+/// rntuple::row! {
+///     struct Muon { pt: f32, charge: i8 }
+/// }
+/// # fn main() -> rntuple::Result<()> {
+/// # let file = std::fs::File::open("muons.root").expect("the file exists");
+/// let reader = rntuple::Reader::open(std::sync::Arc::new(file), "muons")?;
+/// let mut muons = reader.cursor::<Muon>()?;
+/// println!("{}", muons.get(17)?.pt);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Cursor<R, D> {
+    reader: D,
+    plan: Vec<PlannedColumn>,
+    /// In the order of their entries.
+    clusters: Vec<HeldCluster>,
+    /// The cluster of the last entry.
+    current: usize,
+    held: u64,
+    held_max: u64,
+    passes: Passes,
+    of: PhantomData<fn() -> R>,
+}
+
+/// How entries are gone through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Passes {
+    /// Any may be asked for again: pages go to the cache.
+    Anywhere,
+    /// One after the other: pages are let go of behind, and do not push others out of the cache.
+    Forward,
+}
+
+/// A column of the structure.
+struct PlannedColumn {
+    /// In each of its representations.
+    columns: Vec<ColumnId>,
+    /// As the structure has it.
+    element: Element,
+    /// Whether it is of items, of which the file itself says that they are there.
+    is_told: bool,
+}
+
+struct HeldCluster {
+    entries: Range<u64>,
+    columns: Vec<HeldColumn>,
+}
+
+/// A column of the structure in one cluster.
+struct HeldColumn {
+    /// Elements before the first page: zeros.
+    missing: u64,
+    elements: u64,
+    /// Elements of the first page; mostly those of all others, too.
+    per_page: u64,
+    pages: Vec<HeldPage>,
+    /// The page that was read last.
+    last: usize,
+}
+
+struct HeldPage {
+    start: u64,
+    bytes: Bytes,
+}
+
+impl Reader {
+    /// A cursor that reads entries as Rust structures. The structure's members are found among the
+    /// fields by their names; there may be fewer of them, in any order.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if a member is no field, [`Error::Invalid`] if one is of another type.
+    pub fn cursor<R: FromCell>(&self) -> Result<Cursor<R, &Self>> {
+        Cursor::new(self)
+    }
+}
+
+impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
+    /// As [`Reader::cursor`], with what leads to the reader.
+    ///
+    /// # Errors
+    /// As [`Reader::cursor`].
+    pub fn new(reader: D) -> Result<Self> {
+        let Type::Record { members, .. } = R::cell_type() else {
+            return Err(Error::invalid("entries are read as structures, which row! declares"));
+        };
+        let mut plan = vec![];
+        plan_members(&members, &reader.tree().nodes, false, &mut plan)?;
+        let held_max = reader.cache_capacity().map_or(HELD_BYTES_MAX, |bytes| bytes / 2);
+        Ok(Cursor {
+            reader,
+            plan,
+            clusters: vec![],
+            current: 0,
+            held: 0,
+            held_max,
+            passes: Passes::Anywhere,
+            of: PhantomData,
+        })
+    }
+
+    /// Reads entries that mostly follow each other: what it has read it lets go of, and leaves the
+    /// cache to others.
+    #[must_use]
+    pub fn forward(mut self) -> Self {
+        self.passes = Passes::Forward;
+        self
+    }
+
+    /// Bytes of the pages that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.held
+    }
+
+    /// The reader.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// One entry.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such entry, [`Error::Corrupt`] if what is stored is damaged.
+    #[inline]
+    pub fn get(&mut self, entry: u64) -> Result<R> {
+        let is_current = |cluster: &HeldCluster| cluster.entries.contains(&entry);
+        if self.held > self.held_max || !self.clusters.get(self.current).is_some_and(is_current) {
+            self.current = self.cluster_of(entry)?;
+        }
+        let HeldCluster { entries, columns } = &mut self.clusters[self.current];
+        let mut row = RowReader {
+            reader: &self.reader,
+            plan: &self.plan,
+            passes: self.passes,
+            first_entry: entries.start,
+            columns,
+            column: 0,
+            held: &mut self.held,
+        };
+        R::get(&mut row, entry - entries.start)
+    }
+
+    /// The position of the held cluster with an entry.
+    fn cluster_of(&mut self, entry: u64) -> Result<usize> {
+        let is_full = self.held > self.held_max || self.clusters.len() >= HELD_CLUSTERS_MAX;
+        let found = self.clusters.partition_point(|cluster| cluster.entries.end <= entry);
+        if !is_full && self.clusters.get(found).is_some_and(|at| at.entries.contains(&entry)) {
+            return Ok(found);
+        }
+        let position = match is_full || self.passes == Passes::Forward {
+            true => {
+                self.clusters.clear();
+                self.held = 0;
+                0
+            }
+            false => found,
+        };
+        let wanted = entry..entry.saturating_add(1);
+        let clusters = self.reader.clusters_of(&wanted)?;
+        let cluster = clusters.first().ok_or_else(|| self.reader.no_entries(&wanted))?;
+        let columns =
+            self.plan.iter().map(|column| HeldColumn::of(cluster.active(&column.columns)));
+        let held = HeldCluster { entries: cluster.entries.clone(), columns: columns.collect() };
+        self.clusters.insert(position, held);
+        Ok(position)
+    }
+}
+
+impl HeldColumn {
+    fn of(active: Option<(ColumnId, &Run)>) -> Self {
+        // A field that is younger than its cluster reads as zeros.
+        let Some((_, run)) = active else {
+            let (missing, pages) = (u64::MAX, vec![]);
+            return HeldColumn { missing, elements: 0, per_page: 1, pages, last: 0 };
+        };
+        let per_page = run.pages.first().map_or(1, |page| u64::from(page.elements).max(1));
+        let pages = run.starts.iter().map(|&start| HeldPage { start, bytes: Bytes::new() });
+        let (missing, elements) = (run.missing, run.elements);
+        HeldColumn { missing, elements, per_page, pages: pages.collect(), last: 0 }
+    }
+
+    /// The page with an element that is there: mostly the one where it is expected.
+    fn page_with(&self, index: u64) -> usize {
+        let expected = (index.saturating_sub(self.missing) / self.per_page) as usize;
+        let start = |page: usize| self.pages.get(page).map_or(self.elements, |page| page.start);
+        match (start(expected)..start(expected.saturating_add(1))).contains(&index) {
+            true => expected,
+            false => self.pages.partition_point(|page| page.start <= index).saturating_sub(1),
+        }
+    }
+
+    /// The elements from one on that are on its page, if that is held and is where it is expected.
+    #[inline]
+    fn held_from(&self, index: u64, size: usize) -> Option<&[u8]> {
+        let expected = index.checked_sub(self.missing)? / self.per_page;
+        let page = self.pages.get(expected as usize)?;
+        let before = index.checked_sub(page.start)? as usize;
+        page.bytes.get(before.checked_mul(size)?..)
+    }
+}
+
+/// The columns of one entry, read from first to last.
+pub struct RowReader<'a> {
+    reader: &'a Reader,
+    plan: &'a [PlannedColumn],
+    passes: Passes,
+    first_entry: u64,
+    columns: &'a mut [HeldColumn],
+    /// The next column.
+    column: usize,
+    held: &'a mut u64,
+}
+
+impl RowReader<'_> {
+    /// The next column.
+    pub(super) fn column(&self) -> usize {
+        self.column
+    }
+
+    /// Goes on with a column.
+    pub(super) fn go_to(&mut self, column: usize) {
+        self.column = column;
+    }
+
+    /// Passes columns over.
+    pub(super) fn skip(&mut self, columns: usize) {
+        self.column += columns;
+    }
+
+    /// One number of the next column.
+    #[inline]
+    pub(super) fn number<T: bytemuck::Pod>(&mut self, index: u64) -> Result<T> {
+        let size = size_of::<T>();
+        let held = self.columns.get(self.column).and_then(|held| held.held_from(index, size));
+        if let Some(bytes) = held.and_then(|held| held.get(..size)) {
+            self.column += 1;
+            return Ok(bytemuck::pod_read_unaligned(bytes));
+        }
+        let mut value = T::zeroed();
+        self.fill_slowly(index, size, bytemuck::bytes_of_mut(&mut value))?;
+        Ok(value)
+    }
+
+    /// Numbers of `size` bytes of the next column, from one on.
+    #[inline]
+    pub(super) fn fill(&mut self, index: u64, size: usize, out: &mut [u8]) -> Result<()> {
+        let held = self.columns.get(self.column).and_then(|held| held.held_from(index, size));
+        match held.and_then(|held| held.get(..out.len())) {
+            Some(bytes) => {
+                out.copy_from_slice(bytes);
+                self.column += 1;
+                Ok(())
+            }
+            None => self.fill_slowly(index, size, out),
+        }
+    }
+
+    /// All numbers of a range of the next column.
+    pub(super) fn numbers<T: bytemuck::Pod>(&mut self, range: Range<u64>) -> Result<Vec<T>> {
+        let count = self.checked_count(&range)?;
+        let mut values = vec![T::zeroed(); count];
+        self.fill(range.start, size_of::<T>(), bytemuck::cast_slice_mut(&mut values))?;
+        Ok(values)
+    }
+
+    /// All bytes of a range of the next column: shared with their page if one has all.
+    pub(super) fn bytes(&mut self, range: Range<u64>) -> Result<Bytes> {
+        let count = self.checked_count(&range)?;
+        if count == 0 {
+            self.column += 1;
+            return Ok(Bytes::new());
+        }
+        if let Some((page, before)) = self.page_of(range.start)? {
+            let held = &self.columns[self.column].pages[page].bytes;
+            if before.checked_add(count).is_some_and(|end| end <= held.len()) {
+                self.column += 1;
+                return Ok(held.slice(before..before + count));
+            }
+        }
+        let mut bytes = vec![0; count];
+        self.fill_slowly(range.start, 1, &mut bytes)?;
+        Ok(bytes.into())
+    }
+
+    /// The range of the items of collection number `index`, from the column of offsets.
+    #[inline]
+    pub(super) fn items(&mut self, index: u64) -> Result<Range<u64>> {
+        let ends = self.column;
+        let start = match index {
+            0 => 0,
+            _ => self.number(index - 1)?,
+        };
+        self.column = ends;
+        let end = self.number(index)?;
+        match start <= end {
+            true => Ok(start..end),
+            false => Err(Error::corrupt("collection", 0, "its offsets decrease")),
+        }
+    }
+
+    /// How many elements a range of the next column has, which are there.
+    fn checked_count(&self, range: &Range<u64>) -> Result<usize> {
+        let column = self.columns.get(self.column).ok_or_else(no_column)?;
+        let (count, zeros) = (range.end - range.start, column.missing.saturating_sub(range.start));
+        match range.end <= column.elements && zeros.min(count) <= ZERO_ITEMS_MAX {
+            true => Ok(count as usize),
+            false if count == 0 => Ok(0),
+            false => Err(beyond(range.end)),
+        }
+    }
+
+    /// As [`fill`](Self::fill), of pages that are not held, not of one size, or several.
+    #[inline(never)]
+    fn fill_slowly(&mut self, mut index: u64, size: usize, mut out: &mut [u8]) -> Result<()> {
+        while !out.is_empty() {
+            let count = match self.page_of(index)? {
+                Some((page, before)) => {
+                    let held = &self.columns[self.column].pages[page].bytes;
+                    let from = held.get(before.saturating_mul(size)..).unwrap_or_default();
+                    let count = from.len().min(out.len());
+                    out[..count].copy_from_slice(&from[..count]);
+                    count
+                }
+                None => {
+                    out[..size].fill(0);
+                    size
+                }
+            };
+            if count == 0 {
+                return Err(beyond(index));
+            }
+            out = &mut out[count..];
+            index += (count / size) as u64;
+        }
+        self.column += 1;
+        Ok(())
+    }
+
+    /// The page of the next column with an element, and how many elements are before it there; none
+    /// if no page has it and it is zero.
+    fn page_of(&mut self, index: u64) -> Result<Option<(usize, usize)>> {
+        let column = self.columns.get(self.column).ok_or_else(no_column)?;
+        if index < column.missing && (!self.plan[self.column].is_told || index < column.elements) {
+            return Ok(None);
+        }
+        if index >= column.elements {
+            return Err(beyond(index));
+        }
+        let page = column.page_with(index);
+        let Some(found) = column.pages.get(page) else { return Err(beyond(index)) };
+        let before = index.saturating_sub(found.start) as usize;
+        if found.bytes.is_empty() {
+            self.hold(page)?;
+        }
+        Ok(Some((page, before)))
+    }
+
+    /// Reads a page of the next column.
+    #[cold]
+    fn hold(&mut self, page: usize) -> Result<()> {
+        let clusters = self.reader.clusters_of(&(self.first_entry..self.first_entry + 1))?;
+        let cluster: &Cluster = clusters.first().ok_or_else(no_column)?;
+        let planned = &self.plan[self.column];
+        let (id, run) = cluster.active(&planned.columns).ok_or_else(no_column)?;
+        let schema_column = &self.reader.schema().columns[id as usize];
+        let location = run.pages.get(page).ok_or_else(no_column)?;
+        check_page(schema_column, location, cluster)?;
+        let held = &mut self.columns[self.column];
+        if self.passes == Passes::Forward {
+            // Its memory is used again for the next page.
+            let behind = std::mem::take(&mut held.pages[held.last].bytes);
+            *self.held = self.held.saturating_sub(behind.len() as u64);
+        }
+        let is_kept = self.passes == Passes::Anywhere;
+        let bytes = self.reader.elements().cached_page(id, location, is_kept)?;
+        let bytes = converted(bytes, element_of(schema_column)?, planned.element)?;
+        *self.held += bytes.len() as u64;
+        held.pages[page].bytes = bytes;
+        held.last = page;
+        Ok(())
+    }
+}
+
+/// Elements as the structure has them.
+fn converted(bytes: Bytes, from: Element, to: Element) -> Result<Bytes> {
+    if from == to {
+        return Ok(bytes);
+    }
+    let count = (bytes.len() / from.size()) as u64;
+    let mut out = AlignedBuffer::for_overwriting(count, to.size())?;
+    convert(from, &bytes, to, out.bytes_mut())?;
+    Ok(out.into_bytes())
+}
+
+// ---- Which columns a structure takes
+
+/// `is_told`: whether they are members of items.
+fn plan_members(
+    members: &[(String, Type)],
+    nodes: &[Node],
+    is_told: bool,
+    plan: &mut Vec<PlannedColumn>,
+) -> Result<()> {
+    members.iter().try_for_each(|(name, of)| {
+        let node = nodes.iter().find(|node| node.name == *name).ok_or_else(|| Error::NotFound {
+            what: "field",
+            name: name.clone(),
+            candidates: nodes.iter().map(|node| node.name.clone()).collect(),
+        })?;
+        plan_field(of, node, is_told, plan)
+    })
+}
+
+fn plan_field(of: &Type, node: &Node, is_told: bool, plan: &mut Vec<PlannedColumn>) -> Result<()> {
+    let mut add = |columns: &[ColumnId], element, is_told| {
+        plan.push(PlannedColumn { columns: columns.to_vec(), element, is_told });
+    };
+    match (of, &node.kind) {
+        (Type::Primitive(of), Kind::Primitive { primitive, values, .. })
+            if of == primitive || is_byte(*of) && is_byte(*primitive) =>
+        {
+            add(values, element_of_primitive(*of), is_told);
+        }
+        (Type::String, Kind::String { offsets, bytes }) => {
+            add(offsets, Element::U64, is_told);
+            add(bytes, Element::U8, true);
+        }
+        // What is at most one may be stored as a list; it is looked at when it is read.
+        (Type::List(of), Kind::List { offsets, item, optional: false })
+        | (Type::Optional(of), Kind::List { offsets, item, .. }) => {
+            add(offsets, Element::U64, is_told);
+            plan_field(of, item, true, plan)?;
+        }
+        (Type::Array { item: of, size }, Kind::Fixed { size: stored, item }) if size == stored => {
+            plan_field(of, item, is_told, plan)?;
+        }
+        (Type::Array { item: of, size }, Kind::Bitset { size: stored, bits })
+            if size == stored && **of == Type::Primitive(Primitive::Bool) =>
+        {
+            add(bits, Element::U8, is_told);
+        }
+        (Type::Record { members, .. }, Kind::Record { members: nodes, .. }) => {
+            plan_members(members, nodes, is_told, plan)?;
+        }
+        _ => {
+            let stored = node.logical_type();
+            let what = format!("field {:?} is of type {stored:?}, not {of:?}", node.name);
+            return Err(Error::invalid(what));
+        }
+    }
+    Ok(())
+}
+
+fn is_byte(primitive: Primitive) -> bool {
+    matches!(primitive, Primitive::Byte | Primitive::Char | Primitive::UInt8)
+}
+
+fn no_column() -> Error {
+    Error::invalid("the structure has other columns than its type says")
+}
+
+fn beyond(index: u64) -> Error {
+    Error::corrupt("page list", 0, format!("a column ends before element {index}"))
+}

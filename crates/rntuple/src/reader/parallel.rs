@@ -1,0 +1,59 @@
+//! Reading many fields with several threads.
+//!
+//! Fields have nothing in common but the page lists and the cache, which threads may share. So each
+//! thread takes the next field that nobody has taken yet, until there is none.
+
+use std::ops::Range;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Projection, Reader};
+use crate::array::Array;
+use crate::error::Result;
+
+impl Reader {
+    /// As [`read`](Self::read), with up to `threads` threads, of which the caller's is one. A thread
+    /// is worth its start from some megabytes on.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_in_parallel(
+        &self,
+        projection: &Projection,
+        entries: Range<u64>,
+        threads: usize,
+    ) -> Result<Array> {
+        let nodes = projection.nodes();
+        let threads = threads.min(nodes.len());
+        if threads <= 1 || entries.start >= entries.end || entries.end > self.entries() {
+            return self.read(projection, entries);
+        }
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut read = vec![];
+            loop {
+                let position = next.fetch_add(1, Ordering::Relaxed);
+                let Some(node) = nodes.get(position) else { return read };
+                let field =
+                    self.assemble(std::slice::from_ref(node), std::slice::from_ref(&entries));
+                read.push((position, field));
+            }
+        };
+        let mut read = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut read = work();
+            for other in others {
+                read.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            }
+            read
+        });
+        read.sort_unstable_by_key(|(position, _)| *position);
+        let mut all = Vec::with_capacity(nodes.len());
+        for (_, field) in read {
+            if let Array::Record { members, .. } = field? {
+                all.extend(members);
+            }
+        }
+        Ok(Array::Record { length: (entries.end - entries.start) as usize, members: all })
+    }
+}
