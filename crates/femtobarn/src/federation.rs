@@ -16,13 +16,11 @@ use crate::extent::ExtentWriter;
 use crate::file::DatabaseFile;
 use crate::files::OpenFiles;
 use crate::index::BlockCache;
-use crate::options::TransactionOptions;
+use crate::options::{OpenOptions, TransactionOptions};
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
 use crate::view::Version;
 
-/// Bytes of decoded pages that a process keeps for reading single objects.
-const PAGE_CACHE_BYTES: u64 = 256 << 20;
 /// Bytes of blocks of indexes that a process keeps.
 const INDEX_CACHE_BYTES: u64 = 64 << 20;
 /// Versions of containers that a process keeps open.
@@ -53,6 +51,8 @@ pub struct Federation {
 pub(crate) struct Inner {
     pub catalog: Arc<Catalog>,
     pub pages: Arc<PageCache>,
+    /// Threads that read a large array.
+    pub threads: usize,
     pub blocks: BlockCache,
     pub versions: Cache<(DatabaseId, ContainerId, Csn), Arc<Version>>,
     pub files: Arc<OpenFiles>,
@@ -67,7 +67,7 @@ impl Federation {
     /// # Errors
     /// `Exists` if there is a federation already; `Invalid` if the folder holds something else.
     pub fn create(folder: &Path, name: &str) -> Result<Self> {
-        Ok(Self::over(Catalog::create(folder, name)?))
+        Ok(Self::over(Catalog::create(folder, name)?, OpenOptions::default()))
     }
 
     /// Opens the federation in a folder.
@@ -76,16 +76,25 @@ impl Federation {
     /// `NotFound` if there is none; `Unsupported` if it is of a newer format; `Corrupt` if its
     /// catalogue is damaged.
     pub fn open(folder: &Path) -> Result<Self> {
-        Ok(Self::over(Catalog::open(folder)?))
+        Self::open_with(folder, OpenOptions::default())
     }
 
-    fn over(catalog: Catalog) -> Self {
+    /// Opens the federation in a folder with other than the default options.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(folder: &Path, options: OpenOptions) -> Result<Self> {
+        Ok(Self::over(Catalog::open(folder)?, options))
+    }
+
+    fn over(catalog: Catalog, options: OpenOptions) -> Self {
         let catalog = Arc::new(catalog);
         Federation {
             inner: Arc::new(Inner {
                 files: Arc::new(OpenFiles::new(catalog.clone())),
                 catalog,
-                pages: Arc::new(PageCache::new(PAGE_CACHE_BYTES)),
+                pages: Arc::new(PageCache::new(options.cache_bytes)),
+                threads: options.threads,
                 blocks: BlockCache::new(INDEX_CACHE_BYTES),
                 versions: Cache::new(OPEN_VERSIONS_MAX),
                 extents: Mutex::default(),

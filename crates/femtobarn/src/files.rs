@@ -3,6 +3,7 @@
 //! A version of a container does not hold its file: when so many others were read since that the file
 //! was closed, it is opened again, where the catalogue then says that it is.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -86,5 +87,12 @@ impl ByteSource for FileSource {
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
         self.file()?.file.read_many(requests)
+    }
+
+    fn will_need(&self, ranges: &[Range<u64>]) {
+        // Who reads is told that the file is not there.
+        if let Ok(open) = self.file() {
+            open.file.will_need(ranges);
+        }
     }
 }

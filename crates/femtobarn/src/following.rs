@@ -1,6 +1,7 @@
 //! Following links: one, or many at once.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use femtobarn_catalog::{ContainerId, DatabaseId, Oid};
 use rntuple::{Array, bytes_of};
@@ -13,7 +14,7 @@ use crate::view::{Selection, View};
 const GAP_BYTES: u64 = 4 << 10;
 /// Objects between two wanted ones that are read with them at most.
 const GAP_MAX: u64 = 64;
-/// Entries with gaps that are read at once, since the gaps take memory until they are left out.
+/// Entries that are read at once unless they follow each other: gaps take memory until they are left out.
 const ENTRIES_AT_ONCE: u64 = 16 << 10;
 
 impl Snapshot {
@@ -114,8 +115,8 @@ impl Snapshot {
 }
 
 impl View {
-    /// Reads fields of many objects, in the order asked for; those that are near each other are read
-    /// together.
+    /// Reads fields of many objects, in the order asked for. Those that are near each other are read
+    /// together, and all are asked of the disk before any is waited for.
     ///
     /// # Errors
     /// As [`read`](Self::read); `NotFound` if one of them was deleted.
@@ -128,22 +129,14 @@ impl View {
         let gap_max = self.gap_max();
         let mut parts = vec![];
         let mut left = &sorted[..];
-        while let Some(&first) = left.first() {
-            let is_near = |pair: &&[u64]| {
-                let gap = pair[1] - pair[0];
-                gap == 1 || gap <= gap_max && pair[1] - first < ENTRIES_AT_ONCE
-            };
-            let (together, rest) = left.split_at(left.windows(2).take_while(is_near).count() + 1);
-            let last = together[together.len() - 1];
-            let stored = self.read_stored(selection, first..last.saturating_add(1))?;
-            parts.push(match stored.len() == together.len() {
-                true => stored,
-                false => {
-                    let places = together.iter().map(|entry| (entry - first) as usize);
-                    stored.take(&places.collect::<Vec<_>>()).map_err(storage)?
-                }
+        while !left.is_empty() {
+            let (runs, places) = together(left, gap_max);
+            let read = self.read_runs(selection, &runs)?;
+            left = &left[places.len()..];
+            parts.push(match read.len() == places.len() {
+                true => read,
+                false => read.take(&places).map_err(storage)?,
             });
-            left = rest;
         }
         let joined = match &parts[..] {
             [] => self.read_stored(selection, 0..0)?,
@@ -162,4 +155,27 @@ impl View {
         let size = self.version().bytes / self.entries().max(1);
         (GAP_BYTES / size.max(1)).clamp(1, GAP_MAX)
     }
+}
+
+/// The runs of entries that the first of some sorted ones are read by, and where these are in what is
+/// read: of all of them, unless there are so many with others between them.
+fn together(sorted: &[u64], gap_max: u64) -> (Vec<Range<u64>>, Vec<usize>) {
+    let mut runs: Vec<Range<u64>> = vec![];
+    let mut places = Vec::with_capacity(sorted.len());
+    let mut count = 0;
+    for &entry in sorted {
+        let end = entry.saturating_add(1);
+        match runs.last_mut() {
+            Some(run) if entry == run.end => run.end = end,
+            _ if count >= ENTRIES_AT_ONCE => break,
+            Some(run) if entry - run.end < gap_max => {
+                count += entry - run.end;
+                run.end = end;
+            }
+            _ => runs.push(entry..end),
+        }
+        places.push(count as usize);
+        count += 1;
+    }
+    (runs, places)
 }

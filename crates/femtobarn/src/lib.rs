@@ -7,6 +7,7 @@
 //! | `federation` | [`Federation`]: open it, start transactions, take snapshots |
 //! | `transaction` | [`Transaction`]: what is written together becomes visible together |
 //! | `snapshot`, `view` | [`Snapshot`], [`View`]: the federation as of a commit, read by anybody, locked by nobody |
+//! | `cursor` | [`Cursor`], [`Objects`]: objects as Rust structures, by entry and by OID |
 //! | `class` | [`Class`]: what the objects of a container are made of |
 //! | `evolution` | how objects of one version of a class become those of another |
 //! | `recast`, `narrowing` | objects seen as of another version of their class |
@@ -35,6 +36,7 @@ mod chain;
 mod check;
 mod class;
 mod compact;
+mod cursor;
 mod deletion;
 mod description;
 mod detach;
@@ -72,6 +74,7 @@ pub use backup::{BackupReport, restore};
 pub use check::{CheckLevel, CheckReport, Place, Problem, ProblemKind, Severity};
 pub use class::{Class, Field, FieldType};
 pub use compact::{CompactOptions, Compacted, TidyReport};
+pub use cursor::{Cursor, Objects};
 pub use error::{Error, ErrorKind, Result};
 pub use evolution::Evolution;
 pub use export::Export;
@@ -82,7 +85,7 @@ pub use femtobarn_catalog::{
 };
 pub use identify::{CommitFacts, ContainerFacts, Facts, FileKind, identify};
 pub use index::{Index, Referrer, Referrers};
-pub use options::{ContainerOptions, Isolation, Profile, TransactionOptions};
+pub use options::{ContainerOptions, Isolation, OpenOptions, Profile, TransactionOptions};
 pub use progress::{Progress, Watch};
 pub use rebuild::{RebuildReport, rebuild_catalogue};
 pub use repair::{RepairOptions, RepairReport};

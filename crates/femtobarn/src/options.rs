@@ -87,6 +87,26 @@ impl ContainerOptions {
     }
 }
 
+/// What a process gives to a federation that it opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Bytes of decoded pages that are kept for reading objects: 256 MiB by default. It bounds the
+    /// memory of readers: each [`Cursor`](crate::Cursor) may hold half as much of its own, mostly of
+    /// the same pages. What arrays are read into is beside it; up to 256 MiB of that is kept to be
+    /// used again.
+    pub cache_bytes: u64,
+    /// Threads that read a large array, field by field; as many as there are cores by default. With
+    /// 1 no thread is ever started.
+    pub threads: usize,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        OpenOptions { cache_bytes: 256 << 20, threads }
+    }
+}
+
 /// What a transaction may rely on when it commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {

@@ -141,6 +141,13 @@ impl Version {
     }
 }
 
+impl Version {
+    /// Whether its objects are seen as of another class than they are stored.
+    pub fn is_narrowed(&self) -> bool {
+        self.narrowing.is_some()
+    }
+}
+
 /// A container as of a snapshot: objects by entry, fields by name.
 #[derive(Clone)]
 pub struct View {
@@ -195,6 +202,17 @@ impl View {
 
     pub(crate) fn opened_version(&self) -> &Version {
         &self.opened.version
+    }
+
+    pub(crate) fn shared_version(&self) -> Arc<Version> {
+        self.opened.version.clone()
+    }
+
+    /// Whether there may be entries that cannot be read: those of deleted objects, or all when the
+    /// transaction that wrote them is over.
+    #[inline]
+    pub(crate) fn is_checked(&self) -> bool {
+        self.opened.version.row.deleted > 0 || self.opened.version.writer.is_some()
     }
 
     /// The same objects of another class, as a reader has them.
@@ -414,12 +432,30 @@ impl View {
 
     /// Reads what is stored for a range of entries, deleted ones among them.
     pub(crate) fn read_stored(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
+        self.read_runs(selection, &[entries])
+    }
+
+    /// How many threads are worth it for a range of entries.
+    fn threads(&self, entries: &Range<u64>) -> usize {
+        /// Stored bytes of all fields that a thread is started for.
+        const BYTES: u64 = 2 << 20;
+        let VersionRow { bytes, entries: all, .. } = self.opened.version.row;
+        let count = entries.end.saturating_sub(entries.start);
+        let size = u128::from(bytes) * u128::from(count) / u128::from(all.max(1));
+        let worthwhile = usize::try_from(size / u128::from(BYTES)).unwrap_or(usize::MAX);
+        worthwhile.min(self.snapshot.federation().inner.threads)
+    }
+
+    /// As [`read_stored`](Self::read_stored), for many ranges of entries, one after the other.
+    pub(crate) fn read_runs(&self, selection: &Selection, runs: &[Range<u64>]) -> Result<Array> {
         self.check_kept()?;
         let version = &*self.opened.version;
-        let array = version
-            .reader
-            .read(&selection.projection, entries)
-            .map_err(Error::storage(self.path()))?;
+        let projection = &selection.projection;
+        let array = match runs {
+            [run] => version.reader.read_in_parallel(projection, run.clone(), self.threads(run)),
+            runs => version.reader.read_runs(projection, runs),
+        };
+        let array = array.map_err(Error::storage(self.path()))?;
         let array = match &selection.narrowed {
             Some(narrowed) => narrowed.convert(&array, &self.path())?,
             None => array,
@@ -493,6 +529,10 @@ impl ByteSource for Source {
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
         self.0.file.read_many(requests)
+    }
+
+    fn will_need(&self, ranges: &[Range<u64>]) {
+        self.0.file.will_need(ranges);
     }
 }
 

@@ -8,6 +8,7 @@ mod check;
 mod commits;
 mod compaction;
 mod conflicts;
+mod cursors;
 mod deletions;
 mod evolution;
 mod faults;
