@@ -1,0 +1,97 @@
+"""What work costs as there is more of everything, and what memory it takes."""
+
+from __future__ import annotations
+
+from framework import Figure, Preparation, Side, Target, flat, highest
+
+TITLE = "Growth"
+INTRO = (
+    "The same work is done as there are more objects, containers, databases and commits; a flat line means "
+    "that it does not matter how many there are. Objects are of 16 bytes, the federations in the page cache."
+)
+PREPARATIONS = tuple(
+    Preparation(f"{{data}}/many_{kind}", ("growth.py", "prepare", kind, f"{{data}}/many_{kind}"))
+    for kind in ("containers", "databases", "commits")
+)
+
+OURS, CPU, WALL = "Femtobarn", "Femtobarn, CPU", "Femtobarn, wall"
+
+
+def by_objects(name: str, title: str, targets: tuple[Target, ...]) -> Figure:
+    """What something costs as a container has more objects."""
+    return Figure(
+        name=f"growth-{name}",
+        title=title,
+        unit="objects",
+        sides=(
+            Side(CPU, ("growth.py", name, "{work}", "cpu"), "ours"),
+            Side(WALL, ("growth.py", name, "{work}", "wall"), "ours"),
+        ),
+        targets=targets,
+        by="cpu",
+        x="objects in the container",
+        y="microseconds",
+    )
+
+
+def by_kind(kind: str, title: str, did: str) -> Figure:
+    """What making and finding one of a kind costs as there are more of them."""
+    data = f"{{data}}/many_{kind}"
+    made, found = f"{did} one", "open the federation and read one"
+    return Figure(
+        name=f"growth-{kind}",
+        title=title,
+        unit=kind,
+        sides=(
+            Side(made, ("growth.py", "create", kind, data, "{work}"), "ours"),
+            Side(found, ("growth.py", "find", kind, data), "ours"),
+        ),
+        targets=(flat(made), flat(found)),
+        by="cpu",
+        x=kind,
+        y="CPU microseconds",
+    )
+
+
+FIGURES = (
+    by_objects("append", "Commit 1,000 objects more to a container", (flat(CPU),)),
+    by_objects(
+        "open",
+        "Open a federation, a container and its first object",
+        (flat(CPU), highest(WALL, 5000, "microseconds, all included")),
+    ),
+    by_kind("containers", "Containers in a database", "create"),
+    by_kind("databases", "Databases in a federation", "create"),
+    by_kind("commits", "Commits in the history, each with a tag", "commit and tag"),
+    Figure(
+        name="growth-memory",
+        title="Memory of a reader and of a writer of 100 million objects",
+        unit="objects",
+        sides=(
+            Side("reader", ("growth.py", "reader", "{work}"), "ours"),
+            Side("writer", ("growth.py", "writer", "{work}"), "ours"),
+        ),
+        targets=(
+            highest("reader", 256 + 128, "MB, of which 256 may be cached pages"),
+            highest("writer", 256, "MB"),
+        ),
+        x="MB read or written",
+        y="MB of memory",
+    ),
+    Figure(
+        name="growth-readers",
+        title="200 processes open one federation of 10,000 databases and read an object each",
+        unit="processes",
+        sides=(Side(OURS, ("growth.py", "many", "{data}/many_databases", "{work}"), "ours", cores=2),),
+        targets=(
+            Target("seconds for all", lambda r: r.median(OURS, lambda s: s["wall_s"]), at_most=2.0),
+            Target(
+                "MB of memory for each",
+                lambda r: r.median(OURS, lambda s: s["memory_bytes"] / s["items"] / 1e6),
+                at_most=5.0,
+            ),
+        ),
+        by="cpu",
+        note="The processes are forks of one that has loaded the package; memory is what they add to it.",
+    ),
+)

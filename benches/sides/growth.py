@@ -1,0 +1,268 @@
+"""What work costs as there is more of everything; each command prints one JSON object, as README.md says.
+
+    growth.py prepare containers|databases|commits FOLDER    federations of several sizes, to be copied
+    growth.py append FOLDER cpu|wall     a commit of 1,000 objects, as the container grows
+    growth.py open FOLDER cpu|wall       a federation, a container and its first object, as that is larger
+    growth.py create KIND DATA FOLDER    a container, database or commit more, as there are more
+    growth.py find KIND DATA             one of them, in a federation that was opened just now
+    growth.py reader FOLDER              memory while 1.6 GB are read
+    growth.py writer FOLDER              memory while 1.6 GB are written
+    growth.py many DATA FOLDER           200 processes that open a federation and read an object
+
+Costs are medians of many, in microseconds; memory is in MB.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import femtobarn as fb
+
+Points = list[tuple[float, float]]
+Clock = Callable[[], float]
+
+FORM = {"name": "Small", "fields": [{"name": "n", "type": "uint64"}, {"name": "x", "type": "float64"}]}
+OBJECT_BYTES = 16
+OBJECTS = tuple(10**power for power in range(3, 9))
+CHUNK = 10**6
+SIZES = {
+    "containers": (10**3, 10**4, 10**5),
+    "databases": (10**2, 10**3, 10**4),
+    "commits": (10**2, 10**3, 10**4),
+}
+TOGETHER = {"containers": 200, "databases": 50, "commits": 1}
+CLOCKS: dict[str, Clock] = {"cpu": time.process_time, "wall": time.perf_counter}
+READERS = 200
+
+
+def main() -> None:
+    """Run one command."""
+    command, *rest = sys.argv[1:]
+    if command == "prepare":
+        return prepare(*rest)
+    sides: dict[str, Callable[..., dict[str, Any]]]
+    sides = {"append": append, "open": opened, "create": create, "find": find}
+    sides |= {"reader": reader, "writer": writer, "many": many}
+    wall, cpu = time.perf_counter(), time.process_time()
+    sample = sides[command](*rest)
+    spent = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+    print(json.dumps({"bytes": 0, "check": 0, **spent, **sample}))
+    return None
+
+
+# ---- a container that grows
+
+
+def rows(count: int, first: int = 0) -> dict[str, Any]:
+    """Objects with numbers from `first` on."""
+    return {"n": np.arange(first, first + count, dtype=np.uint64), "x": np.zeros(count)}
+
+
+def filled(federation: fb.Federation, size: int) -> str:
+    """Write a container of so many objects; its path."""
+    with federation.transaction() as txn:
+        writer = txn.database("d", create=True).container(f"of{size}", FORM, create=True)
+        for first in range(0, size, CHUNK):
+            writer.extend(rows(min(size, CHUNK), first))
+    return f"d/of{size}"
+
+
+def append(folder: str, by: str) -> dict[str, Any]:
+    """Commits of 1,000 objects, a transaction each, to containers of all sizes."""
+    clock, points, more = CLOCKS[by], [], rows(1000)
+    with fb.create(Path(folder) / "append.fed") as federation:
+        for size in OBJECTS:
+            name = filled(federation, size).removeprefix("d/")
+
+            def one(name: str = name) -> None:
+                with federation.transaction() as txn:
+                    txn.database("d").container(name).extend(more)
+
+            points.append((size, median(clock, one, 100)))
+    return {"items": sum(OBJECTS), "bytes": sum(OBJECTS) * OBJECT_BYTES, "points": points}
+
+
+def opened(folder: str, by: str) -> dict[str, Any]:
+    """A federation that is opened anew, and an object in the middle of a container."""
+    path, points = Path(folder) / "open.fed", []
+    with fb.create(path) as federation:
+        names = [filled(federation, size) for size in OBJECTS]
+    for size, name in zip(OBJECTS, names, strict=True):
+
+        def one(name: str = name, middle: int = size // 2) -> None:
+            with fb.open(path) as federation:
+                assert federation[name][middle].n == middle
+
+        points.append((size, median(CLOCKS[by], one, 50)))
+    return {"items": sum(OBJECTS), "points": points}
+
+
+def reader(folder: str) -> dict[str, Any]:
+    """Reads a container that is many times larger than any cache, batch by batch."""
+    path, points, check = Path(folder) / "read.fed", [], 0
+    with fb.create(path) as federation:
+        name = filled(federation, OBJECTS[-1])
+    with fb.open(path) as federation:
+        for number, batch in enumerate(federation[name].iterate(step_size=CHUNK, library="np")):
+            check += int(batch["n"][-1])
+            if number % 10 == 9:
+                points.append(((number + 1) * CHUNK * OBJECT_BYTES / 1e6, memory()))
+    return {"items": OBJECTS[-1], "bytes": OBJECTS[-1] * OBJECT_BYTES, "check": check, "points": points}
+
+
+def writer(folder: str) -> dict[str, Any]:
+    """Writes that container, in one transaction."""
+    points, count = [], OBJECTS[-1] // CHUNK
+    with fb.create(Path(folder) / "write.fed") as federation, federation.transaction() as txn:
+        container = txn.database("d", create=True).container("events", FORM, create=True)
+        for number in range(count):
+            container.extend(rows(CHUNK, number * CHUNK))
+            if number % 10 == 9:
+                points.append(((number + 1) * CHUNK * OBJECT_BYTES / 1e6, memory()))
+    check = sum(number * CHUNK - 1 for number in range(1, count + 1))
+    return {"items": OBJECTS[-1], "bytes": OBJECTS[-1] * OBJECT_BYTES, "check": check, "points": points}
+
+
+# ---- a federation that grows
+
+
+def prepare(kind: str, folder: str) -> None:
+    """Federations with so many containers, databases or commits."""
+    draft = Path(folder + ".draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    for size in SIZES[kind]:
+        with fb.create(draft / f"{size}.fed") as federation:
+            for first in range(0, size, TOGETHER[kind]):
+                add(federation, kind, first, TOGETHER[kind])
+    draft.rename(folder)
+
+
+def add(federation: fb.Federation, kind: str, first: int, count: int) -> None:
+    """One transaction that adds so many containers or databases, or a commit with a tag."""
+    with federation.transaction() as txn:
+        for number in range(first, first + count):
+            database = f"d{number}" if kind == "databases" else "d"
+            container = f"c{number}" if kind == "containers" else "c"
+            writer = txn.database(database, create=True).container(container, FORM, create=True)
+            writer.extend(rows(1, number))
+    if kind == "commits":
+        federation.tag(f"t{first}")
+
+
+def create(kind: str, data: str, folder: str) -> dict[str, Any]:
+    """More of a kind, in copies of the prepared federations; processor time of each."""
+    points, count = [], TOGETHER[kind]
+    for size in SIZES[kind]:
+        shutil.copytree(f"{data}/{size}.fed", f"{folder}/{size}.fed")
+        with fb.open(f"{folder}/{size}.fed") as federation:
+            numbers = itertools.count(size, count)
+
+            def one(federation: fb.Federation = federation, numbers: Iterator[int] = numbers) -> None:
+                add(federation, kind, next(numbers), count)
+
+            points.append((size, median(time.process_time, one, max(50 // count, 7)) / count))
+    return {"items": sum(SIZES[kind]), "points": points}
+
+
+def find(kind: str, data: str) -> dict[str, Any]:
+    """Opens a federation anew, and reads an object of one of its kind, chosen at random."""
+    points = []
+    random = np.random.default_rng(1)
+    for size in SIZES[kind]:
+        path = f"{data}/{size}.fed"
+
+        def one(path: str = path, size: int = size) -> None:
+            number = int(random.integers(size))
+            with fb.open(path) as federation:
+                snapshot = (
+                    federation.snapshot(tag=f"t{number}") if kind == "commits" else federation.snapshot()
+                )
+                database = f"d{number}" if kind == "databases" else "d"
+                container = f"c{number}" if kind == "containers" else "c"
+                assert snapshot[f"{database}/{container}"][-1].n == number
+
+        points.append((size, median(time.process_time, one, 100)))
+    return {"items": sum(SIZES[kind]), "points": points}
+
+
+# ---- many processes
+
+
+def many(data: str, folder: str) -> dict[str, Any]:
+    """Processes that open the federation of 10,000 databases at once, and stay until all have read."""
+    path = f"{data}/{SIZES['databases'][-1]}.fed"
+    go, done = os.pipe(), os.pipe()
+    children = [one_reader(path, number, go, done) for number in range(READERS)]
+    wall = time.perf_counter()
+    os.close(go[0])
+    os.close(go[1])
+    seen = list(reports(done[0]))
+    wall = time.perf_counter() - wall
+    for child in children:
+        os.waitpid(child, 0)
+    del folder
+    total = {key: sum(each[key] for each in seen) for key in ("cpu_s", "memory_bytes", "check")}
+    return {"items": READERS, "wall_s": wall, **total}
+
+
+def one_reader(path: str, number: int, go: tuple[int, int], done: tuple[int, int]) -> int:
+    """A process that waits until `go` is closed, reads, and says what it took."""
+    child = os.fork()
+    if child != 0:
+        return child
+    os.close(go[1])
+    os.read(go[0], 1)
+    before, cpu = private_bytes(), time.process_time()
+    federation = fb.open(path)
+    value = int(federation[f"d{number}/c"][0].n)
+    spent = {"cpu_s": time.process_time() - cpu, "memory_bytes": private_bytes() - before, "check": value}
+    os.write(done[1], json.dumps(spent).encode() + b"\n")
+    os._exit(0)
+
+
+def reports(end: int) -> Iterator[dict[str, float]]:
+    """What the processes say, a line each."""
+    with os.fdopen(end) as lines:
+        for _ in range(READERS):
+            yield json.loads(lines.readline())
+
+
+# ---- measuring
+
+
+def median(clock: Clock, work: Callable[[], None], times: int) -> float:
+    """What work costs in microseconds; the first few times are not counted."""
+    costs = []
+    for _ in range(times + 3):
+        started = clock()
+        work()
+        costs.append(clock() - started)
+    return statistics.median(costs[3:]) * 1e6
+
+
+def memory() -> float:
+    """MB of this process's own: what it does not share with files."""
+    fields = Path("/proc/self/statm").read_text().split()
+    return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def private_bytes() -> int:
+    """Memory that no other process shares, not even the one that this one is a fork of."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
+
+
+if __name__ == "__main__":
+    main()
