@@ -2,29 +2,222 @@
 
 from __future__ import annotations
 
-from chapters.inputs import objects
-from framework import Figure, Side, faster
+from chapters.inputs import POOL, objects
+from framework import Figure, Preparation, Results, Role, Side, Target, faster, rate
 
 TITLE = "Objects at random"
-INTRO = "Objects are read one by one by their OIDs, all of them read before."
-PREPARATIONS = (*objects("none"), *objects("zstd"))
+INTRO = (
+    "Every byte of each object is read (summed as words), on one core. Hot means that all objects have been "
+    "read before, cold that all files have left the page cache, which is made sure of. By OID, by key "
+    "(peers have keys alone), or by following the links of other objects, which are read at random, too. "
+    "LMDB and the mapped file hand out memory of the page cache; all others copy. RocksDB has a block cache "
+    "that holds everything. ROOT (LoadEntry) reads a cluster for each object."
+)
+
+COUNTS = {100: 2_000_000, 10240: 25_600}
+LARGE, SMALL = 10240, 100
+BATCH = 1000
+DISK_BYTES = 16 << 10
 
 
-def hot(compression: str, at_least: float, reads: str) -> Figure:
-    """Objects of 10 KB that have been read before."""
-    words = "uncompressed" if compression == "none" else compression
-    ours, peer = f"{{data}}/objects_{compression}.fed", f"{{data}}/objects_{compression}.root"
+def place(store: str, size: int) -> str:
+    """The folder with the objects in a store."""
+    return f"{{data}}/random_{store}_{size}"
+
+
+def filled(size: int) -> tuple[Preparation, ...]:
+    """Objects of one size in all stores that hold such."""
+    count, pool = str(COUNTS[size]), "{data}/objects.bin"
+    appended = (pool, str(size), count, str((64 << 20) // size))
+    commands = {
+        "fed": ("ours", "fill", place("fed", size), pool, str(size), count),
+        "plain": ("peers", "append", "plain", place("plain", size), *appended, "0"),
+        "lmdb": ("peers", "append", "lmdb", place("lmdb", size), *appended, "0"),
+        "rocksdb": ("rocksdb_peer", "append", place("rocksdb", size), *appended, "0"),
+    }
+    if size == LARGE:
+        commands["root"] = ("root_objects", "append", place("root", size), *appended, "0")
+        commands["zodb"] = ("objects.py", "append", "zodb", place("zodb", size), *appended)
+        commands["lance"] = ("objects.py", "fill", "lance", place("lance", size), pool, str(size), count)
+    return tuple(Preparation(place(store, size), command) for store, command in commands.items())
+
+
+PREPARATIONS = (POOL, *filled(LARGE), *filled(SMALL), *objects("zstd"))
+
+
+def reads(size: int, count: int, batch: int = 1, heat: str = "hot") -> tuple[str, ...]:
+    """What is read."""
+    return (str(COUNTS[size]), str(size), str(count), str(batch), heat)
+
+
+def ours(name: str, way: str, *what: str, before: tuple[str, ...] | None = None) -> Side:
+    """Our side: one by one in some way, or batches."""
+    folder = place("fed", int(what[1]))
+    command = ("batches", folder) if way == "batches" else ("random", folder, way)
+    return Side(name, ("ours", *command, *what), "ours", before=before)
+
+
+def peer(
+    name: str, store: str, *what: str, role: Role = "peer", before: tuple[str, ...] | None = None
+) -> Side:
+    """A side of a store that one of the programs reads."""
+    programs = {
+        "mmap": ("peers", "random", "mmap", place("plain", int(what[1]))),
+        "plain": ("peers", "random", "plain", place("plain", int(what[1]))),
+        "lmdb": ("peers", "random", "lmdb", place("lmdb", int(what[1]))),
+        "rocksdb": ("rocksdb_peer", "random", place("rocksdb", int(what[1]))),
+        "root": ("root_objects", "random", place("root", int(what[1]))),
+        "zodb": ("objects.py", "random", "zodb", place("zodb", int(what[1]))),
+        "lance": ("objects.py", "random", "lance", place("lance", int(what[1]))),
+    }
+    return Side(name, (*programs[store], *what), role, before=before)
+
+
+def one_by_one() -> Figure:
+    """Objects of 10 KB, hot."""
+    many = reads(LARGE, 200_000)
     return Figure(
-        name=f"random-{compression}",
-        title=f"Read 10 KB objects at random by OID, hot, {words}",
+        name="random-10kb",
+        title="Read 10 KB objects at random one by one, hot",
         unit="objects",
         sides=(
-            Side("Femtobarn", ("ours", "random-objects", ours, "60000"), "ours"),
-            Side("ROOT", ("root_peer", "random-objects", peer, reads)),
+            ours("Femtobarn, by OID", "oid", *many),
+            ours("Femtobarn, by key", "key", *many),
+            # Other objects than those that the numbers name, so that their sum differs.
+            ours("Femtobarn, by links", "links", *reads(LARGE, 199_999)),
+            peer("LMDB", "lmdb", *many),
+            peer("RocksDB", "rocksdb", *many),
+            peer("ROOT", "root", *reads(LARGE, 50)),
+            peer("Lance", "lance", *reads(LARGE, 1000)),
+            peer("ZODB", "zodb", *reads(LARGE, 20_000)),
+            peer("mapped file", "mmap", *many, role="limit"),
+            peer("pread", "plain", *many, role="limit"),
         ),
-        targets=(faster("Femtobarn", "ROOT", at_least, "cpu"),),
+        targets=(rate("Femtobarn, by OID", 6e5),),
+    )
+
+
+def batches() -> Figure:
+    """Objects of 10 KB, hot, a thousand at once."""
+    many = reads(LARGE, 200_000, BATCH)
+    return Figure(
+        name="random-10kb-batches",
+        title="Read 10 KB objects at random in batches of 1,000, hot",
+        unit="objects",
+        sides=(
+            ours("Femtobarn", "batches", *many),
+            peer("RocksDB, MultiGet", "rocksdb", *many),
+            peer("Lance, take", "lance", *reads(LARGE, 20_000, BATCH)),
+            peer("mapped file", "mmap", *reads(LARGE, 200_000), role="limit"),
+        ),
+    )
+
+
+def small() -> Figure:
+    """Objects of 100 B, hot."""
+    many = reads(SMALL, 1_000_000)
+    return Figure(
+        name="random-100b",
+        title="Read 100 B objects at random, hot",
+        unit="objects",
+        sides=(
+            ours("Femtobarn, by OID", "oid", *many),
+            ours("Femtobarn, in batches of 1,000", "batches", *reads(SMALL, 1_000_000, BATCH)),
+            peer("LMDB", "lmdb", *many),
+            peer("RocksDB", "rocksdb", *many),
+            peer("RocksDB, MultiGet of 1,000", "rocksdb", *reads(SMALL, 1_000_000, BATCH)),
+            peer("mapped file", "mmap", *many, role="limit"),
+            peer("pread", "plain", *many, role="limit"),
+        ),
+        targets=(rate("Femtobarn, by OID", 2e6),),
+    )
+
+
+def cold() -> Figure:
+    """Objects of 10 KB from the disk."""
+    one, many = reads(LARGE, 3000, 1, "cold"), reads(LARGE, 3000, BATCH, "cold")
+
+    def evicted(store: str) -> tuple[str, ...]:
+        return ("peers", "evict", place(store, LARGE))
+
+    def disk(name: str, depth: int) -> Side:
+        file = f"{place('plain', LARGE)}/w0"
+        return Side(name, ("peers", "blocks", file, str(DISK_BYTES), "6000", str(depth)), "limit")
+
+    return Figure(
+        name="random-10kb-cold",
+        title="Read 10 KB objects at random from the disk",
+        unit="objects",
+        sides=(
+            ours("Femtobarn, one by one", "oid", *one, before=evicted("fed")),
+            ours("Femtobarn, in batches of 1,000", "batches", *many, before=evicted("fed")),
+            peer("LMDB", "lmdb", *one, before=evicted("lmdb")),
+            peer("RocksDB", "rocksdb", *one, before=evicted("rocksdb")),
+            peer("RocksDB, MultiGet of 1,000", "rocksdb", *many, before=evicted("rocksdb")),
+            peer("Lance, take of 1,000", "lance", *many, before=evicted("lance")),
+            peer("pread", "plain", *one, role="limit", before=evicted("plain")),
+            disk("disk, 16 KB at once", 1),
+            disk("disk, 64 times 16 KB at once", 64),
+        ),
+        targets=(
+            faster("Femtobarn, in batches of 1,000", "Femtobarn, one by one", 5.0),
+            faster("Femtobarn, in batches of 1,000", "disk, 64 times 16 KB at once", 0.8),
+        ),
+        note="The disk's own rate is that of reads of 16 KB past the page cache, one or 64 at a time.",
+    )
+
+
+def scan() -> Figure:
+    """All objects of 10 KB in order."""
+    counts = (str(COUNTS[LARGE]), str(LARGE))
+
+    def gigabytes(results: Results) -> float:
+        return results.rate("Femtobarn") * LARGE / 1e9
+
+    return Figure(
+        name="scan-10kb",
+        title="Read all 10 KB objects in order, hot",
+        unit="objects",
+        sides=(
+            Side("Femtobarn", ("ours", "scan-objects", place("fed", LARGE), *counts), "ours"),
+            Side("LMDB", ("peers", "scan", "lmdb", place("lmdb", LARGE), *counts)),
+            Side("RocksDB", ("rocksdb_peer", "scan", place("rocksdb", LARGE), *counts)),
+            Side("mapped file", ("peers", "scan", "mmap", place("plain", LARGE), *counts), "limit"),
+            Side("pread", ("peers", "scan", "plain", place("plain", LARGE), *counts), "limit"),
+        ),
+        targets=(Target("Femtobarn, GB a second", gigabytes, at_least=10.0),),
+    )
+
+
+def keys() -> Figure:
+    """Where an object is that has a key."""
+
+    def microseconds(results: Results) -> float:
+        return 1e6 / results.rate("Femtobarn, find")
+
+    return Figure(
+        name="keys",
+        title="Find 10 KB objects by key, hot",
+        unit="keys",
+        sides=(ours("Femtobarn, find", "find", *reads(LARGE, 100_000)),),
+        targets=(Target("Femtobarn, microseconds for a key", microseconds, at_most=5.0),),
+        note="The look-up alone; what peers take for a look-up with the object is shown above.",
+    )
+
+
+def zstd() -> Figure:
+    """Compressed objects, hot."""
+    return Figure(
+        name="random-zstd",
+        title="Read 10 KB objects at random by OID, hot, zstd",
+        unit="objects",
+        sides=(
+            Side("Femtobarn", ("ours", "random-objects", "{data}/objects_zstd.fed", "60000"), "ours"),
+            Side("ROOT", ("root_peer", "random-objects", "{data}/objects_zstd.root", "1000")),
+        ),
+        targets=(faster("Femtobarn", "ROOT", 10.0, "cpu"),),
         by="cpu",
     )
 
 
-FIGURES = (hot("none", 20.0, "6000"), hot("zstd", 10.0, "1000"))
+FIGURES = (one_by_one(), batches(), small(), cold(), scan(), keys(), zstd())

@@ -8,10 +8,10 @@ use femtobarn::{
 };
 use rntuple::{Cell, row};
 
-use femtobarn_bench::{Appends, Outcome, SMALL_BYTES, SMALL_OBJECTS, Stopwatch};
+use femtobarn_bench::{Appends, Outcome, Pool, SMALL_BYTES, SMALL_OBJECTS, Stopwatch};
 
 /// Objects of other sizes are lists of bytes, which have a place for their length.
-const FIXED_BYTES: usize = 100;
+pub const FIXED_BYTES: usize = 100;
 
 const FIXED: &str = r#"{"name": "Fixed", "version": 1, "fields": [
     {"name": "bytes", "type": {"array": {"of": "uint8", "size": 100}}}]}"#;
@@ -19,10 +19,29 @@ const OBJECT: &str = r#"{"name": "Object", "version": 1, "fields": [
     {"name": "id", "type": "uint64"}, {"name": "blob", "type": {"list": "uint8"}}]}"#;
 
 row! {
-    struct Fixed { bytes: [u8; 100] }
+    pub struct Fixed { bytes: [u8; 100] }
 }
 row! {
-    struct Object { id: u64, blob: Bytes }
+    pub struct Object { id: u64, blob: Bytes }
+}
+
+impl Fixed {
+    /// An object of the pool.
+    pub fn new(pool: &Pool, id: u64) -> Self {
+        Fixed { bytes: pool.object(id).try_into().expect("the pool's objects are so long") }
+    }
+}
+
+impl Object {
+    /// An object of the pool.
+    pub fn new(pool: &Pool, id: u64) -> Self {
+        Object { id, blob: pool.shared(id) }
+    }
+}
+
+/// The class of objects of so many bytes.
+pub fn class_of(size: usize) -> Outcome<Class> {
+    Ok(Class::from_json(if size == FIXED_BYTES { FIXED } else { OBJECT })?)
 }
 
 /// Where writers write to: containers of one database, or a database each.
@@ -36,7 +55,7 @@ fn place(writer: u64, of: &str) -> (String, String) {
 /// Makes a federation with a container for each writer.
 pub fn create(folder: &Path, of: &str, size: usize, writers: u64) -> Outcome {
     let federation = Federation::create(folder, "bench")?;
-    let class = Class::from_json(if size == FIXED_BYTES { FIXED } else { OBJECT })?;
+    let class = class_of(size)?;
     let mut transaction = federation.transaction(TransactionOptions::default())?;
     for writer in 0..writers {
         let (database, container) = place(writer, of);
@@ -53,10 +72,8 @@ pub fn create(folder: &Path, of: &str, size: usize, writers: u64) -> Outcome {
 /// Appends objects to the writer's container.
 pub fn append(folder: &Path, of: &str, work: &Appends) -> Outcome {
     match work.pool.size() {
-        FIXED_BYTES => append_rows(folder, of, work, |id| Fixed {
-            bytes: work.pool.object(id).try_into().expect("the pool's objects are so long"),
-        }),
-        _ => append_rows(folder, of, work, |id| Object { id, blob: work.pool.shared(id) }),
+        FIXED_BYTES => append_rows(folder, of, work, |id| Fixed::new(&work.pool, id)),
+        _ => append_rows(folder, of, work, |id| Object::new(&work.pool, id)),
     }
 }
 

@@ -4,6 +4,10 @@
 //! ours create FOLDER shared|own SIZE WRITERS  containers of one database, or one in each of several
 //! ours append FOLDER shared|own POOL SIZE COUNT COMMIT WRITER    one by one, COMMIT in a transaction
 //! ours commits FOLDER shared|own WRITER SECONDS   10 objects of 100 bytes a transaction
+//! ours fill FOLDER POOL SIZE COUNT             objects with an index, and links to them, to be read at random
+//! ours random FOLDER oid|key|find|links OBJECTS SIZE COUNT 1 hot|cold
+//! ours batches FOLDER OBJECTS SIZE COUNT BATCH hot|cold
+//! ours scan-objects FOLDER OBJECTS SIZE        all objects in order, hot
 //! ours write-objects FOLDER POOL COUNT none|lz4|zstd
 //! ours random-objects FOLDER READS            objects at random, by their OIDs
 //! ours rows FOLDER COUNT                      objects of 10 fields and 100 bytes, one by one
@@ -19,13 +23,14 @@
 mod append;
 mod objects;
 mod plain;
+mod random;
 mod rows;
 mod scan;
 
 use std::path::Path;
 
 use femtobarn::{ContainerOptions, Profile};
-use femtobarn_bench::{Appends, Outcome};
+use femtobarn_bench::{Appends, Outcome, Pool, Reads};
 
 fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +44,20 @@ fn main() -> Outcome {
         }
         ["commits", folder, of, writer, seconds] => {
             append::commits(Path::new(folder), of, writer.parse()?, seconds.parse()?)
+        }
+        ["fill", folder, pool, size, count] => {
+            let pool = Pool::open(Path::new(pool), size.parse()?)?;
+            random::fill(Path::new(folder), &pool, count.parse()?)
+        }
+        ["random", folder, way, ref rest @ ..] => {
+            random::one_by_one(Path::new(folder), way, &Reads::parse(rest)?)
+        }
+        ["batches", folder, ref rest @ ..] => {
+            random::in_batches(Path::new(folder), &Reads::parse(rest)?)
+        }
+        ["scan-objects", folder, objects, size] => {
+            let reads = Reads::parse(&[objects, size, "0", "1", "hot"])?;
+            random::scan(Path::new(folder), &reads)
         }
         ["write-objects", folder, pool, count, compression] => {
             let options = options(compression)?;

@@ -1,0 +1,142 @@
+//! Objects that the database does not look into, read at random and in order.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use femtobarn::{
+    Class, ContainerId, ContainerKey, DatabaseId, Federation, Oid, Snapshot, TransactionOptions,
+    View,
+};
+use rntuple::{Array, Value};
+
+use femtobarn_bench::{Outcome, Pool, Random, Reads, sum};
+
+use crate::append::{FIXED_BYTES, Fixed, Object, class_of};
+
+/// Objects that a scan reads at once.
+const SCANNED_BYTES: u64 = 1 << 20;
+
+const HEAD: &str = r#"{"name": "Head", "version": 1, "fields": [
+    {"name": "to", "type": {"link": "Object"}}]}"#;
+
+/// Makes a federation of objects, and of as many heads, each with a link to an object at random; objects
+/// that have numbers have an index of these.
+pub fn fill(folder: &Path, pool: &Pool, count: u64) -> Outcome {
+    let federation = Federation::create(folder, "bench")?;
+    let mut transaction = federation.transaction(TransactionOptions::default())?;
+    let database = transaction.create_database("objects")?;
+    let options = Default::default();
+    let class = class_of(pool.size())?;
+    let key = transaction.create_container(database, "objects", &class, options)?;
+    if pool.size() == FIXED_BYTES {
+        let mut rows = transaction.rows::<Fixed>(key)?;
+        (0..count).try_for_each(|id| rows.append(&Fixed::new(pool, id)).map(drop))?;
+        transaction.commit()?;
+        return Ok(());
+    }
+    transaction.create_index(key, "id", &["id"], true)?;
+    let mut rows = transaction.rows::<Object>(key)?;
+    (0..count).try_for_each(|id| rows.append(&Object::new(pool, id)).map(drop))?;
+    let heads =
+        transaction.create_container(database, "heads", &Class::from_json(HEAD)?, options)?;
+    let mut random = Random::default();
+    for _ in 0..count {
+        let to = link(key, random.below(count));
+        transaction.append_value(heads, Value::Record(vec![("to".to_owned(), to)]))?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Reads objects one by one: by their OIDs, by their numbers, or by the links of heads.
+pub fn one_by_one(folder: &Path, way: &str, reads: &Reads) -> Outcome {
+    let snapshot = Federation::open(folder)?.snapshot(None)?;
+    let view = snapshot.view("objects/objects")?;
+    let by_oid = |oid: Oid| Ok(sum(&bytes_of(snapshot.object(oid)?)?));
+    match way {
+        "oid" => reads.one_by_one(|id| by_oid(view.oid(id))),
+        "key" => reads.one_by_one(|id| by_oid(view.oid(found(&view, id)?))),
+        "find" => reads.one_by_one(|id| found(&view, id)),
+        "links" => {
+            let heads = snapshot.view("objects/heads")?;
+            reads.one_by_one(|id| by_oid(target(snapshot.object(heads.oid(id))?)?))
+        }
+        other => Err(format!("no way of reading: {other}").into()),
+    }
+}
+
+/// Reads objects in batches, by their OIDs.
+pub fn in_batches(folder: &Path, reads: &Reads) -> Outcome {
+    let snapshot = Federation::open(folder)?.snapshot(None)?;
+    let view = snapshot.view("objects/objects")?;
+    reads.in_batches(|ids| {
+        let oids: Vec<Oid> = ids.iter().map(|id| view.oid(*id)).collect();
+        followed(&snapshot, &oids, reads.size)
+    })
+}
+
+/// Reads all objects in order.
+pub fn scan(folder: &Path, reads: &Reads) -> Outcome {
+    let view = Federation::open(folder)?.snapshot(None)?.view("objects/objects")?;
+    let selection = view.select(&[content_name(reads.size)])?;
+    let at_once = (SCANNED_BYTES / reads.size).max(1);
+    reads.in_order(|| {
+        let mut check = 0_u64;
+        for first in (0..reads.objects).step_by(at_once as usize) {
+            let array = view.read(&selection, first..reads.objects.min(first + at_once))?;
+            check = check.wrapping_add(sum_of(&array, reads.size)?);
+        }
+        Ok(check)
+    })
+}
+
+fn found(view: &View, id: u64) -> Outcome<u64> {
+    let found = view.find(&[("id", Value::UInt(id))])?;
+    found.ok_or_else(|| "an object is absent".into())
+}
+
+fn followed(snapshot: &Snapshot, oids: &[Oid], size: u64) -> Outcome<u64> {
+    sum_of(&snapshot.follow(oids, &[content_name(size)])?, size)
+}
+
+fn content_name(size: u64) -> &'static str {
+    if size == FIXED_BYTES as u64 { "bytes" } else { "blob" }
+}
+
+/// The sum of the words of all objects of an array.
+fn sum_of(array: &Array, size: u64) -> Outcome<u64> {
+    let bytes = match array {
+        Array::Record { members, .. } => return sum_of(&members[0].1, size),
+        Array::List { content, .. } | Array::Fixed { content, .. } => return sum_of(content, size),
+        Array::Primitive { values, .. } => values,
+        _ => return Err("the objects have no bytes".into()),
+    };
+    let objects = bytes.chunks_exact(size as usize);
+    Ok(objects.fold(0, |total: u64, object| total.wrapping_add(sum(object))))
+}
+
+fn bytes_of(object: Value) -> Outcome<Bytes> {
+    let Value::Record(members) = object else { return Err("no record".into()) };
+    match members.into_iter().next_back() {
+        Some((_, Value::Bytes(bytes))) => Ok(bytes),
+        _ => Err("the object has no bytes".into()),
+    }
+}
+
+fn link(key: ContainerKey, entry: u64) -> Value {
+    let members = [
+        ("database", key.database.0.into()),
+        ("container", key.container.0.into()),
+        ("entry", entry),
+    ];
+    Value::Record(members.map(|(name, number)| (name.to_owned(), Value::UInt(number))).into())
+}
+
+fn target(head: Value) -> Outcome<Oid> {
+    let number = |name| match head.member("to").and_then(|to| to.member(name)) {
+        Some(Value::UInt(number)) => Ok(*number),
+        _ => Err(format!("a link without {name}")),
+    };
+    let database = DatabaseId(number("database")? as u32);
+    Ok(Oid::new(database, ContainerId(number("container")? as u32), number("entry")?))
+}
