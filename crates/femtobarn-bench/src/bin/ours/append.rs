@@ -19,10 +19,10 @@ const OBJECT: &str = r#"{"name": "Object", "version": 1, "fields": [
     {"name": "id", "type": "uint64"}, {"name": "blob", "type": {"list": "uint8"}}]}"#;
 
 row! {
-    pub struct Fixed { bytes: [u8; 100] }
+    pub struct Fixed { pub bytes: [u8; 100] }
 }
 row! {
-    pub struct Object { id: u64, blob: Bytes }
+    pub struct Object { id: u64, pub blob: Bytes }
 }
 
 impl Fixed {

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use bytes::Bytes;
 use femtobarn::{
     Class, ContainerId, ContainerKey, DatabaseId, Federation, Oid, Snapshot, TransactionOptions,
     View,
 };
-use rntuple::{Array, Value};
+use rntuple::{Array, FromCell, Value};
 
 use femtobarn_bench::{Outcome, Pool, Random, Reads, sum};
 
@@ -50,9 +49,22 @@ pub fn fill(folder: &Path, pool: &Pool, count: u64) -> Outcome {
 
 /// Reads objects one by one: by their OIDs, by their numbers, or by the links of heads.
 pub fn one_by_one(folder: &Path, way: &str, reads: &Reads) -> Outcome {
+    match reads.size as usize {
+        FIXED_BYTES => read_each(folder, way, reads, |object: Fixed| sum(&object.bytes)),
+        _ => read_each(folder, way, reads, |object: Object| sum(&object.blob)),
+    }
+}
+
+fn read_each<R: FromCell>(
+    folder: &Path,
+    way: &str,
+    reads: &Reads,
+    sum_of: impl Fn(R) -> u64,
+) -> Outcome {
     let snapshot = Federation::open(folder)?.snapshot(None)?;
     let view = snapshot.view("objects/objects")?;
-    let by_oid = |oid: Oid| Ok(sum(&bytes_of(snapshot.object(oid)?)?));
+    let mut objects = snapshot.objects::<R>();
+    let mut by_oid = |oid: Oid| Ok(sum_of(objects.get(oid)?));
     match way {
         "oid" => reads.one_by_one(|id| by_oid(view.oid(id))),
         "key" => reads.one_by_one(|id| by_oid(view.oid(found(&view, id)?))),
@@ -113,14 +125,6 @@ fn sum_of(array: &Array, size: u64) -> Outcome<u64> {
     };
     let objects = bytes.chunks_exact(size as usize);
     Ok(objects.fold(0, |total: u64, object| total.wrapping_add(sum(object))))
-}
-
-fn bytes_of(object: Value) -> Outcome<Bytes> {
-    let Value::Record(members) = object else { return Err("no record".into()) };
-    match members.into_iter().next_back() {
-        Some((_, Value::Bytes(bytes))) => Ok(bytes),
-        _ => Err("the object has no bytes".into()),
-    }
 }
 
 fn link(key: ContainerKey, entry: u64) -> Value {
