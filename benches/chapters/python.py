@@ -18,7 +18,7 @@ RECORDS = {
 }  # fmt: skip
 ROLES: dict[str, Role] = {"Femtobarn": "ours", "NumPy": "limit"}
 
-SMALL, BLOB = "50000", "5000"
+SMALL, BLOB = "20000", "5000"
 ENGINES = {"ZODB": "zodb", "LMDB": "lmdb", "HDF5": "hdf5"}
 # HDF5 takes a millisecond for what others do in microseconds: it gets fewer.
 SMALL_BY_HDF5 = "1000"

@@ -14,8 +14,8 @@ INTRO = """Everything is read in order, from the page cache, and every 32-bit wo
 side reads all of it twice; the second time counts, opening the file does not. Objects are 10 KB of bytes
 with a number, rows have 10 fields and 100 bytes, and columns are the jagged floats of 41 quantities, 41 KB
 an event. Femtobarn reads a container of its own and the very file that ROOT wrote; RNTupleReader reads by
-views of a field, by views of the items of a list, and in bulk; RDataFrame's loop is compiled. The limits
-read a plain file of the same bytes, from the page cache and, with O_DIRECT, from the disk."""
+views, entry by entry, or in bulk, cluster by cluster; RDataFrame's loop is compiled. The limits read a
+plain file of the same bytes, from the page cache and, with O_DIRECT, from the disk."""
 
 JAGGED = tuple(f"{collection}_{name}" for collection, (_, names) in COLLECTIONS.items() for name in names)
 ROW_FIELDS = ("run", "event", "time", "x", "y", "z", "energy", "momentum", "covariance", "hits")
@@ -78,7 +78,7 @@ class Data:
 
 OBJECTS = Data("objects", "objects", "objects/objects", ("id", "blob"), "objects", ("views", "bulk"), "20000")
 ROWS = Data("rows", "rows", "own/rows", ROW_FIELDS, "rows", ("entries", "views"), "2000000")
-COLUMNS = Data("columns", "events", "own/events", JAGGED, "columns", ("views", "items", "bulk"), "5000")
+COLUMNS = Data("columns", "events", "own/events", JAGGED, "columns", ("views", "bulk"), "5000")
 PAIR = replace(COLUMNS, names=("Track_pt", "Track_eta"))
 FLAT = Data("events", "events", "own/events", ("f00", "f01"), "flat", ("views", "bulk"), "10000000")
 

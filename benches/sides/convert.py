@@ -33,13 +33,12 @@ def main() -> None:
 def stored(table: pa.Table) -> pa.Table:
     """A table with bytes instead of lists of small numbers."""
     for at, field in enumerate(table.schema):
-        if field.type in (pa.list_(pa.uint8()), pa.large_list(pa.uint8())):
+        if pa.types.is_large_list(field.type) and field.type.value_type == pa.uint8():
             lists = table.column(at).combine_chunks()
             lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
-            binary = pa.binary() if pa.types.is_list(field.type) else pa.large_binary()
-            offsets, values = lists.buffers()[1], lists.values.buffers()[1]
-            blobs = pa.Array.from_buffers(binary, len(lists), [None, offsets, values])
-            table = table.set_column(at, field.name, blobs)
+            buffers = [None, lists.buffers()[1], lists.values.buffers()[1]]
+            blobs = pa.Array.from_buffers(pa.large_binary(), len(lists), buffers)
+            table = table.set_column(at, pa.field(field.name, blobs.type, nullable=False), blobs)
     return table
 
 
@@ -57,8 +56,7 @@ def to_lance(target: str, compression: str, first: pa.Table, rest: Iterator[pa.T
     """A Lance data set in one file, with the encodings that Lance chooses and the compression given."""
     import lance
 
-    metadata = {"lance-encoding:compression": compression}
-    schema = pa.schema([field.with_metadata(metadata) for field in first.schema])
+    schema = pa.schema([compressed(field, compression) for field in first.schema])
 
     def batches() -> Iterator[pa.RecordBatch]:
         for table in chain([first], rest):
@@ -70,6 +68,13 @@ def to_lance(target: str, compression: str, first: pa.Table, rest: Iterator[pa.T
         max_rows_per_file=2**31,
         data_storage_version="2.1",
     )
+
+
+def compressed(field: pa.Field, compression: str) -> pa.Field:
+    """A field that Lance compresses; of lists, that of the items."""
+    if pa.types.is_large_list(field.type):
+        field = field.with_type(pa.large_list(compressed(field.type.value_field, compression)))
+    return field.with_metadata({"lance-encoding:compression": compression})
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 //
 //    root_scan objects FILE views|bulk               all 10 KB objects: {id: uint64, blob: vector<uint8>}
 //    root_scan rows FILE entries|views               all objects of 10 fields and 100 bytes
-//    root_scan columns FILE NAMES views|items|bulk   jagged columns, those named: "a,b"
+//    root_scan columns FILE NAMES views|bulk         jagged columns, those named: "a,b"
 //    root_scan flat FILE NAMES views|bulk            columns of one float in each entry
 //    root_scan select FILE                           the cut and the sums of the chapter selection, with views
 
@@ -33,24 +33,6 @@ void by_views(const char *ntuple, const char *path, const Names &names)
       for (std::uint64_t entry = 0; entry < seen.fEntries; ++entry) {
          for (auto &view : views)
             seen.add(view(entry));
-      }
-      return seen;
-   });
-}
-
-// A view of the items of each list, which does not copy them into a vector.
-void by_items(const char *ntuple, const char *path, const Names &names)
-{
-   measure(reader_of(ntuple, path), [&](auto reader) {
-      std::vector<std::pair<ROOT::RNTupleCollectionView, ROOT::RNTupleView<float>>> views;
-      for (const auto &name : names)
-         views.emplace_back(reader->GetCollectionView(name), reader->template GetView<float>(name + "._0"));
-      Seen seen{reader->GetNEntries()};
-      for (std::uint64_t entry = 0; entry < seen.fEntries; ++entry) {
-         for (auto &[lists, items] : views) {
-            for (auto item : lists.GetCollectionRange(entry))
-               seen.add(items(item));
-         }
       }
       return seen;
    });
@@ -188,8 +170,6 @@ void run(const Names &arguments)
       rows_by_views(path);
    else if (mode == "columns" && way == "views")
       by_views<std::vector<float>>("events", path, names_in(arguments.at(2)));
-   else if (mode == "columns" && way == "items")
-      by_items("events", path, names_in(arguments.at(2)));
    else if (mode == "columns" && way == "bulk")
       in_bulk<ROOT::RVecF>("events", path, {names_in(arguments.at(2))});
    else if (mode == "flat" && way == "views")

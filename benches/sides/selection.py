@@ -46,9 +46,10 @@ def by_femtobarn_from_root(path: str) -> None:
     import femtobarn as fb
 
     with tempfile.TemporaryDirectory() as folder:
-        federation = fb.create(f"{folder}/bench.fed")
-        federation.attach(path, name="file")
-        measure(lambda: federation["file/events"], where)
+        target = f"{folder}/bench.fed"
+        with fb.create(target) as federation:
+            federation.attach(path, name="file")
+        measure(lambda: fb.open(target)["file/events"], where)
 
 
 def where(view: Any) -> Seen:
