@@ -18,7 +18,7 @@ use crate::files::OpenFiles;
 use crate::index::BlockCache;
 use crate::options::{OpenOptions, TransactionOptions};
 use crate::snapshot::Snapshot;
-use crate::transaction::Transaction;
+use crate::transaction::{Kept, Transaction};
 use crate::view::Version;
 
 /// Bytes of blocks of indexes that a process keeps.
@@ -59,6 +59,8 @@ pub(crate) struct Inner {
     /// Extents that transactions left unfinished, for the next one to go on with; those that were
     /// used last come last.
     extents: Mutex<Vec<(DatabaseId, ExtentWriter)>>,
+    /// What else they left.
+    pub kept: Kept,
 }
 
 impl Federation {
@@ -98,6 +100,7 @@ impl Federation {
                 blocks: BlockCache::new(INDEX_CACHE_BYTES),
                 versions: Cache::new(OPEN_VERSIONS_MAX),
                 extents: Mutex::default(),
+                kept: Kept::default(),
             }),
         }
     }

@@ -39,11 +39,21 @@ impl Handle {
         })
     }
 
-    /// A connection for commits.
+    /// A connection for commits. Its COMMIT does not sync the log; [`super::log`] does that.
     pub(super) fn open_writer(path: &Path) -> Result<Self> {
         let sql = open_shared(path)?;
         schema::keep_log(&sql).map_err(|failure| failure.at(path))?;
+        // What makes the log shorter, or writes it into the tables, still syncs.
+        sql.pragma_update(None, "synchronous", "normal").map_err(|e| Error::sql(path, e))?;
         Ok(Handle { sql, immutable: false })
+    }
+
+    /// Sees to it that closing this connection does not write the log into the tables: there may be
+    /// less of it on the disk than can be read.
+    pub(super) fn leave_log(&self) {
+        let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        // It cannot fail for a connection that is open.
+        let _ = self.sql.set_db_config(no_checkpoint, true);
     }
 
     pub(super) fn is_read_only(&self) -> bool {
@@ -137,9 +147,14 @@ fn is_writable(path: &Path) -> bool {
 }
 
 fn log_size(path: &Path) -> u64 {
+    fs::metadata(log_path(path)).map_or(0, |metadata| metadata.len())
+}
+
+/// The write-ahead log of a catalogue.
+pub(super) fn log_path(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    fs::metadata(PathBuf::from(log)).map_or(0, |metadata| metadata.len())
+    PathBuf::from(log)
 }
 
 fn immutable_uri(path: &Path) -> String {

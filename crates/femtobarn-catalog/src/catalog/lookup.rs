@@ -131,6 +131,27 @@ impl Catalog {
         })
     }
 
+    /// A container with its newest version, for who goes on from it.
+    pub fn container_to_write(
+        &self,
+        database: DatabaseId,
+        id: ContainerId,
+    ) -> Result<(ContainerRow, Option<VersionRow>)> {
+        let container = format!("{CONTAINER} AND n.database = ?2 AND n.container = ?3");
+        let version = format!(
+            "{VERSION} WHERE v.database = ?1 AND v.container = ?2 ORDER BY v.csn DESC LIMIT 1"
+        );
+        let of = params![signed(Csn::MAX.0), database.0, id.0];
+        let (container, version) = self.read(|sql| {
+            let container = sql.prepare_cached(&container)?.query_row(of, container_row);
+            let mut newest = sql.prepare_cached(&version)?;
+            let version = newest.query_row([database.0, id.0], version_row);
+            Ok((container.optional()?, version.optional()?))
+        })?;
+        let name = || format!("{id} of database {database}");
+        Ok((container.ok_or_else(|| names::not_found("container", &name(), vec![]))?, version))
+    }
+
     /// The newest version of a container, dropped or not; none if nothing was committed to it yet.
     pub fn version(
         &self,
@@ -216,6 +237,7 @@ impl Catalog {
     /// Whether a transaction committed, and as what, for when its answer was lost. Only commits
     /// after `after` are searched: give the snapshot that the transaction started from.
     pub fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
+        self.sessions.current()?.settle();
         let sql = "SELECT csn FROM commits WHERE csn > ?1 AND transaction_uuid = ?2";
         let csn = |row: &Row<'_>| number(row, 0).map(Csn);
         self.one(sql, params![signed(after.0), transaction.as_bytes()], csn)

@@ -10,7 +10,8 @@
 //! 5. A forked child gets connections of its own at its first use.
 //!
 //! Lock order: the commit queue of this process, the commit turn between processes
-//! ([`crate::locks`]), SQLite's write lock. Nobody who holds a later one waits for an earlier one.
+//! ([`crate::locks`]), SQLite's write lock, the sync of the log. Nobody who holds a later one waits for
+//! an earlier one.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ mod backup;
 mod connection;
 mod contents;
 mod creation;
+mod log;
 mod lookup;
 pub(crate) mod numbers;
 mod queue;
@@ -106,6 +108,14 @@ impl Catalog {
         self.sessions.is_read_only()
     }
 
+    /// Refuses to go on after a commit that failed halfway: it can be seen, and may not be durable.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the catalogue must be opened again.
+    pub fn check_not_failed(&self) -> Result<()> {
+        self.sessions.current()?.check_not_failed()
+    }
+
     /// The lock table of this federation.
     pub fn locks(&self) -> LockTable {
         LockTable::new(&self.folder)
@@ -127,7 +137,8 @@ impl Catalog {
 
     /// Publishes everything in `commit`, or nothing. When this returns, it is durable.
     ///
-    /// Commits of several threads that wait at the same time share one durable write.
+    /// Commits of several threads that wait at the same time share one transaction, and commits of
+    /// several processes share syncs.
     pub fn commit(&self, commit: Commit) -> Result<Csn> {
         commit.validate()?;
         self.sessions.current()?.commit(commit)

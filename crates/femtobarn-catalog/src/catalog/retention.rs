@@ -10,6 +10,8 @@
 //!    horizon and then looks for pins. So either vacuum sees the pin, or the reader sees that the
 //!    snapshot is gone.
 //! 4. None of these rows is touched by ordinary commits.
+//! 5. What can be pinned is durable, unless the disk has failed: what a reader has seen is not taken
+//!    back by a loss of power.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -153,7 +155,10 @@ impl Catalog {
     pub fn pin(&self, at: Csn) -> Result<PinGuard> {
         let guard = self.pins.pin(at)?;
         match self.snapshot_exists(at)? {
-            true => Ok(guard),
+            true => {
+                self.sessions.current()?.settle();
+                Ok(guard)
+            }
             false => Err(self.gone(at)?),
         }
     }
@@ -164,6 +169,7 @@ impl Catalog {
         loop {
             let guard = self.pins.pin(head)?;
             if self.snapshot_exists(head)? {
+                self.sessions.current()?.settle();
                 return Ok((head, guard));
             }
             // The horizon passes a head only if there is a newer one meanwhile.

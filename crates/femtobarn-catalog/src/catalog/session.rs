@@ -5,7 +5,7 @@
 //! 2. Connections are used only by the process that opened them.
 //! 3. The file that is open is the file at the path; otherwise commits would go to a file that
 //!    nobody can find any more.
-//! 4. Nothing else in this process opens the catalogue's file: closing it would free the locks
+//! 4. Nothing else in this process opens the catalogue's file or its index of the log: closing it would free the locks
 //!    that SQLite holds on it, as POSIX wants it.
 
 use std::fs;
@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::Connection;
 
 use super::connection::Handle;
+use super::log::SharedLog;
 use super::queue::CommitQueue;
 use super::{CATALOGUE_FILE, LOCKS_FOLDER};
 use crate::commit::{self, Commit};
@@ -74,6 +75,8 @@ pub(super) struct Session {
     inode: (u64, u64),
     readers: Mutex<Vec<Handle>>,
     writer: Mutex<Option<Writer>>,
+    /// The log for readers, who do not wait for the writer of this process.
+    seen: Mutex<Option<SharedLog>>,
     queue: CommitQueue,
     /// A commit failed halfway, so what the disk holds is not known.
     failed: AtomicBool,
@@ -82,6 +85,36 @@ pub(super) struct Session {
 struct Writer {
     handle: Handle,
     order: CommitOrder,
+    log: SharedLog,
+}
+
+impl Writer {
+    /// Runs `change` in its turn, and makes it durable after that.
+    fn run<T>(
+        &self,
+        change: impl FnOnce(&Connection) -> Attempt<T>,
+    ) -> std::result::Result<T, Broken> {
+        let before_end = |error: Error| Broken { failure: error.into(), at_the_end: false };
+        let turn = self.order.wait().map_err(before_end)?;
+        if self.log.is_torn().map_err(before_end)? {
+            self.log.mend(&self.handle.sql).map_err(before_end)?;
+        }
+        let changes = self.handle.sql.total_changes();
+        let value = transact(&self.handle.sql, change)?;
+        if self.handle.sql.total_changes() == changes {
+            return Ok(value);
+        }
+        let noted = self.log.note();
+        drop(turn);
+        match self.log.make_durable(noted) {
+            Ok(()) => Ok(value),
+            Err(error) => {
+                // Others may be about to commit on top of this. If it fails again, they are told.
+                drop(self.order.wait().and_then(|_turn| self.log.mend(&self.handle.sql)));
+                Err(Broken { failure: error.into(), at_the_end: true })
+            }
+        }
+    }
 }
 
 impl Session {
@@ -94,6 +127,7 @@ impl Session {
             inode,
             readers: Mutex::default(),
             writer: Mutex::default(),
+            seen: Mutex::default(),
             queue: CommitQueue::default(),
             failed: AtomicBool::new(false),
         })
@@ -116,15 +150,27 @@ impl Session {
             Some(writer) => writer,
             empty => empty.insert(self.open_writer()?),
         };
-        let turn = writer.order.wait()?;
-        let outcome = transact(&writer.handle.sql, change);
-        drop(turn);
-        let result = outcome.map_err(|broken| self.note(broken));
+        let result = writer.run(change).map_err(|broken| self.note(broken));
+        if self.failed.load(Ordering::Acquire) {
+            writer.handle.leave_log();
+        }
         if !writer.handle.sql.is_autocommit() {
             // The transaction could not be rolled back, so its connection is given up with it.
             *slot = None;
         }
         result
+    }
+
+    /// Waits until all that look-ups found so far is durable. Where nothing can be written there is
+    /// no log, or somebody else looks after it.
+    pub(super) fn settle(&self) {
+        let mut seen = lock(&self.seen);
+        if seen.is_none() {
+            *seen = SharedLog::open(&self.path).ok();
+        }
+        if let Some(log) = &*seen {
+            log.settle();
+        }
     }
 
     /// Publishes `commit`, together with those of other threads that wait at the same time.
@@ -169,6 +215,9 @@ impl Session {
     }
 
     fn keep(&self, reader: Handle) {
+        if self.failed.load(Ordering::Acquire) {
+            reader.leave_log();
+        }
         let mut readers = lock(&self.readers);
         if readers.len() < READERS_MAX {
             readers.push(reader);
@@ -189,11 +238,16 @@ impl Session {
         // The folder has the log by now. SQLite syncs it, and says nothing if that fails.
         sync_folder(&self.path)?;
         let locks = self.path.with_file_name(LOCKS_FOLDER);
-        Ok(Writer { handle, order: CommitOrder::open(&locks)? })
+        let order = CommitOrder::open(&locks)?;
+        Ok(Writer { handle, order, log: SharedLog::open(&self.path)? })
     }
 
     fn check_writable(&self) -> Result<()> {
         self.check_in_place()?;
+        self.check_not_failed()
+    }
+
+    pub(super) fn check_not_failed(&self) -> Result<()> {
         if self.failed.load(Ordering::Acquire) {
             return Err(Error::closed(format!(
                 "an earlier commit to catalogue {} failed in the operating system; \
@@ -222,11 +276,12 @@ impl Session {
         ))
     }
 
-    /// A COMMIT that fails in the operating system may be on the disk all the same.
+    /// A COMMIT that fails in the operating system, or is not synced, may be on the disk all the same.
     fn note(&self, broken: Broken) -> Error {
         match broken.failure.at(&self.path) {
             Error::Io { what, source } if broken.at_the_end => {
                 self.failed.store(true, Ordering::Release);
+                lock(&self.readers).iter().for_each(Handle::leave_log);
                 let what = format!("whether the commit is durable is not known, {what}");
                 Error::Io { what, source }
             }
@@ -235,6 +290,7 @@ impl Session {
     }
 
     fn disconnect(&self) {
+        *lock(&self.seen) = None;
         lock(&self.readers).clear();
         *lock(&self.writer) = None;
     }
@@ -252,7 +308,7 @@ impl Session {
     }
 }
 
-/// A failed change, and whether it was the final COMMIT that failed.
+/// A failed change, and whether it was the final COMMIT that failed, or the sync after it.
 struct Broken {
     failure: Failure,
     at_the_end: bool,

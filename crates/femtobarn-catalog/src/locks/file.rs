@@ -198,6 +198,21 @@ impl LockFile {
         }
     }
 
+    /// Reads numbers that others may be writing; zeros beyond the end of the file.
+    pub(super) fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+        bytes.fill(0);
+        self.file
+            .read_at(bytes, offset)
+            .map(drop)
+            .map_err(|error| Error::io("cannot read the lock file", &self.path, error))
+    }
+
+    pub(super) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.file
+            .write_all_at(bytes, offset)
+            .map_err(|error| Error::io("cannot write the lock file", &self.path, error))
+    }
+
     /// Replaces what the file says by `text`.
     pub(super) fn write_text(&self, text: &str) -> Result<()> {
         self.file

@@ -12,6 +12,7 @@
 //! | `locks/maintenance` | slot 0 | the federation: shared by backups, or by one vacuum alone |
 //! | `locks/snapshots` | the byte at a CSN | shared: somebody reads that snapshot |
 //! | `locks/commit` | slots 0 and 1 | the turn to commit |
+//! | `locks/commit` | slot 2 | making the catalogue's log durable, for all who wait |
 //! | `locks/waits/*` | byte 0 | somebody waits for what the file says |
 //!
 //! Invariants:
@@ -28,7 +29,8 @@
 //! if the parent is killed the lock stays until the child's copy is closed. Pins are the exception.
 //!
 //! Lock order: maintenance, databases, containers (all with a time-out, so any order will do), then
-//! allocation, then the turn to commit. Nobody who holds a later one waits for an earlier one.
+//! allocation, then the turn to commit, then the sync of the log. Nobody who holds a later one waits
+//! for an earlier one.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,6 +45,7 @@ mod monitor;
 mod order;
 mod owner;
 mod pins;
+mod progress;
 mod target;
 mod wait;
 
@@ -51,6 +54,7 @@ pub use monitor::{HeldLock, Waiter};
 pub(crate) use order::CommitOrder;
 pub use owner::{LockGuard, LockOwner};
 pub use pins::{PinGuard, SnapshotPins};
+pub(crate) use progress::LogProgress;
 pub use target::LockTarget;
 
 /// Bytes of a slot, which are those of the record of who holds it.

@@ -11,7 +11,7 @@ use std::path::Path;
 use super::file::{Kind, LockFile, Span};
 use crate::error::{Error, Result};
 
-const COMMIT_FILE: &str = "commit";
+pub(super) const COMMIT_FILE: &str = "commit";
 const QUEUE: u64 = 0;
 const TURN: u64 = 1;
 

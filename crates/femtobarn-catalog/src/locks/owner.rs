@@ -14,6 +14,9 @@ use crate::error::{Error, Result};
 use crate::host;
 use crate::ids::{ContainerId, DatabaseId};
 
+/// Files that an owner may have open while nobody uses it.
+const IDLE_FILES_MAX: usize = 8;
+
 /// One transaction's share of the locks: it never excludes itself.
 ///
 /// It opens one file for each database, however many containers it locks.
@@ -34,6 +37,15 @@ pub struct LockGuard {
 impl LockOwner {
     pub(super) fn new(folder: PathBuf) -> Self {
         LockOwner { folder, files: Mutex::default() }
+    }
+
+    /// Whether it holds nothing, so that another transaction of this process may have it, with the
+    /// files that it has open.
+    pub fn is_idle(&self) -> bool {
+        let files = lock(&self.files);
+        let is_free =
+            |held: &Arc<HeldFile>| held.pid == host::process_id() && lock(&held.slots).is_empty();
+        files.len() <= IDLE_FILES_MAX && files.values().all(is_free)
     }
 
     /// Locks a container for writing, waiting for at most `wait`.

@@ -17,4 +17,5 @@ mod names;
 mod restoring;
 mod retention;
 mod sharing;
+mod syncs;
 mod vacuum;

@@ -24,6 +24,11 @@ impl Transaction {
     pub fn commit(mut self) -> Result<Csn> {
         self.check_open()?;
         let csn = self.publish()?;
+        for (key, mut open) in std::mem::take(&mut self.containers) {
+            let grown = open.grown();
+            open.committed(csn);
+            self.federation.inner.kept.keep_container(key, open, grown);
+        }
         self.close(true);
         Ok(csn)
     }

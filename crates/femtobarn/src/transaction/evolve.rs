@@ -42,6 +42,7 @@ impl Transaction {
         let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
         let what = format!("container {}/{}", database.row.name, open.row.name);
         let written = open.write(&mut database.extents, &what)?;
+        database.extents.flush()?;
         let source = Source(database.extents.file().clone());
         let reader = Reader::from_links(Arc::new(source), &open.header, &written.footer);
         let reader = reader.map_err(Error::storage(&what))?;

@@ -18,6 +18,7 @@ mod delete;
 mod entry;
 mod evolve;
 mod indexes;
+mod kept;
 mod names;
 mod open;
 mod read;
@@ -44,6 +45,7 @@ use open::{Numbers, OpenContainer};
 
 pub use append::Rows;
 pub(crate) use commit::range;
+pub(crate) use kept::Kept;
 pub use savepoint::Savepoint;
 
 /// A container that a transaction writes to.
@@ -97,7 +99,9 @@ impl Transaction {
                 what: format!("federation {} can only be read", federation.folder().display()),
             });
         }
-        let owner = federation.inner.locks().owner();
+        federation.catalog().check_not_failed()?;
+        let owner = federation.inner.kept.take_owner();
+        let owner = owner.unwrap_or_else(|| federation.inner.locks().owner());
         Ok(Transaction {
             federation,
             id: Uuid::new_v4(),
@@ -207,6 +211,8 @@ impl Transaction {
         for (id, open) in std::mem::take(&mut self.databases) {
             self.leave(id, open, keeps_files);
         }
+        let inner = &self.federation.inner;
+        inner.kept.keep_owner(std::mem::replace(&mut self.owner, inner.locks().owner()));
     }
 
     /// Lets go of what was dropped.

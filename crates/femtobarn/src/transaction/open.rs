@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use femtobarn_catalog::{
     BlobRange, Catalog, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseState, LockGuard,
+    VersionRow,
 };
 use rntuple::{Appender, ClusterSummary, EnvelopeLink, Reader};
 use uuid::Uuid;
@@ -51,7 +52,8 @@ pub(super) struct OpenContainer {
     pub indexing: Pending,
     /// As it was when the transaction opened it or last committed; none if it is new.
     pub opened: Option<State>,
-    pub _lock: LockGuard,
+    /// None while no transaction has it.
+    pub lock: Option<LockGuard>,
 }
 
 /// What it takes to make a container again what it was.
@@ -84,7 +86,7 @@ impl OpenContainer {
         self.is_changed = true;
     }
 
-    /// Writes the container as it is now. Every byte of it can be read afterwards.
+    /// Writes the container as it is now. It can be read after a flush.
     pub fn write(&mut self, extents: &mut ExtentWriter, what: &str) -> Result<Written> {
         if self.is_torn {
             return Err(Error::Closed {
@@ -104,7 +106,6 @@ impl OpenContainer {
         self.annex.deletions = self.deletions.write(extents).map_err(Error::storage(what))?;
         self.keep_up_indexes(extents, &version.footer, what)?;
         let annex = self.annex.write(extents).map_err(Error::storage(what))?;
-        extents.flush()?;
         self.bytes += version.bytes + annex.size;
         let written = Written {
             footer: version.footer,
@@ -120,6 +121,7 @@ impl OpenContainer {
     /// Writes the container as it is now, so that it can be made that again.
     pub fn save(&mut self, extents: &mut ExtentWriter, what: &str) -> Result<State> {
         let written = self.write(extents, what)?;
+        extents.flush()?;
         Ok(self.state(written))
     }
 
@@ -159,6 +161,21 @@ impl OpenContainer {
         self.is_changed = state.is_changed;
         self.is_torn = false;
         Ok(())
+    }
+
+    /// The same container, which may have got another name meanwhile.
+    pub fn renamed(mut self, row: ContainerRow) -> Self {
+        if let Some(opened) = &mut self.opened {
+            opened.row.clone_from(&row);
+        }
+        self.row = row;
+        self
+    }
+
+    /// Bytes that were written since it was opened.
+    pub fn grown(&self) -> u64 {
+        let before = self.opened.as_ref().map_or(0, |opened| opened.written.bytes);
+        self.bytes.saturating_sub(before)
     }
 
     /// Notes that the container was committed as it is now.
@@ -269,7 +286,7 @@ impl Transaction {
                 indexing: Pending::default(),
                 summaries: vec![],
                 opened: None,
-                _lock: lock,
+                lock: Some(lock),
             },
         );
         Ok(key)
@@ -297,11 +314,24 @@ impl Transaction {
             None => self.owner.lock_container(database, container, self.options.lock_wait)?,
         };
         let catalog = self.federation.catalog();
-        let row = catalog.container_by_id(database, container, Csn::MAX)?;
-        let options = ContainerOptions::from_json(&row.options)?;
-        let base = catalog.version(database, container, Csn::MAX)?.ok_or_else(|| {
-            Error::NotFound { what: format!("container {:?} has no version", row.name) }
+        let (row, base) = catalog.container_to_write(database, container)?;
+        let base = base.ok_or_else(|| Error::NotFound {
+            what: format!("container {:?} has no version", row.name),
         })?;
+        let mut open = match self.federation.inner.kept.take_container(key, base.csn) {
+            Some(kept) => kept.renamed(row),
+            None => self.read_container(row, &base)?,
+        };
+        open.lock = Some(lock);
+        self.containers.insert(key, open);
+        Ok(key)
+    }
+
+    /// A container as of its newest version, to go on from.
+    fn read_container(&self, row: ContainerRow, base: &VersionRow) -> Result<OpenContainer> {
+        let ContainerRow { database, id: container, .. } = row;
+        let catalog = self.federation.catalog();
+        let options = ContainerOptions::from_json(&row.options)?;
         let class = catalog.class(&row.class, Some(base.class_version))?;
         let class = Class::from_json(&class.definition)?;
         let targets = catalog.link_targets(database, container)?;
@@ -336,11 +366,10 @@ impl Transaction {
             indexing: Pending::from(base.entries),
             summaries: vec![],
             opened: None,
-            _lock: lock,
+            lock: None,
         };
         open.opened = Some(open.state(written));
-        self.containers.insert(key, open);
-        Ok(key)
+        Ok(open)
     }
 
     pub(super) fn open_database(&mut self, id: DatabaseId) -> Result<&mut OpenDatabase> {

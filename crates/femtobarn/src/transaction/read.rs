@@ -108,6 +108,7 @@ impl Transaction {
         let path = format!("{}/{}", database.row.name, open.row.name);
         let what = format!("container {path}");
         let written = open.write(&mut database.extents, &what)?;
+        database.extents.flush()?;
         let open = self.containers.get(&key).ok_or_else(unopened)?;
         self.check_unchanged(open, &path)?;
         let row = VersionRow {

@@ -88,3 +88,74 @@ fn names_that_do_not_exist_suggest_near_misses() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("events"), "{error}");
 }
+
+/// A process goes on from what it committed last, unless somebody else has changed that since.
+#[test]
+fn processes_that_write_in_turn_see_what_the_other_did() {
+    let (folder, one) = federation();
+    with_ten_events(&one);
+    let other = reopened(&folder);
+    for (at, federation) in [&one, &one, &other, &one, &other, &other].into_iter().enumerate() {
+        let mut transaction = federation.transaction(TransactionOptions::default()).unwrap();
+        let database = transaction.database("run7").unwrap();
+        let key = transaction.container(database, "events").unwrap();
+        let first = 10 + 5 * at as u64;
+        assert_eq!(transaction.extend(key, events(7, first, 5)).unwrap().entry, first);
+        if at % 2 == 1 {
+            transaction.delete(key, &[at as u64]).unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+    let left: Vec<u64> = (0..40).filter(|number| ![1, 3, 5].contains(number)).collect();
+    assert_eq!(numbers(&one, "run7/events"), left);
+    assert_eq!(numbers(&other, "run7/events"), left);
+}
+
+/// What it keeps of the container is not what it is called by.
+#[test]
+fn a_container_that_somebody_else_renamed_or_dropped_is_known_as_that() {
+    let (folder, one) = federation();
+    with_ten_events(&one);
+    let append = |first: u64, name: &str| {
+        let mut transaction = one.transaction(TransactionOptions::default()).unwrap();
+        let database = transaction.database("run7").unwrap();
+        let key = transaction.container(database, name)?;
+        let savepoint = transaction.savepoint().unwrap();
+        transaction.extend(key, events(7, 100, 5)).unwrap();
+        transaction.rollback_to(&savepoint).unwrap();
+        transaction.extend(key, events(7, first, 5)).unwrap();
+        transaction.commit()
+    };
+    append(10, "events").unwrap();
+    let other = reopened(&folder);
+    let mut transaction = other.transaction(TransactionOptions::default()).unwrap();
+    let database = transaction.database("run7").unwrap();
+    transaction.rename_container(database, "events", "hits").unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(append(15, "events").unwrap_err().kind(), ErrorKind::NotFound);
+    append(15, "hits").unwrap();
+    assert_eq!(numbers(&other, "run7/hits"), (0..20).collect::<Vec<_>>());
+    let mut transaction = other.transaction(TransactionOptions::default()).unwrap();
+    transaction.drop_container(database, "hits").unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(append(20, "hits").unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+/// A transaction that is refused must not leave its changes to the next one.
+#[test]
+fn what_was_rolled_back_is_not_kept() {
+    let (_folder, federation) = federation();
+    with_ten_events(&federation);
+    for is_committed in [true, false, true, false] {
+        let mut transaction = federation.transaction(TransactionOptions::default()).unwrap();
+        let database = transaction.database("run7").unwrap();
+        let key = transaction.container(database, "events").unwrap();
+        let first = transaction.entries(key).unwrap();
+        transaction.extend(key, events(7, first, 5)).unwrap();
+        match is_committed {
+            true => drop(transaction.commit().unwrap()),
+            false => transaction.rollback(),
+        }
+    }
+    assert_eq!(numbers(&federation, "run7/events"), (0..20).collect::<Vec<_>>());
+}

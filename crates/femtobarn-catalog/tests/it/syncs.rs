@@ -1,0 +1,85 @@
+//! The log of the catalogue, which committers make durable for each other.
+
+use std::os::unix::fs::FileExt;
+
+use femtobarn_catalog::{Catalog, Commit, Csn};
+
+use crate::federation::Federation;
+
+/// Where the numbers stand; see `docs/format.md`.
+const NUMBERS_AT: u64 = 192;
+
+fn numbers(fed: &Federation) -> [u64; 3] {
+    let file = std::fs::File::open(fed.folder.join("locks/commit")).unwrap();
+    let mut bytes = [0; 48];
+    file.read_exact_at(&mut bytes, NUMBERS_AT).unwrap_or_default();
+    [0, 16, 32].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()))
+}
+
+fn set(fed: &Federation, at: u64, number: u64) {
+    let file = std::fs::File::options().write(true).open(fed.folder.join("locks/commit")).unwrap();
+    let bytes = [number.to_le_bytes(), (!number).to_le_bytes()].concat();
+    file.write_all_at(&bytes, NUMBERS_AT + 16 * at).unwrap();
+}
+
+#[test]
+fn what_is_acknowledged_is_known_to_be_durable_whoever_synced_it() {
+    let fed = Federation::new();
+    let [before, ..] = numbers(&fed);
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            // Each has connections and locks of its own, as a process would.
+            scope.spawn(|| {
+                let catalog = Catalog::open(&fed.folder).unwrap();
+                for _ in 0..30 {
+                    catalog.commit(Commit::default()).unwrap();
+                    let [written, durable, torn] = numbers(&fed);
+                    assert!(durable > before && written >= durable && torn == 0);
+                }
+            });
+        }
+    });
+    let [written, durable, _] = numbers(&fed);
+    assert_eq!(written, before + 6 * 30);
+    assert_eq!(durable, written);
+}
+
+/// The numbers are not synced themselves: a loss of power may leave any of them as it was before.
+#[test]
+fn numbers_that_were_lost_do_not_stand_for_what_comes_later() {
+    let fed = Federation::new();
+    fed.catalog.commit(Commit::default()).unwrap();
+    set(&fed, 0, 3);
+    set(&fed, 1, 1000);
+    fed.catalog.commit(Commit::default()).unwrap();
+    let [written, durable, _] = numbers(&fed);
+    assert_eq!((written, durable), (1001, 1001));
+}
+
+/// After a failed sync the log is written again before anything is committed behind it.
+#[test]
+fn a_torn_log_is_mended_by_the_next_commit() {
+    let fed = Federation::new();
+    let first = fed.catalog.commit(Commit::default()).unwrap();
+    set(&fed, 2, 1);
+    assert_eq!(numbers(&fed)[2], 1);
+    let other = Catalog::open(&fed.folder).unwrap();
+    assert_eq!(other.commit(Commit::default()).unwrap(), Csn(first.0 + 1));
+    let [written, durable, torn] = numbers(&fed);
+    assert_eq!((durable, torn), (written, 0));
+    let copy = fed.folder.join("copy.sqlite");
+    assert_eq!(fed.catalog.backup_to(&copy).unwrap(), Csn(first.0 + 1));
+}
+
+/// Whoever pins a snapshot waits for the sync of those who committed it.
+#[test]
+fn a_snapshot_shows_only_what_is_durable() {
+    let fed = Federation::new();
+    fed.catalog.commit(Commit::default()).unwrap();
+    let [written, ..] = numbers(&fed);
+    // As if somebody had committed once more and not synced yet.
+    set(&fed, 0, written + 1);
+    let (_, pin) = fed.catalog.pin_head().unwrap();
+    assert_eq!(numbers(&fed), [written + 1, written + 1, 0]);
+    drop(pin);
+}

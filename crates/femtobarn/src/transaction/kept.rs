@@ -1,0 +1,73 @@
+//! What small transactions leave to the next ones of the same process, so that those need not open
+//! and read it again.
+//!
+//! Invariants:
+//! 1. A kept container is one version, as it was committed. It is used only by who has locked the
+//!    container and found in the catalogue that this version is still the newest; otherwise it is
+//!    forgotten. All else that may change, such as its name, comes from the catalogue.
+//! 2. Little memory is kept: few containers, and none that a large transaction wrote.
+//! 3. A kept owner of locks holds none.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use femtobarn_catalog::{Csn, LockOwner};
+
+use super::ContainerKey;
+use super::open::OpenContainer;
+
+/// Containers that are kept.
+const CONTAINERS_MAX: usize = 64;
+/// Bytes that the last transaction may have written to a container that is kept.
+const GROWN_BYTES_MAX: u64 = 256 << 10;
+/// Owners of locks that are kept.
+const OWNERS_MAX: usize = 8;
+
+/// What is kept.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// The one that was used last is the last.
+    containers: Mutex<VecDeque<(ContainerKey, OpenContainer)>>,
+    owners: Mutex<Vec<LockOwner>>,
+}
+
+impl Kept {
+    /// Keeps a container that was committed just now, and frees its lock.
+    pub(super) fn keep_container(&self, key: ContainerKey, mut open: OpenContainer, grown: u64) {
+        open.lock = None;
+        if grown > GROWN_BYTES_MAX || open.written.is_none() {
+            return;
+        }
+        let mut containers = lock(&self.containers);
+        containers.retain(|(kept, _)| *kept != key);
+        if containers.len() == CONTAINERS_MAX {
+            containers.pop_front();
+        }
+        containers.push_back((key, open));
+    }
+
+    /// A container, if it was kept as of the commit `base`.
+    pub(super) fn take_container(&self, key: ContainerKey, base: Csn) -> Option<OpenContainer> {
+        let mut containers = lock(&self.containers);
+        let position = containers.iter().rposition(|(kept, _)| *kept == key)?;
+        let (_, open) = containers.remove(position)?;
+        (open.base == Some(base)).then_some(open)
+    }
+
+    pub(super) fn keep_owner(&self, owner: LockOwner) {
+        let mut owners = lock(&self.owners);
+        if owners.len() < OWNERS_MAX && owner.is_idle() {
+            owners.push(owner);
+        }
+    }
+
+    pub(super) fn take_owner(&self) -> Option<LockOwner> {
+        // One from before a fork shares its locks with the parent.
+        lock(&self.owners).pop().filter(LockOwner::is_idle)
+    }
+}
+
+/// What is kept is whole whatever happened to a thread that held it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
