@@ -145,6 +145,11 @@ impl Class {
         Some(found)
     }
 
+    /// The type of rows of such objects.
+    pub(crate) fn row_type(&self) -> Type {
+        record(row_members(&self.fields))
+    }
+
     /// Checks that objects of the class can be stored. A class made from a foreign file need not
     /// pass, as its objects are there already.
     ///
@@ -221,6 +226,23 @@ impl FieldType {
                 members.push(("element".to_owned(), number(Primitive::UInt32)));
                 record(members)
             }
+        }
+    }
+
+    /// What rows of such values are: as they are stored, but links are told from records of numbers,
+    /// and optional values from lists.
+    pub(crate) fn row_type(&self) -> Type {
+        match (self, self.storage_type()) {
+            (FieldType::List(item), _) => Type::List(item.row_type().into()),
+            (FieldType::Array { of, size }, _) => {
+                Type::Array { item: of.row_type().into(), size: *size }
+            }
+            (FieldType::Optional(item), _) => Type::Optional(item.row_type().into()),
+            (FieldType::Record { fields, .. }, _) => record(row_members(fields)),
+            (FieldType::Link(_) | FieldType::ElementLink(_), Type::Record { members, .. }) => {
+                Type::Record { class: LINK_CLASS.to_owned(), members }
+            }
+            (_, stored) => stored,
         }
     }
 
@@ -311,6 +333,14 @@ fn number(primitive: Primitive) -> FieldType {
         Primitive::Float64 => FieldType::Float64,
     }
 }
+
+/// The members of rows of such fields.
+fn row_members(fields: &[Field]) -> Vec<(String, Type)> {
+    fields.iter().map(|field| (field.name.clone(), field.of.row_type())).collect()
+}
+
+/// How a link is told from a record of numbers, in the types of rows alone.
+const LINK_CLASS: &str = "femtobarn::Link";
 
 fn record(members: Vec<(String, Type)>) -> Type {
     Type::Record { class: String::new(), members }

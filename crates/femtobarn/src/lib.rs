@@ -11,7 +11,7 @@
 //! | `class` | [`Class`]: what the objects of a container are made of |
 //! | `evolution` | how objects of one version of a class become those of another |
 //! | `recast`, `narrowing` | objects seen as of another version of their class |
-//! | `dress` | links and optional records between their stored form and the user's |
+//! | `dress`, `link` | links and optional records between their stored form and the user's; [`Link`]: one in a row |
 //! | `extent`, `file` | the pieces of a database file that writers own, and the file itself |
 //! | `chain` | the keys of a database file, and how their chain is mended |
 //! | `seal`, `attach`, `detach` | making a database a complete ROOT file; taking files in and giving them away |
@@ -53,6 +53,7 @@ mod frame;
 mod identify;
 mod index;
 mod inventory;
+mod link;
 mod narrowing;
 mod options;
 mod progress;
@@ -85,6 +86,7 @@ pub use femtobarn_catalog::{
 };
 pub use identify::{CommitFacts, ContainerFacts, Facts, FileKind, identify};
 pub use index::{Index, Referrer, Referrers};
+pub use link::{ElementLink, Link};
 pub use options::{ContainerOptions, Isolation, OpenOptions, Profile, TransactionOptions};
 pub use progress::{Progress, Watch};
 pub use rebuild::{RebuildReport, rebuild_catalogue};

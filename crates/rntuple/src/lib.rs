@@ -134,6 +134,6 @@ pub use type_map::Encoding;
 pub use types::{Precision, Primitive, Type};
 pub use value::Value;
 pub use writer::{
-    Appender, Bound, Bounds, Cell, ClusterSummary, RowWriter, Savepoint, Version, WriteOptions,
-    Writer,
+    Appender, Bound, Bounds, Cell, ClusterSummary, Renumbering, RowWriter, Savepoint, Version,
+    WriteOptions, Writer,
 };

@@ -4,12 +4,14 @@
 //! files, memory and networks serve alike. This module is the only one that touches a file.
 
 use std::fs::File;
+use std::hash::Hasher;
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::uio::preadv;
+use twox_hash::XxHash3_64;
 
 use crate::error::{Error, Result};
 
@@ -142,6 +144,18 @@ pub trait BlobSink {
     /// # Errors
     /// [`Error::Io`] if the bytes could not be written.
     fn write_blob(&mut self, parts: &[&[u8]]) -> Result<u64>;
+
+    /// Writes the concatenation of `parts` and then its XXH3 checksum, as pages have it, and returns
+    /// its byte offset. A sink that has the concatenation in memory computes that faster.
+    ///
+    /// # Errors
+    /// As [`write_blob`](Self::write_blob).
+    fn write_summed(&mut self, parts: &[&[u8]]) -> Result<u64> {
+        let mut checksum = XxHash3_64::new();
+        parts.iter().for_each(|part| checksum.write(part));
+        let checksum = checksum.finish().to_le_bytes();
+        self.write_blob(&[parts, &[&checksum]].concat())
+    }
 }
 
 pub(crate) fn io_error(what: &str, source: std::io::Error) -> Error {

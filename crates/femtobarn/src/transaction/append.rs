@@ -57,17 +57,11 @@ impl Transaction {
     /// The container as a place to append Rust structures to, one by one.
     ///
     /// # Errors
-    /// `Invalid` if the container does not hold such structures, or if there are links or optional
-    /// records among them: rows are stored as they are, and those are stored as something else.
+    /// `Invalid` if the container does not hold such structures. Links are [`Link`](crate::Link)s
+    /// and [`ElementLink`](crate::ElementLink)s.
     pub fn rows<R: Cell>(&mut self, key: ContainerKey) -> Result<Rows<'_, R>> {
         let writer = self.writer(key)?;
-        if writer.container.is_dressed {
-            return Err(Error::invalid(format!(
-                "{} has links or optional records, which rows cannot hold; append values or arrays",
-                writer.what()
-            )));
-        }
-        if !writer.container.appender.holds::<R>() {
+        if !writer.container.holds::<R>() {
             return Err(Error::invalid(format!(
                 "{} holds objects of class {}, not these rows",
                 writer.what(),
@@ -109,6 +103,30 @@ impl Writer<'_> {
         stored.map_err(|error| Error::storage(self.what())(error))
     }
 
+    /// Sees to it that the container has a position for each database that links in a row lead to.
+    #[inline]
+    fn know_links(&mut self, row: &impl Cell) -> Result<()> {
+        let renumbering = self.container.appender.renumbering();
+        let mut all_known = true;
+        row.renumbered(&mut |database| all_known &= renumbering.knows(database));
+        match all_known {
+            true => Ok(()),
+            false => self.learn_links(row),
+        }
+    }
+
+    #[cold]
+    fn learn_links(&mut self, row: &impl Cell) -> Result<()> {
+        let mut databases = vec![];
+        row.renumbered(&mut |database| databases.push(database));
+        for database in databases {
+            // No null link tells of its database, so any container does.
+            let stored = self.translated(|_, by| by.translate(database, u32::MAX))?;
+            self.container.appender.renumbering().insert(database, stored);
+        }
+        Ok(())
+    }
+
     /// Translates objects on their way to the disk.
     pub fn translated<T>(
         &mut self,
@@ -140,9 +158,12 @@ impl<R: Cell> Rows<'_, R> {
     /// Appends one object.
     ///
     /// # Errors
-    /// As the disk.
+    /// `NotFound` for a link into a database that is not there, and nothing is appended; as the disk.
     #[inline]
     pub fn append(&mut self, row: &R) -> Result<Oid> {
+        if R::IS_RENUMBERED {
+            self.writer.know_links(row)?;
+        }
         let Writer { container, database, .. } = &mut self.writer;
         let entry = container.appender.entries();
         let appended = container.appender.append_row(&mut database.extents, row);

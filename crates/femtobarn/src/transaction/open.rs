@@ -6,7 +6,7 @@ use femtobarn_catalog::{
     BlobRange, Catalog, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseState, LockGuard,
     VersionRow,
 };
-use rntuple::{Appender, ClusterSummary, EnvelopeLink, Reader};
+use rntuple::{Appender, Cell, ClusterSummary, EnvelopeLink, Reader, Type};
 use uuid::Uuid;
 
 use super::names::check_container_name;
@@ -80,6 +80,17 @@ pub(super) struct Written {
 }
 
 impl OpenContainer {
+    /// Whether rows of type `R` are what it holds.
+    pub fn holds<R: Cell>(&self) -> bool {
+        match self.is_dressed {
+            true => {
+                R::cell_type() == self.class.row_type()
+                    && matches!(self.appender.types(), Type::Record { members, .. } if *members == self.class.members())
+            }
+            false => self.appender.holds::<R>(),
+        }
+    }
+
     /// Notes that something changes.
     pub fn touch(&mut self) {
         self.written = None;

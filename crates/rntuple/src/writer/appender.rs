@@ -10,6 +10,7 @@ use super::WRITER;
 use super::cluster::ClusterWriter;
 use super::column::PageOptions;
 use super::groups::Groups;
+use super::renumbering::Renumbering;
 use super::row::{Cell, RowWriter};
 use super::summary::ClusterSummary;
 use crate::array::Array;
@@ -208,6 +209,12 @@ impl Appender {
     pub fn append_row<R: Cell>(&mut self, sink: &mut dyn BlobSink, row: &R) -> Result<()> {
         self.writer.append_row(sink, |columns: &mut RowWriter<'_>| row.put(columns))?;
         self.end_full_cluster_of_rows(sink)
+    }
+
+    /// What numbers that mean something outside the file are stored as; see
+    /// [`Cell::renumbered`].
+    pub fn renumbering(&mut self) -> &mut Renumbering {
+        &mut self.writer.renumbering
     }
 
     /// Whether rows of type `R` are what the RNTuple holds: same members, same types.

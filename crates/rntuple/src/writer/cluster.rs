@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use super::column::{ColumnBuffer, PageOptions};
+use super::renumbering::Renumbering;
 use super::row::RowWriter;
 use super::summary::{Bounds, Tracker, summarised};
 use crate::array::{Array, values_of};
@@ -39,6 +40,7 @@ pub(crate) struct ClusterWriter {
     /// switch column.
     alternatives: BTreeMap<usize, Vec<u64>>,
     buffers: PageBuffers,
+    pub renumbering: Renumbering,
     pub entries: u64,
     failed: bool,
 }
@@ -69,6 +71,7 @@ impl ClusterWriter {
             positions,
             alternatives: BTreeMap::new(),
             buffers: PageBuffers::default(),
+            renumbering: Renumbering::default(),
             entries: 0,
             failed: false,
         })
@@ -117,8 +120,8 @@ impl ClusterWriter {
     ) -> Result<()> {
         self.check_usable()?;
         let (columns, buffers) = (&mut self.columns[..], &mut self.buffers);
-        let alternatives = &mut self.alternatives;
-        let mut row = RowWriter { columns, buffers, alternatives, sink, cursor: 0 };
+        let (alternatives, renumbering) = (&mut self.alternatives, &self.renumbering);
+        let mut row = RowWriter { columns, buffers, alternatives, renumbering, sink, cursor: 0 };
         let filled = fill(&mut row).and_then(|()| row.check_complete());
         self.failed = filled.is_err();
         self.entries += 1;

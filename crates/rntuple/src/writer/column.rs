@@ -1,8 +1,12 @@
 //! The elements of one column on their way into pages.
 //!
 //! Invariants:
-//! 1. `values` holds elements as they are in memory, fewer than a page of them between calls.
-//! 2. The elements of the cluster are those of `pages` and then those of `values`.
+//! 1. `values` holds elements as they are in memory; together with `shared` they are fewer than a
+//!    page of them between calls.
+//! 2. The elements of the cluster are those of `pages`, then those of `values`, then those of
+//!    `shared`.
+
+use bytes::Bytes;
 
 use super::summary::{Bounds, Tracker};
 use crate::column::Element;
@@ -14,6 +18,9 @@ use crate::page_list::{ColumnPages, PageLocation};
 use crate::reader::element_of;
 use crate::schema::Column;
 use crate::source::BlobSink;
+
+/// Bytes of the least that is worth keeping instead of copying it.
+const SHARED_MIN: usize = 4 << 10;
 
 /// How pages are made.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +45,9 @@ pub(super) struct ColumnBuffer {
     capacity: usize,
     compression: Compression,
     values: Vec<u8>,
+    /// Large pieces that a caller shares, which are copied to nowhere but the sink.
+    shared: Vec<Bytes>,
+    shared_size: usize,
     pages: Vec<PageLocation>,
     /// Elements of this cluster that are on pages.
     paged: u64,
@@ -66,6 +76,8 @@ impl ColumnBuffer {
             capacity,
             compression: options.compression,
             values: vec![],
+            shared: vec![],
+            shared_size: 0,
             pages: vec![],
             paged: 0,
             offset,
@@ -77,12 +89,17 @@ impl ColumnBuffer {
 
     /// Bytes that this cluster takes, on disk and not yet there.
     pub fn size(&self) -> u64 {
-        self.stored + self.values.len() as u64
+        self.stored + self.unpaged() as u64
     }
 
     /// Bytes that this cluster's elements take in memory.
     pub fn memory_size(&self) -> u64 {
-        self.paged * self.element.size() as u64 + self.values.len() as u64
+        self.paged * self.element.size() as u64 + self.unpaged() as u64
+    }
+
+    /// Bytes of elements that are not on a page.
+    fn unpaged(&self) -> usize {
+        self.values.len() + self.shared_size
     }
 
     /// Adds one element; `value` must be what [`Element`] says.
@@ -94,6 +111,9 @@ impl ColumnBuffer {
         sink: &mut dyn BlobSink,
     ) -> Result<()> {
         debug_assert_eq!(size_of::<T>(), self.element.size());
+        if size_of::<T>() == 1 && !self.shared.is_empty() {
+            self.gather();
+        }
         self.values.extend_from_slice(bytemuck::bytes_of(&value));
         if self.values.len() >= self.capacity {
             self.flush(buffers, sink)?;
@@ -114,13 +134,28 @@ impl ColumnBuffer {
     }
 
     /// Adds elements.
+    #[inline]
     pub fn extend(
+        &mut self,
+        values: &[u8],
+        buffers: &mut PageBuffers,
+        sink: &mut dyn BlobSink,
+    ) -> Result<()> {
+        debug_assert!(values.len().is_multiple_of(self.element.size()));
+        if self.shared.is_empty() && self.values.len() + values.len() < self.capacity {
+            self.values.extend_from_slice(values);
+            return Ok(());
+        }
+        self.extend_pages(values, buffers, sink)
+    }
+
+    fn extend_pages(
         &mut self,
         mut values: &[u8],
         buffers: &mut PageBuffers,
         sink: &mut dyn BlobSink,
     ) -> Result<()> {
-        debug_assert!(values.len().is_multiple_of(self.element.size()));
+        self.gather();
         while !values.is_empty() {
             if self.values.is_empty() && values.len() >= self.capacity {
                 // Whole pages go to the sink from the caller's memory.
@@ -137,6 +172,53 @@ impl ColumnBuffer {
                 self.flush(buffers, sink)?;
             }
         }
+        Ok(())
+    }
+
+    /// Adds bytes that are kept until their page is full, if that saves a copy.
+    pub fn extend_shared(
+        &mut self,
+        values: &Bytes,
+        buffers: &mut PageBuffers,
+        sink: &mut dyn BlobSink,
+    ) -> Result<()> {
+        let is_stored_so = self.element == Element::U8
+            && self.column.column_type.is_plain()
+            && self.compression == Compression::None
+            && self.tracker.is_none();
+        if values.len() < SHARED_MIN || !is_stored_so {
+            return self.extend(values, buffers, sink);
+        }
+        let mut rest = values.clone();
+        while !rest.is_empty() {
+            let piece = rest.split_to(rest.len().min(self.capacity - self.unpaged()));
+            self.shared_size += piece.len();
+            self.shared.push(piece);
+            if self.unpaged() >= self.capacity {
+                self.flush_shared(sink)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what is shared, for something to follow it that is not.
+    #[cold]
+    fn gather(&mut self) {
+        self.shared.drain(..).for_each(|piece| self.values.extend_from_slice(&piece));
+        self.shared_size = 0;
+    }
+
+    /// Makes a page of `values` and `shared`.
+    fn flush_shared(&mut self, sink: &mut dyn BlobSink) -> Result<()> {
+        let size = self.unpaged();
+        let shared = self.shared.iter().map(|piece| &piece[..]);
+        let parts: Vec<&[u8]> = std::iter::once(&self.values[..]).chain(shared).collect();
+        let offset = sink.write_summed(&parts);
+        self.values.clear();
+        self.shared.clear();
+        self.shared_size = 0;
+        let locator = Locator { offset: offset?, size: size as u64 };
+        self.note(PageLocation { elements: size as u32, checksum: true, locator });
         Ok(())
     }
 
@@ -160,10 +242,14 @@ impl ColumnBuffer {
             tracker.add(self.element, values);
         }
         let location = write_page(&self.column, values, self.compression, buffers, sink)?;
-        self.pages.push(location);
-        self.paged += u64::from(location.elements);
-        self.stored += location.locator.size + CHECKSUM_SIZE as u64;
+        self.note(location);
         Ok(())
+    }
+
+    fn note(&mut self, page: PageLocation) {
+        self.pages.push(page);
+        self.paged += u64::from(page.elements);
+        self.stored += page.locator.size + CHECKSUM_SIZE as u64;
     }
 
     /// Elements of this column in all clusters before this one.
@@ -179,6 +265,8 @@ impl ColumnBuffer {
     /// Forgets this cluster's elements.
     pub fn reset(&mut self, offset: u64) {
         self.values.clear();
+        self.shared.clear();
+        self.shared_size = 0;
         self.pages.clear();
         (self.paged, self.items, self.stored) = (0, 0, 0);
         self.offset = offset;
@@ -193,6 +281,7 @@ impl ColumnBuffer {
         buffers: &mut PageBuffers,
         sink: &mut dyn BlobSink,
     ) -> Result<(ColumnPages, Option<Bounds>)> {
+        self.gather();
         if !self.values.is_empty() {
             self.flush(buffers, sink)?;
         }

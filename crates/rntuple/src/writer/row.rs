@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use super::cluster::switch_pair;
 use super::column::ColumnBuffer;
+use super::renumbering::Renumbering;
 use crate::column::Element;
 use crate::error::{Error, Result};
 use crate::page::PageBuffers;
@@ -16,6 +19,7 @@ pub struct RowWriter<'a> {
     pub(super) columns: &'a mut [ColumnBuffer],
     pub(super) buffers: &'a mut PageBuffers,
     pub(super) alternatives: &'a mut BTreeMap<usize, Vec<u64>>,
+    pub(super) renumbering: &'a Renumbering,
     pub(super) sink: &'a mut dyn BlobSink,
     pub(super) cursor: usize,
 }
@@ -28,6 +32,9 @@ pub trait Cell {
     /// Columns of the field and its subfields.
     const COLUMNS: usize;
 
+    /// Whether there may be numbers in it that are stored as others.
+    const IS_RENUMBERED: bool = false;
+
     /// The field's type.
     fn cell_type() -> Type;
 
@@ -36,6 +43,11 @@ pub trait Cell {
     /// # Errors
     /// [`Error::Io`] if a full page cannot be written.
     fn put(&self, row: &mut RowWriter<'_>) -> Result<()>;
+
+    /// Tells the numbers in it that are stored as others, for whoever appends it to know them all
+    /// before anything is written.
+    #[inline]
+    fn renumbered(&self, _tell: &mut impl FnMut(u32)) {}
 
     /// Writes the columns of many values.
     ///
@@ -55,6 +67,28 @@ pub trait Cell {
     }
 }
 
+impl<'a> RowWriter<'a> {
+    /// What numbers are stored as.
+    #[inline]
+    pub fn renumbering(&self) -> &'a Renumbering {
+        self.renumbering
+    }
+
+    /// Writes elements to the next column, which must be of their type.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a full page cannot be written.
+    #[inline]
+    pub fn put_each<T: bytemuck::Pod>(&mut self, values: impl Iterator<Item = T>) -> Result<()> {
+        let column = &mut self.columns[self.cursor];
+        self.cursor += 1;
+        for value in values {
+            column.push(value, self.buffers, self.sink)?;
+        }
+        Ok(())
+    }
+}
+
 impl RowWriter<'_> {
     /// Writes one element to the next column.
     #[inline]
@@ -65,10 +99,18 @@ impl RowWriter<'_> {
     }
 
     /// Writes many elements to the next column.
+    #[inline]
     fn put_all(&mut self, values: &[u8]) -> Result<()> {
         let column = &mut self.columns[self.cursor];
         self.cursor += 1;
         column.extend(values, self.buffers, self.sink)
+    }
+
+    /// Writes many elements to the next column, which may keep them instead of copying them.
+    fn put_shared(&mut self, values: &Bytes) -> Result<()> {
+        let column = &mut self.columns[self.cursor];
+        self.cursor += 1;
+        column.extend_shared(values, self.buffers, self.sink)
     }
 
     /// Writes the size of a collection to the next column.
@@ -79,6 +121,7 @@ impl RowWriter<'_> {
         column.push_size(size as u64, self.buffers, self.sink)
     }
 
+    #[inline]
     pub(super) fn check_complete(&self) -> Result<()> {
         if self.cursor == self.columns.len() {
             return Ok(());
@@ -201,6 +244,7 @@ macro_rules! primitive_cells {
                 row.put(*self)
             }
 
+            #[inline]
             fn put_all(values: &[Self], row: &mut RowWriter<'_>) -> Result<()> {
                 row.put_all(bytemuck::cast_slice(values))
             }
@@ -226,8 +270,9 @@ impl Cell for bool {
     }
 }
 
-/// Bytes that are shared, not copied: a list of `UInt8`.
-impl Cell for bytes::Bytes {
+/// Bytes that are shared, not copied: a list of `UInt8`. Large ones are held until their page is
+/// written, at the latest until the version is finished.
+impl Cell for Bytes {
     const COLUMNS: usize = 2;
 
     fn cell_type() -> Type {
@@ -236,7 +281,7 @@ impl Cell for bytes::Bytes {
 
     fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
         row.put_size(self.len())?;
-        row.put_all(self)
+        row.put_shared(self)
     }
 }
 
@@ -255,6 +300,12 @@ impl Cell for String {
 
 impl<T: Cell> Cell for Vec<T> {
     const COLUMNS: usize = 1 + T::COLUMNS;
+    const IS_RENUMBERED: bool = T::IS_RENUMBERED;
+
+    #[inline]
+    fn renumbered(&self, tell: &mut impl FnMut(u32)) {
+        tell_all(self, tell);
+    }
 
     fn cell_type() -> Type {
         Type::List(T::cell_type().into())
@@ -268,6 +319,12 @@ impl<T: Cell> Cell for Vec<T> {
 
 impl<T: Cell> Cell for Option<T> {
     const COLUMNS: usize = 1 + T::COLUMNS;
+    const IS_RENUMBERED: bool = T::IS_RENUMBERED;
+
+    #[inline]
+    fn renumbered(&self, tell: &mut impl FnMut(u32)) {
+        tell_all(self.as_slice(), tell);
+    }
 
     fn cell_type() -> Type {
         Type::Optional(T::cell_type().into())
@@ -281,13 +338,27 @@ impl<T: Cell> Cell for Option<T> {
 
 impl<T: Cell, const SIZE: usize> Cell for [T; SIZE] {
     const COLUMNS: usize = T::COLUMNS;
+    const IS_RENUMBERED: bool = T::IS_RENUMBERED;
+
+    #[inline]
+    fn renumbered(&self, tell: &mut impl FnMut(u32)) {
+        tell_all(self, tell);
+    }
 
     fn cell_type() -> Type {
         Type::Array { item: T::cell_type().into(), size: SIZE as u64 }
     }
 
+    #[inline]
     fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
         T::put_all(self, row)
+    }
+}
+
+#[inline]
+fn tell_all<T: Cell>(values: &[T], tell: &mut impl FnMut(u32)) {
+    if T::IS_RENUMBERED {
+        values.iter().for_each(|value| value.renumbered(tell));
     }
 }
 
@@ -315,6 +386,12 @@ macro_rules! row {
 
         impl $crate::Cell for $name {
             const COLUMNS: usize = 0 $(+ <$of as $crate::Cell>::COLUMNS)*;
+            const IS_RENUMBERED: bool = false $(|| <$of as $crate::Cell>::IS_RENUMBERED)*;
+
+            #[inline]
+            fn renumbered(&self, tell: &mut impl ::core::ops::FnMut(u32)) {
+                $($crate::Cell::renumbered(&self.$member, tell);)*
+            }
 
             fn cell_type() -> $crate::Type {
                 $crate::Type::Record {

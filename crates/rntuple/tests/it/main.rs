@@ -21,6 +21,7 @@ mod round_trips;
 mod sample;
 mod savepoints;
 mod seeds;
+mod shared;
 mod store;
 mod tfile;
 mod values;

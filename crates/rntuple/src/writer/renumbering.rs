@@ -1,0 +1,67 @@
+//! Numbers in rows that mean something outside the file, and what stands for them in it.
+//!
+//! **Invariant:** `pairs` are in the order of their numbers, each of which is there once; `last` is
+//! one of them, or nothing that anybody looks for.
+
+/// What each of some numbers is stored as. Others are stored as they are.
+///
+/// The engine above uses it for the databases of links, which a file knows by other numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Renumbering {
+    pairs: Vec<(u32, u32)>,
+    /// The pair that was asked for last: links in a row mostly go to one database.
+    last: Option<(u32, u32)>,
+}
+
+impl Renumbering {
+    /// Whether it says what a number is stored as.
+    #[inline]
+    pub fn knows(&mut self, number: u32) -> bool {
+        if matches!(self.last, Some((last, _)) if last == number) {
+            return true;
+        }
+        self.last = self.find(number).ok().map(|at| self.pairs[at]);
+        self.last.is_some()
+    }
+
+    /// Says what a number is stored as.
+    pub fn insert(&mut self, number: u32, stored: u32) {
+        match self.find(number) {
+            Ok(at) => self.pairs[at].1 = stored,
+            Err(at) => self.pairs.insert(at, (number, stored)),
+        }
+        self.last = Some((number, stored));
+    }
+
+    /// What a number is stored as.
+    #[inline]
+    pub fn stored(&self, number: u32) -> u32 {
+        match self.last {
+            Some((last, stored)) if last == number => stored,
+            _ => self.find(number).map_or(number, |at| self.pairs[at].1),
+        }
+    }
+
+    fn find(&self, number: u32) -> Result<usize, usize> {
+        self.pairs.binary_search_by_key(&number, |pair| pair.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_stored_as_was_said_last_and_others_as_they_are() {
+        let mut renumbering = Renumbering::default();
+        assert!(!renumbering.knows(7));
+        assert_eq!(renumbering.stored(7), 7);
+        for (number, stored) in [(7, 1), (3, 0), (9, 2), (7, 5)] {
+            renumbering.insert(number, stored);
+            assert_eq!(renumbering.stored(number), stored);
+        }
+        assert_eq!([3, 7, 9, 8].map(|number| renumbering.stored(number)), [0, 5, 2, 8]);
+        assert_eq!([3, 8, 9].map(|number| renumbering.knows(number)), [true, false, true]);
+        assert_eq!([3, 7, 9, 8].map(|number| renumbering.stored(number)), [0, 5, 2, 8]);
+    }
+}

@@ -1,0 +1,81 @@
+//! Bytes that rows share with the writer: on disk they are what they were, whatever is beside them.
+
+use bytes::Bytes;
+use rntuple::{Appender, Compression, Primitive, Type, Value, WriteOptions};
+
+use crate::round_trips::{assert_holds, members_of};
+use crate::store::Store;
+use crate::values::array_of;
+
+rntuple::row! {
+    struct Blob { id: u64, bytes: Bytes }
+}
+
+fn table() -> Type {
+    let members = [
+        ("id", Type::Primitive(Primitive::UInt64)),
+        ("bytes", Type::List(Type::Primitive(Primitive::UInt8).into())),
+    ];
+    let members = members.map(|(name, of)| (name.to_owned(), of)).to_vec();
+    Type::Record { class: String::new(), members }
+}
+
+/// Some too short to be shared, some of several pages, and some that end with a page.
+fn bytes(at: u64) -> Bytes {
+    let size = [10_240, 3, 100_000, 0, 4096, 5000, 16 << 10, 10_240][at as usize % 8];
+    (0..size).map(|byte| (byte / 7 + 31 * at) as u8).collect()
+}
+
+fn value(at: u64) -> Value {
+    Value::Record(vec![
+        ("id".to_owned(), Value::UInt(at)),
+        ("bytes".to_owned(), Value::Bytes(bytes(at))),
+    ])
+}
+
+fn options(compression: Compression) -> WriteOptions {
+    WriteOptions { page_size: 16 << 10, cluster_size: 300 << 10, compression }
+}
+
+fn append(appender: &mut Appender, store: &mut Store, range: std::ops::Range<u64>) {
+    for at in range {
+        // Every way in, one after the other.
+        match at % 5 {
+            3 => appender.append_value(store, &value(at)).unwrap(),
+            4 => appender.append(store, &array_of(&table(), &[value(at)])).unwrap(),
+            _ => appender.append_row(store, &Blob { id: at, bytes: bytes(at) }).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn shared_bytes_are_stored_in_their_order() {
+    for compression in [Compression::None, Compression::Lz4 { level: 1 }] {
+        let (mut store, of) = (Store::default(), table());
+        let source = store.clone();
+        let (mut appender, header) =
+            Appender::create(&mut store, "t", members_of(&of), options(compression)).unwrap();
+        append(&mut appender, &mut store, 0..200);
+        let version = appender.finish_version(&mut store, &source).unwrap();
+        let expected: Vec<Value> = (0..200).map(value).collect();
+        assert_holds(&store.reader(&header, &version.footer), &of, &expected);
+    }
+}
+
+#[test]
+fn a_rollback_takes_back_bytes_that_are_shared() {
+    let (mut store, of) = (Store::default(), table());
+    let source = store.clone();
+    let (mut appender, header) =
+        Appender::create(&mut store, "t", members_of(&of), options(Compression::None)).unwrap();
+    append(&mut appender, &mut store, 0..8);
+    let savepoint = appender.savepoint(&mut store).unwrap();
+    for at in 500..509 {
+        appender.append_row(&mut store, &Blob { id: at, bytes: bytes(0) }).unwrap();
+        appender.rollback_to(&savepoint);
+    }
+    append(&mut appender, &mut store, 8..40);
+    let version = appender.finish_version(&mut store, &source).unwrap();
+    let expected: Vec<Value> = (0..40).map(value).collect();
+    assert_holds(&store.reader(&header, &version.footer), &of, &expected);
+}
