@@ -41,6 +41,9 @@ pub enum Change {
     /// Objects with the numbers from `first` on.
     #[allow(missing_docs)]
     Append { path: String, first: u64, count: u64 },
+    /// One object of [`LARGE_BYTES`], with a number.
+    #[allow(missing_docs)]
+    AppendLarge { path: String, number: u64 },
     /// Objects at entries are deleted.
     #[allow(missing_docs)]
     Delete { path: String, entries: Vec<u64> },
@@ -97,8 +100,11 @@ pub struct Script {
 }
 
 /// The names of all scripts.
-pub const NAMES: [&str; 8] =
-    ["single", "two databases", "delete", "update", "names", "evolve", "vacuum", "seal"];
+pub const NAMES: [&str; 9] =
+    ["single", "large", "two databases", "delete", "update", "names", "evolve", "vacuum", "seal"];
+
+/// Bytes of a large object: what is written of it does not all go through the page cache.
+const LARGE_BYTES: usize = 5 << 20;
 
 impl Script {
     /// The script with a name; none if there is no such script.
@@ -106,6 +112,7 @@ impl Script {
         let name = *NAMES.iter().find(|known| **known == name)?;
         let steps = match name {
             "single" => single(),
+            "large" => large(),
             "two databases" => two_databases(),
             "delete" => delete(),
             "update" => updates(),
@@ -142,6 +149,20 @@ fn single() -> Vec<Step> {
     }
     steps.push(Step::Reopen);
     steps
+}
+
+/// So much at once that it goes past the page cache, beside little that does not.
+fn large() -> Vec<Step> {
+    let path = "run7/events";
+    let append = |first, count| Change::Append { path: path.into(), first, count };
+    let large = |number| Change::AppendLarge { path: path.into(), number };
+    vec![
+        Step::Commit(changes(path)),
+        Step::Commit(vec![append(30, 2), large(32), append(33, 2)]),
+        Step::Commit(vec![append(35, 1)]),
+        Step::Reopen,
+        Step::Commit(vec![large(36)]),
+    ]
 }
 
 /// Transactions over two databases, and over one of them.
@@ -341,6 +362,9 @@ impl Contents {
                 let new = (*first..first + count).map(|number| Some(of_class(number, is_evolved)));
                 container.objects.extend(new);
             }
+            Change::AppendLarge { path, number } => {
+                self.container(path).objects.push(Some(large_object(*number)));
+            }
             Change::Delete { path, entries } => {
                 let objects = &mut self.container(path).objects;
                 entries.iter().for_each(|entry| objects[*entry as usize] = None);
@@ -414,6 +438,17 @@ pub fn object(number: u64, updates: u64) -> Value {
         ("words".to_owned(), Value::List(words)),
         ("maybe".to_owned(), maybe),
     ])
+}
+
+/// The same with a text of many bytes, no two pages of which are the same.
+fn large_object(number: u64) -> Value {
+    let mut object = object(number, 0);
+    if let Value::Record(members) = &mut object {
+        let line = |at: usize| format!("{number}.{at:010}\n");
+        let text = (0..LARGE_BYTES / line(0).len()).map(line).collect();
+        members[1].1 = Value::String(text);
+    }
+    object
 }
 
 /// The same class with one more field.
@@ -564,6 +599,10 @@ fn make(transaction: &mut Transaction, change: &Change) -> Result<()> {
                 transaction.append_value(key, of_class(number, is_evolved))?;
             }
             Ok(())
+        }
+        Change::AppendLarge { path, number } => {
+            let key = open(transaction, path)?;
+            transaction.append_value(key, large_object(*number)).map(drop)
         }
         Change::Delete { path, entries } => {
             let key = open(transaction, path)?;

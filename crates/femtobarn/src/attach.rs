@@ -253,7 +253,7 @@ impl Attaching {
             end: None,
             is_whole: true,
         };
-        record.write_alone(ExtentWriter::new(file, new.id, 0, federation.inner.catalog.clone()))
+        record.write_alone(ExtentWriter::new(file, new.id, 0, federation.inner.catalog.clone())?)
     }
 }
 

@@ -42,12 +42,8 @@ impl Federation {
             inner.retire_extents(row.id)?;
             let record = last_record(self, &row, &containers, seen, transaction, &message)?;
             let file = Arc::new(DatabaseFile::open_to_write(from.clone())?);
-            record.write_alone(ExtentWriter::new(
-                file,
-                row.id,
-                row.epoch,
-                inner.catalog.clone(),
-            ))?;
+            let catalog = inner.catalog.clone();
+            record.write_alone(ExtentWriter::new(file, row.id, row.epoch, catalog)?)?;
         }
         let moved = (to != from).then(|| (row.id, to.to_string_lossy().into_owned()));
         inner.catalog.commit(Commit {

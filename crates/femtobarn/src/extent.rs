@@ -10,14 +10,25 @@
 //! 4. After a failed write or sync the writer refuses all work: the kernel may have dropped what it
 //!    could not write, and a later sync would not say so.
 //!
+//! 5. What is written past the page cache is a whole window: 2 MiB of the file at a multiple of 2 MiB,
+//!    all of it the writer's. No page of the cache is larger, so none that a reader or another writer
+//!    has there keeps the kernel from dropping what it had of the window.
+//!
 //! Extents grow with what the writer has written, from 64 KiB to 64 MiB, so that little is left over
 //! and the file is extended rarely. The end of the last extent is cut off when the writer is done.
+//!
+//! A window that fills up goes past the page cache, which saves a copy and leaves the cache to what is
+//! read often. The ends of what a transaction writes, and with them small transactions, go through
+//! the cache: they are found there by whoever reads the newest objects.
 
+use std::hash::Hasher;
 use std::sync::Arc;
 
 use femtobarn_catalog::{BlobRange, Catalog, DatabaseId};
+use memmap2::{Advice, MmapMut};
 use rntuple::BlobSink;
 use rntuple::tfile::{RBLOB_KEY_LENGTH, rblob_key_header};
+use twox_hash::XxHash3_64;
 
 use crate::error::{Error, Result};
 use crate::file::{DatabaseFile, now};
@@ -32,8 +43,9 @@ const GROWTH_DIVISOR: u64 = 8;
 pub(crate) const FREE_BYTES_MIN: u64 = 4 << 10;
 /// Free space of this size is worth taking however much is written.
 const FREE_BYTES_ENOUGH: u64 = 1 << 20;
-/// Bytes gathered before they are written.
-const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes gathered before they are written, and where in the file they start and end. The kernel's
+/// pages are not larger.
+const WINDOW_BYTES: u64 = 2 << 20;
 /// Blobs start at multiples of this, so that numbers in them are aligned.
 pub(crate) const ALIGNMENT: u64 = 8;
 
@@ -50,8 +62,12 @@ pub(crate) struct ExtentWriter {
     end: u64,
     /// Whether the extent is all of what lies behind a key of its own.
     has_key: bool,
-    /// Bytes at `next - buffer.len()` that are not written yet.
-    buffer: Vec<u8>,
+    /// Bytes from here to `next` are not written yet; they are in one window.
+    flushed: u64,
+    /// The window: byte `offset` of the file is at `offset % WINDOW_BYTES`. Mapped, so that it starts
+    /// at a page of memory.
+    window: MmapMut,
+    is_one_page: bool,
     /// Bytes handed out so far, by which extents grow.
     written: u64,
     failed: bool,
@@ -63,8 +79,11 @@ impl ExtentWriter {
         database: DatabaseId,
         epoch: u64,
         catalog: Arc<Catalog>,
-    ) -> Self {
-        ExtentWriter {
+    ) -> Result<Self> {
+        let window = MmapMut::map_anon(WINDOW_BYTES as usize);
+        Ok(ExtentWriter {
+            window: window.map_err(|source| Error::io("buffer writes to", &file.path, source))?,
+            is_one_page: false,
             file,
             database,
             epoch,
@@ -73,10 +92,10 @@ impl ExtentWriter {
             start: 0,
             end: 0,
             has_key: false,
-            buffer: Vec::with_capacity(BUFFER_BYTES),
+            flushed: 0,
             written: 0,
             failed: false,
-        }
+        })
     }
 
     /// The file that is written.
@@ -92,14 +111,33 @@ impl ExtentWriter {
     /// Writes all blobs to the file.
     pub fn flush(&mut self) -> Result<()> {
         self.check_usable()?;
-        if !self.buffer.is_empty() {
-            let offset = self.next - self.buffer.len() as u64;
-            let written = self.file.write(&self.buffer, offset);
+        if self.flushed < self.next {
+            let start = (self.flushed % WINDOW_BYTES) as usize;
+            let bytes = &self.window[start..][..(self.next - self.flushed) as usize];
+            let is_whole = bytes.len() == self.window.len();
+            let written = match is_whole {
+                true => self.file.write_past_cache(bytes, self.flushed),
+                false => self.file.write(bytes, self.flushed),
+            };
             self.failed = written.is_err();
-            self.buffer.clear();
+            self.flushed = self.next;
             written?;
+            if is_whole && !self.is_one_page {
+                self.take_one_page();
+            }
         }
         Ok(())
+    }
+
+    /// Makes the window, which is empty, one large page of memory: the kernel hands that to the disk
+    /// faster than 512 small ones. Writers of little do not need 2 MiB at once.
+    fn take_one_page(&mut self) {
+        self.is_one_page = true;
+        if let Ok(window) = MmapMut::map_anon(WINDOW_BYTES as usize) {
+            // Advice that is not taken costs time, no more.
+            drop(window.advise(Advice::HugePage));
+            self.window = window;
+        }
     }
 
     /// Makes all flushed blobs durable.
@@ -112,7 +150,7 @@ impl ExtentWriter {
 
     /// Forgets blobs that are not written yet; the space that they were to take stays unused.
     pub fn discard(&mut self) {
-        self.buffer.clear();
+        self.flushed = self.next;
     }
 
     pub fn check_usable(&self) -> Result<()> {
@@ -132,42 +170,58 @@ impl ExtentWriter {
     pub fn reserve(&mut self, size: u64) -> Result<()> {
         self.check_usable()?;
         if self.next.next_multiple_of(ALIGNMENT) + size > self.end {
-            self.flush()?;
             self.allocate(size)?;
         }
         Ok(())
     }
 
     fn write(&mut self, parts: &[&[u8]]) -> Result<u64> {
+        let offset = self.begin_blob(parts.iter().map(|part| part.len() as u64).sum())?;
+        parts.iter().try_for_each(|part| self.put(part))?;
+        Ok(offset)
+    }
+
+    /// Writes a blob and its checksum, which is quickly computed in the window.
+    fn write_summed(&mut self, parts: &[&[u8]]) -> Result<u64> {
+        let size: usize = parts.iter().map(|part| part.len()).sum();
+        let offset = self.begin_blob((size + size_of::<u64>()) as u64)?;
+        let start = (offset % WINDOW_BYTES) as usize;
+        let checksum = if start + size < self.window.len() {
+            parts.iter().try_for_each(|part| self.put(part))?;
+            XxHash3_64::oneshot(&self.window[start..][..size])
+        } else {
+            let mut hasher = XxHash3_64::new();
+            for part in parts {
+                hasher.write(part);
+                self.put(part)?;
+            }
+            hasher.finish()
+        };
+        self.put(&checksum.to_le_bytes())?;
+        Ok(offset)
+    }
+
+    /// Makes room for a blob, and returns where it starts.
+    fn begin_blob(&mut self, size: u64) -> Result<u64> {
         self.check_usable()?;
-        let size: u64 = parts.iter().map(|part| part.len() as u64).sum();
         if self.next.next_multiple_of(ALIGNMENT) + size > self.end {
-            self.flush()?;
             self.allocate(size)?;
         }
         let offset = self.next.next_multiple_of(ALIGNMENT);
         self.put(&[0; ALIGNMENT as usize][..(offset - self.next) as usize])?;
-        parts.iter().try_for_each(|part| self.put(part))?;
         self.written += size;
         Ok(offset)
     }
 
     fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            if self.buffer.len() == BUFFER_BYTES {
+            let room = &mut self.window[(self.next % WINDOW_BYTES) as usize..];
+            let (fitting, rest) = bytes.split_at(room.len().min(bytes.len()));
+            room[..fitting.len()].copy_from_slice(fitting);
+            self.next += fitting.len() as u64;
+            if self.next.is_multiple_of(WINDOW_BYTES) {
                 self.flush()?;
             }
-            if self.buffer.is_empty() && bytes.len() >= BUFFER_BYTES {
-                // What would fill the buffer alone is written from where it is.
-                let written = self.file.write(bytes, self.next);
-                self.failed = written.is_err();
-                self.next += bytes.len() as u64;
-                return written;
-            }
-            let room = BUFFER_BYTES - self.buffer.len();
-            let (fitting, rest) = bytes.split_at(room.min(bytes.len()));
-            self.buffer.extend_from_slice(fitting);
-            self.next += fitting.len() as u64;
             bytes = rest;
         }
         Ok(())
@@ -193,9 +247,14 @@ impl ExtentWriter {
         self.extend(file_end, RBLOB_KEY_LENGTH as u64 + payload)?;
         self.write_key(file_end, payload)?;
         self.has_key = true;
-        self.start = file_end + RBLOB_KEY_LENGTH as u64;
-        self.next = self.start;
-        self.end = self.start + payload;
+        self.begin(file_end + RBLOB_KEY_LENGTH as u64, payload)
+    }
+
+    /// Goes on in another extent.
+    fn begin(&mut self, start: u64, payload: u64) -> Result<()> {
+        self.flush()?;
+        (self.start, self.end) = (start, start + payload);
+        (self.next, self.flushed) = (start, start);
         Ok(())
     }
 
@@ -212,15 +271,14 @@ impl ExtentWriter {
             self.leave()?;
         }
         self.has_key = false;
-        self.start = range.offset;
-        self.next = range.offset;
-        self.end = range.offset + range.size;
+        self.begin(range.offset, range.size)?;
         Ok(true)
     }
 
     /// Gives the unused end of the extent back, to the file system or to other writers. The caller
-    /// has locked the allocation, and nothing is left to be flushed.
+    /// has locked the allocation.
     fn leave(&mut self) -> Result<()> {
+        self.flush()?;
         if self.next == self.end {
             return Ok(());
         }
@@ -264,15 +322,23 @@ impl ExtentWriter {
 
 impl BlobSink for ExtentWriter {
     fn write_blob(&mut self, parts: &[&[u8]]) -> rntuple::Result<u64> {
-        self.write(parts).map_err(|error| rntuple::Error::Io {
-            what: "cannot store a page".to_owned(),
-            source: match error {
-                Error::Io { source, what } => {
-                    std::io::Error::new(source.kind(), format!("{what}: {source}"))
-                }
-                // With its kind: `Error::kind` looks for it there.
-                other => std::io::Error::other(other),
-            },
-        })
+        self.write(parts).map_err(unstored)
+    }
+
+    fn write_summed(&mut self, parts: &[&[u8]]) -> rntuple::Result<u64> {
+        self.write_summed(parts).map_err(unstored)
+    }
+}
+
+fn unstored(error: Error) -> rntuple::Error {
+    rntuple::Error::Io {
+        what: "cannot store a page".to_owned(),
+        source: match error {
+            Error::Io { source, what } => {
+                std::io::Error::new(source.kind(), format!("{what}: {source}"))
+            }
+            // With its kind: `Error::kind` looks for it there.
+            other => std::io::Error::other(other),
+        },
     }
 }

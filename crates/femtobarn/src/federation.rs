@@ -241,7 +241,7 @@ impl Inner {
             return Ok(writer);
         }
         let file = Arc::new(DatabaseFile::open_to_write(self.path_of(database))?);
-        Ok(ExtentWriter::new(file, database.id, database.epoch, self.catalog.clone()))
+        ExtentWriter::new(file, database.id, database.epoch, self.catalog.clone())
     }
 
     /// Takes a writer back. Of two writers of one database, the second is done; and so is the one

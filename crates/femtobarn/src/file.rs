@@ -3,12 +3,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::{FallocateFlags, fallocate};
-use nix::libc::off_t;
+use nix::libc::{O_DIRECT, off_t};
 use rntuple::tfile::{FileHeader, FileIdentity, Timestamp, decode_key_header};
 use uuid::Uuid;
 
@@ -19,9 +22,15 @@ use crate::error::{Error, Result};
 pub(crate) struct DatabaseFile {
     pub file: File,
     pub path: PathBuf,
+    /// The same file, past the page cache; none where that cannot be.
+    direct: OnceLock<Option<File>>,
 }
 
 impl DatabaseFile {
+    fn new(file: File, path: PathBuf) -> Self {
+        DatabaseFile { file, path, direct: OnceLock::new() }
+    }
+
     /// Creates a database file and writes its front; refuses to overwrite.
     pub fn create(path: PathBuf, uuid: Uuid) -> Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -34,7 +43,7 @@ impl DatabaseFile {
             },
             _ => Error::io("create", &path, source),
         })?;
-        let database = DatabaseFile { file, path };
+        let database = Self::new(file, path);
         match database.write(&identity.front(), 0) {
             Ok(()) => Ok(database),
             Err(error) => {
@@ -48,19 +57,33 @@ impl DatabaseFile {
     /// Opens a database file for reading and writing.
     pub fn open_to_write(path: PathBuf) -> Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(&path);
-        Ok(DatabaseFile { file: file.map_err(|source| Error::io("open", &path, source))?, path })
+        Ok(Self::new(file.map_err(|source| Error::io("open", &path, source))?, path))
     }
 
     /// Opens a file for reading.
     pub fn open(path: PathBuf) -> Result<Self> {
         let file = File::open(&path).map_err(|source| Error::io("open", &path, source))?;
-        Ok(DatabaseFile { file, path })
+        Ok(Self::new(file, path))
     }
 
     pub fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
         self.file
             .write_all_at(bytes, offset)
             .map_err(|source| Error::io("write", &self.path, source))
+    }
+
+    /// Writes whole pages of memory past the page cache, and through it what cannot be written so:
+    /// not all file systems can, or not at every moment. `offset` is a multiple of a block of the
+    /// disk.
+    pub fn write_past_cache(&self, pages: &[u8], offset: u64) -> Result<()> {
+        let direct = self.direct.get_or_init(|| {
+            // By its number: the name may be another file's by now.
+            let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            OpenOptions::new().write(true).custom_flags(O_DIRECT).open(path).ok()
+        });
+        let written = direct.as_ref().and_then(|file| file.write_at(pages, offset).ok());
+        let written = written.unwrap_or(0);
+        self.write(&pages[written..], offset + written as u64)
     }
 
     /// Gives the disk a range of the file back; the bytes there are zero from then on. A file system

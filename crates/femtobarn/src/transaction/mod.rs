@@ -146,7 +146,7 @@ impl Transaction {
             epoch: 0,
         };
         let catalog = self.federation.inner.catalog.clone();
-        let extents = ExtentWriter::new(file.into(), id, row.epoch, catalog);
+        let extents = ExtentWriter::new(file.into(), id, row.epoch, catalog)?;
         self.identities.insert(id, uuid);
         self.databases.insert(id, OpenDatabase { row, is_new: true, extents, _lock: lock });
         Ok(id)

@@ -17,6 +17,7 @@ mod growth;
 mod history;
 mod indexes;
 mod isolation;
+mod large;
 mod links;
 mod model;
 mod moving;
