@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use femtobarn::{
-    Class, ContainerId, ContainerKey, DatabaseId, Federation, Oid, Snapshot, TransactionOptions,
-    View,
+    Class, ContainerId, ContainerKey, DatabaseId, Federation, Oid, OpenOptions, Snapshot,
+    TransactionOptions, View,
 };
 use rntuple::{Array, FromCell, Value};
 
@@ -12,6 +12,8 @@ use femtobarn_bench::{Outcome, Pool, Random, Reads, sum};
 
 use crate::append::{FIXED_BYTES, Fixed, Object, class_of};
 
+/// What is kept in memory: all objects, as peers do it.
+const CACHE_BYTES: u64 = 1 << 30;
 /// Objects that a scan reads at once.
 const SCANNED_BYTES: u64 = 1 << 20;
 
@@ -61,7 +63,7 @@ fn read_each<R: FromCell>(
     reads: &Reads,
     sum_of: impl Fn(R) -> u64,
 ) -> Outcome {
-    let snapshot = Federation::open(folder)?.snapshot(None)?;
+    let snapshot = open(folder)?;
     let view = snapshot.view("objects/objects")?;
     let mut objects = snapshot.objects::<R>();
     let mut by_oid = |oid: Oid| Ok(sum_of(objects.get(oid)?));
@@ -79,7 +81,7 @@ fn read_each<R: FromCell>(
 
 /// Reads objects in batches, by their OIDs.
 pub fn in_batches(folder: &Path, reads: &Reads) -> Outcome {
-    let snapshot = Federation::open(folder)?.snapshot(None)?;
+    let snapshot = open(folder)?;
     let view = snapshot.view("objects/objects")?;
     reads.in_batches(|ids| {
         let oids: Vec<Oid> = ids.iter().map(|id| view.oid(*id)).collect();
@@ -89,7 +91,7 @@ pub fn in_batches(folder: &Path, reads: &Reads) -> Outcome {
 
 /// Reads all objects in order.
 pub fn scan(folder: &Path, reads: &Reads) -> Outcome {
-    let view = Federation::open(folder)?.snapshot(None)?.view("objects/objects")?;
+    let view = open(folder)?.view("objects/objects")?;
     let selection = view.select(&[content_name(reads.size)])?;
     let at_once = (SCANNED_BYTES / reads.size).max(1);
     reads.in_order(|| {
@@ -100,6 +102,11 @@ pub fn scan(folder: &Path, reads: &Reads) -> Outcome {
         }
         Ok(check)
     })
+}
+
+fn open(folder: &Path) -> Outcome<Snapshot> {
+    let options = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
+    Ok(Federation::open_with(folder, options)?.snapshot(None)?)
 }
 
 fn found(view: &View, id: u64) -> Outcome<u64> {
