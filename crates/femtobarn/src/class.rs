@@ -340,7 +340,7 @@ fn row_members(fields: &[Field]) -> Vec<(String, Type)> {
 }
 
 /// How a link is told from a record of numbers, in the types of rows alone.
-const LINK_CLASS: &str = "femtobarn::Link";
+pub(crate) const LINK_CLASS: &str = "femtobarn::Link";
 
 fn record(members: Vec<(String, Type)>) -> Type {
     Type::Record { class: String::new(), members }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use femtobarn_catalog::{ContainerId, DatabaseId, Oid};
 use rntuple::{FromCell, Reader, Type};
 
+use crate::class::LINK_CLASS;
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
 use crate::view::{Version, View};
@@ -38,8 +39,7 @@ impl View {
     ///
     /// # Errors
     /// `NotFound` if a member of the structure is no field of the class; `Invalid` if it is of another
-    /// type or has links or optional records in it, or if the view is one of another version of the
-    /// class.
+    /// type, or if the view is one of another version of the class.
     pub fn cursor<R: FromCell>(&self) -> Result<Cursor<R>> {
         let version = self.shared_version();
         let refused = |why: &str| {
@@ -48,16 +48,21 @@ impl View {
         if version.is_narrowed() {
             return refused("are seen as of another class than they are stored");
         }
-        let is_dressed = |name: &str| {
-            let field = version.class.fields.iter().find(|field| field.name == name);
-            field.is_some_and(|field| field.of.is_dressed())
+        // Numbers in the place of links, or the other way about, would be of other databases.
+        let is_other = |(name, of): &(String, Type)| {
+            let field = version.class.fields.iter().find(|field| field.name == *name);
+            field.is_some_and(|field| {
+                (field.of.is_dressed() || has_links(of)) && field.of.row_type() != *of
+            })
         };
         if let Type::Record { members, .. } = R::cell_type()
-            && members.iter().any(|(name, _)| is_dressed(name))
+            && let Some((name, _)) = members.iter().find(|member| is_other(member))
         {
-            return refused("have links or optional records, which rows cannot hold");
+            return refused(&format!("have another type of field {name:?}"));
         }
+        let numbers = version.link_databases.clone();
         let rows = rntuple::Cursor::new(Held(version)).map_err(Error::storage(self.path()))?;
+        let rows = rows.with_numbers(numbers);
         Ok(Cursor { view: self.clone(), rows })
     }
 }
@@ -104,6 +109,17 @@ impl<R: FromCell> Cursor<R> {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a type of rows has links in it.
+fn has_links(of: &Type) -> bool {
+    match of {
+        Type::Record { class, members } => {
+            class == LINK_CLASS || members.iter().any(|(_, of)| has_links(of))
+        }
+        Type::List(of) | Type::Optional(of) | Type::Array { item: of, .. } => has_links(of),
+        _ => false,
     }
 }
 

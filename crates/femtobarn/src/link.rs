@@ -3,8 +3,8 @@
 //! A row's links say the databases of this federation. Before anything of a row is written, the
 //! container has a position for each of them (see `dress`), so that writing only looks it up.
 
-use femtobarn_catalog::Oid;
-use rntuple::{Cell, Renumbering, RowWriter, Type};
+use femtobarn_catalog::{ContainerId, DatabaseId, Oid};
+use rntuple::{Cell, FromCell, Renumbering, RowReader, RowWriter, Type};
 
 use crate::class::FieldType;
 
@@ -29,11 +29,14 @@ pub struct ElementLink {
 
 impl Link {
     /// The link to nothing.
-    pub const NULL: Link = Link(Oid {
-        database: femtobarn_catalog::DatabaseId(0),
-        container: femtobarn_catalog::ContainerId(0),
-        entry: 0,
-    });
+    pub const NULL: Link =
+        Link(Oid { database: DatabaseId(0), container: ContainerId(0), entry: 0 });
+
+    /// The object; none for the link to nothing.
+    #[inline]
+    pub fn object(&self) -> Option<Oid> {
+        (!self.is_null()).then_some(self.0)
+    }
 
     #[inline]
     fn is_null(&self) -> bool {
@@ -61,6 +64,12 @@ impl ElementLink {
     #[inline]
     pub fn new(object: Oid, element: u32) -> Self {
         ElementLink { link: object.into(), element }
+    }
+
+    /// The object and which element of it; none for the link to nothing.
+    #[inline]
+    pub fn element(&self) -> Option<(Oid, u32)> {
+        self.link.object().map(|object| (object, self.element))
     }
 }
 
@@ -112,6 +121,29 @@ impl Cell for ElementLink {
     fn put_all(links: &[Self], row: &mut RowWriter<'_>) -> rntuple::Result<()> {
         put_links(links.iter().map(|of| of.link), row)?;
         row.put_each(links.iter().map(|of| of.element))
+    }
+}
+
+impl FromCell for Link {
+    #[inline]
+    fn get(row: &mut RowReader<'_>, index: u64) -> rntuple::Result<Self> {
+        let (database, container) = (row.number(index)?, row.number(index)?);
+        let entry = row.number(index)?;
+        Ok(match container {
+            0 => Link::NULL,
+            _ => Link(Oid {
+                database: DatabaseId(row.meant(database)?),
+                container: ContainerId(container),
+                entry,
+            }),
+        })
+    }
+}
+
+impl FromCell for ElementLink {
+    #[inline]
+    fn get(row: &mut RowReader<'_>, index: u64) -> rntuple::Result<Self> {
+        Ok(ElementLink { link: Link::get(row, index)?, element: row.number(index)? })
     }
 }
 

@@ -12,8 +12,12 @@ row! {
     #[derive(Debug, PartialEq)]
     struct Event { event: u64, run: u32 }
 }
+
 row! {
-    struct Linked { to: Vec<u32> }
+    struct Raw { database: u32, container: u32, entry: u64 }
+}
+row! {
+    struct Linked { to: Raw }
 }
 
 #[test]

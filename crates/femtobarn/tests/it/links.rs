@@ -332,13 +332,19 @@ fn rows_with_links_in_the_place_of_numbers_are_refused() {
     let key = transaction.create_container(database, "raw", &class, Default::default()).unwrap();
     assert_eq!(transaction.rows::<Tag>(key).err().unwrap().kind(), ErrorKind::Invalid);
     assert!(transaction.rows::<RawTag>(key).is_ok());
+    transaction.commit().unwrap();
+    let view = federation.snapshot(None).unwrap().view("tags/raw").unwrap();
+    assert_eq!(view.cursor::<Tag>().err().unwrap().kind(), ErrorKind::Invalid);
+    assert!(view.cursor::<RawTag>().is_ok());
 }
 
 rntuple::row! {
+    #[derive(Debug, PartialEq)]
     struct Best { score: f32, to: Vec<ElementLink> }
 }
 
 rntuple::row! {
+    #[derive(Debug, PartialEq)]
     struct Linker {
         one: Link,
         many: Vec<Link>,
@@ -427,6 +433,12 @@ fn links_in_rows_lead_where_those_of_values_do() {
     for n in 0..300 {
         assert_eq!(rows.value(n).unwrap(), linker_value(&databases, n), "row {n}");
         assert_eq!(rows.value(n).unwrap(), values.value(n).unwrap(), "object {n}");
+    }
+    for view in [rows, values] {
+        let mut cursor = view.cursor::<Linker>().unwrap();
+        for n in (0..300).rev() {
+            assert_eq!(cursor.get(n).unwrap(), linker_row(&databases, n), "row {n}");
+        }
     }
 }
 

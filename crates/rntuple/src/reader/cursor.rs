@@ -56,6 +56,7 @@ pub struct Cursor<R, D> {
     held: u64,
     held_max: u64,
     passes: Passes,
+    numbers: Vec<u32>,
     of: PhantomData<fn() -> R>,
 }
 
@@ -131,8 +132,17 @@ impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
             held: 0,
             held_max,
             passes: Passes::Anywhere,
+            numbers: vec![],
             of: PhantomData,
         })
+    }
+
+    /// Says what is meant by the numbers that stand in the file for others, from 0 on: the mirror
+    /// image of [`Renumbering`](crate::Renumbering).
+    #[must_use]
+    pub fn with_numbers(mut self, numbers: Vec<u32>) -> Self {
+        self.numbers = numbers;
+        self
     }
 
     /// Reads entries that mostly follow each other: what it has read it lets go of, and leaves the
@@ -167,6 +177,7 @@ impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
         let mut row = RowReader {
             reader: &self.reader,
             plan: &self.plan,
+            numbers: &self.numbers,
             passes: self.passes,
             first_entry: entries.start,
             columns,
@@ -239,6 +250,7 @@ impl HeldColumn {
 pub struct RowReader<'a> {
     reader: &'a Reader,
     plan: &'a [PlannedColumn],
+    numbers: &'a [u32],
     passes: Passes,
     first_entry: u64,
     columns: &'a mut [HeldColumn],
@@ -263,9 +275,28 @@ impl RowReader<'_> {
         self.column += columns;
     }
 
-    /// One number of the next column.
+    /// What is meant by a number that stands for another in the file.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it stands for nothing.
     #[inline]
-    pub(super) fn number<T: bytemuck::Pod>(&mut self, index: u64) -> Result<T> {
+    pub fn meant(&self, stored: u32) -> Result<u32> {
+        self.numbers.get(stored as usize).copied().ok_or_else(|| {
+            let known = self.numbers.len();
+            Error::corrupt(
+                "link",
+                0,
+                format!("it is to database number {stored}, of {known} known"),
+            )
+        })
+    }
+
+    /// One number of the next column.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if what is stored is damaged.
+    #[inline]
+    pub fn number<T: bytemuck::Pod>(&mut self, index: u64) -> Result<T> {
         let size = size_of::<T>();
         let held = self.columns.get(self.column).and_then(|held| held.held_from(index, size));
         if let Some(bytes) = held.and_then(|held| held.get(..size)) {
