@@ -21,7 +21,8 @@ INTRO = (
     "(fdatasync). Disk over payload counts the blocks of all files afterwards. Plain files are the limit: "
     "one is written in pieces of 1 MB through the page cache, one past it (O_DIRECT) from one buffer that is "
     "used again, its place on disk set aside. ROOT's file is complete, and synced, only when it is closed; "
-    "HDF5's objects are rows of one array, written 1 MB at a time; RocksDB takes in sorted files made apart."
+    "HDF5's objects are rows of one array, written 1 MB at a time; RocksDB takes in sorted files made apart. "
+    "Links are 16 bytes each and not counted as payload; peers have none."
 )
 PREPARATIONS = (POOL,)
 
@@ -29,6 +30,7 @@ SIZES = {100: "100 B", 1024: "1 KB", 4096: "4 KB", 8192: "8 KB", 10240: "10 KB",
 COMMIT_BYTES, COMMITS = 64 << 20, 4
 ROWS = "5000000"
 WRITERS = (1, 2, 4, 8, 16)
+LINKED = {0: "Femtobarn", 1: "Femtobarn, 1 link", 4: "Femtobarn, 4 links"}
 PLAIN = ("plain file", "O_DIRECT file")
 
 
@@ -60,13 +62,17 @@ def append(
 
 def of_size(size: int) -> Figure:
     """Objects of one size."""
-    sides = (
+    ours = [
         Side(
-            "Femtobarn",
+            name,
             append("ours", "{work}/fed", "shared", size=size),
             "ours",
-            before=("ours", "create", "{work}/fed", "shared", str(size), "1"),
-        ),
+            before=("ours", "create", "{work}/fed", "shared", str(size), str(links), "1"),
+        )
+        for links, name in LINKED.items()
+    ]
+    sides = (
+        *ours,
         Side("ROOT", append("root_objects", "{work}", size=size, share=0.5)),
         Side("RocksDB", append("rocksdb_peer", "{work}/rocks", size=size)),
         Side("LMDB", append("peers", "lmdb", "{work}/lmdb", size=size)),
@@ -88,12 +94,28 @@ def of_size(size: int) -> Figure:
     )
 
 
+def links_cost(links: int, at_most: float) -> Target:
+    """CPU seconds of an object with links, of which each should cost a tenth at most."""
+    name = LINKED[links]
+    return Target(
+        f"{name} / none, CPU seconds",
+        lambda r: r.rate("Femtobarn", "cpu") / r.rate(name, "cpu"),
+        at_most=at_most,
+    )
+
+
 TARGETS: dict[int, tuple[Target, ...]] = {
-    100: (rate("Femtobarn", 4e6), disk_over_payload("Femtobarn", 1.10)),
+    100: (
+        rate("Femtobarn", 4e6),
+        disk_over_payload("Femtobarn", 1.10),
+        links_cost(1, 1.1),
+        links_cost(4, 1.4),
+    ),
     10240: (
         best_of("Femtobarn", PLAIN, 0.9),
         cpu_per_100_mb("Femtobarn", 0.04),
         disk_over_payload("Femtobarn", 1.03),
+        links_cost(4, 1.1),
     ),
 }
 
@@ -124,7 +146,7 @@ def writers() -> Figure:
 
     def at(number: int) -> tuple[Side, ...]:
         def created(of: str) -> tuple[str, ...]:
-            return ("ours", "create", "{work}/fed", of, "10240", str(number))
+            return ("ours", "create", "{work}/fed", of, "10240", "0", str(number))
 
         lmdb, sqlite = ("peers", "lmdb", "{work}/lmdb"), ("peers", "sqlite", "{work}/sqlite")
         return (

@@ -46,6 +46,8 @@ const FREE_BYTES_ENOUGH: u64 = 1 << 20;
 /// Bytes gathered before they are written, and where in the file they start and end. The kernel's
 /// pages are not larger.
 const WINDOW_BYTES: u64 = 2 << 20;
+/// What is written ahead of small transactions.
+static AHEAD: [u8; 64 << 10] = [0; 64 << 10];
 /// Blobs start at multiples of this, so that numbers in them are aligned.
 pub(crate) const ALIGNMENT: u64 = 8;
 
@@ -68,6 +70,8 @@ pub(crate) struct ExtentWriter {
     /// at a page of memory.
     window: MmapMut,
     is_one_page: bool,
+    /// Up to here the extent has been written to once.
+    ahead: u64,
     /// Bytes handed out so far, by which extents grow.
     written: u64,
     failed: bool,
@@ -93,6 +97,7 @@ impl ExtentWriter {
             end: 0,
             has_key: false,
             flushed: 0,
+            ahead: 0,
             written: 0,
             failed: false,
         })
@@ -143,9 +148,20 @@ impl ExtentWriter {
     /// Makes all flushed blobs durable.
     pub fn sync(&mut self) -> Result<()> {
         self.check_usable()?;
-        let synced = self.file.sync();
+        let synced = self.write_ahead().and_then(|()| self.file.sync());
         self.failed = synced.is_err();
         synced
+    }
+
+    /// Writes zeros where the next small transactions will write. Blocks that were written before
+    /// are synced without the file system's journal, which those set aside by `extend` take part in.
+    fn write_ahead(&mut self) -> Result<()> {
+        let end = self.end.min(self.next + AHEAD.len() as u64);
+        if self.is_one_page || self.next <= self.ahead || self.next == end {
+            return Ok(());
+        }
+        self.ahead = end;
+        self.file.write(&AHEAD[..(end - self.next) as usize], self.next)
     }
 
     /// Forgets blobs that are not written yet; the space that they were to take stays unused.
@@ -254,7 +270,7 @@ impl ExtentWriter {
     fn begin(&mut self, start: u64, payload: u64) -> Result<()> {
         self.flush()?;
         (self.start, self.end) = (start, start + payload);
-        (self.next, self.flushed) = (start, start);
+        (self.next, self.flushed, self.ahead) = (start, start, start);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use femtobarn::{
-    Class, ContainerKey, ContainerOptions, Federation, Transaction, TransactionOptions,
+    Class, ContainerKey, ContainerOptions, Federation, Link, Oid, Transaction, TransactionOptions,
 };
 use rntuple::{Cell, row};
 
@@ -13,16 +13,31 @@ use femtobarn_bench::{Appends, Outcome, Pool, SMALL_BYTES, SMALL_OBJECTS, Stopwa
 /// Objects of other sizes are lists of bytes, which have a place for their length.
 pub const FIXED_BYTES: usize = 100;
 
-const FIXED: &str = r#"{"name": "Fixed", "version": 1, "fields": [
-    {"name": "bytes", "type": {"array": {"of": "uint8", "size": 100}}}]}"#;
-const OBJECT: &str = r#"{"name": "Object", "version": 1, "fields": [
-    {"name": "id", "type": "uint64"}, {"name": "blob", "type": {"list": "uint8"}}]}"#;
+const FIXED: &str = r#"{"name": "bytes", "type": {"array": {"of": "uint8", "size": 100}}}"#;
+const OBJECT: &str =
+    r#"{"name": "id", "type": "uint64"}, {"name": "blob", "type": {"list": "uint8"}}"#;
+/// Links that an object may have.
+const LINKS: [&str; 4] = ["first", "second", "third", "fourth"];
 
 row! {
     pub struct Fixed { pub bytes: [u8; 100] }
 }
 row! {
     pub struct Object { id: u64, pub blob: Bytes }
+}
+row! {
+    struct FixedWithLink { bytes: [u8; 100], first: Link }
+}
+row! {
+    struct FixedWithLinks { bytes: [u8; 100], first: Link, second: Link, third: Link, fourth: Link }
+}
+row! {
+    struct ObjectWithLink { id: u64, blob: Bytes, first: Link }
+}
+row! {
+    struct ObjectWithLinks {
+        id: u64, blob: Bytes, first: Link, second: Link, third: Link, fourth: Link,
+    }
 }
 
 impl Fixed {
@@ -39,9 +54,17 @@ impl Object {
     }
 }
 
-/// The class of objects of so many bytes.
-pub fn class_of(size: usize) -> Outcome<Class> {
-    Ok(Class::from_json(if size == FIXED_BYTES { FIXED } else { OBJECT })?)
+/// The class of objects of so many bytes and links.
+pub fn class_of(size: usize, links: usize) -> Outcome<Class> {
+    let (name, mut fields) = match size {
+        FIXED_BYTES => ("Fixed", FIXED.to_owned()),
+        _ => ("Object", OBJECT.to_owned()),
+    };
+    for link in &LINKS[..links] {
+        fields += &format!(r#", {{"name": "{link}", "type": {{"link": "{name}"}}}}"#);
+    }
+    let json = format!(r#"{{"name": "{name}", "version": 1, "fields": [{fields}]}}"#);
+    Ok(Class::from_json(&json)?)
 }
 
 /// Where writers write to: containers of one database, or a database each.
@@ -53,9 +76,9 @@ fn place(writer: u64, of: &str) -> (String, String) {
 }
 
 /// Makes a federation with a container for each writer.
-pub fn create(folder: &Path, of: &str, size: usize, writers: u64) -> Outcome {
+pub fn create(folder: &Path, of: &str, size: usize, links: usize, writers: u64) -> Outcome {
     let federation = Federation::create(folder, "bench")?;
-    let class = class_of(size)?;
+    let class = class_of(size, links)?;
     let mut transaction = federation.transaction(TransactionOptions::default())?;
     for writer in 0..writers {
         let (database, container) = place(writer, of);
@@ -69,21 +92,49 @@ pub fn create(folder: &Path, of: &str, size: usize, writers: u64) -> Outcome {
     Ok(())
 }
 
-/// Appends objects to the writer's container.
+/// Appends objects to the writer's container, with as many links as its class has, each to an object
+/// before.
 pub fn append(folder: &Path, of: &str, work: &Appends) -> Outcome {
-    match work.pool.size() {
-        FIXED_BYTES => append_rows(folder, of, work, |id| Fixed::new(&work.pool, id)),
-        _ => append_rows(folder, of, work, |id| Object::new(&work.pool, id)),
+    let pool = &work.pool;
+    let federation = Federation::open(folder)?;
+    let mut transaction = federation.transaction(TransactionOptions::default())?;
+    let own = container(&mut transaction, work.writer, of)?;
+    let links = transaction.class(own)?.fields.iter().filter(|f| LINKS.contains(&f.name.as_str()));
+    let links = links.count();
+    drop(transaction);
+    let to = |id: u64, back: u64| -> Link {
+        Oid::new(own.database, own.container, id.saturating_sub(back)).into()
+    };
+    match (pool.size(), links) {
+        (FIXED_BYTES, 0) => append_rows(federation, of, work, folder, |id| Fixed::new(pool, id)),
+        (FIXED_BYTES, 1) => append_rows(federation, of, work, folder, |id| FixedWithLink {
+            bytes: Fixed::new(pool, id).bytes,
+            first: to(id, 1),
+        }),
+        (FIXED_BYTES, _) => append_rows(federation, of, work, folder, |id| {
+            let [first, second, third, fourth] = [1, 2, 3, 4].map(|back| to(id, back));
+            FixedWithLinks { bytes: Fixed::new(pool, id).bytes, first, second, third, fourth }
+        }),
+        (_, 0) => append_rows(federation, of, work, folder, |id| Object::new(pool, id)),
+        (_, 1) => append_rows(federation, of, work, folder, |id| ObjectWithLink {
+            id,
+            blob: pool.shared(id),
+            first: to(id, 1),
+        }),
+        _ => append_rows(federation, of, work, folder, |id| {
+            let [first, second, third, fourth] = [1, 2, 3, 4].map(|back| to(id, back));
+            ObjectWithLinks { id, blob: pool.shared(id), first, second, third, fourth }
+        }),
     }
 }
 
 fn append_rows<R: Cell>(
-    folder: &Path,
+    federation: Federation,
     of: &str,
     work: &Appends,
+    folder: &Path,
     row: impl Fn(u64) -> R,
 ) -> Outcome {
-    let federation = Federation::open(folder)?;
     let watch = Stopwatch::start();
     for ids in work.transactions() {
         let mut transaction = federation.transaction(TransactionOptions::default())?;

@@ -1,7 +1,7 @@
 //! The engine's side of the benchmarks; `benches/run.py` runs it beside its peers.
 //!
 //! ```text
-//! ours create FOLDER shared|own SIZE WRITERS  containers of one database, or one in each of several
+//! ours create FOLDER shared|own SIZE LINKS WRITERS    containers of one database, or of several
 //! ours append FOLDER shared|own POOL SIZE COUNT COMMIT WRITER    one by one, COMMIT in a transaction
 //! ours commits FOLDER shared|own WRITER SECONDS   10 objects of 100 bytes a transaction
 //! ours fill FOLDER POOL SIZE COUNT             objects with an index, and links to them, to be read at random
@@ -36,8 +36,9 @@ fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["create", folder, of, size, writers] => {
-            append::create(Path::new(folder), of, size.parse()?, writers.parse()?)
+        ["create", folder, of, size, links, writers] => {
+            let (size, links) = (size.parse()?, links.parse()?);
+            append::create(Path::new(folder), of, size, links, writers.parse()?)
         }
         ["append", folder, of, ref rest @ ..] => {
             append::append(Path::new(folder), of, &Appends::parse(rest)?)

@@ -27,7 +27,7 @@ pub fn fill(folder: &Path, pool: &Pool, count: u64) -> Outcome {
     let mut transaction = federation.transaction(TransactionOptions::default())?;
     let database = transaction.create_database("objects")?;
     let options = Default::default();
-    let class = class_of(pool.size())?;
+    let class = class_of(pool.size(), 0)?;
     let key = transaction.create_container(database, "objects", &class, options)?;
     if pool.size() == FIXED_BYTES {
         let mut rows = transaction.rows::<Fixed>(key)?;
