@@ -3,18 +3,15 @@
 #ifndef BENCHES_ROOT_COMMON
 #define BENCHES_ROOT_COMMON
 
+#include "measure.hxx"
+
 #include <ROOT/REntry.hxx>
 #include <ROOT/RNTupleModel.hxx>
 #include <ROOT/RNTupleReader.hxx>
 
-#include <sys/resource.h>
-
 #include <array>
-#include <chrono>
 #include <cmath>
-#include <cinttypes>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <sstream>
@@ -24,28 +21,6 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
-
-inline double cpu_seconds()
-{
-   rusage usage;
-   getrusage(RUSAGE_SELF, &usage);
-   return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + 1e-6 * (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-}
-
-// The timed part: from its construction to report().
-class Stopwatch {
-   std::chrono::steady_clock::time_point fWall = std::chrono::steady_clock::now();
-   double fCpu = cpu_seconds();
-
-public:
-   void report(std::uint64_t items, std::uint64_t bytes, std::uint64_t check) const
-   {
-      const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - fWall).count();
-      std::printf("{\"items\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"wall_s\": %.6f, \"cpu_s\": %.6f, \"check\": %" PRIu64
-                  "}\n",
-                  items, bytes, wall, cpu_seconds() - fCpu, check);
-   }
-};
 
 // The sum of the 32-bit words of some values, modulo 2^32.
 inline std::uint32_t sum_of_words(const void *values, std::size_t bytes)

@@ -8,20 +8,16 @@
 // Prints one JSON object: what benches/README.md says. Nothing before the timed part is counted: dictionaries and
 // plug-ins are loaded by a first, untimed access.
 
+#include "measure.hxx"
+
 #include <ROOT/RNTupleModel.hxx>
 #include <ROOT/RNTupleReadOptions.hxx>
 #include <ROOT/RNTupleReader.hxx>
 #include <ROOT/RNTupleWriteOptions.hxx>
 #include <ROOT/RNTupleWriter.hxx>
 
-#include <sys/resource.h>
-
 #include <array>
-#include <chrono>
-#include <cinttypes>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -33,46 +29,6 @@
 namespace {
 
 constexpr std::size_t kObjectBytes = 10240;
-
-double cpu_seconds()
-{
-   rusage usage;
-   getrusage(RUSAGE_SELF, &usage);
-   return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + 1e-6 * (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-}
-
-// The timed part: from its construction to report().
-class Stopwatch {
-   std::chrono::steady_clock::time_point fWall = std::chrono::steady_clock::now();
-   double fCpu = cpu_seconds();
-
-public:
-   void report(std::uint64_t items, std::uint64_t bytes, std::uint64_t check) const
-   {
-      const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - fWall).count();
-      std::printf("{\"items\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"wall_s\": %.6f, \"cpu_s\": %.6f, \"check\": %" PRIu64
-                  "}\n",
-                  items, bytes, wall, cpu_seconds() - fCpu, check);
-   }
-};
-
-// The random entries of all peers: splitmix64 from seed 1.
-class Random {
-   std::uint64_t fState = 1;
-
-public:
-   std::uint64_t next()
-   {
-      std::uint64_t z = (fState += 0x9e3779b97f4a7c15);
-      z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-      z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-      return z ^ (z >> 31);
-   }
-   std::uint64_t below(std::uint64_t bound)
-   {
-      return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * bound) >> 64);
-   }
-};
 
 std::vector<std::uint8_t> bytes_of(const std::string &path)
 {
