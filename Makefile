@@ -22,7 +22,7 @@ test: ## formatting, lints, all tests, documentation, and a short run of each fu
 test-long: ## the tests that take minutes, more random cases, long fuzzing
 	@$(STEPS) test-long
 
-bench: ## measure against the peers: bench/report.html and docs/performance.md
+bench: ## measure against the peers in 30 minutes: bench/report.html, docs/performance.md
 	@$(STEPS) bench
 	@.venv/bin/python benches/run.py
 

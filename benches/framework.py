@@ -84,7 +84,7 @@ class Figure:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Chapter:
     """A module of `chapters/`, looked through."""
 

@@ -31,19 +31,16 @@ def prepare(preparations: tuple[Preparation, ...]) -> None:
     progress("")
 
 
-def measure(figure: Figure, rounds: int) -> Results:
-    """The samples of all sides of a figure, taken in turns."""
-    results = Results({side.key: [] for side in figure.sides})
-    for number in range(rounds):
-        for side in figure.sides:
-            progress(f"{figure.name}: round {number + 1} of {rounds}, {side.key}")
-            try:
-                results.samples[side.key].append(once(side))
-            except NotThere as reason:
-                print(f"{figure.name}: {side.key} is left out: {reason}", file=sys.stderr)
+def one_round(figure: Figure, results: Results, label: str) -> None:
+    """One sample more of each side of a figure, taken one after the other."""
+    for side in figure.sides:
+        progress(f"{label}: {side.key}")
+        try:
+            results.samples[side.key].append(once(side))
+        except NotThere as reason:
+            print(f"{figure.name}: {side.key} is left out: {reason}", file=sys.stderr)
     progress("")
     check_equal(figure, results)
-    return results
 
 
 def progress(text: str) -> None:

@@ -37,7 +37,7 @@ def provenance(run: Json) -> str:
     return (
         f"Commit {commit}, {run['time'][:10]}; {machine['processor']}, {machine['cores']} cores, "
         f"{machine['memory_gib']} GiB, Linux {machine['kernel']}; {named}.\n"
-        f"Medians of {run['rounds']} runs of each side, taken in turns.\n"
+        f"Medians of {run['rounds']} runs of each side, taken in turns, or as many as the time allowed.\n"
     )
 
 

@@ -35,6 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", action="append", metavar="NAME", help="this chapter or figure alone")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side; the medians count")
+    parser.add_argument("--minutes", type=float, default=27, help="begin nothing again after so long")
     parser.add_argument("--list", action="store_true", help="list chapters and figures")
     arguments = parser.parse_args()
     # Chapters know the data that data.py makes.
@@ -44,40 +45,53 @@ def main() -> int:
         for chapter in chapters:
             print(f"{chapter.name:<12}", ", ".join(figure.name for figure in chapter.figures))
         return 0
-    run = {**surroundings(), "rounds": arguments.rounds, "chapters": []}
-    for chapter in chapters:
-        figures = chosen(chapter, arguments.only)
-        if figures:
-            run["chapters"].append(one_chapter(chapter, figures, arguments.rounds))
-    if not run["chapters"]:
+    wanted = {chapter: figures for chapter in chapters if (figures := chosen(chapter, arguments.only))}
+    if not wanted:
         raise SystemExit(f"no chapter or figure is called {', '.join(arguments.only)}: --list names them")
+    done = measured(wanted, arguments.rounds, arguments.minutes * 60)
+    run = {
+        **surroundings(),
+        "rounds": arguments.rounds,
+        "chapters": [recorded_chapter(chapter, figures, done) for chapter, figures in wanted.items()],
+    }
+    print(report.tables(run))
     if not arguments.only:
         write(run)
-    missed = [
-        t["text"] for c in run["chapters"] for f in c["figures"] for t in f["targets"] if not t["reached"]
-    ]
-    print(f"missed: {'; '.join(missed)}" if missed else "every figure is reached")
-    return 0
+    unmeasured = [figure.name for figures in wanted.values() for figure in figures if figure.name not in done]
+    print(f"failed: {', '.join(unmeasured)}" if unmeasured else "every figure was measured")
+    return 1 if unmeasured else 0
 
 
-def chosen(chapter: Chapter, only: list[str] | None) -> list[Figure]:
+def chosen(chapter: Chapter, only: list[str] | None) -> tuple[Figure, ...]:
     """The figures that were asked for."""
-    return [f for f in chapter.figures if not only or chapter.name in only or f.name in only]
+    return tuple(f for f in chapter.figures if not only or chapter.name in only or f.name in only)
 
 
-def one_chapter(chapter: Chapter, figures: list[Figure], rounds: int) -> Json:
-    """Measure and show a chapter; its part of the run's JSON."""
+def measured(wanted: dict[Chapter, tuple[Figure, ...]], rounds: int, seconds: float) -> dict[str, Results]:
+    """The samples of each figure: round by round, until the time is over. One that fails is left out."""
     started = time.monotonic()
-    measuring.prepare(chapter.preparations)
-    done = []
-    for figure in figures:
-        results = measuring.measure(figure, rounds)
-        done.append(recorded(figure, results))
-        print(report.figure(done[-1]), flush=True)
-    seconds = round(time.monotonic() - started, 1)
-    print(f"chapter {chapter.name}: {seconds:.0f} s\n", flush=True)
-    named = {"name": chapter.name, "title": chapter.title, "intro": chapter.intro}
-    return {**named, "seconds": seconds, "figures": done}
+    figures = [figure for each in wanted.values() for figure in each]
+    for chapter in wanted:
+        measuring.prepare(chapter.preparations)
+    done = {figure.name: Results({side.key: [] for side in figure.sides}) for figure in figures}
+    for number in range(rounds):
+        for figure in figures:
+            spent = time.monotonic() - started
+            if figure.name not in done or (number > 0 and spent > seconds):
+                continue
+            try:
+                label = f"{spent / 60:.0f} min, round {number + 1} of {rounds}, {figure.name}"
+                measuring.one_round(figure, done[figure.name], label)
+            except SystemExit as failure:
+                print(f"{figure.name}: {failure}", file=sys.stderr)
+                del done[figure.name]
+    return done
+
+
+def recorded_chapter(chapter: Chapter, figures: tuple[Figure, ...], done: dict[str, Results]) -> Json:
+    """A chapter as the JSON of a run has it."""
+    shown = [recorded(figure, done[figure.name]) for figure in figures if figure.name in done]
+    return {"name": chapter.name, "title": chapter.title, "intro": chapter.intro, "figures": shown}
 
 
 def recorded(figure: Figure, results: Results) -> Json:

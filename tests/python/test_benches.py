@@ -89,9 +89,26 @@ def test_processes_start_together_and_the_slowest_counts() -> None:
     assert {key: summed[key] for key in wanted} == wanted
 
 
+def test_a_figure_that_fails_is_left_out_and_the_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def once(side: Side) -> dict[str, Any]:
+        if side.name == "broken":
+            raise SystemExit("it failed")
+        return sample(1, 1, 1)
+
+    monkeypatch.setattr(measuring, "once", once)
+    monkeypatch.setattr(measuring, "prepare", lambda preparations: None)
+    broken = Figure("bad", "Bad", "objects", (Side("broken", ("ours",)),))
+    chapter = framework.Chapter("c", "C", "", (), (FIGURE, broken))
+    assert set(run.measured({chapter: chapter.figures}, 3, 1e9)) == {"append"}
+    [results] = run.measured({chapter: (FIGURE,)}, 3, 1e9).values()
+    assert [len(samples) for samples in results.samples.values()] == [3, 3, 3]
+    [results] = run.measured({chapter: (FIGURE,)}, 3, 0).values()
+    assert [len(samples) for samples in results.samples.values()] == [1, 1, 1]
+
+
 def test_tables_and_page_show_every_side_and_target(results: Results) -> None:
     figure = run.recorded(FIGURE, results)
-    chapter = {"name": "c", "title": "Writing", "intro": "Objects.", "seconds": 1.0, "figures": [figure]}
+    chapter = {"name": "c", "title": "Writing", "intro": "Objects.", "figures": [figure]}
     done = json.loads(json.dumps({**run.surroundings(), "rounds": 3, "chapters": [chapter]}))
     document = f"before\n{report.START}\nold\n{report.END}\nafter\n"
     renewed = report.renewed(document, done)
