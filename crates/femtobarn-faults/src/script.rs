@@ -41,7 +41,7 @@ pub enum Change {
     /// Objects with the numbers from `first` on.
     #[allow(missing_docs)]
     Append { path: String, first: u64, count: u64 },
-    /// One object of [`LARGE_BYTES`], with a number.
+    /// One object of some megabytes, with a number.
     #[allow(missing_docs)]
     AppendLarge { path: String, number: u64 },
     /// Objects at entries are deleted.
