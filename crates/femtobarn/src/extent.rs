@@ -14,8 +14,8 @@
 //!    all of it the writer's. No page of the cache is larger, so none that a reader or another writer
 //!    has there keeps the kernel from dropping what it had of the window.
 //!
-//! Extents grow with what the writer has written, from 64 KiB to 64 MiB, so that little is left over
-//! and the file is extended rarely. The end of the last extent is cut off when the writer is done.
+//! Extents are as large as what the writer has written before, from 64 KiB to 64 MiB, so that a
+//! writer of much soon has whole windows and extends the file rarely. The end of the last extent is cut off when the writer is done.
 //!
 //! A window that fills up goes past the page cache, which saves a copy and leaves the cache to what is
 //! read often. The ends of what a transaction writes, and with them small transactions, go through
@@ -37,8 +37,8 @@ use crate::file::{DatabaseFile, now};
 const EXTENT_BYTES_MIN: u64 = 64 << 10;
 /// Payload beyond which extents do not grow.
 const EXTENT_BYTES_MAX: u64 = 64 << 20;
-/// An extent is at most this part of what the writer has written.
-const GROWTH_DIVISOR: u64 = 8;
+/// Free space is worth taking from this part of what the writer has written.
+const WORTHWHILE_DIVISOR: u64 = 8;
 /// Free space smaller than this is not worth giving to a writer.
 pub(crate) const FREE_BYTES_MIN: u64 = 4 << 10;
 /// Free space of this size is worth taking however much is written.
@@ -249,7 +249,7 @@ impl ExtentWriter {
         if self.take_free(size)? {
             return Ok(());
         }
-        let grown = (self.written / GROWTH_DIVISOR).clamp(EXTENT_BYTES_MIN, EXTENT_BYTES_MAX);
+        let grown = self.written.clamp(EXTENT_BYTES_MIN, EXTENT_BYTES_MAX);
         let payload = (size + ALIGNMENT).max(grown).next_multiple_of(ALIGNMENT);
         let _lock = self.catalog.locks().lock_allocation(self.database)?;
         let file_end = self.file.size()?;
@@ -277,7 +277,8 @@ impl ExtentWriter {
     /// Takes a free range of the file, if there is one that is worth it: a writer of much is not
     /// scattered over many small ones.
     fn take_free(&mut self, size: u64) -> Result<bool> {
-        let worthwhile = (self.written / GROWTH_DIVISOR).clamp(FREE_BYTES_MIN, FREE_BYTES_ENOUGH);
+        let worthwhile =
+            (self.written / WORTHWHILE_DIVISOR).clamp(FREE_BYTES_MIN, FREE_BYTES_ENOUGH);
         let wanted = (size + ALIGNMENT).max(worthwhile);
         let Some(range) = self.catalog.take_free_extent(self.database, wanted)? else {
             return Ok(false);
@@ -291,8 +292,8 @@ impl ExtentWriter {
         Ok(true)
     }
 
-    /// Gives the unused end of the extent back, to the file system or to other writers. The caller
-    /// has locked the allocation.
+    /// Gives the unused end of the extent back to the file system, and the place to other writers if
+    /// it is not at the end of the file. The caller has locked the allocation.
     fn leave(&mut self) -> Result<()> {
         self.flush()?;
         if self.next == self.end {
@@ -305,6 +306,7 @@ impl ExtentWriter {
         } else if self.next.next_multiple_of(ALIGNMENT) + FREE_BYTES_MIN <= self.end {
             let offset = self.next.next_multiple_of(ALIGNMENT);
             let range = BlobRange { offset, size: self.end - offset };
+            self.file.punch(offset..self.end)?;
             self.catalog.give_free_extent(self.database, range)?;
         }
         self.end = self.next;
