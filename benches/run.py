@@ -133,9 +133,18 @@ def surroundings() -> Json:
         "versions": {
             "rustc": execute(["rustc", "--version"]).split()[1],
             "python": platform.python_version(),
-            **{name: metadata.version(name) for name in PACKAGES},
+            **{name: metadata.version(name) for name in PACKAGES if is_installed(name)},
         },
     }
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package is there: a peer may be left out."""
+    try:
+        metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def machine() -> Json:
