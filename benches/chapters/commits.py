@@ -34,7 +34,7 @@ def at(number: int) -> tuple[Side, ...]:
         return each(name, "peer", *place, "{index}", SECONDS, before=(*place, "0", "0"))
 
     def ours(name: str, of: str) -> Side:
-        created = ("ours", "create", "{work}/fed", of, "100", many)
+        created = ("ours", "create", "{work}/fed", of, "100", "0", many)
         return each(name, "ours", "ours", "commits", "{work}/fed", of, "{index}", SECONDS, before=created)
 
     # Clients of ZEO are slow to start, and their rate has ceased to grow long before.
