@@ -37,8 +37,15 @@ def provenance(run: Json) -> str:
     return (
         f"Commit {commit}, {run['time'][:10]}; {machine['processor']}, {machine['cores']} cores, "
         f"{machine['memory_gib']} GiB, Linux {machine['kernel']}; {named}.\n"
-        f"Medians of {run['rounds']} runs of each side, taken in turns, or as many as the time allowed.\n"
+        f"Medians of {taken(run)} runs of each side, taken in turns.\n"
     )
+
+
+def taken(run: Json) -> str:
+    """How many samples sides have."""
+    figures = [figure for chapter in run["chapters"] for figure in chapter["figures"]]
+    counts = {len(side["samples"]) for figure in figures for side in figure["sides"] if side["samples"]}
+    return " to ".join(map(str, sorted({min(counts), max(counts)})))
 
 
 def verdicts(run: Json) -> str:
