@@ -115,20 +115,20 @@ impl Snapshot {
 }
 
 impl View {
-    /// Reads fields of many objects, in the order asked for. Those that are near each other are read
-    /// together, and all are asked of the disk before any is waited for.
+    /// Reads fields of many objects, in the order asked for; all are asked of the disk before any is
+    /// waited for. If the entries ascend, objects that are near each other are read together.
     ///
     /// # Errors
     /// As [`read`](Self::read); `NotFound` if one of them was deleted.
     pub fn fetch(&self, selection: &Selection, entries: &[u64]) -> Result<Array> {
-        let mut sorted = entries.to_vec();
-        sorted.sort_unstable();
-        sorted.dedup();
-        sorted.iter().try_for_each(|entry| self.check_live(*entry))?;
+        entries.iter().try_for_each(|entry| self.check_live(*entry))?;
+        if !entries.is_sorted_by(|one, next| one < next) {
+            return self.read_runs(selection, &neighbours(entries));
+        }
         let storage = |error| Error::storage(self.path())(error);
         let gap_max = self.gap_max();
         let mut parts = vec![];
-        let mut left = &sorted[..];
+        let mut left = entries;
         while !left.is_empty() {
             let (runs, places) = together(left, gap_max);
             let read = self.read_runs(selection, &runs)?;
@@ -138,16 +138,10 @@ impl View {
                 false => read.take(&places).map_err(storage)?,
             });
         }
-        let joined = match &parts[..] {
-            [] => self.read_stored(selection, 0..0)?,
-            [part] => part.clone(),
-            parts => Array::concatenate(parts).map_err(storage)?,
-        };
-        if sorted == entries {
-            return Ok(joined);
+        match parts.is_empty() {
+            true => self.read_stored(selection, 0..0),
+            false => Array::concatenate(&parts).map_err(storage),
         }
-        let position = |entry: &u64| sorted.partition_point(|other| other < entry);
-        joined.take(&entries.iter().map(position).collect::<Vec<_>>()).map_err(storage)
     }
 
     /// How far apart two objects may be to be read together.
@@ -155,6 +149,12 @@ impl View {
         let size = self.version().bytes / self.entries().max(1);
         (GAP_BYTES / size.max(1)).clamp(1, GAP_MAX)
     }
+}
+
+/// The runs of entries that follow each other.
+fn neighbours(entries: &[u64]) -> Vec<Range<u64>> {
+    let follow = entries.chunk_by(|one, next| one.checked_add(1) == Some(*next));
+    follow.map(|run| run[0]..run[run.len() - 1].saturating_add(1)).collect()
 }
 
 /// The runs of entries that the first of some sorted ones are read by, and where these are in what is

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::array::{Array, bytes_of, values_of};
+use crate::buffer::AlignedBuffer;
 use crate::error::{Error, Result};
 
 impl Array {
@@ -33,14 +34,19 @@ impl Array {
                 candidates: vec![format!("0..{}", self.len())],
             });
         }
+        if let [all] = runs
+            && *all == (0..self.len())
+        {
+            return Ok(self.clone());
+        }
         match self {
             Array::Primitive { primitive, values } => {
-                let values = take_values(values, primitive.size(), runs);
+                let values = take_values(values, primitive.size(), runs)?;
                 Ok(Array::Primitive { primitive: *primitive, values })
             }
             Array::String { offsets, bytes } => {
                 let (offsets, items) = take_offsets(offsets, runs)?;
-                Ok(Array::String { offsets, bytes: take_values(bytes, 1, &items) })
+                Ok(Array::String { offsets, bytes: take_values(bytes, 1, &items)? })
             }
             Array::List { offsets, content, optional } => {
                 let (offsets, items) = take_offsets(offsets, runs)?;
@@ -60,8 +66,8 @@ impl Array {
                 Ok(Array::Record { length: length_of_runs(runs), members })
             }
             Array::Variant { tags, positions, contents } => Ok(Array::Variant {
-                tags: take_values(tags, 1, runs),
-                positions: take_values(positions, size_of::<i64>(), runs),
+                tags: take_values(tags, 1, runs)?,
+                positions: take_values(positions, size_of::<i64>(), runs)?,
                 contents: contents.clone(),
             }),
         }
@@ -72,15 +78,18 @@ impl Array {
     /// # Errors
     /// [`Error::Invalid`] if there is no array, or they are not of one type.
     pub fn concatenate(parts: &[Array]) -> Result<Array> {
-        let first =
-            parts.first().ok_or_else(|| Error::invalid("there is nothing to concatenate"))?;
+        let first = match parts {
+            [] => return Err(Error::invalid("there is nothing to concatenate")),
+            [only] => return Ok(only.clone()),
+            [first, ..] => first,
+        };
         match first {
             Array::Primitive { primitive, .. } => {
                 let values = parts.iter().map(|part| match part {
                     Array::Primitive { values, .. } => Ok(&values[..]),
                     _ => Err(unlike()),
                 });
-                let values = join(values.collect::<Result<Vec<_>>>()?);
+                let values = join(values.collect::<Result<Vec<_>>>()?)?;
                 Ok(Array::Primitive { primitive: *primitive, values })
             }
             Array::String { .. } => {
@@ -92,7 +101,7 @@ impl Array {
                     pairs.collect::<Result<Vec<_>>>()?.into_iter().unzip();
                 let (offsets, ranges) = join_offsets(&offsets)?;
                 let bytes = bytes.iter().zip(ranges).map(|(bytes, range)| &bytes[range]);
-                Ok(Array::String { offsets, bytes: join(bytes.collect()) })
+                Ok(Array::String { offsets, bytes: join(bytes.collect())? })
             }
             Array::List { optional, .. } => {
                 let pairs = parts.iter().map(|part| match part {
@@ -168,7 +177,7 @@ fn length_of_runs(runs: &[Range<usize>]) -> usize {
 }
 
 /// Values of `size` bytes at runs of positions, copied to memory that is aligned to them.
-fn take_values(values: &[u8], size: usize, runs: &[Range<usize>]) -> bytes::Bytes {
+fn take_values(values: &[u8], size: usize, runs: &[Range<usize>]) -> Result<bytes::Bytes> {
     join(runs.iter().map(|run| &values[run.start * size..run.end * size]).collect())
 }
 
@@ -191,16 +200,16 @@ fn take_offsets(
     Ok((bytes_of(taken), items))
 }
 
-fn join(parts: Vec<&[u8]>) -> bytes::Bytes {
+fn join(parts: Vec<&[u8]>) -> Result<bytes::Bytes> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
-    let mut words = vec![0_u64; length.div_ceil(size_of::<u64>())];
-    let mut rest: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+    let mut joined = AlignedBuffer::for_overwriting(length as u64, 1)?;
+    let mut rest = joined.bytes_mut();
     for part in parts {
         let (out, behind) = rest.split_at_mut(part.len());
         out.copy_from_slice(part);
         rest = behind;
     }
-    bytes_of(words).slice(..length)
+    Ok(joined.into_bytes())
 }
 
 /// Joined offsets, and which items of each part they refer to.

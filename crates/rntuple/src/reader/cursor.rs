@@ -27,6 +27,9 @@ use crate::types::{Primitive, Type};
 
 /// Bytes that a cursor holds at most if its reader has no cache.
 const HELD_BYTES_MAX: u64 = 64 << 20;
+/// Stored bytes of a column that are read at once if entries follow each other: they stay in the
+/// processor's cache.
+const AHEAD_BYTES: u64 = 256 << 10;
 /// Clusters that a cursor holds pages of at most.
 const HELD_CLUSTERS_MAX: usize = 4096;
 /// Items without a page that a list may have: those of a field that is younger than they are.
@@ -56,6 +59,8 @@ pub struct Cursor<R, D> {
     held: u64,
     held_max: u64,
     passes: Passes,
+    /// Stored bytes of a column that are read at once if entries follow each other.
+    ahead: usize,
     numbers: Vec<u32>,
     of: PhantomData<fn() -> R>,
 }
@@ -92,8 +97,8 @@ struct HeldColumn {
     /// Elements of the first page; mostly those of all others, too.
     per_page: u64,
     pages: Vec<HeldPage>,
-    /// The page that was read last.
-    last: usize,
+    /// The pages that were read last.
+    last: Range<usize>,
 }
 
 struct HeldPage {
@@ -124,6 +129,7 @@ impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
         let mut plan = vec![];
         plan_members(&members, &reader.tree().nodes, false, &mut plan)?;
         let held_max = reader.cache_capacity().map_or(HELD_BYTES_MAX, |bytes| bytes / 2);
+        let ahead_max = held_max / (2 * plan.len().max(1) as u64);
         Ok(Cursor {
             reader,
             plan,
@@ -132,6 +138,7 @@ impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
             held: 0,
             held_max,
             passes: Passes::Anywhere,
+            ahead: AHEAD_BYTES.min(ahead_max) as usize,
             numbers: vec![],
             of: PhantomData,
         })
@@ -179,6 +186,7 @@ impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
             plan: &self.plan,
             numbers: &self.numbers,
             passes: self.passes,
+            ahead: self.ahead,
             first_entry: entries.start,
             columns,
             column: 0,
@@ -218,12 +226,12 @@ impl HeldColumn {
         // A field that is younger than its cluster reads as zeros.
         let Some((_, run)) = active else {
             let (missing, pages) = (u64::MAX, vec![]);
-            return HeldColumn { missing, elements: 0, per_page: 1, pages, last: 0 };
+            return HeldColumn { missing, elements: 0, per_page: 1, pages, last: 0..0 };
         };
         let per_page = run.pages.first().map_or(1, |page| u64::from(page.elements).max(1));
         let pages = run.starts.iter().map(|&start| HeldPage { start, bytes: Bytes::new() });
         let (missing, elements) = (run.missing, run.elements);
-        HeldColumn { missing, elements, per_page, pages: pages.collect(), last: 0 }
+        HeldColumn { missing, elements, per_page, pages: pages.collect(), last: 0..0 }
     }
 
     /// The page with an element that is there: mostly the one where it is expected.
@@ -252,6 +260,8 @@ pub struct RowReader<'a> {
     plan: &'a [PlannedColumn],
     numbers: &'a [u32],
     passes: Passes,
+    /// Stored bytes of a column that are read at once if entries follow each other.
+    ahead: usize,
     first_entry: u64,
     columns: &'a mut [HeldColumn],
     /// The next column.
@@ -422,7 +432,8 @@ impl RowReader<'_> {
         Ok(Some((page, before)))
     }
 
-    /// Reads a page of the next column.
+    /// Reads a page of the next column; if entries follow each other, some more, and lets go of those
+    /// behind.
     #[cold]
     fn hold(&mut self, page: usize) -> Result<()> {
         let clusters = self.reader.clusters_of(&(self.first_entry..self.first_entry + 1))?;
@@ -430,20 +441,29 @@ impl RowReader<'_> {
         let planned = &self.plan[self.column];
         let (id, run) = cluster.active(&planned.columns).ok_or_else(no_column)?;
         let schema_column = &self.reader.schema().columns[id as usize];
-        let location = run.pages.get(page).ok_or_else(no_column)?;
-        check_page(schema_column, location, cluster)?;
+        let locations = run.pages.get(page..).unwrap_or_default();
         let held = &mut self.columns[self.column];
-        if self.passes == Passes::Forward {
-            // Its memory is used again for the next page.
-            let behind = std::mem::take(&mut held.pages[held.last].bytes);
-            *self.held = self.held.saturating_sub(behind.len() as u64);
+        let elements = self.reader.elements();
+        let read = match self.passes {
+            Passes::Anywhere => {
+                let location = locations.first().ok_or_else(no_column)?;
+                check_page(schema_column, location, cluster)?;
+                vec![elements.cached_page(id, location, true)?]
+            }
+            Passes::Forward => {
+                for behind in &mut held.pages[held.last.clone()] {
+                    let bytes = std::mem::take(&mut behind.bytes);
+                    *self.held = self.held.saturating_sub(bytes.len() as u64);
+                }
+                elements.pages_ahead(id, locations, cluster, self.ahead)?
+            }
+        };
+        held.last = page..page + read.len();
+        for (place, bytes) in held.pages[page..].iter_mut().zip(read) {
+            let bytes = converted(bytes, element_of(schema_column)?, planned.element)?;
+            *self.held += bytes.len() as u64;
+            place.bytes = bytes;
         }
-        let is_kept = self.passes == Passes::Anywhere;
-        let bytes = self.reader.elements().cached_page(id, location, is_kept)?;
-        let bytes = converted(bytes, element_of(schema_column)?, planned.element)?;
-        *self.held += bytes.len() as u64;
-        held.pages[page].bytes = bytes;
-        held.last = page;
         Ok(())
     }
 }

@@ -32,6 +32,9 @@ const BATCH_BYTES: usize = 1 << 20;
 /// next are on their way: enough to keep a disk busy.
 const ANNOUNCED: usize = 64;
 
+/// Stored bytes of a page that may have a single object.
+const SMALL_PAGE: u64 = 64 << 10;
+
 /// Zeros that no page holds and that one read may ask for: the values of a field that is younger
 /// than the entries read. What pages hold is bounded by their bytes.
 const ZERO_BYTES_MAX: u64 = 1 << 30;
@@ -102,17 +105,17 @@ impl Elements<'_> {
         for segment in segments.get(first..end).unwrap_or_default() {
             let Some((id, run)) = segment.cluster.active(columns) else { continue };
             let pages = &run.pages[run.pages_with(&segment.range)];
-            for page in pages.iter().filter(|page| !self.is_cached(id, page)) {
+            ranges.extend(pages.iter().filter(|page| !self.is_cached(id, page)).map(|page| {
                 let start = page.locator.offset;
-                let end = start.saturating_add(stored_size(page) as u64);
-                match ranges.last_mut() {
-                    Some(last) if (last.start..=last.end).contains(&start) => {
-                        last.end = last.end.max(end);
-                    }
-                    _ => ranges.push(start..end),
-                }
-            }
+                start..start.saturating_add(stored_size(page) as u64)
+            }));
         }
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges.dedup_by(|next, before| {
+            let is_joined = next.start <= before.end;
+            before.end = if is_joined { before.end.max(next.end) } else { before.end };
+            is_joined
+        });
         self.source.will_need(&ranges);
     }
 
@@ -193,13 +196,13 @@ impl Elements<'_> {
         Ok(Some(joined.into_bytes()))
     }
 
-    /// Whether a range leaves so much of its pages that others will want the rest: a part of one
-    /// page, or at most half a page over the end of one.
+    /// Whether others will want what a range takes of its pages, or leaves of them: of one page, if
+    /// it is small or not taken whole; of two, if at most half a page is taken.
     fn is_worth_caching(&self, run: &Run, range: &Range<u64>, pages: &Range<usize>) -> bool {
         let Some(first) = run.pages.get(pages.start) else { return false };
         let (count, elements) = (range.end - range.start, u64::from(first.elements));
         let is_part = match pages.len() {
-            1 => count < elements,
+            1 => count < elements || first.locator.size <= SMALL_PAGE,
             2 => 2 * count <= elements,
             _ => false,
         };
@@ -226,6 +229,36 @@ impl Elements<'_> {
             cache.pages.put(cache.key(id, page), bytes.clone());
         }
         Ok(bytes)
+    }
+
+    /// The first of some pages of a cluster that follow each other, and those of the next that are read
+    /// with it in so many stored bytes; the cache keeps none of them.
+    pub(super) fn pages_ahead(
+        &self,
+        id: ColumnId,
+        pages: &[PageLocation],
+        cluster: &Cluster,
+        bytes: usize,
+    ) -> Result<Vec<Bytes>> {
+        let column = &self.schema.columns[id as usize];
+        let mut ahead = 0;
+        let together = pages.iter().take_while(|page| {
+            ahead += stored_size(page);
+            ahead <= bytes && !self.is_cached(id, page)
+        });
+        let pages = &pages[..together.count().max(1).min(pages.len())];
+        pages.iter().try_for_each(|page| check_page(column, page, cluster))?;
+        if let [only] = pages {
+            return Ok(vec![self.cached_page(id, only, false)?]);
+        }
+        let size = element_of(column)?.size();
+        let buffers =
+            pages.iter().map(|page| AlignedBuffer::for_overwriting(page.elements.into(), size));
+        let mut buffers = buffers.collect::<Result<Vec<_>>>()?;
+        let jobs = pages.iter().zip(&mut buffers);
+        let jobs = jobs.map(|(page, buffer)| Job { page, skip: 0, target: buffer.bytes_mut() });
+        self.read_batch(column, jobs.collect())?;
+        Ok(buffers.into_iter().map(AlignedBuffer::into_bytes).collect())
     }
 
     fn whole_page(&self, column: &Column, page: &PageLocation) -> Result<AlignedBuffer> {
@@ -276,14 +309,16 @@ impl Elements<'_> {
         let element_size = element_of(column)?.size();
         let mut jobs: Vec<Job<'_>> = vec![];
         let mut batch_bytes = 0;
-        for position in run.pages_with(&range) {
+        let pages = run.pages_with(&range);
+        let is_object = self.is_scattered && pages.len() <= 2;
+        for position in pages {
             let page = &run.pages[position];
             let first = run.starts[position].max(range.start);
             let end = (run.starts[position] + u64::from(page.elements)).min(range.end);
             let (target, behind) = out.split_at_mut((end - first) as usize * element_size);
             out = behind;
             let skip = (first - run.starts[position]) as usize;
-            if self.cache.is_some() && end - first < u64::from(page.elements) {
+            if self.cache.is_some() && (is_object || end - first < u64::from(page.elements)) {
                 // The next range will want the rest of the page, unless this one has read to its end:
                 // then its memory is used again for another page.
                 let is_done =

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use super::column::{ColumnBuffer, PageOptions};
+use super::column::{ColumnBuffer, LARGE_MIN, PageOptions};
 use super::renumbering::Renumbering;
 use super::row::RowWriter;
 use super::summary::{Bounds, Tracker, summarised};
@@ -215,12 +215,23 @@ impl ClusterWriter {
                 Kind::String { offsets, bytes },
                 Array::String { offsets: ends, bytes: characters },
             ) => {
-                let (from, to) = self.append_offsets(sink, offsets[0], ends, first, end)?;
-                self.extend(sink, bytes[0], &characters[from..to], Element::U8)
+                self.append_offsets(sink, offsets[0], ends, first, end)?;
+                let ends = &values_of::<i64>(ends)?[first..=end];
+                self.extend_items(sink, bytes[0], characters, Element::U8, ends)
             }
             (Kind::List { offsets, item, .. }, Array::List { offsets: ends, content, .. }) => {
                 let (from, to) = self.append_offsets(sink, offsets[0], ends, first, end)?;
-                self.append_field(sink, item, content, from, to)
+                match (&item.kind, &**content) {
+                    (
+                        Kind::Primitive { primitive, values: columns, .. },
+                        Array::Primitive { values, .. },
+                    ) => {
+                        let ends = &values_of::<i64>(ends)?[first..=end];
+                        let element = element_of_primitive(*primitive);
+                        self.extend_items(sink, columns[0], values, element, ends)
+                    }
+                    _ => self.append_field(sink, item, content, from, to),
+                }
             }
             (Kind::Fixed { size, item }, Array::Fixed { content, .. }) => {
                 let size = *size as usize;
@@ -289,6 +300,29 @@ impl ClusterWriter {
         }
         column.items = base + (to - from) as u64;
         Ok((from as usize, to as usize))
+    }
+
+    /// Appends the items of collections between offsets; large ones as [`ColumnBuffer::keep_together`]
+    /// says.
+    fn extend_items(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        column: ColumnId,
+        values: &[u8],
+        element: Element,
+        offsets: &[i64],
+    ) -> Result<()> {
+        let at = |offset: i64| offset as usize * element.size();
+        let (from, to) = (at(offsets[0]), at(offsets[offsets.len() - 1]));
+        if (to - from) / offsets.len() < LARGE_MIN {
+            return self.extend(sink, column, &values[from..to], element);
+        }
+        let position = self.position(column)?;
+        offsets.windows(2).try_for_each(|pair| {
+            let item = &values[at(pair[0])..at(pair[1])];
+            self.columns[position].keep_together(item.len(), &mut self.buffers, sink)?;
+            self.extend(sink, column, item, element)
+        })
     }
 
     fn extend(

@@ -21,6 +21,11 @@ use crate::source::BlobSink;
 
 /// Bytes of the least that is worth keeping instead of copying it.
 const SHARED_MIN: usize = 4 << 10;
+/// Bytes of one entry from which on they are large: pages end where they do, so that reading one such
+/// entry takes one page, and nothing that others have.
+pub(super) const LARGE_MIN: usize = 4 << 10;
+/// Bytes that a page of large entries has at most, unless one alone has more.
+const LARGE_PAGE: usize = 16 << 10;
 
 /// How pages are made.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +136,26 @@ impl ColumnBuffer {
     ) -> Result<()> {
         self.items += size;
         self.push(self.items, buffers, sink)
+    }
+
+    /// Ends the page before so many bytes of one entry, if they are large and do not fit: they are
+    /// then read without another entry's. What is compressed keeps its full pages.
+    #[inline]
+    pub fn keep_together(
+        &mut self,
+        size: usize,
+        buffers: &mut PageBuffers,
+        sink: &mut dyn BlobSink,
+    ) -> Result<()> {
+        if size < LARGE_MIN || self.compression != Compression::None {
+            return Ok(());
+        }
+        match self.unpaged() {
+            0 => Ok(()),
+            before if before + size <= LARGE_PAGE.min(self.capacity) => Ok(()),
+            _ if self.shared.is_empty() => self.flush(buffers, sink),
+            _ => self.flush_shared(sink),
+        }
     }
 
     /// Adds elements.

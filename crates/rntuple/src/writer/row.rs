@@ -103,6 +103,7 @@ impl RowWriter<'_> {
     fn put_all(&mut self, values: &[u8]) -> Result<()> {
         let column = &mut self.columns[self.cursor];
         self.cursor += 1;
+        column.keep_together(values.len(), self.buffers, self.sink)?;
         column.extend(values, self.buffers, self.sink)
     }
 
@@ -110,6 +111,7 @@ impl RowWriter<'_> {
     fn put_shared(&mut self, values: &Bytes) -> Result<()> {
         let column = &mut self.columns[self.cursor];
         self.cursor += 1;
+        column.keep_together(values.len(), self.buffers, self.sink)?;
         column.extend_shared(values, self.buffers, self.sink)
     }
 

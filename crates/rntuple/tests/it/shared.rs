@@ -1,7 +1,10 @@
 //! Bytes that rows share with the writer: on disk they are what they were, whatever is beside them.
 
 use bytes::Bytes;
-use rntuple::{Appender, Compression, Primitive, Type, Value, WriteOptions};
+use rntuple::{
+    Appender, Compression, EnvelopeKind, PageList, Primitive, Type, Value, WriteOptions,
+    read_envelope,
+};
 
 use crate::round_trips::{assert_holds, members_of};
 use crate::store::Store;
@@ -60,6 +63,51 @@ fn shared_bytes_are_stored_in_their_order() {
         let expected: Vec<Value> = (0..200).map(value).collect();
         assert_holds(&store.reader(&header, &version.footer), &of, &expected);
     }
+}
+
+#[test]
+fn pages_end_where_large_entries_do() {
+    let (mut store, of) = (Store::default(), table());
+    let source = store.clone();
+    let options = WriteOptions::default();
+    let (mut appender, header) =
+        Appender::create(&mut store, "t", members_of(&of), options).unwrap();
+    append(&mut appender, &mut store, 0..200);
+    // Many at once are as many one by one.
+    let values: Vec<Value> = (0..200).filter(|at| bytes(*at).len() >= 4096).map(value).collect();
+    appender.append(&mut store, &array_of(&table(), &values)).unwrap();
+    let version = appender.finish_version(&mut store, &source).unwrap();
+    let reader = store.reader(&header, &version.footer);
+    let sizes = (0..200).chain((0..200).filter(|at| bytes(*at).len() >= 4096));
+    let sizes: Vec<u64> = sizes.map(|at| bytes(at).len() as u64).collect();
+    let mut pages = vec![];
+    for group in &reader.footer().cluster_groups {
+        let envelope = read_envelope(&source, &group.page_list, EnvelopeKind::PageList, u64::MAX);
+        for cluster in PageList::decode(&envelope.unwrap()).unwrap().clusters {
+            let blobs = cluster.columns.last().unwrap();
+            pages.extend(blobs.pages.iter().map(|page| u64::from(page.elements)));
+        }
+    }
+    let ends: Vec<u64> = running_sums(&pages);
+    let pages_of = |start: u64, end: u64| {
+        ends.partition_point(|at| *at < end) - ends.partition_point(|at| *at <= start) + 1
+    };
+    let mut start = 0;
+    for size in sizes {
+        let needed = size.div_ceil(options.page_size as u64).max(1) as usize;
+        if size >= 4096 {
+            assert_eq!(pages_of(start, start + size), needed, "{size} bytes at {start}");
+        }
+        start += size;
+    }
+}
+
+fn running_sums(numbers: &[u64]) -> Vec<u64> {
+    let sums = numbers.iter().scan(0, |sum, number| {
+        *sum += number;
+        Some(*sum)
+    });
+    sums.collect()
 }
 
 #[test]

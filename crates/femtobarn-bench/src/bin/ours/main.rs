@@ -7,7 +7,7 @@
 //! ours fill FOLDER POOL SIZE COUNT             objects with an index, and links to them, to be read at random
 //! ours random FOLDER oid|key|find|links OBJECTS SIZE COUNT 1 hot|cold
 //! ours batches FOLDER OBJECTS SIZE COUNT BATCH hot|cold
-//! ours scan-objects FOLDER OBJECTS SIZE        all objects in order, hot
+//! ours scan-objects FOLDER cached|forward OBJECTS SIZE     all objects in order, hot
 //! ours write-objects FOLDER POOL COUNT none|lz4|zstd
 //! ours random-objects FOLDER READS            objects at random, by their OIDs
 //! ours rows FOLDER COUNT                      objects of 10 fields and 100 bytes, one by one
@@ -16,6 +16,7 @@
 //! ours scan-file FILE NTUPLE NAMES THREADS     the same of a file that ROOT wrote, attached
 //! ours export TARGET FILE NTUPLE NAMES         the same into a plain file
 //! ours read-plain FILE cached|direct ENTRIES   that file, from the page cache or past it
+//! ours read-pages FOLDER CONTAINER NAMES       the pages of fields, by nothing but pread
 //! ```
 //!
 //! Prints one JSON object, as benches/README.md says. Opening the federation is not timed.
@@ -56,9 +57,9 @@ fn main() -> Outcome {
         ["batches", folder, ref rest @ ..] => {
             random::in_batches(Path::new(folder), &Reads::parse(rest)?)
         }
-        ["scan-objects", folder, objects, size] => {
+        ["scan-objects", folder, way, objects, size] => {
             let reads = Reads::parse(&[objects, size, "0", "1", "hot"])?;
-            random::scan(Path::new(folder), &reads)
+            random::scan(Path::new(folder), way, &reads)
         }
         ["write-objects", folder, pool, count, compression] => {
             let options = options(compression)?;
@@ -79,6 +80,9 @@ fn main() -> Outcome {
             scan::export(Path::new(target), Path::new(file), ntuple, names)
         }
         ["read-plain", file, way, entries] => plain::read(Path::new(file), way, entries.parse()?),
+        ["read-pages", folder, container, names] => {
+            plain::read_pages(Path::new(folder), container, names)
+        }
         _ => Err("unknown benchmark; the head of bin/ours/main.rs lists them".into()),
     }
 }

@@ -14,8 +14,6 @@ use crate::append::{FIXED_BYTES, Fixed, Object, class_of};
 
 /// What is kept in memory: all objects, as peers do it.
 const CACHE_BYTES: u64 = 1 << 30;
-/// Objects that a scan reads at once.
-const SCANNED_BYTES: u64 = 1 << 20;
 
 const HEAD: &str = r#"{"name": "Head", "version": 1, "fields": [
     {"name": "to", "type": {"link": "Object"}}]}"#;
@@ -89,17 +87,21 @@ pub fn in_batches(folder: &Path, reads: &Reads) -> Outcome {
     })
 }
 
-/// Reads all objects in order.
-pub fn scan(folder: &Path, reads: &Reads) -> Outcome {
-    let view = open(folder)?.view("objects/objects")?;
-    let selection = view.select(&[content_name(reads.size)])?;
-    let at_once = (SCANNED_BYTES / reads.size).max(1);
+/// Reads all objects in order: from the cache, where all are that were read before, or as one would
+/// who reads more than that holds.
+pub fn scan(folder: &Path, way: &str, reads: &Reads) -> Outcome {
+    let objects = open(folder)?.view("objects/objects")?.cursor::<Object>()?;
+    let mut objects = match way {
+        "cached" => objects,
+        "forward" => objects.forward(),
+        other => return Err(format!("no way of scanning: {other}").into()),
+    };
     reads.in_order(|| {
         let mut check = 0_u64;
-        for first in (0..reads.objects).step_by(at_once as usize) {
-            let array = view.read(&selection, first..reads.objects.min(first + at_once))?;
-            check = check.wrapping_add(sum_of(&array, reads.size)?);
-        }
+        objects.for_each(0..reads.objects, |_, object| {
+            check = check.wrapping_add(sum(&object.blob));
+            Ok(())
+        })?;
         Ok(check)
     })
 }

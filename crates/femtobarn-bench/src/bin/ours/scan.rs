@@ -11,8 +11,8 @@ use femtobarn::{ContainerOptions, Federation, TransactionOptions, View};
 use femtobarn_bench::{Outcome, Stopwatch};
 use rntuple::{Array, values_of};
 
-/// Bytes of values read at a time.
-const STEP_BYTES: u64 = 20 << 20;
+/// Bytes of values of a field that are read at a time, on average: some pages.
+const FIELD_BYTES: u64 = 512 << 10;
 /// Entries from which it is learnt how large they are.
 const PROBE_ENTRIES: u64 = 64;
 
@@ -114,7 +114,9 @@ fn each(
     };
     let probe =
         view.read(&selection, entries.start..entries.end.min(entries.start + PROBE_ENTRIES))?;
-    let step = (STEP_BYTES * probe.len() as u64 / sum(&probe)?.bytes.max(1)).max(1);
+    let Array::Record { members, .. } = &probe else { return Err("no entries".into()) };
+    let step_bytes = FIELD_BYTES * members.len() as u64;
+    let step = (step_bytes * probe.len() as u64 / sum(&probe)?.bytes.max(1)).max(1);
     let mut seen = Seen::default();
     for first in entries.clone().step_by(step as usize) {
         seen.join(&take(view.read(&selection, first..entries.end.min(first + step))?)?);

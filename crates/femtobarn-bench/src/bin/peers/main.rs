@@ -8,6 +8,7 @@
 //! peers commits ENGINE PATH WRITER SECONDS                   10 objects of 100 bytes a transaction
 //! peers syncs PATH WRITER SECONDS SYNCS GROUP                a write for each of GROUP, then SYNCS syncs
 //! peers evict PATH...                                        files leave the page cache
+//! peers warm PATH...                                         files are in the page cache, read in order
 //! ```
 //!
 //! Engines: `plain` (files written in pieces, read by pread), `direct` (past the page cache), `mmap`, `lmdb`,
@@ -48,6 +49,7 @@ fn main() -> Outcome {
         ["evict", ref paths @ ..] => {
             paths.iter().try_for_each(|path| plain::evict(Path::new(path)))
         }
+        ["warm", ref paths @ ..] => paths.iter().try_for_each(|path| plain::warm(Path::new(path))),
         _ => Err("unknown benchmark; the head of bin/peers/main.rs lists them".into()),
     }
 }

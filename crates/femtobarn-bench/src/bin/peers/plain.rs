@@ -117,6 +117,17 @@ pub fn evict(path: &Path) -> Outcome {
     }
 }
 
+/// Reads a file, or all files of a folder, in order: in the page cache they then are as the kernel keeps
+/// them best, in large pieces, whoever wrote them and how.
+pub fn warm(path: &Path) -> Outcome {
+    if path.is_dir() {
+        return path.read_dir()?.try_for_each(|entry| warm(&entry?.path()));
+    }
+    evict(path)?;
+    std::io::copy(&mut File::open(path)?, &mut std::io::sink())?;
+    Ok(())
+}
+
 /// How many pages of a file are in memory.
 fn resident(file: &File) -> Outcome<usize> {
     if file.metadata()?.len() == 0 {
