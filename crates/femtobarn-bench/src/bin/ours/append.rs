@@ -111,9 +111,12 @@ pub fn append(folder: &Path, of: &str, work: &Appends) -> Outcome {
             bytes: Fixed::new(pool, id).bytes,
             first: to(id, 1),
         }),
-        (FIXED_BYTES, _) => append_rows(federation, of, work, folder, |id| {
-            let [first, second, third, fourth] = [1, 2, 3, 4].map(|back| to(id, back));
-            FixedWithLinks { bytes: Fixed::new(pool, id).bytes, first, second, third, fourth }
+        (FIXED_BYTES, _) => append_rows(federation, of, work, folder, |id| FixedWithLinks {
+            bytes: Fixed::new(pool, id).bytes,
+            first: to(id, 1),
+            second: to(id, 2),
+            third: to(id, 3),
+            fourth: to(id, 4),
         }),
         (_, 0) => append_rows(federation, of, work, folder, |id| Object::new(pool, id)),
         (_, 1) => append_rows(federation, of, work, folder, |id| ObjectWithLink {
@@ -121,9 +124,13 @@ pub fn append(folder: &Path, of: &str, work: &Appends) -> Outcome {
             blob: pool.shared(id),
             first: to(id, 1),
         }),
-        _ => append_rows(federation, of, work, folder, |id| {
-            let [first, second, third, fourth] = [1, 2, 3, 4].map(|back| to(id, back));
-            ObjectWithLinks { id, blob: pool.shared(id), first, second, third, fourth }
+        _ => append_rows(federation, of, work, folder, |id| ObjectWithLinks {
+            id,
+            blob: pool.shared(id),
+            first: to(id, 1),
+            second: to(id, 2),
+            third: to(id, 3),
+            fourth: to(id, 4),
         }),
     }
 }
