@@ -2,21 +2,19 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Self, final
+from typing import Any, Final, final
 
 from _typeshed import ReadableBuffer
 from typing_extensions import Buffer as _Buffer
-from typing_extensions import disjoint_base
 
 from ._views import View
 
 __all__ = [
-    "Block",
     "Buffer",
     "ExportHandle",
     "FederationHandle",
+    "Object",
     "Oid",
-    "Place",
     "SavepointHandle",
     "SnapshotHandle",
     "TransactionHandle",
@@ -65,14 +63,14 @@ def oid_records(links: Iterable[Any]) -> Buffer:
     """Return OIDs, or what has one, as records of database, container and entry; None is a null link."""
 
 @final
-class Block:
-    """Neighbouring entries of a view, of which each column is read once."""
+class Object:
+    """One object of a container, as of a snapshot.
 
-@disjoint_base
-class Place:
-    """An entry of a view: what an object is, under its Python class. Its attributes are its fields."""
+    Fields are attributes, and items too (``event["run"]``) for names that Python cannot spell.
+    Lists of numbers are NumPy arrays, lists of records awkward arrays. A link is followed by using
+    it: ``event.raw.hits``.
+    """
 
-    def __new__(cls, block: Block, index: int) -> Self: ...
     @property
     def oid(self) -> Oid:
         """The object's name for ever."""
@@ -82,11 +80,26 @@ class Place:
         """The object's number in its container."""
 
     @property
+    def class_name(self) -> str:
+        """Name of the object's class."""
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of the fields."""
+
+    @property
     def _view(self) -> View:
         """The view that the object is of."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as plain Python values; links become OIDs or None."""
+
     def __getattribute__(self, name: str, /) -> Any: ...
     def __getitem__(self, name: str, /) -> Any: ...
+    def __dir__(self) -> list[str]: ...
+    def __eq__(self, value: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
 class Buffer(_Buffer):
@@ -157,8 +170,8 @@ class ViewHandle:
     def live(self) -> int: ...
     def live_runs(self, start: int, stop: int) -> Buffer: ...
     def is_deleted(self, entry: int) -> bool: ...
-    def block(self, view: View, start: int, stop: int) -> Block: ...
-    def block_at(self, view: View, entry: int) -> Block | None: ...
+    def objects(self, view: View, start: int, stop: int) -> list[Object]: ...
+    def object_at(self, view: View, entry: int) -> Object | None: ...
     def find(self, wanted: dict[str, Any]) -> int | None: ...
     def find_all(self, wanted: dict[str, Any]) -> Buffer: ...
     def indexes(self) -> list[dict[str, Any]]: ...

@@ -1,8 +1,8 @@
 """Objects read one by one: attributes that load when asked for, links that are followed when used.
 
 An object is a place (an entry of a container as of a snapshot), not a copy: it reads a field when the
-field is first asked for, and never changes, because snapshots do not. Objects that come from one loop
-share a block of neighbouring entries, so that a column is read once per block. Attributes, blocks and
+field is asked for, and never changes, because snapshots do not. Objects that come from one loop share a
+block of neighbouring entries, so that a column is read once per block. Objects with their attributes and
 plain values are the extension module's; what is made of other columns is here.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from ._arrays import Tree
 from ._exceptions import InvalidError, NotFoundError, near_misses
-from ._femtobarn import Place
+from ._femtobarn import Object
 from ._oid import Oid
 from ._results import layout_of
 from ._types import DTYPES, ElementLink, Fixed, Link, List, Node, Optional, Record, Variant
@@ -55,46 +55,6 @@ class _Members:
     def to_dict(self) -> dict[str, Any]:
         """Return all members as plain Python values; links become OIDs or None."""
         return {name: plain_value(self[name]) for name in self.fields}
-
-
-class Object(Place):
-    """One object of a container, as of a snapshot.
-
-    Fields are attributes, and items too (``event["run"]``) for names that Python cannot spell.
-    Lists of numbers are NumPy arrays, lists of records awkward arrays. A link is followed by using
-    it: ``event.raw.hits``.
-    """
-
-    __slots__ = ()
-
-    @property
-    def class_name(self) -> str:
-        """Name of the object's class."""
-        return self._view.definition.name
-
-    @property
-    def fields(self) -> list[str]:
-        """Names of the fields."""
-        return self._view.fields
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain Python values; links become OIDs or None."""
-        return {name: plain_value(self[name]) for name in self.fields}
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.fields]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Object) and self.oid == other.oid
-
-    def __hash__(self) -> int:
-        return hash(self.oid)
-
-    def __repr__(self) -> str:
-        return f"<{self.class_name} {self.oid}: {', '.join(self.fields)}>"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _object_at, (self._view, self.entry)
 
 
 def _object_at(view: View, entry: int) -> Object:

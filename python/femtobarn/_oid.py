@@ -25,29 +25,29 @@ class OidRange(Sequence[Oid]):
     (Oid(3, 7, 100), 3, OidRange(3, 7, 101, 103))
     """
 
-    __slots__ = ("container", "database", "start", "stop")
+    __slots__ = ("_entries", "container", "database", "start", "stop")
 
     def __init__(self, database: int, container: int, start: int, stop: int) -> None:
         self.database = database
         self.container = container
         self.start = start
         self.stop = max(start, stop)
+        self._entries = range(self.start, self.stop)
 
     def __len__(self) -> int:
-        return self.stop - self.start
+        return len(self._entries)
 
     @overload
     def __getitem__(self, index: int) -> Oid: ...
     @overload
     def __getitem__(self, index: slice) -> OidRange: ...
     def __getitem__(self, index: int | slice) -> Oid | OidRange:
-        entries = range(self.start, self.stop)
         if isinstance(index, slice):
-            part = entries[index]
+            part = self._entries[index]
             if part.step != 1:
                 raise IndexError("a range of OIDs has no gaps; take a slice without a step")
             return OidRange(self.database, self.container, part.start, part.stop)
-        return Oid(self.database, self.container, entries[index])
+        return Oid(self.database, self.container, self._entries[index])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OidRange) and self._key() == other._key()

@@ -98,7 +98,10 @@ class Snapshot(Mapping[str, View]):
         NotFoundError
             If there is no such object as of this snapshot.
         """
-        return self._view_of(oid.database, oid.container).object_at(oid.entry)
+        view = self._views.get((oid.database, oid.container))
+        if view is None:
+            view = self._view_of(oid.database, oid.container)
+        return view.object_at(oid.entry)
 
     def find(self, name: str, /, **values: Any) -> Object:
         """Return the first object of a container whose fields have some values; see :meth:`View.find`."""

@@ -151,10 +151,7 @@ class View:
         runs = iter([self._window]) if self._live is None else self._live.runs
         for run in runs:
             for start in range(run.start, run.stop, BLOCK_ENTRIES):
-                stop = min(start + BLOCK_ENTRIES, run.stop)
-                block = self._handle.block(self, start, stop)
-                for index in range(stop - start):
-                    yield Object(block, index)
+                yield from self._handle.objects(self, start, min(start + BLOCK_ENTRIES, run.stop))
 
     def object_at(self, entry: int) -> Object:
         """Return the object with a number in the container, whatever the range of this view.
@@ -164,9 +161,9 @@ class View:
         NotFoundError
             If there is no such object, or it was deleted.
         """
-        block = self._handle.block_at(self, entry)
-        if block is not None:
-            return Object(block, 0)
+        found = self._handle.object_at(self, entry)
+        if found is not None:
+            return found
         if not 0 <= entry < self._handle.entries:
             raise NotFoundError(
                 f"{self.name} has {self._handle.entries} objects as of this snapshot, no {entry}"

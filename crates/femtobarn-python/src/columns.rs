@@ -93,7 +93,8 @@ fn trees_of<'py>(py: Python<'py>, arrays: Vec<Array>) -> PyResult<Bound<'py, PyT
     PyTuple::new(py, trees)
 }
 
-const NAMES: [(Primitive, &str); 13] = [
+/// The names of primitive types, as in class definitions, in the types' order.
+pub const NAMES: [(Primitive, &str); 13] = [
     (Primitive::Bool, "bool"),
     (Primitive::Byte, "byte"),
     (Primitive::Char, "char"),

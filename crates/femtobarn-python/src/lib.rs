@@ -6,8 +6,9 @@
 //!
 //! Invariants:
 //! 1. Nothing that may wait for a disk or a lock runs with the interpreter locked.
-//! 2. Array data is never copied here: what goes out are `Buffer`s over the engine's
-//!    bytes, what comes in are borrowed Python buffers that keep their owners alive.
+//! 2. Array data is never copied here, but for what an object has in a field if that is little: what
+//!    goes out are `Buffer`s over the engine's bytes, what comes in are borrowed Python buffers that
+//!    keep their owners alive.
 //! 3. An engine error becomes the Python exception of the same kind.
 
 mod buffer;
@@ -16,6 +17,7 @@ mod containers;
 mod error;
 mod export;
 mod federation;
+mod held;
 mod lookup;
 mod object;
 mod object_column;
@@ -25,6 +27,7 @@ mod rows;
 mod rows_link;
 mod rows_number;
 mod session;
+mod shape;
 mod snapshot;
 mod tidying;
 mod transaction;
@@ -42,7 +45,7 @@ mod _femtobarn {
     #[pymodule_export]
     use super::federation::FederationHandle;
     #[pymodule_export]
-    use super::object::{Block, Place};
+    use super::object::Object;
     #[pymodule_export]
     use super::oid::{Oid, oid_records};
     #[pymodule_export]

@@ -1,141 +1,59 @@
 //! Objects that Python reads one by one: a place in a view, whose fields load when asked for.
 //!
+//! Numbers, texts, lists of numbers and links come straight from the pages that the view holds.
+//! Fields of other types are read as columns of a block of entries: of those that a loop goes
+//! through at once, or of the object alone.
+//!
 //! Invariants:
 //! 1. What was read stays as it is: a view never changes, so that a column is read once per block.
 //! 2. An attribute that objects have by their Python class is not hidden by a field of that name.
-//! 3. Nothing here refers to Python objects that refer back: views do not know their blocks.
+//! 3. Nothing here refers to Python objects that refer back: views do not know their objects.
 
-use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use femtobarn::{Field, FieldType, Selection, View};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use rntuple::Array;
 
 use crate::error::{OrRaise, exception};
-use crate::object_column::Column;
+use crate::object_column::{Column, python_of};
 use crate::oid::Oid;
+use crate::shape::Member;
 use crate::snapshot::ViewHandle;
 
-/// The fields of the objects of a view, as attributes.
-pub struct Shape {
-    members: Vec<Member>,
-    by_name: HashMap<String, usize>,
-    /// The members by the address of their names, which Python's compiler interns.
-    by_address: HashMap<usize, usize>,
-}
-
-struct Member {
-    name: Py<PyString>,
-    /// Whether it is an attribute: not if objects have another of that name.
-    is_attribute: bool,
-    is_link: bool,
-    selection: OnceLock<Selection>,
-}
-
-impl Shape {
-    /// The shape of the objects of a view.
-    ///
-    /// # Errors
-    /// As importing a module.
-    pub fn new(py: Python<'_>, view: &View) -> PyResult<Self> {
-        let object = py.import("femtobarn._objects")?.getattr("Object")?;
-        let own: HashSet<String> = object.dir()?.extract::<Vec<String>>()?.into_iter().collect();
-        let fields = &view.class().fields;
-        let member = |field: &Field| Member {
-            name: PyString::intern(py, &field.name).unbind(),
-            is_attribute: !own.contains(&field.name),
-            is_link: matches!(field.of, FieldType::Link(_)),
-            selection: OnceLock::new(),
-        };
-        let members: Vec<Member> = fields.iter().map(member).collect();
-        let addresses = members.iter().map(|member| member.name.as_ptr() as usize).zip(0..);
-        Ok(Shape {
-            by_address: addresses.filter(|(_, at)| members[*at].is_attribute).collect(),
-            by_name: fields.iter().map(|field| field.name.clone()).zip(0..).collect(),
-            members,
-        })
-    }
-
-    fn item(&self, name: &Bound<'_, PyString>) -> Option<usize> {
-        self.by_name.get(name.to_str().ok()?).copied()
-    }
-
-    fn attribute(&self, name: &Bound<'_, PyString>) -> Option<usize> {
-        if let Some(at) = self.by_address.get(&(name.as_ptr() as usize)) {
-            return Some(*at);
-        }
-        self.item(name).filter(|at| self.members[*at].is_attribute)
-    }
-}
-
 /// Neighbouring entries of a view, of which each column is read once.
-#[pyclass(frozen, module = "femtobarn._femtobarn")]
-pub struct Block {
-    /// The view as Python has it.
-    view: Py<PyAny>,
-    handle: Py<ViewHandle>,
-    shape: Arc<Shape>,
-    start: u64,
-    stop: u64,
-    /// Columns that were read, with the numbers of their members: few, as a rule.
+struct Block {
+    entries: Range<u64>,
+    /// Columns that were read, by the names of their fields: few, as a rule.
     columns: Mutex<Vec<(usize, Arc<Column>)>>,
 }
 
 impl Block {
-    /// A block of a view.
-    ///
-    /// # Errors
-    /// As [`Shape::new`].
-    pub fn new(
-        handle: &Bound<'_, ViewHandle>,
-        view: &Bound<'_, PyAny>,
-        start: u64,
-        stop: u64,
-    ) -> PyResult<Self> {
-        let shape = handle.get().shape(handle.py())?;
-        let (view, handle) = (view.clone().unbind(), handle.clone().unbind());
-        Ok(Block { view, handle, shape, start, stop, columns: Mutex::default() })
+    fn new(entries: Range<u64>) -> Arc<Self> {
+        Arc::new(Block { entries, columns: Mutex::default() })
     }
 
-    fn value<'py>(
-        &self,
-        py: Python<'py>,
-        member: usize,
-        index: usize,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let column = self.column(py, member)?;
-        let name = self.shape.members[member].name.bind(py);
-        column.value(py, index, self.view.bind(py), name)
-    }
-
-    fn column(&self, py: Python<'_>, member: usize) -> PyResult<Arc<Column>> {
+    fn column(&self, py: Python<'_>, view: &ViewHandle, member: &Member) -> PyResult<Arc<Column>> {
         // The interpreter is never let go of with the columns locked.
         let lock = || self.columns.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = lock().iter().find(|(at, _)| *at == member).map(|(_, column)| column.clone());
+        let key = member.name.as_ptr() as usize;
+        let known = lock().iter().find(|(name, _)| *name == key).map(|(_, column)| column.clone());
         if let Some(column) = known {
             return Ok(column);
         }
-        let read = self.read(py, member)?;
-        let column = Arc::new(Column::new(py, read, self.shape.members[member].is_link)?);
-        lock().push((member, column.clone()));
+        let read = self.read(py, view, member)?;
+        let column = Arc::new(Column::new(py, read, member.is_link)?);
+        lock().push((key, column.clone()));
         Ok(column)
     }
 
-    fn read(&self, py: Python<'_>, member: usize) -> PyResult<Array> {
-        let Member { name, selection, .. } = &self.shape.members[member];
-        let view = self.handle.get().view()?;
-        let selection = match selection.get() {
-            Some(selection) => selection,
-            None => {
-                let chosen = view.select(&[name.to_str(py)?]).or_raise()?;
-                selection.get_or_init(|| chosen)
-            }
-        };
-        let array = py.detach(|| view.read(selection, self.start..self.stop)).or_raise()?;
+    fn read(&self, py: Python<'_>, view: &ViewHandle, member: &Member) -> PyResult<Array> {
+        let view = view.view()?;
+        let selection = member.selection(py, view)?;
+        let array = py.detach(|| view.read(selection, self.entries.clone())).or_raise()?;
         let Array::Record { mut members, .. } = array else { return Err(unlike()) };
         members.pop().map(|(_, column)| column).ok_or_else(unlike)
     }
@@ -145,46 +63,114 @@ fn unlike() -> PyErr {
     exception("internal", "a field was read as something else".to_owned())
 }
 
-/// An entry of a view: what an object is, under its Python class.
-#[pyclass(frozen, subclass, module = "femtobarn._femtobarn")]
-pub struct Place {
-    block: Py<Block>,
-    index: usize,
+/// One object of a container, as of a snapshot.
+///
+/// Fields are attributes, and items too (``event["run"]``) for names that Python cannot spell.
+/// Lists of numbers are NumPy arrays, lists of records awkward arrays. A link is followed by using
+/// it: ``event.raw.hits``.
+#[pyclass(frozen, module = "femtobarn._femtobarn")]
+pub struct Object {
+    /// The view as Python has it.
+    view: Py<PyAny>,
+    handle: Py<ViewHandle>,
+    entry: u64,
+    /// The object's neighbours in a loop, or itself alone when that is first needed.
+    block: OnceLock<Arc<Block>>,
+    is_alone: bool,
+}
+
+impl Object {
+    /// An object by itself.
+    pub fn alone(handle: &Bound<'_, ViewHandle>, view: &Bound<'_, PyAny>, entry: u64) -> Self {
+        let (view, handle) = (view.clone().unbind(), handle.clone().unbind());
+        Object { view, handle, entry, block: OnceLock::new(), is_alone: true }
+    }
+
+    /// Neighbouring objects.
+    pub fn neighbours(
+        handle: &Bound<'_, ViewHandle>,
+        view: &Bound<'_, PyAny>,
+        entries: Range<u64>,
+    ) -> impl ExactSizeIterator<Item = Self> {
+        let block = Block::new(entries.clone());
+        let count = (entries.end - entries.start) as usize;
+        (0..count).map(move |index| Object {
+            block: block.clone().into(),
+            is_alone: false,
+            ..Self::alone(handle, view, entries.start + index as u64)
+        })
+    }
+
+    #[inline]
+    fn value<'py>(&self, py: Python<'py>, member: &Member) -> PyResult<Bound<'py, PyAny>> {
+        let (handle, view) = (self.handle.get(), self.view.bind(py));
+        if self.is_alone
+            && let Some(content) = member.content(py, handle.kept(), self.entry)?
+        {
+            return python_of(py, content, view);
+        }
+        let block = self.block.get_or_init(|| Block::new(self.entry..self.entry + 1));
+        let column = block.column(py, handle, member)?;
+        let index = (self.entry - block.entries.start) as usize;
+        column.value(py, index, view, member.name.bind(py))
+    }
+
+    /// What there is instead of a field.
+    fn absence(&self, name: &Bound<'_, PyString>) -> PyResult<String> {
+        self.view.bind(name.py()).call_method1("_no_field", (name,))?.extract()
+    }
 }
 
 #[pymethods]
-impl Place {
-    #[new]
-    fn new(block: Py<Block>, index: usize) -> Self {
-        Place { block, index }
-    }
-
+impl Object {
     /// The object's name for ever.
     #[getter]
-    fn oid(&self, py: Python<'_>) -> PyResult<Oid> {
-        let container = self.block.get().handle.bind(py).get().view()?.container();
-        Ok(Oid { database: container.database.0, container: container.id.0, entry: self.entry() })
+    fn oid(&self) -> PyResult<Oid> {
+        let container = self.handle.get().view()?.container();
+        Ok(Oid { database: container.database.0, container: container.id.0, entry: self.entry })
     }
 
     /// The object's number in its container.
     #[getter]
     fn entry(&self) -> u64 {
-        self.block.get().start + self.index as u64
+        self.entry
+    }
+
+    /// Name of the object's class.
+    #[getter]
+    fn class_name<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.view.bind(py).getattr("definition")?.getattr("name")
+    }
+
+    /// Names of the fields.
+    #[getter]
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        Ok(self.view.bind(py).getattr("fields")?.cast_into()?)
     }
 
     /// The view that the object is of.
     #[getter]
     fn _view<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        self.block.get().view.bind(py).clone()
+        self.view.bind(py).clone()
+    }
+
+    /// Return all fields as plain Python values; links become OIDs or None.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let plain = py.import("femtobarn._objects")?.getattr("plain_value")?;
+        let values = PyDict::new(py);
+        for member in self.handle.get().shape(py)?.members() {
+            values.set_item(&member.name, plain.call1((self.value(py, member)?,))?)?;
+        }
+        Ok(values)
     }
 
     fn __getattribute__<'py>(
         slf: &Bound<'py, Self>,
         name: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (py, Place { block, index }) = (slf.py(), slf.get());
-        if let Some(member) = block.get().shape.attribute(name) {
-            return block.get().value(py, member, *index);
+        let (py, object) = (slf.py(), slf.get());
+        if let Some(member) = object.handle.get().shape(py)?.attribute(name) {
+            return object.value(py, member);
         }
         // SAFETY: both are references to live objects; what comes back is owned, or null with an
         // exception set, which is what `from_owned_ptr_or_err` expects.
@@ -195,30 +181,47 @@ impl Place {
     }
 
     /// Refuses a name that is neither a field's nor that of another attribute.
-    fn __getattr__(slf: &Bound<'_, Self>, name: &Bound<'_, PyString>) -> PyResult<Py<PyAny>> {
+    fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<Py<PyAny>> {
         // Python asks for such names all the time, and is content to hear nothing.
         let reason = match name.to_str()?.starts_with("__") {
             true => name.to_string(),
-            false => Self::absence(slf, name)?,
+            false => self.absence(name)?,
         };
         Err(PyAttributeError::new_err(reason))
     }
 
-    fn __getitem__<'py>(
-        slf: &Bound<'py, Self>,
-        name: &Bound<'py, PyString>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let Place { block, index } = slf.get();
-        match block.get().shape.item(name) {
-            Some(member) => block.get().value(slf.py(), member, *index),
-            None => Err(exception("not-found", Self::absence(slf, name)?)),
+    fn __getitem__<'py>(&self, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+        let py = name.py();
+        match self.handle.get().shape(py)?.item(name) {
+            Some(member) => self.value(py, member),
+            None => Err(exception("not-found", self.absence(name)?)),
         }
     }
-}
 
-impl Place {
-    /// What there is instead of a field.
-    fn absence(slf: &Bound<'_, Self>, name: &Bound<'_, PyString>) -> PyResult<String> {
-        slf.get().block.get().view.bind(slf.py()).call_method1("_no_field", (name,))?.extract()
+    fn __dir__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let own = py.get_type::<PyAny>().call_method1("__dir__", (slf,))?;
+        own.call_method1("__add__", (slf.get().fields(py)?,))
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match other.cast_exact::<Self>() {
+            Ok(other) => Ok(self.oid()? == other.get().oid()?),
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        Bound::new(py, self.oid()?)?.hash()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let fields = self.fields(py)?.extract::<Vec<String>>()?.join(", ");
+        Ok(format!("<{} {}: {fields}>", self.class_name(py)?, self.oid()?.__str__()))
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let at = py.import("femtobarn._objects")?.getattr("_object_at")?;
+        (at, (self._view(py), self.entry)).into_pyobject(py)
     }
 }

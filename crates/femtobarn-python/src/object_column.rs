@@ -3,15 +3,16 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use femtobarn::FieldContent;
 use pyo3::IntoPyObjectExt;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyString};
-use rntuple::{Array, Primitive};
+use pyo3::types::{PyBytes, PyString};
+use rntuple::{Array, FieldValue, Primitive};
 
 use crate::buffer::Buffer;
-use crate::columns::{name_of, tree_of};
+use crate::columns::{NAMES, tree_of};
 use crate::error::exception;
 use crate::oid::Oid;
 
@@ -100,8 +101,7 @@ impl Column {
             Column::Number(primitive, values) => number(py, *primitive, values, index),
             Column::Text(ranges, bytes) => {
                 let range = ranges.within(index, bytes.len())?;
-                let text = String::from_utf8_lossy(&bytes[range]);
-                Ok(PyString::new(py, &text).into_any())
+                Ok(text(py, &bytes[range]))
             }
             Column::Bytes(ranges, bytes) => {
                 let range = ranges.within(index, bytes.len())?;
@@ -114,6 +114,35 @@ impl Column {
             }
             Column::Link(members) => link(py, members, index, view),
             Column::Tree(tree) => view.call_method1(intern!(py, "_value_of"), (name, tree, index)),
+        }
+    }
+}
+
+/// What one object has in a field, as Python has it.
+///
+/// # Errors
+/// If Python is out of memory.
+#[inline]
+pub fn python_of<'py>(
+    py: Python<'py>,
+    content: FieldContent,
+    view: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match content {
+        FieldContent::Plain(FieldValue::Number(primitive, bytes)) => {
+            number(py, primitive, &bytes, 0)
+        }
+        FieldContent::Plain(FieldValue::Text(bytes)) => Ok(text(py, &bytes)),
+        FieldContent::Plain(FieldValue::List(Primitive::Byte, bytes)) => {
+            Ok(PyBytes::new(py, &bytes).into_any())
+        }
+        FieldContent::Plain(FieldValue::List(of, items) | FieldValue::Fixed(of, items)) => {
+            numpy_of(py, of, items)
+        }
+        FieldContent::Link(None) => Ok(py.None().into_bound(py)),
+        FieldContent::Link(Some(oid)) => {
+            let (database, container) = (oid.database.0, oid.container.0);
+            link_to(view, Oid { database, container, entry: oid.entry })
         }
     }
 }
@@ -144,8 +173,17 @@ fn link<'py>(
     };
     match oid.container {
         0 => Ok(py.None().into_bound(py)),
-        _ => view.call_method1(intern!(py, "_link_to"), (oid,)),
+        _ => link_to(view, oid),
     }
+}
+
+fn link_to<'py>(view: &Bound<'py, PyAny>, oid: Oid) -> PyResult<Bound<'py, PyAny>> {
+    view.call_method1(intern!(view.py(), "_link_to"), (oid,))
+}
+
+/// What is no UTF-8 is replaced.
+fn text<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyAny> {
+    PyString::new(py, &String::from_utf8_lossy(bytes)).into_any()
 }
 
 fn item<const SIZE: usize>(values: &[u8], index: usize) -> Option<[u8; SIZE]> {
@@ -183,19 +221,28 @@ fn number<'py>(
     }
 }
 
-/// NumPy's way of making arrays of buffers, and its types by our names.
-static NUMPY: PyOnceLock<(Py<PyAny>, Py<PyDict>)> = PyOnceLock::new();
+/// Bytes up to which a copy of an array costs less than to share it.
+const COPIED_MAX: usize = 1 << 10;
+
+/// NumPy's way of making arrays of buffers, and its types in the order of ours.
+static NUMPY: PyOnceLock<(Py<PyAny>, Vec<Py<PyAny>>)> = PyOnceLock::new();
 
 fn numpy_of<'py>(
     py: Python<'py>,
     primitive: Primitive,
     values: Bytes,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (from_buffer, types) = NUMPY.get_or_try_init(py, || -> PyResult<_> {
-        let from_buffer = py.import("numpy")?.getattr("frombuffer")?.unbind();
-        let types = py.import("femtobarn._types")?.getattr("DTYPES")?.cast_into::<PyDict>()?;
-        Ok((from_buffer, types.unbind()))
-    })?;
-    let of = types.bind(py).get_item(name_of(primitive))?;
-    from_buffer.bind(py).call1((Buffer(values), of))
+    let (from_buffer, types) = NUMPY.get_or_try_init(py, || numpy(py))?;
+    let (from_buffer, of) = (from_buffer.bind(py), &types[primitive as usize]);
+    match values.len() <= COPIED_MAX {
+        true => from_buffer.call1((PyBytes::new(py, &values), of)),
+        false => from_buffer.call1((Buffer(values), of)),
+    }
+}
+
+fn numpy(py: Python<'_>) -> PyResult<(Py<PyAny>, Vec<Py<PyAny>>)> {
+    let from_buffer = py.import("numpy")?.getattr("frombuffer")?.unbind();
+    let types = py.import("femtobarn._types")?.getattr("DTYPES")?;
+    let types = NAMES.map(|(_, name)| types.get_item(name).map(Bound::unbind));
+    Ok((from_buffer, types.into_iter().collect::<PyResult<_>>()?))
 }

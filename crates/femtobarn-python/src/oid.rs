@@ -40,7 +40,8 @@ impl Oid {
         })
     }
 
-    fn __str__(&self) -> String {
+    /// The text form, such as `3-7-12`.
+    pub fn __str__(&self) -> String {
         format!("{}-{}-{}", self.database, self.container, self.entry)
     }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use pyo3::prelude::*;
 
 use crate::error::exception;
+use crate::held::Held;
 
 /// Forks between this process and the one that loaded the module.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -25,17 +26,24 @@ pub fn count_fork() {
 pub struct Session {
     closed: Arc<AtomicBool>,
     forks: u32,
+    held: Arc<Held>,
 }
 
 impl Session {
     /// A session of this process.
     pub fn new() -> Self {
-        Self { closed: Arc::default(), forks: FORKS.load(Ordering::Relaxed) }
+        let forks = FORKS.load(Ordering::Relaxed);
+        Self { closed: Arc::default(), forks, held: Arc::default() }
     }
 
     /// Ends the session for all handles.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// What objects hold of pages.
+    pub fn held(&self) -> &Held {
+        &self.held
     }
 
     /// Whether this is the process that opened the federation.

@@ -15,8 +15,9 @@ use crate::buffer::{Buffer, bytes_of};
 use crate::columns::{counts_of, tree_of};
 use crate::error::{OrRaise, exception};
 use crate::lookup::{Statistics, columns_of_bounds, values_of};
-use crate::object::{Block, Shape};
+use crate::object::Object;
 use crate::session::{Kept, Session};
+use crate::shape::Shape;
 
 /// Stored bytes beyond which a read runs on a thread of its own, so that Ctrl-C is heard.
 const LONG_READ_BYTES: f64 = 256e6;
@@ -132,14 +133,23 @@ impl ViewHandle {
         self.view.get()
     }
 
+    /// The same, to be kept.
+    pub fn kept(&self) -> &Kept<View> {
+        &self.view
+    }
+
     /// The fields of the objects.
     ///
     /// # Errors
-    /// `ClosedError`.
-    pub fn shape(&self, py: Python<'_>) -> PyResult<Arc<Shape>> {
-        let view = self.view()?;
-        let shape = self.shape.get_or_try_init(py, || Shape::new(py, view).map(Arc::new));
-        shape.cloned()
+    /// `ClosedError` if they were not asked for before.
+    #[inline]
+    pub fn shape(&self, py: Python<'_>) -> PyResult<&Shape> {
+        let shape = self.shape.get_or_try_init(py, || {
+            let shape = Arc::new(Shape::new(py, self.view()?)?);
+            self.view.session().held().enlist(&shape);
+            PyResult::Ok(shape)
+        });
+        shape.map(|shape| &**shape)
     }
 }
 
@@ -185,28 +195,28 @@ impl ViewHandle {
         py.detach(|| view.is_deleted(entry)).or_raise()
     }
 
-    /// Neighbouring entries of the view, as which Python has this one.
-    fn block(
-        slf: &Bound<'_, Self>,
-        view: &Bound<'_, PyAny>,
+    /// Neighbouring objects of the view, as which Python has this one.
+    fn objects<'py>(
+        slf: &Bound<'py, Self>,
+        view: &Bound<'py, PyAny>,
         start: u64,
         stop: u64,
-    ) -> PyResult<Block> {
-        Block::new(slf, view, start, stop)
+    ) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(slf.py(), Object::neighbours(slf, view, start..stop.max(start)))
     }
 
-    /// The entry with a number, as a block; `None` if there is no such object.
-    fn block_at(
+    /// The object with a number; `None` if there is no such object.
+    fn object_at(
         slf: &Bound<'_, Self>,
         view: &Bound<'_, PyAny>,
         entry: &Bound<'_, PyAny>,
-    ) -> PyResult<Option<Block>> {
+    ) -> PyResult<Option<Object>> {
         let opened = slf.get().view()?;
         let Ok(entry) = entry.extract::<u64>() else { return Ok(None) };
         let is_there = entry < opened.entries()
             && (opened.live() == opened.entries()
                 || !slf.py().detach(|| opened.is_deleted(entry)).or_raise()?);
-        is_there.then(|| Block::new(slf, view, entry, entry + 1)).transpose()
+        Ok(is_there.then(|| Object::alone(slf, view, entry)))
     }
 
     /// The first entry whose object has these values of fields.

@@ -24,7 +24,7 @@ pub struct Cursor<R> {
 }
 
 /// A version as what leads to its reader.
-struct Held(Arc<Version>);
+pub(crate) struct Held(pub Arc<Version>);
 
 impl Deref for Held {
     type Target = Reader;

@@ -8,6 +8,7 @@
 //! | `transaction` | [`Transaction`]: what is written together becomes visible together |
 //! | `snapshot`, `view` | [`Snapshot`], [`View`]: the federation as of a commit, read by anybody, locked by nobody |
 //! | `cursor` | [`Cursor`], [`Objects`]: objects as Rust structures, by entry and by OID |
+//! | `field` | [`FieldReader`]: single fields of them, without |
 //! | `class` | [`Class`]: what the objects of a container are made of |
 //! | `evolution` | how objects of one version of a class become those of another |
 //! | `recast`, `narrowing` | objects seen as of another version of their class |
@@ -46,6 +47,7 @@ mod evolution;
 mod export;
 mod extent;
 mod federation;
+mod field;
 mod file;
 mod files;
 mod following;
@@ -84,6 +86,7 @@ pub use femtobarn_catalog::{
     CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, HeldLock,
     Holder, LockTarget, Oid, Retention, TagRow, Waiter,
 };
+pub use field::{FieldContent, FieldReader};
 pub use identify::{CommitFacts, ContainerFacts, Facts, FileKind, identify};
 pub use index::{Index, Referrer, Referrers};
 pub use link::{ElementLink, Link};

@@ -54,7 +54,7 @@
 //! | `types`, `value` | [`Type`], [`Value`]: what fields are, and one value of any type |
 //! | `array`, `array_ops`, `validate` | [`Array`]: many values in columns, laid out as Awkward Array and Arrow do |
 //! | `writer` | [`Writer`]: a file with one RNTuple; [`Appender`]: one version after another into any [`BlobSink`], with entries appended and replaced; [`row!`], [`Cell`]: Rust structures as entries |
-//! | `reader` | [`Reader`]: one version of an RNTuple; [`Projection`]: some of its fields; [`Cursor`], [`FromCell`]: entries as Rust structures |
+//! | `reader` | [`Reader`]: one version of an RNTuple; [`Projection`]: some of its fields; [`Cursor`], [`FromCell`]: entries as Rust structures; [`FieldCursor`]: single fields of them |
 //! | `revise` | whole versions from others: [`evolve`] to other types, [`compact`] to fewer clusters, [`complete`] for other readers; [`Conversion`]: arrays of other types |
 //! | `page_cache`, `buffer` | [`PageCache`]: decoded pages for reading single entries; memory that is used again |
 //! | `schema`, `type_map`, `tree` | [`Schema`]: fields and columns; which of them a type takes, and which type they make |
@@ -123,7 +123,9 @@ pub use locator::{EnvelopeLink, Locator};
 pub use page::{CHECKSUM_SIZE, PageBuffers, SealedPage, open_page, seal_page};
 pub use page_cache::{FileNumber, PageCache};
 pub use page_list::{Cluster, ColumnPages, PageList, PageLocation};
-pub use reader::{ColumnPath, Cursor, FromCell, Projection, Reader, RowReader};
+pub use reader::{
+    ColumnPath, Cursor, FieldCursor, FieldValue, FromCell, Projection, Reader, RowReader,
+};
 pub use revise::{
     Change, ChangeKind, Compaction, Conversion, DELETED_FIELD, Evolved, Member, Origin, Plan,
     Revised, compact, complete, convert_array, evolve, plan,

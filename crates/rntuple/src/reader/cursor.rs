@@ -5,17 +5,16 @@
 //!
 //! Invariants:
 //! 1. `plan` has the columns of the structure, depth first, as `FromCell::get` goes through them.
-//! 2. The bytes of a held page are its elements in memory, all of them; or there are none, and the
-//!    page is to be read when one is asked for.
-//! 3. What is held is at most half of the reader's cache, and mostly the same pages.
+//! 2. As of [`held`](super::held).
 
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 
 use bytes::Bytes;
 
-use super::cluster::{Cluster, Run};
+use super::cluster::Cluster;
 use super::elements::{check_page, element_of};
+use super::held::{HeldCluster, HeldColumn, HeldPages, Passes, PlannedColumn};
 use super::row::FromCell;
 use super::{Reader, convert, element_of_primitive};
 use crate::buffer::AlignedBuffer;
@@ -25,13 +24,6 @@ use crate::schema::ColumnId;
 use crate::tree::{Kind, Node};
 use crate::types::{Primitive, Type};
 
-/// Bytes that a cursor holds at most if its reader has no cache.
-const HELD_BYTES_MAX: u64 = 64 << 20;
-/// Stored bytes of a column that are read at once if entries follow each other: they stay in the
-/// processor's cache.
-const AHEAD_BYTES: u64 = 256 << 10;
-/// Clusters that a cursor holds pages of at most.
-const HELD_CLUSTERS_MAX: usize = 4096;
 /// Items without a page that a list may have: those of a field that is younger than they are.
 const ZERO_ITEMS_MAX: u64 = 1 << 20;
 
@@ -50,60 +42,8 @@ const ZERO_ITEMS_MAX: u64 = 1 << 20;
 /// # }
 /// ```
 pub struct Cursor<R, D> {
-    reader: D,
-    plan: Vec<PlannedColumn>,
-    /// In the order of their entries.
-    clusters: Vec<HeldCluster>,
-    /// The cluster of the last entry.
-    current: usize,
-    held: u64,
-    held_max: u64,
-    passes: Passes,
-    /// Stored bytes of a column that are read at once if entries follow each other.
-    ahead: usize,
-    numbers: Vec<u32>,
+    pages: HeldPages<D>,
     of: PhantomData<fn() -> R>,
-}
-
-/// How entries are gone through.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Passes {
-    /// Any may be asked for again: pages go to the cache.
-    Anywhere,
-    /// One after the other: pages are let go of behind, and do not push others out of the cache.
-    Forward,
-}
-
-/// A column of the structure.
-struct PlannedColumn {
-    /// In each of its representations.
-    columns: Vec<ColumnId>,
-    /// As the structure has it.
-    element: Element,
-    /// Whether it is of items, of which the file itself says that they are there.
-    is_told: bool,
-}
-
-struct HeldCluster {
-    entries: Range<u64>,
-    columns: Vec<HeldColumn>,
-}
-
-/// A column of the structure in one cluster.
-struct HeldColumn {
-    /// Elements before the first page: zeros.
-    missing: u64,
-    elements: u64,
-    /// Elements of the first page; mostly those of all others, too.
-    per_page: u64,
-    pages: Vec<HeldPage>,
-    /// The pages that were read last.
-    last: Range<usize>,
-}
-
-struct HeldPage {
-    start: u64,
-    bytes: Bytes,
 }
 
 impl Reader {
@@ -128,27 +68,14 @@ impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
         };
         let mut plan = vec![];
         plan_members(&members, &reader.tree().nodes, false, &mut plan)?;
-        let held_max = reader.cache_capacity().map_or(HELD_BYTES_MAX, |bytes| bytes / 2);
-        let ahead_max = held_max / (2 * plan.len().max(1) as u64);
-        Ok(Cursor {
-            reader,
-            plan,
-            clusters: vec![],
-            current: 0,
-            held: 0,
-            held_max,
-            passes: Passes::Anywhere,
-            ahead: AHEAD_BYTES.min(ahead_max) as usize,
-            numbers: vec![],
-            of: PhantomData,
-        })
+        Ok(Cursor { pages: HeldPages::new(reader, plan), of: PhantomData })
     }
 
     /// Says what is meant by the numbers that stand in the file for others, from 0 on: the mirror
     /// image of [`Renumbering`](crate::Renumbering).
     #[must_use]
     pub fn with_numbers(mut self, numbers: Vec<u32>) -> Self {
-        self.numbers = numbers;
+        self.pages.numbers = numbers;
         self
     }
 
@@ -156,18 +83,18 @@ impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
     /// cache to others.
     #[must_use]
     pub fn forward(mut self) -> Self {
-        self.passes = Passes::Forward;
+        self.pages.passes = Passes::Forward;
         self
     }
 
     /// Bytes of the pages that it holds.
     pub fn held_bytes(&self) -> u64 {
-        self.held
+        self.pages.held
     }
 
     /// The reader.
     pub fn reader(&self) -> &Reader {
-        &self.reader
+        &self.pages.reader
     }
 
     /// One entry.
@@ -176,12 +103,18 @@ impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
     /// [`Error::NotFound`] if there is no such entry, [`Error::Corrupt`] if what is stored is damaged.
     #[inline]
     pub fn get(&mut self, entry: u64) -> Result<R> {
-        let is_current = |cluster: &HeldCluster| cluster.entries.contains(&entry);
-        if self.held > self.held_max || !self.clusters.get(self.current).is_some_and(is_current) {
-            self.current = self.cluster_of(entry)?;
-        }
-        let HeldCluster { entries, columns } = &mut self.clusters[self.current];
-        let mut row = RowReader {
+        let (mut row, index) = self.pages.row(entry)?;
+        R::get(&mut row, index)
+    }
+}
+
+impl<D: Deref<Target = Reader>> HeldPages<D> {
+    /// The columns of an entry, and its number in its cluster.
+    #[inline]
+    pub(super) fn row(&mut self, entry: u64) -> Result<(RowReader<'_>, u64)> {
+        let cluster = self.cluster_of(entry)?;
+        let HeldCluster { entries, columns } = &mut self.clusters[cluster];
+        let row = RowReader {
             reader: &self.reader,
             plan: &self.plan,
             numbers: &self.numbers,
@@ -192,65 +125,7 @@ impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
             column: 0,
             held: &mut self.held,
         };
-        R::get(&mut row, entry - entries.start)
-    }
-
-    /// The position of the held cluster with an entry.
-    fn cluster_of(&mut self, entry: u64) -> Result<usize> {
-        let is_full = self.held > self.held_max || self.clusters.len() >= HELD_CLUSTERS_MAX;
-        let found = self.clusters.partition_point(|cluster| cluster.entries.end <= entry);
-        if !is_full && self.clusters.get(found).is_some_and(|at| at.entries.contains(&entry)) {
-            return Ok(found);
-        }
-        let position = match is_full || self.passes == Passes::Forward {
-            true => {
-                self.clusters.clear();
-                self.held = 0;
-                0
-            }
-            false => found,
-        };
-        let wanted = entry..entry.saturating_add(1);
-        let clusters = self.reader.clusters_of(&wanted)?;
-        let cluster = clusters.first().ok_or_else(|| self.reader.no_entries(&wanted))?;
-        let columns =
-            self.plan.iter().map(|column| HeldColumn::of(cluster.active(&column.columns)));
-        let held = HeldCluster { entries: cluster.entries.clone(), columns: columns.collect() };
-        self.clusters.insert(position, held);
-        Ok(position)
-    }
-}
-
-impl HeldColumn {
-    fn of(active: Option<(ColumnId, &Run)>) -> Self {
-        // A field that is younger than its cluster reads as zeros.
-        let Some((_, run)) = active else {
-            let (missing, pages) = (u64::MAX, vec![]);
-            return HeldColumn { missing, elements: 0, per_page: 1, pages, last: 0..0 };
-        };
-        let per_page = run.pages.first().map_or(1, |page| u64::from(page.elements).max(1));
-        let pages = run.starts.iter().map(|&start| HeldPage { start, bytes: Bytes::new() });
-        let (missing, elements) = (run.missing, run.elements);
-        HeldColumn { missing, elements, per_page, pages: pages.collect(), last: 0..0 }
-    }
-
-    /// The page with an element that is there: mostly the one where it is expected.
-    fn page_with(&self, index: u64) -> usize {
-        let expected = (index.saturating_sub(self.missing) / self.per_page) as usize;
-        let start = |page: usize| self.pages.get(page).map_or(self.elements, |page| page.start);
-        match (start(expected)..start(expected.saturating_add(1))).contains(&index) {
-            true => expected,
-            false => self.pages.partition_point(|page| page.start <= index).saturating_sub(1),
-        }
-    }
-
-    /// The elements from one on that are on its page, if that is held and is where it is expected.
-    #[inline]
-    fn held_from(&self, index: u64, size: usize) -> Option<&[u8]> {
-        let expected = index.checked_sub(self.missing)? / self.per_page;
-        let page = self.pages.get(expected as usize)?;
-        let before = index.checked_sub(page.start)? as usize;
-        page.bytes.get(before.checked_mul(size)?..)
+        Ok((row, entry - entries.start))
     }
 }
 
@@ -342,6 +217,11 @@ impl RowReader<'_> {
 
     /// All bytes of a range of the next column: shared with their page if one has all.
     pub(super) fn bytes(&mut self, range: Range<u64>) -> Result<Bytes> {
+        self.elements(range, 1)
+    }
+
+    /// As [`bytes`](Self::bytes), of elements of any size.
+    pub(super) fn elements(&mut self, range: Range<u64>, size: usize) -> Result<Bytes> {
         let count = self.checked_count(&range)?;
         if count == 0 {
             self.column += 1;
@@ -349,14 +229,15 @@ impl RowReader<'_> {
         }
         if let Some((page, before)) = self.page_of(range.start)? {
             let held = &self.columns[self.column].pages[page].bytes;
-            if before.checked_add(count).is_some_and(|end| end <= held.len()) {
+            let (start, length) = (before.saturating_mul(size), count.saturating_mul(size));
+            if start.checked_add(length).is_some_and(|end| end <= held.len()) {
                 self.column += 1;
-                return Ok(held.slice(before..before + count));
+                return Ok(held.slice(start..start + length));
             }
         }
-        let mut bytes = vec![0; count];
-        self.fill_slowly(range.start, 1, &mut bytes)?;
-        Ok(bytes.into())
+        let mut joined = AlignedBuffer::for_overwriting(count as u64, size)?;
+        self.fill_slowly(range.start, size, joined.bytes_mut())?;
+        Ok(joined.into_bytes())
     }
 
     /// The range of the items of collection number `index`, from the column of offsets.
@@ -375,11 +256,13 @@ impl RowReader<'_> {
         }
     }
 
-    /// How many elements a range of the next column has, which are there.
+    /// How many elements a range of the next column has, which are there or are zeros.
     fn checked_count(&self, range: &Range<u64>) -> Result<usize> {
         let column = self.columns.get(self.column).ok_or_else(no_column)?;
         let (count, zeros) = (range.end - range.start, column.missing.saturating_sub(range.start));
-        match range.end <= column.elements && zeros.min(count) <= ZERO_ITEMS_MAX {
+        let are_zeros = range.end <= column.missing && !self.plan[self.column].is_told;
+        let are_there = range.end <= column.elements || are_zeros;
+        match are_there && zeros.min(count) <= ZERO_ITEMS_MAX {
             true => Ok(count as usize),
             false if count == 0 => Ok(0),
             false => Err(beyond(range.end)),

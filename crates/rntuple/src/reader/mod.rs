@@ -11,6 +11,8 @@ mod cluster;
 mod convert;
 mod cursor;
 mod elements;
+mod field;
+mod held;
 mod parallel;
 mod paths;
 mod projection;
@@ -40,6 +42,7 @@ pub(crate) use cluster::{Bounds, Cluster as StoredCluster, Run, deferred_repetit
 pub(crate) use convert::convert;
 pub use cursor::{Cursor, RowReader};
 pub(crate) use elements::{Elements, Segment, element_of};
+pub use field::{FieldCursor, FieldValue};
 pub use paths::ColumnPath;
 pub(crate) use paths::column_paths;
 pub use projection::Projection;

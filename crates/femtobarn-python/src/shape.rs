@@ -1,0 +1,158 @@
+//! The fields of the objects of a view, as attributes of Python objects.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use femtobarn::{Field, FieldContent, FieldReader, FieldType, Selection, View};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::PyString;
+
+use crate::error::OrRaise;
+use crate::object::Object;
+use crate::session::{Kept, Session};
+
+/// The fields of the objects of a view.
+pub struct Shape {
+    members: Vec<Member>,
+    by_name: HashMap<String, usize>,
+    /// The attributes by the address of their names, which Python's compiler interns; in order.
+    by_address: Vec<(usize, usize)>,
+}
+
+/// A field.
+pub struct Member {
+    pub name: Py<PyString>,
+    /// Whether it is an attribute: not if objects have another of that name.
+    is_attribute: bool,
+    pub is_link: bool,
+    selection: OnceLock<Selection>,
+    /// What reads it from one object; none if it is read as an array.
+    reader: OnceLock<Option<Mutex<Kept<FieldReader>>>>,
+}
+
+impl Shape {
+    /// The shape of the objects of a view.
+    ///
+    /// # Errors
+    /// As for making strings.
+    pub fn new(py: Python<'_>, view: &View) -> PyResult<Self> {
+        let own = py.get_type::<Object>().dir()?.extract::<Vec<String>>()?.into_iter().collect();
+        let fields = &view.class().fields;
+        let members = fields.iter().map(|field| Member::new(py, field, &own));
+        let members: Vec<Member> = members.collect();
+        let addresses = members.iter().map(|member| member.name.as_ptr() as usize).zip(0..);
+        let mut by_address: Vec<(usize, usize)> =
+            addresses.filter(|(_, at)| members[*at].is_attribute).collect();
+        by_address.sort_unstable();
+        let by_name = fields.iter().map(|field| field.name.clone()).zip(0..).collect();
+        Ok(Shape { by_address, by_name, members })
+    }
+
+    /// The fields in order.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The field of a name.
+    pub fn item(&self, name: &Bound<'_, PyString>) -> Option<&Member> {
+        Some(&self.members[*self.by_name.get(name.to_str().ok()?)?])
+    }
+
+    /// The field that an attribute is.
+    #[inline]
+    pub fn attribute(&self, name: &Bound<'_, PyString>) -> Option<&Member> {
+        let address = name.as_ptr() as usize;
+        match self.by_address.binary_search_by_key(&address, |(address, _)| *address) {
+            Ok(found) => Some(&self.members[self.by_address[found].1]),
+            Err(_) => self.item(name).filter(|member| member.is_attribute),
+        }
+    }
+
+    /// Lets go of the pages that are held, but for those that somebody reads from right now.
+    pub fn let_go(&self) {
+        for reader in self.members.iter().filter_map(|member| member.reader.get()?.as_ref()) {
+            if let Ok(mut reader) = reader.try_lock()
+                && let Ok(reader) = reader.get_mut()
+            {
+                reader.let_go();
+            }
+        }
+    }
+}
+
+impl Member {
+    fn new(py: Python<'_>, field: &Field, own: &HashSet<String>) -> Self {
+        Member {
+            name: PyString::intern(py, &field.name).unbind(),
+            is_attribute: !own.contains(&field.name),
+            is_link: matches!(field.of, FieldType::Link(_)),
+            selection: OnceLock::new(),
+            reader: OnceLock::new(),
+        }
+    }
+
+    /// The field as what is read of a range of entries.
+    ///
+    /// # Errors
+    /// As [`View::select`].
+    pub fn selection(&self, py: Python<'_>, view: &View) -> PyResult<&Selection> {
+        match self.selection.get() {
+            Some(selection) => Ok(selection),
+            None => {
+                let chosen = view.select(&[self.name.to_str(py)?]).or_raise()?;
+                Ok(self.selection.get_or_init(|| chosen))
+            }
+        }
+    }
+
+    /// What one object has in the field; `None` if it is to be read as an array.
+    ///
+    /// # Errors
+    /// As [`FieldReader::get`].
+    #[inline]
+    pub fn content(
+        &self,
+        py: Python<'_>,
+        view: &Kept<View>,
+        entry: u64,
+    ) -> PyResult<Option<FieldContent>> {
+        let Some(reader) = self.reader(py, view)? else { return Ok(None) };
+        let mut reader = reader.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        let reader = reader.get_mut()?;
+        match reader.held(entry) {
+            Some(content) => Ok(Some(content)),
+            None => read(py, reader, entry, view.session()).map(Some),
+        }
+    }
+
+    fn reader(
+        &self,
+        py: Python<'_>,
+        view: &Kept<View>,
+    ) -> PyResult<Option<&Mutex<Kept<FieldReader>>>> {
+        if let Some(reader) = self.reader.get() {
+            return Ok(reader.as_ref());
+        }
+        let made = view.get()?.field_reader(self.name.to_str(py)?).or_raise()?;
+        let made = made.map(|made| Mutex::new(Kept::new(made, view.session())));
+        Ok(self.reader.get_or_init(|| made).as_ref())
+    }
+}
+
+#[cold]
+fn read(
+    py: Python<'_>,
+    reader: &mut FieldReader,
+    entry: u64,
+    session: &Session,
+) -> PyResult<FieldContent> {
+    let before = reader.held_bytes();
+    let content = py.detach(|| reader.get(entry)).or_raise()?;
+    let added = reader.held_bytes().saturating_sub(before);
+    if session.held().add(added) > reader.held_bytes_max() {
+        reader.let_go();
+        session.held().let_go();
+    }
+    Ok(content)
+}

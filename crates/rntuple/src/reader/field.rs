@@ -1,0 +1,193 @@
+//! Single fields of single entries, for those who have no Rust structure for them.
+//!
+//! Invariants:
+//! 1. The first column of the plan is that of the numbers or of the offsets, the second that of items.
+//! 2. As of [`held`](super::held).
+
+use std::ops::Deref;
+
+use bytes::Bytes;
+
+use super::cursor::RowReader;
+use super::held::{HeldColumn, HeldPages, PlannedColumn};
+use super::{Reader, element_of_primitive};
+use crate::column::Element;
+use crate::error::{Error, Result};
+use crate::schema::ColumnId;
+use crate::tree::{Kind, Node};
+use crate::types::Primitive;
+
+/// Reads a field of entries, one at a time; `D` leads to the reader.
+///
+/// It holds the pages that it has read from, as a [`Cursor`](super::Cursor) does.
+pub struct FieldCursor<D> {
+    pages: HeldPages<D>,
+    shape: Shape,
+}
+
+/// A value of a field.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FieldValue {
+    /// A number, in the first of its bytes.
+    Number(Primitive, [u8; 8]),
+    /// A text, UTF-8 if it is sound.
+    Text(Bytes),
+    /// Any number of numbers.
+    List(Primitive, Bytes),
+    /// Always the same number of numbers.
+    Fixed(Primitive, Bytes),
+}
+
+/// What makes a value.
+#[derive(Clone, Copy)]
+enum Shape {
+    Number(Primitive),
+    Text,
+    List(Primitive),
+    Fixed(Primitive, u64),
+}
+
+impl<D: Deref<Target = Reader>> FieldCursor<D> {
+    /// A cursor over the field at a path of names, below records; `None` if its values are made of
+    /// others than numbers.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such field.
+    pub fn new(reader: D, path: &[&str]) -> Result<Option<Self>> {
+        let node = node_at(&reader.tree().nodes, path)?;
+        let planned = planned(node);
+        Ok(planned.map(|(shape, plan)| Self { pages: HeldPages::new(reader, plan), shape }))
+    }
+
+    /// Bytes of the pages that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.pages.held
+    }
+
+    /// Bytes that it holds at most.
+    pub fn held_bytes_max(&self) -> u64 {
+        self.pages.held_max
+    }
+
+    /// Lets go of all pages.
+    pub fn let_go(&mut self) {
+        self.pages.clear();
+    }
+
+    /// The value of an entry, if that takes no reading.
+    #[inline]
+    pub fn held(&mut self, entry: u64) -> Option<FieldValue> {
+        let shape = self.shape;
+        let cluster = self.pages.known_cluster(entry)?;
+        held_value(shape, &cluster.columns, entry - cluster.entries.start)
+    }
+
+    /// The value of an entry.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such entry, [`Error::Corrupt`] if what is stored is damaged.
+    pub fn get(&mut self, entry: u64) -> Result<FieldValue> {
+        let (mut row, index) = self.pages.row(entry)?;
+        read_value(self.shape, &mut row, index)
+    }
+}
+
+#[inline]
+fn held_value(shape: Shape, columns: &[HeldColumn], index: u64) -> Option<FieldValue> {
+    let first = columns.first()?;
+    let list = |size| {
+        let end = |index| first.held_from(index, 8)?.first_chunk().copied().map(u64::from_le_bytes);
+        let start = if index == 0 { 0 } else { end(index - 1)? };
+        columns.get(1)?.shared(start, end(index)?.checked_sub(start)?, size)
+    };
+    Some(match shape {
+        Shape::Number(primitive) => {
+            let size = primitive.size();
+            let mut number = [0; 8];
+            number[..size].copy_from_slice(first.held_from(index, size)?.get(..size)?);
+            FieldValue::Number(primitive, number)
+        }
+        Shape::Text => FieldValue::Text(list(1)?),
+        Shape::List(primitive) => FieldValue::List(primitive, list(primitive.size())?),
+        Shape::Fixed(primitive, count) => {
+            let start = index.checked_mul(count)?;
+            FieldValue::Fixed(primitive, first.shared(start, count, primitive.size())?)
+        }
+    })
+}
+
+fn read_value(shape: Shape, row: &mut RowReader<'_>, index: u64) -> Result<FieldValue> {
+    Ok(match shape {
+        Shape::Number(primitive) => {
+            let (size, mut number) = (primitive.size(), [0; 8]);
+            row.fill(index, size, &mut number[..size])?;
+            FieldValue::Number(primitive, number)
+        }
+        Shape::Text => {
+            let items = row.items(index)?;
+            FieldValue::Text(row.elements(items, 1)?)
+        }
+        Shape::List(primitive) => {
+            let items = row.items(index)?;
+            FieldValue::List(primitive, row.elements(items, primitive.size())?)
+        }
+        Shape::Fixed(primitive, count) => {
+            let start = index.checked_mul(count).ok_or_else(too_many)?;
+            let items = start..start.checked_add(count).ok_or_else(too_many)?;
+            FieldValue::Fixed(primitive, row.elements(items, primitive.size())?)
+        }
+    })
+}
+
+fn too_many() -> Error {
+    Error::corrupt("array", 0, "it has too many items")
+}
+
+fn node_at<'a>(nodes: &'a [Node], path: &[&str]) -> Result<&'a Node> {
+    let Some((name, below)) = path.split_first() else {
+        return Err(Error::invalid("a field has a name"));
+    };
+    let node = nodes.iter().find(|node| node.name == *name).ok_or_else(|| Error::NotFound {
+        what: "field",
+        name: (*name).to_owned(),
+        candidates: nodes.iter().map(|node| node.name.clone()).collect(),
+    })?;
+    match (&node.kind, below) {
+        (_, []) => Ok(node),
+        (Kind::Record { members, .. }, below) => node_at(members, below),
+        _ => node_at(&[], below),
+    }
+}
+
+/// What makes a value of a field, and the columns that it takes.
+fn planned(node: &Node) -> Option<(Shape, Vec<PlannedColumn>)> {
+    let column = |columns: &[ColumnId], element, is_told| PlannedColumn {
+        columns: columns.to_vec(),
+        element,
+        is_told,
+    };
+    let numbers = |node: &Node, is_told| match &node.kind {
+        Kind::Primitive { primitive, values, .. } => {
+            Some((*primitive, column(values, element_of_primitive(*primitive), is_told)))
+        }
+        _ => None,
+    };
+    Some(match &node.kind {
+        Kind::String { offsets, bytes } => {
+            let offsets = column(offsets, Element::U64, false);
+            (Shape::Text, vec![offsets, column(bytes, Element::U8, true)])
+        }
+        Kind::List { offsets, item, optional: false } => {
+            let (primitive, items) = numbers(item, true)?;
+            (Shape::List(primitive), vec![column(offsets, Element::U64, false), items])
+        }
+        Kind::Fixed { size, item } => {
+            let (primitive, items) = numbers(item, false)?;
+            (Shape::Fixed(primitive, *size), vec![items])
+        }
+        _ => {
+            let (primitive, values) = numbers(node, false)?;
+            (Shape::Number(primitive), vec![values])
+        }
+    })
+}

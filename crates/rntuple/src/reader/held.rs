@@ -1,0 +1,191 @@
+//! The pages that a cursor holds, cluster by cluster.
+//!
+//! Invariants:
+//! 1. The bytes of a held page are its elements in memory, all of them; or there are none, and the
+//!    page is to be read when one is asked for.
+//! 2. What is held is at most half of the reader's cache, and mostly the same pages.
+
+use std::ops::{Deref, Range};
+
+use bytes::Bytes;
+
+use super::Reader;
+use super::cluster::Run;
+use crate::column::Element;
+use crate::error::Result;
+use crate::schema::ColumnId;
+
+/// Bytes that a cursor holds at most if its reader has no cache.
+const HELD_BYTES_MAX: u64 = 64 << 20;
+/// Stored bytes of a column that are read at once if entries follow each other: they stay in the
+/// processor's cache.
+const AHEAD_BYTES: u64 = 256 << 10;
+/// Clusters that a cursor holds pages of at most.
+const HELD_CLUSTERS_MAX: usize = 4096;
+
+/// Pages of some columns; `D` leads to the reader.
+pub(super) struct HeldPages<D> {
+    pub reader: D,
+    pub plan: Vec<PlannedColumn>,
+    /// In the order of their entries.
+    pub clusters: Vec<HeldCluster>,
+    /// The cluster of the last entry.
+    current: usize,
+    pub held: u64,
+    pub held_max: u64,
+    pub passes: Passes,
+    /// Stored bytes of a column that are read at once if entries follow each other.
+    pub ahead: usize,
+    pub numbers: Vec<u32>,
+}
+
+/// How entries are gone through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Passes {
+    /// Any may be asked for again: pages go to the cache.
+    Anywhere,
+    /// One after the other: pages are let go of behind, and do not push others out of the cache.
+    Forward,
+}
+
+/// A column that is read.
+pub(super) struct PlannedColumn {
+    /// In each of its representations.
+    pub columns: Vec<ColumnId>,
+    /// As the reader of it wants its elements.
+    pub element: Element,
+    /// Whether it is of items, of which the file itself says that they are there.
+    pub is_told: bool,
+}
+
+pub(super) struct HeldCluster {
+    pub entries: Range<u64>,
+    pub columns: Vec<HeldColumn>,
+}
+
+/// A column in one cluster.
+pub(super) struct HeldColumn {
+    /// Elements before the first page: zeros.
+    pub missing: u64,
+    pub elements: u64,
+    /// Elements of the first page; mostly those of all others, too.
+    per_page: u64,
+    pub pages: Vec<HeldPage>,
+    /// The pages that were read last.
+    pub last: Range<usize>,
+}
+
+pub(super) struct HeldPage {
+    pub start: u64,
+    pub bytes: Bytes,
+}
+
+impl<D: Deref<Target = Reader>> HeldPages<D> {
+    /// None yet of the columns of a plan.
+    pub fn new(reader: D, plan: Vec<PlannedColumn>) -> Self {
+        let held_max = reader.cache_capacity().map_or(HELD_BYTES_MAX, |bytes| bytes / 2);
+        let ahead_max = held_max / (2 * plan.len().max(1) as u64);
+        HeldPages {
+            reader,
+            plan,
+            clusters: vec![],
+            current: 0,
+            held: 0,
+            held_max,
+            passes: Passes::Anywhere,
+            ahead: AHEAD_BYTES.min(ahead_max) as usize,
+            numbers: vec![],
+        }
+    }
+
+    /// Lets go of all pages.
+    pub fn clear(&mut self) {
+        self.clusters.clear();
+        self.held = 0;
+    }
+
+    /// The cluster with an entry, if it was needed before.
+    #[inline]
+    pub fn known_cluster(&mut self, entry: u64) -> Option<&mut HeldCluster> {
+        let has = |cluster: &HeldCluster| cluster.entries.contains(&entry);
+        if !self.clusters.get(self.current).is_some_and(has) {
+            let found = self.clusters.partition_point(|cluster| cluster.entries.end <= entry);
+            self.clusters.get(found).filter(|cluster| has(cluster))?;
+            self.current = found;
+        }
+        self.clusters.get_mut(self.current)
+    }
+
+    /// The position of the cluster with an entry.
+    #[inline]
+    pub fn cluster_of(&mut self, entry: u64) -> Result<usize> {
+        if self.held > self.held_max || self.known_cluster(entry).is_none() {
+            self.current = self.new_cluster(entry)?;
+        }
+        Ok(self.current)
+    }
+
+    fn new_cluster(&mut self, entry: u64) -> Result<usize> {
+        let is_full = self.held > self.held_max || self.clusters.len() >= HELD_CLUSTERS_MAX;
+        if is_full || self.passes == Passes::Forward {
+            self.clear();
+        }
+        let wanted = entry..entry.saturating_add(1);
+        let clusters = self.reader.clusters_of(&wanted)?;
+        let cluster = clusters.first().ok_or_else(|| self.reader.no_entries(&wanted))?;
+        let columns =
+            self.plan.iter().map(|column| HeldColumn::of(cluster.active(&column.columns)));
+        let new = HeldCluster { entries: cluster.entries.clone(), columns: columns.collect() };
+        let position = self.clusters.partition_point(|cluster| cluster.entries.end <= entry);
+        self.clusters.insert(position, new);
+        Ok(position)
+    }
+}
+
+impl HeldColumn {
+    fn of(active: Option<(ColumnId, &Run)>) -> Self {
+        // A field that is younger than its cluster reads as zeros.
+        let Some((_, run)) = active else {
+            let (missing, pages) = (u64::MAX, vec![]);
+            return HeldColumn { missing, elements: 0, per_page: 1, pages, last: 0..0 };
+        };
+        let per_page = run.pages.first().map_or(1, |page| u64::from(page.elements).max(1));
+        let pages = run.starts.iter().map(|&start| HeldPage { start, bytes: Bytes::new() });
+        let (missing, elements) = (run.missing, run.elements);
+        HeldColumn { missing, elements, per_page, pages: pages.collect(), last: 0..0 }
+    }
+
+    /// The page with an element that is there: mostly the one where it is expected.
+    pub fn page_with(&self, index: u64) -> usize {
+        let expected = (index.saturating_sub(self.missing) / self.per_page) as usize;
+        let start = |page: usize| self.pages.get(page).map_or(self.elements, |page| page.start);
+        match (start(expected)..start(expected.saturating_add(1))).contains(&index) {
+            true => expected,
+            false => self.pages.partition_point(|page| page.start <= index).saturating_sub(1),
+        }
+    }
+
+    /// The elements from one on that are on its page, if that is held and is where it is expected.
+    #[inline]
+    pub fn held_from(&self, index: u64, size: usize) -> Option<&[u8]> {
+        let (page, before) = self.expected(index, size)?;
+        page.get(before..)
+    }
+
+    /// As [`held_from`](Self::held_from), so many elements, shared with the page that has them all.
+    #[inline]
+    pub fn shared(&self, index: u64, count: u64, size: usize) -> Option<Bytes> {
+        let (page, before) = self.expected(index, size)?;
+        let end = before.checked_add(usize::try_from(count).ok()?.checked_mul(size)?)?;
+        (end <= page.len()).then(|| page.slice(before..end))
+    }
+
+    /// The page where an element is expected, and how many bytes are before it there.
+    #[inline]
+    fn expected(&self, index: u64, size: usize) -> Option<(&Bytes, usize)> {
+        let expected = index.checked_sub(self.missing)? / self.per_page;
+        let page = self.pages.get(expected as usize)?;
+        let before = index.checked_sub(page.start)? as usize;
+        Some((&page.bytes, before.checked_mul(size)?))
+    }
+}
