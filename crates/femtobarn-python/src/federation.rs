@@ -133,8 +133,15 @@ impl FederationHandle {
         Ok(UpkeepHandle::new(federation, self.federation.session()))
     }
 
+    /// Ends all handles of the federation, and lets go of the memory of pages: snapshots may live on
+    /// for some time, as they are parts of cycles.
     fn close(&self) {
-        self.federation.session().close();
+        let session = self.federation.session();
+        if let Ok(federation) = self.federation.get() {
+            session.held().let_go();
+            federation.let_go_of_pages();
+        }
+        session.close();
     }
 }
 

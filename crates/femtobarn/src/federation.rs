@@ -105,6 +105,11 @@ impl Federation {
         }
     }
 
+    /// Gives the memory of cached pages back; those that are read again come from the disk.
+    pub fn let_go_of_pages(&self) {
+        self.inner.pages.clear();
+    }
+
     /// The federation's folder.
     pub fn folder(&self) -> &Path {
         self.inner.catalog.folder()

@@ -1,5 +1,6 @@
 //! Aligned memory that ends up as shared bytes.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -13,8 +14,8 @@ const LENGTH_MAX: usize = if cfg!(fuzzing) { 1 << 26 } else { isize::MAX as usiz
 
 /// Bytes, aligned to 8, that become [`Bytes`] without a copy.
 ///
-/// The memory of large ones goes to a pool when it is no longer used: memory that is touched for the
-/// first time costs more than to fill it.
+/// The memory of all but small ones goes to a pool when it is no longer used: memory that is touched
+/// for the first time costs more than to fill it.
 pub(crate) struct AlignedBuffer {
     memory: Memory,
     length: usize,
@@ -54,7 +55,9 @@ impl AlignedBuffer {
         let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(size));
         let length = length.filter(|&length| length <= LENGTH_MAX);
         let length = length.ok_or_else(|| too_large(count))?;
-        if let Some(memory) = pool().take(length) {
+        if length >= KEPT_MIN
+            && let Some(memory) = pool().take(length)
+        {
             return Ok((AlignedBuffer { memory, length }, true));
         }
         let memory = Memory::new(length).ok_or_else(|| too_large(count))?;
@@ -78,7 +81,9 @@ impl AsRef<[u8]> for AlignedBuffer {
 
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
-        pool().give(std::mem::take(&mut self.memory));
+        if (KEPT_MIN..=POOL_BYTES_MAX).contains(&self.memory.bytes().len()) {
+            pool().give(std::mem::take(&mut self.memory));
+        }
     }
 }
 
@@ -117,19 +122,21 @@ impl Default for Memory {
     }
 }
 
-/// Memory of large buffers that are no longer used, oldest first.
+/// Memory of buffers that are no longer used, by its size.
 struct Pool {
-    free: Vec<Memory>,
+    free: BTreeMap<usize, Vec<Memory>>,
     bytes: usize,
 }
 
-/// Bytes of a buffer from which on it comes from the operating system and is worth keeping.
+/// Bytes of a buffer from which on it comes from the operating system.
 const LARGE_MIN: usize = 256 << 10;
+/// Bytes of a buffer from which on it is worth keeping, as those of pages are.
+const KEPT_MIN: usize = 8 << 10;
 /// Bytes of all buffers that are kept.
 const POOL_BYTES_MAX: usize = 256 << 20;
 
 fn pool() -> MutexGuard<'static, Pool> {
-    static POOL: Mutex<Pool> = Mutex::new(Pool { free: vec![], bytes: 0 });
+    static POOL: Mutex<Pool> = Mutex::new(Pool { free: BTreeMap::new(), bytes: 0 });
     // The pool is whole whatever happened to a thread that held it.
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -137,30 +144,30 @@ fn pool() -> MutexGuard<'static, Pool> {
 impl Pool {
     /// The smallest buffer with at least so many bytes, unless it has twice as many.
     fn take(&mut self, length: usize) -> Option<Memory> {
-        if length < LARGE_MIN {
-            return None;
-        }
-        let fits = |memory: &Memory| (length..2 * length).contains(&memory.bytes().len());
-        let fitting = self.free.iter().enumerate().filter(|(_, memory)| fits(memory));
-        let (position, _) = fitting.min_by_key(|(_, memory)| memory.bytes().len())?;
-        let memory = self.free.remove(position);
-        self.bytes -= memory.bytes().len();
-        Some(memory)
+        let (&size, _) = self.free.range(length..2 * length).next()?;
+        self.take_of(size)
     }
 
-    /// Keeps a buffer; the oldest ones make place.
+    fn take_of(&mut self, size: usize) -> Option<Memory> {
+        let same = self.free.get_mut(&size)?;
+        let memory = same.pop();
+        if same.is_empty() {
+            self.free.remove(&size);
+        }
+        self.bytes -= size;
+        memory
+    }
+
+    /// Keeps a buffer; the smallest ones make place.
     fn give(&mut self, memory: Memory) {
-        if !(LARGE_MIN..=POOL_BYTES_MAX).contains(&memory.bytes().len()) {
-            return;
+        let size = memory.bytes().len();
+        self.bytes += size;
+        self.free.entry(size).or_default().push(memory);
+        while self.bytes > POOL_BYTES_MAX
+            && let Some((&smallest, _)) = self.free.first_key_value()
+        {
+            self.take_of(smallest);
         }
-        self.bytes += memory.bytes().len();
-        self.free.push(memory);
-        let mut surplus = 0;
-        while self.bytes > POOL_BYTES_MAX {
-            self.bytes -= self.free[surplus].bytes().len();
-            surplus += 1;
-        }
-        self.free.drain(..surplus);
     }
 }
 

@@ -53,6 +53,11 @@ impl PageCache {
         self.pages.weight()
     }
 
+    /// Lets go of all pages.
+    pub fn clear(&self) {
+        self.pages.clear();
+    }
+
     pub(crate) fn get(&self, key: PageKey) -> Option<Bytes> {
         self.pages.get(&key)
     }

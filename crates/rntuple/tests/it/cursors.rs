@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use rntuple::{
-    Appender, ByteSource, Cell, ErrorKind, PageCache, Reader, Type, Value, WriteOptions, Writer,
-    row,
+    Appender, ByteSource, Cell, ErrorKind, FieldCursor, FieldValue, PageCache, Primitive, Reader,
+    Type, Value, WriteOptions, Writer, row,
 };
 
 use crate::representations::{FEW, expected, file};
@@ -113,6 +113,42 @@ fn threads_read_what_one_reads() {
     }
     let beyond = reader.read_in_parallel(&all, 0..ENTRIES + 1, 2).unwrap_err();
     assert_eq!(beyond.kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn single_fields_are_those_of_structures() {
+    let (_folder, reader) = written();
+    let cursor = |name| FieldCursor::new(&reader, &[name]).unwrap();
+    assert!(
+        ["muons", "weight", "flags.0"]
+            .iter()
+            .all(|name| { FieldCursor::new(&reader, &[name]).ok().flatten().is_none() })
+    );
+    let mut cursors: Vec<_> =
+        ["id", "good", "name", "blob", "flags"].map(|name| cursor(name).unwrap()).into();
+    for id in (0..ENTRIES).map(|id| id * 1237 % ENTRIES) {
+        let Event { good, name, blob, flags, .. } = event(id);
+        let mut truth = [0; 8];
+        truth[0] = u8::from(good);
+        let expected = [
+            FieldValue::Number(Primitive::UInt64, id.to_le_bytes()),
+            FieldValue::Number(Primitive::Bool, truth),
+            FieldValue::Text(name.into()),
+            FieldValue::List(Primitive::UInt8, blob),
+            FieldValue::Fixed(Primitive::Bool, flags.map(u8::from).to_vec().into()),
+        ];
+        for (cursor, expected) in cursors.iter_mut().zip(expected) {
+            assert!(cursor.held(id).is_none_or(|held| held == expected));
+            assert_eq!(cursor.get(id).unwrap(), expected);
+            // What goes over the end of a page is not there in one piece.
+            let is_whole = matches!(expected, FieldValue::Number(..));
+            assert!(!is_whole || cursor.held(id) == Some(expected));
+        }
+    }
+    assert!(cursors.iter().all(|cursor| cursor.held_bytes() > 0));
+    cursors.iter_mut().for_each(FieldCursor::let_go);
+    assert!(cursors.iter_mut().all(|cursor| cursor.held_bytes() == 0 && cursor.held(7).is_none()));
+    assert_eq!(cursors[0].get(ENTRIES).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]
