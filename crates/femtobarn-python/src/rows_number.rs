@@ -95,14 +95,15 @@ impl NumberColumn {
     pub fn push_buffer(&mut self, array: &Bound<'_, PyAny>) -> Result<Option<usize>, Refusal> {
         match self {
             NumberColumn::Bool(_) => Ok(None),
-            NumberColumn::Byte(values) | NumberColumn::Char(values) => {
+            NumberColumn::Byte(values)
+            | NumberColumn::Char(values)
+            | NumberColumn::UInt8(values) => {
                 if let Ok(bytes) = array.cast::<PyBytes>() {
                     values.extend_from_slice(bytes.as_bytes());
                     return Ok(Some(bytes.as_bytes().len()));
                 }
                 copy_buffer(array, values)
             }
-            NumberColumn::UInt8(values) => copy_buffer(array, values),
             NumberColumn::Int8(values) => copy_buffer(array, values),
             NumberColumn::Int16(values) => copy_buffer(array, values),
             NumberColumn::UInt16(values) => copy_buffer(array, values),

@@ -28,7 +28,7 @@ const CHECK_ROWS: usize = 16;
 /// Objects gathered before they go to the engine.
 const ROWS_MAX: usize = 4096;
 /// Bytes gathered before they go to the engine: what stays in a processor's cache until it does.
-const BYTES_MAX: usize = 1 << 20;
+const BYTES_MAX: usize = 256 << 10;
 
 /// A transaction with the objects on their way to it.
 struct Open {

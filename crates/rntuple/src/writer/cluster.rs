@@ -10,6 +10,8 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use super::column::{ColumnBuffer, LARGE_MIN, PageOptions};
 use super::renumbering::Renumbering;
 use super::row::RowWriter;
@@ -308,7 +310,7 @@ impl ClusterWriter {
         &mut self,
         sink: &mut dyn BlobSink,
         column: ColumnId,
-        values: &[u8],
+        values: &Bytes,
         element: Element,
         offsets: &[i64],
     ) -> Result<()> {
@@ -319,9 +321,13 @@ impl ClusterWriter {
         }
         let position = self.position(column)?;
         offsets.windows(2).try_for_each(|pair| {
-            let item = &values[at(pair[0])..at(pair[1])];
-            self.columns[position].keep_together(item.len(), &mut self.buffers, sink)?;
-            self.extend(sink, column, item, element)
+            let item = values.slice(at(pair[0])..at(pair[1]));
+            let into = &mut self.columns[position];
+            into.keep_together(item.len(), &mut self.buffers, sink)?;
+            match into.element == element {
+                true => into.extend_shared(&item, &mut self.buffers, sink),
+                false => self.extend(sink, column, &item, element),
+            }
         })
     }
 
