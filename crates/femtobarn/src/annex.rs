@@ -133,7 +133,12 @@ impl Blob {
     }
 }
 
-/// Reads bytes that may not be there, taking memory only for bytes that are.
+/// Bytes for which memory is taken before anybody knows that they are there.
+const UNSEEN_BYTES_MAX: u64 = 64 << 10;
+
+/// Reads bytes that may not be there, taking much memory only for bytes that are. How long the file is
+/// is not asked for little: after that a sync takes longer, since the kernel notes the time of the
+/// next write more exactly and writes it.
 pub(crate) fn read_bytes(
     source: &dyn ByteSource,
     offset: u64,
@@ -141,12 +146,17 @@ pub(crate) fn read_bytes(
     what: &str,
 ) -> Result<Vec<u8>> {
     let end = offset.checked_add(size);
-    if end.is_none_or(|end| source.size().is_ok_and(|file| end > file)) {
-        return Err(Error::Corrupt { what: format!("{what}: it lies beyond the end of the file") });
+    let is_beyond = || end.is_none_or(|end| source.size().is_ok_and(|file| end > file));
+    let beyond = || Error::Corrupt { what: format!("{what}: it lies beyond the end of the file") };
+    if size > UNSEEN_BYTES_MAX && is_beyond() {
+        return Err(beyond());
     }
     let mut bytes = vec![0; size as usize];
-    source.read_at(offset, &mut bytes).map_err(Error::storage(what))?;
-    Ok(bytes)
+    match source.read_at(offset, &mut bytes) {
+        Ok(()) => Ok(bytes),
+        Err(_) if is_beyond() => Err(beyond()),
+        Err(error) => Err(Error::storage(what)(error)),
+    }
 }
 
 #[cfg(test)]

@@ -5,15 +5,20 @@
 //! log when it began: the others wait for the sync lock and then find that nothing is left to be done.
 //! What is said between processes is in [`LogProgress`].
 //!
+//! A sync is quicker if the file is as long as it was, so zeros are written ahead of SQLite whenever it
+//! has used up those that were there. It takes the first frame that is not of this log for its end.
+//!
 //! Invariants:
 //! 1. A commit is acknowledged only after a sync that began when it was in the log, or after SQLite
 //!    wrote the log into the tables, for which it syncs both itself.
 //! 2. After a failed sync the kernel may have forgotten what it could not write, and the next sync may
 //!    say nothing of it. What is behind that in the log would be lost with it. So nothing is committed
 //!    until the log was written again from what can be read of it, and was synced.
-//! 3. SQLite holds no locks on the log, so this file of ours may be closed at any time. It stays the
+//! 3. Zeros are written behind the end of the file only, while nobody can append to it.
+//! 4. SQLite holds no locks on the log, so this file of ours may be closed at any time. It stays the
 //!    file that SQLite has while the connection beside it is open.
 
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -24,16 +29,23 @@ use rusqlite::Connection;
 use super::LOCKS_FOLDER;
 use super::connection::log_path;
 use crate::error::{Error, Result};
-use crate::locks::LogProgress;
+use crate::locks::{LogNumbers, LogProgress};
 
 /// Bytes that are written again at a time.
 const PIECE_BYTES: usize = 1 << 20;
+/// The length of a log that has zeros at its end is a multiple of this. One that SQLite has made longer
+/// is none, but for one in thousands, which has to wait for the next commit.
+const AHEAD_BYTES: u64 = 64 << 10;
+/// The log doubles until it grows by so much at a time.
+const AHEAD_BYTES_MAX: u64 = 1 << 20;
 
 /// The log of a catalogue, for one thread at a time.
 pub(super) struct SharedLog {
     file: File,
     path: PathBuf,
     progress: LogProgress,
+    /// The length of the file when it was looked at last.
+    known_size: Cell<u64>,
 }
 
 impl SharedLog {
@@ -43,21 +55,47 @@ impl SharedLog {
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|error| Error::io("cannot open", &path, error))?;
         let progress = LogProgress::open(&catalogue.with_file_name(LOCKS_FOLDER))?;
-        Ok(SharedLog { file, path, progress })
+        Ok(SharedLog { file, path, progress, known_size: Cell::new(0) })
     }
 
-    /// Whether a sync has failed, so that the log must be mended.
-    pub(super) fn is_torn(&self) -> Result<bool> {
-        Ok(self.progress.numbers()?.is_torn)
+    /// How far the log is. It says whether a sync has failed, so that the log must be mended.
+    pub(super) fn numbers(&self) -> Result<LogNumbers> {
+        self.progress.numbers()
     }
 
-    /// Notes that the log has one change more, and returns its number. The caller has the turn. If it
-    /// cannot be noted, there is nothing to share.
-    pub(super) fn note(&self) -> Option<u64> {
-        let numbers = self.progress.numbers().ok()?;
-        let change = numbers.written.max(numbers.durable) + 1;
+    /// Notes that the log has one change more than it had by these numbers, and returns its number. The
+    /// caller has the turn, and had it then. If it cannot be noted, there is nothing to share.
+    pub(super) fn note(&self, before: LogNumbers) -> Option<u64> {
+        let change = before.written.max(before.durable) + 1;
         self.progress.set_written(change).ok()?;
         Some(change)
+    }
+
+    /// Writes zeros behind the log if SQLite has used up those that were there. The caller has the turn;
+    /// `sql` keeps out those who do not ask for it. Without zeros syncs take longer, no more.
+    pub(super) fn write_ahead(&self, sql: &Connection) {
+        let is_longer =
+            self.file.read_at(&mut [0], self.known_size.get()).is_ok_and(|read| read > 0);
+        if !is_longer || !self.look_at_size().is_ok_and(|size| !size.is_multiple_of(AHEAD_BYTES)) {
+            return;
+        }
+        if sql.execute_batch("BEGIN IMMEDIATE").is_ok() {
+            if let Ok(size) = self.look_at_size() {
+                let end = (size + size.min(AHEAD_BYTES_MAX)).next_multiple_of(AHEAD_BYTES);
+                drop(self.file.write_all_at(&vec![0; (end - size) as usize], size));
+                self.known_size.set(end);
+            }
+            // The caller notices if this fails.
+            drop(sql.execute_batch("ROLLBACK"));
+        }
+    }
+
+    /// After each look the kernel notes the time of the next write so exactly that a sync writes it,
+    /// too. So this is not asked at every commit.
+    fn look_at_size(&self) -> std::io::Result<u64> {
+        let size = self.file.metadata()?.len();
+        self.known_size.set(size);
+        Ok(size)
     }
 
     /// Makes a change durable that was noted, or could not be.

@@ -96,7 +96,8 @@ impl Writer {
     ) -> std::result::Result<T, Broken> {
         let before_end = |error: Error| Broken { failure: error.into(), at_the_end: false };
         let turn = self.order.wait().map_err(before_end)?;
-        if self.log.is_torn().map_err(before_end)? {
+        let numbers = self.log.numbers().map_err(before_end)?;
+        if numbers.is_torn {
             self.log.mend(&self.handle.sql).map_err(before_end)?;
         }
         let changes = self.handle.sql.total_changes();
@@ -104,7 +105,8 @@ impl Writer {
         if self.handle.sql.total_changes() == changes {
             return Ok(value);
         }
-        let noted = self.log.note();
+        let noted = self.log.note(numbers);
+        self.log.write_ahead(&self.handle.sql);
         drop(turn);
         match self.log.make_durable(noted) {
             Ok(()) => Ok(value),

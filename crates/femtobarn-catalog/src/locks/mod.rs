@@ -54,7 +54,7 @@ pub use monitor::{HeldLock, Waiter};
 pub(crate) use order::CommitOrder;
 pub use owner::{LockGuard, LockOwner};
 pub use pins::{PinGuard, SnapshotPins};
-pub(crate) use progress::LogProgress;
+pub(crate) use progress::{LogProgress, Numbers as LogNumbers};
 pub use target::LockTarget;
 
 /// Bytes of a slot, which are those of the record of who holds it.

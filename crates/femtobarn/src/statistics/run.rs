@@ -145,8 +145,8 @@ impl Run {
     /// # Errors
     /// `Corrupt` if it is damaged.
     pub fn read(source: &dyn ByteSource, blob: &Blob) -> Result<Self> {
-        let directory = Directory::read(source, blob)?;
         let bytes = blob.read(source)?;
+        let directory = Directory::of(blob, &bytes)?;
         let section = |(number, column): (usize, &(String, u64))| {
             let range = directory.section(number);
             let section = bytes.get(range.0 as usize..(range.0 + range.1) as usize);
@@ -174,15 +174,25 @@ impl Directory {
         let what = format!("statistics at byte {}", blob.offset);
         let size = blob.size.min(FIRST_READ_BYTES);
         let mut bytes = read_bytes(source, blob.offset, size, &what)?;
-        let size =
-            bytes.get(8..12).and_then(|size| Some(u32::from_le_bytes(size.try_into().ok()?)));
-        let size = size.map(u64::from).filter(|size| *size <= blob.size);
-        let size = size.ok_or_else(|| damaged(blob))?;
+        let size = Self::size_in(blob, &bytes)?;
         if size > bytes.len() as u64 {
             bytes = read_bytes(source, blob.offset, size, &what)?;
         }
-        bytes.truncate(size as usize);
-        let (clusters, columns) = decode(&bytes).ok_or_else(|| damaged(blob))?;
+        Self::of(blob, &bytes)
+    }
+
+    /// How long the blob says that it is.
+    fn size_in(blob: &Blob, bytes: &[u8]) -> Result<u64> {
+        let size =
+            bytes.get(8..12).and_then(|size| Some(u32::from_le_bytes(size.try_into().ok()?)));
+        size.map(u64::from).filter(|size| *size <= blob.size).ok_or_else(|| damaged(blob))
+    }
+
+    /// What a blob begins with.
+    fn of(blob: &Blob, bytes: &[u8]) -> Result<Self> {
+        let size = Self::size_in(blob, bytes)?;
+        let bytes = bytes.get(..size as usize).ok_or_else(|| damaged(blob))?;
+        let (clusters, columns) = decode(bytes).ok_or_else(|| damaged(blob))?;
         let directory = Directory { blob: *blob, size, clusters, columns };
         let (start, _) = directory.section(directory.columns.len());
         match start == blob.size {
