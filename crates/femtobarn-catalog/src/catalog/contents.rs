@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Catalog;
-use super::lookup::{COMMIT, VERSION, all, commit_row, number, version_row};
+use super::decode::{commit_row, number, version_row};
+use super::lookup::{COMMIT, VERSION, all};
 use super::numbers::signed;
 use super::retention::{TAG, set, setting, tag_row};
 use super::survey;

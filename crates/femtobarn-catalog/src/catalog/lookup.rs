@@ -1,18 +1,19 @@
 //! Look-ups. Those that take `at` see the federation as of that commit.
 
-use rusqlite::types::FromSql;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use uuid::Uuid;
 
 use super::Catalog;
+use super::decode::{
+    class_row, commit_row, container_at, container_row, database_row, number, uuid, version_at,
+    version_row,
+};
 use super::numbers::{signed, unsigned};
 use crate::error::{Attempt, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
-use crate::rows::{
-    BlobRange, ClassRow, CommitRow, ContainerRow, DatabaseRow, DatabaseState, EnvelopeRange,
-    VersionRow,
-};
+use crate::rows::{ClassRow, CommitRow, ContainerRow, DatabaseRow, VersionRow};
 
 /// `?1` is the snapshot, here and in [`CONTAINER`].
 const DATABASE: &str = "SELECT d.id, d.uuid, n.name, d.path, \
@@ -26,6 +27,22 @@ const CONTAINER: &str = "SELECT c.database, c.id, n.name, c.class, \
     JOIN containers c ON c.database = n.database AND c.id = n.container \
     JOIN databases d ON d.id = n.database AND (d.dropped IS NULL OR d.dropped > ?1) \
     WHERE n.since <= ?1 AND (n.until IS NULL OR n.until > ?1)";
+/// The newest of a database, a container and its version, if it has one; with these columns first.
+const TO_WRITE: &str = "SELECT d.id, d.uuid, m.name, d.path, \
+    CASE WHEN d.sealed IS NULL THEN d.state ELSE 'sealed' END, d.created, d.epoch, \
+    c.database, c.id, n.name, c.class, coalesce(v.class_version, c.class_version), c.options, c.created, \
+    v.database, v.container, v.csn, v.header_offset, v.header_size, v.header_length, \
+    v.footer_offset, v.footer_size, v.footer_length, v.annex_offset, v.annex_size, \
+    v.record_offset, v.record_size, v.class_version, v.entries, v.deleted, v.bytes \
+    FROM databases d \
+    JOIN database_names m ON m.database = d.id AND m.until IS NULL \
+    JOIN containers c ON c.database = d.id AND c.id = ?2 \
+    JOIN container_names n ON n.database = d.id AND n.container = c.id AND n.until IS NULL \
+    LEFT JOIN versions v ON v.database = d.id AND v.container = c.id AND v.csn = \
+     (SELECT max(csn) FROM versions WHERE database = ?1 AND container = ?2) \
+    WHERE d.id = ?1 AND d.dropped IS NULL";
+const CONTAINER_AT: usize = 7;
+const VERSION_AT: usize = 14;
 pub(super) const VERSION: &str = "SELECT v.database, v.container, v.csn, \
     v.header_offset, v.header_size, v.header_length, \
     v.footer_offset, v.footer_size, v.footer_length, v.annex_offset, v.annex_size, \
@@ -131,25 +148,26 @@ impl Catalog {
         })
     }
 
-    /// A container with its newest version, for who goes on from it.
+    /// A container with its database and its newest version, for who goes on from it: one look-up, since
+    /// every transaction that appends begins with it.
     pub fn container_to_write(
         &self,
         database: DatabaseId,
         id: ContainerId,
-    ) -> Result<(ContainerRow, Option<VersionRow>)> {
-        let container = format!("{CONTAINER} AND n.database = ?2 AND n.container = ?3");
-        let version = format!(
-            "{VERSION} WHERE v.database = ?1 AND v.container = ?2 ORDER BY v.csn DESC LIMIT 1"
-        );
-        let of = params![signed(Csn::MAX.0), database.0, id.0];
-        let (container, version) = self.read(|sql| {
-            let container = sql.prepare_cached(&container)?.query_row(of, container_row);
-            let mut newest = sql.prepare_cached(&version)?;
-            let version = newest.query_row([database.0, id.0], version_row);
-            Ok((container.optional()?, version.optional()?))
+    ) -> Result<(DatabaseRow, ContainerRow, Option<VersionRow>)> {
+        let found = self.one(TO_WRITE, [database.0, id.0], |row| {
+            let is_written = row.get_ref(VERSION_AT + 2)? != ValueRef::Null;
+            let version = is_written.then(|| version_at(row, VERSION_AT)).transpose()?;
+            Ok((database_row(row)?, container_at(row, CONTAINER_AT)?, version))
         })?;
-        let name = || format!("{id} of database {database}");
-        Ok((container.ok_or_else(|| names::not_found("container", &name(), vec![]))?, version))
+        match found {
+            Some(found) => Ok(found),
+            None => {
+                self.database_by_id(database, Csn::MAX)?;
+                let name = format!("{id} of database {database}");
+                Err(names::not_found("container", &name, vec![]))
+            }
+        }
     }
 
     /// The newest version of a container, dropped or not; none if nothing was committed to it yet.
@@ -304,93 +322,6 @@ fn newest_until(sql: &Connection, time_us: i64) -> Attempt<i64> {
     }
     // `found` may have been raised into a gap's upper end only, so it names a commit, or is 0.
     Ok(found)
-}
-
-pub(super) fn database_row(row: &Row<'_>) -> rusqlite::Result<DatabaseRow> {
-    let state: String = row.get(4)?;
-    Ok(DatabaseRow {
-        id: DatabaseId(row.get(0)?),
-        uuid: uuid(row, 1)?,
-        name: row.get(2)?,
-        path: row.get(3)?,
-        state: match state.as_str() {
-            "sealed" => DatabaseState::Sealed,
-            "attached" => DatabaseState::Attached,
-            _ => DatabaseState::Open,
-        },
-        created: Csn(number(row, 5)?),
-        epoch: number(row, 6)?,
-    })
-}
-
-pub(super) fn container_row(row: &Row<'_>) -> rusqlite::Result<ContainerRow> {
-    Ok(ContainerRow {
-        database: DatabaseId(row.get(0)?),
-        id: ContainerId(row.get(1)?),
-        name: row.get(2)?,
-        class: row.get(3)?,
-        class_version: row.get(4)?,
-        options: row.get(5)?,
-        created: Csn(number(row, 6)?),
-    })
-}
-
-pub(super) fn version_row(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
-    Ok(VersionRow {
-        database: DatabaseId(row.get(0)?),
-        container: ContainerId(row.get(1)?),
-        csn: Csn(number(row, 2)?),
-        header: envelope_range(row, 3)?,
-        footer: envelope_range(row, 6)?,
-        annex: blob_range(row, 9)?,
-        record: blob_range(row, 11)?,
-        class_version: row.get(13)?,
-        entries: number(row, 14)?,
-        deleted: number(row, 15)?,
-        bytes: number(row, 16)?,
-    })
-}
-
-fn envelope_range(row: &Row<'_>, first: usize) -> rusqlite::Result<EnvelopeRange> {
-    Ok(EnvelopeRange {
-        offset: number(row, first)?,
-        size: number(row, first + 1)?,
-        length: number(row, first + 2)?,
-    })
-}
-
-fn blob_range(row: &Row<'_>, first: usize) -> rusqlite::Result<BlobRange> {
-    Ok(BlobRange { offset: number(row, first)?, size: number(row, first + 1)? })
-}
-
-pub(super) fn class_row(row: &Row<'_>) -> rusqlite::Result<ClassRow> {
-    Ok(ClassRow { name: row.get(0)?, version: row.get(1)?, definition: row.get(2)? })
-}
-
-pub(super) fn commit_row(row: &Row<'_>) -> rusqlite::Result<CommitRow> {
-    Ok(CommitRow {
-        csn: Csn(number(row, 0)?),
-        transaction: uuid(row, 1)?,
-        time_us: row.get(2)?,
-        message: row.get(3)?,
-        user: row.get(4)?,
-        host: row.get(5)?,
-        pid: row.get(6)?,
-    })
-}
-
-pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    row.get(column).map(unsigned)
-}
-
-pub(super) fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
-    <[u8; 16]>::column_result(row.get_ref(column)?).map(Uuid::from_bytes).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(
-            column,
-            rusqlite::types::Type::Blob,
-            Box::new(error),
-        )
-    })
 }
 
 fn versioned(class: &ClassRow) -> String {

@@ -29,6 +29,7 @@ mod backup;
 mod connection;
 mod contents;
 mod creation;
+mod decode;
 mod log;
 mod lookup;
 pub(crate) mod numbers;

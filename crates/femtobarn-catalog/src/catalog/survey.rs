@@ -4,10 +4,10 @@ use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::Catalog;
-use super::lookup::{
-    COMMIT, VERSION, all, class_row, commit_row, container_row, database_row, number, uuid,
-    version_row,
+use super::decode::{
+    class_row, commit_row, container_row, database_row, number, uuid, version_row,
 };
+use super::lookup::{COMMIT, VERSION, all};
 use super::numbers::{signed, unsigned};
 use crate::error::{Attempt, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};

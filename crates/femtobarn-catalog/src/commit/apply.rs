@@ -39,19 +39,15 @@ pub(crate) fn apply(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
 
 /// The clock may step back, the time of commits may not: snapshots are found by it.
 fn insert_commit(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
-    let last_us: Option<i64> = connection
-        .prepare_cached("SELECT time_us FROM commits ORDER BY csn DESC LIMIT 1")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    let time_us = host::now_us().max(last_us.unwrap_or(i64::MIN));
     connection
         .prepare_cached(
             "INSERT INTO commits (transaction_uuid, time_us, message, user_name, host, pid) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+             VALUES (?1, max(?2, coalesce((SELECT time_us FROM commits ORDER BY csn DESC LIMIT 1), \
+             ?2)), ?3, ?4, ?5, ?6)",
         )?
         .execute(params![
             commit.transaction.as_bytes(),
-            time_us,
+            host::now_us(),
             commit.message,
             host::user_name(),
             host::host_name(),

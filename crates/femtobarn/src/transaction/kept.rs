@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use femtobarn_catalog::{Csn, LockOwner};
+use femtobarn_catalog::{Csn, DatabaseId, LockOwner};
 
 use super::ContainerKey;
 use super::open::OpenContainer;
@@ -52,6 +52,13 @@ impl Kept {
         let position = containers.iter().rposition(|(kept, _)| *kept == key)?;
         let (_, open) = containers.remove(position)?;
         (open.base == Some(base)).then_some(open)
+    }
+
+    /// The container that had a name when it was kept; it may have another one now.
+    pub(super) fn container_named(&self, database: DatabaseId, name: &str) -> Option<ContainerKey> {
+        let containers = lock(&self.containers);
+        let mut kept = containers.iter().rev().filter(|(key, _)| key.database == database);
+        kept.find(|(_, open)| open.row.name == name).map(|(key, _)| *key)
     }
 
     pub(super) fn keep_owner(&self, owner: LockOwner) {

@@ -23,6 +23,7 @@ mod names;
 mod open;
 mod read;
 mod savepoint;
+mod shared;
 mod update;
 
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use femtobarn_catalog::{ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard};
+use femtobarn_catalog::{Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard};
 
 use super::open::OpenContainer;
 use super::{ContainerKey, OpenDatabase, Transaction};
@@ -194,13 +194,21 @@ impl Transaction {
     /// As the catalogue.
     pub fn find_container(&self, database: DatabaseId, name: &str) -> Result<Option<ContainerKey>> {
         self.check_open()?;
-        let key = |row: &ContainerRow| ContainerKey { database, container: row.id };
-        let is_it = |open: &&OpenContainer| open.row.database == database && open.row.name == name;
-        if let Some(open) = self.containers.values().find(is_it) {
-            return Ok(Some(key(&open.row)));
+        if let Some(key) = self.own_container(database, name) {
+            return Ok(Some(key));
         }
         let known = self.federation.catalog().find_container(database, name, Csn::MAX)?;
-        Ok(known.map(|row| key(&row)).filter(|key| !self.has_renamed_container(*key)))
+        let known = known.map(|row| ContainerKey { database, container: row.id });
+        Ok(known.filter(|key| !self.has_renamed_container(*key)))
+    }
+
+    /// The container that this transaction has open under a name.
+    pub(super) fn own_container(&self, database: DatabaseId, name: &str) -> Option<ContainerKey> {
+        let mut open = self.containers.iter();
+        let is_it = |key: &ContainerKey, open: &OpenContainer| {
+            key.database == database && open.row.name == name
+        };
+        open.find(|(key, open)| is_it(key, open)).map(|(key, _)| *key)
     }
 
     /// As [`find_container`](Self::find_container); that there is none is an error.

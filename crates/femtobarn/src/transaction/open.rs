@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use femtobarn_catalog::{
-    BlobRange, Catalog, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseState, LockGuard,
-    VersionRow,
+    BlobRange, Catalog, ContainerId, ContainerRow, Csn, DatabaseId, LockGuard, VersionRow,
 };
 use rntuple::{Appender, Cell, ClusterSummary, EnvelopeLink, Reader, Type};
 use uuid::Uuid;
 
 use super::names::check_container_name;
-use super::{ContainerKey, OpenDatabase, Transaction};
+use super::{ContainerKey, Transaction};
 use crate::annex::Annex;
 use crate::class::Class;
 use crate::deletion::Deletions;
@@ -310,8 +309,25 @@ impl Transaction {
     /// than this transaction waits; `Closed` for a database that takes no more changes.
     pub fn container(&mut self, database: DatabaseId, name: &str) -> Result<ContainerKey> {
         self.check_open()?;
+        if let Some(key) = self.own_container(database, name) {
+            return Ok(key);
+        }
+        // Where this process found the name the last time; whether it is still there is looked at when
+        // the container is locked.
+        let last = self.federation.inner.kept.container_named(database, name);
+        let last = last.filter(|key| !self.has_renamed_container(*key));
+        let opened = last.map(|key| self.open_container(key));
+        if let Some(Ok(key)) = opened {
+            if self.containers[&key].row.name == name {
+                return Ok(key);
+            }
+            self.containers.remove(&key);
+        }
         let key = self.named_container(database, name)?;
-        self.open_container(key)
+        match opened {
+            Some(Err(error)) if last == Some(key) => Err(error),
+            _ => self.open_container(key),
+        }
     }
 
     pub(super) fn open_container(&mut self, key: ContainerKey) -> Result<ContainerKey> {
@@ -319,13 +335,16 @@ impl Transaction {
             return Ok(key);
         }
         let ContainerKey { database, container } = key;
-        self.open_database(database)?;
+        let shared = self.share_database(database)?;
         let lock = match self.graves.locks.remove(&key) {
             Some(lock) => lock,
             None => self.owner.lock_container(database, container, self.options.lock_wait)?,
         };
         let catalog = self.federation.catalog();
-        let (row, base) = catalog.container_to_write(database, container)?;
+        let (of, row, base) = catalog.container_to_write(database, container)?;
+        if let Some(shared) = shared {
+            self.insert_database(of, shared)?;
+        }
         let base = base.ok_or_else(|| Error::NotFound {
             what: format!("container {:?} has no version", row.name),
         })?;
@@ -381,32 +400,6 @@ impl Transaction {
         };
         open.opened = Some(open.state(written));
         Ok(open)
-    }
-
-    pub(super) fn open_database(&mut self, id: DatabaseId) -> Result<&mut OpenDatabase> {
-        if self.names.dropped_databases.contains_key(&id) {
-            return Err(Error::NotFound {
-                what: format!("database {id} was dropped by this transaction"),
-            });
-        }
-        if !self.databases.contains_key(&id) {
-            // Locked first: what was left of an extent may be used in the epoch of the row only.
-            let lock = self.owner.share_database(id, self.options.lock_wait)?;
-            let mut row = self.federation.catalog().database_by_id(id, Csn::MAX)?;
-            if let Some((_, name)) = self.names.renamed_databases.get(&id) {
-                row.name.clone_from(name);
-            }
-            if row.state != DatabaseState::Open {
-                return Err(Error::Closed {
-                    what: format!("database {:?} is {} and takes no changes", row.name, row.state),
-                });
-            }
-            let inner = &self.federation.inner;
-            let extents = inner.take_extents(&row)?;
-            let open = OpenDatabase { row, is_new: false, extents, _lock: lock };
-            self.databases.insert(id, open);
-        }
-        Ok(self.databases.get_mut(&id).expect("it was there or was just inserted"))
     }
 }
 

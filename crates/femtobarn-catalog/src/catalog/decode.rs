@@ -1,0 +1,109 @@
+//! The columns of what is looked up, as rows of this crate.
+
+use rusqlite::Row;
+use rusqlite::types::FromSql;
+use uuid::Uuid;
+
+use super::numbers::unsigned;
+use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::rows::{
+    BlobRange, ClassRow, CommitRow, ContainerRow, DatabaseRow, DatabaseState, EnvelopeRange,
+    VersionRow,
+};
+
+pub(super) fn database_row(row: &Row<'_>) -> rusqlite::Result<DatabaseRow> {
+    let state: String = row.get(4)?;
+    Ok(DatabaseRow {
+        id: DatabaseId(row.get(0)?),
+        uuid: uuid(row, 1)?,
+        name: row.get(2)?,
+        path: row.get(3)?,
+        state: match state.as_str() {
+            "sealed" => DatabaseState::Sealed,
+            "attached" => DatabaseState::Attached,
+            _ => DatabaseState::Open,
+        },
+        created: Csn(number(row, 5)?),
+        epoch: number(row, 6)?,
+    })
+}
+
+pub(super) fn container_row(row: &Row<'_>) -> rusqlite::Result<ContainerRow> {
+    container_at(row, 0)
+}
+
+/// A container whose columns begin at that one.
+pub(super) fn container_at(row: &Row<'_>, first: usize) -> rusqlite::Result<ContainerRow> {
+    Ok(ContainerRow {
+        database: DatabaseId(row.get(first)?),
+        id: ContainerId(row.get(first + 1)?),
+        name: row.get(first + 2)?,
+        class: row.get(first + 3)?,
+        class_version: row.get(first + 4)?,
+        options: row.get(first + 5)?,
+        created: Csn(number(row, first + 6)?),
+    })
+}
+
+pub(super) fn version_row(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
+    version_at(row, 0)
+}
+
+/// A version whose columns begin at that one.
+pub(super) fn version_at(row: &Row<'_>, first: usize) -> rusqlite::Result<VersionRow> {
+    Ok(VersionRow {
+        database: DatabaseId(row.get(first)?),
+        container: ContainerId(row.get(first + 1)?),
+        csn: Csn(number(row, first + 2)?),
+        header: envelope_range(row, first + 3)?,
+        footer: envelope_range(row, first + 6)?,
+        annex: blob_range(row, first + 9)?,
+        record: blob_range(row, first + 11)?,
+        class_version: row.get(first + 13)?,
+        entries: number(row, first + 14)?,
+        deleted: number(row, first + 15)?,
+        bytes: number(row, first + 16)?,
+    })
+}
+
+fn envelope_range(row: &Row<'_>, first: usize) -> rusqlite::Result<EnvelopeRange> {
+    Ok(EnvelopeRange {
+        offset: number(row, first)?,
+        size: number(row, first + 1)?,
+        length: number(row, first + 2)?,
+    })
+}
+
+fn blob_range(row: &Row<'_>, first: usize) -> rusqlite::Result<BlobRange> {
+    Ok(BlobRange { offset: number(row, first)?, size: number(row, first + 1)? })
+}
+
+pub(super) fn class_row(row: &Row<'_>) -> rusqlite::Result<ClassRow> {
+    Ok(ClassRow { name: row.get(0)?, version: row.get(1)?, definition: row.get(2)? })
+}
+
+pub(super) fn commit_row(row: &Row<'_>) -> rusqlite::Result<CommitRow> {
+    Ok(CommitRow {
+        csn: Csn(number(row, 0)?),
+        transaction: uuid(row, 1)?,
+        time_us: row.get(2)?,
+        message: row.get(3)?,
+        user: row.get(4)?,
+        host: row.get(5)?,
+        pid: row.get(6)?,
+    })
+}
+
+pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get(column).map(unsigned)
+}
+
+pub(super) fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
+    <[u8; 16]>::column_result(row.get_ref(column)?).map(Uuid::from_bytes).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(
+            column,
+            rusqlite::types::Type::Blob,
+            Box::new(error),
+        )
+    })
+}
