@@ -83,3 +83,21 @@ fn a_snapshot_shows_only_what_is_durable() {
     assert_eq!(numbers(&fed), [written + 1, written + 1, 0]);
     drop(pin);
 }
+
+/// Syncs are quicker within a file than at its end.
+#[test]
+fn the_log_is_written_ahead() {
+    let fed = Federation::new();
+    let log = fed.folder.join("catalogue.sqlite-wal");
+    let other = Catalog::open(&fed.folder).unwrap();
+    let mut sizes = std::collections::BTreeSet::new();
+    for _ in 0..100 {
+        fed.catalog.commit(Commit::default()).unwrap();
+        other.commit(Commit::default()).unwrap();
+        sizes.insert(log.metadata().unwrap().len());
+    }
+    assert!(sizes.iter().all(|size| size.is_multiple_of(64 << 10)), "{sizes:?}");
+    assert!((2..=6).contains(&sizes.len()), "{sizes:?}");
+    let head = fed.catalog.head().unwrap();
+    assert_eq!(Catalog::open(&fed.folder).unwrap().head().unwrap(), head);
+}

@@ -218,3 +218,30 @@ fn what_others_write_or_have_changed_is_not_dropped() {
     assert_eq!(dropper.commit().unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(numbers(&federation, "run7/events").len(), 11);
 }
+
+/// A process that wrote to a container remembers under which name; others may have renamed it since.
+#[test]
+fn a_container_is_found_by_the_name_that_it_has_now() {
+    let (_folder, federation) = federation();
+    with_ten_events(&federation);
+    let append = |name: &str| {
+        let mut transaction = begin(&federation);
+        let run7 = transaction.database("run7")?;
+        let key = transaction.container(run7, name)?;
+        transaction.extend(key, events(1, 0, 1))?;
+        transaction.commit()
+    };
+    append("events").unwrap();
+    let other = Federation::open(federation.folder()).unwrap();
+    let mut transaction = begin(&other);
+    let run7 = transaction.database("run7").unwrap();
+    transaction.rename_container(run7, "events", "all").unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(append("events").unwrap_err().kind(), ErrorKind::NotFound);
+    let mut transaction = begin(&other);
+    create(&mut transaction, "run7/events", 2);
+    transaction.commit().unwrap();
+    append("all").unwrap();
+    append("events").unwrap();
+    assert_eq!(now(&federation), are(&[("run7/all", 12), ("run7/events", 3)]));
+}
