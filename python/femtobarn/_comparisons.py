@@ -1,6 +1,6 @@
-"""Conditions that only compare fields with numbers: NumPy evaluates these, several times faster than numexpr.
+"""Conditions that only compare fields, or their absolute values, with numbers.
 
-The answers are numexpr's. Above all, values of single precision are compared with a number as it is
+NumPy evaluates these several times faster than numexpr. The answers are numexpr's. Above all, values of single precision are compared with a number as it is
 written, not with what it would be rounded to: that needs no conversion of the values, since there is a
 number of single precision that parts them in the same way.
 """
@@ -48,6 +48,8 @@ def comparison_of(expression: str) -> Comparison | None:
     >>> holds = comparison_of("(v0 > 0.5) & (3 >= v1)")
     >>> holds({"v0": np.array([0.4, 0.6, 0.7]), "v1": np.array([1, 3, 4])})
     array([False,  True, False])
+    >>> comparison_of("abs(v0) < 2")({"v0": np.array([-3, -1, 4])})
+    array([False,  True, False])
     >>> comparison_of("v0 + v1 > 3")
     """
     return _condition(ast.parse(expression, mode="eval").body)
@@ -65,19 +67,32 @@ def _condition(node: ast.AST) -> Comparison | None:
 
 def _comparison(node: ast.Compare) -> Comparison | None:
     left, kind, right = node.left, type(node.ops[0]), node.comparators[0]
-    if isinstance(right, ast.Name):
+    if _number(left) is not None:
         left, kind, right = right, TURNED.get(kind, kind), left
+    name, is_absolute = _column(left)
     limit = _number(right)
-    if not isinstance(left, ast.Name) or limit is None or kind not in COMPARERS:
+    if name is None or limit is None or kind not in COMPARERS:
         return None
-    name, compare = left.id, COMPARERS[kind]
-    single = _single_limit(limit, kind)
+    compare, single = COMPARERS[kind], _single_limit(limit, kind)
 
     def holds(values: Mapping[str, Values]) -> Values:
         column = values[name]
+        if is_absolute:
+            # The least integer has no absolute value among integers.
+            column = np.abs(column if column.dtype.kind == "f" else column.astype(np.float64))
         return compare(column, single if column.dtype == np.float32 else limit)
 
     return holds
+
+
+def _column(node: ast.AST) -> tuple[str | None, bool]:
+    """Return the name of a column, if it is one, and whether its absolute values are meant."""
+    match node:
+        case ast.Name(id=name):
+            return name, False
+        case ast.Call(func=ast.Name(id="abs"), args=[ast.Name(id=name)], keywords=[]):
+            return name, True
+    return None, False
 
 
 def _number(node: ast.AST) -> int | float | None:

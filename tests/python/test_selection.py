@@ -164,7 +164,13 @@ def test_comparisons_by_numpy_answer_as_numexpr_does(limit: float, dtype: type[A
     else:
         values = np.concatenate([around, around + dtype(1), around - dtype(1), -around])
     for sign in ("<", "<=", ">", ">="):
-        for text in (f"v0 {sign} {limit!r}", f"{limit!r} {sign} v0", f"(v0 {sign} {limit!r}) | (v0 > 0.5)"):
+        for text in (
+            f"v0 {sign} {limit!r}",
+            f"{limit!r} {sign} v0",
+            f"(v0 {sign} {limit!r}) | (v0 > 0.5)",
+            f"abs(v0) {sign} {limit!r}",
+            f"{limit!r} {sign} abs(v0)",
+        ):
             holds = comparison_of(text)
             expected = numexpr.evaluate(text, local_dict={"v0": values}, global_dict={})
             if holds is None:
