@@ -1,8 +1,9 @@
 """Conditions that only compare fields, or their absolute values, with numbers.
 
-NumPy evaluates these several times faster than numexpr. The answers are numexpr's. Above all, values of single precision are compared with a number as it is
-written, not with what it would be rounded to: that needs no conversion of the values, since there is a
-number of single precision that parts them in the same way.
+NumPy evaluates these several times faster than numexpr. The answers are numexpr's. Above all, values of
+single precision are compared with a number as it is written, not with what it would be rounded to: that
+needs no conversion of the values, since there is a number of single precision that parts them in the same
+way.
 """
 
 from __future__ import annotations
