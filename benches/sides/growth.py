@@ -9,7 +9,7 @@
     growth.py writer FOLDER              memory while 1.6 GB are written
     growth.py many DATA FOLDER           200 processes that open a federation and read an object
 
-Costs are medians of many, in microseconds; memory is in MB.
+Costs are medians of many, all sizes in turns, in microseconds; memory is in MB.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -80,32 +81,29 @@ def filled(federation: fb.Federation, size: int) -> str:
 
 def append(folder: str, by: str) -> dict[str, Any]:
     """Commits of 1,000 objects, a transaction each, to containers of all sizes."""
-    clock, points, more = CLOCKS[by], [], rows(1000)
+    more = rows(1000)
     with fb.create(Path(folder) / "append.fed") as federation:
-        for size in OBJECTS:
-            name = filled(federation, size).removeprefix("d/")
+        names = {size: filled(federation, size).removeprefix("d/") for size in OBJECTS}
 
-            def one(name: str = name) -> None:
-                with federation.transaction() as txn:
-                    txn.database("d").container(name).extend(more)
+        def one(size: int) -> None:
+            with federation.transaction() as txn:
+                txn.database("d").container(names[size]).extend(more)
 
-            points.append((size, median(clock, one, 100)))
+        points = medians(CLOCKS[by], one, OBJECTS, 100)
     return {"items": sum(OBJECTS), "bytes": sum(OBJECTS) * OBJECT_BYTES, "points": points}
 
 
 def opened(folder: str, by: str) -> dict[str, Any]:
     """A federation that is opened anew, and an object in the middle of a container."""
-    path, points = Path(folder) / "open.fed", []
+    path = Path(folder) / "open.fed"
     with fb.create(path) as federation:
-        names = [filled(federation, size) for size in OBJECTS]
-    for size, name in zip(OBJECTS, names, strict=True):
+        names = {size: filled(federation, size) for size in OBJECTS}
 
-        def one(name: str = name, middle: int = size // 2) -> None:
-            with fb.open(path) as federation:
-                assert federation[name][middle].n == middle
+    def one(size: int) -> None:
+        with fb.open(path) as federation:
+            assert federation[names[size]][size // 2].n == size // 2
 
-        points.append((size, median(CLOCKS[by], one, 50)))
-    return {"items": sum(OBJECTS), "points": points}
+    return {"items": sum(OBJECTS), "points": medians(CLOCKS[by], one, OBJECTS, 50)}
 
 
 def reader(folder: str) -> dict[str, Any]:
@@ -163,37 +161,34 @@ def add(federation: fb.Federation, kind: str, first: int, count: int) -> None:
 
 def create(kind: str, data: str, folder: str) -> dict[str, Any]:
     """More of a kind, in copies of the prepared federations; processor time of each."""
-    points, count = [], TOGETHER[kind]
-    for size in SIZES[kind]:
-        shutil.copytree(f"{data}/{size}.fed", f"{folder}/{size}.fed")
-        with fb.open(f"{folder}/{size}.fed") as federation:
-            numbers = itertools.count(size, count)
+    count = TOGETHER[kind]
+    with ExitStack() as stack:
+        federations = {}
+        for size in SIZES[kind]:
+            shutil.copytree(f"{data}/{size}.fed", f"{folder}/{size}.fed")
+            federations[size] = stack.enter_context(fb.open(f"{folder}/{size}.fed"))
+        numbers = {size: itertools.count(size, count) for size in SIZES[kind]}
 
-            def one(federation: fb.Federation = federation, numbers: Iterator[int] = numbers) -> None:
-                add(federation, kind, next(numbers), count)
+        def one(size: int) -> None:
+            add(federations[size], kind, next(numbers[size]), count)
 
-            points.append((size, median(time.process_time, one, max(50 // count, 7)) / count))
-    return {"items": sum(SIZES[kind]), "points": points}
+        points = medians(time.process_time, one, SIZES[kind], max(50 // count, 7))
+    return {"items": sum(SIZES[kind]), "points": [(size, cost / count) for size, cost in points]}
 
 
 def find(kind: str, data: str) -> dict[str, Any]:
     """Opens a federation anew, and reads an object of one of its kind, chosen at random."""
-    points = []
     random = np.random.default_rng(1)
-    for size in SIZES[kind]:
-        path = f"{data}/{size}.fed"
 
-        def one(path: str = path, size: int = size) -> None:
-            number = int(random.integers(size))
-            with fb.open(path) as federation:
-                snapshot = (
-                    federation.snapshot(tag=f"t{number}") if kind == "commits" else federation.snapshot()
-                )
-                database = f"d{number}" if kind == "databases" else "d"
-                container = f"c{number}" if kind == "containers" else "c"
-                assert snapshot[f"{database}/{container}"][-1].n == number
+    def one(size: int) -> None:
+        number = int(random.integers(size))
+        with fb.open(f"{data}/{size}.fed") as federation:
+            snapshot = federation.snapshot(tag=f"t{number}") if kind == "commits" else federation.snapshot()
+            database = f"d{number}" if kind == "databases" else "d"
+            container = f"c{number}" if kind == "containers" else "c"
+            assert snapshot[f"{database}/{container}"][-1].n == number
 
-        points.append((size, median(time.process_time, one, 100)))
+    points = medians(time.process_time, one, SIZES[kind], 100)
     return {"items": sum(SIZES[kind]), "points": points}
 
 
@@ -242,14 +237,17 @@ def reports(end: int) -> Iterator[dict[str, float]]:
 # ---- measuring
 
 
-def median(clock: Clock, work: Callable[[], None], times: int) -> float:
-    """What work costs in microseconds; the first few times are not counted."""
-    costs = []
+def medians(
+    clock: Clock, work: Callable[[int], None], sizes: Sequence[int], times: int
+) -> list[tuple[int, float]]:
+    """What work of each size costs in microseconds: all sizes in turns, the first few times not counted."""
+    costs: dict[int, list[float]] = {size: [] for size in sizes}
     for _ in range(times + 3):
-        started = clock()
-        work()
-        costs.append(clock() - started)
-    return statistics.median(costs[3:]) * 1e6
+        for size, spent in costs.items():
+            started = clock()
+            work(size)
+            spent.append(clock() - started)
+    return [(size, statistics.median(spent[3:]) * 1e6) for size, spent in costs.items()]
 
 
 def memory() -> float:
