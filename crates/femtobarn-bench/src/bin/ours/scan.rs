@@ -7,7 +7,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
-use femtobarn::{ContainerOptions, Federation, TransactionOptions, View};
+use femtobarn::{ContainerOptions, Federation, OpenOptions, TransactionOptions, View};
 use femtobarn_bench::{Outcome, Stopwatch};
 use rntuple::{Array, values_of};
 
@@ -21,7 +21,7 @@ pub type Error = Box<dyn std::error::Error>;
 
 /// Reads fields of a container, named "database/container".
 pub fn own(folder: &Path, container: &str, names: &str, threads: u64) -> Outcome {
-    read(|| Ok(Federation::open(folder)?.snapshot(None)?.view(container)?), names, threads)
+    read(|| opened(folder, container), names, threads)
 }
 
 /// Reads fields of an RNTuple in a file that ROOT wrote.
@@ -30,7 +30,13 @@ pub fn attached(file: &Path, ntuple: &str, names: &str, threads: u64) -> Outcome
     Federation::create(folder.path(), "bench")?.attach(file, Some("file"))?;
     // Opened anew each time: what the first keeps of pages in its cache must not count.
     let view = format!("file/{ntuple}");
-    read(|| Ok(Federation::open(folder.path())?.snapshot(None)?.view(&view)?), names, threads)
+    read(|| opened(folder.path(), &view), names, threads)
+}
+
+/// A container of a federation that starts no threads of its own: here each has its share of the entries.
+fn opened(folder: &Path, container: &str) -> Result<View, Error> {
+    let options = OpenOptions { threads: 1, ..OpenOptions::default() };
+    Ok(Federation::open_with(folder, options)?.snapshot(None)?.view(container)?)
 }
 
 /// Copies an RNTuple of a file that ROOT wrote into a container "own/NTUPLE" of a new federation.
