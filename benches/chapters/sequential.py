@@ -15,7 +15,8 @@ side reads all of it twice; the second time counts, opening the file does not. O
 with a number, rows have 10 fields and 100 bytes, and columns are the jagged floats of 41 quantities, 41 KB
 an event. Femtobarn reads a container of its own and the very file that ROOT wrote; RNTupleReader reads by
 views, entry by entry, or in bulk, cluster by cluster; RDataFrame's loop is compiled. The limits read a
-plain file of the same bytes, from the page cache and, with O_DIRECT, from the disk."""
+plain file of the same bytes, from the page cache and, with O_DIRECT, from the disk; for two columns of
+many also the very pages that Femtobarn reads."""
 
 JAGGED = tuple(f"{collection}_{name}" for collection, (_, names) in COLLECTIONS.items() for name in names)
 ROW_FIELDS = ("run", "event", "time", "x", "y", "z", "energy", "momentum", "covariance", "hits")
