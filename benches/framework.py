@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import ModuleType
 from typing import Any, Literal
@@ -45,6 +45,16 @@ class Side:
     def key(self) -> str:
         """What its samples are kept under."""
         return self.name if self.x is None else f"{self.name} @ {self.x:g}"
+
+
+def warmed(side: Side) -> Side:
+    """A side before which the data that it reads are read in order.
+
+    How the kernel keeps a file in memory, in large pieces or small ones, depends on who read it first, and
+    what is in memory may have left it since.
+    """
+    data = (part for part in side.command if part.startswith("{data}/"))
+    return replace(side, before=("peers", "warm", *data))
 
 
 @dataclass(frozen=True)

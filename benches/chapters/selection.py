@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chapters.inputs import events
-from framework import Figure, Side, faster
+from framework import Figure, Side, faster, warmed
 
 TITLE = "Selection"
 INTRO = """10 million events have 50 columns of single-precision numbers, 2 GB uncompressed. The cut `f00 >
@@ -22,19 +22,20 @@ def selection(threads: int) -> Figure:
     stem, cores = "{data}/events_none", threads
     words = "one thread" if threads == 1 else f"{threads} threads"
     by_hand = (Side("RNTupleReader, views", ("root_scan", "select", f"{stem}.root")),) if threads == 1 else ()
+    sides = (
+        Side("Femtobarn", ("selection.py", "femtobarn", f"{stem}.fed"), "ours", cores=cores),
+        Side("Femtobarn, ROOT's file", ("selection.py", "file", f"{stem}.root"), "ours", cores=cores),
+        Side("RDataFrame", ("root_frame", "select", f"{stem}.root", str(threads)), cores=cores),
+        *by_hand,
+        Side("uproot", ("selection.py", "uproot", f"{stem}.root"), cores=cores),
+        Side("DuckDB", ("selection.py", "duckdb", f"{stem}.parquet"), cores=cores),
+        Side("Lance", ("selection.py", "lance", f"{stem}.lance"), cores=cores),
+    )
     return Figure(
         name=f"selection-{threads}",
         title=f"Select one in a thousand of 10 million events, {words}",
         unit="events",
-        sides=(
-            Side("Femtobarn", ("selection.py", "femtobarn", f"{stem}.fed"), "ours", cores=cores),
-            Side("Femtobarn, ROOT's file", ("selection.py", "file", f"{stem}.root"), "ours", cores=cores),
-            Side("RDataFrame", ("root_frame", "select", f"{stem}.root", str(threads)), cores=cores),
-            *by_hand,
-            Side("uproot", ("selection.py", "uproot", f"{stem}.root"), cores=cores),
-            Side("DuckDB", ("selection.py", "duckdb", f"{stem}.parquet"), cores=cores),
-            Side("Lance", ("selection.py", "lance", f"{stem}.lance"), cores=cores),
-        ),
+        sides=tuple(warmed(side) for side in sides),
         targets=tuple(faster("Femtobarn", peer, 2.0) for peer in ("RDataFrame", "DuckDB")),
     )
 

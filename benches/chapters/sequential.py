@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from data import COLLECTIONS
 
 from chapters.inputs import columns, converted, events, objects, rows
-from framework import Figure, Preparation, Side, Target, best_of, faster
+from framework import Figure, Preparation, Side, Target, best_of, faster, warmed
 
 TITLE = "Sequential reading"
 INTRO = """Everything is read in order, from the page cache, and every 32-bit word of it is added up. Each
@@ -105,6 +105,7 @@ def figure(name: str, title: str, data: Data, compression: str, unit: str) -> Fi
         targets.append(faster("Femtobarn", "pread, same pages" if data is FLAT else "pread", 0.9, "cpu"))
     targets.append(faster("Femtobarn, 2 threads", "Femtobarn", 1.8))
     title = f"{title}, {WORDS[compression]}"
+    sides = tuple(warmed(side) for side in sides)
     return Figure(f"{name}-{compression}", title, unit, sides, tuple(targets), "cpu")
 
 
