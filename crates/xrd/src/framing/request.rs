@@ -1,0 +1,261 @@
+//! The server's side: handshake, requests, and the data that follow writes.
+//!
+//! ```text
+//! handshake -> header -> body -> [list] -> data ..-> header
+//!                     -> skipped body --------------> header
+//! ```
+
+use bytes::Bytes;
+
+use super::gather::Gather;
+use crate::codes::RequestCode;
+use crate::error::{Error, Result};
+use crate::handshake::{HANDSHAKE, HANDSHAKE_BYTES};
+use crate::ids::StreamId;
+use crate::limits::{SKIPPED_BODY_BYTES_MAX, request_body_bytes_max};
+use crate::request::{REQUEST_HEADER_BYTES, Request, RequestHeader, inner_header, is_execute};
+
+/// What a client sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestEvent {
+    /// The handshake; comes once and first.
+    Handshake,
+    /// A request.
+    Request(ReceivedRequest),
+    /// Data of the request before: of a write, pgwrite, writev, or of one of these in a checkpoint.
+    /// They come whether the request was sound or not, and a server that refuses it ignores them.
+    Data {
+        /// The request that they belong to.
+        stream: StreamId,
+        /// The data; never empty.
+        bytes: Bytes,
+        /// Bytes that are still to come.
+        remaining: u64,
+    },
+}
+
+/// A request as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedRequest {
+    /// The header; its bytes are what a signature covers.
+    pub header: RequestHeader,
+    /// The body, but for data; empty if it was too long.
+    pub body: Bytes,
+    /// The request, or why it is to be refused.
+    pub request: Result<Request>,
+}
+
+/// Takes apart what a client sends.
+#[derive(Clone, Debug)]
+pub struct RequestFramer {
+    state: State,
+    body_bytes_max: usize,
+    stream: StreamId,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Handshake(Gather),
+    Header(Gather),
+    Body(RequestHeader, Gather),
+    Skip(usize),
+    Data(u64),
+    Lost(Error),
+}
+
+impl State {
+    fn header() -> State {
+        State::Header(Gather::new(REQUEST_HEADER_BYTES))
+    }
+
+    fn after_request(data_bytes: u64) -> State {
+        match data_bytes {
+            0 => State::header(),
+            left => State::Data(left),
+        }
+    }
+}
+
+impl Default for RequestFramer {
+    fn default() -> Self {
+        RequestFramer::new()
+    }
+}
+
+impl RequestFramer {
+    /// For a new connection.
+    pub fn new() -> Self {
+        let state = State::Handshake(Gather::new(HANDSHAKE_BYTES));
+        RequestFramer { state, body_bytes_max: usize::MAX, stream: StreamId::default() }
+    }
+
+    /// For a connection whose handshake somebody else took, who told protocols apart by it.
+    pub fn after_handshake() -> Self {
+        RequestFramer { state: State::header(), ..RequestFramer::new() }
+    }
+
+    /// Makes bodies of later requests have at most so many bytes, if that is less than
+    /// [`request_body_bytes_max`] allows; for clients that have not proven who they are.
+    pub fn set_body_bytes_max(&mut self, limit: usize) {
+        self.body_bytes_max = limit;
+    }
+
+    /// The stream of the newest header, to answer an error on before closing.
+    pub fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// Bytes of data of the newest request that are still to come. As many may be read past the
+    /// framer, if all of its input was taken; then [`RequestFramer::data_taken`] tells it.
+    pub fn data_remaining(&self) -> u64 {
+        match self.state {
+            State::Data(left) => left,
+            _ => 0,
+        }
+    }
+
+    /// Counts data that the caller took itself, such as straight into a buffer or a file.
+    ///
+    /// # Panics
+    /// If these are more than [`RequestFramer::data_remaining`].
+    pub fn data_taken(&mut self, count: u64) {
+        let remaining = self.data_remaining();
+        assert!(count <= remaining, "{count} bytes of data taken, but only {remaining} are due");
+        if count > 0 {
+            self.state = State::after_request(remaining - count);
+        }
+    }
+
+    /// The next event, or none if `input` was taken whole and more is needed.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] or [`Error::TooLong`] where the bytes cannot be told apart any more.
+    pub fn next(&mut self, input: &mut Bytes) -> Result<Option<RequestEvent>> {
+        let event = self.step(input);
+        if let Err(error) = &event {
+            self.state = State::Lost(error.clone());
+        }
+        event
+    }
+
+    fn step(&mut self, input: &mut Bytes) -> Result<Option<RequestEvent>> {
+        loop {
+            match &mut self.state {
+                State::Handshake(gather) => {
+                    let Some(bytes) = gather.take(input) else { return Ok(None) };
+                    check_handshake(&bytes)?;
+                    self.state = State::header();
+                    return Ok(Some(RequestEvent::Handshake));
+                }
+                State::Header(gather) => {
+                    let Some(bytes) = gather.take_array(input) else { return Ok(None) };
+                    let header = RequestHeader::decode(&bytes)?;
+                    self.stream = header.stream;
+                    if let Some(event) = self.begin(header)? {
+                        return Ok(Some(event));
+                    }
+                }
+                State::Body(header, gather) => {
+                    let Some(body) = gather.take(input) else { return Ok(None) };
+                    let header = *header;
+                    if let Some(event) = self.gathered(header, body)? {
+                        return Ok(Some(event));
+                    }
+                }
+                State::Skip(left) => {
+                    let skipped = input.split_to(input.len().min(*left)).len();
+                    *left -= skipped;
+                    if *left > 0 {
+                        return Ok(None);
+                    }
+                    self.state = State::header();
+                }
+                State::Data(_) if input.is_empty() => return Ok(None),
+                State::Data(left) => {
+                    let most = usize::try_from(*left).unwrap_or(usize::MAX);
+                    let bytes = input.split_to(input.len().min(most));
+                    let (stream, remaining) = (self.stream, *left - bytes.len() as u64);
+                    self.state = State::after_request(remaining);
+                    return Ok(Some(RequestEvent::Data { stream, bytes, remaining }));
+                }
+                State::Lost(error) => return Err(error.clone()),
+            }
+        }
+    }
+
+    /// After a header: writes are there at once, others wait for their body.
+    fn begin(&mut self, header: RequestHeader) -> Result<Option<RequestEvent>> {
+        if matches!(header.code, RequestCode::WRITE | RequestCode::PG_WRITE) {
+            self.state = State::after_request(u64::from(header.length));
+            let request = Request::decode(&header, &Bytes::new());
+            return Ok(Some(received(header, Bytes::new(), request)));
+        }
+        let (length, limit) = (header.length as usize, self.limit(header.code));
+        if length <= limit {
+            self.state = State::Body(header, Gather::new(length));
+            return Ok(None);
+        }
+        let error = Error::too_many_bytes("request body", length, limit);
+        if data_follow(header.code) || length > SKIPPED_BODY_BYTES_MAX {
+            return Err(error);
+        }
+        self.state = State::Skip(length);
+        Ok(Some(received(header, Bytes::new(), Err(error))))
+    }
+
+    /// After a body: the request, unless a list is still missing.
+    fn gathered(&mut self, header: RequestHeader, body: Bytes) -> Result<Option<RequestEvent>> {
+        if let Some(list) = self.missing_list(&header, &body)? {
+            self.state = State::Body(header, Gather::after(&body, list));
+            return Ok(None);
+        }
+        let request = Request::decode(&header, &body);
+        let data_bytes = match &request {
+            Ok(request) => request.data_bytes(),
+            // How much data follows cannot be known.
+            Err(error) if data_follow(header.code) => return Err(error.clone()),
+            Err(_) => 0,
+        };
+        self.state = State::after_request(data_bytes);
+        Ok(Some(received(header, body, request)))
+    }
+
+    /// Bytes of the list of a writev in a checkpoint, if only its header has come.
+    fn missing_list(&self, header: &RequestHeader, body: &[u8]) -> Result<Option<usize>> {
+        if !is_execute(header) || body.len() != REQUEST_HEADER_BYTES {
+            return Ok(None);
+        }
+        let inner = inner_header(body)?;
+        if inner.code != RequestCode::WRITE_V || inner.length == 0 {
+            return Ok(None);
+        }
+        let (length, limit) = (inner.length as usize, self.limit(inner.code));
+        match length <= limit {
+            true => Ok(Some(length)),
+            false => Err(Error::too_many_bytes("request body", length, limit)),
+        }
+    }
+
+    fn limit(&self, code: RequestCode) -> usize {
+        request_body_bytes_max(code).min(self.body_bytes_max)
+    }
+}
+
+/// Whether data may follow that only the body tells of.
+fn data_follow(code: RequestCode) -> bool {
+    matches!(code, RequestCode::WRITE_V | RequestCode::CHKPOINT)
+}
+
+fn received(header: RequestHeader, body: Bytes, request: Result<Request>) -> RequestEvent {
+    RequestEvent::Request(ReceivedRequest { header, body, request })
+}
+
+fn check_handshake(bytes: &[u8]) -> Result<()> {
+    match bytes.iter().zip(&HANDSHAKE).position(|(found, expected)| found != expected) {
+        None => Ok(()),
+        Some(offset) => {
+            let reason = "these are not the first bytes of this protocol";
+            Err(Error::malformed("handshake", offset, reason))
+        }
+    }
+}

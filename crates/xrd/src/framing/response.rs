@@ -1,0 +1,231 @@
+//! The client's side: responses, gathered or with their data handed out as they come.
+//!
+//! ```text
+//! header -> body -> [data of a status response] -> header
+//!        -> data handed out ..-------------------> header
+//! ```
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+
+use super::gather::Gather;
+use crate::codes::StatusCode;
+use crate::error::{Error, Result};
+use crate::ids::StreamId;
+use crate::limits::RESPONSE_BODY_BYTES_MAX;
+use crate::response::{
+    RESPONSE_HEADER_BYTES, Response, ResponseHeader, STATUS_BODY_BYTES, status_data_bytes,
+};
+
+/// What a server sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResponseEvent {
+    /// A response.
+    Response(ReceivedResponse),
+    /// Data of the response before, for a stream of [`ResponseFramer::hand_out`].
+    Data {
+        /// The request that they answer.
+        stream: StreamId,
+        /// The data; never empty.
+        bytes: Bytes,
+        /// Bytes that are still to come before the next response.
+        remaining: u32,
+    },
+}
+
+/// A response as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedResponse {
+    /// The header.
+    pub header: ResponseHeader,
+    /// The response, or what is wrong with it. If its data are handed out, ok and oksofar are
+    /// empty.
+    pub response: Result<Response>,
+    /// The data behind a status response; empty if they are handed out.
+    pub data: Bytes,
+    /// Bytes that follow as [`ResponseEvent::Data`].
+    pub handed_out: u32,
+}
+
+/// Takes apart what a server sends.
+#[derive(Clone, Debug)]
+pub struct ResponseFramer {
+    state: State,
+    body_bytes_max: usize,
+    handed_out: HashSet<StreamId>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Header(Gather),
+    Body(ResponseHeader, Gather),
+    StatusData(ResponseHeader, Result<Response>, Gather),
+    Data(StreamId, u32),
+    Lost(Error),
+}
+
+impl State {
+    fn header() -> State {
+        State::Header(Gather::new(RESPONSE_HEADER_BYTES))
+    }
+
+    fn handing_out(stream: StreamId, left: u32) -> State {
+        match left {
+            0 => State::header(),
+            left => State::Data(stream, left),
+        }
+    }
+}
+
+impl Default for ResponseFramer {
+    fn default() -> Self {
+        ResponseFramer::new()
+    }
+}
+
+impl ResponseFramer {
+    /// For a new connection; the answer to the handshake is its first response.
+    pub fn new() -> Self {
+        ResponseFramer {
+            state: State::header(),
+            body_bytes_max: RESPONSE_BODY_BYTES_MAX,
+            handed_out: HashSet::new(),
+        }
+    }
+
+    /// Makes gathered bodies, and gathered data behind them, have at most so many bytes.
+    pub fn set_body_bytes_max(&mut self, limit: usize) {
+        self.body_bytes_max = limit;
+    }
+
+    /// From the next response on: hands out what ok and oksofar hold and what follows a status on
+    /// this stream, rather than gathering it. Delayed answers are gathered all the same.
+    pub fn hand_out(&mut self, stream: StreamId) {
+        self.handed_out.insert(stream);
+    }
+
+    /// From the next response on: gathers what comes on this stream.
+    pub fn gather(&mut self, stream: StreamId) {
+        self.handed_out.remove(&stream);
+    }
+
+    /// Bytes that are handed out and still to come. As many may be read past the framer, if all of
+    /// its input was taken; then [`ResponseFramer::data_taken`] tells it.
+    pub fn data_remaining(&self) -> u32 {
+        match self.state {
+            State::Data(_, left) => left,
+            _ => 0,
+        }
+    }
+
+    /// Counts data that the caller took itself, such as straight into its result.
+    ///
+    /// # Panics
+    /// If these are more than [`ResponseFramer::data_remaining`].
+    pub fn data_taken(&mut self, count: u32) {
+        let remaining = self.data_remaining();
+        assert!(count <= remaining, "{count} bytes of data taken, but only {remaining} are due");
+        if let State::Data(stream, left) = self.state {
+            self.state = State::handing_out(stream, left - count);
+        }
+    }
+
+    /// The next event, or none if `input` was taken whole and more is needed.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] or [`Error::TooLong`] where the bytes cannot be told apart any more, or
+    /// would take more memory than allowed.
+    pub fn next(&mut self, input: &mut Bytes) -> Result<Option<ResponseEvent>> {
+        let event = self.step(input);
+        if let Err(error) = &event {
+            self.state = State::Lost(error.clone());
+        }
+        event
+    }
+
+    fn step(&mut self, input: &mut Bytes) -> Result<Option<ResponseEvent>> {
+        loop {
+            match &mut self.state {
+                State::Header(gather) => {
+                    let Some(bytes) = gather.take_array(input) else { return Ok(None) };
+                    if let Some(event) = self.begin(ResponseHeader::decode(&bytes)?)? {
+                        return Ok(Some(event));
+                    }
+                }
+                State::Body(header, gather) => {
+                    let Some(body) = gather.take(input) else { return Ok(None) };
+                    let header = *header;
+                    if let Some(event) = self.gathered(header, &body)? {
+                        return Ok(Some(event));
+                    }
+                }
+                State::StatusData(header, response, gather) => {
+                    let Some(data) = gather.take(input) else { return Ok(None) };
+                    let event = received(*header, response.clone(), data, 0);
+                    self.state = State::header();
+                    return Ok(Some(event));
+                }
+                State::Data(..) if input.is_empty() => return Ok(None),
+                State::Data(stream, left) => {
+                    let bytes = input.split_to(input.len().min(*left as usize));
+                    let (stream, remaining) = (*stream, *left - bytes.len() as u32);
+                    self.state = State::handing_out(stream, remaining);
+                    return Ok(Some(ResponseEvent::Data { stream, bytes, remaining }));
+                }
+                State::Lost(error) => return Err(error.clone()),
+            }
+        }
+    }
+
+    /// After a header: what is handed out is there at once, the rest waits for its body.
+    fn begin(&mut self, header: ResponseHeader) -> Result<Option<ResponseEvent>> {
+        let plain = matches!(header.status, StatusCode::OK | StatusCode::OK_SO_FAR);
+        if plain && self.handed_out.contains(&header.stream) {
+            self.state = State::handing_out(header.stream, header.length);
+            let response = Response::decode(&header, &Bytes::new());
+            return Ok(Some(received(header, response, Bytes::new(), header.length)));
+        }
+        if header.status == StatusCode::STATUS && (header.length as usize) < STATUS_BODY_BYTES {
+            let reason = format!("{} bytes are no status", header.length);
+            return Err(Error::malformed("response header", 4, reason));
+        }
+        self.state = State::Body(header, Gather::new(self.allowed(header.length)?));
+        Ok(None)
+    }
+
+    /// After a body: the response, unless data follow that are gathered.
+    fn gathered(&mut self, header: ResponseHeader, body: &Bytes) -> Result<Option<ResponseEvent>> {
+        let response = Response::decode(&header, body);
+        if header.status != StatusCode::STATUS {
+            self.state = State::header();
+            return Ok(Some(received(header, response, Bytes::new(), 0)));
+        }
+        let data_bytes = status_data_bytes(body)?;
+        if self.handed_out.contains(&header.stream) {
+            self.state = State::handing_out(header.stream, data_bytes);
+            return Ok(Some(received(header, response, Bytes::new(), data_bytes)));
+        }
+        let gather = Gather::new(self.allowed(data_bytes)?);
+        self.state = State::StatusData(header, response, gather);
+        Ok(None)
+    }
+
+    fn allowed(&self, length: u32) -> Result<usize> {
+        match length as usize {
+            length if length > self.body_bytes_max => {
+                Err(Error::too_many_bytes("response", length, self.body_bytes_max))
+            }
+            length => Ok(length),
+        }
+    }
+}
+
+fn received(
+    header: ResponseHeader,
+    response: Result<Response>,
+    data: Bytes,
+    handed_out: u32,
+) -> ResponseEvent {
+    ResponseEvent::Response(ReceivedResponse { header, response, data, handed_out })
+}

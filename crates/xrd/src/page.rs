@@ -1,0 +1,201 @@
+//! Data in pages with checksums, as pgread and pgwrite carry them.
+//!
+//! ```text
+//! file    |        4096        |        4096        |        4096        |
+//! data         [ 1000 ............................................ 9000 ]
+//! wire    crc 3096 bytes | crc 4096 bytes | crc 808 bytes
+//! ```
+//!
+//! 1. Pages are those of the file: the first one is short where the data start inside a page.
+//! 2. Each page's data come behind the CRC32C of them, 4 bytes, big-endian.
+//! 3. A wrong checksum is no error of the protocol: the page is told, and its data are kept, since
+//!    a server takes corrections later.
+//!
+//! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_pgread and kXR_pgwrite.
+
+use crate::error::{Error, Result};
+
+/// Bytes of a page of a file.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Bytes of a page's checksum.
+pub const CHECKSUM_BYTES: usize = 4;
+
+/// A range of a file that lies in one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PageRange {
+    /// Where it starts in the file, in bytes.
+    pub offset: u64,
+    /// Bytes, at most [`PAGE_BYTES`].
+    pub length: usize,
+}
+
+/// The CRC32C of some data (RFC 7143, as iSCSI has it).
+///
+/// ```
+/// assert_eq!(xrd::page::checksum(b"123456789"), 0xe306_9283);
+/// ```
+pub fn checksum(data: &[u8]) -> u32 {
+    crc32c::crc32c(data)
+}
+
+/// The pages that `length` bytes from `offset` on lie in, each cut to these bytes.
+pub fn pages(offset: u64, length: u64) -> impl Iterator<Item = PageRange> {
+    let end = offset.saturating_add(length);
+    let mut next = offset;
+    std::iter::from_fn(move || {
+        let length = ((end - next) as usize).min(room_in_page(next));
+        let range = PageRange { offset: next, length };
+        next += length as u64;
+        (length > 0).then_some(range)
+    })
+}
+
+/// Bytes from `offset` to the end of its page.
+fn room_in_page(offset: u64) -> usize {
+    PAGE_BYTES - (offset % PAGE_BYTES as u64) as usize
+}
+
+/// Bytes that `length` bytes of data from `offset` on take with their checksums.
+///
+/// ```
+/// assert_eq!(xrd::page::wire_bytes(1000, 8000), 8000 + 3 * 4);
+/// ```
+pub fn wire_bytes(offset: u64, length: u64) -> u64 {
+    let first = offset % PAGE_BYTES as u64;
+    let pages = if length == 0 { 0 } else { (first + length).div_ceil(PAGE_BYTES as u64) };
+    length + pages * CHECKSUM_BYTES as u64
+}
+
+/// Appends `data`, which start at `offset` of their file, with their checksums to `out`.
+pub fn encode_pages(offset: u64, data: &[u8], out: &mut Vec<u8>) {
+    out.reserve(wire_bytes(offset, data.len() as u64) as usize);
+    let mut left = data;
+    for page in pages(offset, data.len() as u64) {
+        let (now, later) = left.split_at(page.length);
+        out.extend_from_slice(&checksum(now).to_be_bytes());
+        out.extend_from_slice(now);
+        left = later;
+    }
+}
+
+/// Takes all of `wire` apart: appends the data to `out`, and returns the pages whose checksums are
+/// wrong.
+///
+/// # Errors
+/// [`Error::Malformed`] if the last page has a checksum but no data, or not even that.
+pub fn decode_pages(offset: u64, wire: &[u8], out: &mut Vec<u8>) -> Result<Vec<PageRange>> {
+    let mut decoder = PageDecoder::new(offset, wire.len() as u64)?;
+    let mut bad = Vec::new();
+    decoder.push(wire, out, &mut bad);
+    Ok(bad)
+}
+
+/// Takes pages apart as they come from the wire, in pieces of any size.
+///
+/// Nothing is held back: each byte of data is appended to the output at once, and whether its page
+/// was sound is told when the page ends.
+///
+/// ```
+/// let mut wire = Vec::new();
+/// xrd::page::encode_pages(0, b"some data", &mut wire);
+/// let mut decoder = xrd::page::PageDecoder::new(0, wire.len() as u64)?;
+/// let (mut data, mut bad) = (Vec::new(), Vec::new());
+/// for piece in wire.chunks(3) {
+///     decoder.push(piece, &mut data, &mut bad);
+/// }
+/// assert_eq!((data.as_slice(), bad.len()), (&b"some data"[..], 0));
+/// # Ok::<(), xrd::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PageDecoder {
+    /// Bytes of the wire that are still to come.
+    left: u64,
+    page: PageRange,
+    /// Bytes of this page's checksum and data that have come.
+    taken: usize,
+    expected: [u8; CHECKSUM_BYTES],
+    found: u32,
+}
+
+impl PageDecoder {
+    /// For `wire` bytes, checksums included, of data that start at `offset` of their file.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] if so many bytes cannot be pages: a page is a checksum and at least one
+    /// byte. [`Error::Invalid`] if the data would end behind 2^63 - 1.
+    pub fn new(offset: u64, wire: u64) -> Result<Self> {
+        if i64::try_from(offset.saturating_add(wire)).is_err() {
+            return Err(Error::invalid(format!("{wire} bytes from {offset} on end past 2^63")));
+        }
+        let first = (room_in_page(offset) + CHECKSUM_BYTES) as u64;
+        let last = match wire.checked_sub(first) {
+            None => wire,
+            Some(behind) => behind % (PAGE_BYTES + CHECKSUM_BYTES) as u64,
+        };
+        if (1..=CHECKSUM_BYTES as u64).contains(&last) {
+            let reason = format!("the last page has {last} bytes, but its checksum alone has 4");
+            return Err(Error::malformed("pages", wire as usize, reason));
+        }
+        let mut decoder = PageDecoder {
+            left: wire,
+            page: PageRange { offset, length: 0 },
+            taken: 0,
+            expected: [0; CHECKSUM_BYTES],
+            found: 0,
+        };
+        decoder.start_page(offset);
+        Ok(decoder)
+    }
+
+    /// Bytes of the wire that are still to come.
+    pub fn remaining(&self) -> u64 {
+        self.left
+    }
+
+    /// Takes bytes off the wire, of which no more than [`PageDecoder::remaining`] are looked at.
+    /// Appends their data to `out` and the pages that end in them with wrong checksums to `bad`.
+    pub fn push(&mut self, wire: &[u8], out: &mut Vec<u8>, bad: &mut Vec<PageRange>) {
+        let usable = usize::try_from(self.left).unwrap_or(usize::MAX).min(wire.len());
+        let mut wire = &wire[..usable];
+        while !wire.is_empty() {
+            let used = match self.taken < CHECKSUM_BYTES {
+                true => self.take_checksum(wire),
+                false => self.take_data(wire, out),
+            };
+            wire = &wire[used..];
+            self.taken += used;
+            self.left -= used as u64;
+            if self.taken == CHECKSUM_BYTES + self.page.length {
+                self.end_page(bad);
+            }
+        }
+    }
+
+    fn take_checksum(&mut self, wire: &[u8]) -> usize {
+        let count = wire.len().min(CHECKSUM_BYTES - self.taken);
+        self.expected[self.taken..self.taken + count].copy_from_slice(&wire[..count]);
+        count
+    }
+
+    fn take_data(&mut self, wire: &[u8], out: &mut Vec<u8>) -> usize {
+        let count = wire.len().min(CHECKSUM_BYTES + self.page.length - self.taken);
+        self.found = crc32c::crc32c_append(self.found, &wire[..count]);
+        out.extend_from_slice(&wire[..count]);
+        count
+    }
+
+    fn end_page(&mut self, bad: &mut Vec<PageRange>) {
+        if self.found != u32::from_be_bytes(self.expected) {
+            bad.push(self.page);
+        }
+        self.start_page(self.page.offset + self.page.length as u64);
+    }
+
+    fn start_page(&mut self, offset: u64) {
+        let data = self.left.saturating_sub(CHECKSUM_BYTES as u64);
+        let length = usize::try_from(data).unwrap_or(usize::MAX).min(room_in_page(offset));
+        self.page = PageRange { offset, length };
+        (self.taken, self.found) = (0, 0);
+    }
+}

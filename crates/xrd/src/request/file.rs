@@ -1,0 +1,241 @@
+//! Requests about open files that carry no data: open, close, sync, read, readv, pgread, clone.
+
+use bytes::Bytes;
+
+use super::{Body, REQUEST_HEADER_BYTES, no_body};
+use crate::codes::RequestCode;
+use crate::error::Result;
+use crate::flags::{Mode, OpenOptions, OpenTemplateOptions, PageFlags};
+use crate::ids::{FileHandle, PathId};
+use crate::location::Location;
+use crate::segment::{
+    CloneRange, Segment, decode_clone_ranges, decode_segments, encode_clone_ranges, encode_segments,
+};
+use crate::wire::{Reader, Writer};
+
+/// Opens a file. Section 3, kXR_open.
+///
+/// Answer: [`crate::response::OpenAnswer`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// Who may do what with it, where it is made.
+    pub mode: Mode,
+    /// How it is opened.
+    pub options: OpenOptions,
+    /// How else it is opened (5.2.0; zero in older clients).
+    pub template_options: OpenTemplateOptions,
+    /// The open file that `template_options` refer to.
+    pub template: FileHandle,
+    /// The file.
+    pub location: Location,
+}
+
+impl Body for Open {
+    const CODE: RequestCode = RequestCode::OPEN;
+
+    fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
+        let mode = Mode(parameters.u16()?);
+        let options = OpenOptions(parameters.u16()?);
+        let template_options = OpenTemplateOptions(parameters.u16()?);
+        parameters.take(6)?;
+        let template = FileHandle(parameters.array()?);
+        let location = Location::of_body("open", body)?;
+        Ok(Open { mode, options, template_options, template, location })
+    }
+
+    fn encode(&self, parameters: &mut Writer, body: &mut Writer) {
+        parameters.u16(self.mode.0).u16(self.options.0).u16(self.template_options.0);
+        parameters.zeros(6).raw(&self.template.0);
+        body.raw(self.location.as_bytes());
+    }
+}
+
+macro_rules! handle_requests {
+    ($($(#[$doc:meta])* $name:ident = $code:ident $what:literal,)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name {
+            /// The file.
+            pub handle: FileHandle,
+        }
+
+        impl Body for $name {
+            const CODE: RequestCode = RequestCode::$code;
+
+            fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
+                no_body($what, body)?;
+                Ok($name { handle: FileHandle(parameters.array()?) })
+            }
+
+            fn encode(&self, parameters: &mut Writer, _body: &mut Writer) {
+                parameters.raw(&self.handle.0);
+            }
+        }
+    )+};
+}
+
+handle_requests! {
+    /// Closes a file. Section 3, kXR_close.
+    ///
+    /// Answer: empty. Pages whose checksums were wrong and never corrected make it fail.
+    Close = CLOSE "close",
+    /// Makes durable what was written to a file. Section 3, kXR_sync.
+    ///
+    /// Answer: empty.
+    Sync = SYNC "sync",
+}
+
+/// Reads a piece of a file. Section 3, kXR_read.
+///
+/// Answer: the data, fewer or none at the file's end, in any number of parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// The piece.
+    pub segment: Segment,
+    /// Where to send the answer, and what to read ahead.
+    pub arguments: Option<ReadArguments>,
+}
+
+/// Where to send what is read, and what will be read next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadArguments {
+    /// The stream to answer on.
+    pub path: PathId,
+    /// Pieces that will be read soon; at most [`crate::limits::SEGMENTS_MAX`].
+    pub ahead: Vec<Segment>,
+}
+
+impl Body for Read {
+    const CODE: RequestCode = RequestCode::READ;
+
+    fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
+        let segment = decode_piece(parameters)?;
+        if body.is_empty() {
+            return Ok(Read { segment, arguments: None });
+        }
+        let mut reader = Reader::new("read", body, REQUEST_HEADER_BYTES);
+        let path = PathId(reader.u8()?);
+        reader.take(7)?;
+        let ahead = decode_segments(&mut reader)?;
+        Ok(Read { segment, arguments: Some(ReadArguments { path, ahead }) })
+    }
+
+    fn encode(&self, parameters: &mut Writer, body: &mut Writer) {
+        encode_piece(&self.segment, parameters);
+        if let Some(arguments) = &self.arguments {
+            body.u8(arguments.path.0).zeros(7);
+            encode_segments(&arguments.ahead, body);
+        }
+    }
+}
+
+/// A piece as parameters have it: unlike in lists, the offset comes before the length.
+fn decode_piece(parameters: &mut Reader<'_>) -> Result<Segment> {
+    let handle = FileHandle(parameters.array()?);
+    let offset = parameters.offset()?;
+    Ok(Segment { handle, offset, length: parameters.length()? })
+}
+
+fn encode_piece(segment: &Segment, parameters: &mut Writer) {
+    parameters.raw(&segment.handle.0).offset(segment.offset).length(segment.length);
+}
+
+/// Reads a piece of a file with checksums of its pages. Section 3, kXR_pgread.
+///
+/// Answer: [`crate::response::Status`], in any number of parts, each with its offset as information
+/// and [pages](crate::page) as data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PgRead {
+    /// The piece.
+    pub segment: Segment,
+    /// The stream to answer on; the body has one byte more if there is one.
+    pub path: Option<PathId>,
+    /// How to read; the body has two bytes if there are any, and then there is a path.
+    pub flags: Option<PageFlags>,
+}
+
+impl Body for PgRead {
+    const CODE: RequestCode = RequestCode::PG_READ;
+
+    fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
+        let segment = decode_piece(parameters)?;
+        let mut reader = Reader::new("pgread", body, REQUEST_HEADER_BYTES);
+        let path = match reader.remaining() {
+            0 => None,
+            _ => Some(PathId(reader.u8()?)),
+        };
+        let flags = match reader.remaining() {
+            0 => None,
+            _ => Some(PageFlags(reader.u8()?)),
+        };
+        reader.end()?;
+        Ok(PgRead { segment, path, flags })
+    }
+
+    fn encode(&self, parameters: &mut Writer, body: &mut Writer) {
+        encode_piece(&self.segment, parameters);
+        match (self.path, self.flags) {
+            (None, None) => {}
+            (Some(path), None) => _ = body.u8(path.0),
+            (path, Some(flags)) => _ = body.u8(path.unwrap_or_default().0).u8(flags.0),
+        }
+    }
+}
+
+/// Reads many pieces of open files. Section 3, kXR_readv.
+///
+/// Answer: [`crate::segment::SegmentData`] one after the other, in any number of parts that end
+/// where segments end. A piece that is not there in full makes the whole request fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadV {
+    /// The stream to answer on.
+    pub path: PathId,
+    /// The pieces: 1 to [`crate::limits::SEGMENTS_MAX`].
+    pub segments: Vec<Segment>,
+}
+
+impl Body for ReadV {
+    const CODE: RequestCode = RequestCode::READ_V;
+
+    fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
+        parameters.take(15)?;
+        let path = PathId(parameters.u8()?);
+        let mut reader = Reader::new("readv", body, REQUEST_HEADER_BYTES);
+        if body.is_empty() {
+            return Err(reader.malformed("there are no segments"));
+        }
+        Ok(ReadV { path, segments: decode_segments(&mut reader)? })
+    }
+
+    fn encode(&self, parameters: &mut Writer, body: &mut Writer) {
+        parameters.zeros(15).u8(self.path.0);
+        encode_segments(&self.segments, body);
+    }
+}
+
+/// Makes ranges of open files appear in another one without moving the data. kXR_clone of the
+/// binary definitions of 5.2.0.
+///
+/// Answer: empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloneRanges {
+    /// The file that gets the data; it is open for writing.
+    pub target: FileHandle,
+    /// The ranges: at most [`crate::limits::CLONE_RANGES_MAX`].
+    pub ranges: Vec<CloneRange>,
+}
+
+impl Body for CloneRanges {
+    const CODE: RequestCode = RequestCode::CLONE;
+
+    fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
+        let target = FileHandle(parameters.array()?);
+        let mut reader = Reader::new("clone", body, REQUEST_HEADER_BYTES);
+        Ok(CloneRanges { target, ranges: decode_clone_ranges(&mut reader)? })
+    }
+
+    fn encode(&self, parameters: &mut Writer, body: &mut Writer) {
+        parameters.raw(&self.target.0);
+        encode_clone_ranges(&self.ranges, body);
+    }
+}

@@ -1,0 +1,272 @@
+//! Requests that make, secure and end sessions: protocol, login, auth, bind, endsess, ping, set,
+//! sigver.
+
+use bytes::Bytes;
+
+use super::{Body, REQUEST_HEADER_BYTES, no_body};
+use crate::codes::{Expect, RequestCode};
+use crate::error::{Error, Result};
+use crate::flags::{Ability, AbilityMore, ProtocolOptions, SignatureFlags};
+use crate::handshake::Version;
+use crate::ids::SessionId;
+use crate::wire::{Reader, Writer};
+
+/// Which version of the protocol, and how: sent with the handshake. Section 3, kXR_protocol.
+///
+/// Answer: [`crate::response::ProtocolAnswer`]. Where TLS is agreed on, it starts right behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protocol {
+    /// The client's version of the protocol.
+    pub version: Version,
+    /// What the client can do and wants to know.
+    pub options: ProtocolOptions,
+    /// What the connection will be used for; the upper four bits are reserved.
+    pub expect: Expect,
+}
+
+impl Body for Protocol {
+    const CODE: RequestCode = RequestCode::PROTOCOL;
+
+    fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
+        no_body("protocol", body)?;
+        Ok(Protocol {
+            version: Version(parameters.u32()?),
+            options: ProtocolOptions(parameters.u8()?),
+            expect: Expect(parameters.u8()? & 0x0f),
+        })
+    }
+
+    fn encode(&self, parameters: &mut Writer, _body: &mut Writer) {
+        parameters.u32(self.version.0).u8(self.options.0).u8(self.expect.0 & 0x0f);
+    }
+}
+
+/// Starts a session. Section 3, kXR_login.
+///
+/// Answer: [`crate::response::LoginAnswer`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// The client's process id.
+    pub process: i32,
+    /// The user's name, at most eight bytes, with zeros behind it; nobody has proven it.
+    pub user: [u8; 8],
+    /// More of what the client can do.
+    pub ability_more: AbilityMore,
+    /// What the client can do.
+    pub ability: Ability,
+    /// The client's generation, 5 for those with TLS, and whether it takes delayed answers.
+    pub capability: Capability,
+    /// `?xrd.cc=..&xrd.tz=..&xrd.appname=..` and more, as it came; may be empty.
+    pub opaque: Bytes,
+}
+
+/// The client's generation and whether it takes delayed answers (`capver`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Capability(pub u8);
+
+impl Capability {
+    const ASYNC: u8 = 0x80;
+
+    /// Of a client of this generation (0 to 63).
+    pub fn new(generation: u8, takes_delayed_answers: bool) -> Self {
+        Capability(generation & 0x3f | if takes_delayed_answers { Self::ASYNC } else { 0 })
+    }
+
+    /// 3 for clients since 2011, 4 for those that sign requests, 5 for those with TLS.
+    pub fn generation(self) -> u8 {
+        self.0 & 0x3f
+    }
+
+    /// Whether the server may answer by waitresp and attn.
+    pub fn takes_delayed_answers(self) -> bool {
+        self.0 & Self::ASYNC != 0
+    }
+}
+
+impl Login {
+    /// The user's name without the zeros behind it.
+    pub fn user_name(&self) -> &[u8] {
+        let end = self.user.iter().position(|&byte| byte == 0).unwrap_or(self.user.len());
+        &self.user[..end]
+    }
+}
+
+impl Body for Login {
+    const CODE: RequestCode = RequestCode::LOGIN;
+
+    fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
+        Ok(Login {
+            process: parameters.i32()?,
+            user: parameters.array()?,
+            ability_more: AbilityMore(parameters.u8()?),
+            ability: Ability(parameters.u8()?),
+            capability: Capability(parameters.u8()?),
+            opaque: body.clone(),
+        })
+    }
+
+    fn encode(&self, parameters: &mut Writer, body: &mut Writer) {
+        parameters.i32(self.process).raw(&self.user);
+        parameters.u8(self.ability_more.0).u8(self.ability.0).u8(self.capability.0);
+        body.raw(&self.opaque);
+    }
+}
+
+/// Proves who the client is, by one of the server's security protocols. Section 3, kXR_auth.
+///
+/// Answer: empty, or authmore with what the security protocol says next.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Auth {
+    /// The security protocol, such as `ztn\0` or `unix`.
+    pub protocol: [u8; 4],
+    /// What the security protocol makes of it; not shown by `Debug`.
+    pub credentials: Bytes,
+}
+
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            formatter,
+            "Auth({}, {} bytes)",
+            self.protocol.escape_ascii(),
+            self.credentials.len()
+        )
+    }
+}
+
+impl Body for Auth {
+    const CODE: RequestCode = RequestCode::AUTH;
+
+    fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
+        parameters.take(12)?;
+        Ok(Auth { protocol: parameters.array()?, credentials: body.clone() })
+    }
+
+    fn encode(&self, parameters: &mut Writer, body: &mut Writer) {
+        parameters.zeros(12).raw(&self.protocol);
+        body.raw(&self.credentials);
+    }
+}
+
+macro_rules! session_requests {
+    ($($(#[$doc:meta])* $name:ident = $code:ident $what:literal,)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name {
+            /// The session.
+            pub session: SessionId,
+        }
+
+        impl Body for $name {
+            const CODE: RequestCode = RequestCode::$code;
+
+            fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
+                no_body($what, body)?;
+                Ok($name { session: SessionId(parameters.array()?) })
+            }
+
+            fn encode(&self, parameters: &mut Writer, _body: &mut Writer) {
+                parameters.raw(&self.session.0);
+            }
+        }
+    )+};
+}
+
+session_requests! {
+    /// Adds this connection to a session as one of its streams; comes in place of a login. Section
+    /// 3, kXR_bind.
+    ///
+    /// Answer: one byte, the stream's [`crate::PathId`], 1 to 15.
+    Bind = BIND "bind",
+    /// Ends a session, such as the one that a client had before it connected anew. Section 3,
+    /// kXR_endsess.
+    ///
+    /// Answer: empty; also where the session is unknown.
+    Endsess = ENDSESS "endsess",
+}
+
+/// Asks whether the server is there. Section 3, kXR_ping.
+///
+/// Answer: empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ping;
+
+impl Body for Ping {
+    const CODE: RequestCode = RequestCode::PING;
+
+    fn decode(_parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
+        no_body("ping", body).map(|()| Ping)
+    }
+
+    fn encode(&self, _parameters: &mut Writer, _body: &mut Writer) {}
+}
+
+/// Tells the server something: `appid name`, `monitor info text`, `cache evict path`. Section 3,
+/// kXR_set.
+///
+/// Answer: empty, or four bytes, the dictionary id, to `monitor info`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    /// Reserved for security; zero.
+    pub modifier: u8,
+    /// What is told.
+    pub text: Bytes,
+}
+
+impl Body for Set {
+    const CODE: RequestCode = RequestCode::SET;
+
+    fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
+        parameters.take(15)?;
+        Ok(Set { modifier: parameters.u8()?, text: body.clone() })
+    }
+
+    fn encode(&self, parameters: &mut Writer, body: &mut Writer) {
+        parameters.zeros(15).u8(self.modifier);
+        body.raw(&self.text);
+    }
+}
+
+/// Signs the request that follows on the same connection. Section 3, kXR_sigver.
+///
+/// There is no answer but an error to the signed request. What is hashed: the sequence number, the
+/// signed request's header as sent, and its body unless [`SignatureFlags::NO_DATA`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sigver {
+    /// What the signed request is.
+    pub expects: RequestCode,
+    /// The version of signing; zero.
+    pub version: u8,
+    /// What was hashed.
+    pub flags: SignatureFlags,
+    /// Greater than that of every signature before it in the session.
+    pub sequence: u64,
+    /// 1 for SHA-256 in the lower four bits; 0x80 if it is encrypted by an RSA key.
+    pub crypto: u8,
+    /// The signature.
+    pub signature: Bytes,
+}
+
+impl Body for Sigver {
+    const CODE: RequestCode = RequestCode::SIGVER;
+
+    fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
+        if body.is_empty() {
+            return Err(Error::malformed("sigver", REQUEST_HEADER_BYTES, "there is no signature"));
+        }
+        Ok(Sigver {
+            expects: RequestCode(parameters.u16()?),
+            version: parameters.u8()?,
+            flags: SignatureFlags(parameters.u8()?),
+            sequence: parameters.u64()?,
+            crypto: parameters.u8()?,
+            signature: body.clone(),
+        })
+    }
+
+    fn encode(&self, parameters: &mut Writer, body: &mut Writer) {
+        parameters.u16(self.expects.0).u8(self.version).u8(self.flags.0);
+        parameters.u64(self.sequence).u8(self.crypto);
+        body.raw(&self.signature);
+    }
+}

@@ -1,0 +1,136 @@
+//! Requests that data follow: write, pgwrite, writev.
+//!
+//! The data are no part of these types, because they may be larger than what anybody wants to hold:
+//! they follow the request on the wire, [`super::Request::data_bytes`] of them.
+
+use bytes::Bytes;
+
+use super::{Body, REQUEST_HEADER_BYTES};
+use crate::codes::RequestCode;
+use crate::error::{Error, Result};
+use crate::flags::{PageFlags, WriteVOptions};
+use crate::ids::{FileHandle, PathId};
+use crate::segment::{Segment, decode_segments, encode_segments};
+use crate::wire::{Reader, Writer};
+
+/// Writes a piece of a file. Section 3, kXR_write.
+///
+/// Answer: empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The file.
+    pub handle: FileHandle,
+    /// Where it starts in the file, in bytes.
+    pub offset: u64,
+    /// The stream that the data come on; clients only use 0.
+    pub path: PathId,
+    /// Bytes of data that follow; the header's length.
+    pub length: u32,
+}
+
+impl Body for Write {
+    const CODE: RequestCode = RequestCode::WRITE;
+
+    fn decode(parameters: &mut Reader<'_>, _body: &Bytes) -> Result<Self> {
+        let handle = FileHandle(parameters.array()?);
+        let (offset, path) = (parameters.offset()?, PathId(parameters.u8()?));
+        parameters.take(3)?;
+        Ok(Write { handle, offset, path, length: parameters.length()? })
+    }
+
+    fn encode(&self, parameters: &mut Writer, _body: &mut Writer) {
+        parameters.raw(&self.handle.0).offset(self.offset).u8(self.path.0);
+        refuse_long_data(self.length, parameters);
+    }
+
+    fn length(&self, _body: usize) -> usize {
+        self.length as usize
+    }
+
+    fn data_bytes(&self) -> u64 {
+        u64::from(self.length)
+    }
+}
+
+/// Writes a piece of a file with checksums of its pages. Section 3, kXR_pgwrite.
+///
+/// Answer: [`crate::response::Status`] with the offset as information and, where checksums were
+/// wrong, [`crate::response::Corrections`] as data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PgWrite {
+    /// The file.
+    pub handle: FileHandle,
+    /// Where it starts in the file, in bytes.
+    pub offset: u64,
+    /// The stream that the data come on.
+    pub path: PathId,
+    /// Whether it corrects an earlier write.
+    pub flags: PageFlags,
+    /// Bytes of data with their checksums that follow; the header's length.
+    pub length: u32,
+}
+
+impl Body for PgWrite {
+    const CODE: RequestCode = RequestCode::PG_WRITE;
+
+    fn decode(parameters: &mut Reader<'_>, _body: &Bytes) -> Result<Self> {
+        let handle = FileHandle(parameters.array()?);
+        let (offset, path) = (parameters.offset()?, PathId(parameters.u8()?));
+        let flags = PageFlags(parameters.u8()?);
+        parameters.take(2)?;
+        Ok(PgWrite { handle, offset, path, flags, length: parameters.length()? })
+    }
+
+    fn encode(&self, parameters: &mut Writer, _body: &mut Writer) {
+        parameters.raw(&self.handle.0).offset(self.offset).u8(self.path.0).u8(self.flags.0);
+        refuse_long_data(self.length, parameters);
+    }
+
+    fn length(&self, _body: usize) -> usize {
+        self.length as usize
+    }
+
+    fn data_bytes(&self) -> u64 {
+        u64::from(self.length)
+    }
+}
+
+fn refuse_long_data(length: u32, writer: &mut Writer) {
+    if i32::try_from(length).is_err() {
+        writer.fail(Error::invalid(format!(
+            "{length} bytes cannot follow one write; write them in pieces of less than 2^31"
+        )));
+    }
+}
+
+/// Writes many pieces of open files. Section 3, kXR_writev.
+///
+/// The header's length counts the list alone; the data of all pieces follow one after the other.
+///
+/// Answer: empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteV {
+    /// How to write.
+    pub options: WriteVOptions,
+    /// The pieces: at most [`crate::limits::SEGMENTS_MAX`].
+    pub segments: Vec<Segment>,
+}
+
+impl Body for WriteV {
+    const CODE: RequestCode = RequestCode::WRITE_V;
+
+    fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
+        let options = WriteVOptions(parameters.u8()?);
+        let mut reader = Reader::new("writev", body, REQUEST_HEADER_BYTES);
+        Ok(WriteV { options, segments: decode_segments(&mut reader)? })
+    }
+
+    fn encode(&self, parameters: &mut Writer, body: &mut Writer) {
+        parameters.u8(self.options.0);
+        encode_segments(&self.segments, body);
+    }
+
+    fn data_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| u64::from(segment.length)).sum()
+    }
+}

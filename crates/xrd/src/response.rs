@@ -1,0 +1,229 @@
+//! What servers answer: every response as a type of its own, decoded and encoded side by side.
+//!
+//! ```text
+//! 0        2        4          8
+//! | stream | status | length   | body[length] ..
+//! ```
+//!
+//! 1. What the body of an ok response holds is known from the request alone: the types that
+//!    implement [`Answer`], or plain data.
+//! 2. Texts end with a zero byte when written; when read, it may be missing.
+//! 3. The data of a status response follow its body and are not counted by the header's length.
+//!
+//! Source: "The XRootD Protocol" 5.1.1, section 2, "Responses", and section 4.
+
+mod deferred;
+mod dirlist;
+mod open;
+mod place;
+pub mod query;
+mod session;
+mod stat;
+mod status;
+
+use bytes::Bytes;
+
+use crate::codes::{ErrorCode, StatusCode};
+use crate::error::{Error, Result};
+use crate::ids::StreamId;
+use crate::wire::{Reader, Writer, text_of};
+
+pub use deferred::{Attention, Redirect, Wait};
+pub use dirlist::{DirectoryEntry, DirectoryList, EntryChecksum};
+pub use open::{CheckpointAnswer, Compression, OpenAnswer};
+pub use place::{Access, Place, PlaceKind, decode_places, encode_places};
+pub use session::{BindAnswer, LoginAnswer, ProtocolAnswer, SecurityLevel, Signing};
+pub use stat::{SpaceLine, StatExtension, StatLine};
+pub use status::{Corrections, Status, StatusKind};
+pub(crate) use status::{STATUS_BODY_BYTES, status_data_bytes};
+
+/// Bytes of a response's header.
+pub const RESPONSE_HEADER_BYTES: usize = 8;
+
+/// What every response starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponseHeader {
+    /// The request that is answered.
+    pub stream: StreamId,
+    /// What the response is.
+    pub status: StatusCode,
+    /// Bytes of the body; at most 2^31 - 1.
+    pub length: u32,
+}
+
+impl ResponseHeader {
+    /// The header from its bytes.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] if the length is negative: the connection is lost.
+    pub fn decode(bytes: &[u8; RESPONSE_HEADER_BYTES]) -> Result<Self> {
+        let mut reader = Reader::new("response header", bytes, 0);
+        let stream = StreamId(reader.array()?);
+        Ok(ResponseHeader { stream, status: StatusCode(reader.u16()?), length: reader.length()? })
+    }
+
+    /// The header's bytes.
+    pub fn encode(&self) -> [u8; RESPONSE_HEADER_BYTES] {
+        let mut bytes = [0; RESPONSE_HEADER_BYTES];
+        bytes[..2].copy_from_slice(&self.stream.0);
+        bytes[2..4].copy_from_slice(&self.status.0.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.length.to_be_bytes());
+        bytes
+    }
+}
+
+/// What the body of an ok response to one kind of request holds.
+pub trait Answer: Sized {
+    /// The answer from the body of an ok response, its parts joined.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] or [`Error::TooLong`], with the byte of the response where it is.
+    fn decode(body: &Bytes) -> Result<Self>;
+
+    /// The body of an ok response.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] or [`Error::TooLong`] for what the protocol cannot express.
+    fn encode(&self) -> Result<Vec<u8>>;
+}
+
+/// Any response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// The whole answer or its last part: an encoded [`Answer`], or plain data.
+    Ok(Bytes),
+    /// A part of the answer; more follow on the same stream.
+    OkSoFar(Bytes),
+    /// Something nobody asked for, or a delayed answer.
+    Attn(Attention),
+    /// Authentication goes on: what the security protocol says.
+    AuthMore(Bytes),
+    /// The request failed.
+    Error(Failure),
+    /// Ask another server.
+    Redirect(Redirect),
+    /// Ask again later.
+    Wait(Wait),
+    /// The answer comes as [`Attention::Response`], in about so many seconds.
+    WaitResp(u32),
+    /// An answer with a checksum; its data follow.
+    Status(Status),
+}
+
+impl Response {
+    /// What the response is.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Response::Ok(_) => StatusCode::OK,
+            Response::OkSoFar(_) => StatusCode::OK_SO_FAR,
+            Response::Attn(_) => StatusCode::ATTN,
+            Response::AuthMore(_) => StatusCode::AUTH_MORE,
+            Response::Error(_) => StatusCode::ERROR,
+            Response::Redirect(_) => StatusCode::REDIRECT,
+            Response::Wait(_) => StatusCode::WAIT,
+            Response::WaitResp(_) => StatusCode::WAIT_RESP,
+            Response::Status(_) => StatusCode::STATUS,
+        }
+    }
+
+    /// Whether it ends its request: no response to it follows, nor must it be sent again.
+    pub fn ends_request(&self) -> bool {
+        match self {
+            Response::Ok(_) | Response::AuthMore(_) | Response::Error(_) => true,
+            Response::Redirect(_) | Response::Wait(_) => true,
+            Response::OkSoFar(_) | Response::Attn(_) | Response::WaitResp(_) => false,
+            Response::Status(status) => status.kind == StatusKind::FINAL,
+        }
+    }
+
+    /// The response from its header and body; the data of a status response are not looked at.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] if the status is unknown or the body does not fit it.
+    pub fn decode(header: &ResponseHeader, body: &Bytes) -> Result<Response> {
+        Ok(match header.status {
+            StatusCode::OK => Response::Ok(body.clone()),
+            StatusCode::OK_SO_FAR => Response::OkSoFar(body.clone()),
+            StatusCode::ATTN => Response::Attn(Attention::decode(body)?),
+            StatusCode::AUTH_MORE => Response::AuthMore(body.clone()),
+            StatusCode::ERROR => Response::Error(Failure::decode(body)?),
+            StatusCode::REDIRECT => Response::Redirect(Redirect::decode(body)?),
+            StatusCode::WAIT => Response::Wait(Wait::decode(body)?),
+            StatusCode::WAIT_RESP => {
+                Response::WaitResp(Reader::new("waitresp", body, RESPONSE_HEADER_BYTES).length()?)
+            }
+            StatusCode::STATUS => Response::Status(Status::decode(header.stream, body)?),
+            other => {
+                let reason = format!("there is no status {}", other.0);
+                return Err(Error::malformed("response header", 2, reason));
+            }
+        })
+    }
+
+    /// Appends the response's bytes to `out`; the caller sends the data of a status response behind
+    /// them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] or [`Error::TooLong`] for what the protocol cannot express; `out` is then
+    /// as it was.
+    pub fn encode(&self, stream: StreamId, out: &mut Vec<u8>) -> Result<()> {
+        let body = self.encode_body(stream)?;
+        let Some(length) = u32::try_from(body.len()).ok().filter(|&length| length >> 31 == 0)
+        else {
+            return Err(Error::too_many_bytes("response body", body.len(), i32::MAX as usize));
+        };
+        let header = ResponseHeader { stream, status: self.status(), length };
+        out.extend_from_slice(&header.encode());
+        out.extend_from_slice(&body);
+        Ok(())
+    }
+
+    fn encode_body(&self, stream: StreamId) -> Result<Bytes> {
+        Ok(match self {
+            Response::Ok(body) | Response::OkSoFar(body) | Response::AuthMore(body) => body.clone(),
+            Response::Attn(attention) => attention.encode()?.into(),
+            Response::Error(failure) => failure.encode()?.into(),
+            Response::Redirect(redirect) => redirect.encode()?.into(),
+            Response::Wait(wait) => wait.encode()?.into(),
+            Response::WaitResp(seconds) => {
+                let mut body = Writer::default();
+                body.length(*seconds);
+                body.finish()?.into()
+            }
+            Response::Status(status) => status.encode(stream)?.into(),
+        })
+    }
+}
+
+/// Why a request failed: code and text. Section 2, kXR_error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The reason that programs understand.
+    pub code: ErrorCode,
+    /// The reason for people; ends at the first zero byte.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure of this code, with this text.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Failure { code, message: message.into() }
+    }
+
+    fn decode(body: &Bytes) -> Result<Self> {
+        let mut reader = Reader::new("error", body, RESPONSE_HEADER_BYTES);
+        Ok(Failure { code: ErrorCode(reader.u32()?), message: text_of(reader.rest()) })
+    }
+
+    fn encode(&self) -> Result<Vec<u8>> {
+        let mut body = Writer::default();
+        body.u32(self.code.0).zero_ended(self.message.as_bytes());
+        body.finish()
+    }
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Failure {
+        Failure::new(error.code(), error.to_string())
+    }
+}

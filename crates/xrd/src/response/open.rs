@@ -1,0 +1,86 @@
+//! Answers to open and to the query of a checkpoint.
+//!
+//! ```text
+//! open        handle[4]  [page size i32  kind[4]  [stat line]]
+//! checkpoint  most u32  used u32
+//! ```
+//!
+//! Source: "The XRootD Protocol" 5.1.1, section 3: kXR_open, kXR_chkpoint.
+
+use bytes::Bytes;
+
+use super::{Answer, RESPONSE_HEADER_BYTES, StatLine};
+use crate::error::Result;
+use crate::ids::FileHandle;
+use crate::wire::{Reader, Writer};
+
+/// An open file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenAnswer {
+    /// Names it in its session.
+    pub handle: FileHandle,
+    /// How it is compressed; there if the client asked for it or for the stat line.
+    pub compression: Option<Compression>,
+    /// What it is, if the client asked; then there is also a compression.
+    pub stat: Option<StatLine>,
+}
+
+/// How a file is compressed; all zeros where it is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compression {
+    /// Bytes of a compressed page.
+    pub page_bytes: u32,
+    /// The algorithm.
+    pub kind: [u8; 4],
+}
+
+impl Answer for OpenAnswer {
+    fn decode(body: &Bytes) -> Result<Self> {
+        let reader = &mut Reader::new("open answer", body, RESPONSE_HEADER_BYTES);
+        let handle = FileHandle(reader.array()?);
+        if reader.remaining() == 0 {
+            return Ok(OpenAnswer { handle, compression: None, stat: None });
+        }
+        let compression = Some(Compression { page_bytes: reader.length()?, kind: reader.array()? });
+        let stat = match reader.remaining() {
+            0 => None,
+            _ => Some(StatLine::parse("open answer", reader.rest())?),
+        };
+        Ok(OpenAnswer { handle, compression, stat })
+    }
+
+    fn encode(&self) -> Result<Vec<u8>> {
+        let mut body = Writer::default();
+        body.raw(&self.handle.0);
+        if let (Some(_), _) | (_, Some(_)) = (&self.compression, &self.stat) {
+            let Compression { page_bytes, kind } = self.compression.unwrap_or_default();
+            body.length(page_bytes).raw(&kind);
+        }
+        if let Some(stat) = &self.stat {
+            body.zero_ended(stat.to_string().as_bytes());
+        }
+        body.finish()
+    }
+}
+
+/// How much a checkpoint may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointAnswer {
+    /// Bytes of changes at most.
+    pub most: u32,
+    /// Bytes of changes so far.
+    pub used: u32,
+}
+
+impl Answer for CheckpointAnswer {
+    fn decode(body: &Bytes) -> Result<Self> {
+        let reader = &mut Reader::new("chkpoint answer", body, RESPONSE_HEADER_BYTES);
+        Ok(CheckpointAnswer { most: reader.u32()?, used: reader.u32()? })
+    }
+
+    fn encode(&self) -> Result<Vec<u8>> {
+        let mut body = Writer::default();
+        body.u32(self.most).u32(self.used);
+        body.finish()
+    }
+}

@@ -1,0 +1,105 @@
+//! The answer to locate: where a file is.
+//!
+//! ```text
+//! Sw[::127.0.0.1]:1094 mr[2001:db8::1]:1094
+//! ||address
+//! |r: for reading, w: also for writing
+//! S: server, M: manager; small: the file is not online there
+//! ```
+//!
+//! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_locate.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::limits::PLACES_MAX;
+use crate::response::RESPONSE_HEADER_BYTES;
+use crate::wire::text_of;
+
+/// A server that has a file, or a manager that knows who has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// What is there.
+    pub kind: PlaceKind,
+    /// Whether the file is online there; a manager's word may be out of date.
+    pub online: bool,
+    /// What can be done with the file there.
+    pub access: Access,
+    /// Address or name, and port: `[::127.0.0.1]:1094`.
+    pub address: String,
+}
+
+/// What is at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceKind {
+    /// A server that has files.
+    Server,
+    /// A manager to ask next.
+    Manager,
+}
+
+/// What can be done with a file at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It can be read.
+    Read,
+    /// It can be read and written.
+    Write,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match (self.kind, self.online) {
+            (PlaceKind::Server, true) => 'S',
+            (PlaceKind::Server, false) => 's',
+            (PlaceKind::Manager, true) => 'M',
+            (PlaceKind::Manager, false) => 'm',
+        };
+        let access = if self.access == Access::Write { 'w' } else { 'r' };
+        write!(formatter, "{kind}{access}{}", self.address)
+    }
+}
+
+/// The places from the answer's body.
+///
+/// # Errors
+/// [`Error::Malformed`] if one is no place, [`Error::TooLong`] for more than [`PLACES_MAX`].
+pub fn decode_places(body: &[u8]) -> Result<Vec<Place>> {
+    let text = text_of(body);
+    let count = text.split_ascii_whitespace().count();
+    if count > PLACES_MAX {
+        return Err(Error::too_many_items("locate answer", count, PLACES_MAX));
+    }
+    text.split_ascii_whitespace().map(decode_place).collect()
+}
+
+fn decode_place(word: &str) -> Result<Place> {
+    let reason = || format!("{word:.80?} is no place");
+    let malformed = || Error::malformed("locate answer", RESPONSE_HEADER_BYTES, reason());
+    let mut letters = word.chars();
+    let (kind, online) = match letters.next() {
+        Some('S') => (PlaceKind::Server, true),
+        Some('s') => (PlaceKind::Server, false),
+        Some('M') => (PlaceKind::Manager, true),
+        Some('m') => (PlaceKind::Manager, false),
+        _ => return Err(malformed()),
+    };
+    let access = match letters.next() {
+        Some('r') => Access::Read,
+        Some('w') => Access::Write,
+        _ => return Err(malformed()),
+    };
+    Ok(Place { kind, online, access, address: letters.as_str().to_owned() })
+}
+
+/// The answer's body.
+///
+/// # Errors
+/// [`Error::Invalid`] if an address has spaces.
+pub fn encode_places(places: &[Place]) -> Result<Vec<u8>> {
+    if let Some(place) = places.iter().find(|place| place.address.contains([' ', '\n', '\0'])) {
+        return Err(Error::invalid(format!("the address {:?} is no word", place.address)));
+    }
+    let words: Vec<_> = places.iter().map(Place::to_string).collect();
+    Ok(words.join(" ").into_bytes().into_iter().chain([0]).collect())
+}

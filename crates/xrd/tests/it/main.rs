@@ -1,0 +1,11 @@
+//! Tests of the crate's public face.
+
+#![allow(clippy::unwrap_used)]
+
+mod captured;
+mod framing;
+mod hostile;
+mod known_bytes;
+mod real_client;
+mod round_trips;
+mod samples;
