@@ -7,5 +7,6 @@ mod framing;
 mod hostile;
 mod known_bytes;
 mod real_client;
+mod real_server;
 mod round_trips;
 mod samples;
