@@ -104,7 +104,8 @@ pub enum Response {
     Redirect(Redirect),
     /// Ask again later.
     Wait(Wait),
-    /// The answer comes as [`Attention::Response`], in about so many seconds.
+    /// The answer comes as [`Attention::Response`], in about so many seconds. A text behind the
+    /// number, which some servers send, is left out.
     WaitResp(u32),
     /// An answer with a checksum; its data follow.
     Status(Status),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod captured;
+mod captured_answers;
 mod framing;
 mod hostile;
 mod known_bytes;
