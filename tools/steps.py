@@ -211,7 +211,7 @@ def rust_tests(*arguments: str, **settings: str) -> Step:
     return Step(
         "tests of Rust",
         ["cargo", "test", "--workspace", "--locked", "--no-fail-fast", *arguments],
-        settings,
+        {"XRD_TEST_PYTHON": str(PYTHON), **settings},
         tools=("cargo",),
     )
 

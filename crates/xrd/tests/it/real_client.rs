@@ -1,8 +1,9 @@
 //! A real client against these messages: a small server, made of this crate's framer and encoders
 //! and one socket, holds one file in memory and one directory.
 //!
-//! Needs a Python with the `xrootd` package, named by `XRD_TEST_PYTHON`; without it the test says so
-//! and passes, since `captured` has what that client sends. `XRD_TEST_SHOW` prints that anew.
+//! Needs a Python with the `xrootd` package, which `make test` names by `XRD_TEST_PYTHON`; where nobody
+//! does, the test says so and passes, since `captured` has what that client sends. `XRD_TEST_SHOW`
+//! prints that anew.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

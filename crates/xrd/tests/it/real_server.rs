@@ -2,7 +2,7 @@
 //! and one socket, does everything with one file.
 //!
 //! `XRD_TEST_SERVER` names host and port of a server that lets anybody write below `/`, with
-//! `ofs.chkpnt enable` and checksums; without it the test says so and passes.
+//! `ofs.chkpnt enable` and checksums.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -129,11 +129,9 @@ fn query(kind: QueryCode, argument: &'static str) -> Query {
 }
 
 #[test]
+#[ignore = "needs a server, which XRD_TEST_SERVER names"]
 fn a_real_server_understands_every_request() {
-    let Ok(server) = std::env::var("XRD_TEST_SERVER") else {
-        eprintln!("skipped: XRD_TEST_SERVER names no server");
-        return;
-    };
+    let server = std::env::var("XRD_TEST_SERVER").expect("XRD_TEST_SERVER names no server");
     let mut client = Client::connect(&server);
     client.ok(Ping, b"");
     let make = MkdirOptions::MAKE_PATH;
