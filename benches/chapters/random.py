@@ -11,8 +11,8 @@ INTRO = (
     "read before, cold that all files have left the page cache, which is made sure of. By OID, by key "
     "(peers have keys alone), or by following the links of other objects, which are read at random, too. "
     "LMDB and the mapped file hand out memory of the page cache, Femtobarn by OID that of its own; all "
-    "others copy. Femtobarn's and RocksDB's caches hold everything. ROOT (LoadEntry) reads a cluster for each "
-    "object."
+    "others copy. Femtobarn's and RocksDB's caches hold everything. ROOT (LoadEntry) reads a cluster for "
+    "each object."
 )
 
 COUNTS = {100: 2_000_000, 10240: 25_600}
