@@ -66,8 +66,9 @@ fn check_free(folder: &Path, rescue: bool) -> Result<()> {
         if rescue && !is_log || file_name.starts_with(&draft_prefix()) {
             continue;
         }
-        let empty = || fs::remove_dir(folder.join(&*file_name)).is_ok();
-        let ours = [LOCKS_FOLDER, DATABASES_FOLDER].contains(&&*file_name) && empty();
+        // It is left as it is: somebody else may just be making it for the same federation.
+        let ours = [LOCKS_FOLDER, DATABASES_FOLDER].contains(&&*file_name)
+            && is_empty(&folder.join(&*file_name));
         if !ours {
             return Err(Error::Exists {
                 what: "folder",
@@ -80,6 +81,10 @@ fn check_free(folder: &Path, rescue: bool) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 fn draft_prefix() -> String {

@@ -71,19 +71,23 @@ fn what_is_missing_is_said() {
 }
 
 #[test]
-fn one_of_two_that_create_the_same_federation_wins() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path().join("lhc.fed");
-    let results: Vec<_> = std::thread::scope(|scope| {
-        let create = || scope.spawn(|| Catalog::create(&folder, "lhc").map(|c| c.uuid()));
-        let running = [create(), create(), create(), create()];
-        running.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    let uuid = Catalog::open(&folder).unwrap().uuid();
-    let won: Vec<_> = results.iter().flatten().collect();
-    assert_eq!(won, [&uuid]);
-    let lost = results.iter().filter_map(|result| result.as_ref().err());
-    assert!(lost.into_iter().all(|error| error.kind() == ErrorKind::Exists));
+fn one_of_many_that_create_the_same_federation_wins() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("lhc.fed");
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let create = || scope.spawn(|| Catalog::create(&folder, "lhc").map(|c| c.uuid()));
+            let running = [create(), create(), create(), create()];
+            running.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let uuid = Catalog::open(&folder).unwrap().uuid();
+        let won: Vec<_> = results.iter().flatten().collect();
+        assert_eq!(won, [&uuid]);
+        for error in results.iter().filter_map(|result| result.as_ref().err()) {
+            assert_eq!(error.kind(), ErrorKind::Exists, "{error}");
+        }
+        assert!(folder.join("locks").is_dir() && folder.join("databases").is_dir());
+    }
 }
 
 #[test]
