@@ -20,11 +20,12 @@ FLOORS: dict[str, set[str]] = {
     "rntuple": set(),
     "xrd": set(),
     "femtobarn-catalog": set(),
-    "femtobarn": {"rntuple", "xrd", "femtobarn-catalog"},
+    "femtobarn-rpc": {"femtobarn-catalog"},
+    "femtobarn": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc"},
     "femtobarn-faults": {"rntuple", "femtobarn-catalog", "femtobarn"},
     "femtobarn-bench": {"rntuple", "femtobarn"},
-    "femtobarn-server": {"xrd", "femtobarn-catalog"},
-    "femtobarn-python": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn", "femtobarn-server"},
+    "femtobarn-server": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc"},
+    "femtobarn-python": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn", "femtobarn-server"},
 }
 
 FILE_LINES_MAX = 800

@@ -1,0 +1,259 @@
+//! The physical layer: where bytes lie.
+//!
+//! A [`Storage`] is a tree of files, a [`StoredFile`] is one of them that is open. Storages may stand
+//! upon storages: one that throttles, one that fails on purpose, one that shows databases as complete
+//! files.
+//!
+//! 1. Paths are absolute, without `.`, `..`, empty pieces and zero bytes, in bytes as they came; `/` is
+//!    the storage's own top. Who calls has seen to it ([`StoragePath`]), and a storage never leaves its
+//!    top, symbolic links that lead out of it included.
+//! 2. Methods may block: they are called where that is allowed. Those whose names begin with `try_`
+//!    never block, and say nothing where they would.
+//! 3. Opaque information is handed down unread; a storage reads the keys that it knows.
+//! 4. Reading past the end of a file gives fewer bytes, never an error.
+//! 5. What [`StoredFile::sync`] returned for is durable.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use nix::errno::Errno;
+
+/// What a storage answers.
+pub type Answer<T> = Result<T, Trouble>;
+
+/// Why a storage does not do what it was asked to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It cannot be done; the number is the one that protocols tell programs, the text is for people.
+    Refused(Errno, String),
+    /// It can be done, not before this time has passed: the deferred request.
+    NotBefore(Duration, String),
+    /// Another server does it.
+    Elsewhere {
+        /// Its host.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// What the client is to say there, as opaque information.
+        opaque: String,
+    },
+}
+
+/// A path below a storage's top that is safe to use: see the module's first rule.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StoragePath(Vec<u8>);
+
+/// Opaque information of a request: `key=value` joined by `&`, unread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opaque<'a>(pub &'a [u8]);
+
+/// What kind of thing lies at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// Bytes.
+    File,
+    /// A folder.
+    Folder,
+    /// A socket, a device, ...
+    Other,
+}
+
+/// What is known of a file or folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// What it is.
+    pub kind: FileKind,
+    /// Names it for as long as it lives.
+    pub id: u64,
+    /// Bytes.
+    pub size: u64,
+    /// When its bytes, it itself were changed, and its bytes were read last.
+    pub modified: SystemTime,
+    /// See `modified`.
+    pub changed: SystemTime,
+    /// See `modified`.
+    pub accessed: SystemTime,
+    /// Permission bits, as POSIX has them.
+    pub mode: u32,
+    /// Who owns it.
+    pub owner: String,
+    /// The group that owns it.
+    pub group: String,
+    /// Whether this server may read it.
+    pub is_readable: bool,
+    /// Whether this server may write it.
+    pub is_writable: bool,
+    /// Whether it is here, and not only in mass storage.
+    pub is_online: bool,
+}
+
+/// What lies in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FolderEntry {
+    /// Its name within the folder.
+    pub name: Vec<u8>,
+    /// What is known of it, if that was asked for.
+    pub facts: Option<Facts>,
+}
+
+/// How a file is to be opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenHow {
+    /// For writing, too.
+    pub write: bool,
+    /// What to do where there is a file, or none.
+    pub creation: Creation,
+    /// Make the folders above it.
+    pub make_folders: bool,
+    /// Permission bits of a new file.
+    pub mode: u32,
+}
+
+/// What opening does where there is a file, or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Creation {
+    /// The file must be there.
+    #[default]
+    Existing,
+    /// It must not be there, and is made.
+    New,
+    /// It is made, or emptied.
+    Empty,
+    /// It is made if it is not there.
+    IfAbsent,
+}
+
+/// How much room there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes in all.
+    pub total: u64,
+    /// Bytes that can be written.
+    pub free: u64,
+    /// Bytes of the largest piece that can be written.
+    pub largest: u64,
+}
+
+/// A tree of files.
+pub trait Storage: Send + Sync + 'static {
+    /// Opens a file. A folder is refused with `EISDIR`.
+    fn open(
+        &self,
+        path: &StoragePath,
+        how: OpenHow,
+        opaque: Opaque<'_>,
+    ) -> Answer<Arc<dyn StoredFile>>;
+    /// What is known of a file or folder.
+    fn facts(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<Facts>;
+    /// What lies in a folder, in the order of the names; facts too if they are wanted.
+    fn list(
+        &self,
+        path: &StoragePath,
+        with_facts: bool,
+        opaque: Opaque<'_>,
+    ) -> Answer<Vec<FolderEntry>>;
+    /// Makes a folder, and those above it if `parents`, which then may be there already.
+    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> Answer<()>;
+    /// Removes a file.
+    fn remove_file(&self, path: &StoragePath) -> Answer<()>;
+    /// Removes an empty folder.
+    fn remove_folder(&self, path: &StoragePath) -> Answer<()>;
+    /// Gives a file or folder another name, in place of what has that name.
+    fn rename(&self, from: &StoragePath, to: &StoragePath) -> Answer<()>;
+    /// Sets permission bits.
+    fn set_mode(&self, path: &StoragePath, mode: u32) -> Answer<()>;
+    /// Cuts or lengthens a file.
+    fn truncate(&self, path: &StoragePath, size: u64) -> Answer<()>;
+    /// How much room there is.
+    fn space(&self, path: &StoragePath) -> Answer<Space>;
+    /// The names of a file's attributes.
+    fn attributes(&self, path: &StoragePath) -> Answer<Vec<Vec<u8>>>;
+    /// An attribute's value; `ENODATA` if there is none.
+    fn attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<Vec<u8>>;
+    /// Sets an attribute; `EEXIST` if it must be new and is there.
+    fn set_attribute(
+        &self,
+        path: &StoragePath,
+        name: &[u8],
+        value: &[u8],
+        must_be_new: bool,
+    ) -> Answer<()>;
+    /// Takes an attribute away; `ENODATA` if there is none.
+    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<()>;
+}
+
+/// A file that is open. Several threads may use it at once.
+pub trait StoredFile: Send + Sync + 'static {
+    /// What is known of it now.
+    fn facts(&self) -> Answer<Facts>;
+    /// Reads into the buffer; fewer bytes than fit only at the end of the file.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<usize>;
+    /// As [`StoredFile::read_at`] if that does not block, because the bytes are in memory.
+    fn try_read_at(&self, _offset: u64, _buffer: &mut [u8]) -> Answer<Option<usize>> {
+        Ok(None)
+    }
+    /// Writes all of the bytes.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Answer<()>;
+    /// Makes what was written durable.
+    fn sync(&self) -> Answer<()>;
+    /// Cuts or lengthens the file.
+    fn truncate(&self, size: u64) -> Answer<()>;
+    /// Says that a range will be read soon. Does nothing where that is no use.
+    fn will_need(&self, _offset: u64, _size: u64) {}
+    /// What the file's bytes can be sent from by the kernel, without passing through here: byte `n` of
+    /// the file is byte `n` there. None where that would leave something out, such as a throttle.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+impl Trouble {
+    /// It cannot be done.
+    pub fn refused(errno: Errno, what: impl Into<String>) -> Self {
+        Trouble::Refused(errno, what.into())
+    }
+}
+
+impl StoragePath {
+    /// The path, if it is absolute, without `..` and zero bytes; empty pieces and `.` are taken out.
+    ///
+    /// # Errors
+    /// `EINVAL`; `EACCES` for `..`; `ENAMETOOLONG` for pieces of more than 255 bytes.
+    pub fn new(path: &[u8]) -> Answer<Self> {
+        let shown = String::from_utf8_lossy(path);
+        if path.first() != Some(&b'/') || path.contains(&0) {
+            return Err(Trouble::refused(Errno::EINVAL, format!("{shown:?} is no absolute path")));
+        }
+        let mut clean = Vec::with_capacity(path.len());
+        for piece in path.split(|byte| *byte == b'/').filter(|piece| !matches!(piece, [] | [b'.']))
+        {
+            if piece == b".." {
+                let what = format!("{shown:?} has .. in it, which is not allowed");
+                return Err(Trouble::refused(Errno::EACCES, what));
+            }
+            if piece.len() > 255 {
+                let what = "a name in the path has more than 255 bytes";
+                return Err(Trouble::refused(Errno::ENAMETOOLONG, what));
+            }
+            clean.push(b'/');
+            clean.extend_from_slice(piece);
+        }
+        if clean.is_empty() {
+            clean.push(b'/');
+        }
+        Ok(StoragePath(clean))
+    }
+
+    /// The bytes, beginning with `/`.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Opaque<'_> {
+    /// The first value of a key.
+    pub fn value_of(&self, key: &str) -> Option<&[u8]> {
+        xrd::opaque_pairs(self.0).find(|(name, _)| *name == key.as_bytes()).map(|(_, value)| value)
+    }
+}

@@ -1,0 +1,1 @@
+//! The protocol layer: bytes on connections, as requests to the logical layer.
