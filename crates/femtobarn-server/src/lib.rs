@@ -8,6 +8,7 @@
 //!
 //! A layer knows only the one below it.
 
+pub mod auth;
 pub mod logical;
 pub mod physical;
 pub mod protocol;

@@ -1,0 +1,168 @@
+//! Bearer tokens: JSON web tokens as the WLCG profile has them, checked against the keys of issuers
+//! that the operator named.
+//!
+//! 1. The keys are files, read when the server starts and again when they change; nothing is fetched.
+//! 2. A token counts only with an issuer of the list, a signature by one of its keys, one of the
+//!    audiences wanted, and within its time; `alg: none` and shared secrets are never taken.
+//!
+//! Source: "WLCG Common JWT Profiles" 1.0, <https://zenodo.org/records/3460258>.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use jsonwebtoken::jwk::{Jwk, JwkSet};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use serde::Deserialize;
+
+use super::{Identity, Refusal, Rights};
+
+/// The audience of tokens that are for every service.
+const ANY_AUDIENCE: &str = "https://wlcg.cern.ch/jwt/v1/any";
+/// Seconds by which clocks may differ.
+const LEEWAY_SECONDS: u64 = 60;
+/// Bytes of a token.
+const TOKEN_BYTES_MAX: usize = 16 * 1024;
+
+/// Somebody whose tokens count.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Issuer {
+    /// Its name, the `iss` of its tokens: a URL.
+    pub issuer: String,
+    /// A file with its public keys: a JSON web key set.
+    pub keys: PathBuf,
+    /// The folder that paths in its tokens are below.
+    #[serde(default)]
+    pub base: String,
+}
+
+/// All issuers whose tokens count.
+pub struct Tokens {
+    audiences: Vec<String>,
+    issuers: Vec<(Issuer, Mutex<Keys>)>,
+}
+
+/// An issuer's keys, and when their file was written.
+#[derive(Default)]
+struct Keys {
+    set: Vec<Jwk>,
+    written: Option<SystemTime>,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    #[serde(default)]
+    sub: String,
+    #[serde(default)]
+    scope: String,
+}
+
+#[derive(Deserialize)]
+struct Issued {
+    iss: String,
+}
+
+impl Tokens {
+    /// Issuers whose tokens count, for services of these names; tokens for every service count as well.
+    ///
+    /// # Errors
+    /// A text that names the file whose keys cannot be read.
+    pub fn new(issuers: Vec<Issuer>, audiences: Vec<String>) -> Result<Self, String> {
+        let with_keys = |issuer: Issuer| {
+            let mut keys = Keys::default();
+            keys.read(&issuer)?;
+            Ok((issuer, Mutex::new(keys)))
+        };
+        let audiences = audiences.into_iter().chain([ANY_AUDIENCE.to_owned()]).collect();
+        let issuers = issuers.into_iter().map(with_keys).collect::<Result<_, String>>()?;
+        Ok(Tokens { audiences, issuers })
+    }
+
+    /// Who a token is of, and what it allows.
+    ///
+    /// # Errors
+    /// [`Refusal`], without the token.
+    pub fn identity(&self, token: &str) -> Result<Identity, Refusal> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(Refusal(format!("the token has more than {TOKEN_BYTES_MAX} bytes")));
+        }
+        let bad =
+            |error: jsonwebtoken::errors::Error| Refusal(format!("the token is refused: {error}"));
+        let header = decode_header(token).map_err(bad)?;
+        // Only to choose the keys; it counts once the signature is checked.
+        let claimed: Issued =
+            jsonwebtoken::dangerous::insecure_decode_claims(token).map_err(bad)?;
+        let (issuer, keys) =
+            self.issuers.iter().find(|(issuer, _)| issuer.issuer == claimed.iss).ok_or_else(
+                || Refusal(format!("this server does not know the issuer {:?}", claimed.iss)),
+            )?;
+        let key = self.key(issuer, keys, header.kid.as_deref(), header.alg)?;
+        let claims = decode::<Claims>(token, &key, &self.validation(issuer, header.alg));
+        let claims = claims.map_err(bad)?.claims;
+        let rights = Rights::of_scope(&claims.scope, &issuer.base);
+        Ok(Identity { name: claims.sub, how: "token", rights })
+    }
+
+    fn validation(&self, issuer: &Issuer, algorithm: Algorithm) -> Validation {
+        let mut validation = Validation::new(algorithm);
+        validation.leeway = LEEWAY_SECONDS;
+        validation.validate_nbf = true;
+        validation.set_audience(&self.audiences);
+        validation.set_issuer(&[&issuer.issuer]);
+        validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+        validation
+    }
+
+    /// The key that a token names, or the only one.
+    fn key(
+        &self,
+        issuer: &Issuer,
+        keys: &Mutex<Keys>,
+        id: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Result<DecodingKey, Refusal> {
+        if matches!(algorithm, Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512) {
+            return Err(Refusal("tokens signed with a shared secret are refused".to_owned()));
+        }
+        let mut keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
+        // Keys that cannot be read again, or not yet, stay what they were.
+        if let Err(what) = keys.read(issuer) {
+            tracing::warn!("{what}");
+        }
+        let found = match id {
+            Some(id) => keys.set.iter().find(|key| key.common.key_id.as_deref() == Some(id)),
+            None => keys.set.first().filter(|_| keys.set.len() == 1),
+        };
+        let key = found.ok_or_else(|| {
+            Refusal(format!("the issuer {:?} has no key {id:?} here", issuer.issuer))
+        })?;
+        DecodingKey::from_jwk(key)
+            .map_err(|error| Refusal(format!("a key cannot be used: {error}")))
+    }
+}
+
+impl Keys {
+    /// Reads the keys if their file was written since.
+    fn read(&mut self, issuer: &Issuer) -> Result<(), String> {
+        let cannot = |what: &str| {
+            format!(
+                "cannot read the keys of {} in {}: {what}",
+                issuer.issuer,
+                issuer.keys.display()
+            )
+        };
+        let metadata = std::fs::metadata(&issuer.keys).map_err(|e| cannot(&e.to_string()))?;
+        let written = metadata.modified().ok();
+        if written.is_some() && written == self.written {
+            return Ok(());
+        }
+        let text = std::fs::read(&issuer.keys).map_err(|e| cannot(&e.to_string()))?;
+        let set: JwkSet = serde_json::from_slice(&text).map_err(|e| cannot(&e.to_string()))?;
+        if set.keys.is_empty() {
+            return Err(cannot("there are none in it"));
+        }
+        *self = Keys { set: set.keys, written };
+        Ok(())
+    }
+}
