@@ -166,3 +166,102 @@ impl Keys {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use jsonwebtoken::{EncodingKey, Header, encode, get_current_timestamp};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::auth::Action;
+
+    const ISSUER: &str = "https://issuer.example";
+
+    /// A key, and its public part in a file.
+    fn key_in(file: &Path) -> EncodingKey {
+        let pair = rcgen::KeyPair::generate().expect("a key");
+        let key = EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes()).expect("it is one");
+        let mut jwk = Jwk::from_encoding_key(&key, Algorithm::ES256).expect("it has a public part");
+        jwk.common.key_id = Some("k1".to_owned());
+        let set = serde_json::to_vec(&JwkSet { keys: vec![jwk] }).expect("it is data");
+        std::fs::write(file, set).expect("a file of the test's own");
+        key
+    }
+
+    fn token(key: &EncodingKey, changes: Value) -> String {
+        let mut claims = json!({
+            "iss": ISSUER, "sub": "alice", "aud": "root://storage.example", "wlcg.ver": "1.0",
+            "exp": get_current_timestamp() + 600, "scope": "storage.read:/run7",
+        });
+        for (name, value) in changes.as_object().expect("changes have names") {
+            claims[name] = value.clone();
+        }
+        let header = Header { kid: Some("k1".to_owned()), ..Header::new(Algorithm::ES256) };
+        encode(&header, &claims, key).expect("it can be signed")
+    }
+
+    fn tokens(keys: &Path) -> Tokens {
+        let base = "/lhc.fed".to_owned();
+        let issuer = Issuer { issuer: ISSUER.to_owned(), keys: keys.to_owned(), base };
+        Tokens::new(vec![issuer], vec!["root://storage.example".to_owned()])
+            .expect("keys are there")
+    }
+
+    #[test]
+    fn a_token_counts_for_its_paths() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let key = key_in(&folder.path().join("keys"));
+        let alice = tokens(&folder.path().join("keys")).identity(&token(&key, json!({})));
+        let alice = alice.expect("it is a good token");
+        assert_eq!((alice.name.as_str(), alice.how), ("alice", "token"));
+        assert!(alice.may(Action::Read, b"/lhc.fed/run7/x"));
+        assert!(!alice.may(Action::Read, b"/run7"));
+        assert!(!alice.may(Action::Modify, b"/lhc.fed/run7"));
+    }
+
+    #[test]
+    fn tokens_that_are_not_good_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (good, other) = (folder.path().join("keys"), folder.path().join("others"));
+        let (key, stranger) = (key_in(&good), key_in(&other));
+        let tokens = tokens(&good);
+        let now = get_current_timestamp();
+        for (changes, why) in [
+            (json!({"exp": now - 3600}), "expired"),
+            (json!({"nbf": now + 3600}), "not yet"),
+            (json!({"aud": "root://elsewhere.example"}), "another audience"),
+            (json!({"iss": "https://stranger.example"}), "an unknown issuer"),
+        ] {
+            assert!(tokens.identity(&token(&key, changes)).is_err(), "{why}");
+        }
+        assert!(tokens.identity(&token(&stranger, json!({}))).is_err(), "another's signature");
+        let whole = token(&key, json!({}));
+        let (signed, _) = whole.rsplit_once('.').expect("it has three parts");
+        assert!(tokens.identity(&format!("{signed}.")).is_err(), "no signature");
+        let shared = encode(
+            &Header { kid: Some("k1".to_owned()), ..Header::new(Algorithm::HS256) },
+            &json!({"iss": ISSUER, "aud": ANY_AUDIENCE, "exp": now + 600}),
+            &EncodingKey::from_secret(b"guess"),
+        );
+        assert!(tokens.identity(&shared.expect("it can be signed")).is_err(), "a shared secret");
+        for nonsense in ["", "a.b.c", "..", &"x".repeat(TOKEN_BYTES_MAX + 1)] {
+            assert!(tokens.identity(nonsense).is_err());
+        }
+    }
+
+    #[test]
+    fn new_keys_count_without_a_restart() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("keys");
+        let old = key_in(&file);
+        let tokens = tokens(&file);
+        let new = key_in(&file);
+        let later = SystemTime::now() + std::time::Duration::from_secs(5);
+        let written = std::fs::File::options().write(true).open(&file).expect("it is there");
+        written.set_modified(later).expect("it is ours");
+        assert!(tokens.identity(&token(&new, json!({}))).is_ok());
+        assert!(tokens.identity(&token(&old, json!({}))).is_err());
+    }
+}
