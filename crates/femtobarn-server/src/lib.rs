@@ -9,6 +9,7 @@
 //! A layer knows only the one below it.
 
 pub mod auth;
+pub mod config;
 pub mod logical;
 pub mod physical;
 pub mod protocol;

@@ -1,0 +1,304 @@
+//! What the operator wants: a TOML file, of which everything may be left out.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::auth::{Authenticator, Issuer, Rights, Tokens};
+
+/// The whole of a configuration file with all defaults, and comments for people.
+pub const DEFAULTS: &str = include_str!("defaults.toml");
+
+/// What the operator wants; see [`DEFAULTS`].
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Where to listen.
+    pub address: String,
+    /// The port; 0 for any.
+    pub port: u16,
+    /// Nobody may change anything.
+    pub read_only: bool,
+    /// What is served.
+    #[serde(rename = "export")]
+    pub exports: Vec<Export>,
+    /// Who may do what.
+    pub auth: Auth,
+    /// Encryption.
+    pub tls: Tls,
+    /// How much of anything.
+    pub limits: Limits,
+    /// What the logical layer does to save work.
+    pub logical: Logical,
+    /// What is logged.
+    pub log: Log,
+}
+
+/// A folder that is served.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Export {
+    /// The folder: of a federation, or of plain files.
+    pub folder: PathBuf,
+    /// What paths begin with; the folder's own name if empty.
+    #[serde(default)]
+    pub name: String,
+    /// Nobody may change anything in it.
+    #[serde(default)]
+    pub read_only: bool,
+    /// How slow it is made.
+    pub throttle: Option<Throttle>,
+}
+
+/// How slow an export is made.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Throttle {
+    /// Bytes a second, of reading and writing together.
+    pub bytes_per_second: u64,
+    /// Seeks a second.
+    pub seeks_per_second: u32,
+}
+
+/// Who may do what.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Auth {
+    /// What clients may do who say nothing of themselves.
+    pub anonymous: Allowed,
+    /// What clients may do who tell a user's name without proof.
+    pub unix: Nothing,
+    /// The names by which tokens know this server.
+    pub audiences: Vec<String>,
+    /// Whose tokens count.
+    #[serde(rename = "issuer")]
+    pub issuers: Vec<Issuer>,
+}
+
+/// How much somebody may do.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Allowed {
+    /// Nothing; they are not let in.
+    Nothing,
+    /// Read.
+    #[default]
+    Read,
+    /// Read and change.
+    All,
+}
+
+/// As [`Allowed`], nothing by default.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(transparent)]
+pub struct Nothing(pub Allowed);
+
+/// Encryption.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    /// The server's certificates, in PEM format; none if empty.
+    pub certificate: PathBuf,
+    /// The key of the first certificate, in PEM format.
+    pub key: PathBuf,
+    /// Refuse clients that do not encrypt.
+    pub required: bool,
+}
+
+/// How much of anything.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections at once.
+    pub connections: usize,
+    /// Seconds after which a session that asks nothing is closed.
+    pub idle_seconds: u64,
+    /// Seconds that clients have to finish when the server is told to stop.
+    pub drain_seconds: u64,
+    /// Seconds that a session's locks are kept for it after its connection broke.
+    pub lease_seconds: u64,
+}
+
+/// What the logical layer does to save work.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Logical {
+    /// One open file for all sessions that read it.
+    pub reuse_files: bool,
+    /// No sync where nothing was written since the last one.
+    pub eliminate_syncs: bool,
+    /// Seconds after which files that nobody uses are closed; 0: never.
+    pub close_idle_files_seconds: u64,
+    /// Checksums are kept until their file changes.
+    pub keep_checksums: bool,
+}
+
+/// What is logged.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// For people or for machines.
+    pub format: LogFormat,
+    /// How much: a level, or what `tracing` calls directives.
+    pub level: String,
+}
+
+/// For people or for machines.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// A line for people.
+    #[default]
+    Text,
+    /// A JSON document a line.
+    Json,
+}
+
+impl Config {
+    /// A configuration from a file's text.
+    ///
+    /// # Errors
+    /// A text that says where the file is wrong, and how.
+    pub fn from_toml(text: &str) -> Result<Self, String> {
+        let config: Config = toml::from_str(text).map_err(|error| error.to_string())?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// What does not fit together.
+    ///
+    /// # Errors
+    /// A text that names the settings.
+    pub fn check(&self) -> Result<(), String> {
+        let tls = &self.tls;
+        let (has_certificate, has_key) =
+            (!tls.certificate.as_os_str().is_empty(), !tls.key.as_os_str().is_empty());
+        if has_certificate != has_key {
+            return Err("tls.certificate and tls.key are two files: give both or none".to_owned());
+        }
+        if tls.required && !has_certificate {
+            return Err("tls.required needs tls.certificate and tls.key".to_owned());
+        }
+        if !self.auth.issuers.is_empty() && !has_certificate {
+            return Err(
+                "tokens travel only over TLS: auth.issuer needs tls.certificate and tls.key"
+                    .to_owned(),
+            );
+        }
+        for export in &self.exports {
+            if !export.name.is_empty() && !export.name.starts_with('/') {
+                return Err(format!("export.name is a path: \"/{}\"?", export.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Who may do what.
+    ///
+    /// # Errors
+    /// A text that names the file of keys that cannot be read.
+    pub fn authenticator(&self) -> Result<Authenticator, String> {
+        let auth = &self.auth;
+        let tokens = match auth.issuers.is_empty() {
+            true => None,
+            false => Some(Tokens::new(auth.issuers.clone(), auth.audiences.clone())?.into()),
+        };
+        Ok(Authenticator { anonymous: auth.anonymous.rights(), unix: auth.unix.0.rights(), tokens })
+    }
+}
+
+impl Allowed {
+    fn rights(self) -> Option<Rights> {
+        match self {
+            Allowed::Nothing => None,
+            Allowed::Read => Some(Rights::reading()),
+            Allowed::All => Some(Rights::everything()),
+        }
+    }
+}
+
+impl Default for Nothing {
+    fn default() -> Self {
+        Nothing(Allowed::Nothing)
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            address: "0.0.0.0".to_owned(),
+            port: 1094,
+            read_only: false,
+            exports: vec![],
+            auth: Auth::default(),
+            tls: Tls::default(),
+            limits: Limits::default(),
+            logical: Logical::default(),
+            log: Log::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { connections: 20_000, idle_seconds: 3600, drain_seconds: 10, lease_seconds: 10 }
+    }
+}
+
+impl Default for Logical {
+    fn default() -> Self {
+        Logical {
+            reuse_files: true,
+            eliminate_syncs: true,
+            close_idle_files_seconds: 600,
+            keep_checksums: true,
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Log { format: LogFormat::Text, level: "info".to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_what_is_done() {
+        assert_eq!(Config::from_toml(DEFAULTS), Ok(Config::default()));
+        assert_eq!(Config::from_toml(""), Ok(Config::default()));
+    }
+
+    /// Examples in comments are indented by three blanks.
+    #[test]
+    fn the_examples_in_the_comments_are_right() {
+        let with_examples: String = DEFAULTS
+            .lines()
+            .map(|line| line.strip_prefix("#   ").unwrap_or(line).to_owned() + "\n")
+            .collect();
+        // An array of tables may follow single values only in its own table.
+        let config: Config = toml::from_str(&with_examples).expect("examples are settings");
+        assert_eq!(config.exports.len(), 1);
+        assert_eq!(config.auth.issuers.len(), 1);
+        assert_eq!(config.exports[0].throttle.map(|t| t.bytes_per_second), Some(22_000_000));
+        assert!(config.check().is_err_and(|what| what.contains("TLS")));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, said) in [
+            ("prot = 1", "unknown field `prot`"),
+            ("port = 70000", "line 1"),
+            ("[auth]\nanonymous = 'write'", "unknown variant `write`"),
+            ("[tls]\nkey = 'a'", "give both or none"),
+            ("[tls]\nrequired = true", "tls.required needs"),
+            ("[[export]]\nfolder = 'x'\nname = 'x'", "\"/x\"?"),
+        ] {
+            let error = Config::from_toml(text).expect_err(text);
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}
