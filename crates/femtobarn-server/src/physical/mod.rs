@@ -13,11 +13,16 @@
 //! 4. Reading past the end of a file gives fewer bytes, never an error.
 //! 5. What [`StoredFile::sync`] returned for is durable.
 
+mod posix;
+
+use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
+
+pub use posix::PosixStorage;
 
 /// What a storage answers.
 pub type Answer<T> = Result<T, Trouble>;
@@ -77,9 +82,9 @@ pub struct Facts {
     /// Permission bits, as POSIX has them.
     pub mode: u32,
     /// Who owns it.
-    pub owner: String,
+    pub owner: Arc<str>,
     /// The group that owns it.
-    pub group: String,
+    pub group: Arc<str>,
     /// Whether this server may read it.
     pub is_readable: bool,
     /// Whether this server may write it.
@@ -100,7 +105,7 @@ pub struct FolderEntry {
 /// How a file is to be opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenHow {
-    /// For writing, too.
+    /// For writing, too. What makes or empties files always does.
     pub write: bool,
     /// What to do where there is a file, or none.
     pub creation: Creation,
@@ -159,7 +164,7 @@ pub trait Storage: Send + Sync + 'static {
     fn remove_file(&self, path: &StoragePath) -> Answer<()>;
     /// Removes an empty folder.
     fn remove_folder(&self, path: &StoragePath) -> Answer<()>;
-    /// Gives a file or folder another name, in place of what has that name.
+    /// Gives a file or folder another name, in place of the file or empty folder that has that name.
     fn rename(&self, from: &StoragePath, to: &StoragePath) -> Answer<()>;
     /// Sets permission bits.
     fn set_mode(&self, path: &StoragePath, mode: u32) -> Answer<()>;
@@ -213,6 +218,12 @@ impl Trouble {
     pub fn refused(errno: Errno, what: impl Into<String>) -> Self {
         Trouble::Refused(errno, what.into())
     }
+
+    /// The operating system did not do it. `what` is a verb, and more if need be, that stands before
+    /// the path as the client knows it.
+    pub fn cannot(what: &str, path: &StoragePath, errno: Errno) -> Self {
+        Trouble::Refused(errno, format!("cannot {what} {path}: {}", errno.desc()))
+    }
 }
 
 impl StoragePath {
@@ -248,6 +259,37 @@ impl StoragePath {
     /// The bytes, beginning with `/`.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// The folder that it lies in, and its name there; none for the top.
+    pub fn parent(&self) -> Option<(StoragePath, &[u8])> {
+        let slash = self.0.iter().rposition(|byte| *byte == b'/')?;
+        let name = &self.0[slash + 1..];
+        (!name.is_empty()).then(|| (StoragePath(self.0[..slash.max(1)].to_vec()), name))
+    }
+
+    /// All folders that it lies in, from the one below the top on.
+    pub fn folders_above(&self) -> impl Iterator<Item = StoragePath> + '_ {
+        let slashes = self.0.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
+        slashes.map(|(slash, _)| StoragePath(self.0[..slash].to_vec()))
+    }
+
+    /// What has a name in this folder.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is no name.
+    pub fn join(&self, name: &[u8]) -> Answer<Self> {
+        if matches!(name, [] | [b'.'] | [b'.', b'.']) || name.contains(&b'/') {
+            let what = format!("{:?} is no name", String::from_utf8_lossy(name));
+            return Err(Trouble::refused(Errno::EINVAL, what));
+        }
+        StoragePath::new(&[&self.0, b"/".as_slice(), name].concat())
+    }
+}
+
+impl fmt::Display for StoragePath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&String::from_utf8_lossy(&self.0))
     }
 }
 

@@ -1,0 +1,310 @@
+//! Files of a POSIX file system, below one folder.
+//!
+//! 1. Every path is resolved by the kernel beneath the folder, which is held open: symbolic links work
+//!    as long as they stay inside, and those that are absolute or lead out are refused with `EACCES`,
+//!    whoever changes the tree meanwhile.
+//! 2. Only plain files are opened. Pipes and devices are listed, and nothing else.
+//! 3. A file's first sync after it was made makes its name durable as well.
+//! 4. Once a sync has failed, what is on disk is unknown: the open file takes no more writes.
+
+mod attributes;
+mod beneath;
+mod file;
+mod people;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, renameat};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
+use nix::sys::statvfs::fstatvfs;
+use nix::unistd::{UnlinkatFlags, ftruncate, unlinkat};
+
+use super::{
+    Answer, Creation, Facts, FileKind, FolderEntry, Opaque, OpenHow, Space, Storage, StoragePath,
+    StoredFile, Trouble,
+};
+use beneath::Top;
+use file::PosixFile;
+use people::People;
+
+/// Entries of a folder that are listed at most.
+const ENTRIES_MAX: usize = 1 << 20;
+/// Permission bits of folders that are made because a file is to lie in them.
+const FOLDER_MODE: u32 = 0o775;
+
+/// Files below a folder: see the module.
+#[derive(Debug)]
+pub struct PosixStorage {
+    tree: Arc<Tree>,
+}
+
+/// What open files need of their storage.
+#[derive(Debug)]
+struct Tree {
+    top: Top,
+    people: People,
+}
+
+impl PosixStorage {
+    /// The files below a folder.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is no folder.
+    pub fn new(folder: &Path) -> Answer<Self> {
+        let top = Top::open(folder).map_err(|errno| {
+            let what = format!("cannot open the folder {}: {}", folder.display(), errno.desc());
+            Trouble::refused(errno, what)
+        })?;
+        Ok(PosixStorage { tree: Arc::new(Tree { top, people: People::default() }) })
+    }
+
+    fn open_plain(&self, path: &StoragePath, how: OpenHow) -> Answer<OwnedFd> {
+        let makes = how.creation != Creation::Existing;
+        // A pipe that nobody reads is not waited for.
+        let mut flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        flags |= if how.write || makes { OFlag::O_RDWR } else { OFlag::O_RDONLY };
+        flags |= match how.creation {
+            Creation::Existing => OFlag::empty(),
+            Creation::New => OFlag::O_CREAT | OFlag::O_EXCL,
+            Creation::Empty => OFlag::O_CREAT | OFlag::O_TRUNC,
+            Creation::IfAbsent => OFlag::O_CREAT,
+        };
+        let mode = if makes { mode_of(how.mode) } else { Mode::empty() };
+        let mut opened = self.tree.top.open_below(path, flags, mode);
+        if matches!(opened, Err(Errno::ENOENT)) && makes && how.make_folders {
+            if let Some((folder, _)) = path.parent() {
+                self.make_folder(&folder, FOLDER_MODE, true)?;
+            }
+            opened = self.tree.top.open_below(path, flags, mode);
+        }
+        opened.map_err(|errno| Trouble::cannot("open", path, errno))
+    }
+
+    /// What lies at a path, to be asked or changed, not read.
+    fn locate(&self, path: &StoragePath, what: &str) -> Answer<OwnedFd> {
+        let located = self.tree.top.open_below(path, OFlag::O_PATH, Mode::empty());
+        located.map_err(|errno| Trouble::cannot(what, path, errno))
+    }
+
+    /// Does something to a name in its folder, such that the last piece of the path is not followed if
+    /// it is a symbolic link.
+    fn in_folder<'a>(
+        &self,
+        path: &'a StoragePath,
+        what: &str,
+        act: impl FnOnce(BorrowedFd<'_>, &'a [u8]) -> nix::Result<()>,
+    ) -> Answer<()> {
+        let (folder, name) = self.folder_of(path, what)?;
+        act(folder.as_fd(), name).map_err(|errno| Trouble::cannot(what, path, errno))
+    }
+
+    fn folder_of<'a>(&self, path: &'a StoragePath, what: &str) -> Answer<(OwnedFd, &'a [u8])> {
+        let Some((folder, name)) = path.parent() else {
+            let what = format!("cannot {what} {path}: it is the top");
+            return Err(Trouble::refused(Errno::EBUSY, what));
+        };
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
+        let folder = self.tree.top.open_below(&folder, flags, Mode::empty());
+        Ok((folder.map_err(|errno| Trouble::cannot(what, path, errno))?, name))
+    }
+
+    /// What is known of a name in a folder; none if it vanished. Links that lead nowhere are something
+    /// else than files.
+    fn facts_in(
+        &self,
+        folder: &StoragePath,
+        open: BorrowedFd<'_>,
+        name: &[u8],
+    ) -> Answer<Option<Facts>> {
+        let facts = match fstatat(open, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(facts) => self.tree.facts(&facts),
+            Err(Errno::ENOENT) => return Ok(None),
+            Err(errno) => return Err(Trouble::cannot("stat", &folder.join(name)?, errno)),
+        };
+        if facts.kind != FileKind::Other {
+            return Ok(Some(facts));
+        }
+        Ok(Some(self.facts(&folder.join(name)?, Opaque(b"")).unwrap_or(facts)))
+    }
+}
+
+impl Storage for PosixStorage {
+    fn open(
+        &self,
+        path: &StoragePath,
+        how: OpenHow,
+        _opaque: Opaque<'_>,
+    ) -> Answer<Arc<dyn StoredFile>> {
+        let file = self.open_plain(path, how)?;
+        let facts = fstat(&file).map_err(|errno| Trouble::cannot("stat", path, errno))?;
+        match people::kind_of(&facts) {
+            FileKind::File => {}
+            FileKind::Folder => return Err(Trouble::cannot("open", path, Errno::EISDIR)),
+            FileKind::Other => {
+                let what = format!("cannot open {path}: it is neither a file nor a folder");
+                return Err(Trouble::refused(Errno::EACCES, what));
+            }
+        }
+        let is_new = how.creation != Creation::Existing;
+        Ok(Arc::new(PosixFile::new(file, path.clone(), Arc::clone(&self.tree), is_new)))
+    }
+
+    fn facts(&self, path: &StoragePath, _opaque: Opaque<'_>) -> Answer<Facts> {
+        let facts = fstat(self.locate(path, "stat")?);
+        Ok(self.tree.facts(&facts.map_err(|errno| Trouble::cannot("stat", path, errno))?))
+    }
+
+    fn list(
+        &self,
+        path: &StoragePath,
+        with_facts: bool,
+        _opaque: Opaque<'_>,
+    ) -> Answer<Vec<FolderEntry>> {
+        let cannot = |errno| Trouble::cannot("list", path, errno);
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
+        let folder = self.tree.top.open_below(path, flags, Mode::empty()).map_err(cannot)?;
+        let mut folder = Dir::from_fd(folder).map_err(cannot)?;
+        let mut entries = vec![];
+        for entry in folder.iter() {
+            let name = entry.map_err(cannot)?.file_name().to_bytes().to_vec();
+            if !matches!(&name[..], b"." | b"..") {
+                entries.push(FolderEntry { name, facts: None });
+            }
+            if entries.len() > ENTRIES_MAX {
+                let what = format!("cannot list {path}: more than {ENTRIES_MAX} entries");
+                return Err(Trouble::refused(Errno::E2BIG, what));
+            }
+        }
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        if !with_facts {
+            return Ok(entries);
+        }
+        let mut known = Vec::with_capacity(entries.len());
+        for FolderEntry { name, .. } in entries {
+            if let Some(facts) = self.facts_in(path, folder.as_fd(), &name)? {
+                known.push(FolderEntry { name, facts: Some(facts) });
+            }
+        }
+        Ok(known)
+    }
+
+    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> Answer<()> {
+        let make = |path: &StoragePath, mode| {
+            self.in_folder(path, "make the folder", |open, name| mkdirat(open, name, mode_of(mode)))
+        };
+        if !parents {
+            return make(path, mode);
+        }
+        let above = path.folders_above().map(|folder| (folder, mode | FOLDER_MODE));
+        for (folder, mode) in above.chain([(path.clone(), mode)]) {
+            let is_folder =
+                |facts: Answer<Facts>| facts.is_ok_and(|facts| facts.kind == FileKind::Folder);
+            match make(&folder, mode) {
+                Err(_) if is_folder(self.facts(&folder, Opaque(b""))) => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &StoragePath) -> Answer<()> {
+        let remove =
+            |open: BorrowedFd<'_>, name: &[u8]| unlinkat(open, name, UnlinkatFlags::NoRemoveDir);
+        self.in_folder(path, "remove", remove)
+    }
+
+    fn remove_folder(&self, path: &StoragePath) -> Answer<()> {
+        let remove =
+            |open: BorrowedFd<'_>, name: &[u8]| unlinkat(open, name, UnlinkatFlags::RemoveDir);
+        self.in_folder(path, "remove the folder", remove)
+    }
+
+    fn rename(&self, from: &StoragePath, to: &StoragePath) -> Answer<()> {
+        let (folder, name) = self.folder_of(from, "rename")?;
+        self.in_folder(to, &format!("rename {from} to"), |open, new| {
+            renameat(&folder, name, open, new)
+        })
+    }
+
+    fn set_mode(&self, path: &StoragePath, mode: u32) -> Answer<()> {
+        let file = self.locate(path, "set the permissions of")?;
+        attributes::set_mode(file.as_fd(), mode_of(mode))
+            .map_err(|errno| Trouble::cannot("set the permissions of", path, errno))
+    }
+
+    fn truncate(&self, path: &StoragePath, size: u64) -> Answer<()> {
+        let cannot = |errno| Trouble::cannot("truncate", path, errno);
+        let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        let file = self.tree.top.open_below(path, flags, Mode::empty()).map_err(cannot)?;
+        let size = i64::try_from(size).map_err(|_| cannot(Errno::EFBIG))?;
+        ftruncate(file, size).map_err(cannot)
+    }
+
+    fn space(&self, path: &StoragePath) -> Answer<Space> {
+        let found = fstatvfs(self.locate(path, "find the space at")?);
+        let found = found.map_err(|errno| Trouble::cannot("find the space at", path, errno))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.fragment_size());
+        let free = bytes(found.blocks_available());
+        Ok(Space { total: bytes(found.blocks()), free, largest: free })
+    }
+
+    fn attributes(&self, path: &StoragePath) -> Answer<Vec<Vec<u8>>> {
+        let file = self.locate(path, "list attributes of")?;
+        attributes::list(file.as_fd())
+            .map_err(|errno| Trouble::cannot("list attributes of", path, errno))
+    }
+
+    fn attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<Vec<u8>> {
+        let file = self.locate(path, "read an attribute of")?;
+        attributes::get(file.as_fd(), name)
+            .map_err(|errno| Trouble::cannot("read an attribute of", path, errno))
+    }
+
+    fn set_attribute(
+        &self,
+        path: &StoragePath,
+        name: &[u8],
+        value: &[u8],
+        must_be_new: bool,
+    ) -> Answer<()> {
+        let file = self.locate(path, "set an attribute of")?;
+        attributes::set(file.as_fd(), name, value, must_be_new)
+            .map_err(|errno| Trouble::cannot("set an attribute of", path, errno))
+    }
+
+    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<()> {
+        let file = self.locate(path, "remove an attribute of")?;
+        attributes::remove(file.as_fd(), name)
+            .map_err(|errno| Trouble::cannot("remove an attribute of", path, errno))
+    }
+}
+
+impl Tree {
+    fn facts(&self, found: &FileStat) -> Facts {
+        self.people.facts(found)
+    }
+
+    /// Makes a name durable, and those of the folders that it lies in. What was renamed meanwhile is
+    /// somebody else's.
+    fn sync_names(&self, path: &StoragePath) -> nix::Result<()> {
+        let top = StoragePath(vec![b'/']);
+        for folder in [top].into_iter().chain(path.folders_above()) {
+            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
+            match self.top.open_below(&folder, flags, Mode::empty()) {
+                Ok(folder) => nix::unistd::fsync(folder)?,
+                Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Permission bits, without those that let a program act for its owner.
+fn mode_of(mode: u32) -> Mode {
+    Mode::from_bits_truncate(mode & 0o777)
+}

@@ -1,0 +1,140 @@
+//! A file that is open.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::errno::Errno;
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::libc;
+use nix::sys::stat::fstat;
+
+use super::Tree;
+use crate::physical::{Answer, Facts, StoragePath, StoredFile, Trouble};
+
+/// A plain file of a [`super::PosixStorage`].
+#[derive(Debug)]
+pub(super) struct PosixFile {
+    file: File,
+    /// Where it was when it was opened.
+    path: StoragePath,
+    tree: Arc<Tree>,
+    /// Whether its name may not be durable yet.
+    is_new: AtomicBool,
+    /// Whether a sync has failed.
+    is_broken: AtomicBool,
+}
+
+impl PosixFile {
+    pub(super) fn new(file: OwnedFd, path: StoragePath, tree: Arc<Tree>, is_new: bool) -> Self {
+        PosixFile {
+            file: File::from(file),
+            path,
+            tree,
+            is_new: AtomicBool::new(is_new),
+            is_broken: AtomicBool::new(false),
+        }
+    }
+
+    fn cannot(&self, what: &str, error: &io::Error) -> Trouble {
+        let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+        Trouble::cannot(what, &self.path, errno)
+    }
+
+    fn refuse_if_broken(&self) -> Answer<()> {
+        if self.is_broken.load(Ordering::Acquire) {
+            let what = format!("cannot write {}: a sync has failed; open it again", self.path);
+            return Err(Trouble::refused(Errno::EIO, what));
+        }
+        Ok(())
+    }
+
+    /// One `preadv2` that does not wait for the disk; `EAGAIN` where it would.
+    fn read_now(&self, offset: u64, buffer: &mut [u8]) -> nix::Result<usize> {
+        let offset = libc::off_t::try_from(offset).map_err(|_| Errno::EINVAL)?;
+        let range = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        // SAFETY: one range of memory that is ours alone, and a descriptor that is open.
+        let read =
+            unsafe { libc::preadv2(self.file.as_raw_fd(), &range, 1, offset, libc::RWF_NOWAIT) };
+        Errno::result(read).map(|read| read as usize)
+    }
+}
+
+impl StoredFile for PosixFile {
+    fn facts(&self) -> Answer<Facts> {
+        let facts = fstat(&self.file);
+        Ok(self.tree.facts(&facts.map_err(|errno| Trouble::cannot("stat", &self.path, errno))?))
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<usize> {
+        // No file has bytes beyond, and the kernel would take it for a mistake.
+        let possible = (i64::MAX as u64).saturating_sub(offset);
+        let fits = buffer.len().min(usize::try_from(possible).unwrap_or(usize::MAX));
+        let buffer = &mut buffer[..fits];
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.cannot("read", &error)),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<Option<usize>> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.read_now(offset.saturating_add(filled as u64), &mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                // Whether it is a mistake, or cannot be done so, the read that may block will tell.
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(Some(filled))
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Answer<()> {
+        self.refuse_if_broken()?;
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(Trouble::cannot("write", &self.path, Errno::EFBIG));
+        }
+        self.file.write_all_at(bytes, offset).map_err(|error| self.cannot("write", &error))
+    }
+
+    fn sync(&self) -> Answer<()> {
+        self.refuse_if_broken()?;
+        let mut synced = self.file.sync_data();
+        if synced.is_ok() && self.is_new.load(Ordering::Acquire) {
+            synced = self.tree.sync_names(&self.path).map_err(io::Error::from);
+        }
+        if synced.is_ok() {
+            self.is_new.store(false, Ordering::Release);
+        } else {
+            self.is_broken.store(true, Ordering::Release);
+        }
+        synced.map_err(|error| self.cannot("sync", &error))
+    }
+
+    fn truncate(&self, size: u64) -> Answer<()> {
+        self.refuse_if_broken()?;
+        self.file.set_len(size).map_err(|error| self.cannot("truncate", &error))
+    }
+
+    fn will_need(&self, offset: u64, size: u64) {
+        let (Ok(offset), Ok(size)) = (i64::try_from(offset), i64::try_from(size)) else {
+            return;
+        };
+        // Advice that is not taken costs time, no more.
+        let _ = posix_fadvise(&self.file, offset, size, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}

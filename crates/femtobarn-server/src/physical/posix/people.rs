@@ -1,0 +1,104 @@
+//! What the kernel says of a file, as [`Facts`]: with the names of its owner and group, and what this
+//! process may do with it.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use nix::libc;
+use nix::sys::stat::FileStat;
+use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
+
+use crate::physical::{Facts, FileKind};
+
+/// Names that are remembered at most.
+const NAMES_MAX: usize = 1024;
+
+/// Who this process is, and the names of others.
+#[derive(Debug)]
+pub(super) struct People {
+    user: Uid,
+    groups: Vec<Gid>,
+    users: Names<Uid>,
+    group_names: Names<Gid>,
+}
+
+/// Names by number. Asking the operating system takes longer than all else that is asked of a file.
+#[derive(Debug)]
+struct Names<N>(Mutex<HashMap<N, Arc<str>>>);
+
+impl Default for People {
+    fn default() -> Self {
+        let mut groups = getgroups().unwrap_or_default();
+        groups.push(getegid());
+        People { user: geteuid(), groups, users: Names::new(), group_names: Names::new() }
+    }
+}
+
+impl People {
+    pub(super) fn facts(&self, found: &FileStat) -> Facts {
+        let (user, group) = (Uid::from_raw(found.st_uid), Gid::from_raw(found.st_gid));
+        let may = self.permissions(found, user, group);
+        Facts {
+            kind: kind_of(found),
+            // Numbers of files are their own in each file system.
+            id: found.st_ino ^ found.st_dev.rotate_left(40),
+            size: u64::try_from(found.st_size).unwrap_or(0),
+            modified: time(found.st_mtime, found.st_mtime_nsec),
+            changed: time(found.st_ctime, found.st_ctime_nsec),
+            accessed: time(found.st_atime, found.st_atime_nsec),
+            mode: found.st_mode & 0o7777,
+            owner: self.users.get(user, || Some(User::from_uid(user).ok()??.name)),
+            group: self.group_names.get(group, || Some(Group::from_gid(group).ok()??.name)),
+            is_readable: may & 0o4 != 0,
+            is_writable: may & 0o2 != 0,
+            is_online: true,
+        }
+    }
+
+    /// The three bits of permissions that count for this process.
+    fn permissions(&self, found: &FileStat, user: Uid, group: Gid) -> u32 {
+        match () {
+            () if self.user.is_root() => 0o7,
+            () if self.user == user => found.st_mode >> 6,
+            () if self.groups.contains(&group) => found.st_mode >> 3,
+            () => found.st_mode,
+        }
+    }
+}
+
+impl<N: Copy + Eq + Hash + ToString> Names<N> {
+    fn new() -> Self {
+        Names(Mutex::new(HashMap::new()))
+    }
+
+    fn get(&self, number: N, look_up: impl FnOnce() -> Option<String>) -> Arc<str> {
+        if let Some(name) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&number) {
+            return Arc::clone(name);
+        }
+        // Not within the lock: it may ask a network.
+        let name: Arc<str> = look_up().unwrap_or_else(|| number.to_string()).into();
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() >= NAMES_MAX {
+            names.clear();
+        }
+        names.insert(number, Arc::clone(&name));
+        name
+    }
+}
+
+pub(super) fn kind_of(found: &FileStat) -> FileKind {
+    match found.st_mode & libc::S_IFMT {
+        libc::S_IFREG => FileKind::File,
+        libc::S_IFDIR => FileKind::Folder,
+        _ => FileKind::Other,
+    }
+}
+
+/// A time that the kernel gives, from 1970 on.
+fn time(seconds: i64, nanoseconds: i64) -> SystemTime {
+    let since = |seconds| Duration::new(seconds, u32::try_from(nanoseconds).unwrap_or(0));
+    let since = u64::try_from(seconds).map(since).unwrap_or_default();
+    SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH)
+}

@@ -1,0 +1,5 @@
+//! Tests of the server.
+
+#![allow(clippy::unwrap_used)]
+
+mod storages;

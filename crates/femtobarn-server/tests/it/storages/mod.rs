@@ -1,0 +1,79 @@
+//! What every storage does: each rule is a test, run over each of them.
+
+mod attributes;
+mod folders;
+mod posix;
+mod reading;
+
+use std::sync::Arc;
+
+use femtobarn_server::physical::{
+    Answer, Creation, Opaque, OpenHow, PosixStorage, Storage, StoragePath, StoredFile, Trouble,
+};
+use nix::errno::Errno;
+
+/// A storage of one kind, empty, and what it stands upon.
+pub struct Stage {
+    pub kind: &'static str,
+    pub storage: Arc<dyn Storage>,
+    _folder: Option<tempfile::TempDir>,
+}
+
+/// One storage of each kind.
+fn stages() -> Vec<Stage> {
+    vec![posix_stage()]
+}
+
+fn posix_stage() -> Stage {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = Arc::new(PosixStorage::new(folder.path()).unwrap());
+    Stage { kind: "posix", storage, _folder: Some(folder) }
+}
+
+impl Stage {
+    fn open(&self, path: &str, how: OpenHow) -> Answer<Arc<dyn StoredFile>> {
+        self.storage.open(&at(path), how, Opaque::default())
+    }
+
+    fn make(&self, path: &str, bytes: &[u8]) -> Arc<dyn StoredFile> {
+        let file = self.open(path, how(Creation::New)).unwrap();
+        file.write_at(0, bytes).unwrap();
+        file
+    }
+
+    fn read(&self, path: &str) -> Vec<u8> {
+        let file = self.open(path, OpenHow::default()).unwrap();
+        all_of(&*file)
+    }
+
+    fn names(&self, path: &str) -> Vec<String> {
+        let entries = self.storage.list(&at(path), false, Opaque::default()).unwrap();
+        entries.into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect()
+    }
+}
+
+fn at(path: &str) -> StoragePath {
+    StoragePath::new(path.as_bytes()).unwrap()
+}
+
+fn how(creation: Creation) -> OpenHow {
+    OpenHow { creation, mode: 0o644, ..OpenHow::default() }
+}
+
+fn to_write() -> OpenHow {
+    OpenHow { write: true, ..OpenHow::default() }
+}
+
+fn all_of(file: &dyn StoredFile) -> Vec<u8> {
+    let mut bytes = vec![0; file.facts().unwrap().size as usize];
+    assert_eq!(file.read_at(0, &mut bytes).unwrap(), bytes.len());
+    bytes
+}
+
+/// The error's number, if it is one of the operating system's.
+fn errno_of<T>(answer: Answer<T>) -> Option<Errno> {
+    match answer {
+        Err(Trouble::Refused(errno, _)) => Some(errno),
+        _ => None,
+    }
+}

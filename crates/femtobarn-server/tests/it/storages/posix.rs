@@ -1,0 +1,164 @@
+//! What only a file system has: links, pipes, other processes.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use femtobarn_server::physical::{
+    Creation, FileKind, Opaque, OpenHow, PosixStorage, Storage, Trouble,
+};
+use nix::errno::Errno;
+use nix::sys::stat::Mode;
+
+use super::{all_of, at, errno_of, how, to_write};
+
+/// A folder with a secret beside it, and a storage below it.
+fn beside_a_secret() -> (tempfile::TempDir, PosixStorage) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("top")).unwrap();
+    std::fs::write(folder.path().join("secret"), b"secret").unwrap();
+    let storage = PosixStorage::new(&folder.path().join("top")).unwrap();
+    (folder, storage)
+}
+
+#[test]
+fn links_inside_work_and_links_out_do_not() {
+    let (folder, storage) = beside_a_secret();
+    let top = folder.path().join("top");
+    std::fs::create_dir(top.join("d")).unwrap();
+    std::fs::write(top.join("d/file"), b"inside").unwrap();
+    symlink("d/file", top.join("in")).unwrap();
+    symlink("../d", top.join("d/around")).unwrap();
+    for path in ["/in", "/d/around/file", "/d/around/around/file"] {
+        let file = storage.open(&at(path), OpenHow::default(), Opaque::default()).unwrap();
+        assert_eq!(all_of(&*file), b"inside", "{path}");
+    }
+    symlink("../secret", top.join("out")).unwrap();
+    symlink("..", top.join("up")).unwrap();
+    symlink(folder.path().join("secret"), top.join("absolute")).unwrap();
+    symlink("/proc/self/root", top.join("d/root")).unwrap();
+    symlink("../new", top.join("unborn")).unwrap();
+    for path in ["/out", "/up/secret", "/absolute", "/d/root/etc/passwd", "/unborn"] {
+        for how in [OpenHow::default(), to_write(), how(Creation::IfAbsent), how(Creation::Empty)] {
+            let opened = storage.open(&at(path), how, Opaque::default());
+            assert_eq!(errno_of(opened), Some(Errno::EACCES), "{path}");
+        }
+        assert_eq!(errno_of(storage.facts(&at(path), Opaque::default())), Some(Errno::EACCES));
+        assert_eq!(errno_of(storage.truncate(&at(path), 0)), Some(Errno::EACCES), "{path}");
+        assert_eq!(errno_of(storage.set_mode(&at(path), 0)), Some(Errno::EACCES), "{path}");
+        let set = storage.set_attribute(&at(path), b"a", b"b", false);
+        assert_eq!(errno_of(set), Some(Errno::EACCES), "{path}");
+    }
+    for made in [
+        storage.make_folder(&at("/up/x"), 0o755, false),
+        storage.remove_file(&at("/up/secret")),
+        storage.rename(&at("/up/secret"), &at("/mine")),
+        storage.rename(&at("/in"), &at("/up/theirs")),
+    ] {
+        assert_eq!(errno_of(made), Some(Errno::EACCES));
+    }
+    assert!(errno_of(storage.make_folder(&at("/up/x"), 0o755, true)).is_some());
+    assert_eq!(std::fs::read(folder.path().join("secret")).unwrap(), b"secret");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    // A link itself is inside, and may be removed.
+    storage.remove_file(&at("/out")).unwrap();
+    assert!(folder.path().join("secret").exists());
+}
+
+#[test]
+fn listing_tells_what_links_lead_to() {
+    let (folder, storage) = beside_a_secret();
+    let top = folder.path().join("top");
+    std::fs::write(top.join("file"), b"12345").unwrap();
+    symlink("file", top.join("in")).unwrap();
+    symlink("../secret", top.join("out")).unwrap();
+    symlink("nowhere", top.join("lost")).unwrap();
+    let entries = storage.list(&at("/"), true, Opaque::default()).unwrap();
+    let kinds: Vec<_> = entries.into_iter().map(|entry| entry.facts.unwrap().kind).collect();
+    assert_eq!(kinds, [FileKind::File, FileKind::File, FileKind::Other, FileKind::Other]);
+}
+
+#[test]
+fn a_folder_that_is_swapped_for_a_link_never_leads_out() {
+    let (folder, storage) = beside_a_secret();
+    let top = folder.path().join("top");
+    std::fs::create_dir_all(top.join("real")).unwrap();
+    std::fs::write(top.join("real/secret"), b"public").unwrap();
+    symlink("..", top.join("link")).unwrap();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Acquire) {
+                for name in ["real", "link"] {
+                    std::fs::rename(top.join(name), top.join("door")).unwrap();
+                    std::fs::rename(top.join("door"), top.join(name)).unwrap();
+                }
+            }
+        });
+        let mut opened = 0;
+        let mut attempts = 0;
+        while opened < 20 && attempts < 200_000 {
+            attempts += 1;
+            match storage.open(&at("/door/secret"), OpenHow::default(), Opaque::default()) {
+                Ok(file) => {
+                    assert_eq!(all_of(&*file), b"public");
+                    opened += 1;
+                }
+                Err(Trouble::Refused(Errno::ENOENT | Errno::EACCES | Errno::EBUSY, _)) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        is_done.store(true, Ordering::Release);
+        assert!(opened > 0);
+    });
+}
+
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let (folder, storage) = beside_a_secret();
+    nix::unistd::mkfifo(&folder.path().join("top/pipe"), Mode::S_IRWXU).unwrap();
+    for how in [OpenHow::default(), to_write(), how(Creation::IfAbsent)] {
+        let opened = storage.open(&at("/pipe"), how, Opaque::default());
+        assert_eq!(errno_of(opened), Some(Errno::EACCES));
+    }
+    assert_eq!(storage.facts(&at("/pipe"), Opaque::default()).unwrap().kind, FileKind::Other);
+    assert!(errno_of(storage.truncate(&at("/pipe"), 0)).is_some());
+}
+
+#[test]
+fn a_file_in_the_page_cache_is_read_without_blocking() {
+    let (folder, storage) = beside_a_secret();
+    std::fs::write(folder.path().join("top/file"), vec![7; 100_000]).unwrap();
+    let file = storage.open(&at("/file"), OpenHow::default(), Opaque::default()).unwrap();
+    let mut bytes = vec![0; 100_000];
+    assert_eq!(file.read_at(0, &mut bytes), Ok(100_000));
+    // What is read now was in memory a moment ago. File systems that cannot tell never say so.
+    match file.try_read_at(1000, &mut bytes) {
+        Ok(Some(read)) => assert_eq!(read, 99_000),
+        Ok(None) => {}
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+#[test]
+fn a_top_that_is_no_folder_is_refused() {
+    let (folder, _) = beside_a_secret();
+    let open = |path: &Path| errno_of(PosixStorage::new(path));
+    assert_eq!(open(&folder.path().join("none")), Some(Errno::ENOENT));
+    assert_eq!(open(&folder.path().join("secret")), Some(Errno::ENOTDIR));
+}
+
+#[test]
+fn what_other_processes_change_is_seen() {
+    let (folder, storage) = beside_a_secret();
+    let top = folder.path().join("top");
+    std::fs::write(top.join("file"), b"short").unwrap();
+    let file = storage.open(&at("/file"), OpenHow::default(), Opaque::default()).unwrap();
+    std::fs::write(top.join("file"), b"rather longer").unwrap();
+    assert_eq!(all_of(&*file), b"rather longer");
+    std::fs::remove_file(top.join("file")).unwrap();
+    let vanished = storage.facts(&at("/file"), Opaque::default());
+    assert_eq!(errno_of(vanished), Some(Errno::ENOENT));
+    std::fs::remove_dir(&top).unwrap();
+    assert!(errno_of(storage.open(&at("/new"), how(Creation::New), Opaque::default())).is_some());
+}
