@@ -13,3 +13,5 @@ pub mod config;
 pub mod logical;
 pub mod physical;
 pub mod protocol;
+pub mod status;
+pub mod tls;

@@ -1,1 +1,3 @@
 //! The protocol layer: bytes on connections, as requests to the logical layer.
+
+pub mod http;

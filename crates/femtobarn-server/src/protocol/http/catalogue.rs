@@ -1,0 +1,122 @@
+//! `/api/federations`: what is in the catalogues, for people who look around.
+
+use std::collections::HashMap;
+
+use femtobarn_catalog::{Catalog, Csn, Result};
+use serde::Serialize;
+
+/// Commits that are shown.
+const COMMITS_SHOWN: u64 = 50;
+/// Databases and containers that are shown of a federation.
+const ROWS_SHOWN: usize = 2000;
+
+/// A federation as of a commit.
+#[derive(Debug, Serialize)]
+pub struct Contents {
+    name: String,
+    uuid: String,
+    head: u64,
+    csn: u64,
+    databases: Vec<Database>,
+    /// Whether there are more than are listed.
+    is_cut: bool,
+    commits: Vec<Commit>,
+    tags: Vec<Tag>,
+}
+
+#[derive(Debug, Serialize)]
+struct Database {
+    name: String,
+    state: String,
+    uuid: String,
+    containers: Vec<Container>,
+}
+
+#[derive(Debug, Serialize)]
+struct Container {
+    name: String,
+    class: String,
+    class_version: u32,
+    objects: u64,
+    bytes: u64,
+    csn: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Commit {
+    csn: u64,
+    time_us: i64,
+    message: String,
+    user: String,
+    host: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Tag {
+    name: String,
+    csn: u64,
+    message: String,
+}
+
+/// What a catalogue shows as of a commit, the newest unless one is named.
+///
+/// # Errors
+/// As the catalogue.
+pub fn contents(catalog: &Catalog, csn: Option<u64>) -> Result<Contents> {
+    let head = catalog.head()?;
+    let at = csn.map_or(head, |csn| Csn(csn.min(head.0)));
+    let mut left = ROWS_SHOWN;
+    let mut databases = vec![];
+    let rows = catalog.databases(at)?;
+    let is_cut = rows.len() > ROWS_SHOWN;
+    for row in rows.into_iter().take(ROWS_SHOWN) {
+        let versions: HashMap<_, _> = match left {
+            0 => HashMap::new(),
+            _ => {
+                catalog.newest_versions(row.id, at)?.into_iter().map(|v| (v.container, v)).collect()
+            }
+        };
+        let containers = match left {
+            0 => vec![],
+            _ => catalog.containers(row.id, at)?,
+        };
+        let containers = containers.into_iter().take(left).map(|container| {
+            let version = versions.get(&container.id);
+            Container {
+                name: container.name,
+                class: container.class,
+                class_version: container.class_version,
+                objects: version.map_or(0, |v| v.entries.saturating_sub(v.deleted)),
+                bytes: version.map_or(0, |v| v.bytes),
+                csn: version.map_or(container.created, |v| v.csn).0,
+            }
+        });
+        let containers: Vec<_> = containers.collect();
+        left -= containers.len();
+        databases.push(Database {
+            name: row.name,
+            state: row.state.to_string(),
+            uuid: row.uuid.to_string(),
+            containers,
+        });
+    }
+    let commits = catalog.history(COMMITS_SHOWN)?.into_iter().map(|row| Commit {
+        csn: row.csn.0,
+        time_us: row.time_us,
+        message: row.message,
+        user: row.user,
+        host: row.host,
+    });
+    let tags = catalog.tags()?.into_iter();
+    let tags = tags.map(|row| Tag { name: row.name, csn: row.csn.0, message: row.message });
+    Ok(Contents {
+        name: catalog.name().to_owned(),
+        uuid: catalog.uuid().to_string(),
+        head: head.0,
+        csn: at.0,
+        databases,
+        is_cut: is_cut || left == 0,
+        commits: commits.collect(),
+        tags: tags.collect(),
+    })
+}

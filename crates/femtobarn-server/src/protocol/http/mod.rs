@@ -1,0 +1,154 @@
+//! HTTP for people and for machines that watch: a page, its data, metrics, health.
+//!
+//! | path | answers |
+//! |---|---|
+//! | `/` | the page |
+//! | `/healthz` | `ok`, or 503 while the server is about to stop |
+//! | `/metrics` | the server's numbers, for Prometheus |
+//! | `/api/status` | [`Status`] as JSON |
+//! | `/api/federations` | the names of the federations that are served |
+//! | `/api/federations/NAME?csn=` | what is in one |
+//!
+//! Nothing here changes anything. What is in catalogues, and who does what, is told only to those who
+//! may read: without a token as anonymous.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::get;
+use femtobarn_catalog::{Catalog, ErrorKind};
+use http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::auth::{Action, Authenticator, Identity, Refusal};
+use crate::status::Status;
+
+mod catalogue;
+mod metrics;
+
+const PAGE: &str = include_str!("page/index.html");
+const SCRIPT: &str = include_str!("page/page.js");
+const STYLE: &str = include_str!("page/page.css");
+
+/// What the pages are about.
+pub struct Site {
+    /// What the server is doing.
+    pub status: Box<dyn Fn() -> Status + Send + Sync>,
+    /// The federations that are served, by the names that paths to them begin with.
+    pub federations: Vec<(String, Arc<Catalog>)>,
+    /// Who may see it.
+    pub authenticator: Authenticator,
+}
+
+type Shared = State<Arc<Site>>;
+
+/// The pages of a site.
+pub fn routes(site: Arc<Site>) -> Router {
+    Router::new()
+        .route("/", get(|| async { file("text/html; charset=utf-8", PAGE) }))
+        .route("/page.js", get(|| async { file("text/javascript; charset=utf-8", SCRIPT) }))
+        .route("/page.css", get(|| async { file("text/css; charset=utf-8", STYLE) }))
+        .route("/healthz", get(health))
+        .route("/metrics", get(metrics))
+        .route("/api/status", get(status))
+        .route("/api/federations", get(federations))
+        .route("/api/federations/{*name}", get(federation))
+        .with_state(site)
+}
+
+/// Who asks: by a bearer token, or anonymous.
+///
+/// # Errors
+/// [`Refusal`].
+pub fn identity(authenticator: &Authenticator, headers: &HeaderMap) -> Result<Identity, Refusal> {
+    let Some(value) = headers.get(AUTHORIZATION) else { return authenticator.anonymous() };
+    let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
+    match token {
+        Some(token) => authenticator.token(token.trim()),
+        None => Err(Refusal("the authorization is no bearer token".to_owned())),
+    }
+}
+
+fn file(kind: &'static str, text: &'static str) -> Response {
+    let policy = "default-src 'self'";
+    let headers = [
+        (CONTENT_TYPE, kind),
+        (CONTENT_SECURITY_POLICY, policy),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, text).into_response()
+}
+
+async fn health(State(site): Shared) -> Response {
+    match (site.status)().is_draining {
+        false => "ok\n".into_response(),
+        true => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
+    }
+}
+
+async fn metrics(State(site): Shared) -> Response {
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&(site.status)())).into_response()
+}
+
+async fn status(State(site): Shared, headers: HeaderMap) -> Response {
+    match may_read(&site, &headers, "/") {
+        Ok(()) => Json((site.status)()).into_response(),
+        Err(refused) => refused,
+    }
+}
+
+async fn federations(State(site): Shared, headers: HeaderMap) -> Response {
+    let names = site.federations.iter().map(|(name, _)| name);
+    let readable: Vec<_> =
+        names.filter(|name| may_read(&site, &headers, name).is_ok()).cloned().collect();
+    Json(readable).into_response()
+}
+
+#[derive(Deserialize)]
+struct Moment {
+    csn: Option<u64>,
+}
+
+async fn federation(
+    State(site): Shared,
+    Path(name): Path<String>,
+    Query(moment): Query<Moment>,
+    headers: HeaderMap,
+) -> Response {
+    let name = format!("/{name}");
+    if let Err(refused) = may_read(&site, &headers, &name) {
+        return refused;
+    }
+    let Some((_, catalog)) = site.federations.iter().find(|(known, _)| *known == name) else {
+        return said(StatusCode::NOT_FOUND, &format!("no federation is served as {name:?}"));
+    };
+    let catalog = Arc::clone(catalog);
+    let contents =
+        tokio::task::spawn_blocking(move || catalogue::contents(&catalog, moment.csn)).await;
+    match contents {
+        Ok(Ok(contents)) => Json(contents).into_response(),
+        Ok(Err(error)) if error.kind() == ErrorKind::NotFound => {
+            said(StatusCode::NOT_FOUND, &error.to_string())
+        }
+        Ok(Err(error)) => said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        Err(error) => said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+fn may_read(site: &Site, headers: &HeaderMap, path: &str) -> Result<(), Response> {
+    match identity(&site.authenticator, headers) {
+        Ok(identity) if identity.may(Action::Read, path.as_bytes()) => Ok(()),
+        Ok(identity) => {
+            Err(said(StatusCode::FORBIDDEN, &format!("{} may not read {path}", identity.name)))
+        }
+        Err(Refusal(what)) => Err(said(StatusCode::UNAUTHORIZED, &what)),
+    }
+}
+
+fn said(code: StatusCode, what: &str) -> Response {
+    (code, Json(json!({ "error": what }))).into_response()
+}

@@ -1,0 +1,140 @@
+// Shows what /api/status and /api/federations tell, every two seconds.
+"use strict";
+
+const PERIOD_MS = 2000;
+const POINTS = 60;
+const $ = (id) => document.getElementById(id);
+const past = [];
+
+function size(bytes) {
+  const units = ["B", "KB", "MB", "GB", "TB", "PB"];
+  let unit = 0;
+  while (bytes >= 1000 && unit < units.length - 1) { bytes /= 1000; unit += 1; }
+  return `${unit && bytes < 100 ? bytes.toFixed(1) : Math.round(bytes)} ${units[unit]}`;
+}
+
+function duration(seconds) {
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor(seconds % 3600 / 60)} min`;
+  return `${Math.floor(seconds / 86400)} d`;
+}
+
+const count = (number) => number.toLocaleString("en");
+
+// Cells that are numbers stand to the right. Texts are set as texts: they come from clients.
+function fill(id, rows, none) {
+  const table = $(id);
+  const heads = [...table.tHead.rows[0].cells];
+  const body = document.createElement("tbody");
+  for (const row of rows) {
+    const line = body.insertRow();
+    row.forEach((text, at) => {
+      const cell = line.insertCell();
+      cell.textContent = text;
+      cell.className = heads[at].className;
+    });
+  }
+  if (!rows.length) {
+    const cell = body.insertRow().insertCell();
+    cell.colSpan = heads.length;
+    cell.className = "none";
+    cell.textContent = none;
+  }
+  table.replaceChild(body, table.tBodies[0]);
+}
+
+function rate(name) {
+  if (past.length < 2) return 0;
+  const [before, now] = past.slice(-2);
+  return Math.max(0, (now.totals[name] - before.totals[name]) / ((now.at - before.at) / 1000));
+}
+
+function showRates(totals) {
+  const shown = [
+    ["read", `${size(rate("bytes_read"))}/s`], ["written", `${size(rate("bytes_written"))}/s`],
+    ["requests", `${count(Math.round(rate("requests")))}/s`], ["commits", `${count(Math.round(rate("commits")))}/s`],
+    ["sessions", count(totals.open_sessions)], ["open files", count(totals.open_files)],
+    ["locks", count(totals.locks_held)], ["waiting", count(totals.locks_waited)],
+  ];
+  $("rates").replaceChildren(...shown.map(([name, value]) => {
+    const box = document.createElement("div");
+    const term = document.createElement("dt");
+    const data = document.createElement("dd");
+    term.textContent = name;
+    data.textContent = value;
+    box.append(term, data);
+    return box;
+  }));
+}
+
+function showCurve() {
+  const steps = (name) => past.slice(1).map((now, at) =>
+    Math.max(0, (now.totals[name] - past[at].totals[name]) / ((now.at - past[at].at) / 1000)));
+  const curves = { read: steps("bytes_read"), written: steps("bytes_written") };
+  const peak = Math.max(1, ...curves.read, ...curves.written);
+  $("peak").textContent = `${size(peak)}/s`;
+  $("curve").replaceChildren(...Object.entries(curves).map(([name, values]) => {
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    const x = (at) => 600 - (values.length - 1 - at) * 600 / (POINTS - 1);
+    path.setAttribute("class", name);
+    path.setAttribute("d", values.map((value, at) => `${at ? "L" : "M"}${x(at)} ${78 - 76 * value / peak}`).join(""));
+    return path;
+  }));
+}
+
+function showStatus(status) {
+  past.push({ at: Date.now(), totals: status.totals });
+  if (past.length > POINTS) past.shift();
+  const state = status.is_draining ? "stopping" : "running";
+  $("server").textContent = `${status.server} on ${location.host}, ${state} for ${duration(status.up_seconds)}`;
+  showRates(status.totals);
+  showCurve();
+  fill("sessions", status.sessions.map((s) => [s.user, s.host, s.program, s.protocol, count(s.open_files),
+    count(s.requests), size(s.bytes_read), size(s.bytes_written), duration(s.idle_seconds)]), "nobody is here");
+  const lock = (note) => (l) => [l.federation, l.target, l.by, duration(l.seconds), note];
+  fill("locks", [...status.waits.map(lock("waits")), ...status.locks.map(lock("holds it"))], "nothing is locked");
+  fill("files", status.files.map((f) => [f.path, f.is_writable ? "writing" : "reading", count(f.users),
+    size(f.bytes_read), size(f.bytes_written)]), "no file is open");
+}
+
+function showFederation(federation) {
+  $("moment").textContent = `${federation.name}, as of commit ${count(federation.csn)}` +
+    (federation.is_cut ? "; there is more than is listed here" : "");
+  fill("containers", federation.databases.flatMap((database) => database.containers.length
+    ? database.containers.map((c) => [`${database.name}/${c.name}`, `${c.class} ${c.class_version}`,
+      count(c.objects), size(c.bytes), count(c.csn), database.state])
+    : [[`${database.name}/`, "", "", "", "", database.state]]), "there is no database yet");
+  const tags = (csn) => federation.tags.filter((tag) => tag.csn === csn).map((tag) => tag.name).join(", ");
+  fill("commits", federation.commits.map((c) => [count(c.csn), new Date(c.time_us / 1000).toLocaleString(),
+    `${c.user}@${c.host}`, c.message, tags(c.csn)]), "nothing was committed yet");
+}
+
+async function ask(path) {
+  const answer = await fetch(path);
+  const told = await answer.json();
+  if (!answer.ok) throw new Error(told.error || answer.statusText);
+  return told;
+}
+
+async function showFederations() {
+  const names = await ask("api/federations");
+  const choice = $("federation");
+  if (choice.options.length !== names.length) choice.replaceChildren(...names.map((name) => new Option(name)));
+  if (choice.value) showFederation(await ask(`api/federations${encodeURI(choice.value)}`));
+}
+
+async function refresh() {
+  try {
+    showStatus(await ask("api/status"));
+    await showFederations();
+    $("error").hidden = true;
+  } catch (error) {
+    $("error").textContent = `The server does not answer: ${error.message}`;
+    $("error").hidden = false;
+  }
+}
+
+$("federation").addEventListener("change", refresh);
+refresh();
+setInterval(refresh, PERIOD_MS);
