@@ -23,16 +23,15 @@ pub fn server_config(tls: &Tls) -> Result<Option<Arc<ServerConfig>>, String> {
     let key = PrivateKeyDer::from_pem_file(&tls.key)
         .map_err(|error| unusable("key", &tls.key, &error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS cannot be set up: {error}"))?
         .with_no_client_auth()
         .with_single_cert(certificates, key)
         .map_err(|error| unusable("certificate", &tls.certificate, &error))?;
-    Ok(Some(Arc::new(ServerConfig {
-        alpn_protocols: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        ..config
-    })))
+    // XRootD's clients ask for none of these, which is fine.
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Some(Arc::new(config)))
 }
 
 fn unusable(what: &str, path: &Path, error: &dyn std::fmt::Display) -> String {

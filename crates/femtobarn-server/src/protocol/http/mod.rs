@@ -95,16 +95,16 @@ async fn metrics(State(site): Shared) -> Response {
 }
 
 async fn status(State(site): Shared, headers: HeaderMap) -> Response {
-    match may_read(&site, &headers, "/") {
-        Ok(()) => Json((site.status)()).into_response(),
-        Err(refused) => refused,
+    match refused(&site, &headers, "/") {
+        None => Json((site.status)()).into_response(),
+        Some(answer) => answer,
     }
 }
 
 async fn federations(State(site): Shared, headers: HeaderMap) -> Response {
     let names = site.federations.iter().map(|(name, _)| name);
     let readable: Vec<_> =
-        names.filter(|name| may_read(&site, &headers, name).is_ok()).cloned().collect();
+        names.filter(|name| refused(&site, &headers, name).is_none()).cloned().collect();
     Json(readable).into_response()
 }
 
@@ -120,8 +120,8 @@ async fn federation(
     headers: HeaderMap,
 ) -> Response {
     let name = format!("/{name}");
-    if let Err(refused) = may_read(&site, &headers, &name) {
-        return refused;
+    if let Some(answer) = refused(&site, &headers, &name) {
+        return answer;
     }
     let Some((_, catalog)) = site.federations.iter().find(|(known, _)| *known == name) else {
         return said(StatusCode::NOT_FOUND, &format!("no federation is served as {name:?}"));
@@ -139,13 +139,14 @@ async fn federation(
     }
 }
 
-fn may_read(site: &Site, headers: &HeaderMap, path: &str) -> Result<(), Response> {
+/// The answer to those who may not read a path.
+fn refused(site: &Site, headers: &HeaderMap, path: &str) -> Option<Response> {
     match identity(&site.authenticator, headers) {
-        Ok(identity) if identity.may(Action::Read, path.as_bytes()) => Ok(()),
+        Ok(identity) if identity.may(Action::Read, path.as_bytes()) => None,
         Ok(identity) => {
-            Err(said(StatusCode::FORBIDDEN, &format!("{} may not read {path}", identity.name)))
+            Some(said(StatusCode::FORBIDDEN, &format!("{} may not read {path}", identity.name)))
         }
-        Err(Refusal(what)) => Err(said(StatusCode::UNAUTHORIZED, &what)),
+        Err(Refusal(what)) => Some(said(StatusCode::UNAUTHORIZED, &what)),
     }
 }
 
