@@ -56,6 +56,7 @@ from ._exceptions import (
     InvalidError,
     NotFoundError,
     StorageError,
+    UnavailableError,
     UnsupportedError,
 )
 from ._federations import Attached, Federation, create, identify, open, rebuild_catalogue, restore
@@ -102,6 +103,7 @@ __all__ = [
     "Snapshot",
     "StorageError",
     "Transaction",
+    "UnavailableError",
     "UnsupportedError",
     "VacuumReport",
     "View",

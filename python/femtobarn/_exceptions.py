@@ -1,7 +1,7 @@
 """The exceptions of Femtobarn: one tree, each with a stable ``kind``.
 
 A kind says what the caller should do, not where the error came from: try the transaction again
-(``conflict``, ``busy``), correct the call (``invalid``, ``not-found``, ``exists``), restore the file
+(``conflict``, ``busy``, ``unavailable``), correct the call (``invalid``, ``not-found``, ``exists``), restore the file
 (``corrupt``), or upgrade (``unsupported``). Where Python has an exception for the same situation,
 ours is one of it too, so that ``except KeyError`` and ``except ValueError`` do what they say.
 """
@@ -23,6 +23,7 @@ __all__ = [
     "InvalidError",
     "NotFoundError",
     "StorageError",
+    "UnavailableError",
     "UnsupportedError",
 ]
 
@@ -73,6 +74,12 @@ class BusyError(FemtobarnError):
     kind = "busy"
 
 
+class UnavailableError(FemtobarnError, ConnectionError):
+    """The server of a federation does not answer; the text says which and what was tried."""
+
+    kind = "unavailable"
+
+
 class InvalidError(FemtobarnError, ValueError):
     """The call asks for something impossible, such as storing text in a number."""
 
@@ -116,6 +123,7 @@ BY_KIND: dict[str, type[FemtobarnError]] = {
         NotFoundError,
         ExistsError,
         BusyError,
+        UnavailableError,
         InvalidError,
         CorruptError,
         UnsupportedError,

@@ -19,6 +19,7 @@ KINDS = {
     "invalid": fb.InvalidError,
     "not-found": fb.NotFoundError,
     "storage": fb.StorageError,
+    "unavailable": fb.UnavailableError,
     "unsupported": fb.UnsupportedError,
 }
 

@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Exists,
     /// Somebody else holds a lock: wait, or come back later.
     Busy,
+    /// The server does not answer: come back later.
+    Unavailable,
     /// The caller asked for something that makes no sense.
     Invalid,
     /// The catalogue's bytes are damaged.
@@ -103,6 +105,18 @@ pub enum Error {
         /// How long this caller waited.
         waited: Duration,
     },
+    /// Waiting for a lock would never end.
+    #[error("deadlock: {}; run the transaction again", .cycle.join(", and "))]
+    Deadlock {
+        /// Who waits for what that is held by whom, from one to the next and back to the first.
+        cycle: Vec<String>,
+    },
+    /// The server of the federation cannot be reached.
+    #[error("{what}")]
+    Unavailable {
+        /// Which, what was tried, and what to do about it.
+        what: String,
+    },
     /// The caller asked for something that makes no sense.
     #[error("{what}")]
     Invalid {
@@ -159,7 +173,10 @@ impl Error {
     /// What a caller can do about this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::Conflict { .. } | Error::Changed { .. } => ErrorKind::Conflict,
+            Error::Conflict { .. } | Error::Changed { .. } | Error::Deadlock { .. } => {
+                ErrorKind::Conflict
+            }
+            Error::Unavailable { .. } => ErrorKind::Unavailable,
             Error::NotFound { .. } | Error::NoFederation { .. } => ErrorKind::NotFound,
             Error::Exists { .. } => ErrorKind::Exists,
             Error::Busy { .. } => ErrorKind::Busy,

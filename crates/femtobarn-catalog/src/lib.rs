@@ -15,6 +15,7 @@
 //! | [`ids`] | [`DatabaseId`], [`ContainerId`], [`Csn`], [`Oid`] |
 //! | [`rows`] | what look-ups return |
 //! | [`catalog`] | [`Catalog`]: create, open, look up, commit, tag, pin, vacuum, copy, restore |
+//! | `catalogue` | [`Catalogue`]: what of that can also be done from afar |
 //! | [`commit`] | [`Commit`]: everything that one transaction publishes, and how it is applied |
 //! | [`locks`] | [`LockTable`]: politeness between writers, [`SnapshotPins`]: who reads what |
 //! | [`error`] | [`Error`] and [`ErrorKind`] |
@@ -56,6 +57,7 @@
 //! ```
 
 pub mod catalog;
+mod catalogue;
 pub mod commit;
 pub mod error;
 mod host;
@@ -69,11 +71,13 @@ pub use catalog::{
     CATALOGUE_FILE, Catalog, Contents, DATABASES_FOLDER, FreeExtent, Kept, LinkTargets, Purgeable,
     Vacuumed,
 };
+pub use catalogue::Catalogue;
 pub use commit::{Commit, DroppedDatabase, NewContainer, NewDatabase, NewVersion};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{ContainerId, Csn, DatabaseId, Oid};
 pub use locks::{
-    HeldLock, Holder, LockGuard, LockOwner, LockTable, LockTarget, PinGuard, SnapshotPins, Waiter,
+    HeldLock, Holder, LeasedLocks, LeasedPins, LockGuard, LockKind, LockOwner, LockTable,
+    LockTarget, PinGuard, SnapshotPins, Waiter,
 };
 pub use names::{check_container_name, check_database_name};
 pub use rows::{

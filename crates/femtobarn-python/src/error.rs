@@ -52,6 +52,7 @@ fn name_of(kind: ErrorKind) -> &'static str {
         ErrorKind::NotFound => "not-found",
         ErrorKind::Exists => "exists",
         ErrorKind::Busy => "busy",
+        ErrorKind::Unavailable => "unavailable",
         ErrorKind::Invalid => "invalid",
         ErrorKind::Corrupt => "corrupt",
         ErrorKind::Unsupported => "unsupported",

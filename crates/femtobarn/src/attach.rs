@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use femtobarn_catalog::catalog::DATABASES_FOLDER;
 use femtobarn_catalog::{
-    BlobRange, Catalog, ClassRow, Commit, ContainerId, DatabaseId, DatabaseState, EnvelopeRange,
-    NewContainer, NewDatabase, NewVersion,
+    BlobRange, Catalog, Catalogue, ClassRow, Commit, ContainerId, DatabaseId, DatabaseState,
+    EnvelopeRange, NewContainer, NewDatabase, NewVersion,
 };
 use rntuple::tfile::{self, FileHeader};
 use rntuple::{Anchor, ByteSource, DELETED_FIELD, Reader};
@@ -56,6 +56,7 @@ impl Federation {
     /// is not a ROOT file, has no RNTuple, or is an open database of a federation that still has
     /// it; `Exists` if it or its name is in the federation.
     pub fn attach(&self, path: &Path, name: Option<&str>) -> Result<Attached> {
+        self.inner.local()?;
         let path = std::fs::canonicalize(path).map_err(|error| Error::io("find", path, error))?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let name = name.map_or_else(|| stem.into_owned(), str::to_owned);
@@ -71,6 +72,7 @@ impl Federation {
     /// # Errors
     /// As [`attach`](Self::attach); then the file is where it was.
     pub fn adopt(&self, path: &Path, name: Option<&str>) -> Result<Attached> {
+        self.inner.local()?;
         let path = std::fs::canonicalize(path).map_err(|error| Error::io("find", path, error))?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = name.map_or(stem.clone(), str::to_owned);
@@ -208,7 +210,7 @@ impl Attaching {
 
     /// Numbers containers that have no number, and sees to it that no later one gets a number that
     /// is taken in this database.
-    fn number_containers(&mut self, catalog: &Catalog) -> Result<()> {
+    fn number_containers(&mut self, catalog: &dyn Catalogue) -> Result<()> {
         let unnumbered = self.entries.iter().filter(|entry| entry.id.is_none()).count() as u32;
         let mut numbers = catalog.reserve_containers(unnumbered)?.into_iter();
         for entry in &mut self.entries {

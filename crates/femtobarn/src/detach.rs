@@ -30,7 +30,7 @@ impl Federation {
     /// for longer than `lock_wait`; `Conflict` if something was committed to it meanwhile.
     pub fn detach(&self, name: &str, to: Option<&Path>, lock_wait: Duration) -> Result<PathBuf> {
         let inner = &*self.inner;
-        let row = inner.catalog.database(name, Csn::MAX)?;
+        let row = inner.local()?.database(name, Csn::MAX)?;
         let from = inner.path_of(&row);
         let to = destination(&from, to)?;
         let _lock = lock_alone(inner, row.id, lock_wait)?;

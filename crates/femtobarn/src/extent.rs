@@ -24,7 +24,7 @@
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use femtobarn_catalog::{BlobRange, Catalog, DatabaseId};
+use femtobarn_catalog::{BlobRange, Catalogue, DatabaseId};
 use memmap2::{Advice, MmapMut};
 use rntuple::BlobSink;
 use rntuple::tfile::{RBLOB_KEY_LENGTH, rblob_key_header};
@@ -57,7 +57,7 @@ pub(crate) struct ExtentWriter {
     database: DatabaseId,
     /// In which the extents are the writer's: what is left of them in another may be somebody else's.
     epoch: u64,
-    catalog: Arc<Catalog>,
+    catalog: Arc<dyn Catalogue>,
     /// Where the next byte goes, and where the extent's payload starts and ends.
     next: u64,
     start: u64,
@@ -82,7 +82,7 @@ impl ExtentWriter {
         file: Arc<DatabaseFile>,
         database: DatabaseId,
         epoch: u64,
-        catalog: Arc<Catalog>,
+        catalog: Arc<dyn Catalogue>,
     ) -> Result<Self> {
         let window = MmapMut::map_anon(WINDOW_BYTES as usize);
         Ok(ExtentWriter {

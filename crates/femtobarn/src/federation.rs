@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    Catalog, CommitRow, ContainerId, Csn, DatabaseId, DatabaseRow, LockTable, Retention, TagRow,
+    Catalog, Catalogue, CommitRow, ContainerId, Csn, DatabaseId, DatabaseRow, LockTable, Retention,
+    TagRow,
 };
 use quick_cache::sync::Cache;
 use rntuple::PageCache;
@@ -49,7 +50,7 @@ pub struct Federation {
 
 /// What all users of a federation in this process share.
 pub(crate) struct Inner {
-    pub catalog: Arc<Catalog>,
+    pub catalog: Arc<dyn Catalogue>,
     pub pages: Arc<PageCache>,
     /// Threads that read a large array.
     pub threads: usize,
@@ -69,7 +70,7 @@ impl Federation {
     /// # Errors
     /// `Exists` if there is a federation already; `Invalid` if the folder holds something else.
     pub fn create(folder: &Path, name: &str) -> Result<Self> {
-        Ok(Self::over(Catalog::create(folder, name)?, OpenOptions::default()))
+        Ok(Self::over(Arc::new(Catalog::create(folder, name)?), OpenOptions::default()))
     }
 
     /// Opens the federation in a folder.
@@ -86,11 +87,10 @@ impl Federation {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(folder: &Path, options: OpenOptions) -> Result<Self> {
-        Ok(Self::over(Catalog::open(folder)?, options))
+        Ok(Self::over(Arc::new(Catalog::open(folder)?), options))
     }
 
-    fn over(catalog: Catalog, options: OpenOptions) -> Self {
-        let catalog = Arc::new(catalog);
+    fn over(catalog: Arc<dyn Catalogue>, options: OpenOptions) -> Self {
         Federation {
             inner: Arc::new(Inner {
                 files: Arc::new(OpenFiles::new(catalog.clone())),
@@ -110,7 +110,7 @@ impl Federation {
         self.inner.pages.clear();
     }
 
-    /// The federation's folder.
+    /// The federation's folder; its URL, as if it were one, if that is elsewhere.
     pub fn folder(&self) -> &Path {
         self.inner.catalog.folder()
     }
@@ -126,8 +126,8 @@ impl Federation {
     }
 
     /// The catalogue, for those who want its tables.
-    pub fn catalog(&self) -> &Catalog {
-        &self.inner.catalog
+    pub fn catalog(&self) -> &dyn Catalogue {
+        &*self.inner.catalog
     }
 
     /// The newest commit.
@@ -298,6 +298,11 @@ impl Inner {
 
     pub fn locks(&self) -> LockTable {
         self.catalog.locks()
+    }
+
+    /// The catalogue, for what is done only where the federation's folder is.
+    pub fn local(&self) -> Result<&Catalog> {
+        Ok(self.catalog.local()?)
     }
 
     fn remove_extents(&self, database: DatabaseId) -> Option<ExtentWriter> {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use femtobarn_catalog::{Catalog, Csn, DatabaseId, DatabaseRow};
+use femtobarn_catalog::{Catalogue, Csn, DatabaseId, DatabaseRow};
 use quick_cache::sync::Cache;
 use rntuple::{ByteSource, ReadRequest};
 
@@ -19,12 +19,12 @@ const OPEN_FILES_MAX: usize = 256;
 
 /// Open files by the number of their database, which is never given again, as a path may be.
 pub(crate) struct OpenFiles {
-    catalog: Arc<Catalog>,
+    catalog: Arc<dyn Catalogue>,
     open: Cache<DatabaseId, Arc<DatabaseFile>>,
 }
 
 impl OpenFiles {
-    pub fn new(catalog: Arc<Catalog>) -> Self {
+    pub fn new(catalog: Arc<dyn Catalogue>) -> Self {
         OpenFiles { catalog, open: Cache::new(OPEN_FILES_MAX) }
     }
 

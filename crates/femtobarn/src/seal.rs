@@ -36,7 +36,7 @@ impl Federation {
     /// Then the database is open as before.
     pub fn seal(&self, name: &str, lock_wait: Duration) -> Result<Csn> {
         let inner = &*self.inner;
-        let row = inner.catalog.database(name, Csn::MAX)?;
+        let row = inner.local()?.database(name, Csn::MAX)?;
         if row.state != DatabaseState::Open {
             return Err(Error::Closed {
                 what: format!("database {name:?} is {} already", row.state),
@@ -154,7 +154,7 @@ fn keep_live(inner: &Inner, row: &DatabaseRow, file: &DatabaseFile) -> Result<()
         return Ok(());
     }
     let source = Source(DatabaseFile::open(inner.path_of(row))?.into());
-    let live = Inventory::of(&source, &inner.catalog.all_versions(row.id)?)?;
+    let live = Inventory::of(&source, &inner.local()?.all_versions(row.id)?)?;
     let between: Ranges = survey.faults.into_iter().collect();
     let mut free = between.clone();
     free.remove_all(&live);

@@ -94,9 +94,9 @@ impl Federation {
         options: &VacuumOptions,
         progress: &mut Watch<'_>,
     ) -> Result<VacuumReport> {
+        let catalog = self.inner.local()?;
         let owner = self.inner.locks().owner();
         let _alone = owner.lock_maintenance(options.lock_wait)?;
-        let catalog = self.catalog();
         let rows: Vec<DatabaseRow> =
             catalog.every_database()?.into_iter().map(|record| record.row).collect();
         let mut vacuum = Vacuum {
@@ -158,7 +158,7 @@ impl Vacuum<'_, '_> {
     }
 
     fn kept(&self) -> Result<Kept> {
-        let catalog = &self.inner.catalog;
+        let catalog = self.inner.local()?;
         let from = match self.options.keep_from {
             Some(from) => from,
             None => catalog.retained_from()?,
@@ -175,7 +175,7 @@ impl Vacuum<'_, '_> {
 
     /// Punches and releases what an earlier vacuum noted, or this one.
     fn release(&self, row: &DatabaseRow) -> Result<()> {
-        let catalog = &self.inner.catalog;
+        let catalog = self.inner.local()?;
         let mut waiting = catalog.free_extents(row.id)?;
         waiting.retain(|extent| !extent.is_released);
         if waiting.is_empty() {
@@ -192,7 +192,7 @@ impl Vacuum<'_, '_> {
 
     /// Takes versions away; returns the databases that are left.
     fn first_round(&mut self, rows: &[DatabaseRow], kept: Kept) -> Result<Vec<DatabaseRow>> {
-        let purgeable = self.inner.catalog.purgeable(&kept)?;
+        let purgeable = self.inner.local()?.purgeable(&kept)?;
         let is_purged = |id: DatabaseId| purgeable.databases.iter().any(|it| it.row.id == id);
         let fates = rows.iter().filter(|row| !is_purged(row.id));
         let fates =
@@ -223,7 +223,7 @@ impl Vacuum<'_, '_> {
         self.report.containers = vacuumed.purged_containers.len() as u64;
         self.remember_files(&purgeable);
         if !self.options.dry_run {
-            self.inner.catalog.vacuum(&vacuumed)?;
+            self.inner.local()?.vacuum(&vacuumed)?;
             for path in &self.report.files {
                 file::remove_if_there(path)?;
             }
@@ -243,7 +243,7 @@ impl Vacuum<'_, '_> {
     }
 
     fn fate(&self, row: &DatabaseRow, kept: &Kept, purgeable: &Purgeable) -> Result<Fate> {
-        let catalog = &self.inner.catalog;
+        let catalog = self.inner.local()?;
         let mut going: HashSet<(ContainerId, Csn)> = HashSet::new();
         for container in catalog.every_container(row.id)? {
             let id = container.row.id;
@@ -311,7 +311,7 @@ impl Vacuum<'_, '_> {
             chain::survey(&file)?
         };
         survey.headers.into_iter().chain(survey.faults).for_each(|range| live.insert(range));
-        for extent in self.inner.catalog.free_extents(row.id)? {
+        for extent in self.inner.local()?.free_extents(row.id)? {
             live.insert(inventory::blob(extent.range)?);
         }
         Ok((file, live))
@@ -319,7 +319,7 @@ impl Vacuum<'_, '_> {
 
     /// Frees what is nobody's.
     fn second_round(&mut self, row: &DatabaseRow, owner: &LockOwner) -> Result<()> {
-        let catalog = &self.inner.catalog;
+        let catalog = self.inner.local()?;
         let lock = match self.options.dry_run {
             true => None,
             false => match owner.try_exclusive_database(row.id)? {
@@ -361,7 +361,7 @@ impl Vacuum<'_, '_> {
 
     /// What no version refers to, but for commit records that a rebuilt catalogue needs.
     fn garbage(&self, row: &DatabaseRow) -> Result<Ranges> {
-        let versions = self.inner.catalog.all_versions(row.id)?;
+        let versions = self.inner.local()?.all_versions(row.id)?;
         let (file, live) = self.live(row, &versions)?;
         let mut garbage: Ranges = std::iter::once(0..file.size()?).collect();
         garbage.remove_all(&live);
@@ -407,7 +407,7 @@ impl Vacuum<'_, '_> {
 
     /// Whether a version that a commit made, in any of its databases, is kept.
     fn is_made_by(&self, csn: Csn, record: &CommitRecord) -> Result<bool> {
-        let catalog = &self.inner.catalog;
+        let catalog = self.inner.local()?;
         for uuid in &record.databases {
             let Some(database) = catalog.database_by_uuid(*uuid)? else { continue };
             let versions = catalog.all_versions(database.id)?;

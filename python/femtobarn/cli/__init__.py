@@ -31,6 +31,7 @@ EXIT_CODES = {
     "unsupported": 8,
     "closed": 9,
     "storage": 10,
+    "unavailable": 11,
 }
 """Exit code by the kind of error; 0 is success, 2 also a wrong command line, 130 an interrupt."""
 

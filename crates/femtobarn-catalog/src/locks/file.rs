@@ -27,10 +27,12 @@ pub(super) const SPAN_BYTES: u64 = SLOT_BYTES / 4;
 /// Bytes that are locked one by one by those who wait for a slot.
 pub(super) const STAIRS: u64 = SLOT_BYTES / 4;
 
-/// Together with others that share, or alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+/// How something is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Together with others that share.
     Shared,
+    /// Alone.
     Exclusive,
 }
 

@@ -1,8 +1,9 @@
 //! Locks between writers: politeness, so that nobody works in vain.
 //!
-//! Locks are byte ranges of small files in the federation's `locks` folder, locked in the kernel
+//! Where the federation's folder is, locks are byte ranges of small files in the federation's `locks` folder, locked in the kernel
 //! for an *open file description*. They cost a few microseconds and no server. Most are *slots* of
 //! 64 bytes: who holds a slot has locked its first 16 bytes, who waits one of the 16 from byte 32.
+//! Elsewhere a server keeps them, on lease ([`LeasedLocks`]).
 //!
 //! | file | slot or byte | locks |
 //! |---|---|---|
@@ -33,6 +34,7 @@
 //! for an earlier one.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::LOCKS_FOLDER;
@@ -41,6 +43,8 @@ use crate::ids::{ContainerId, DatabaseId};
 
 mod file;
 mod holder;
+mod kernel;
+mod leased;
 mod monitor;
 mod order;
 mod owner;
@@ -49,7 +53,9 @@ mod progress;
 mod target;
 mod wait;
 
+pub use file::Kind as LockKind;
 pub use holder::Holder;
+pub use leased::{LeasedLocks, LeasedPins};
 pub use monitor::{HeldLock, Waiter};
 pub(crate) use order::CommitOrder;
 pub use owner::{LockGuard, LockOwner};
@@ -75,18 +81,33 @@ const WAITS_FOLDER: &str = "waits";
 /// The locks of one federation.
 #[derive(Clone, Debug)]
 pub struct LockTable {
-    folder: PathBuf,
+    keeper: Keeper,
+}
+
+#[derive(Clone, Debug)]
+enum Keeper {
+    /// With the folder of the lock files.
+    Kernel(PathBuf),
+    Leased(Arc<dyn LeasedLocks>),
 }
 
 impl LockTable {
     /// The locks of the federation in `federation`.
     pub fn new(federation: &Path) -> Self {
-        LockTable { folder: federation.join(LOCKS_FOLDER) }
+        LockTable { keeper: Keeper::Kernel(federation.join(LOCKS_FOLDER)) }
+    }
+
+    /// Locks that somebody else keeps.
+    pub fn on_lease(locks: Arc<dyn LeasedLocks>) -> Self {
+        LockTable { keeper: Keeper::Leased(locks) }
     }
 
     /// A new owner, for one transaction.
     pub fn owner(&self) -> LockOwner {
-        LockOwner::new(self.folder.clone())
+        match &self.keeper {
+            Keeper::Kernel(folder) => LockOwner::in_kernel(folder.clone()),
+            Keeper::Leased(locks) => LockOwner::on_lease(locks),
+        }
     }
 
     /// Locks a container for writing, waiting for at most `wait`.
@@ -110,16 +131,26 @@ impl LockTable {
 
     /// Who holds a container at the moment, for tools that list locks.
     pub fn holder(&self, database: DatabaseId, container: ContainerId) -> Result<Option<Holder>> {
-        monitor::holder(&self.folder, &LockTarget::Container(database, container))
+        let target = LockTarget::Container(database, container);
+        match &self.keeper {
+            Keeper::Kernel(folder) => monitor::holder(folder, &target),
+            Keeper::Leased(locks) => locks.holder(target),
+        }
     }
 
     /// All locks that are held at the moment, by database and container.
     pub fn held(&self) -> Result<Vec<HeldLock>> {
-        monitor::held(&self.folder)
+        match &self.keeper {
+            Keeper::Kernel(folder) => monitor::held(folder),
+            Keeper::Leased(locks) => locks.held(),
+        }
     }
 
     /// All who have been waiting for a lock for more than some milliseconds, the longest first.
     pub fn waiting(&self) -> Result<Vec<Waiter>> {
-        monitor::waiting(&self.folder)
+        match &self.keeper {
+            Keeper::Kernel(folder) => monitor::waiting(folder),
+            Keeper::Leased(locks) => locks.waiting(),
+        }
     }
 }

@@ -1,51 +1,59 @@
 //! Owners of locks, and the guards that hold them.
 
-use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::file::{Kind, LockFile, Span};
-use super::monitor;
+use super::file::Kind;
+use super::kernel::{KernelGuard, KernelOwner};
+use super::leased::{LeasedGuard, LeasedLocks, LeasedOwner};
 use super::target::LockTarget;
-use super::wait;
 use crate::error::{Error, Result};
-use crate::host;
 use crate::ids::{ContainerId, DatabaseId};
 
-/// Files that an owner may have open while nobody uses it.
-const IDLE_FILES_MAX: usize = 8;
-
 /// One transaction's share of the locks: it never excludes itself.
-///
-/// It opens one file for each database, however many containers it locks.
 #[derive(Debug)]
 pub struct LockOwner {
-    folder: PathBuf,
-    files: Mutex<HashMap<Option<DatabaseId>, Arc<HeldFile>>>,
+    keeper: Keeper,
 }
 
-/// A lock that is held, until this is dropped or its process dies.
+#[derive(Debug)]
+enum Keeper {
+    Kernel(KernelOwner),
+    Leased(LeasedOwner),
+}
+
+/// A lock that is held, until this is dropped, or its process dies or its session ends.
 #[derive(Debug)]
 #[must_use = "the lock is freed when the guard is dropped"]
 pub struct LockGuard {
-    claim: Claim,
-    is_signed: bool,
+    _kept: Kept,
+}
+
+/// It is only ever dropped.
+#[derive(Debug)]
+#[expect(dead_code, reason = "a lock is freed by dropping it")]
+enum Kept {
+    Kernel(KernelGuard),
+    Leased(LeasedGuard),
 }
 
 impl LockOwner {
-    pub(super) fn new(folder: PathBuf) -> Self {
-        LockOwner { folder, files: Mutex::default() }
+    pub(super) fn in_kernel(folder: PathBuf) -> Self {
+        LockOwner { keeper: Keeper::Kernel(KernelOwner::new(folder)) }
+    }
+
+    pub(super) fn on_lease(locks: &Arc<dyn LeasedLocks>) -> Self {
+        LockOwner { keeper: Keeper::Leased(LeasedOwner::new(locks)) }
     }
 
     /// Whether it holds nothing, so that another transaction of this process may have it, with the
     /// files that it has open.
     pub fn is_idle(&self) -> bool {
-        let files = lock(&self.files);
-        let is_free =
-            |held: &Arc<HeldFile>| held.pid == host::process_id() && lock(&held.slots).is_empty();
-        files.len() <= IDLE_FILES_MAX && files.values().all(is_free)
+        match &self.keeper {
+            Keeper::Kernel(owner) => owner.is_idle(),
+            Keeper::Leased(owner) => owner.is_idle(),
+        }
     }
 
     /// Locks a container for writing, waiting for at most `wait`.
@@ -62,10 +70,16 @@ impl LockOwner {
     }
 
     /// Locks the allocation of space in a database's file, waiting as long as it takes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if this owner holds it already; as whoever keeps the locks.
     pub fn lock_allocation(&self, database: DatabaseId) -> Result<LockGuard> {
-        let claim = self.claim(LockTarget::Allocation(database))?;
-        claim.file().lock(Kind::Exclusive, Span::hold(claim.slot()))?;
-        Ok(LockGuard { claim, is_signed: false })
+        let target = LockTarget::Allocation(database);
+        let kept = match &self.keeper {
+            Keeper::Kernel(owner) => Kept::Kernel(owner.lock_unsigned(target)?),
+            Keeper::Leased(owner) => Kept::Leased(owner.lock(target, Kind::Exclusive, None)?),
+        };
+        Ok(LockGuard { _kept: kept })
     }
 
     /// Locks a database together with the other transactions that write to it. It waits, for at
@@ -117,93 +131,15 @@ impl LockOwner {
         self.lock(LockTarget::Maintenance, Kind::Shared, wait)
     }
 
-    fn lock(&self, target: LockTarget, kind: Kind, wait: Duration) -> Result<LockGuard> {
-        let claim = self.claim(target)?;
-        if let Err(waited) = wait::acquire(claim.file(), kind, &target, &self.folder, wait)? {
-            let holder = match claim.file().read_holder(claim.slot())? {
-                Some(holder) => Some(holder),
-                None => monitor::any_writer(claim.file(), &target)?,
-            };
-            return Err(Error::Busy { what: target.to_string(), holder, waited });
-        }
-        let is_signed = kind == Kind::Exclusive;
-        let guard = LockGuard { claim, is_signed };
-        if is_signed {
-            guard.claim.file().write_holder(guard.claim.slot())?;
-        }
-        Ok(guard)
+    /// Locks anything that can be locked, waiting for at most `wait`.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], with who holds it; [`Error::Invalid`] if this owner holds it already.
+    pub fn lock(&self, target: LockTarget, kind: Kind, wait: Duration) -> Result<LockGuard> {
+        let kept = match &self.keeper {
+            Keeper::Kernel(owner) => Kept::Kernel(owner.lock(target, kind, wait)?),
+            Keeper::Leased(owner) => Kept::Leased(owner.lock(target, kind, Some(wait))?),
+        };
+        Ok(LockGuard { _kept: kept })
     }
-
-    fn claim(&self, target: LockTarget) -> Result<Claim> {
-        let held = self.file(&target)?;
-        if !lock(&held.slots).insert(target.slot()) {
-            return Err(Error::invalid(format!("{target} is already locked by this owner")));
-        }
-        Ok(Claim { held, target })
-    }
-
-    fn file(&self, target: &LockTarget) -> Result<Arc<HeldFile>> {
-        let mut files = lock(&self.files);
-        if let Some(file) = files.get(&target.database()) {
-            return Ok(Arc::clone(file));
-        }
-        fs::create_dir_all(&self.folder)
-            .map_err(|error| Error::io("cannot create the folder", &self.folder, error))?;
-        let file = Arc::new(HeldFile {
-            file: LockFile::open(&self.folder.join(target.file_name()))?,
-            slots: Mutex::default(),
-            pid: host::process_id(),
-        });
-        files.insert(target.database(), Arc::clone(&file));
-        Ok(file)
-    }
-}
-
-impl Drop for LockGuard {
-    fn drop(&mut self) {
-        let (held, slot) = (&self.claim.held, self.claim.slot());
-        if held.pid != host::process_id() {
-            return;
-        }
-        if self.is_signed {
-            held.file.wipe_holder(slot);
-        }
-        held.file.unlock(Span::hold(slot));
-    }
-}
-
-/// An open lock file, and the slots of it that its owner holds or waits for.
-#[derive(Debug)]
-struct HeldFile {
-    file: LockFile,
-    slots: Mutex<HashSet<u64>>,
-    pid: u32,
-}
-
-/// The right of one call to lock a slot for its owner. The kernel lets an owner lock a range
-/// twice, and frees it at the first unlock, so each owner keeps account.
-#[derive(Debug)]
-struct Claim {
-    held: Arc<HeldFile>,
-    target: LockTarget,
-}
-
-impl Claim {
-    fn file(&self) -> &LockFile {
-        &self.held.file
-    }
-
-    fn slot(&self) -> u64 {
-        self.target.slot()
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        lock(&self.held.slots).remove(&self.target.slot());
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

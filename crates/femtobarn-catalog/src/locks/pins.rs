@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::file::{Kind, LockFile, Span};
+use super::leased::LeasedPins;
 use crate::catalog::LOCKS_FOLDER;
 use crate::error::Result;
 use crate::host;
@@ -29,12 +30,18 @@ pub struct SnapshotPins {
     shared: Arc<Shared>,
 }
 
-/// A pinned snapshot, until this is dropped or its process dies.
+/// A pinned snapshot, until this is dropped, or its process dies or its session ends.
 #[derive(Debug)]
 #[must_use = "the snapshot is pinned until the guard is dropped"]
 pub struct PinGuard {
-    shared: Arc<Shared>,
+    keeper: Keeper,
     csn: Csn,
+}
+
+#[derive(Clone, Debug)]
+enum Keeper {
+    Kernel(Arc<Shared>),
+    Leased(Arc<dyn LeasedPins>),
 }
 
 #[derive(Debug)]
@@ -71,7 +78,7 @@ impl SnapshotPins {
             share(file, csn)?;
         }
         *state.counts.entry(csn).or_default() += 1;
-        Ok(PinGuard { shared: Arc::clone(&self.shared), csn })
+        Ok(PinGuard { keeper: Keeper::Kernel(Arc::clone(&self.shared)), csn })
     }
 
     /// The snapshots before `horizon` that any process has pinned, this one included, in order.
@@ -104,6 +111,11 @@ impl SnapshotPins {
 }
 
 impl PinGuard {
+    /// A snapshot that somebody else has pinned for this process.
+    pub fn on_lease(pins: Arc<dyn LeasedPins>, csn: Csn) -> Self {
+        PinGuard { keeper: Keeper::Leased(pins), csn }
+    }
+
     /// The commit whose snapshot is pinned.
     pub fn csn(&self) -> Csn {
         self.csn
@@ -112,22 +124,19 @@ impl PinGuard {
 
 impl Clone for PinGuard {
     fn clone(&self) -> Self {
-        *self.shared.lock().counts.entry(self.csn).or_default() += 1;
-        PinGuard { shared: Arc::clone(&self.shared), csn: self.csn }
+        match &self.keeper {
+            Keeper::Kernel(shared) => *shared.lock().counts.entry(self.csn).or_default() += 1,
+            Keeper::Leased(pins) => pins.pin_again(self.csn),
+        }
+        PinGuard { keeper: self.keeper.clone(), csn: self.csn }
     }
 }
 
 impl Drop for PinGuard {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        let count = state.counts.entry(self.csn).or_default();
-        *count = count.saturating_sub(1);
-        if *count > 0 {
-            return;
-        }
-        state.counts.remove(&self.csn);
-        if let (Some(file), true) = (&state.file, state.pid == host::process_id()) {
-            file.unlock(Span::byte(self.csn.0));
+        match &self.keeper {
+            Keeper::Kernel(shared) => shared.lock().unpin(self.csn),
+            Keeper::Leased(pins) => pins.unpin(self.csn),
         }
     }
 }
@@ -139,6 +148,18 @@ impl Shared {
 }
 
 impl State {
+    fn unpin(&mut self, csn: Csn) {
+        let count = self.counts.entry(csn).or_default();
+        *count = count.saturating_sub(1);
+        if *count > 0 {
+            return;
+        }
+        self.counts.remove(&csn);
+        if let (Some(file), true) = (&self.file, self.pid == host::process_id()) {
+            file.unlock(Span::byte(csn.0));
+        }
+    }
+
     /// Opens the file at the first use in this process.
     fn renew(&mut self, path: &Path) -> Result<()> {
         if self.pid == host::process_id() {

@@ -55,11 +55,12 @@ impl Federation {
         since: Option<&Path>,
         progress: &mut Watch<'_>,
     ) -> Result<BackupReport> {
+        let catalog = self.inner.local()?;
         let parent = since.map(Manifest::read).transpose()?;
         self.check_parent(parent.as_ref())?;
         let _kept = self.inner.locks().owner().share_maintenance(MAINTENANCE_WAIT)?;
         make_empty(folder)?;
-        let csn = self.catalog().backup_to(&folder.join(CATALOGUE_FILE))?;
+        let csn = catalog.backup_to(&folder.join(CATALOGUE_FILE))?;
         let mut made = Manifest::new(parent.as_ref(), self.uuid(), self.name(), csn);
         let paths = database_files(self.folder())?;
         let mut tell = Progress { doing: "backing up", of: String::new(), done: 0, total: 0 };

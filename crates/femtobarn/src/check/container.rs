@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use femtobarn_catalog::{Catalog, ContainerRow, Csn, VersionRow};
+use femtobarn_catalog::{Catalogue, ContainerRow, Csn, VersionRow};
 use rntuple::{
     ByteSource, DELETED_FIELD, PageBuffers, PageLocation, Reader, Schema, encoded_size, open_page,
     uncompressed_size_max,
@@ -73,7 +73,7 @@ impl Checking<'_, '_> {
             }
             CheckLevel::Quick => {
                 let mut moments = self.tags.clone();
-                moments.retain(|csn| catalog_has(catalog, container, *csn));
+                moments.retain(|csn| catalog_has(&**catalog, container, *csn));
                 moments.extend(is_live.then_some(self.head));
                 let mut versions = vec![];
                 for csn in moments {
@@ -307,7 +307,7 @@ impl Checking<'_, '_> {
 }
 
 /// Whether a container is part of a snapshot.
-fn catalog_has(catalog: &Catalog, container: &ContainerRow, at: Csn) -> bool {
+fn catalog_has(catalog: &dyn Catalogue, container: &ContainerRow, at: Csn) -> bool {
     catalog.container_by_id(container.database, container.id, at).is_ok()
 }
 

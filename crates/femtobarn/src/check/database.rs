@@ -79,7 +79,7 @@ impl Checking<'_, '_> {
         };
         let done = self.done;
         let live = self.inner.catalog.containers(row.id, self.head)?;
-        for record in self.inner.catalog.every_container(row.id)? {
+        for record in self.inner.local()?.every_container(row.id)? {
             if self.report.is_complete {
                 let is_live = live.iter().any(|row| row.id == record.row.id);
                 self.container(&mut subject, &record.row, is_live)?;
@@ -127,7 +127,7 @@ impl Checking<'_, '_> {
                 vec![]
             }
         };
-        for extent in self.inner.catalog.free_extents(subject.row.id)? {
+        for extent in self.inner.local()?.free_extents(subject.row.id)? {
             subject.parts.push((inventory::blob(extent.range)?, "free space"));
         }
         self.overlaps(subject, &headers);

@@ -51,14 +51,15 @@ impl Federation {
     /// # Errors
     /// As the catalogue. What is wrong with files is in the report.
     pub fn check(&self, level: CheckLevel, progress: &mut Watch<'_>) -> Result<CheckReport> {
-        let head = self.head()?;
+        let catalog = self.inner.local()?;
+        let head = catalog.head()?;
         // Snapshots before have databases that were dropped since.
-        let every = self.catalog().every_database()?;
+        let every = catalog.every_database()?;
         let known: Vec<DatabaseRow> = every.iter().map(|record| record.row.clone()).collect();
         // What was detached is where its new owner wants it.
         let ours = every.into_iter().filter(|it| it.dropped.is_none() || !it.keeps_file);
         let databases: Vec<DatabaseRow> = ours.map(|record| record.row).collect();
-        let tags = self.catalog().tags()?.into_iter().map(|tag| tag.csn).collect();
+        let tags = catalog.tags()?.into_iter().map(|tag| tag.csn).collect();
         let total = databases.iter().map(|row| bytes_of(&self.inner, row)).sum();
         let mut checking = Checking {
             inner: &self.inner,

@@ -79,6 +79,7 @@ impl Federation {
         options: &RepairOptions,
         progress: &mut Watch<'_>,
     ) -> Result<RepairReport> {
+        self.inner.local()?;
         let owner = self.inner.locks().owner();
         let _alone = match options.dry_run {
             true => None,
@@ -133,7 +134,7 @@ struct Repair<'a> {
 impl Repair<'_> {
     /// Removes files that no database has, and of which nothing can be wanted.
     fn orphans(&mut self) -> Result<()> {
-        let catalog = self.federation.catalog();
+        let catalog = self.federation.inner.local()?;
         let every = catalog.every_database()?;
         let known: Vec<DatabaseRow> = every.into_iter().map(|record| record.row).collect();
         let held = catalog.locks().held()?;
@@ -275,7 +276,7 @@ impl Repair<'_> {
     /// Mends the chain of keys of a database; returns how many keys were written.
     fn chain(&self, database: &DatabaseRow) -> Result<u64> {
         let inner = &self.federation.inner;
-        let versions = inner.catalog.all_versions(database.id)?;
+        let versions = inner.local()?.all_versions(database.id)?;
         if self.options.dry_run {
             let _lock = inner.locks().lock_allocation(database.id)?;
             let survey = chain::survey(&DatabaseFile::open(inner.path_of(database))?)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use femtobarn_catalog::{
-    BlobRange, Catalog, ContainerId, ContainerRow, Csn, DatabaseId, LockGuard, VersionRow,
+    BlobRange, Catalogue, ContainerId, ContainerRow, Csn, DatabaseId, LockGuard, VersionRow,
 };
 use rntuple::{Appender, Cell, ClusterSummary, EnvelopeLink, Reader, Type};
 use uuid::Uuid;
@@ -213,7 +213,7 @@ pub(super) struct Numbers {
 impl Numbers {
     const RESERVED_MAX: u32 = 256;
 
-    fn next(&mut self, catalog: &Catalog) -> Result<ContainerId> {
+    fn next(&mut self, catalog: &dyn Catalogue) -> Result<ContainerId> {
         if self.reserved.is_empty() {
             let count = (self.given / 2).clamp(1, Self::RESERVED_MAX);
             self.reserved = catalog.reserve_containers(count)?;

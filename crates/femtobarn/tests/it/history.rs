@@ -63,14 +63,15 @@ fn snapshots_that_are_read_or_tagged_are_held() {
     assert_eq!(federation.retention().unwrap().keep_commits, Some(2));
     let view = federation.snapshot(Some(Csn(3))).unwrap().view("run7/events").unwrap();
     let other = reopened(&folder);
-    let kept = other.catalog().raise_horizon(other.catalog().retained_from().unwrap()).unwrap();
+    let catalog = other.catalog().local().unwrap();
+    let kept = catalog.raise_horizon(catalog.retained_from().unwrap()).unwrap();
     assert_eq!((kept.horizon, kept.csns), (Csn(5), vec![Csn(2), Csn(3)]));
     assert_eq!(view.entries(), 12);
     for (csn, exists) in [(1, false), (2, true), (3, false), (4, false), (5, true), (6, true)] {
         assert_eq!(other.snapshot(Some(Csn(csn))).is_ok(), exists, "{csn}");
     }
     drop(view);
-    other.catalog().raise_horizon(Csn(5)).unwrap();
+    catalog.raise_horizon(Csn(5)).unwrap();
     assert_eq!(other.snapshot(Some(Csn(3))).err().unwrap().kind(), ErrorKind::NotFound);
     assert_eq!(entries(&other, &At::Tag("kept".into())), 11);
 }

@@ -182,7 +182,7 @@ fn a_vacuum_that_was_killed_is_continued() {
     let (folder, federation) = with_updates(4);
     let head = federation.head().unwrap();
     // Killed after the catalogue forgot the versions, before the ranges were released.
-    let catalog = federation.catalog();
+    let catalog = federation.catalog().local().unwrap();
     let kept = catalog.raise_horizon(head).unwrap();
     let database = catalog.database("run7", head).unwrap().id;
     let container = catalog.container(database, "events", head).unwrap().id;
@@ -199,12 +199,12 @@ fn a_vacuum_that_was_killed_is_continued() {
     catalog.vacuum(&vacuumed).unwrap();
     drop(federation);
     let federation = reopened(&folder);
-    assert!(!federation.catalog().free_extents(database).unwrap()[0].is_released);
+    assert!(!federation.catalog().local().unwrap().free_extents(database).unwrap()[0].is_released);
     let before = stored(&folder);
     let report = vacuum(&federation, head);
     assert!(report.garbage_bytes > 3 * 8 * EVENTS, "{report:?}");
     assert!(stored(&folder) + 3 * 8 * EVENTS < before);
-    let extents = federation.catalog().free_extents(database).unwrap();
+    let extents = federation.catalog().local().unwrap().free_extents(database).unwrap();
     assert!(extents.iter().all(|extent| extent.is_released));
     assert_numbers(&federation, head, 4);
 }
