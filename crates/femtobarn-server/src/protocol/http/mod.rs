@@ -14,10 +14,10 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use femtobarn_catalog::{Catalog, ErrorKind};
 use http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, StatusCode};
@@ -25,6 +25,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::auth::{Action, Authenticator, Identity, Refusal};
+use crate::protocol::listen::Peer;
 use crate::status::Status;
 
 mod catalogue;
@@ -63,9 +64,16 @@ pub fn routes(site: Arc<Site>) -> Router {
 /// Who asks: by a bearer token, or anonymous.
 ///
 /// # Errors
-/// [`Refusal`].
-pub fn identity(authenticator: &Authenticator, headers: &HeaderMap) -> Result<Identity, Refusal> {
+/// [`Refusal`], also of a token that others could have read on its way.
+pub fn identity(
+    authenticator: &Authenticator,
+    headers: &HeaderMap,
+    peer: Peer,
+) -> Result<Identity, Refusal> {
     let Some(value) = headers.get(AUTHORIZATION) else { return authenticator.anonymous() };
+    if !peer.is_encrypted {
+        return Err(Refusal("a token must only be sent over TLS".to_owned()));
+    }
     let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
     match token {
         Some(token) => authenticator.token(token.trim()),
@@ -94,17 +102,25 @@ async fn metrics(State(site): Shared) -> Response {
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&(site.status)())).into_response()
 }
 
-async fn status(State(site): Shared, headers: HeaderMap) -> Response {
-    match refused(&site, &headers, "/") {
+async fn status(
+    State(site): Shared,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Response {
+    match refused(&site, &headers, peer, "/") {
         None => Json((site.status)()).into_response(),
         Some(answer) => answer,
     }
 }
 
-async fn federations(State(site): Shared, headers: HeaderMap) -> Response {
+async fn federations(
+    State(site): Shared,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Response {
     let names = site.federations.iter().map(|(name, _)| name);
     let readable: Vec<_> =
-        names.filter(|name| refused(&site, &headers, name).is_none()).cloned().collect();
+        names.filter(|name| refused(&site, &headers, peer, name).is_none()).cloned().collect();
     Json(readable).into_response()
 }
 
@@ -117,10 +133,11 @@ async fn federation(
     State(site): Shared,
     Path(name): Path<String>,
     Query(moment): Query<Moment>,
+    Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> Response {
     let name = format!("/{name}");
-    if let Some(answer) = refused(&site, &headers, &name) {
+    if let Some(answer) = refused(&site, &headers, peer, &name) {
         return answer;
     }
     let Some((_, catalog)) = site.federations.iter().find(|(known, _)| *known == name) else {
@@ -140,8 +157,8 @@ async fn federation(
 }
 
 /// The answer to those who may not read a path.
-fn refused(site: &Site, headers: &HeaderMap, path: &str) -> Option<Response> {
-    match identity(&site.authenticator, headers) {
+fn refused(site: &Site, headers: &HeaderMap, peer: Peer, path: &str) -> Option<Response> {
+    match identity(&site.authenticator, headers, peer) {
         Ok(identity) if identity.may(Action::Read, path.as_bytes()) => None,
         Ok(identity) => {
             Some(said(StatusCode::FORBIDDEN, &format!("{} may not read {path}", identity.name)))

@@ -1,0 +1,178 @@
+//! One port: connections, told apart by their first byte.
+//!
+//! | first byte | protocol |
+//! |---|---|
+//! | 0 | `root://`: the handshake of XRootD, which may go on to TLS itself |
+//! | 22 | TLS, with HTTP/2 (gRPC among it) or HTTP/1.1 inside |
+//! | other | HTTP/2 or HTTP/1.1 |
+//!
+//! 1. A connection that says nothing is closed after [`FIRST_BYTE_WAIT`].
+//! 2. There are never more connections than allowed: those above are closed at once.
+//! 3. Nothing that a client does ends the loop; running out of file descriptors makes it pause.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::{Extension, Router};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+/// How long a connection may say nothing before it has said anything, and TLS may take to begin.
+const FIRST_BYTE_WAIT: Duration = Duration::from_secs(30);
+/// How long to wait before accepting again where the system is short of something.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of HTTP/1.1 headers.
+const HEADER_BYTES_MAX: usize = 64 << 10;
+const FIRST_OF_ROOT: u8 = 0;
+const FIRST_OF_TLS: u8 = 22;
+
+/// Who is at the other end of a connection; HTTP and gRPC find it among a request's extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Where they are.
+    pub address: SocketAddr,
+    /// Whether nobody listens in.
+    pub is_encrypted: bool,
+}
+
+/// Serves a connection of `root://` to its end.
+pub type ServeRoot =
+    Box<dyn Fn(TcpStream, SocketAddr) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// What connections are handed to.
+pub struct Protocols {
+    /// `root://`.
+    pub root: ServeRoot,
+    /// HTTP and gRPC.
+    pub http: Router,
+    /// What encrypts HTTP and gRPC; none if they cannot be encrypted.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// Whether HTTP and gRPC must be encrypted.
+    pub is_tls_required: bool,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// How many there were and are.
+    pub counts: Arc<ConnectionCounts>,
+}
+
+/// How many connections there were, and are.
+#[derive(Debug, Default)]
+pub struct ConnectionCounts {
+    accepted: AtomicU64,
+    closed: AtomicU64,
+}
+
+impl ConnectionCounts {
+    /// Connections since the start.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Connections that are open.
+    pub fn open(&self) -> u64 {
+        let closed = self.closed.load(Ordering::Acquire);
+        self.accepted().saturating_sub(closed)
+    }
+}
+
+/// Counts a connection for as long as it lives.
+struct Counted(Arc<ConnectionCounts>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.closed.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Accepts connections until it is dropped.
+pub async fn accept(listener: TcpListener, protocols: Arc<Protocols>) {
+    let places = Arc::new(Semaphore::new(protocols.connections_max.min(Semaphore::MAX_PERMITS)));
+    loop {
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                pause_after(&error).await;
+                continue;
+            }
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            tracing::warn!(%address, "closed at once: there are limits.connections connections");
+            continue;
+        };
+        protocols.counts.accepted.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(Arc::clone(&protocols.counts));
+        let protocols = Arc::clone(&protocols);
+        tokio::spawn(async move {
+            let _kept = (place, counted);
+            if let Err(error) = serve(stream, address, &protocols).await {
+                tracing::debug!(%address, %error, "connection lost");
+            }
+        });
+    }
+}
+
+async fn pause_after(error: &io::Error) {
+    // A client that is gone again is no reason to wait.
+    if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) {
+        tracing::error!(%error, "cannot accept connections");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn serve(stream: TcpStream, address: SocketAddr, protocols: &Protocols) -> io::Result<()> {
+    // Answers are written whole: nothing is gained by waiting for more.
+    stream.set_nodelay(true)?;
+    let mut first = [0];
+    match timeout(FIRST_BYTE_WAIT, stream.peek(&mut first)).await {
+        Ok(Ok(1)) => {}
+        Ok(Ok(_)) => return Ok(()),
+        Ok(Err(error)) => return Err(error),
+        Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+    }
+    match (first[0], &protocols.tls) {
+        (FIRST_OF_ROOT, _) => {
+            (protocols.root)(stream, address).await;
+            Ok(())
+        }
+        (FIRST_OF_TLS, None) => Err(io::Error::other("the client wants TLS, and there is none")),
+        (FIRST_OF_TLS, Some(tls)) => {
+            let acceptor = TlsAcceptor::from(Arc::clone(tls));
+            let stream = timeout(FIRST_BYTE_WAIT, acceptor.accept(stream)).await;
+            let stream = stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+            serve_http(stream, Peer { address, is_encrypted: true }, protocols).await
+        }
+        (_, _) if protocols.is_tls_required => {
+            Err(io::Error::other("the client does not encrypt, and must"))
+        }
+        (_, _) => serve_http(stream, Peer { address, is_encrypted: false }, protocols).await,
+    }
+}
+
+async fn serve_http(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: Peer,
+    protocols: &Protocols,
+) -> io::Result<()> {
+    let router = protocols.http.clone().layer(Extension(peer));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(FIRST_BYTE_WAIT)
+        .max_buf_size(HEADER_BYTES_MAX);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(FIRST_BYTE_WAIT));
+    let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    served.await.map_err(io::Error::other)
+}
