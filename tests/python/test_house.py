@@ -21,10 +21,11 @@ FLOORS: dict[str, set[str]] = {
     "xrd": set(),
     "femtobarn-catalog": set(),
     "femtobarn-rpc": {"femtobarn-catalog"},
-    "femtobarn": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc"},
+    "femtobarn-format": {"rntuple", "femtobarn-catalog"},
+    "femtobarn": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn-format"},
     "femtobarn-faults": {"rntuple", "femtobarn-catalog", "femtobarn"},
     "femtobarn-bench": {"rntuple", "femtobarn"},
-    "femtobarn-server": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc"},
+    "femtobarn-server": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn-format"},
     "femtobarn-python": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn", "femtobarn-server"},
 }
 

@@ -17,6 +17,7 @@ use rntuple::tfile::{self, FileHeader};
 use rntuple::{Anchor, ByteSource, DELETED_FIELD, Reader};
 use uuid::Uuid;
 
+use crate::ContainerOptions;
 use crate::annex::Annex;
 use crate::chain;
 use crate::class::Class;
@@ -27,7 +28,6 @@ use crate::extent::ExtentWriter;
 use crate::federation::Federation;
 use crate::file::{self, DatabaseFile};
 use crate::identify;
-use crate::options::ContainerOptions;
 use crate::record::{CommitRecord, ContainerRecord};
 use crate::scan::{self, Newest};
 use crate::transaction::range;

@@ -18,12 +18,12 @@ use crate::deletion::Deletions;
 use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::inventory::{Inventory, Ranges};
-use crate::options::{ContainerOptions, Profile};
 use crate::progress::{Progress, Watch};
 use crate::republish::{Republishing, Revision};
 use crate::transaction::range;
 use crate::vacuum::{VacuumOptions, VacuumReport};
 use crate::view::{Source, link};
+use crate::{ContainerOptions, Profile};
 
 /// How containers are compacted.
 #[derive(Clone, Debug)]

@@ -11,12 +11,12 @@ use std::time::Duration;
 use femtobarn_catalog::{Commit, ContainerRow, Csn, DatabaseRow, DatabaseState, DroppedDatabase};
 use uuid::Uuid;
 
+use crate::ContainerOptions;
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
 use crate::federation::{Federation, Inner};
 use crate::file::{self, DatabaseFile};
-use crate::options::ContainerOptions;
 use crate::record::{CommitRecord, ContainerRecord, End};
 use crate::seal::lock_alone;
 

@@ -66,6 +66,17 @@ pub enum Error {
     },
 }
 
+impl From<femtobarn_format::Error> for Error {
+    fn from(error: femtobarn_format::Error) -> Self {
+        match error {
+            femtobarn_format::Error::Catalogue(error) => Error::Catalogue(error),
+            femtobarn_format::Error::Storage { what, source } => Error::Storage { what, source },
+            femtobarn_format::Error::Invalid { what } => Error::Invalid { what },
+            femtobarn_format::Error::Corrupt { what } => Error::Corrupt { what },
+        }
+    }
+}
+
 /// The result of the engine's operations.
 pub type Result<T> = std::result::Result<T, Error>;
 

@@ -15,7 +15,7 @@ use crate::class::Class;
 use crate::dress::{self, Translate};
 use crate::error::{Error, Result};
 use crate::file;
-use crate::options::{ContainerOptions, Profile};
+use crate::{ContainerOptions, Profile};
 
 /// Bytes gathered before they are written to the file.
 const BUFFER_SIZE: usize = 1 << 20;

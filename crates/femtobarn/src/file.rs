@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::libc::{O_DIRECT, off_t};
-use rntuple::tfile::{FileHeader, FileIdentity, Timestamp, decode_key_header};
+use rntuple::tfile::{FileHeader, FileIdentity, Timestamp};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -139,17 +139,8 @@ impl DatabaseFile {
 
     /// What the file says about itself at its front.
     pub fn identity(&self) -> Result<FileIdentity> {
-        const FRONT: usize = 1024;
-        let mut front = vec![0; FRONT.min(self.size()? as usize)];
-        let read = self.file.read_exact_at(&mut front, 0);
-        read.map_err(|source| Error::io("read", &self.path, source))?;
-        let decode = || {
-            let header = FileHeader::decode(&front)?;
-            let first = front.get(rntuple::tfile::FIRST_KEY as usize..).unwrap_or_default();
-            let key = decode_key_header(first)?;
-            Ok(FileIdentity { name: key.name, uuid: header.uuid, created: key.written })
-        };
-        decode().map_err(Error::storage(self.path.display().to_string()))
+        let identity = FileIdentity::read(&self.file);
+        identity.map_err(Error::storage(self.path.display().to_string()))
     }
 }
 

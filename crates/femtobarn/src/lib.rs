@@ -16,10 +16,9 @@
 //! | `extent`, `file` | the pieces of a database file that writers own, and the file itself |
 //! | `chain` | the keys of a database file, and how their chain is mended |
 //! | `seal`, `attach`, `detach` | making a database a complete ROOT file; taking files in and giving them away |
-//! | `record`, `description` | what a file says about itself: commit records, and the containers of a sealed file |
-//! | `deletion` | which entries are deleted |
+//! | `record` | what a file says about itself: commit records |
 //! | `vacuum`, `compact`, `republish` | giving space back; fewer and larger clusters; versions without new objects |
-//! | `check`, `repair`, `inventory` | whether all that is committed can be read; mending what cannot; which bytes versions refer to |
+//! | `check`, `repair` | whether all that is committed can be read; mending what cannot |
 //! | `export` | [`Export`]: objects as RNTuples of plain ROOT files |
 //! | `identify`, `scan` | what a file is, and the commit records in it |
 //! | `backup` | copying a federation while it is written to, and making one from copies |
@@ -28,9 +27,10 @@
 //! | `following` | the objects that links lead to |
 //! | `index` | [`Index`]: which objects have which keys, in sorted runs |
 //! | `statistics` | [`ClusterBounds`]: what the values of clusters lie between |
-//! | `annex`, `frame` | what a version has beside its footer, and how our own records are framed |
+//!
+//! What is in the files besides (`annex`, `deletion`, `description`, `frame`, `inventory`) is of the crate
+//! `femtobarn-format`.
 
-mod annex;
 mod attach;
 mod backup;
 mod chain;
@@ -38,8 +38,6 @@ mod check;
 mod class;
 mod compact;
 mod cursor;
-mod deletion;
-mod description;
 mod detach;
 mod dress;
 mod error;
@@ -51,10 +49,8 @@ mod field;
 mod file;
 mod files;
 mod following;
-mod frame;
 mod identify;
 mod index;
-mod inventory;
 mod link;
 mod narrowing;
 mod options;
@@ -72,6 +68,8 @@ mod transaction;
 mod vacuum;
 mod view;
 
+use femtobarn_format::{annex, deletion, description, frame, inventory};
+
 pub use attach::Attached;
 pub use backup::{BackupReport, restore};
 pub use check::{CheckLevel, CheckReport, Place, Problem, ProblemKind, Severity};
@@ -86,11 +84,12 @@ pub use femtobarn_catalog::{
     CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, HeldLock,
     Holder, LockTarget, Oid, Retention, TagRow, Waiter,
 };
+pub use femtobarn_format::{ContainerOptions, Profile};
 pub use field::{FieldContent, FieldReader};
 pub use identify::{CommitFacts, ContainerFacts, Facts, FileKind, identify};
 pub use index::{Index, Referrer, Referrers};
 pub use link::{ElementLink, Link};
-pub use options::{ContainerOptions, Isolation, OpenOptions, Profile, TransactionOptions};
+pub use options::{Isolation, OpenOptions, TransactionOptions};
 pub use progress::{Progress, Watch};
 pub use rebuild::{RebuildReport, rebuild_catalogue};
 pub use repair::{RepairOptions, RepairReport};

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rntuple::{BlobSink, ByteSource, ReadRequest, Reader};
 
+use crate::ContainerOptions;
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::evolution::Evolution;
 use crate::narrowing::Narrowing;
-use crate::options::ContainerOptions;
 use crate::view::{Version, View, link};
 
 /// Where memory begins: behind the end of any file, with room for all that is in memory.

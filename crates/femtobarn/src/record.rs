@@ -9,12 +9,12 @@ use rntuple::{BlobSink, ByteSource};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::ContainerOptions;
 use crate::annex;
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
 use crate::frame;
-use crate::options::ContainerOptions;
 
 /// The first bytes of a commit record; the digit is the version of its format.
 pub(crate) const MAGIC: [u8; 8] = *b"FBCMT\0\x002";
@@ -103,7 +103,7 @@ impl CommitRecord {
 
     /// Reads the record at the front of `bytes`, which may go on.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        frame::open(&MAGIC, bytes, "commit record")
+        Ok(frame::open(&MAGIC, bytes, "commit record")?)
     }
 
     /// Reads the record that lies in a range of a file.

@@ -13,12 +13,12 @@ use femtobarn_catalog::{
 use rntuple::BlobSink;
 use uuid::Uuid;
 
+use crate::ContainerOptions;
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
 use crate::federation::Federation;
 use crate::file;
-use crate::options::ContainerOptions;
 use crate::record::{CommitRecord, ContainerRecord};
 
 /// What a version is, apart from its place in history.

@@ -7,24 +7,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use femtobarn_catalog::{
-    Commit, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard, VersionRow,
-};
+use femtobarn_catalog::{Commit, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard};
+use femtobarn_format::completion;
 use rntuple::tfile::{self, Sealing};
-use rntuple::{Anchor, EnvelopeLink, Reader};
+use rntuple::{Anchor, ByteSource};
 use uuid::Uuid;
 
-use crate::annex::Annex;
 use crate::chain;
-use crate::deletion::Deletions;
-use crate::description::{self, DESCRIPTION, Description};
 use crate::error::{Error, Result};
-use crate::extent::ExtentWriter;
 use crate::federation::{Federation, Inner};
 use crate::file::{self, DatabaseFile};
 use crate::inventory::{Inventory, Ranges};
-use crate::options::ContainerOptions;
-use crate::view::{Source, link};
+use crate::view::Source;
 
 impl Federation {
     /// Seals a database: waits for its writers, and makes it a complete ROOT file that takes no more
@@ -65,68 +59,12 @@ pub(crate) fn lock_alone(inner: &Inner, database: DatabaseId, wait: Duration) ->
 /// for each RNTuple.
 fn write_anchored(inner: &Inner, row: &DatabaseRow, seen: Csn) -> Result<Vec<(String, Anchor)>> {
     let mut extents = inner.take_extents(row)?;
-    let mut anchors = vec![];
-    let mut descriptions = vec![];
-    for container in inner.catalog.containers(row.id, seen)? {
-        let version = inner.catalog.version(row.id, container.id, seen)?;
-        let version = version.ok_or_else(|| Error::NotFound {
-            what: format!("container {:?} has no version", container.name),
-        })?;
-        let footer = completed(&mut extents, row, &container, &version)?;
-        anchors.push((container.name.clone(), Anchor::new(link(&version.header), footer)));
-        descriptions.push(describe(inner, &container, &version)?);
-    }
-    let source = Source(extents.file().clone());
-    let written = description::write(&mut extents, &source, &descriptions);
-    let (header, footer) = written.map_err(Error::storage(format!("database {}", row.name)))?;
-    anchors.push((DESCRIPTION.to_owned(), Anchor::new(header, footer)));
+    let versions = completion::versions(&*inner.catalog, row, seen)?;
+    let source: Arc<dyn ByteSource> = Arc::new(Source(extents.file().clone()));
+    let anchors = completion::complete(&*inner.catalog, row, &versions, &source, &mut extents)?;
     extents.flush()?;
     inner.return_extents(row.id, extents);
     Ok(anchors)
-}
-
-/// Makes a version such that those can read it who know nothing of Femtobarn: right element offsets,
-/// one representation of each column, and a field that says which entries are deleted.
-fn completed(
-    extents: &mut ExtentWriter,
-    row: &DatabaseRow,
-    container: &ContainerRow,
-    version: &VersionRow,
-) -> Result<EnvelopeLink> {
-    let what = format!("container {}/{}", row.name, container.name);
-    let source = Arc::new(Source(extents.file().clone()));
-    let deleted = match version.deleted {
-        0 => vec![],
-        count => {
-            let annex = Annex::read(&*source, version.annex)?;
-            let deletions = Deletions::new(&annex.deletions, count, version.entries)?;
-            deletions.runs(&*source, version.entries)?
-        }
-    };
-    let footer = link(&version.footer);
-    let options = ContainerOptions::from_json(&container.options)?.write_options();
-    Reader::from_links(source, &link(&version.header), &footer)
-        .and_then(|reader| rntuple::complete(&reader, extents, footer, &deleted, options))
-        .map(|completed| completed.footer)
-        .map_err(Error::storage(what))
-}
-
-/// What the file says about a container.
-fn describe(inner: &Inner, container: &ContainerRow, version: &VersionRow) -> Result<Description> {
-    let class = inner.catalog.class(&container.class, Some(version.class_version))?;
-    let targets = inner.catalog.link_targets(container.database, container.id)?;
-    Ok(Description {
-        container: container.id.0,
-        name: container.name.clone(),
-        class: class.name,
-        class_version: class.version,
-        definition: class.definition,
-        options: container.options.clone(),
-        link_targets: targets.iter().map(Uuid::to_string).collect(),
-        annex_offset: version.annex.offset,
-        annex_size: version.annex.size,
-        deleted: version.deleted,
-    })
 }
 
 /// Appends anchors, list of keys and the rest, and writes the front that refers to them.

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use femtobarn_catalog::{ContainerRow, DatabaseId, DatabaseRow, EnvelopeRange, Oid, VersionRow};
-use rntuple::{
-    Array, ByteSource, EnvelopeLink, FileNumber, Locator, Projection, ReadRequest, Reader, Value,
-};
+use femtobarn_catalog::{ContainerRow, DatabaseId, DatabaseRow, Oid, VersionRow};
+use rntuple::{Array, ByteSource, FileNumber, Projection, ReadRequest, Reader, Value};
 use uuid::Uuid;
+
+pub(crate) use femtobarn_format::link;
 
 use crate::annex::Annex;
 use crate::class::{Class, FieldType};
@@ -309,7 +309,7 @@ impl View {
         match self.opened.version.row.deleted {
             0 if entries.is_empty() => Ok(vec![]),
             0 => Ok(vec![entries]),
-            _ => deletions.live(&**source, entries),
+            _ => Ok(deletions.live(&**source, entries)?),
         }
     }
 
@@ -330,7 +330,7 @@ impl View {
         let Version { deletions, source, row, .. } = &*self.opened.version;
         match row.deleted {
             0 => Ok(false),
-            _ => deletions.contains(&**source, entry),
+            _ => Ok(deletions.contains(&**source, entry)?),
         }
     }
 
@@ -540,12 +540,4 @@ impl ByteSource for Source {
 /// another.
 pub(crate) fn file_number(database: DatabaseId, epoch: u64) -> FileNumber {
     u64::from(database.0) | epoch << 32
-}
-
-/// Where an envelope is, as the catalogue and as RNTuple say it.
-pub(crate) fn link(range: &EnvelopeRange) -> EnvelopeLink {
-    EnvelopeLink {
-        length: range.length,
-        locator: Locator { offset: range.offset, size: range.size },
-    }
 }

@@ -89,7 +89,7 @@ impl Checking<'_, '_> {
         let Ok(annex) = Annex::read(source, row.annex) else { return Ok(()) };
         let Ok(deletions) = Deletions::of(source, row) else { return Ok(()) };
         let what = place.to_string();
-        let is_deleted = |entry| deletions.contains(source, entry);
+        let is_deleted = |entry| Ok(deletions.contains(source, entry)?);
         let indexed = Indexed { what: &what, class, reader, is_deleted: &is_deleted, source };
         for index in &annex.indexes {
             let is_whole = index.runs.iter().all(|run| run.blob.read(source).is_ok());

@@ -52,14 +52,20 @@ impl<'a> Intact<'a> {
         let visited = Inventory::new(source).visit_page_list(list, &mut |part, range| {
             let Part::Page(page, _) = part else { return Ok(()) };
             let mut bytes = vec![0; (range.end - range.start) as usize];
-            source.read_at(range.start, &mut bytes).map_err(Error::storage("page"))?;
+            let is_read = source.read_at(range.start, &mut bytes).is_ok();
             let (data, checksum) = bytes.split_at(bytes.len().saturating_sub(CHECKSUM_SIZE));
-            match !page.checksum || XxHash3_64::oneshot(data).to_le_bytes() == *checksum {
+            match is_read
+                && (!page.checksum || XxHash3_64::oneshot(data).to_le_bytes() == *checksum)
+            {
                 true => Ok(()),
-                false => Err(Error::Corrupt { what: format!("page at byte {}", range.start) }),
+                false => Err(damaged(range.start)),
             }
         });
         self.page_lists.insert(list.locator.offset, visited.is_ok());
         visited.is_ok()
     }
+}
+
+fn damaged(offset: u64) -> femtobarn_format::Error {
+    femtobarn_format::Error::Corrupt { what: format!("page at byte {offset}") }
 }

@@ -9,12 +9,12 @@ use femtobarn_catalog::{ContainerRow, Csn, DatabaseRow, VersionRow};
 use rntuple::{Appender, Value};
 
 use super::examine::Examiner;
+use crate::ContainerOptions;
 use crate::annex::{Annex, IndexState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::Federation;
 use crate::index::{Indexed, Pending};
 use crate::inventory::Inventory;
-use crate::options::ContainerOptions;
 use crate::republish::{Republishing, Revision};
 use crate::transaction::range;
 
@@ -120,7 +120,7 @@ impl Examiner<'_, '_> {
             Ok(annex) => (annex, false),
             // Then it has no deletions, and the rest can be made again.
             Err(_) if row.deleted == 0 => (self.earlier_annex(older), true),
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         self.deletions(&annex, row)?;
         let numbered = row.entries;
@@ -256,7 +256,7 @@ impl Plan {
             what: path,
             class: &class,
             reader: &reader,
-            is_deleted: &|entry| deletions.contains(&*source, entry),
+            is_deleted: &|entry| Ok(deletions.contains(&*source, entry)?),
             source: &*source,
         };
         let mut kept: Vec<IndexState> = vec![];

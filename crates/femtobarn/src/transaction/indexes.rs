@@ -84,7 +84,7 @@ impl OpenContainer {
             what,
             class: &self.class,
             reader: &reader.map_err(Error::storage(what))?,
-            is_deleted: &|entry| deletions.contains(&*source, entry),
+            is_deleted: &|entry| Ok(deletions.contains(&*source, entry)?),
             source: &*source,
         };
         let size_before = index::size(&self.annex.indexes);

@@ -10,13 +10,13 @@ use uuid::Uuid;
 
 use super::names::check_container_name;
 use super::{ContainerKey, Transaction};
+use crate::ContainerOptions;
 use crate::annex::Annex;
 use crate::class::Class;
 use crate::deletion::Deletions;
 use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
 use crate::index::Pending;
-use crate::options::ContainerOptions;
 use crate::view::{Source, link};
 
 /// A container that the transaction writes to.

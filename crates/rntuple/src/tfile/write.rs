@@ -9,12 +9,14 @@ use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
 
 use super::header::{DIRECTORY_SIZE, DirectoryRecord, FileHeader};
-use super::key::{KeyHeader, new_key, rblob_key_header};
+use super::key::{KeyHeader, decode_key_header, new_key, rblob_key_header};
+use super::read::read_range;
 use super::streamer_info::{STREAMER_INFO_NAMES, encode_streamer_info};
 use super::{FIRST_KEY, Timestamp};
 use crate::anchor::{ANCHOR_CLASS, ANCHOR_SIZE, Anchor};
 use crate::error::{Error, Result};
-use crate::source::{BlobSink, io_error};
+use crate::locator::Locator;
+use crate::source::{BlobSink, ByteSource, io_error};
 use crate::wire::{Writer, string_be_size};
 
 const FILE_CLASS: &str = "TFile";
@@ -48,6 +50,21 @@ impl FileIdentity {
             return Err(Error::invalid(what));
         }
         Ok(FileIdentity { name: name.to_owned(), uuid, created })
+    }
+
+    /// What a file says about itself at its front.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if this is no ROOT file; as reading.
+    pub fn read(source: &dyn ByteSource) -> Result<Self> {
+        /// No front is longer: names have at most 255 bytes.
+        const FRONT_MAX: u64 = 1024;
+        let front = Locator { offset: 0, size: source.size()?.min(FRONT_MAX) };
+        let front = read_range(source, "file header", front)?;
+        let header = FileHeader::decode(&front)?;
+        let key = decode_key_header(front.get(FIRST_KEY as usize..).unwrap_or_default())?;
+        Self::new(&key.name, header.uuid, key.written)
+            .map_err(|error| Error::corrupt("key", FIRST_KEY, error.to_string()))
     }
 
     /// Bytes of the front of the file; the next key lies there.

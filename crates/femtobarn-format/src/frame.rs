@@ -8,10 +8,10 @@ use twox_hash::XxHash3_64;
 use crate::error::{Error, Result};
 
 /// Bytes before the text.
-pub(crate) const PREAMBLE: usize = 24;
+pub const PREAMBLE: usize = 24;
 
 /// A value, framed. It must be one that JSON can hold.
-pub(crate) fn seal(magic: &[u8; 8], value: &impl Serialize) -> Vec<u8> {
+pub fn seal(magic: &[u8; 8], value: &impl Serialize) -> Vec<u8> {
     let text = serde_json::to_vec(value).expect("what is framed has only names and numbers");
     let mut bytes = Vec::with_capacity(PREAMBLE + text.len());
     bytes.extend_from_slice(magic);
@@ -25,7 +25,7 @@ pub(crate) fn seal(magic: &[u8; 8], value: &impl Serialize) -> Vec<u8> {
 ///
 /// # Errors
 /// `Corrupt` unless magic, length and checksum are right and the text is such a value.
-pub(crate) fn open<T: DeserializeOwned>(magic: &[u8; 8], bytes: &[u8], what: &str) -> Result<T> {
+pub fn open<T: DeserializeOwned>(magic: &[u8; 8], bytes: &[u8], what: &str) -> Result<T> {
     let damaged = |reason: &str| Error::Corrupt { what: format!("{what}: {reason}") };
     let text =
         text(magic, bytes).ok_or_else(|| damaged("its magic, length or checksum is wrong"))?;

@@ -19,11 +19,11 @@ use rntuple::{
 
 use crate::annex::Annex;
 use crate::error::{Error, Result};
-use crate::view::link;
+use crate::link;
 
 /// Sets of bytes: ranges that neither overlap nor touch, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ranges {
+pub struct Ranges {
     /// End by start.
     ends: BTreeMap<u64, u64>,
 }
@@ -78,6 +78,7 @@ impl Ranges {
         range.is_empty() || before.is_some_and(|(_, &end)| end >= range.end)
     }
 
+    /// The ranges, in order.
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> {
         self.ends.iter().map(|(&start, &end)| start..end)
     }
@@ -108,28 +109,35 @@ impl FromIterator<Range<u64>> for Ranges {
 
 /// What a range of a file is to a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
+    /// The header of its RNTuple.
     Header,
+    /// The footer of its RNTuple.
     Footer,
+    /// One of the page lists that the footer names.
     PageList,
     /// A page, and the number of its column.
     Page(PageLocation, usize),
+    /// Its annex.
     Annex,
+    /// A blob that the annex names.
     Blob,
+    /// Its commit record.
     Record,
 }
 
 /// Visits what versions of one file refer to, and remembers what it has been to.
-pub(crate) struct Inventory<'a> {
+pub struct Inventory<'a> {
     source: &'a dyn ByteSource,
     page_lists: HashSet<u64>,
     blobs: HashSet<u64>,
 }
 
 /// What is called with every part of a version that was not met before.
-pub(crate) type Visit<'v> = dyn FnMut(Part, Range<u64>) -> Result<()> + 'v;
+pub type Visit<'v> = dyn FnMut(Part, Range<u64>) -> Result<()> + 'v;
 
 impl<'a> Inventory<'a> {
+    /// Of versions of the file `source`.
     pub fn new(source: &'a dyn ByteSource) -> Self {
         Inventory { source, page_lists: HashSet::new(), blobs: HashSet::new() }
     }
@@ -169,6 +177,9 @@ impl<'a> Inventory<'a> {
     }
 
     /// Visits the annex of a version and what it refers to.
+    ///
+    /// # Errors
+    /// As [`visit`](Self::visit).
     pub fn visit_annex(&mut self, row: &VersionRow, visit: &mut Visit<'_>) -> Result<()> {
         visit(Part::Annex, blob(row.annex)?)?;
         for found in Annex::read(self.source, row.annex)?.blobs() {
@@ -180,6 +191,9 @@ impl<'a> Inventory<'a> {
     }
 
     /// Visits a page list and its pages.
+    ///
+    /// # Errors
+    /// As [`visit`](Self::visit).
     pub fn visit_page_list(&mut self, list: &EnvelopeLink, visit: &mut Visit<'_>) -> Result<()> {
         if !self.page_lists.insert(list.locator.offset) {
             return Ok(());
@@ -200,7 +214,10 @@ impl<'a> Inventory<'a> {
 }
 
 /// Where a page lies, with its checksum.
-pub(crate) fn page_range(page: &PageLocation) -> Result<Range<u64>> {
+///
+/// # Errors
+/// `Corrupt` if it ends beyond byte 2^64.
+pub fn page_range(page: &PageLocation) -> Result<Range<u64>> {
     let checksum = if page.checksum { CHECKSUM_SIZE as u64 } else { 0 };
     range(page.locator.offset, page.locator.size.saturating_add(checksum))
 }
@@ -209,7 +226,11 @@ fn envelope(link: &EnvelopeLink) -> Result<Range<u64>> {
     range(link.locator.offset, link.locator.size)
 }
 
-pub(crate) fn blob(blob: BlobRange) -> Result<Range<u64>> {
+/// Where a blob lies.
+///
+/// # Errors
+/// `Corrupt` if it ends beyond byte 2^64.
+pub fn blob(blob: BlobRange) -> Result<Range<u64>> {
     range(blob.offset, blob.size)
 }
 

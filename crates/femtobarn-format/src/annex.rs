@@ -22,7 +22,7 @@ const MAGIC: [u8; 8] = *b"FBANX\0\x001";
 /// What a version has beside its footer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Annex {
+pub struct Annex {
     /// Which entries are deleted, by chunks of entries.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deletions: Vec<DeletionChunk>,
@@ -39,26 +39,31 @@ pub(crate) struct Annex {
 
 /// The deleted entries of one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DeletionChunk {
+pub struct DeletionChunk {
     /// Number of the chunk.
     pub chunk: u64,
     /// How many of its entries are deleted.
     pub count: u64,
+    /// Which they are.
     pub blob: Blob,
 }
 
 /// The statistics of consecutive clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StatisticsRun {
+pub struct StatisticsRun {
+    /// The first of their entries.
     pub first_entry: u64,
+    /// How many entries they have.
     pub entries: u64,
+    /// How many clusters they are.
     pub clusters: u64,
+    /// What is known of them.
     pub blob: Blob,
 }
 
 /// One index of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct IndexState {
+pub struct IndexState {
     /// Its name, unique in the container.
     pub name: String,
     /// The fields that make the key, in its order.
@@ -71,17 +76,21 @@ pub(crate) struct IndexState {
 
 /// Keys in order, with their entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct IndexRun {
+pub struct IndexRun {
+    /// How many.
     pub keys: u64,
     /// Bytes of all keys.
     pub key_bytes: u64,
+    /// The blocks.
     pub blob: Blob,
 }
 
 /// Bytes in the database file, with their checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Blob {
+pub struct Blob {
+    /// First byte in the file.
     pub offset: u64,
+    /// Bytes.
     pub size: u64,
     /// XXH3-64.
     pub checksum: u64,
@@ -89,6 +98,9 @@ pub(crate) struct Blob {
 
 impl Annex {
     /// Writes the annex; one without content is not written.
+    ///
+    /// # Errors
+    /// As the sink.
     pub fn write(&self, sink: &mut dyn BlobSink) -> rntuple::Result<BlobRange> {
         if *self == Annex::default() {
             return Ok(BlobRange::default());
@@ -98,6 +110,10 @@ impl Annex {
         Ok(BlobRange { offset, size: bytes.len() as u64 })
     }
 
+    /// Reads the annex that lies in a range of a file; without content if the range is empty.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is damaged; as reading.
     pub fn read(source: &dyn ByteSource, range: BlobRange) -> Result<Self> {
         if range.size == 0 {
             return Ok(Annex::default());
@@ -117,12 +133,20 @@ impl Annex {
 }
 
 impl Blob {
+    /// Writes bytes as a blob.
+    ///
+    /// # Errors
+    /// As the sink.
     pub fn write(sink: &mut dyn BlobSink, bytes: &[u8]) -> rntuple::Result<Self> {
         let offset = sink.write_blob(&[bytes])?;
         let checksum = XxHash3_64::oneshot(bytes);
         Ok(Blob { offset, size: bytes.len() as u64, checksum })
     }
 
+    /// The bytes of the blob.
+    ///
+    /// # Errors
+    /// `Corrupt` if their checksum is wrong, or they lie beyond the file; as reading.
     pub fn read(&self, source: &dyn ByteSource) -> Result<Vec<u8>> {
         let what = format!("blob at byte {}", self.offset);
         let bytes = read_bytes(source, self.offset, self.size, &what)?;
@@ -139,12 +163,10 @@ const UNSEEN_BYTES_MAX: u64 = 64 << 10;
 /// Reads bytes that may not be there, taking much memory only for bytes that are. How long the file is
 /// is not asked for little: after that a sync takes longer, since the kernel notes the time of the
 /// next write more exactly and writes it.
-pub(crate) fn read_bytes(
-    source: &dyn ByteSource,
-    offset: u64,
-    size: u64,
-    what: &str,
-) -> Result<Vec<u8>> {
+///
+/// # Errors
+/// `Corrupt` if they lie beyond the end of the file; as reading.
+pub fn read_bytes(source: &dyn ByteSource, offset: u64, size: u64, what: &str) -> Result<Vec<u8>> {
     let end = offset.checked_add(size);
     let is_beyond = || end.is_none_or(|end| source.size().is_ok_and(|file| end > file));
     let beyond = || Error::Corrupt { what: format!("{what}: it lies beyond the end of the file") };

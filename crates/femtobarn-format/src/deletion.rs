@@ -22,7 +22,7 @@ use crate::annex::{Annex, Blob, DeletionChunk};
 use crate::error::{Error, Result};
 
 /// Entries of a chunk.
-pub(crate) const CHUNK_ENTRIES: u64 = 1 << 16;
+pub const CHUNK_ENTRIES: u64 = 1 << 16;
 /// Bytes of a chunk's bitmap.
 const BITMAP_BYTES: usize = CHUNK_ENTRIES as usize / 8;
 const WORD_BITS: u64 = 64;
@@ -30,7 +30,7 @@ const WORDS: usize = (CHUNK_ENTRIES / WORD_BITS) as usize;
 
 /// The deleted entries of one version of a container.
 #[derive(Clone, Default)]
-pub(crate) struct Deletions {
+pub struct Deletions {
     chunks: BTreeMap<u64, Chunk>,
     count: u64,
 }
@@ -162,6 +162,9 @@ impl Deletions {
     }
 
     /// Writes the chunks that changed and returns the list of all.
+    ///
+    /// # Errors
+    /// As the sink.
     pub fn write(&mut self, sink: &mut dyn BlobSink) -> rntuple::Result<Vec<DeletionChunk>> {
         let mut listed = Vec::with_capacity(self.chunks.len());
         for (number, chunk) in &mut self.chunks {

@@ -1,4 +1,4 @@
-//! What a sealed file says about its containers, so that any federation can attach it.
+//! What a complete file says about its containers, so that any federation can attach it.
 //!
 //! It is an RNTuple of its own, named [`DESCRIPTION`], with one entry for each container; ROOT and
 //! uproot show it like any other. The file's own UUID is that of the database.
@@ -14,16 +14,19 @@ use crate::deletion::Deletions;
 use crate::error::{Error, Result};
 
 /// Name of the RNTuple; no container can have it.
-pub(crate) const DESCRIPTION: &str = "_femtobarn";
+pub const DESCRIPTION: &str = "_femtobarn";
 
 row! {
-    /// One container of a sealed database.
+    /// One container of a complete database.
     #[derive(Clone, Debug, PartialEq)]
-    pub(crate) struct Description {
+    pub struct Description {
         /// Its number within its database.
         pub container: u32,
+        /// Its name.
         pub name: String,
+        /// The name of its class.
         pub class: String,
+        /// The version of that class that its objects have.
         pub class_version: u32,
         /// The class's definition, in JSON.
         pub definition: String,
@@ -33,6 +36,7 @@ row! {
         pub link_targets: Vec<String>,
         /// Where its annex is in the file; of size 0 if it has none.
         pub annex_offset: u64,
+        /// Bytes of it.
         pub annex_size: u64,
         /// How many of its entries are deleted.
         pub deleted: u64,
@@ -40,7 +44,10 @@ row! {
 }
 
 /// Writes the descriptions and returns where the RNTuple's header and footer are.
-pub(crate) fn write(
+///
+/// # Errors
+/// As the sink.
+pub fn write(
     sink: &mut dyn BlobSink,
     source: &dyn ByteSource,
     descriptions: &[Description],
@@ -56,7 +63,10 @@ pub(crate) fn write(
 }
 
 /// The descriptions in a file; none if nobody's federation wrote it.
-pub(crate) fn read(source: Arc<dyn ByteSource>) -> Result<Vec<Description>> {
+///
+/// # Errors
+/// `Corrupt` if they are damaged; as reading.
+pub fn read(source: Arc<dyn ByteSource>) -> Result<Vec<Description>> {
     let reader = match Reader::open(source, DESCRIPTION) {
         Ok(reader) => reader,
         Err(rntuple::Error::NotFound { .. }) => return Ok(vec![]),
@@ -102,6 +112,9 @@ fn of_value(value: &Value) -> Option<Description> {
 
 impl Description {
     /// Where the container's annex is, and how many of its entries are deleted, which it tells.
+    ///
+    /// # Errors
+    /// `Corrupt` if the annex is damaged; as reading.
     pub fn annex(&self, source: &dyn ByteSource, entries: u64) -> Result<(BlobRange, u64)> {
         let range = BlobRange { offset: self.annex_offset, size: self.annex_size };
         let annex = Annex::read(source, range)?;
@@ -110,6 +123,9 @@ impl Description {
     }
 
     /// The databases that the container's links refer to.
+    ///
+    /// # Errors
+    /// `Corrupt` if one is no UUID.
     pub fn targets(&self) -> Result<Vec<Uuid>> {
         let parse = |text: &String| {
             Uuid::parse_str(text).map_err(|_| Error::Corrupt {

@@ -1,0 +1,108 @@
+//! A database as of a snapshot, as those read it who know nothing of Femtobarn.
+//!
+//! Sealing writes it into the database's file, the server makes it up in memory. Both take it from
+//! here, so that both show the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use femtobarn_catalog::{Catalogue, ContainerRow, Csn, DatabaseRow, VersionRow};
+use rntuple::{Anchor, BlobSink, ByteSource, EnvelopeLink, Reader};
+use uuid::Uuid;
+
+use crate::deletion::Deletions;
+use crate::description::{self, DESCRIPTION, Description};
+use crate::error::{Error, Result};
+use crate::layout::ContainerOptions;
+use crate::link;
+
+/// The containers of a database with their newest versions as of a snapshot, in the order of their
+/// ids.
+///
+/// # Errors
+/// As the catalogue; `Corrupt` if a container has no version.
+pub fn versions(
+    catalog: &dyn Catalogue,
+    row: &DatabaseRow,
+    at: Csn,
+) -> Result<Vec<(ContainerRow, VersionRow)>> {
+    let versions = catalog.newest_versions(row.id, at)?.into_iter();
+    let mut versions: BTreeMap<_, _> =
+        versions.map(|version| (version.container, version)).collect();
+    let versioned = catalog.containers(row.id, at)?.into_iter().map(|container| {
+        let version = versions.remove(&container.id).ok_or_else(|| Error::Corrupt {
+            what: format!("container {:?} has no version", container.name),
+        })?;
+        Ok((container, version))
+    });
+    versioned.collect()
+}
+
+/// Writes the containers as others read them, and what the file says about them; returns an anchor
+/// for each RNTuple. `source` is the file.
+///
+/// # Errors
+/// As reading and writing.
+pub fn complete(
+    catalog: &dyn Catalogue,
+    row: &DatabaseRow,
+    versions: &[(ContainerRow, VersionRow)],
+    source: &Arc<dyn ByteSource>,
+    sink: &mut dyn BlobSink,
+) -> Result<Vec<(String, Anchor)>> {
+    let mut anchors = vec![];
+    let mut descriptions = vec![];
+    for (container, version) in versions {
+        let footer = completed(source, sink, row, container, version)?;
+        anchors.push((container.name.clone(), Anchor::new(link(&version.header), footer)));
+        descriptions.push(describe(catalog, container, version)?);
+    }
+    let written = description::write(sink, &**source, &descriptions);
+    let (header, footer) = written.map_err(Error::storage(format!("database {}", row.name)))?;
+    anchors.push((DESCRIPTION.to_owned(), Anchor::new(header, footer)));
+    Ok(anchors)
+}
+
+/// Makes a version such that those can read it who know nothing of Femtobarn: right element offsets,
+/// one representation of each column, and a field that says which entries are deleted.
+fn completed(
+    source: &Arc<dyn ByteSource>,
+    sink: &mut dyn BlobSink,
+    row: &DatabaseRow,
+    container: &ContainerRow,
+    version: &VersionRow,
+) -> Result<EnvelopeLink> {
+    let deletions = Deletions::of(&**source, version)?;
+    let deleted = match deletions.count() {
+        0 => vec![],
+        _ => deletions.runs(&**source, version.entries)?,
+    };
+    let footer = link(&version.footer);
+    let options = ContainerOptions::from_json(&container.options)?.write_options();
+    Reader::from_links(Arc::clone(source), &link(&version.header), &footer)
+        .and_then(|reader| rntuple::complete(&reader, sink, footer, &deleted, options))
+        .map(|completed| completed.footer)
+        .map_err(Error::storage(format!("container {}/{}", row.name, container.name)))
+}
+
+/// What the file says about a container.
+fn describe(
+    catalog: &dyn Catalogue,
+    container: &ContainerRow,
+    version: &VersionRow,
+) -> Result<Description> {
+    let class = catalog.class(&container.class, Some(version.class_version))?;
+    let targets = catalog.link_targets(container.database, container.id)?;
+    Ok(Description {
+        container: container.id.0,
+        name: container.name.clone(),
+        class: class.name,
+        class_version: class.version,
+        definition: class.definition,
+        options: container.options.clone(),
+        link_targets: targets.iter().map(Uuid::to_string).collect(),
+        annex_offset: version.annex.offset,
+        annex_size: version.annex.size,
+        deleted: version.deleted,
+    })
+}
