@@ -38,6 +38,8 @@ pub struct Commit {
     pub transaction: Uuid,
     /// What its author says about it.
     pub message: String,
+    /// Who made it; this process if nobody else is named.
+    pub author: Option<Author>,
     /// Databases that it creates or attaches.
     pub new_databases: Vec<NewDatabase>,
     /// Containers that it creates.
@@ -66,6 +68,17 @@ pub struct Commit {
     pub dropped_containers: Vec<(DatabaseId, ContainerId, Csn)>,
     /// Containers that were only read, and must be unchanged (serialisable transactions).
     pub reads: Vec<(DatabaseId, ContainerId, Option<Csn>)>,
+}
+
+/// Who made a commit, for the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Author {
+    /// The user.
+    pub user: String,
+    /// The host.
+    pub host: String,
+    /// The process on that host.
+    pub pid: u32,
 }
 
 /// A database that a commit creates or attaches.

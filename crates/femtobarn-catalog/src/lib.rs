@@ -72,7 +72,7 @@ pub use catalog::{
     Vacuumed,
 };
 pub use catalogue::Catalogue;
-pub use commit::{Commit, DroppedDatabase, NewContainer, NewDatabase, NewVersion};
+pub use commit::{Author, Commit, DroppedDatabase, NewContainer, NewDatabase, NewVersion};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{ContainerId, Csn, DatabaseId, Oid};
 pub use locks::{

@@ -145,6 +145,16 @@ impl Catalog {
         self.sessions.current()?.commit(commit)
     }
 
+    /// Publishes several commits in one durable write. Each succeeds or fails by itself, unless that
+    /// write fails.
+    pub fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Csn>> {
+        let session = match self.sessions.current() {
+            Ok(session) => session,
+            Err(error) => return vec![Err(error); commits.len()],
+        };
+        session.commit_all(commits)
+    }
+
     /// A database id that nobody had before.
     pub fn reserve_database(&self) -> Result<DatabaseId> {
         Ok(DatabaseId(self.reserve("database", 1)?))

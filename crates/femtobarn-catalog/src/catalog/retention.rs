@@ -41,13 +41,27 @@ impl Catalog {
     /// [`Error::Exists`] if the name is taken; [`Error::NotFound`] if there is no such commit, or
     /// its snapshot was given up.
     pub fn create_tag(&self, name: &str, csn: Csn, message: &str) -> Result<TagRow> {
+        self.create_tag_for(host::user_name(), name, csn, message)
+    }
+
+    /// As [`Catalog::create_tag`], for a user who is not the one of this process.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_tag_for(
+        &self,
+        user: &str,
+        name: &str,
+        csn: Csn,
+        message: &str,
+    ) -> Result<TagRow> {
         names::check("tag", name)?;
         let tag = TagRow {
             name: name.to_owned(),
             csn,
             created_us: host::now_us(),
             message: message.to_owned(),
-            user: host::user_name().to_owned(),
+            user: user.to_owned(),
         };
         self.sessions.current()?.write(|sql| insert_tag(sql, &tag))?;
         Ok(tag)

@@ -177,10 +177,30 @@ impl Session {
 
     /// Publishes `commit`, together with those of other threads that wait at the same time.
     pub(super) fn commit(&self, commit: Commit) -> Result<Csn> {
-        self.queue.submit(commit, |group| match group {
+        self.queue.submit(commit, |group| self.publish(group))
+    }
+
+    /// As [`Session::commit`] for several, of which those that make no sense are refused first.
+    pub(super) fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Csn>> {
+        let checked: Vec<Result<()>> = commits.iter().map(Commit::validate).collect();
+        let valid = commits.into_iter().zip(&checked).filter(|(_, checked)| checked.is_ok());
+        let valid: Vec<Commit> = valid.map(|(commit, _)| commit).collect();
+        let mut published = match valid[..] {
+            [] => vec![],
+            _ => self.publish(&valid),
+        }
+        .into_iter();
+        let lost = || Err(Error::internal("a commit of a group has no result"));
+        let result =
+            |checked: Result<()>| checked.and_then(|()| published.next().unwrap_or_else(lost));
+        checked.into_iter().map(result).collect()
+    }
+
+    fn publish(&self, group: &[Commit]) -> Vec<Result<Csn>> {
+        match group {
             [one] => vec![self.write(|sql| commit::apply(sql, one))],
             several => self.commit_group(several),
-        })
+        }
     }
 
     /// One durable write for all. Each succeeds or fails by itself, unless that write fails.

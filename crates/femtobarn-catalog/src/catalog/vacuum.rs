@@ -122,6 +122,16 @@ impl Catalog {
         })
     }
 
+    /// Begins a new epoch of a database: what was taken of its space and is not committed yet is lost.
+    /// The caller has the database alone.
+    pub fn raise_epoch(&self, database: DatabaseId) -> Result<()> {
+        let raise = "UPDATE databases SET epoch = epoch + 1 WHERE id = ?1";
+        self.sessions.current()?.write(|sql| {
+            sql.prepare_cached(raise)?.execute([database.0])?;
+            Ok(())
+        })
+    }
+
     /// Takes the smallest free range of at least `size_min` bytes, which nobody else then gets.
     pub fn take_free_extent(
         &self,

@@ -39,6 +39,7 @@ pub(crate) fn apply(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
 
 /// The clock may step back, the time of commits may not: snapshots are found by it.
 fn insert_commit(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
+    let author = commit.author.as_ref();
     connection
         .prepare_cached(
             "INSERT INTO commits (transaction_uuid, time_us, message, user_name, host, pid) \
@@ -49,9 +50,9 @@ fn insert_commit(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
             commit.transaction.as_bytes(),
             host::now_us(),
             commit.message,
-            host::user_name(),
-            host::host_name(),
-            host::process_id(),
+            author.map_or(host::user_name(), |author| &author.user),
+            author.map_or(host::host_name(), |author| &author.host),
+            author.map_or_else(host::process_id, |author| author.pid),
         ])?;
     Ok(Csn(unsigned(connection.last_insert_rowid())))
 }

@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 
 use femtobarn_catalog::{
-    ClassRow, Commit, ContainerId, Csn, DatabaseId, DatabaseState, Error, ErrorKind,
+    Author, ClassRow, Commit, ContainerId, Csn, DatabaseId, DatabaseState, Error, ErrorKind,
 };
 use uuid::Uuid;
 
@@ -286,4 +286,26 @@ fn ids_are_never_given_out_twice() {
 
 fn class(name: &str, version: u32, definition: &str) -> ClassRow {
     ClassRow { name: name.into(), version, definition: definition.into() }
+}
+
+#[test]
+fn several_commits_are_published_together_and_refused_one_by_one() {
+    let fed = Federation::new();
+    let before = fed.catalog.head().unwrap();
+    let author = Author { user: "anna".into(), host: "tau".into(), pid: 7 };
+    let commit = |message: &str| Commit {
+        message: message.into(),
+        author: Some(author.clone()),
+        ..Commit::default()
+    };
+    let nameless = ClassRow { name: String::new(), version: 1, definition: "{}".into() };
+    let refused = Commit { new_classes: vec![nameless], ..commit("refused") };
+    let results = fed.catalog.commit_all(vec![commit("first"), refused, commit("second")]);
+    let [Ok(first), Err(error), Ok(second)] = &results[..] else { panic!("{results:?}") };
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert_eq!((first.0, second.0), (before.0 + 1, before.0 + 2));
+    let newest = fed.catalog.commit_by_csn(*second).unwrap();
+    assert_eq!((newest.message.as_str(), newest.user.as_str()), ("second", "anna"));
+    assert_eq!((newest.host.as_str(), newest.pid), ("tau", 7));
+    assert!(fed.catalog.commit_all(vec![]).is_empty());
 }

@@ -291,6 +291,8 @@ impl Repair<'_> {
         let live = Inventory::of(&source, &versions)?;
         let keys = chain::cover(&file, &live)?;
         file.sync()?;
+        // Space that a writer took, whose lock on the database was lost, may hold such a key now.
+        inner.local()?.raise_epoch(database.id)?;
         Ok(keys)
     }
 
