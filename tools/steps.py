@@ -211,9 +211,15 @@ def rust_tests(*arguments: str, **settings: str) -> Step:
     return Step(
         "tests of Rust",
         ["cargo", "test", "--workspace", "--locked", "--no-fail-fast", *arguments],
-        {"XRD_TEST_PYTHON": str(PYTHON), **settings},
+        {"XRD_TEST_PYTHON": str(PYTHON), **real_server(), **settings},
         tools=("cargo",),
     )
+
+
+def real_server() -> dict[str, str]:
+    """The XRootD server that the client is tested against, if this machine has one."""
+    program = shutil.which("xrootd")
+    return {"XRD_TEST_XROOTD": program} if program else {}
 
 
 def python_tests(*arguments: str) -> Step:

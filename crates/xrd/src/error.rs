@@ -85,4 +85,4 @@ impl Error {
 }
 
 /// The result of this crate's operations.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;

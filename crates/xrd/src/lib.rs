@@ -1,8 +1,9 @@
-//! The XRootD wire protocol, version 5 (5.2.0), as typed messages and framing, without I/O.
+//! The XRootD wire protocol, version 5 (5.2.0), as typed messages and framing, without I/O, and, as the
+//! feature `client`, a client.
 //!
 //! `root://` is how physics experiments read and copy their files. This crate knows its bytes, for
 //! servers and clients alike: what every request and response looks like, and how a stream of
-//! bytes becomes messages. It opens no socket, reads no clock and starts no thread.
+//! bytes becomes messages. But for the client, it opens no socket, reads no clock and starts no thread.
 //!
 //! A server and a client, each with its two ends of a pipe:
 //!
@@ -53,6 +54,7 @@
 //! | [`page`], [`segment`] | data with checksums; pieces of files in lists |
 //! | `location` | [`Location`]: a path and its opaque information |
 //! | `ids`, [`codes`], [`flags`] | what names things; numbers with names; sets of bits |
+//! | `client` | a client for tasks and threads (feature `client`; TLS by the feature `tls`) |
 //! | [`limits`], `wire`, `error` | every maximum; codecs of integers and texts; [`Error`] |
 //!
 //! # Protocol
@@ -69,12 +71,14 @@
 //!
 //! # What it does not do
 //!
-//! - I/O, TLS, time, retries, redirects followed: those are the client's and the server's.
+//! - A server: its I/O, TLS and time are its own.
 //! - Judge names: `..`, relative paths and who may see what are the server's affair.
 //! - Compute or check signatures and credentials: it carries them.
 //! - gpfile, which no implementation has, and what 5.0 dropped (getfile, putfile, admin, verifyw,
 //!   decrypt).
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod codes;
 mod error;
 pub mod fattr;

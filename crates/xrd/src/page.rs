@@ -156,12 +156,17 @@ impl PageDecoder {
     /// Takes bytes off the wire, of which no more than [`PageDecoder::remaining`] are looked at.
     /// Appends their data to `out` and the pages that end in them with wrong checksums to `bad`.
     pub fn push(&mut self, wire: &[u8], out: &mut Vec<u8>, bad: &mut Vec<PageRange>) {
+        self.push_to(wire, |data| out.extend_from_slice(data), bad);
+    }
+
+    /// As [`PageDecoder::push`], with the data handed to `out` in their order, each byte once.
+    pub fn push_to(&mut self, wire: &[u8], mut out: impl FnMut(&[u8]), bad: &mut Vec<PageRange>) {
         let usable = usize::try_from(self.left).unwrap_or(usize::MAX).min(wire.len());
         let mut wire = &wire[..usable];
         while !wire.is_empty() {
             let used = match self.taken < CHECKSUM_BYTES {
                 true => self.take_checksum(wire),
-                false => self.take_data(wire, out),
+                false => self.take_data(wire, &mut out),
             };
             wire = &wire[used..];
             self.taken += used;
@@ -178,10 +183,10 @@ impl PageDecoder {
         count
     }
 
-    fn take_data(&mut self, wire: &[u8], out: &mut Vec<u8>) -> usize {
+    fn take_data(&mut self, wire: &[u8], out: &mut impl FnMut(&[u8])) -> usize {
         let count = wire.len().min(CHECKSUM_BYTES + self.page.length - self.taken);
         self.found = crc32c::crc32c_append(self.found, &wire[..count]);
-        out.extend_from_slice(&wire[..count]);
+        out(&wire[..count]);
         count
     }
 

@@ -54,6 +54,7 @@ pub struct ResponseFramer {
     state: State,
     body_bytes_max: usize,
     handed_out: HashSet<StreamId>,
+    hands_out_all: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -91,6 +92,7 @@ impl ResponseFramer {
             state: State::header(),
             body_bytes_max: RESPONSE_BODY_BYTES_MAX,
             handed_out: HashSet::new(),
+            hands_out_all: false,
         }
     }
 
@@ -103,6 +105,11 @@ impl ResponseFramer {
     /// this stream, rather than gathering it. Delayed answers are gathered all the same.
     pub fn hand_out(&mut self, stream: StreamId) {
         self.handed_out.insert(stream);
+    }
+
+    /// From the next response on: hands out as [`ResponseFramer::hand_out`] does, on all streams.
+    pub fn hand_out_all(&mut self) {
+        self.hands_out_all = true;
     }
 
     /// From the next response on: gathers what comes on this stream.
@@ -181,7 +188,7 @@ impl ResponseFramer {
     /// After a header: what is handed out is there at once, the rest waits for its body.
     fn begin(&mut self, header: ResponseHeader) -> Result<Option<ResponseEvent>> {
         let plain = matches!(header.status, StatusCode::OK | StatusCode::OK_SO_FAR);
-        if plain && self.handed_out.contains(&header.stream) {
+        if plain && self.hands_out(header.stream) {
             self.state = State::handing_out(header.stream, header.length);
             let response = Response::decode(&header, &Bytes::new());
             return Ok(Some(received(header, response, Bytes::new(), header.length)));
@@ -202,13 +209,17 @@ impl ResponseFramer {
             return Ok(Some(received(header, response, Bytes::new(), 0)));
         }
         let data_bytes = status_data_bytes(body)?;
-        if self.handed_out.contains(&header.stream) {
+        if self.hands_out(header.stream) {
             self.state = State::handing_out(header.stream, data_bytes);
             return Ok(Some(received(header, response, Bytes::new(), data_bytes)));
         }
         let gather = Gather::new(self.allowed(data_bytes)?);
         self.state = State::StatusData(header, response, gather);
         Ok(None)
+    }
+
+    fn hands_out(&self, stream: StreamId) -> bool {
+        self.hands_out_all || self.handed_out.contains(&stream)
     }
 
     fn allowed(&self, length: u32) -> Result<usize> {

@@ -4,6 +4,8 @@
 
 mod captured;
 mod captured_answers;
+#[cfg(feature = "client")]
+mod client;
 mod framing;
 mod hostile;
 mod known_bytes;

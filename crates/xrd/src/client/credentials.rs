@@ -1,0 +1,106 @@
+//! What proves to a server who asks: `unix`, which proves nothing, and bearer tokens (`ztn`).
+//!
+//! ```text
+//! unix  "unix" 0  user [" " group] 0
+//! ztn   "ztn" 0  version u8  'T'  zero[2]  length u16  token[length]  0
+//! ```
+//!
+//! Tokens are only told where TLS hides them.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use nix::unistd::{Group, Uid, User, getgid, getuid};
+
+use super::options::{Options, Token};
+use crate::request::Auth;
+
+/// Bytes of a token file that are read.
+const TOKEN_BYTES_MAX: u64 = 64 * 1024;
+
+/// Who asks, as the operating system knows.
+pub(super) fn user_name(options: &Options) -> String {
+    let known = || User::from_uid(getuid()).ok().flatten().map(|user| user.name);
+    options.user.clone().or_else(known).unwrap_or_else(|| getuid().to_string())
+}
+
+/// The credentials for one of the server's security protocols, or why there are none.
+pub(super) fn credentials(
+    protocol: &str,
+    options: &Options,
+    is_secret: bool,
+) -> std::result::Result<Auth, String> {
+    match protocol {
+        "unix" => Ok(unix(&user_name(options))),
+        "ztn" if !is_secret => Err("ztn: tokens are told only where there is TLS".to_owned()),
+        "ztn" => match token(options) {
+            Some(token) => Ok(ztn(&token)),
+            None => Err("ztn: there is no token; set BEARER_TOKEN or BEARER_TOKEN_FILE".to_owned()),
+        },
+        other => Err(format!("{other}: not known here")),
+    }
+}
+
+fn unix(user: &str) -> Auth {
+    let group = Group::from_gid(getgid()).ok().flatten().map(|group| format!(" {}", group.name));
+    let text = format!("unix\0{user}{}\0", group.unwrap_or_default());
+    Auth { protocol: *b"unix", credentials: text.into() }
+}
+
+fn ztn(token: &Token) -> Auth {
+    let text = token.0.as_bytes();
+    // Longer ones are never read.
+    let length = u16::try_from(text.len() + 1).unwrap_or(u16::MAX);
+    let head = [&b"ztn\0\0T\0\0"[..], &length.to_be_bytes()].concat();
+    Auth { protocol: *b"ztn\0", credentials: Bytes::from([&head[..], text, &[0]].concat()) }
+}
+
+/// The token by WLCG's rules of bearer token discovery.
+fn token(options: &Options) -> Option<Token> {
+    let uid = getuid();
+    let file = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let given = || std::env::var("BEARER_TOKEN").ok().and_then(trimmed);
+    let named = || file("BEARER_TOKEN_FILE").and_then(|path| read(&path, None));
+    let own =
+        || file("XDG_RUNTIME_DIR").and_then(|folder| read(&in_folder(&folder, uid), Some(uid)));
+    options.token.clone().or_else(given).or_else(named).or_else(own)
+}
+
+fn in_folder(folder: &Path, uid: Uid) -> PathBuf {
+    folder.join(format!("bt_u{uid}"))
+}
+
+/// A token from a file that, where an owner is given, nobody else may have written.
+fn read(path: &Path, owner: Option<Uid>) -> Option<Token> {
+    let facts = path.metadata().ok()?;
+    let is_trusted =
+        owner.is_none_or(|uid| facts.uid() == uid.as_raw() && facts.mode() & 0o22 == 0);
+    if !is_trusted || facts.len() > TOKEN_BYTES_MAX {
+        return None;
+    }
+    trimmed(std::fs::read_to_string(path).ok()?)
+}
+
+fn trimmed(text: String) -> Option<Token> {
+    let text = text.trim();
+    let fits = !text.is_empty() && text.len() < usize::from(u16::MAX);
+    fits.then(|| Token(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_have_the_bytes_that_servers_expect() {
+        let options = Options { token: Some(Token("abc".into())), ..Options::default() };
+        let auth = credentials("ztn", &options, true).unwrap();
+        assert_eq!(auth.credentials, &b"ztn\0\0T\0\0\0\x04abc\0"[..]);
+        assert!(credentials("ztn", &options, false).is_err(), "a token without TLS");
+        assert!(credentials("gsi", &options, true).is_err());
+        let options = Options { user: Some("ann".into()), ..Options::default() };
+        let auth = credentials("unix", &options, false).unwrap();
+        assert!(auth.credentials.starts_with(b"unix\0ann"));
+    }
+}

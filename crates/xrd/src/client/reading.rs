@@ -1,0 +1,210 @@
+//! How reads become requests.
+//!
+//! 1. Large reads are parted, and the parts are asked for ahead of their answers, over all streams in
+//!    turn; no more than a few for each stream, since their answers may have to be held.
+//! 2. Pieces are read by readv, as many as the protocol allows in one; those that touch are one
+//!    segment, those that are large are read by themselves.
+
+use std::collections::VecDeque;
+
+use super::connection::Sent;
+use super::file::Opened;
+use super::sink::{Paged, Piece, Scattered, Straight};
+use super::trouble::Trouble;
+use crate::codes::ErrorCode;
+use crate::flags::{PageFlags, ServerFlags};
+use crate::ids::PathId;
+use crate::limits::{SEGMENT_DATA_BYTES, SEGMENTS_MAX};
+use crate::page::{PageRange, wire_bytes};
+use crate::request::{PgRead, Read, ReadArguments, ReadV, Request};
+use crate::response::Failure;
+use crate::segment::{SEGMENT_BYTES, Segment};
+
+/// Bytes of one request where there is one stream.
+const REQUEST_BYTES: usize = 16 << 20;
+/// Bytes of one request where there are more.
+const STRIPE_BYTES: usize = 1 << 20;
+/// Requests ahead of the answers, for each stream.
+const AHEAD: usize = 2;
+/// Bytes of the answer to one readv.
+const SCATTERED_BYTES: usize = 16 << 20;
+
+/// Reads from `offset` on; fewer bytes than fit only at the end.
+pub(super) async fn read(
+    opened: &Opened,
+    offset: u64,
+    buffer: &mut [u8],
+) -> Result<usize, Trouble> {
+    let paths = paths(opened);
+    if buffer.len() <= STRIPE_BYTES || (paths.len() == 1 && buffer.len() <= REQUEST_BYTES) {
+        let request = read_request(opened, offset, buffer.len(), PathId::default());
+        let (bytes_max, mut sink) = (buffer.len() as u64, Straight::new(buffer));
+        opened.connection.call_into(&request, &[], bytes_max, &mut sink).await?;
+        return Ok(sink.count);
+    }
+    let part_bytes = if paths.len() == 1 { REQUEST_BYTES } else { STRIPE_BYTES };
+    let mut parts = buffer.chunks_mut(part_bytes).zip(paths.iter().cycle());
+    let mut sent: VecDeque<(Sent<'_>, &mut [u8])> = VecDeque::new();
+    let (mut next, mut count) = (offset, 0);
+    loop {
+        while sent.len() < AHEAD * paths.len()
+            && let Some((part, path)) = parts.next()
+        {
+            let request = read_request(opened, next, part.len(), *path);
+            next += part.len() as u64;
+            sent.push_back((opened.connection.send(&request, &[], part.len() as u64).await?, part));
+        }
+        let Some((request, part)) = sent.pop_front() else { return Ok(count) };
+        let expected = part.len();
+        let mut sink = Straight::new(part);
+        request.answer(&mut sink).await?;
+        count += sink.count;
+        if sink.count < expected {
+            return Ok(count);
+        }
+    }
+}
+
+/// The streams that reads are spread over.
+fn paths(opened: &Opened) -> Vec<PathId> {
+    match opened.connection.paths() {
+        bound if bound.len() == 0 => vec![PathId::default()],
+        bound => bound.collect(),
+    }
+}
+
+fn read_request(opened: &Opened, offset: u64, length: usize, path: PathId) -> Request {
+    let segment = Segment { handle: opened.handle, offset, length: length as u32 };
+    let is_main = path == PathId::default();
+    let arguments = (!is_main).then(|| ReadArguments { path, ahead: Vec::new() });
+    Read { segment, arguments }.into()
+}
+
+/// Reads with checksums; tells a page that came damaged twice.
+pub(super) async fn read_checked(
+    opened: &Opened,
+    offset: u64,
+    buffer: &mut [u8],
+) -> Result<(usize, Option<PageRange>), Trouble> {
+    if !opened.connection.flags().contains(ServerFlags::PAGES) {
+        return Ok((read(opened, offset, buffer).await?, None));
+    }
+    let mut count = 0;
+    for part in buffer.chunks_mut(REQUEST_BYTES) {
+        let start = offset + count as u64;
+        let expected = part.len();
+        let (found, bad) = read_pages(opened, start, part, PageFlags::default()).await?;
+        for page in bad {
+            let from = (page.offset - start) as usize;
+            let room = &mut part[from..from + page.length];
+            let (again, bad) = read_pages(opened, page.offset, room, PageFlags::RETRY).await?;
+            if again != page.length || !bad.is_empty() {
+                return Ok((count, Some(page)));
+            }
+        }
+        count += found;
+        if found < expected {
+            break;
+        }
+    }
+    Ok((count, None))
+}
+
+async fn read_pages(
+    opened: &Opened,
+    offset: u64,
+    buffer: &mut [u8],
+    flags: PageFlags,
+) -> Result<(usize, Vec<PageRange>), Trouble> {
+    let segment = Segment { handle: opened.handle, offset, length: buffer.len() as u32 };
+    let request = PgRead { segment, path: Some(PathId::default()), flags: Some(flags) };
+    // Where parts end inside pages there are more checksums; that is told by the sink.
+    let bytes_max = 2 * wire_bytes(offset, buffer.len() as u64);
+    let mut sink = Paged::new(offset, buffer);
+    opened.connection.call_into(&request.into(), &[], bytes_max, &mut sink).await?;
+    Ok((sink.count, sink.bad))
+}
+
+/// Fills all pieces.
+pub(super) async fn read_many(
+    opened: &Opened,
+    mut pieces: &mut [Piece<'_>],
+) -> Result<(), Trouble> {
+    while !pieces.is_empty() {
+        let batch = Batch::of(opened, pieces);
+        let (now, later) = pieces.split_at_mut(batch.pieces);
+        match (batch.segments.len(), &mut *now) {
+            (1, [piece]) => read_piece(opened, piece).await?,
+            _ => {
+                let request = ReadV { path: PathId::default(), segments: batch.segments.clone() };
+                let bytes_max = (batch.bytes + batch.segments.len() * SEGMENT_BYTES) as u64;
+                let mut sink = Scattered::new(&batch.segments, now);
+                let request = request.into();
+                opened.connection.call_into(&request, &[], bytes_max, &mut sink).await?;
+                if !sink.is_complete() {
+                    return Err(ends_early(batch.segments[0].offset));
+                }
+            }
+        }
+        pieces = later;
+    }
+    Ok(())
+}
+
+async fn read_piece(opened: &Opened, piece: &mut Piece<'_>) -> Result<(), Trouble> {
+    let count = read(opened, piece.offset, piece.buffer).await?;
+    if count < piece.buffer.len() {
+        return Err(ends_early(piece.offset + count as u64));
+    }
+    Ok(())
+}
+
+fn ends_early(offset: u64) -> Trouble {
+    let message = format!("the file ends early, after byte {offset}");
+    Trouble::Failure(Failure::new(ErrorCode::FS_ERROR, message))
+}
+
+/// Pieces, from the first one on, that one request reads.
+struct Batch {
+    pieces: usize,
+    segments: Vec<Segment>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn of(opened: &Opened, pieces: &[Piece<'_>]) -> Self {
+        let mut batch = Batch { pieces: 0, segments: Vec::new(), bytes: 0 };
+        for piece in pieces {
+            let length = piece.buffer.len();
+            let is_large = length > SEGMENT_DATA_BYTES as usize;
+            let is_full = batch.bytes + length > SCATTERED_BYTES && batch.pieces > 0;
+            if is_full || (is_large && batch.pieces > 0) || !batch.add(opened, piece, is_large) {
+                break;
+            }
+            if is_large {
+                break;
+            }
+        }
+        batch
+    }
+
+    /// Adds a piece, if there is room for it.
+    fn add(&mut self, opened: &Opened, piece: &Piece<'_>, is_large: bool) -> bool {
+        let length = piece.buffer.len() as u32;
+        if let Some(last) = self.segments.last_mut()
+            && last.offset + u64::from(last.length) == piece.offset
+            && last.length.saturating_add(length) <= SEGMENT_DATA_BYTES
+        {
+            last.length += length;
+        } else if self.segments.len() < SEGMENTS_MAX {
+            // Large ones are read by themselves, and their length is not looked at.
+            let length = if is_large { 0 } else { length };
+            self.segments.push(Segment { handle: opened.handle, offset: piece.offset, length });
+        } else {
+            return false;
+        }
+        self.pieces += 1;
+        self.bytes += piece.buffer.len();
+        true
+    }
+}

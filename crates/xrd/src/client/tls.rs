@@ -1,0 +1,165 @@
+//! TLS over a socket, as the client's side.
+//!
+//! The lock of the TLS state is never held while a socket is waited for.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+use super::options::Options;
+use super::stream::Socket;
+
+/// Bytes that are made secret at a time.
+const WRITE_BYTES: usize = 256 * 1024;
+/// Bytes that are read from the socket at a time.
+const READ_BYTES: usize = 64 * 1024;
+/// What operating systems trust.
+const SYSTEM_AUTHORITIES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// A secret connection's state.
+#[derive(Debug)]
+pub(super) struct Tls {
+    connection: Mutex<ClientConnection>,
+    /// What was read from the socket; the one reader's.
+    wire: Mutex<Wire>,
+}
+
+/// Bytes from the socket, and which of them TLS did not take yet.
+#[derive(Debug, Default)]
+struct Wire {
+    bytes: Vec<u8>,
+    left: Range<usize>,
+}
+
+impl Tls {
+    /// For a connection to this host.
+    pub fn new(host: &str, options: &Options) -> io::Result<Self> {
+        let config =
+            ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+                .with_safe_default_protocol_versions()
+                .map_err(io::Error::other)?
+                .with_root_certificates(authorities(options)?)
+                .with_no_client_auth();
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+        Ok(Tls { connection: Mutex::new(connection), wire: Mutex::default() })
+    }
+
+    pub async fn shake_hands(&mut self, socket: &Socket) -> io::Result<()> {
+        while self.lock().is_handshaking() {
+            self.flush(socket).await?;
+            if self.lock().is_handshaking() && !self.fill(socket).await? {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+        self.flush(socket).await
+    }
+
+    /// See [`super::stream::Stream::read`].
+    pub async fn read(&self, socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            let plain = self.lock().reader().read(buffer);
+            match plain {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(Some(0)),
+                other => return other.map(Some),
+            }
+            if !self.fill(socket).await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    pub async fn write_all(&self, socket: &Socket, bytes: &[u8]) -> io::Result<()> {
+        for part in bytes.chunks(WRITE_BYTES) {
+            let mut left = part;
+            while !left.is_empty() {
+                let count = self.lock().writer().write(left)?;
+                left = &left[count..];
+                self.flush(socket).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what the state has to say.
+    async fn flush(&self, socket: &Socket) -> io::Result<()> {
+        let mut secret = Vec::new();
+        {
+            let mut connection = self.lock();
+            while connection.wants_write() {
+                connection.write_tls(&mut secret)?;
+            }
+        }
+        socket.write_all(&secret, &[]).await
+    }
+
+    /// Takes some of what came from the socket, or reads from it; whether anything came in time.
+    async fn fill(&self, socket: &Socket) -> io::Result<bool> {
+        // Only one caller reads, so nobody misses it meanwhile.
+        let mut wire = std::mem::take(&mut *self.lock_wire());
+        if wire.left.is_empty() {
+            wire.bytes.resize(READ_BYTES, 0);
+            let Some(count) = socket.read(&mut wire.bytes).await? else {
+                *self.lock_wire() = wire;
+                return Ok(false);
+            };
+            wire.left = 0..count;
+        }
+        let mut secret = &wire.bytes[wire.left.clone()];
+        let mut connection = self.lock();
+        connection.read_tls(&mut secret)?;
+        connection
+            .process_new_packets()
+            .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        wire.left.start = wire.left.end - secret.len();
+        *self.lock_wire() = wire;
+        Ok(true)
+    }
+
+    fn lock_wire(&self) -> MutexGuard<'_, Wire> {
+        self.wire.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ClientConnection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whose signatures are trusted.
+fn authorities(options: &Options) -> io::Result<RootCertStore> {
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let place = options.authorities.clone().or_else(|| named("X509_CERT_DIR"));
+    let place = place.or_else(|| named("SSL_CERT_FILE"));
+    let system = || SYSTEM_AUTHORITIES.iter().map(PathBuf::from).find(|path| path.exists());
+    let Some(place) = place.or_else(system) else {
+        return Err(io::Error::new(ErrorKind::NotFound, "there are no certificates to trust"));
+    };
+    let mut store = RootCertStore::empty();
+    for file in files_of(&place)? {
+        // Folders of authorities also have other files, and one bad file is no reason to trust none.
+        if let Ok(certificates) = CertificateDer::pem_file_iter(&file) {
+            store.add_parsable_certificates(certificates.filter_map(std::result::Result::ok));
+        }
+    }
+    match store.is_empty() {
+        true => Err(io::Error::new(
+            ErrorKind::NotFound,
+            format!("{} has no certificates to trust", place.display()),
+        )),
+        false => Ok(store),
+    }
+}
+
+fn files_of(place: &Path) -> io::Result<Vec<PathBuf>> {
+    if !place.is_dir() {
+        return Ok(vec![place.to_owned()]);
+    }
+    std::fs::read_dir(place)?.map(|entry| entry.map(|entry| entry.path())).collect()
+}
