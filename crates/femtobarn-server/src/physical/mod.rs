@@ -13,6 +13,7 @@
 //! 4. Reading past the end of a file gives fewer bytes, never an error.
 //! 5. What [`StoredFile::sync`] returned for is durable.
 
+mod federation;
 mod posix;
 
 use std::fmt;
@@ -22,6 +23,7 @@ use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 
+pub use federation::FederationStorage;
 pub use posix::PosixStorage;
 
 /// What a storage answers.

@@ -62,6 +62,20 @@ impl PosixStorage {
         Ok(PosixStorage { tree: Arc::new(Tree { top, people: People::default() }) })
     }
 
+    /// A file anywhere, for reading: only for paths that no client has a say in. Errors name it as
+    /// `shown`.
+    pub(super) fn open_outside(file: &Path, shown: &StoragePath) -> Answer<Arc<dyn StoredFile>> {
+        let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
+            return Err(Trouble::cannot("open", shown, Errno::EISDIR));
+        };
+        let folder = PosixStorage::new(folder);
+        let name = StoragePath(vec![b'/']).join(name.as_encoded_bytes())?;
+        match folder.and_then(|folder| folder.open(&name, OpenHow::default(), Opaque::default())) {
+            Err(Trouble::Refused(errno, _)) => Err(Trouble::cannot("open", shown, errno)),
+            other => other,
+        }
+    }
+
     fn open_plain(&self, path: &StoragePath, how: OpenHow) -> Answer<OwnedFd> {
         let makes = how.creation != Creation::Existing;
         // A pipe that nobody reads is not waited for.

@@ -1,0 +1,332 @@
+//! A federation as programs see it that know nothing of Femtobarn: its databases, each as a complete
+//! ROOT file as of a snapshot.
+//!
+//! 1. The top lists every database as `NAME.root`. Opaque `fb.csn=41` names the snapshot, `fb.tag=NAME`
+//!    a tagged one; without either it is the newest, in every request anew.
+//! 2. What is opened stays as it was, whatever is committed or vacuumed meanwhile: its snapshot is
+//!    pinned for as long as it is open.
+//! 3. A database that takes no more changes in that snapshot is its file itself. Of any other, the front
+//!    and the end are made up, and the rest is the file; see [`making`]. The same commits give the same
+//!    bytes, whoever asks and when.
+//! 4. Nothing is changed here, but by Femtobarn's own clients: with opaque `fb.raw=1`, a path below
+//!    `/databases` is a database's file as it is, to be read, written and made, and any other path is
+//!    the file of the database of that name.
+
+mod making;
+mod mosaic;
+mod shown;
+mod source;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use femtobarn_catalog::{
+    Catalogue, Csn, DATABASES_FOLDER, DatabaseRow, DatabaseState, ErrorKind, PinGuard,
+};
+use femtobarn_format::completion;
+use nix::errno::Errno;
+
+use super::{
+    Answer, Creation, Facts, FolderEntry, Opaque, OpenHow, PosixStorage, Space, Storage,
+    StoragePath, StoredFile, Trouble,
+};
+use making::{MadeUp, Maker};
+use shown::Shown;
+
+/// What the names of databases end with.
+const ENDING: &str = ".root";
+/// Bytes of what is made up that are kept for the next who opens the same.
+const KEPT_BYTES_MAX: u64 = 128 << 20;
+
+/// The databases of a federation: see the module.
+pub struct FederationStorage {
+    catalogue: Arc<dyn Catalogue>,
+    /// The federation's folder.
+    files: Arc<dyn Storage>,
+    maker: Maker,
+}
+
+/// The snapshot that a request is about.
+struct Moment {
+    csn: Csn,
+    pin: PinGuard,
+}
+
+impl FederationStorage {
+    /// The databases of a federation; `files` is the federation's folder.
+    pub fn new(catalogue: Arc<dyn Catalogue>, files: Arc<dyn Storage>) -> Self {
+        FederationStorage { catalogue, files, maker: Maker::new(KEPT_BYTES_MAX) }
+    }
+
+    /// The snapshot that opaque information names.
+    fn moment(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<Moment> {
+        let refused = |error| trouble("open", path, error);
+        let named = match (opaque.value_of("fb.csn"), opaque.value_of("fb.tag")) {
+            (None, None) => {
+                let (csn, pin) = self.catalogue.pin_head().map_err(refused)?;
+                return Ok(Moment { csn, pin });
+            }
+            (Some(csn), None) => self.numbered(path, csn)?,
+            (None, Some(tag)) => {
+                self.catalogue.tag(&String::from_utf8_lossy(tag)).map_err(refused)?.csn
+            }
+            (Some(_), Some(_)) => {
+                let what = format!("cannot open {path}: give fb.csn or fb.tag, not both");
+                return Err(Trouble::refused(Errno::EINVAL, what));
+            }
+        };
+        let pin = self.catalogue.pin(named).map_err(refused)?;
+        Ok(Moment { csn: named, pin })
+    }
+
+    fn numbered(&self, path: &StoragePath, number: &[u8]) -> Answer<Csn> {
+        let shown = String::from_utf8_lossy(number);
+        let Ok(csn) = shown.parse().map(Csn) else {
+            let what = format!("cannot open {path}: fb.csn={shown} is no number of a commit");
+            return Err(Trouble::refused(Errno::EINVAL, what));
+        };
+        let head = self.catalogue.head().map_err(|error| trouble("open", path, error))?;
+        if csn > head {
+            let what = format!("cannot open {path}: commit {csn} is not there; {head} is newest");
+            return Err(Trouble::refused(Errno::ENOENT, what));
+        }
+        Ok(csn)
+    }
+
+    /// The database that a path names.
+    fn database(&self, path: &StoragePath, at: Csn) -> Answer<DatabaseRow> {
+        let name = path.as_bytes()[1..].strip_suffix(ENDING.as_bytes());
+        let name = name.and_then(|name| std::str::from_utf8(name).ok());
+        let found = name.map(|name| self.catalogue.find_database(name, at)).transpose();
+        let found = found.map_err(|error| trouble("open", path, error))?;
+        found.flatten().ok_or_else(|| match path.parent() {
+            None => Trouble::cannot("open", path, Errno::EISDIR),
+            Some(_) => {
+                let what = format!("cannot open {path}: no such database in snapshot {at}");
+                Trouble::refused(Errno::ENOENT, what)
+            }
+        })
+    }
+
+    /// The file of a database.
+    fn file_of(&self, row: &DatabaseRow, how: OpenHow) -> Answer<Arc<dyn StoredFile>> {
+        let place = Path::new(&row.path);
+        if !place.is_absolute() {
+            let path = StoragePath::new(format!("/{}", row.path).as_bytes())?;
+            return self.files.open(&path, how, Opaque::default());
+        }
+        // An attached file may lie anywhere: who attached it has said so.
+        let shown = StoragePath::new(format!("/{}{ENDING}", row.name).as_bytes())?;
+        if how.write {
+            return Err(changes("write to the attached", &shown));
+        }
+        PosixStorage::open_outside(place, &shown)
+    }
+
+    /// A database's file as it is.
+    fn open_raw(&self, path: &StoragePath, how: OpenHow) -> Answer<Arc<dyn StoredFile>> {
+        if is_below_databases(path) {
+            return self.files.open(path, how, Opaque::default());
+        }
+        if how.creation != Creation::Existing {
+            return Err(changes("make a file here:", path));
+        }
+        let head = self.catalogue.head().map_err(|error| trouble("open", path, error))?;
+        self.file_of(&self.database(path, head)?, how)
+    }
+
+    /// A database as a complete file.
+    fn open_complete(&self, row: &DatabaseRow, moment: Moment) -> Answer<Arc<dyn StoredFile>> {
+        let file = self.file_of(row, OpenHow::default())?;
+        if row.state != DatabaseState::Open {
+            return Ok(file);
+        }
+        let made = self.made(row, moment.csn, &file)?;
+        Ok(Arc::new(Shown::new(file, made, moment.pin)))
+    }
+
+    fn made(&self, row: &DatabaseRow, at: Csn, file: &Arc<dyn StoredFile>) -> Answer<Arc<MadeUp>> {
+        let versions = completion::versions(&*self.catalogue, row, at);
+        let versions = versions.map_err(|error| making::trouble(row, error))?;
+        self.maker.make(&*self.catalogue, row, &versions, file)
+    }
+
+    /// What is known of a database as a complete file.
+    fn facts_of(&self, row: &DatabaseRow, at: Csn) -> Answer<Facts> {
+        let file = self.file_of(row, OpenHow::default())?;
+        let facts = shown::read_only(file.facts()?);
+        match row.state {
+            DatabaseState::Open => Ok(self.made(row, at, &file)?.facts(facts)),
+            DatabaseState::Sealed | DatabaseState::Attached => Ok(facts),
+        }
+    }
+
+    /// What is known of the top.
+    fn facts_of_top(&self, at: Csn) -> Answer<Facts> {
+        let top = StoragePath::new(b"/")?;
+        let facts = self.files.facts(&top, Opaque::default())?;
+        let modified = match self.catalogue.commit_by_csn(at) {
+            Ok(commit) => time_of(commit.time_us),
+            Err(_) => facts.modified,
+        };
+        Ok(Facts { size: 0, modified, changed: modified, ..shown::read_only(facts) })
+    }
+}
+
+impl Storage for FederationStorage {
+    fn open(
+        &self,
+        path: &StoragePath,
+        how: OpenHow,
+        opaque: Opaque<'_>,
+    ) -> Answer<Arc<dyn StoredFile>> {
+        if is_raw(opaque) {
+            return self.open_raw(path, how);
+        }
+        if how.write || how.creation != Creation::Existing {
+            return Err(changes("write", path));
+        }
+        let moment = self.moment(path, opaque)?;
+        self.open_complete(&self.database(path, moment.csn)?, moment)
+    }
+
+    fn facts(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<Facts> {
+        if is_raw(opaque) && path.parent().is_some() {
+            return match is_below_databases(path) || path.as_bytes() == databases() {
+                true => self.files.facts(path, Opaque::default()),
+                false => self.open_raw(path, OpenHow::default())?.facts(),
+            };
+        }
+        let moment = self.moment(path, opaque)?;
+        match path.parent() {
+            None => self.facts_of_top(moment.csn),
+            Some(_) => self.facts_of(&self.database(path, moment.csn)?, moment.csn),
+        }
+    }
+
+    /// Databases whose files cannot be read are listed without facts.
+    fn list(
+        &self,
+        path: &StoragePath,
+        with_facts: bool,
+        opaque: Opaque<'_>,
+    ) -> Answer<Vec<FolderEntry>> {
+        if is_raw(opaque) && path.as_bytes() == databases() {
+            return self.files.list(path, with_facts, Opaque::default());
+        }
+        let moment = self.moment(path, opaque)?;
+        if path.parent().is_some() {
+            self.database(path, moment.csn)?;
+            return Err(Trouble::cannot("list", path, Errno::ENOTDIR));
+        }
+        let rows = self.catalogue.databases(moment.csn);
+        let entry = |row: DatabaseRow| FolderEntry {
+            facts: with_facts.then(|| self.facts_of(&row, moment.csn).ok()).flatten(),
+            name: (row.name + ENDING).into_bytes(),
+        };
+        let rows = rows.map_err(|error| trouble("list", path, error))?;
+        let mut entries: Vec<_> = rows.into_iter().map(entry).collect();
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(entries)
+    }
+
+    fn make_folder(&self, path: &StoragePath, _mode: u32, _parents: bool) -> Answer<()> {
+        Err(changes("make the folder", path))
+    }
+
+    fn remove_file(&self, path: &StoragePath) -> Answer<()> {
+        Err(changes("remove", path))
+    }
+
+    fn remove_folder(&self, path: &StoragePath) -> Answer<()> {
+        Err(changes("remove the folder", path))
+    }
+
+    fn rename(&self, from: &StoragePath, _to: &StoragePath) -> Answer<()> {
+        Err(changes("rename", from))
+    }
+
+    fn set_mode(&self, path: &StoragePath, _mode: u32) -> Answer<()> {
+        Err(changes("set the permissions of", path))
+    }
+
+    fn truncate(&self, path: &StoragePath, _size: u64) -> Answer<()> {
+        Err(changes("truncate", path))
+    }
+
+    fn space(&self, _path: &StoragePath) -> Answer<Space> {
+        self.files.space(&StoragePath::new(b"/")?)
+    }
+
+    /// Databases have none.
+    fn attributes(&self, path: &StoragePath) -> Answer<Vec<Vec<u8>>> {
+        if path.parent().is_some() {
+            let moment = self.moment(path, Opaque::default())?;
+            self.database(path, moment.csn)?;
+        }
+        Ok(vec![])
+    }
+
+    fn attribute(&self, path: &StoragePath, _name: &[u8]) -> Answer<Vec<u8>> {
+        self.attributes(path)?;
+        Err(Trouble::cannot("read an attribute of", path, Errno::ENODATA))
+    }
+
+    fn set_attribute(
+        &self,
+        path: &StoragePath,
+        _name: &[u8],
+        _value: &[u8],
+        _must_be_new: bool,
+    ) -> Answer<()> {
+        Err(changes("set an attribute of", path))
+    }
+
+    fn remove_attribute(&self, path: &StoragePath, _name: &[u8]) -> Answer<()> {
+        Err(changes("remove an attribute of", path))
+    }
+}
+
+fn is_raw(opaque: Opaque<'_>) -> bool {
+    opaque.value_of("fb.raw") == Some(b"1")
+}
+
+fn databases() -> Vec<u8> {
+    [b"/", DATABASES_FOLDER.as_bytes()].concat()
+}
+
+/// Whether a path is that of a database's file within the federation's folder.
+fn is_below_databases(path: &StoragePath) -> bool {
+    path.parent().is_some_and(|(folder, _)| folder.as_bytes() == databases())
+}
+
+/// Why nothing is changed through here.
+fn changes(what: &str, path: &StoragePath) -> Trouble {
+    let what = format!(
+        "cannot {what} {path}: databases change by transactions of Femtobarn, and files become \
+         databases by attaching them"
+    );
+    Trouble::refused(Errno::EROFS, what)
+}
+
+/// Why the catalogue did not answer. Where it lies is nobody's business.
+fn trouble(what: &str, path: &impl std::fmt::Display, error: femtobarn_catalog::Error) -> Trouble {
+    let errno = match error.kind() {
+        ErrorKind::NotFound => Errno::ENOENT,
+        ErrorKind::Busy => Errno::EBUSY,
+        ErrorKind::Full => Errno::ENOSPC,
+        ErrorKind::Invalid => Errno::EINVAL,
+        _ => Errno::EIO,
+    };
+    if errno == Errno::EIO {
+        tracing::error!(%error, "the catalogue of a federation cannot be read");
+        return Trouble::refused(errno, format!("cannot {what} {path}: no catalogue"));
+    }
+    Trouble::refused(errno, format!("cannot {what} {path}: {error}"))
+}
+
+/// A time of the catalogue, in microseconds since 1970.
+fn time_of(time_us: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(time_us).unwrap_or(0))
+}

@@ -1,0 +1,47 @@
+//! An open file as what RNTuples are read from.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rntuple::{ByteSource, Error, Result};
+
+use crate::physical::{StoredFile, Trouble};
+
+/// A file of a storage, read where blocking is allowed.
+pub(super) struct Source(pub Arc<dyn StoredFile>);
+
+impl ByteSource for Source {
+    fn size(&self) -> Result<u64> {
+        Ok(self.0.facts().map_err(|trouble| failed("stat", trouble))?.size)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        loop {
+            match self.0.read_at(offset, buffer) {
+                Ok(read) if read == buffer.len() => return Ok(()),
+                Ok(_) => {
+                    let source = io::Error::from(io::ErrorKind::UnexpectedEof);
+                    return Err(Error::Io { what: format!("read at byte {offset}"), source });
+                }
+                // Beginning again from the front would never come to an end.
+                Err(Trouble::NotBefore(delay, _)) => std::thread::sleep(delay),
+                Err(trouble) => return Err(failed("read", trouble)),
+            }
+        }
+    }
+
+    fn will_need(&self, ranges: &[Range<u64>]) {
+        for range in ranges {
+            self.0.will_need(range.start, range.end.saturating_sub(range.start));
+        }
+    }
+}
+
+fn failed(what: &str, trouble: Trouble) -> Error {
+    let source = match trouble {
+        Trouble::Refused(errno, _) => errno.into(),
+        other => io::Error::other(format!("{other:?}")),
+    };
+    Error::Io { what: what.to_owned(), source }
+}

@@ -1,0 +1,64 @@
+//! Databases' files as they are, for Femtobarn's own clients.
+
+use std::time::Duration;
+
+use femtobarn_server::physical::{Answer, Creation, Opaque, OpenHow, Storage};
+use nix::errno::Errno;
+
+use super::{Stage, all_of, at, errno_of};
+
+const RAW: Opaque<'_> = Opaque(b"fb.raw=1");
+
+#[test]
+fn a_databases_file_is_read_and_written_as_it_is() {
+    let stage = Stage::new().with_ten_events();
+    for path in ["/databases/run7.root", "/run7.root"] {
+        let file = stage.open(path, "fb.raw=1").unwrap();
+        assert_eq!(all_of(&*file), std::fs::read(stage.file("run7.root")).unwrap(), "{path}");
+        assert!(file.descriptor().is_some(), "{path}");
+        let facts = stage.shown.facts(&at(path), RAW).unwrap();
+        assert_eq!((facts.size, facts.is_writable), (file.facts().unwrap().size, true));
+    }
+    let how = OpenHow { write: true, ..OpenHow::default() };
+    let file = stage.shown.open(&at("/databases/run7.root"), how, RAW).unwrap();
+    let size = file.facts().unwrap().size;
+    file.write_at(size, b"behind").unwrap();
+    file.sync().unwrap();
+    assert!(std::fs::read(stage.file("run7.root")).unwrap().ends_with(b"behind"));
+    file.truncate(size).unwrap();
+    assert_eq!(std::fs::metadata(stage.file("run7.root")).unwrap().len(), size);
+}
+
+#[test]
+fn new_files_are_made_where_databases_lie_and_nowhere_else() {
+    let stage = Stage::new().with_ten_events();
+    let make = |path: &str| -> Answer<()> {
+        let how = OpenHow { creation: Creation::New, mode: 0o644, ..OpenHow::default() };
+        stage.shown.open(&at(path), how, RAW)?.write_at(0, b"new")
+    };
+    make("/databases/new.root").unwrap();
+    assert_eq!(std::fs::read(stage.file("new.root")).unwrap(), b"new");
+    assert_eq!(errno_of(make("/databases/new.root")), Some(Errno::EEXIST));
+    for path in ["/new.root", "/locks/x", "/databases/a/b.root", "/catalogue.sqlite-wal"] {
+        assert_eq!(errno_of(make(path)), Some(Errno::EROFS), "{path}");
+    }
+    for path in ["/catalogue.sqlite", "/locks/1", "/databases/none.root", "/databases/a/b"] {
+        assert_eq!(errno_of(stage.open(path, "fb.raw=1")), Some(Errno::ENOENT), "{path}");
+    }
+    let entries = stage.shown.list(&at("/databases"), true, RAW).unwrap();
+    let names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, [b"new.root".to_vec(), b"run7.root".to_vec()]);
+}
+
+#[test]
+fn an_attached_file_outside_is_only_read() {
+    let stage = Stage::new().with_ten_events();
+    stage.federation.seal("run7", Duration::ZERO).unwrap();
+    let other = Stage::new();
+    other.federation.attach(&stage.file("run7.root"), None).unwrap();
+    let bytes = all_of(&*other.open("/run7.root", "fb.raw=1").unwrap());
+    assert_eq!(bytes, std::fs::read(stage.file("run7.root")).unwrap());
+    let how = OpenHow { write: true, ..OpenHow::default() };
+    let opened = other.shown.open(&at("/run7.root"), how, RAW);
+    assert_eq!(errno_of(opened), Some(Errno::EROFS));
+}
