@@ -1,4 +1,6 @@
 //! The protocol layer: bytes on connections, as requests to the logical layer.
 
+pub mod buffers;
 pub mod http;
 pub mod listen;
+pub mod xroot;

@@ -1,0 +1,145 @@
+//! Checksums of whole files, kept until the file changes.
+
+use std::time::SystemTime;
+
+use md5::{Digest, Md5};
+use quick_cache::sync::Cache;
+
+use crate::physical::{Answer, Facts, StoragePath, StoredFile};
+
+/// Checksums that are kept.
+const KEPT_MAX: usize = 16_384;
+
+/// Bytes that are read at once.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// How a checksum is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChecksumKind {
+    /// Adler-32 (RFC 1950).
+    Adler32,
+    /// CRC-32C (RFC 7143).
+    Crc32c,
+    /// CRC-32 as zlib has it (RFC 1952).
+    Crc32,
+    /// MD5 (RFC 1321).
+    Md5,
+}
+
+impl ChecksumKind {
+    /// All kinds; the first is the default.
+    pub const ALL: [ChecksumKind; 4] =
+        [ChecksumKind::Adler32, ChecksumKind::Crc32c, ChecksumKind::Crc32, ChecksumKind::Md5];
+
+    /// The name by which clients ask for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ChecksumKind::Adler32 => "adler32",
+            ChecksumKind::Crc32c => "crc32c",
+            ChecksumKind::Crc32 => "crc32",
+            ChecksumKind::Md5 => "md5",
+        }
+    }
+
+    /// The kind of this name. `zcrc32` is what XRootD calls zlib's.
+    pub fn of_name(name: &[u8]) -> Option<Self> {
+        match name {
+            b"zcrc32" => Some(ChecksumKind::Crc32),
+            name => Self::ALL.into_iter().find(|kind| kind.name().as_bytes() == name),
+        }
+    }
+
+    /// The digest of a file in hexadecimal digits. Reads all of it: may block for long.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub fn compute(self, file: &dyn StoredFile) -> Answer<String> {
+        let mut running = Running::new(self);
+        let mut buffer = vec![0; PIECE_BYTES];
+        let mut offset = 0;
+        loop {
+            let count = file.read_at(offset, &mut buffer)?;
+            running.add(&buffer[..count]);
+            offset += count as u64;
+            if count < buffer.len() {
+                return Ok(running.digest());
+            }
+        }
+    }
+}
+
+enum Running {
+    Adler32(simd_adler32::Adler32),
+    Crc32c(u32),
+    Crc32(crc32fast::Hasher),
+    Md5(Md5),
+}
+
+impl Running {
+    fn new(kind: ChecksumKind) -> Self {
+        match kind {
+            ChecksumKind::Adler32 => Running::Adler32(simd_adler32::Adler32::new()),
+            ChecksumKind::Crc32c => Running::Crc32c(0),
+            ChecksumKind::Crc32 => Running::Crc32(crc32fast::Hasher::new()),
+            ChecksumKind::Md5 => Running::Md5(Md5::new()),
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        match self {
+            Running::Adler32(state) => state.write(bytes),
+            Running::Crc32c(state) => *state = crc32c::crc32c_append(*state, bytes),
+            Running::Crc32(state) => state.update(bytes),
+            Running::Md5(state) => state.update(bytes),
+        }
+    }
+
+    fn digest(self) -> String {
+        match self {
+            Running::Adler32(state) => format!("{:08x}", state.finish()),
+            Running::Crc32c(state) => format!("{state:08x}"),
+            Running::Crc32(state) => format!("{:08x}", state.finalize()),
+            Running::Md5(state) => {
+                state.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+            }
+        }
+    }
+}
+
+/// A file as it was, and a kind of checksum: path, id, size, time of change.
+type Known = (StoragePath, u64, u64, SystemTime, ChecksumKind);
+
+/// Checksums that were computed, by what the file was then.
+pub struct Checksums {
+    kept: Option<Cache<Known, String>>,
+}
+
+impl Checksums {
+    /// With none computed yet.
+    pub fn new(keeps: bool) -> Self {
+        Checksums { kept: keeps.then(|| Cache::new(KEPT_MAX)) }
+    }
+
+    /// The digest, if it was computed before.
+    pub fn known(&self, path: &StoragePath, facts: &Facts, kind: ChecksumKind) -> Option<String> {
+        let key = (path.clone(), facts.id, facts.size, facts.modified, kind);
+        self.kept.as_ref()?.get(&key)
+    }
+
+    /// Keeps a digest. `before` and `after` are what was known of the file around its computing: if it
+    /// changed meanwhile, nobody may take the digest for that of what is there now.
+    pub fn keep(
+        &self,
+        path: &StoragePath,
+        (before, after): (&Facts, &Facts),
+        kind: ChecksumKind,
+        digest: &str,
+    ) {
+        let is_same =
+            (before.id, before.size, before.modified) == (after.id, after.size, after.modified);
+        if let (Some(kept), true) = (&self.kept, is_same) {
+            let key = (path.clone(), after.id, after.size, after.modified, kind);
+            kept.insert(key, digest.to_owned());
+        }
+    }
+}

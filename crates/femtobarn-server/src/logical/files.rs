@@ -1,0 +1,208 @@
+//! Open files: one interface to the storage for all sessions that use the same file alike.
+//!
+//! 1. Opening a file that somebody has open in the same way looks whether the name still leads to that
+//!    file, and opens nothing then.
+//! 2. A sync is only done if something was written since the last one that did not fail.
+//! 3. Interfaces for reading that nobody used for a while are closed. They are opened again at the next
+//!    use, and if the name leads to another file by then, that use is refused.
+//!
+//! Each can be switched off by [`super::Settings`].
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use nix::errno::Errno;
+
+use super::exports::Exports;
+use crate::physical::{
+    Answer, Creation, Facts, Opaque, OpenHow, Storage, StoragePath, StoredFile, Trouble,
+};
+
+/// All files that are open.
+pub struct Files {
+    exports: Arc<Exports>,
+    reuses: bool,
+    eliminates_syncs: bool,
+    open: Arc<Mutex<Open>>,
+}
+
+type Open = HashMap<Key, Weak<SharedFile>>;
+
+/// What two opens must agree in to share an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    path: StoragePath,
+    opaque: Box<[u8]>,
+    write: bool,
+}
+
+/// A file that is open for any number of sessions.
+pub struct SharedFile {
+    key: Key,
+    /// The file's id, by which it is known again.
+    id: u64,
+    exports: Arc<Exports>,
+    interface: Mutex<Option<Arc<dyn StoredFile>>>,
+    was_used: AtomicBool,
+    /// Whether something was written since the last sync.
+    is_unsynced: AtomicBool,
+    eliminates_syncs: bool,
+    open: Arc<Mutex<Open>>,
+}
+
+impl Files {
+    /// For these exports, with none open.
+    pub fn new(exports: Arc<Exports>, reuses: bool, eliminates_syncs: bool) -> Self {
+        Files { exports, reuses, eliminates_syncs, open: Arc::default() }
+    }
+
+    /// Opens a file, or joins those who have it open; also tells what is known of it.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub fn open(
+        &self,
+        path: &StoragePath,
+        how: OpenHow,
+        opaque: Opaque<'_>,
+    ) -> Answer<(Arc<SharedFile>, Facts)> {
+        let key = Key { path: path.clone(), opaque: opaque.0.into(), write: how.write };
+        if self.reuses
+            && how.creation == Creation::Existing
+            && let Some(shared) = self.open_already(&key, opaque)?
+        {
+            return Ok(shared);
+        }
+        let interface = self.exports.open(path, how, opaque)?;
+        let facts = interface.facts()?;
+        let shared = Arc::new(SharedFile {
+            key: key.clone(),
+            id: facts.id,
+            exports: Arc::clone(&self.exports),
+            interface: Mutex::new(Some(interface)),
+            was_used: AtomicBool::new(true),
+            // A file that was made or emptied is not durable yet.
+            is_unsynced: AtomicBool::new(how.creation != Creation::Existing),
+            eliminates_syncs: self.eliminates_syncs,
+            open: Arc::clone(&self.open),
+        });
+        if self.reuses {
+            locked(&self.open).insert(key, Arc::downgrade(&shared));
+        }
+        Ok((shared, facts))
+    }
+
+    fn open_already(
+        &self,
+        key: &Key,
+        opaque: Opaque<'_>,
+    ) -> Answer<Option<(Arc<SharedFile>, Facts)>> {
+        let found = locked(&self.open).get(key).and_then(Weak::upgrade);
+        let Some(shared) = found else { return Ok(None) };
+        let facts = self.exports.facts(&key.path, opaque)?;
+        let is_allowed = if key.write { facts.is_writable } else { facts.is_readable };
+        Ok((facts.id == shared.id && is_allowed).then_some((shared, facts)))
+    }
+
+    /// Files that are open, each counted once.
+    pub fn count(&self) -> usize {
+        locked(&self.open).values().filter(|file| file.strong_count() > 0).count()
+    }
+
+    /// Closes interfaces for reading that were not used since the last call. May block.
+    pub fn close_idle(&self) {
+        let files: Vec<_> = locked(&self.open).values().filter_map(Weak::upgrade).collect();
+        for file in files {
+            if !file.key.write && !file.was_used.swap(false, Ordering::Relaxed) {
+                let idle = locked(&file.interface).take();
+                drop(idle);
+            }
+        }
+    }
+}
+
+impl SharedFile {
+    /// The path that it was opened by.
+    pub fn path(&self) -> &StoragePath {
+        &self.key.path
+    }
+
+    /// The interface, if it is open: does not block.
+    pub fn ready(&self) -> Option<Arc<dyn StoredFile>> {
+        self.was_used.store(true, Ordering::Relaxed);
+        locked(&self.interface).clone()
+    }
+
+    /// The interface, opened again if need be: may block.
+    ///
+    /// # Errors
+    /// The storage's; `ESTALE` if the name leads to another file now.
+    pub fn interface(&self) -> Answer<Arc<dyn StoredFile>> {
+        if let Some(interface) = self.ready() {
+            return Ok(interface);
+        }
+        let path = &self.key.path;
+        let interface = self.exports.open(path, OpenHow::default(), Opaque(&self.key.opaque))?;
+        if interface.facts()?.id != self.id {
+            return Err(Trouble::cannot("go on reading", path, Errno::ESTALE));
+        }
+        Ok(Arc::clone(locked(&self.interface).get_or_insert(interface)))
+    }
+
+    /// What is known of it now. May block.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub fn facts(&self) -> Answer<Facts> {
+        self.interface()?.facts()
+    }
+
+    /// Writes all of the bytes. May block.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Answer<()> {
+        self.is_unsynced.store(true, Ordering::Release);
+        self.interface()?.write_at(offset, bytes)
+    }
+
+    /// Cuts or lengthens it. May block.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub fn truncate(&self, size: u64) -> Answer<()> {
+        self.is_unsynced.store(true, Ordering::Release);
+        self.interface()?.truncate(size)
+    }
+
+    /// Makes what was written durable; tells whether there was anything to do. May block.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub fn sync(&self) -> Answer<bool> {
+        let was_unsynced = self.is_unsynced.swap(false, Ordering::AcqRel);
+        if self.eliminates_syncs && !was_unsynced {
+            return Ok(false);
+        }
+        let synced = self.interface().and_then(|interface| interface.sync());
+        if synced.is_err() {
+            self.is_unsynced.store(true, Ordering::Release);
+        }
+        synced.map(|()| true)
+    }
+}
+
+impl Drop for SharedFile {
+    fn drop(&mut self) {
+        let mut open = locked(&self.open);
+        // Another one may have been opened by the same name since.
+        if open.get(&self.key).is_some_and(|file| file.strong_count() == 0) {
+            open.remove(&self.key);
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

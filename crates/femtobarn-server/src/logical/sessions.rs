@@ -1,0 +1,206 @@
+//! Sessions: who is connected, with which files, and how much they have moved.
+//!
+//! 1. A session's id cannot be guessed: who knows it may add connections to the session and end it.
+//! 2. Counters are only ever added to, each by itself: a look at them is no snapshot.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use super::handles::Handles;
+use crate::auth::Identity;
+
+/// What was moved and asked.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Requests.
+    pub requests: AtomicU64,
+    /// Bytes that came.
+    pub bytes_in: AtomicU64,
+    /// Bytes that went.
+    pub bytes_out: AtomicU64,
+    /// Requests that were refused.
+    pub errors: AtomicU64,
+}
+
+impl Counters {
+    /// Adds to one of them.
+    pub fn add(counter: &AtomicU64, count: u64) {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Adds all of another's.
+    pub fn add_all(&self, other: &Counters) {
+        let pairs = [
+            (&self.requests, &other.requests),
+            (&self.bytes_in, &other.bytes_in),
+            (&self.bytes_out, &other.bytes_out),
+            (&self.errors, &other.errors),
+        ];
+        for (mine, theirs) in pairs {
+            Counters::add(mine, theirs.load(Ordering::Relaxed));
+        }
+    }
+}
+
+/// What a client says of itself, without proof.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Client {
+    /// The user's name.
+    pub user: String,
+    /// The program.
+    pub program: String,
+    /// The number of its process.
+    pub process: i32,
+}
+
+/// Somebody who is connected.
+pub struct Session {
+    /// Names it to those who may join or end it.
+    pub id: [u8; 16],
+    /// Names it to everybody.
+    pub number: u64,
+    /// What the client says of itself.
+    pub client: Client,
+    /// Where it comes from.
+    pub host: SocketAddr,
+    /// When it began.
+    pub since: SystemTime,
+    /// The files that it has open.
+    pub handles: Handles,
+    /// What it moved.
+    pub counters: Counters,
+    /// What the client calls its work.
+    pub application: RwLock<String>,
+    identity: OnceLock<Identity>,
+    was_active: AtomicBool,
+    is_ended: AtomicBool,
+    ended: Notify,
+}
+
+impl Session {
+    /// Who it is, once that is known.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.get()
+    }
+
+    /// Says who it is; the first word counts.
+    pub fn identify(&self, identity: Identity) {
+        // A second identity would let a client change what it opened as somebody else.
+        let _ = self.identity.set(identity);
+    }
+
+    /// Counts a request.
+    pub fn asked(&self) {
+        self.was_active.store(true, Ordering::Relaxed);
+        Counters::add(&self.counters.requests, 1);
+    }
+
+    /// Ends it: its connections close.
+    pub fn end(&self) {
+        self.is_ended.store(true, Ordering::Release);
+        self.ended.notify_waiters();
+    }
+
+    /// Whether it was ended.
+    pub fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
+    }
+
+    /// Waits until it is ended.
+    pub async fn ended(&self) {
+        let ended = self.ended.notified();
+        tokio::pin!(ended);
+        // Who listens before looking misses nothing.
+        ended.as_mut().enable();
+        if !self.is_ended() {
+            ended.await;
+        }
+    }
+}
+
+/// Everybody who is connected.
+#[derive(Default)]
+pub struct Sessions {
+    sessions: Mutex<HashMap<[u8; 16], Arc<Session>>>,
+    last: AtomicU64,
+    /// What sessions moved that are over.
+    past: Counters,
+}
+
+impl Sessions {
+    /// Begins one.
+    pub fn begin(&self, client: Client, host: SocketAddr) -> Arc<Session> {
+        let session = Arc::new(Session {
+            id: Uuid::new_v4().into_bytes(),
+            number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
+            client,
+            host,
+            since: SystemTime::now(),
+            handles: Handles::default(),
+            counters: Counters::default(),
+            application: RwLock::default(),
+            identity: OnceLock::new(),
+            was_active: AtomicBool::new(true),
+            is_ended: AtomicBool::new(false),
+            ended: Notify::new(),
+        });
+        self.sessions().insert(session.id, Arc::clone(&session));
+        session
+    }
+
+    /// The session of this id.
+    pub fn get(&self, id: &[u8; 16]) -> Option<Arc<Session>> {
+        self.sessions().get(id).cloned()
+    }
+
+    /// Forgets a session, whose connection is gone.
+    pub fn remove(&self, session: &Session) {
+        if self.sessions().remove(&session.id).is_some() {
+            self.past.add_all(&session.counters);
+        }
+    }
+
+    /// All of them, the oldest first.
+    pub fn all(&self) -> Vec<Arc<Session>> {
+        let mut all: Vec<_> = self.sessions().values().cloned().collect();
+        all.sort_by_key(|session| session.number);
+        all
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.sessions().len()
+    }
+
+    /// How many there ever were.
+    pub fn begun(&self) -> u64 {
+        self.last.load(Ordering::Relaxed)
+    }
+
+    /// What all sessions moved since the server began.
+    pub fn totals(&self) -> Counters {
+        let totals = Counters::default();
+        totals.add_all(&self.past);
+        self.all().iter().for_each(|session| totals.add_all(&session.counters));
+        totals
+    }
+
+    /// Ends those that asked nothing since the last call.
+    pub fn end_idle(&self) {
+        for session in self.all() {
+            if !session.was_active.swap(false, Ordering::Relaxed) {
+                session.end();
+            }
+        }
+    }
+
+    fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 16], Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

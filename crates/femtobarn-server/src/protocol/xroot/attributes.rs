@@ -1,0 +1,117 @@
+//! Extended attributes: fattr.
+//!
+//! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_fattr.
+
+use bytes::Bytes;
+use nix::errno::Errno;
+use xrd::ErrorCode;
+use xrd::fattr::{AttributeAction, AttributeList, AttributeOutcome, AttributeOutcomes, Fattr};
+use xrd::flags::FattrOptions;
+use xrd::limits::{ATTRIBUTE_NAME_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX};
+use xrd::request::Target;
+use xrd::response::Response;
+
+use super::Shared;
+use super::asking::Asker;
+use super::failures::{code_of, failed};
+use super::greeting::ok;
+use crate::auth::Action;
+use crate::physical::{Answer, Storage, StoragePath, Trouble};
+
+impl Asker {
+    pub(super) async fn fattr(&self, fattr: Fattr) -> Result<Response, Response> {
+        let changes = matches!(fattr.action, AttributeAction::Delete(_) | AttributeAction::Set(_));
+        let path = match &fattr.target {
+            Target::Location(location) if changes => self.path(location, Action::Modify)?,
+            Target::Location(location) => self.path(location, Action::Read)?,
+            Target::Handle(handle) if changes => self.writable(*handle)?.path.clone(),
+            Target::Handle(handle) => self.file(*handle)?.path.clone(),
+        };
+        let (options, action) = (fattr.options, fattr.action);
+        match action {
+            AttributeAction::List => {
+                let with_values = options.contains(FattrOptions::VALUES);
+                let list = self.call(false, move |shared| list(shared, &path, with_values)).await?;
+                match list.encode() {
+                    Ok(body) => Ok(Response::Ok(body.into())),
+                    Err(error) => Err(failed(ErrorCode::SERVER_ERROR, error.to_string())),
+                }
+            }
+            action => {
+                let act = move |shared: &Shared| outcomes(shared, &path, options, action);
+                Ok(ok(&self.call(false, act).await?))
+            }
+        }
+    }
+}
+
+fn list(shared: &Shared, path: &StoragePath, with_values: bool) -> Answer<AttributeList> {
+    let exports = &shared.logical.exports;
+    let mut attributes = Vec::new();
+    for name in exports.attributes(path)? {
+        // Who set it by other ways may have made it longer than can be told.
+        if name.len() > ATTRIBUTE_NAME_BYTES_MAX {
+            continue;
+        }
+        let value = match with_values {
+            true => match exports.attribute(path, &name) {
+                Ok(value) if value.len() <= ATTRIBUTE_VALUE_BYTES_MAX => Some(value.into()),
+                // It vanished meanwhile, or is too long.
+                Ok(_) | Err(Trouble::Refused(Errno::ENODATA, _)) => continue,
+                Err(trouble) => return Err(trouble),
+            },
+            false => None,
+        };
+        attributes.push((Bytes::from(name), value));
+    }
+    Ok(AttributeList { attributes })
+}
+
+/// Does something to each attribute. What fails for one of them is told beside the others.
+fn outcomes(
+    shared: &Shared,
+    path: &StoragePath,
+    options: FattrOptions,
+    action: AttributeAction,
+) -> Answer<AttributeOutcomes> {
+    let exports = &shared.logical.exports;
+    // A path that leads nowhere fails as a whole.
+    exports.facts(path, crate::physical::Opaque(&[]))?;
+    let outcome = |name: Bytes, done: Answer<()>| AttributeOutcome { name, error: error_of(done) };
+    let must_be_new = options.contains(FattrOptions::NEW);
+    let told = |outcomes| AttributeOutcomes { outcomes, values: None };
+    Ok(match action {
+        AttributeAction::List => AttributeOutcomes::default(),
+        AttributeAction::Delete(names) => told(
+            names
+                .into_iter()
+                .map(|name| outcome(name.clone(), exports.remove_attribute(path, &name)))
+                .collect(),
+        ),
+        AttributeAction::Set(pairs) => told(
+            pairs
+                .into_iter()
+                .map(|(name, value)| {
+                    let set = exports.set_attribute(path, &name, &value, must_be_new);
+                    outcome(name, set)
+                })
+                .collect(),
+        ),
+        AttributeAction::Get(names) => {
+            let got = names.into_iter().map(|name| match exports.attribute(path, &name) {
+                Ok(value) => (outcome(name, Ok(())), Bytes::from(value)),
+                Err(trouble) => (outcome(name, Err(trouble)), Bytes::new()),
+            });
+            let (outcomes, values) = got.unzip();
+            AttributeOutcomes { outcomes, values: Some(values) }
+        }
+    })
+}
+
+fn error_of(done: Answer<()>) -> Option<ErrorCode> {
+    match done {
+        Ok(()) => None,
+        Err(Trouble::Refused(errno, _)) => Some(code_of(errno)),
+        Err(_) => Some(ErrorCode::FS_ERROR),
+    }
+}

@@ -1,0 +1,391 @@
+//! One connection: bytes come in, requests are done in turn, answers go out together.
+
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::Receiver;
+use tokio::task::JoinSet;
+use tokio::time::Sleep;
+use xrd::request::{Chkpoint, Request};
+use xrd::response::{Attention, Response};
+use xrd::{
+    ErrorCode, Failure, HandshakeAnswer, ReceivedRequest, RequestCode, RequestEvent, RequestFramer,
+    StreamId, Version,
+};
+
+use super::Shared;
+use super::asking::Asker;
+use super::failures::failed;
+use super::outgoing::{Outgoing, encoded};
+use super::socket::Socket;
+use super::streams::Delegated;
+use super::writing::Incoming;
+use crate::logical::sessions::{Counters, Session};
+use crate::protocol::buffers::Buffer;
+
+/// Requests that are done beside others on one connection. While there are so many, nothing is read.
+const LATE_MAX: usize = 8;
+
+/// How long a client may take to log in.
+const LOGIN: Duration = Duration::from_secs(60);
+
+/// Bytes of a request's body while nobody knows who sends it.
+const UNKNOWN_BODY_BYTES_MAX: usize = 16 * 1024;
+
+pub(super) struct Connection {
+    pub shared: Arc<Shared>,
+    pub socket: Socket,
+    pub peer: SocketAddr,
+    pub local: SocketAddr,
+    pub stage: Stage,
+    /// Whether TLS starts behind the answers that wait.
+    pub begins_tls: bool,
+    /// What the data are for that come now.
+    pub incoming: Option<Incoming>,
+    framer: RequestFramer,
+    outgoing: Outgoing,
+    late: JoinSet<Late>,
+    login_deadline: Option<Pin<Box<Sleep>>>,
+    /// Comes when the session is ended from elsewhere.
+    ended: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+}
+
+/// How far a client has come.
+pub(super) enum Stage {
+    /// It has not logged in.
+    New,
+    /// It has logged in, and must prove who it is.
+    Proving(Arc<Session>),
+    /// It has a session.
+    In(Arc<Session>),
+    /// It is one more connection of a session.
+    Bound(Arc<Session>, Receiver<Delegated>),
+}
+
+/// An answer that was made beside others.
+pub(super) enum Late {
+    Bytes(Vec<u8>),
+    Buffer(Buffer),
+}
+
+enum Event {
+    Received(Buffer),
+    Late(Late),
+    Delegated(Delegated),
+    Over,
+}
+
+impl Connection {
+    pub(super) fn new(
+        stream: TcpStream,
+        peer: SocketAddr,
+        local: SocketAddr,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let mut framer = RequestFramer::new();
+        framer.set_body_bytes_max(UNKNOWN_BODY_BYTES_MAX);
+        Connection {
+            shared,
+            socket: Socket::Plain(stream),
+            peer,
+            local,
+            stage: Stage::New,
+            begins_tls: false,
+            incoming: None,
+            framer,
+            outgoing: Outgoing::default(),
+            late: JoinSet::new(),
+            login_deadline: Some(Box::pin(tokio::time::sleep(LOGIN))),
+            ended: None,
+        }
+    }
+
+    /// Serves the client until it goes.
+    pub(super) async fn run(&mut self) -> io::Result<()> {
+        loop {
+            match poll_fn(|context| self.poll_event(context)).await? {
+                Event::Received(buffer) if buffer.filled().is_empty() => return Ok(()),
+                Event::Received(buffer) => self.received(Bytes::from_owner(buffer)).await?,
+                Event::Late(late) => self.push_late(late).await?,
+                Event::Delegated(delegated) => {
+                    self.perform(delegated.stream, delegated.reading).await?;
+                }
+                Event::Over => return self.flush().await,
+            }
+            self.flush().await?;
+        }
+    }
+
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Event>> {
+        if let Some(ended) = &mut self.ended
+            && ended.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Ok(Event::Over));
+        }
+        if let Some(deadline) = &mut self.login_deadline
+            && deadline.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        if let Poll::Ready(Some(joined)) = self.late.poll_join_next(context) {
+            return Poll::Ready(joined.map(Event::Late).map_err(io::Error::other));
+        }
+        if let Stage::Bound(_, delegated) = &mut self.stage
+            && let Poll::Ready(delegated) = delegated.poll_recv(context)
+        {
+            return Poll::Ready(Ok(delegated.map_or(Event::Over, Event::Delegated)));
+        }
+        if self.late.len() >= LATE_MAX {
+            return Poll::Pending;
+        }
+        let received = self.socket.poll_receive(context, &self.shared.buffers);
+        received.map(|buffer| buffer.map(Event::Received))
+    }
+
+    async fn received(&mut self, mut input: Bytes) -> io::Result<()> {
+        if let Some(session) = self.session() {
+            Counters::add(&session.counters.bytes_in, input.len() as u64);
+        }
+        loop {
+            match self.framer.next(&mut input) {
+                Ok(None) => return Ok(()),
+                Ok(Some(RequestEvent::Handshake)) => {
+                    let answer = HandshakeAnswer { version: Version::CURRENT, data_server: true };
+                    self.push(&answer.encode()).await?;
+                }
+                Ok(Some(RequestEvent::Request(request))) => self.request(request).await?,
+                Ok(Some(RequestEvent::Data { bytes, remaining, .. })) => {
+                    self.data(bytes, remaining).await?;
+                }
+                Err(error) => {
+                    let response = Response::Error(Failure::from(&error));
+                    return self.refuse_and_close(self.framer.stream(), response).await;
+                }
+            }
+            if self.begins_tls {
+                self.begin_tls(&input).await?;
+            }
+        }
+    }
+
+    async fn begin_tls(&mut self, left: &Bytes) -> io::Result<()> {
+        self.begins_tls = false;
+        if !left.is_empty() {
+            // Somebody on the way may have put it there, to be taken for what was sent encrypted.
+            return Err(io::Error::other("bytes came before TLS was agreed on"));
+        }
+        self.flush().await?;
+        match self.shared.tls.clone() {
+            Some(config) => Box::pin(self.socket.encrypt(config)).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn request(&mut self, received: ReceivedRequest) -> io::Result<()> {
+        let stream = received.header.stream;
+        self.incoming = None;
+        let request = match received.request {
+            Ok(request) => request,
+            Err(error) => {
+                let response = refusal(received.header.code, &error);
+                return self.answer(stream, &response).await;
+            }
+        };
+        let (Stage::In(session) | Stage::Bound(session, _)) = &self.stage else {
+            return Box::pin(self.greet(stream, request)).await;
+        };
+        session.asked();
+        match request {
+            Request::Read(read) => self.read_request(stream, read).await,
+            Request::PgRead(read) => self.pgread_request(stream, read).await,
+            Request::ReadV(read) => Box::pin(self.readv_request(stream, read)).await,
+            Request::Write(_)
+            | Request::PgWrite(_)
+            | Request::WriteV(_)
+            | Request::Chkpoint(Chkpoint::Execute(_)) => {
+                let session = Arc::clone(session);
+                Box::pin(self.begin_write(stream, &session, request)).await
+            }
+            other => Box::pin(self.other_request(stream, other)).await,
+        }
+    }
+
+    async fn other_request(&mut self, stream: StreamId, request: Request) -> io::Result<()> {
+        let Some(asker) = self.asker() else { return Ok(()) };
+        let response = match request {
+            Request::Query(query) => return self.query_request(stream, asker, query).await,
+            Request::Dirlist(list) => return self.dirlist_request(stream, asker, list).await,
+            Request::Protocol(protocol) => self.agree(protocol),
+            Request::Endsess(end) => self.end_session(end),
+            Request::Bind(_) | Request::Login(_) | Request::Auth(_) => {
+                failed(ErrorCode::INVALID_REQUEST, "there is a session on this connection already")
+            }
+            // Nothing here must be signed; what is signed nevertheless is as good as what is not.
+            Request::Sigver(_) => return Ok(()),
+            other => asker.respond(other).await,
+        };
+        self.answer(stream, &response).await
+    }
+
+    /// The session, if there is one.
+    pub(super) fn session(&self) -> Option<&Arc<Session>> {
+        match &self.stage {
+            Stage::New => None,
+            Stage::Proving(session) | Stage::In(session) | Stage::Bound(session, _) => {
+                Some(session)
+            }
+        }
+    }
+
+    fn asker(&self) -> Option<Asker> {
+        let session = Arc::clone(self.session()?);
+        let shared = Arc::clone(&self.shared);
+        Some(Asker { shared, session, local: self.local })
+    }
+
+    /// The client has shown who it is: lifts the limits for strangers.
+    pub(super) fn admit(&mut self, session: Arc<Session>) {
+        self.framer.set_body_bytes_max(usize::MAX);
+        self.login_deadline = None;
+        self.ended = Some(Box::pin({
+            let session = Arc::clone(&session);
+            async move { session.ended().await }
+        }));
+        self.stage = Stage::In(session);
+    }
+
+    /// This connection is one more of a session.
+    pub(super) fn admit_bound(&mut self, session: Arc<Session>, delegated: Receiver<Delegated>) {
+        self.admit(Arc::clone(&session));
+        self.stage = Stage::Bound(session, delegated);
+    }
+
+    /// Sends a response together with others.
+    pub(super) async fn answer(&mut self, stream: StreamId, response: &Response) -> io::Result<()> {
+        if let (Response::Error(_), Some(session)) = (response, self.session()) {
+            Counters::add(&session.counters.errors, 1);
+        }
+        self.push(&encoded(stream, response)).await
+    }
+
+    /// Sends a response and gives the client up.
+    pub(super) async fn refuse_and_close(
+        &mut self,
+        stream: StreamId,
+        response: Response,
+    ) -> io::Result<()> {
+        self.answer(stream, &response).await?;
+        self.flush().await?;
+        Err(io::Error::other("the client did what the protocol does not allow"))
+    }
+
+    /// Sends bytes together with others, or at once if they are many.
+    pub(super) async fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if !self.outgoing.has_room(bytes.len()) {
+            self.flush().await?;
+        }
+        if self.outgoing.buffer(&self.shared.buffers).append(bytes) {
+            return Ok(());
+        }
+        self.send(&mut [IoSlice::new(bytes)]).await
+    }
+
+    /// A place for so many bytes of answers, at most a piece and its head.
+    pub(super) async fn room(&mut self, count: usize) -> io::Result<&mut Buffer> {
+        if !self.outgoing.has_room(count) {
+            self.flush().await?;
+        }
+        Ok(self.outgoing.buffer(&self.shared.buffers))
+    }
+
+    /// Sends slices behind the answers that wait.
+    pub(super) async fn send(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        self.flush().await?;
+        self.count_out(slices.iter().map(|slice| slice.len()).sum());
+        self.socket.send(slices).await
+    }
+
+    /// Sends the answers that wait.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        let Some(buffer) = self.outgoing.take() else { return Ok(()) };
+        self.count_out(buffer.filled().len());
+        self.socket.send(&mut [IoSlice::new(buffer.filled())]).await
+    }
+
+    pub(super) fn count_out(&self, count: usize) {
+        if let Some(session) = self.session() {
+            Counters::add(&session.counters.bytes_out, count as u64);
+        }
+    }
+
+    /// Makes an answer beside others.
+    pub(super) async fn later(
+        &mut self,
+        answer: impl Future<Output = Late> + Send + 'static,
+    ) -> io::Result<()> {
+        while self.late.len() >= LATE_MAX {
+            self.flush().await?;
+            if let Some(joined) = self.late.join_next().await {
+                self.push_late(joined.map_err(io::Error::other)?).await?;
+            }
+        }
+        self.late.spawn(answer);
+        Ok(())
+    }
+
+    /// Makes a response beside others. The client is told to wait for it first, if `seconds` are told.
+    pub(super) async fn respond_later(
+        &mut self,
+        stream: StreamId,
+        seconds: Option<u32>,
+        response: impl Future<Output = Response> + Send + 'static,
+    ) -> io::Result<()> {
+        let Some(seconds) = seconds else {
+            let answer = async move { Late::Bytes(encoded(stream, &response.await)) };
+            return self.later(answer).await;
+        };
+        self.answer(stream, &Response::WaitResp(seconds)).await?;
+        self.later(async move {
+            let response = Box::new(response.await);
+            let attention = Response::Attn(Attention::Response { stream, response });
+            Late::Bytes(encoded(StreamId::default(), &attention))
+        })
+        .await
+    }
+
+    async fn push_late(&mut self, late: Late) -> io::Result<()> {
+        match late {
+            Late::Bytes(bytes) => self.push(&bytes).await,
+            Late::Buffer(buffer) => self.send(&mut [IoSlice::new(buffer.filled())]).await,
+        }
+    }
+
+    /// Tidies up after the client.
+    pub(super) async fn leave(mut self) {
+        self.late.abort_all();
+        if let Stage::Proving(session) | Stage::In(session) = self.stage {
+            self.shared.streams.forget(&session.id);
+            session.end();
+            self.shared.logical.sessions.remove(&session);
+            super::opening::abandon(Arc::clone(&self.shared.logical), session).await;
+        }
+    }
+}
+
+/// What a request is answered that cannot be understood.
+fn refusal(code: RequestCode, error: &xrd::Error) -> Response {
+    match code {
+        RequestCode::GPFILE => failed(ErrorCode::UNSUPPORTED, "gpfile is not supported"),
+        code if code.name().is_none() => {
+            failed(ErrorCode::INVALID_REQUEST, format!("there is no request {}", code.0))
+        }
+        _ => Response::Error(Failure::from(error)),
+    }
+}

@@ -1,0 +1,81 @@
+//! What storages say, as XRootD tells it.
+//!
+//! Source: "The XRootD Protocol" 5.1.1, section 5 (error codes), section 2 (kXR_wait, kXR_redirect).
+
+use nix::errno::Errno;
+use xrd::ErrorCode;
+use xrd::response::{Failure, Redirect, Response, Wait};
+
+use crate::physical::Trouble;
+
+/// The response that tells a client of a trouble.
+pub(super) fn response_of(trouble: Trouble) -> Response {
+    match trouble {
+        Trouble::Refused(errno, text) => failed(code_of(errno), text),
+        Trouble::NotBefore(time, message) => {
+            let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+            let seconds = u32::try_from(seconds).unwrap_or(u32::MAX >> 1).min(u32::MAX >> 1);
+            Response::Wait(Wait { seconds, message: without_zeros(message) })
+        }
+        Trouble::Elsewhere { host, port, opaque } => {
+            let host = if opaque.is_empty() { host } else { format!("{host}?{opaque}") };
+            Response::Redirect(Redirect::Host { port, host: without_zeros(host) })
+        }
+    }
+}
+
+/// A failure of this code.
+pub(super) fn failed(code: ErrorCode, text: impl Into<String>) -> Response {
+    Response::Error(Failure::new(code, without_zeros(text.into())))
+}
+
+/// Texts may hold names as clients sent them, and a zero byte would end them early.
+fn without_zeros(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\\0") } else { text }
+}
+
+/// The code that says what an operating system's error number does.
+pub(super) fn code_of(errno: Errno) -> ErrorCode {
+    match errno {
+        Errno::ENOENT | Errno::ENOTDIR => ErrorCode::NOT_FOUND,
+        Errno::EACCES | Errno::EPERM => ErrorCode::NOT_AUTHORIZED,
+        Errno::EINVAL | Errno::EDOM => ErrorCode::ARG_INVALID,
+        Errno::ENAMETOOLONG | Errno::E2BIG => ErrorCode::ARG_TOO_LONG,
+        Errno::EISDIR => ErrorCode::IS_DIRECTORY,
+        Errno::EEXIST | Errno::ENOTEMPTY => ErrorCode::IT_EXISTS,
+        Errno::ENOSPC | Errno::EFBIG => ErrorCode::NO_SPACE,
+        Errno::EDQUOT => ErrorCode::OVER_QUOTA,
+        Errno::EROFS => ErrorCode::FS_READ_ONLY,
+        Errno::EIO | Errno::ESTALE => ErrorCode::IO_ERROR,
+        Errno::ENOMEM | Errno::ENOBUFS => ErrorCode::NO_MEMORY,
+        Errno::EBADF => ErrorCode::FILE_NOT_OPEN,
+        Errno::EBUSY | Errno::ETXTBSY => ErrorCode::IN_PROGRESS,
+        Errno::EMFILE | Errno::ENFILE => ErrorCode::OVERLOADED,
+        Errno::ENOTSUP | Errno::ENOSYS | Errno::EXDEV => ErrorCode::UNSUPPORTED,
+        Errno::ENODATA => ErrorCode::ATTRIBUTE_NOT_FOUND,
+        Errno::ETIMEDOUT => ErrorCode::REQUEST_TIMED_OUT,
+        Errno::ECANCELED => ErrorCode::CANCELLED,
+        _ => ErrorCode::FS_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_second_is_waited_for_whole() {
+        let trouble = Trouble::NotBefore(Duration::from_millis(1500), "tape".to_owned());
+        let wait = Wait { seconds: 2, message: "tape".to_owned() };
+        assert_eq!(response_of(trouble), Response::Wait(wait));
+    }
+
+    #[test]
+    fn texts_with_zero_bytes_can_be_sent() {
+        let response = response_of(Trouble::refused(Errno::EINVAL, "a\0b"));
+        let failure = Failure::new(ErrorCode::ARG_INVALID, "a\\0b");
+        assert_eq!(response, Response::Error(failure));
+    }
+}

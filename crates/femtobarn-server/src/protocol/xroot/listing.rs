@@ -1,0 +1,135 @@
+//! Folders: dirlist, with facts and checksums.
+//!
+//! Long lists go in parts that end where entries end.
+//!
+//! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_dirlist.
+
+use std::io;
+
+use xrd::flags::DirlistOptions;
+use xrd::request::Dirlist;
+use xrd::response::{Answer, DirectoryEntry, DirectoryList, EntryChecksum, Response};
+use xrd::{ErrorCode, StreamId};
+
+use super::asking::{Asker, blocking, opaque};
+use super::connection::{Connection, Late};
+use super::failures::failed;
+use super::names::stat_line;
+use super::outgoing::encoded;
+use super::queries::checksum_kind;
+use crate::auth::Action;
+use crate::logical::checksums::ChecksumKind;
+use crate::physical::{FileKind, FolderEntry, Storage, StoragePath};
+
+/// Bytes of one part of a list, but for its last entry.
+const PART_BYTES: usize = 256 * 1024;
+
+impl Connection {
+    pub(super) async fn dirlist_request(
+        &mut self,
+        stream: StreamId,
+        asker: Asker,
+        list: Dirlist,
+    ) -> io::Result<()> {
+        self.later(async move {
+            Late::Bytes(match asker.list(list).await {
+                Ok(body) => parts(stream, body),
+                Err(response) => encoded(stream, &response),
+            })
+        })
+        .await
+    }
+}
+
+impl Asker {
+    async fn list(&self, list: Dirlist) -> Result<Vec<u8>, Response> {
+        let path = self.path(&list.location, Action::Read)?;
+        let has = |option| list.options.intersects(option);
+        let with_checksums = has(DirlistOptions::CHECKSUM);
+        let with_stat =
+            has(DirlistOptions::STAT | DirlistOptions::EXTENDED_STAT | DirlistOptions::CHECKSUM);
+        let kind = if with_checksums { Some(checksum_kind(&list.location)?) } else { None };
+        let location = list.location.clone();
+        let folder = path.clone();
+        let entries = self.call(false, move |shared| {
+            shared.logical.exports.list(&folder, with_stat, opaque(&location))
+        });
+        let mut listed = DirectoryList { with_stat, entries: Vec::new() };
+        for entry in entries.await? {
+            // A name with a line feed cannot be told.
+            if entry.name.is_empty() || entry.name.contains(&b'\n') {
+                continue;
+            }
+            let checksum = match kind {
+                Some(kind) => self.checksum_of_entry(&path, &entry, kind).await,
+                None => None,
+            };
+            listed.entries.push(DirectoryEntry {
+                stat: entry.facts.as_ref().filter(|_| with_stat).map(stat_line),
+                name: entry.name.into(),
+                checksum,
+            });
+        }
+        listed.encode().map_err(|error| failed(ErrorCode::SERVER_ERROR, error.to_string()))
+    }
+
+    async fn checksum_of_entry(
+        &self,
+        folder: &StoragePath,
+        entry: &FolderEntry,
+        kind: ChecksumKind,
+    ) -> Option<EntryChecksum> {
+        if entry.facts.as_ref()?.kind != FileKind::File {
+            return None;
+        }
+        let path = folder.join(&entry.name).ok()?;
+        let shared = std::sync::Arc::clone(&self.shared);
+        let digest = blocking(move || super::queries::digest(&shared, &path, &[], kind)).await;
+        let digest = digest.unwrap_or_else(|_| "none".to_owned());
+        Some(EntryChecksum { kind: kind.name().to_owned(), digest })
+    }
+}
+
+/// A list as parts of an answer.
+fn parts(stream: StreamId, body: Vec<u8>) -> Vec<u8> {
+    let mut left = body.as_slice();
+    let mut bytes = Vec::with_capacity(left.len() + 8);
+    // An entry with facts has two lines; parts end behind the second one.
+    let is_pairs = left.starts_with(b".\n");
+    while left.len() > PART_BYTES {
+        let Some(end) = end_of_part(left, is_pairs) else { break };
+        let (part, rest) = left.split_at(end);
+        bytes.extend(encoded(stream, &Response::OkSoFar(part.to_vec().into())));
+        left = rest;
+    }
+    bytes.extend(encoded(stream, &Response::Ok(left.to_vec().into())));
+    bytes
+}
+
+fn end_of_part(left: &[u8], is_pairs: bool) -> Option<usize> {
+    let mut line = 0;
+    for (index, _) in left.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+        line += 1;
+        if index >= PART_BYTES && (!is_pairs || line % 2 == 0) {
+            return Some(index + 1).filter(|end| *end < left.len());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_end_where_entries_end() {
+        let entry = |number: usize| format!("name{number}\n{number} 1 2 3\n");
+        let text: String = (0..40_000).map(entry).collect();
+        let body = format!(".\n0 0 0 0\n{text}").into_bytes();
+        let end = end_of_part(&body, true).expect("it is long enough");
+        assert!(body[end..].starts_with(b"name"), "{:?}", &body[end..end + 10]);
+        let bytes = parts(StreamId([0, 1]), body.clone());
+        let heads = bytes.len() - body.len();
+        assert!(heads > 8 && heads.is_multiple_of(8), "several parts, each with a head");
+    }
+}

@@ -1,0 +1,260 @@
+//! Queries: checksums, configuration, space, statistics.
+//!
+//! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_query.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use serde_json::json;
+use xrd::limits::{
+    ATTRIBUTE_NAME_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX, BOUND_STREAMS_MAX, SEGMENT_DATA_BYTES,
+    SEGMENTS_MAX,
+};
+use xrd::request::Query;
+use xrd::response::Response;
+use xrd::response::query::{ChecksumAnswer, ConfigAnswer};
+use xrd::{ErrorCode, Location, QueryCode, StreamId};
+
+use super::Shared;
+use super::asking::{Asker, blocking, done};
+use super::connection::Connection;
+use super::failures::{failed, response_of};
+use super::greeting::ok;
+use super::names::seconds;
+use crate::logical::checksums::ChecksumKind;
+use crate::physical::{Answer, Facts, FileKind, Opaque, OpenHow, StoragePath};
+
+/// Bytes of a file whose checksum the client is told to wait for.
+const SLOW_CHECKSUM_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Seconds that are told then; the answer comes when it is there.
+const SLOW_CHECKSUM_SECONDS: u32 = 600;
+
+impl Connection {
+    pub(super) async fn query_request(
+        &mut self,
+        stream: StreamId,
+        asker: Asker,
+        query: Query,
+    ) -> io::Result<()> {
+        if query.kind == QueryCode::CHECKSUM {
+            return self.checksum_request(stream, asker, query).await;
+        }
+        let response = asker.query(query).await.unwrap_or_else(|response| response);
+        self.answer(stream, &response).await
+    }
+
+    async fn checksum_request(
+        &mut self,
+        stream: StreamId,
+        asker: Asker,
+        query: Query,
+    ) -> io::Result<()> {
+        let wanted = match asker.wanted_checksum(&query).await {
+            Ok(wanted) => wanted,
+            Err(response) => return self.answer(stream, &response).await,
+        };
+        let known = asker.shared.logical.checksums.known(&wanted.path, &wanted.facts, wanted.kind);
+        if let Some(digest) = known {
+            return self.answer(stream, &checksum_response(wanted.kind, digest)).await;
+        }
+        let is_slow = wanted.facts.size > SLOW_CHECKSUM_BYTES;
+        let seconds = is_slow.then_some(SLOW_CHECKSUM_SECONDS);
+        let shared = Arc::clone(&asker.shared);
+        self.respond_later(stream, seconds, async move {
+            let Wanted { path, location, kind, .. } = wanted;
+            let opaque = location.opaque().unwrap_or_default().to_vec();
+            match blocking(move || digest(&shared, &path, &opaque, kind)).await {
+                Ok(digest) => checksum_response(kind, digest),
+                Err(trouble) => response_of(trouble),
+            }
+        })
+        .await
+    }
+}
+
+/// A checksum that a client asks for.
+struct Wanted {
+    path: StoragePath,
+    location: Location,
+    facts: Facts,
+    kind: ChecksumKind,
+}
+
+fn checksum_response(kind: ChecksumKind, digest: String) -> Response {
+    ok(&ChecksumAnswer { kind: kind.name().to_owned(), digest })
+}
+
+/// The kind of checksum that a location asks for.
+pub(super) fn checksum_kind(location: &Location) -> Result<ChecksumKind, Response> {
+    let Some(name) = location.value_of("cks.type") else { return Ok(ChecksumKind::ALL[0]) };
+    ChecksumKind::of_name(name).ok_or_else(|| {
+        let name = String::from_utf8_lossy(name);
+        failed(ErrorCode::UNSUPPORTED, format!("{name} checksums are not supported"))
+    })
+}
+
+/// A file's checksum, kept or computed. May block for long.
+pub(super) fn digest(
+    shared: &Shared,
+    path: &StoragePath,
+    opaque: &[u8],
+    kind: ChecksumKind,
+) -> Answer<String> {
+    let logical = &shared.logical;
+    let (file, before) = logical.files.open(path, OpenHow::default(), Opaque(opaque))?;
+    if let Some(digest) = logical.checksums.known(path, &before, kind) {
+        return Ok(digest);
+    }
+    let interface = file.interface()?;
+    let digest = kind.compute(&*interface)?;
+    logical.checksums.keep(path, (&before, &interface.facts()?), kind, &digest);
+    Ok(digest)
+}
+
+impl Asker {
+    async fn query(&self, query: Query) -> Result<Response, Response> {
+        match query.kind {
+            QueryCode::CONFIG => Ok(ok(&ConfigAnswer {
+                values: query.words().map(|word| self.configured(word)).collect(),
+            })),
+            QueryCode::SPACE => self.query_space(&query).await,
+            QueryCode::STATS => Ok(text(self.statistics())),
+            QueryCode::XATTR => self.query_xattr(&query).await,
+            QueryCode::PREPARE => self.query_preparation(&query).await,
+            // Nothing is known that could be cancelled: who no longer waits loses nothing.
+            QueryCode::CHECKSUM_CANCEL => done(),
+            other => Err(failed(ErrorCode::UNSUPPORTED, format!("query {other} is not supported"))),
+        }
+    }
+
+    async fn wanted_checksum(&self, query: &Query) -> Result<Wanted, Response> {
+        let location = location_of(query)?;
+        let kind = checksum_kind(&location)?;
+        let (path, facts) = self.facts(&location).await?;
+        match facts.kind {
+            FileKind::File => Ok(Wanted { path, location, facts, kind }),
+            FileKind::Folder => Err(failed(ErrorCode::IS_DIRECTORY, format!("{path} is a folder"))),
+            FileKind::Other => Err(failed(ErrorCode::NOT_FILE, format!("{path} is no file"))),
+        }
+    }
+
+    /// The value of one word; a word that is not known is answered by itself.
+    fn configured(&self, word: &[u8]) -> String {
+        match word {
+            b"bind_max" => BOUND_STREAMS_MAX.to_string(),
+            b"chksum" => {
+                let kinds = ChecksumKind::ALL.iter().enumerate();
+                let kinds: Vec<_> =
+                    kinds.map(|(index, kind)| format!("{index}:{}", kind.name())).collect();
+                kinds.join(",")
+            }
+            b"cms" => "none|".to_owned(),
+            b"fattr" => format!("{ATTRIBUTE_NAME_BYTES_MAX} {ATTRIBUTE_VALUE_BYTES_MAX}"),
+            b"pio_max" => "5".to_owned(),
+            b"readv_ior_max" => SEGMENT_DATA_BYTES.to_string(),
+            b"readv_iov_max" => SEGMENTS_MAX.to_string(),
+            b"role" => "server".to_owned(),
+            b"sitename" => self.shared.site.clone(),
+            b"start" => seconds(self.shared.since).to_string(),
+            b"tpc" | b"tpcdlg" | b"wan_port" | b"wan_window" | b"window" => "0".to_owned(),
+            b"version" => format!("Femtobarn {}", env!("CARGO_PKG_VERSION")),
+            unknown => String::from_utf8_lossy(unknown).into_owned(),
+        }
+    }
+
+    async fn query_space(&self, query: &Query) -> Result<Response, Response> {
+        let (space, _) = self.space(&location_of(query)?).await?;
+        let used = space.total.saturating_sub(space.free);
+        Ok(text(format!(
+            "oss.cgroup=default&oss.space={}&oss.free={}&oss.maxf={}&oss.used={used}&oss.quota=-1",
+            space.total, space.free, space.largest
+        )))
+    }
+
+    async fn query_xattr(&self, query: &Query) -> Result<Response, Response> {
+        let (_, facts) = self.facts(&location_of(query)?).await?;
+        let kind = if facts.kind == FileKind::Folder { 'd' } else { 'f' };
+        let access = if facts.is_writable { 'w' } else { 'r' };
+        Ok(text(format!(
+            "oss.cgroup=default&oss.type={kind}&oss.used={}&oss.mt={}&oss.ct={}&oss.at={}&oss.u={}\
+             &oss.g={}&oss.fs={access}",
+            facts.size,
+            seconds(facts.modified),
+            seconds(facts.changed),
+            seconds(facts.accessed),
+            facts.owner,
+            facts.group,
+        )))
+    }
+
+    /// The request's name, and the paths that are asked about if not all.
+    async fn query_preparation(&self, query: &Query) -> Result<Response, Response> {
+        let mut lines =
+            query.argument.split(|byte| matches!(byte, b'\n' | 0)).filter(|line| !line.is_empty());
+        let name = lines.next().unwrap_or_default();
+        let Some(requested) = self.shared.preparations.paths(name) else {
+            return Err(failed(ErrorCode::NOT_FOUND, "there is no such prepare request"));
+        };
+        let asked: Vec<_> = lines.map(<[u8]>::to_vec).collect();
+        let mut responses = Vec::new();
+        for path in if asked.is_empty() { &requested } else { &asked } {
+            let facts = match Location::new(path.clone()) {
+                Ok(location) => self.facts(&location).await.ok(),
+                Err(_) => None,
+            };
+            responses.push(json!({
+                "path": String::from_utf8_lossy(path),
+                "path_exists": facts.is_some(),
+                "online": facts.is_some_and(|(_, facts)| facts.is_online),
+                "on_tape": false,
+                "requested": requested.contains(path),
+                "has_reqid": requested.contains(path),
+                "req_time": "",
+                "error_text": "",
+            }));
+        }
+        let name = String::from_utf8_lossy(name);
+        Ok(text(json!({ "request_id": name, "responses": responses }).to_string()))
+    }
+
+    fn statistics(&self) -> String {
+        let logical = &self.shared.logical;
+        let totals = logical.sessions.totals();
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        format!(
+            "<statistics tod=\"{now}\" ver=\"{version}\" src=\"{local}\" tos=\"{since}\" \
+             pgm=\"femtobarn\" ins=\"anon\" pid=\"{process}\" site=\"{site}\">\
+             <stats id=\"link\"><num>{sessions}</num><tot>{begun}</tot><in>{bytes_in}</in>\
+             <out>{bytes_out}</out></stats>\
+             <stats id=\"xrootd\"><num>{begun}</num><ops><all>{requests}</all></ops>\
+             <err>{errors}</err><files>{files}</files></stats></statistics>",
+            now = seconds(SystemTime::now()),
+            version = env!("CARGO_PKG_VERSION"),
+            local = self.local,
+            since = seconds(self.shared.since),
+            process = std::process::id(),
+            site = self.shared.site.replace(['<', '>', '&', '"'], "_"),
+            sessions = logical.sessions.count(),
+            begun = logical.sessions.begun(),
+            bytes_in = count(&totals.bytes_in),
+            bytes_out = count(&totals.bytes_out),
+            requests = count(&totals.requests),
+            errors = count(&totals.errors),
+            files = logical.files.count(),
+        )
+    }
+}
+
+/// The location that a query is about. Clients end it with a zero byte.
+fn location_of(query: &Query) -> Result<Location, Response> {
+    query.location().map_err(|error| Response::Error((&error).into()))
+}
+
+fn text(text: String) -> Response {
+    let mut bytes = text.into_bytes();
+    bytes.push(0);
+    Response::Ok(bytes.into())
+}

@@ -1,0 +1,155 @@
+//! A connection's socket, plain or with TLS.
+//!
+//! 1. Whoever waits for bytes holds no buffer meanwhile.
+//! 2. A client that takes nothing for [`STALLED`] is let go.
+
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use nix::libc;
+use nix::sys::sendfile::sendfile;
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::protocol::buffers::{Buffer, BufferPool};
+
+/// How long a client may take nothing of what is sent to it.
+const STALLED: Duration = Duration::from_secs(300);
+
+/// What is sent goes out together with what follows; a client that is gone is an error, no signal.
+const MORE_FOLLOWS: i32 = libc::MSG_MORE | libc::MSG_NOSIGNAL;
+
+/// How long a client may take to agree on keys.
+const TLS_HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// What bytes come from and go to.
+pub(super) enum Socket {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+    /// Between the two, and after a failed handshake.
+    Lost,
+}
+
+impl Socket {
+    /// Whether nobody on the way can read along.
+    pub(super) fn is_encrypted(&self) -> bool {
+        matches!(self, Socket::Tls(_))
+    }
+
+    /// Goes on with TLS; the client speaks first.
+    pub(super) async fn encrypt(&mut self, config: Arc<rustls::ServerConfig>) -> io::Result<()> {
+        if let Socket::Plain(stream) = std::mem::replace(self, Socket::Lost) {
+            let accept = TlsAcceptor::from(config).accept(stream);
+            *self = Socket::Tls(Box::new(within(TLS_HANDSHAKE, accept).await?));
+        }
+        Ok(())
+    }
+
+    /// Some bytes; none if the client has sent its last.
+    pub(super) fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        pool: &Arc<BufferPool>,
+    ) -> Poll<io::Result<Buffer>> {
+        let mut buffer = pool.take();
+        let mut room = ReadBuf::new(&mut buffer);
+        let polled = match self {
+            Socket::Plain(stream) => Pin::new(stream).poll_read(context, &mut room),
+            Socket::Tls(stream) => Pin::new(stream).poll_read(context, &mut room),
+            Socket::Lost => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        };
+        ready!(polled)?;
+        let count = room.filled().len();
+        buffer.grow(count);
+        Poll::Ready(Ok(buffer))
+    }
+
+    /// Sends all of the slices.
+    pub(super) async fn send(&mut self, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        IoSlice::advance_slices(&mut slices, 0);
+        while !slices.is_empty() {
+            let count = within(STALLED, async {
+                match self {
+                    Socket::Plain(stream) => stream.write_vectored(slices).await,
+                    Socket::Tls(stream) => stream.write_vectored(slices).await,
+                    Socket::Lost => Err(io::ErrorKind::NotConnected.into()),
+                }
+            });
+            match count.await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => IoSlice::advance_slices(&mut slices, count),
+            }
+        }
+        // What TLS made of it may not have gone yet.
+        match self {
+            Socket::Tls(stream) => within(STALLED, stream.flush()).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the kernel can send a file's bytes.
+    pub(super) fn takes_files(&self) -> bool {
+        matches!(self, Socket::Plain(_))
+    }
+
+    /// Sends a head, and behind it a file's bytes, which the kernel moves.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file ends before.
+    pub(super) async fn send_file(
+        &mut self,
+        head: &[u8],
+        file: BorrowedFd<'_>,
+        offset: u64,
+        count: usize,
+    ) -> io::Result<()> {
+        let Socket::Plain(stream) = self else { return Err(io::ErrorKind::Unsupported.into()) };
+        let mut left = head;
+        while !left.is_empty() {
+            let sent = within(
+                STALLED,
+                stream.async_io(Interest::WRITABLE, || {
+                    SockRef::from(&*stream).send_with_flags(left, MORE_FOLLOWS)
+                }),
+            );
+            left = &left[sent.await?..];
+        }
+        let mut offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let end = offset + count as i64;
+        while offset < end {
+            let sent = within(
+                STALLED,
+                stream.async_io(Interest::WRITABLE, || {
+                    let mut from = offset;
+                    let missing = (end - offset) as usize;
+                    Ok(sendfile(&*stream, file, Some(&mut from), missing)?)
+                }),
+            );
+            match sent.await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                sent => offset += sent as i64,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The outcome, unless it takes too long. No timer is started for what is done at once.
+async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    tokio::pin!(work);
+    let at_once = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+    match at_once {
+        Poll::Ready(outcome) => outcome,
+        Poll::Pending => match tokio::time::timeout(limit, work).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        },
+    }
+}

@@ -1,0 +1,308 @@
+//! Writing: write, pgwrite, writev, and changes in checkpoints.
+//!
+//! 1. Data go to the file as they come, in pieces, and are never gathered.
+//! 2. Once something fails, the rest of the request's data are passed over, and its answer, which comes
+//!    when all data have come, is the first failure.
+//! 3. Pages with wrong checksums are written, too; they are told, and the file remembers them until they
+//!    are corrected.
+//!
+//! Source: "The XRootD Protocol" 5.1.1, section 3: kXR_write, kXR_pgwrite, kXR_writev, kXR_chkpoint.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use xrd::flags::{PageFlags, WriteVOptions};
+use xrd::limits::{BAD_PAGES_PER_FILE_MAX, BAD_PAGES_PER_WRITE_MAX};
+use xrd::page::{PageDecoder, PageRange};
+use xrd::request::{CheckpointWrite, Chkpoint, PgWrite, Request, WriteV};
+use xrd::response::{Corrections, Response, Status, StatusKind};
+use xrd::segment::Segment;
+use xrd::{ErrorCode, RequestCode, StreamId};
+
+use super::asking::{blocking, file_of};
+use super::connection::Connection;
+use super::failures::{failed, response_of};
+use super::opening::{locked, not_writable};
+use super::outgoing::encoded;
+use crate::logical::handles::OpenFile;
+use crate::logical::sessions::{Counters, Session};
+use crate::physical::{Answer, Trouble};
+
+/// Bytes that are written in place where the storage is quick.
+const SMALL_BYTES: usize = 32 * 1024;
+
+/// A write whose data come.
+pub(super) struct Incoming {
+    stream: StreamId,
+    target: Target,
+    /// Whether a checkpoint keeps what is written over.
+    in_checkpoint: bool,
+    /// Why the data are passed over.
+    failure: Option<Response>,
+}
+
+enum Target {
+    Plain { file: Arc<OpenFile>, offset: u64 },
+    Pages(Box<PagesTarget>),
+    Vector(VectorTarget),
+    Nothing,
+}
+
+struct PagesTarget {
+    file: Arc<OpenFile>,
+    request: PgWrite,
+    decoder: PageDecoder,
+    offset: u64,
+    bad: Vec<PageRange>,
+}
+
+struct VectorTarget {
+    options: WriteVOptions,
+    pieces: Vec<(Arc<OpenFile>, Segment)>,
+    index: usize,
+    within: u32,
+}
+
+impl Connection {
+    /// A request that data follow.
+    pub(super) async fn begin_write(
+        &mut self,
+        stream: StreamId,
+        session: &Session,
+        request: Request,
+    ) -> io::Result<()> {
+        let data_bytes = request.data_bytes();
+        let (in_checkpoint, target) = match request {
+            Request::Write(write) => (false, plain(session, write.handle, write.offset)),
+            Request::PgWrite(write) => (false, pages(session, write)),
+            Request::WriteV(write) => (false, vector(session, write)),
+            Request::Chkpoint(Chkpoint::Execute(change)) => {
+                (true, checkpointed(session, change).await)
+            }
+            _ => (false, Ok(Target::Nothing)),
+        };
+        let (target, failure) = match target {
+            Ok(target) => (target, None),
+            Err(response) => (Target::Nothing, Some(response)),
+        };
+        let incoming = Incoming { stream, target, in_checkpoint, failure };
+        match data_bytes {
+            0 => self.end_write(incoming).await,
+            _ => {
+                self.incoming = Some(incoming);
+                Ok(())
+            }
+        }
+    }
+
+    /// Data of the write that was begun.
+    pub(super) async fn data(&mut self, bytes: Bytes, remaining: u64) -> io::Result<()> {
+        let Some(mut incoming) = self.incoming.take() else { return Ok(()) };
+        if incoming.failure.is_none()
+            && let Err(response) = self.write_data(&mut incoming, bytes).await
+        {
+            incoming.failure = Some(response);
+        }
+        if remaining == 0 {
+            return self.end_write(incoming).await;
+        }
+        self.incoming = Some(incoming);
+        Ok(())
+    }
+
+    async fn write_data(&self, incoming: &mut Incoming, bytes: Bytes) -> Result<(), Response> {
+        let in_checkpoint = incoming.in_checkpoint;
+        match &mut incoming.target {
+            Target::Nothing => Ok(()),
+            Target::Plain { file, offset } => {
+                let (file, at) = (Arc::clone(file), *offset);
+                *offset += bytes.len() as u64;
+                write(file, at, bytes, in_checkpoint).await
+            }
+            Target::Pages(pages) => {
+                let mut data = Vec::with_capacity(bytes.len());
+                pages.decoder.push(&bytes, &mut data, &mut pages.bad);
+                if pages.bad.len() > BAD_PAGES_PER_WRITE_MAX {
+                    let what = format!("more than {BAD_PAGES_PER_WRITE_MAX} pages are damaged");
+                    return Err(failed(ErrorCode::TOO_MANY_ERRORS, what));
+                }
+                let (file, at) = (Arc::clone(&pages.file), pages.offset);
+                pages.offset += data.len() as u64;
+                drop(bytes);
+                write(file, at, data.into(), in_checkpoint).await
+            }
+            Target::Vector(vector) => write_vector(vector, bytes, in_checkpoint).await,
+        }
+    }
+
+    async fn end_write(&mut self, incoming: Incoming) -> io::Result<()> {
+        let Incoming { stream, target, failure, .. } = incoming;
+        if let Some(response) = failure {
+            return self.answer(stream, &response).await;
+        }
+        match target {
+            Target::Pages(pages) => match end_pages(stream, &pages) {
+                Ok(bytes) => self.push(&bytes).await,
+                Err(response) => self.answer(stream, &response).await,
+            },
+            Target::Vector(vector) if vector.options.contains(WriteVOptions::SYNC) => {
+                let response = match sync_all(vector.pieces).await {
+                    Ok(()) => Response::Ok(Bytes::new()),
+                    Err(trouble) => response_of(trouble),
+                };
+                self.answer(stream, &response).await
+            }
+            _ => self.answer(stream, &Response::Ok(Bytes::new())).await,
+        }
+    }
+}
+
+fn writable(session: &Session, handle: xrd::FileHandle) -> Result<Arc<OpenFile>, Response> {
+    let file = file_of(session, handle)?;
+    match file.is_writable {
+        true => Ok(file),
+        false => Err(not_writable(&file)),
+    }
+}
+
+fn plain(session: &Session, handle: xrd::FileHandle, offset: u64) -> Result<Target, Response> {
+    writable(session, handle).map(|file| Target::Plain { file, offset })
+}
+
+fn pages(session: &Session, write: PgWrite) -> Result<Target, Response> {
+    let file = writable(session, write.handle)?;
+    let decoder = PageDecoder::new(write.offset, u64::from(write.length));
+    let decoder = decoder.map_err(|error| Response::Error((&error).into()))?;
+    let offset = write.offset;
+    let pages = PagesTarget { file, request: write, decoder, offset, bad: Vec::new() };
+    Ok(Target::Pages(Box::new(pages)))
+}
+
+fn vector(session: &Session, write: WriteV) -> Result<Target, Response> {
+    let pieces = write.segments.iter().map(|segment| {
+        let file = writable(session, segment.handle)?;
+        Ok((file, *segment))
+    });
+    let pieces = pieces.collect::<Result<_, Response>>()?;
+    Ok(Target::Vector(VectorTarget { options: write.options, pieces, index: 0, within: 0 }))
+}
+
+/// A change that a checkpoint can undo; a truncation is done at once.
+async fn checkpointed(session: &Session, change: CheckpointWrite) -> Result<Target, Response> {
+    match change {
+        CheckpointWrite::Write(write) => plain(session, write.handle, write.offset),
+        CheckpointWrite::PgWrite(write) => pages(session, write),
+        CheckpointWrite::WriteV(write) => vector(session, write),
+        CheckpointWrite::Truncate { handle, size } => {
+            let file = writable(session, handle)?;
+            let cut = blocking(move || {
+                match &mut *locked(&file.checkpoint) {
+                    Some(checkpoint) => checkpoint.before_truncate(&file.file, size)?,
+                    None => return Err(no_checkpoint(&file)),
+                }
+                file.file.truncate(size)
+            });
+            cut.await.map_err(response_of)?;
+            Ok(Target::Nothing)
+        }
+    }
+}
+
+async fn write(
+    file: Arc<OpenFile>,
+    offset: u64,
+    bytes: Bytes,
+    in_checkpoint: bool,
+) -> Result<(), Response> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    Counters::add(&file.bytes_written, bytes.len() as u64);
+    if file.is_quick && bytes.len() <= SMALL_BYTES && !in_checkpoint {
+        return file.file.write_at(offset, &bytes).map_err(response_of);
+    }
+    let written = blocking(move || {
+        if in_checkpoint {
+            match &mut *locked(&file.checkpoint) {
+                Some(checkpoint) => {
+                    checkpoint.before_write(&file.file, offset, bytes.len() as u64)?;
+                }
+                None => return Err(no_checkpoint(&file)),
+            }
+        }
+        file.file.write_at(offset, &bytes)
+    });
+    written.await.map_err(response_of)
+}
+
+fn no_checkpoint(file: &OpenFile) -> Trouble {
+    let what = format!("{} has no checkpoint", file.path);
+    Trouble::refused(nix::errno::Errno::EINVAL, what)
+}
+
+async fn write_vector(
+    vector: &mut VectorTarget,
+    mut bytes: Bytes,
+    in_checkpoint: bool,
+) -> Result<(), Response> {
+    while !bytes.is_empty() {
+        let Some((file, segment)) = vector.pieces.get(vector.index) else { return Ok(()) };
+        let missing = (segment.length - vector.within) as usize;
+        let piece = bytes.split_to(missing.min(bytes.len()));
+        let offset = segment.offset + u64::from(vector.within);
+        vector.within += piece.len() as u32;
+        let file = Arc::clone(file);
+        if vector.within == segment.length {
+            (vector.index, vector.within) = (vector.index + 1, 0);
+        }
+        write(file, offset, piece, in_checkpoint).await?;
+    }
+    Ok(())
+}
+
+async fn sync_all(pieces: Vec<(Arc<OpenFile>, Segment)>) -> Answer<()> {
+    blocking(move || {
+        // Where several pieces are of one file, only the first sync has anything to do.
+        pieces.iter().try_for_each(|(file, _)| file.file.sync().map(|_| ()))
+    })
+    .await
+}
+
+/// The answer to a pgwrite: which pages are to be sent again.
+fn end_pages(stream: StreamId, pages: &PagesTarget) -> Result<Vec<u8>, Response> {
+    let PagesTarget { file, request, bad, .. } = pages;
+    let mut unsound = locked(&file.unsound_pages);
+    if request.flags.contains(PageFlags::RETRY) {
+        let end = request.offset + u64::from(request.length);
+        unsound.retain(|offset| !(request.offset..end).contains(offset));
+    }
+    for page in bad {
+        if !unsound.contains(&page.offset) {
+            unsound.push(page.offset);
+        }
+    }
+    if unsound.len() > BAD_PAGES_PER_FILE_MAX {
+        let what = format!("{} has more than {BAD_PAGES_PER_FILE_MAX} damaged pages", file.path);
+        return Err(failed(ErrorCode::TOO_MANY_ERRORS, what));
+    }
+    let corrections = match (bad.first(), bad.last()) {
+        (Some(first), Some(last)) => Corrections {
+            first_bytes: first.length as u16,
+            last_bytes: last.length as u16,
+            offsets: bad.iter().map(|page| page.offset).collect(),
+        }
+        .encode()
+        .map_err(|error| failed(ErrorCode::SERVER_ERROR, error.to_string()))?,
+        _ => Vec::new(),
+    };
+    let status = Status {
+        request: RequestCode::PG_WRITE,
+        kind: StatusKind::FINAL,
+        offset: request.offset,
+        data_bytes: corrections.len() as u32,
+    };
+    let mut bytes = encoded(stream, &Response::Status(status));
+    bytes.extend_from_slice(&corrections);
+    Ok(bytes)
+}
