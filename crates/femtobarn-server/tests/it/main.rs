@@ -4,3 +4,4 @@
 
 mod federation;
 mod storages;
+mod xroot;
