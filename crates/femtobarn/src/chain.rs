@@ -216,7 +216,7 @@ fn decoded(file: &DatabaseFile, position: u64) -> Result<Option<KeyHeader>> {
 
 fn read(file: &DatabaseFile, position: u64, size: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; size as usize];
-    let read = file.file.read_at(position, &mut bytes);
+    let read = ByteSource::read_at(file, position, &mut bytes);
     read.map_err(Error::storage(file.path.display().to_string()))?;
     Ok(bytes)
 }

@@ -14,10 +14,10 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
-use crate::file::DatabaseFile;
 use crate::files::OpenFiles;
 use crate::index::BlockCache;
 use crate::options::{OpenOptions, TransactionOptions};
+use crate::remote::RemoteFolder;
 use crate::snapshot::Snapshot;
 use crate::transaction::{Kept, Transaction};
 use crate::view::Version;
@@ -70,7 +70,7 @@ impl Federation {
     /// # Errors
     /// `Exists` if there is a federation already; `Invalid` if the folder holds something else.
     pub fn create(folder: &Path, name: &str) -> Result<Self> {
-        Ok(Self::over(Arc::new(Catalog::create(folder, name)?), OpenOptions::default()))
+        Ok(Self::over(Arc::new(Catalog::create(folder, name)?), None, OpenOptions::default()))
     }
 
     /// Opens the federation in a folder.
@@ -87,13 +87,30 @@ impl Federation {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(folder: &Path, options: OpenOptions) -> Result<Self> {
-        Ok(Self::over(Arc::new(Catalog::open(folder)?), options))
+        Ok(Self::over(Arc::new(Catalog::open(folder)?), None, options))
     }
 
-    fn over(catalog: Arc<dyn Catalogue>, options: OpenOptions) -> Self {
+    /// The federation of a catalogue whose files a server has: `root://host:port//federation`, or
+    /// `roots://` for TLS.
+    ///
+    /// # Errors
+    /// `Invalid` if that is no such URL; `Io` if the server cannot be reached or refuses.
+    pub fn over_server(
+        catalog: Arc<dyn Catalogue>,
+        url: &str,
+        options: OpenOptions,
+    ) -> Result<Self> {
+        Ok(Self::over(catalog, Some(RemoteFolder::connect(url)?), options))
+    }
+
+    fn over(
+        catalog: Arc<dyn Catalogue>,
+        server: Option<RemoteFolder>,
+        options: OpenOptions,
+    ) -> Self {
         Federation {
             inner: Arc::new(Inner {
-                files: Arc::new(OpenFiles::new(catalog.clone())),
+                files: Arc::new(OpenFiles::new(catalog.clone(), server)),
                 catalog,
                 pages: Arc::new(PageCache::new(options.cache_bytes)),
                 threads: options.threads,
@@ -245,7 +262,7 @@ impl Inner {
         if let Some(writer) = left.filter(|writer| writer.epoch() == database.epoch) {
             return Ok(writer);
         }
-        let file = Arc::new(DatabaseFile::open_to_write(self.path_of(database))?);
+        let file = Arc::new(self.files.open_to_write(database)?);
         ExtentWriter::new(file, database.id, database.epoch, self.catalog.clone())
     }
 

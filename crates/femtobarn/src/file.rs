@@ -1,5 +1,5 @@
-//! The operating system's side of database files: the only module that opens, creates, syncs or
-//! removes one.
+//! Database files, here or on a server: the only module that opens, creates, syncs or removes one that
+//! is here.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -13,29 +13,42 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::libc::{O_DIRECT, off_t};
 use rntuple::tfile::{FileHeader, FileIdentity, Timestamp};
+use rntuple::{ByteSource, ReadRequest};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::remote::RemoteFile;
 
 /// A database file that is open.
 #[derive(Debug)]
 pub(crate) struct DatabaseFile {
-    pub file: File,
     pub path: PathBuf,
-    /// The same file, past the page cache; none where that cannot be.
-    direct: OnceLock<Option<File>>,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Here {
+        file: File,
+        /// The same file, past the page cache; none where that cannot be.
+        direct: OnceLock<Option<File>>,
+    },
+    Server(RemoteFile),
+}
+
+impl From<RemoteFile> for DatabaseFile {
+    fn from(file: RemoteFile) -> Self {
+        DatabaseFile { path: file.path().to_owned(), place: Place::Server(file) }
+    }
 }
 
 impl DatabaseFile {
     fn new(file: File, path: PathBuf) -> Self {
-        DatabaseFile { file, path, direct: OnceLock::new() }
+        DatabaseFile { path, place: Place::Here { file, direct: OnceLock::new() } }
     }
 
     /// Creates a database file and writes its front; refuses to overwrite.
     pub fn create(path: PathBuf, uuid: Uuid) -> Result<Self> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let identity = FileIdentity::new(&name, *uuid.as_bytes(), now())
-            .map_err(Error::storage(path.display().to_string()))?;
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         let file = file.map_err(|source| match source.kind() {
             std::io::ErrorKind::AlreadyExists => Error::Exists {
@@ -43,15 +56,25 @@ impl DatabaseFile {
             },
             _ => Error::io("create", &path, source),
         })?;
-        let database = Self::new(file, path);
-        match database.write(&identity.front(), 0) {
-            Ok(()) => Ok(database),
-            Err(error) => {
-                // An empty file that cannot be removed is in nobody's way.
-                drop(remove(&database.path));
-                Err(error)
-            }
+        Self::new(file, path).with_front(uuid)
+    }
+
+    /// Writes the front of a new file, or removes it.
+    pub fn with_front(self, uuid: Uuid) -> Result<Self> {
+        let written = self.write_front(uuid);
+        if let Err(error) = written {
+            // An empty file that cannot be removed is in nobody's way.
+            drop(self.remove());
+            return Err(error);
         }
+        Ok(self)
+    }
+
+    fn write_front(&self, uuid: Uuid) -> Result<()> {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let identity = FileIdentity::new(&name, *uuid.as_bytes(), now())
+            .map_err(Error::storage(self.path.display().to_string()))?;
+        self.write(&identity.front(), 0)
     }
 
     /// Opens a database file for reading and writing.
@@ -66,19 +89,27 @@ impl DatabaseFile {
         Ok(Self::new(file, path))
     }
 
+    /// Whether the file is a server's.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.place, Place::Server(_))
+    }
+
     pub fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.file
-            .write_all_at(bytes, offset)
-            .map_err(|source| Error::io("write", &self.path, source))
+        let written = match &self.place {
+            Place::Here { file, .. } => file.write_all_at(bytes, offset),
+            Place::Server(file) => file.write(bytes, offset),
+        };
+        written.map_err(|source| Error::io("write", &self.path, source))
     }
 
     /// Writes whole pages of memory past the page cache, and through it what cannot be written so:
     /// not all file systems can, or not at every moment. `offset` is a multiple of a block of the
     /// disk.
     pub fn write_past_cache(&self, pages: &[u8], offset: u64) -> Result<()> {
-        let direct = self.direct.get_or_init(|| {
+        let Place::Here { file, direct } = &self.place else { return self.write(pages, offset) };
+        let direct = direct.get_or_init(|| {
             // By its number: the name may be another file's by now.
-            let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
             OpenOptions::new().write(true).custom_flags(O_DIRECT).open(path).ok()
         });
         let written = direct.as_ref().and_then(|file| file.write_at(pages, offset).ok());
@@ -89,27 +120,32 @@ impl DatabaseFile {
     /// Gives the disk a range of the file back; the bytes there are zero from then on. A file system
     /// that cannot do it keeps them.
     pub fn punch(&self, range: Range<u64>) -> Result<()> {
+        // The protocol of servers has no such request.
+        let Place::Here { file, .. } = &self.place else { return Ok(()) };
         let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
         let (start, size) = (range.start, range.end - range.start);
-        match fallocate(&self.file, flags, start as off_t, size as off_t) {
+        match fallocate(file, flags, start as off_t, size as off_t) {
             Err(nix::errno::Errno::EOPNOTSUPP | nix::errno::Errno::ENOSYS) => Ok(()),
             other => other.map_err(|errno| Error::io("punch a hole in", &self.path, errno)),
         }
     }
 
     pub fn size(&self) -> Result<u64> {
-        let metadata = self.file.metadata();
-        Ok(metadata.map_err(|source| Error::io("stat", &self.path, source))?.len())
+        let size = match &self.place {
+            Place::Here { file, .. } => file.metadata().map(|metadata| metadata.len()),
+            Place::Server(file) => file.size(),
+        };
+        size.map_err(|source| Error::io("stat", &self.path, source))
     }
 
     /// Extends the file from `offset` by `size` bytes, on disk too where the file system can.
     pub fn extend(&self, offset: u64, size: u64) -> Result<()> {
-        let extended =
-            fallocate(&self.file, FallocateFlags::empty(), offset as off_t, size as off_t);
-        match extended {
+        let Place::Here { file, .. } = &self.place else {
+            return self.resize("extend", offset + size);
+        };
+        match fallocate(file, FallocateFlags::empty(), offset as off_t, size as off_t) {
             Err(nix::errno::Errno::EOPNOTSUPP | nix::errno::Errno::ENOSYS) => {
-                let resized = self.file.set_len(offset + size);
-                resized.map_err(|source| Error::io("extend", &self.path, source))
+                self.resize("extend", offset + size)
             }
             other => other.map_err(|errno| Error::io("extend", &self.path, errno)),
         }
@@ -117,12 +153,47 @@ impl DatabaseFile {
 
     /// Cuts the file at `size`.
     pub fn cut(&self, size: u64) -> Result<()> {
-        self.file.set_len(size).map_err(|source| Error::io("cut", &self.path, source))
+        self.resize("cut", size)
+    }
+
+    fn resize(&self, what: &str, size: u64) -> Result<()> {
+        let resized = match &self.place {
+            Place::Here { file, .. } => file.set_len(size),
+            Place::Server(file) => file.resize(size),
+        };
+        resized.map_err(|source| Error::io(what, &self.path, source))
     }
 
     /// Makes everything written so far durable.
     pub fn sync(&self) -> Result<()> {
-        self.file.sync_data().map_err(|source| Error::io("sync", &self.path, source))
+        let synced = match &self.place {
+            Place::Here { file, .. } => file.sync_data(),
+            Place::Server(file) => file.sync(),
+        };
+        synced.map_err(|source| Error::io("sync", &self.path, source))
+    }
+
+    /// Removes the file, which nothing refers to.
+    pub fn remove(&self) -> Result<()> {
+        match &self.place {
+            Place::Here { .. } => remove(&self.path),
+            Place::Server(file) => {
+                file.remove().map_err(|source| Error::io("remove", &self.path, source))
+            }
+        }
+    }
+
+    /// Reads from `offset` on; fewer bytes than fit only at the end.
+    pub fn read_some(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<usize> {
+        let read = match &self.place {
+            Place::Here { file, .. } => FileExt::read_at(file, buffer, offset),
+            Place::Server(file) => file.read_at(offset, buffer),
+        };
+        read.map_err(|source| self.unread(source))
+    }
+
+    fn unread(&self, source: std::io::Error) -> rntuple::Error {
+        rntuple::Error::Io { what: format!("cannot read {}", self.path.display()), source }
     }
 
     /// Whether the front refers to all that makes it a complete ROOT file, as that of a sealed
@@ -130,8 +201,8 @@ impl DatabaseFile {
     pub fn is_complete(&self) -> Result<bool> {
         const HEADER_BYTES: u64 = 100;
         let mut header = vec![0; HEADER_BYTES.min(self.size()?) as usize];
-        let read = self.file.read_exact_at(&mut header, 0);
-        read.map_err(|source| Error::io("read", &self.path, source))?;
+        ByteSource::read_at(self, 0, &mut header)
+            .map_err(Error::storage(self.path.display().to_string()))?;
         let header = FileHeader::decode(&header);
         let header = header.map_err(Error::storage(self.path.display().to_string()))?;
         Ok(header.streamer_info.0 != 0)
@@ -139,8 +210,37 @@ impl DatabaseFile {
 
     /// What the file says about itself at its front.
     pub fn identity(&self) -> Result<FileIdentity> {
-        let identity = FileIdentity::read(&self.file);
+        let identity = FileIdentity::read(self);
         identity.map_err(Error::storage(self.path.display().to_string()))
+    }
+}
+
+impl ByteSource for DatabaseFile {
+    fn size(&self) -> rntuple::Result<u64> {
+        match &self.place {
+            Place::Here { file, .. } => file.size(),
+            Place::Server(file) => file.size().map_err(|source| self.unread(source)),
+        }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
+        match &self.place {
+            Place::Here { file, .. } => ByteSource::read_at(file, offset, buffer),
+            Place::Server(_) => self.read_many(&mut [ReadRequest { offset, buffer }]),
+        }
+    }
+
+    fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+        match &self.place {
+            Place::Here { file, .. } => file.read_many(requests),
+            Place::Server(file) => file.read_many(requests).map_err(|source| self.unread(source)),
+        }
+    }
+
+    fn will_need(&self, ranges: &[Range<u64>]) {
+        if let Place::Here { file, .. } = &self.place {
+            file.will_need(ranges);
+        }
     }
 }
 

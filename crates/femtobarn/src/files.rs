@@ -2,6 +2,8 @@
 //!
 //! A version of a container does not hold its file: when so many others were read since that the file
 //! was closed, it is opened again, where the catalogue then says that it is.
+//!
+//! Files are here or, all of them, on a server.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -10,9 +12,12 @@ use std::sync::Arc;
 use femtobarn_catalog::{Catalogue, Csn, DatabaseId, DatabaseRow};
 use quick_cache::sync::Cache;
 use rntuple::{ByteSource, ReadRequest};
+use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::file::DatabaseFile;
+use crate::file::{self, DatabaseFile};
+use crate::read_ahead::{Bursts, ReadAhead};
+use crate::remote::RemoteFolder;
 
 /// Files that are kept open.
 const OPEN_FILES_MAX: usize = 256;
@@ -21,24 +26,56 @@ const OPEN_FILES_MAX: usize = 256;
 pub(crate) struct OpenFiles {
     catalog: Arc<dyn Catalogue>,
     open: Cache<DatabaseId, Arc<DatabaseFile>>,
+    /// Where the files are, if that is not here.
+    server: Option<RemoteFolder>,
+    bursts: Arc<Bursts>,
 }
 
 impl OpenFiles {
-    pub fn new(catalog: Arc<dyn Catalogue>) -> Self {
-        OpenFiles { catalog, open: Cache::new(OPEN_FILES_MAX) }
+    pub fn new(catalog: Arc<dyn Catalogue>, server: Option<RemoteFolder>) -> Self {
+        let (open, bursts) = (Cache::new(OPEN_FILES_MAX), Arc::default());
+        OpenFiles { catalog, open, server, bursts }
     }
 
-    /// Where a database's file is.
+    /// Where a database's file is; a URL, as if it were a path, if that is not here.
     pub fn path_of(&self, database: &DatabaseRow) -> PathBuf {
-        // An absolute path replaces the folder.
-        self.catalog.folder().join(Path::new(&database.path))
+        match &self.server {
+            Some(server) => server.path_of(&on_server(database)),
+            // An absolute path replaces the folder.
+            None => self.catalog.folder().join(Path::new(&database.path)),
+        }
     }
 
     /// The file of a database as of some commit. It is opened at once, so that one that cannot be is
     /// told early.
     pub fn source(self: &Arc<Self>, database: &DatabaseRow, at: Csn) -> Result<FileSource> {
         self.open.get_or_insert_with(&database.id, || self.open(database))?;
-        Ok(FileSource { files: self.clone(), database: database.id, at })
+        let ahead = self.server.is_some().then(|| ReadAhead::new(self.bursts.clone()));
+        Ok(FileSource { files: self.clone(), database: database.id, at, ahead })
+    }
+
+    /// A database's file, for writing.
+    pub fn open_to_write(&self, database: &DatabaseRow) -> Result<DatabaseFile> {
+        match &self.server {
+            Some(server) => Ok(server.open_to_write(&on_server(database))?.into()),
+            None => DatabaseFile::open_to_write(self.path_of(database)),
+        }
+    }
+
+    /// The file of a new database; refuses to overwrite.
+    pub fn create(&self, path: &str, uuid: Uuid) -> Result<DatabaseFile> {
+        match &self.server {
+            Some(server) => DatabaseFile::from(server.create(path)?).with_front(uuid),
+            None => DatabaseFile::create(self.catalog.folder().join(path), uuid),
+        }
+    }
+
+    /// Makes durable that there are new files. A server sees to it when a new file is synced.
+    pub fn sync_folder(&self) -> Result<()> {
+        match &self.server {
+            Some(_) => Ok(()),
+            None => file::sync_folder(&self.catalog.folder().join("databases")),
+        }
     }
 
     fn file(&self, database: DatabaseId, at: Csn) -> Result<Arc<DatabaseFile>> {
@@ -49,7 +86,19 @@ impl OpenFiles {
     }
 
     fn open(&self, database: &DatabaseRow) -> Result<Arc<DatabaseFile>> {
-        Ok(Arc::new(DatabaseFile::open(self.path_of(database))?))
+        Ok(Arc::new(match &self.server {
+            Some(server) => server.open(&on_server(database))?.into(),
+            None => DatabaseFile::open(self.path_of(database))?,
+        }))
+    }
+}
+
+/// What a server calls a database's file. One that was attached from elsewhere goes by the database's
+/// name.
+fn on_server(database: &DatabaseRow) -> String {
+    match Path::new(&database.path).is_absolute() {
+        true => format!("{}.root", database.name),
+        false => database.path.clone(),
     }
 }
 
@@ -59,6 +108,8 @@ pub(crate) struct FileSource {
     database: DatabaseId,
     /// A commit at which there is the database.
     at: Csn,
+    /// None where the operating system reads ahead.
+    ahead: Option<ReadAhead>,
 }
 
 impl FileSource {
@@ -78,21 +129,29 @@ impl FileSource {
 
 impl ByteSource for FileSource {
     fn size(&self) -> rntuple::Result<u64> {
-        self.file()?.file.size()
+        ByteSource::size(&*self.file()?)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
-        self.file()?.file.read_at(offset, buffer)
+        match &self.ahead {
+            None => self.file()?.read_at(offset, buffer),
+            Some(ahead) => ahead.read_many(&self.file()?, &mut [ReadRequest { offset, buffer }]),
+        }
     }
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        self.file()?.file.read_many(requests)
+        match &self.ahead {
+            None => self.file()?.read_many(requests),
+            Some(ahead) => ahead.read_many(&self.file()?, requests),
+        }
     }
 
     fn will_need(&self, ranges: &[Range<u64>]) {
         // Who reads is told that the file is not there.
-        if let Ok(open) = self.file() {
-            open.file.will_need(ranges);
+        let Ok(open) = self.file() else { return };
+        match &self.ahead {
+            None => open.will_need(ranges),
+            Some(ahead) => ahead.will_need(&open, ranges),
         }
     }
 }

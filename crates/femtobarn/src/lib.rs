@@ -14,6 +14,7 @@
 //! | `recast`, `narrowing` | objects seen as of another version of their class |
 //! | `dress`, `link` | links and optional records between their stored form and the user's; [`Link`]: one in a row |
 //! | `extent`, `file` | the pieces of a database file that writers own, and the file itself |
+//! | `remote`, `read_ahead` | files of a server; fetching from it before somebody asks |
 //! | `chain` | the keys of a database file, and how their chain is mended |
 //! | `seal`, `attach`, `detach` | making a database a complete ROOT file; taking files in and giving them away |
 //! | `record` | what a file says about itself: commit records |
@@ -55,9 +56,11 @@ mod link;
 mod narrowing;
 mod options;
 mod progress;
+mod read_ahead;
 mod rebuild;
 mod recast;
 mod record;
+mod remote;
 mod repair;
 mod republish;
 mod scan;

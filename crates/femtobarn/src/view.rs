@@ -520,19 +520,19 @@ pub(crate) struct Source(pub Arc<DatabaseFile>);
 
 impl ByteSource for Source {
     fn size(&self) -> rntuple::Result<u64> {
-        self.0.file.size()
+        ByteSource::size(&*self.0)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
-        self.0.file.read_at(offset, buffer)
+        self.0.read_at(offset, buffer)
     }
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        self.0.file.read_many(requests)
+        self.0.read_many(requests)
     }
 
     fn will_need(&self, ranges: &[Range<u64>]) {
-        self.0.file.will_need(ranges);
+        self.0.will_need(ranges);
     }
 }
 

@@ -3,5 +3,4 @@
 pub mod buffers;
 pub mod http;
 pub mod listen;
-pub mod rpc;
 pub mod xroot;

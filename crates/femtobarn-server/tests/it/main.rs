@@ -3,5 +3,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod federation;
+mod remote;
 mod storages;
-mod xroot;

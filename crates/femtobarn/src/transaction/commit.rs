@@ -132,7 +132,7 @@ impl Transaction {
             open.extents.sync()?;
         }
         if self.databases.values().any(|open| open.is_new) {
-            file::sync_folder(&self.federation.folder().join("databases"))?;
+            self.federation.inner.files.sync_folder()?;
         }
         Ok(())
     }

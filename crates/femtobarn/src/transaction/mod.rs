@@ -38,7 +38,7 @@ use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
 use crate::federation::Federation;
-use crate::file::{self, DatabaseFile};
+use crate::file::DatabaseFile;
 use crate::options::TransactionOptions;
 use crate::snapshot::Snapshot;
 use names::{Graves, Names};
@@ -158,11 +158,11 @@ impl Transaction {
     fn create_file(&self, name: &str, uuid: Uuid) -> Result<(String, DatabaseFile)> {
         let plain = format!("databases/{name}.root");
         let distinct = format!("databases/{name}-{}.root", &uuid.simple().to_string()[..8]);
-        let folder = self.federation.folder();
-        match DatabaseFile::create(folder.join(&plain), uuid) {
+        let files = &self.federation.inner.files;
+        match files.create(&plain, uuid) {
             Ok(file) => Ok((plain, file)),
             Err(Error::Exists { .. }) => {
-                let file = DatabaseFile::create(folder.join(&distinct), uuid)?;
+                let file = files.create(&distinct, uuid)?;
                 Ok((distinct, file))
             }
             Err(error) => Err(error),
@@ -228,7 +228,7 @@ impl Transaction {
     fn leave(&self, id: DatabaseId, mut open: OpenDatabase, keeps_files: bool) {
         if open.is_new && !keeps_files {
             // A file that cannot be removed is unknown to the catalogue and only takes space.
-            drop(file::remove(&open.extents.file().path));
+            drop(open.extents.file().remove());
             return;
         }
         open.extents.discard();

@@ -133,30 +133,41 @@ pub(super) async fn read_many(
     while !pieces.is_empty() {
         let batch = Batch::of(opened, pieces);
         let (now, later) = pieces.split_at_mut(batch.pieces);
-        match (batch.segments.len(), &mut *now) {
-            (1, [piece]) => read_piece(opened, piece).await?,
-            _ => {
-                let request = ReadV { path: PathId::default(), segments: batch.segments.clone() };
-                let bytes_max = (batch.bytes + batch.segments.len() * SEGMENT_BYTES) as u64;
-                let mut sink = Scattered::new(&batch.segments, now);
-                let request = request.into();
-                opened.connection.call_into(&request, &[], bytes_max, &mut sink).await?;
-                if !sink.is_complete() {
-                    return Err(ends_early(batch.segments[0].offset));
-                }
-            }
-        }
+        read_batch(opened, &batch, now).await?;
         pieces = later;
     }
     Ok(())
 }
 
-async fn read_piece(opened: &Opened, piece: &mut Piece<'_>) -> Result<(), Trouble> {
-    let count = read(opened, piece.offset, piece.buffer).await?;
-    if count < piece.buffer.len() {
-        return Err(ends_early(piece.offset + count as u64));
+async fn read_batch(
+    opened: &Opened,
+    batch: &Batch,
+    pieces: &mut [Piece<'_>],
+) -> Result<(), Trouble> {
+    let first = batch.segments[0].offset;
+    if let [piece] = pieces {
+        return match read(opened, piece.offset, piece.buffer).await? {
+            count if count < piece.buffer.len() => Err(ends_early(first + count as u64)),
+            _ => Ok(()),
+        };
     }
-    Ok(())
+    let connection = &opened.connection;
+    let mut sink;
+    if let [_] = batch.segments[..] {
+        let request = read_request(opened, first, batch.bytes, PathId::default());
+        sink = Scattered::straight(batch.bytes, pieces);
+        connection.call_into(&request, &[], batch.bytes as u64, &mut sink).await?;
+    } else {
+        let segments = batch.segments.clone();
+        let request = ReadV { path: PathId::default(), segments }.into();
+        let bytes_max = (batch.bytes + batch.segments.len() * SEGMENT_BYTES) as u64;
+        sink = Scattered::new(&batch.segments, pieces);
+        connection.call_into(&request, &[], bytes_max, &mut sink).await?;
+    }
+    match sink.is_complete() {
+        true => Ok(()),
+        false => Err(ends_early(first)),
+    }
 }
 
 fn ends_early(offset: u64) -> Trouble {
@@ -174,37 +185,41 @@ struct Batch {
 impl Batch {
     fn of(opened: &Opened, pieces: &[Piece<'_>]) -> Self {
         let mut batch = Batch { pieces: 0, segments: Vec::new(), bytes: 0 };
-        for piece in pieces {
-            let length = piece.buffer.len();
-            let is_large = length > SEGMENT_DATA_BYTES as usize;
-            let is_full = batch.bytes + length > SCATTERED_BYTES && batch.pieces > 0;
-            if is_full || (is_large && batch.pieces > 0) || !batch.add(opened, piece, is_large) {
-                break;
-            }
-            if is_large {
-                break;
-            }
-        }
+        let mut pieces = pieces.iter();
+        while pieces.next().is_some_and(|piece| batch.add(opened, piece)) {}
         batch
     }
 
-    /// Adds a piece, if there is room for it.
-    fn add(&mut self, opened: &Opened, piece: &Piece<'_>, is_large: bool) -> bool {
-        let length = piece.buffer.len() as u32;
-        if let Some(last) = self.segments.last_mut()
-            && last.offset + u64::from(last.length) == piece.offset
-            && last.length.saturating_add(length) <= SEGMENT_DATA_BYTES
-        {
-            last.length += length;
-        } else if self.segments.len() < SEGMENTS_MAX {
-            // Large ones are read by themselves, and their length is not looked at.
-            let length = if is_large { 0 } else { length };
-            self.segments.push(Segment { handle: opened.handle, offset: piece.offset, length });
-        } else {
+    /// Adds a piece, if there is room for it. The first one always has room.
+    fn add(&mut self, opened: &Opened, piece: &Piece<'_>) -> bool {
+        let length = piece.buffer.len();
+        if self.pieces > 0 && self.bytes + length > SCATTERED_BYTES {
             return false;
         }
+        let count = self.segments.len();
+        match self.segments.last_mut() {
+            Some(last)
+                if last.offset + u64::from(last.length) == piece.offset
+                    && (count == 1 || fits(last.length as usize + length)) =>
+            {
+                last.length += length as u32;
+            }
+            Some(last) if !(fits(length) && fits(last.length as usize)) => return false,
+            _ if count == SEGMENTS_MAX => return false,
+            _ => self.segments.push(Segment {
+                handle: opened.handle,
+                offset: piece.offset,
+                // A first piece that is longer is read by itself, whatever its segment says.
+                length: length.min(REQUEST_BYTES) as u32,
+            }),
+        }
         self.pieces += 1;
-        self.bytes += piece.buffer.len();
+        self.bytes += length;
         true
     }
+}
+
+/// Whether a segment of a list may have so many bytes.
+fn fits(length: usize) -> bool {
+    length <= SEGMENT_DATA_BYTES as usize
 }

@@ -182,7 +182,8 @@ pub struct Piece<'a> {
     pub buffer: &'a mut [u8],
 }
 
-/// The answer to a readv: each segment's bytes go to one buffer after the other.
+/// The answer to a readv, or to a read of all that the pieces are: the bytes go to one buffer after
+/// the other.
 pub(super) struct Scattered<'a, 'b> {
     segments: &'a [Segment],
     pieces: &'a mut [Piece<'b>],
@@ -198,6 +199,11 @@ impl<'a, 'b> Scattered<'a, 'b> {
     /// The pieces lie in the segments one after the other.
     pub fn new(segments: &'a [Segment], pieces: &'a mut [Piece<'b>]) -> Self {
         Scattered { segments, pieces, head: Vec::with_capacity(SEGMENT_BYTES), due: 0, count: 0 }
+    }
+
+    /// The pieces lie one after the other, and the answer is their bytes, so many of them.
+    pub fn straight(bytes: usize, pieces: &'a mut [Piece<'b>]) -> Self {
+        Scattered { due: bytes, ..Scattered::new(&[], pieces) }
     }
 
     /// Whether all has come.

@@ -1,0 +1,238 @@
+//! A federation whose files are read and written through a server, by the engine.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use femtobarn::{
+    Class, ContainerKey, ContainerOptions, ErrorKind, Federation, OpenOptions, Transaction,
+    TransactionOptions,
+};
+use femtobarn_catalog::Catalog;
+use femtobarn_server::auth::Authenticator;
+use femtobarn_server::logical::exports::{Exports, Manner};
+use femtobarn_server::logical::{Logical, Settings};
+use femtobarn_server::physical::{FederationStorage, PosixStorage, StoragePath};
+use femtobarn_server::protocol::xroot::{Shared, serve};
+use rntuple::{Array, Primitive, Value};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// A federation in a folder, and a server that has it.
+struct Stage {
+    folder: TempDir,
+    port: u16,
+    server: Option<Runtime>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Federation::create(&folder.path().join("test.fed"), "test").unwrap();
+        let mut stage = Stage { folder, port: 0, server: None };
+        stage.start();
+        stage
+    }
+
+    fn place(&self) -> PathBuf {
+        self.folder.path().join("test.fed")
+    }
+
+    /// Starts the server, on the port that it had before.
+    fn start(&mut self) {
+        let catalogue = Arc::new(Catalog::open(&self.place()).unwrap());
+        let files = Arc::new(PosixStorage::new(&self.place()).unwrap());
+        let storage = Arc::new(FederationStorage::new(catalogue, files));
+        let mut exports = Exports::default();
+        let manner = Manner { is_quick: false, is_read_only: false };
+        exports.add(&StoragePath::new(b"/test.fed").unwrap(), storage, manner).unwrap();
+        let logical = Arc::new(Logical::new(Settings::default(), exports));
+        let shared = Arc::new(Shared::new(logical, Authenticator::open()));
+        let listener = TcpListener::bind(("127.0.0.1", self.port)).unwrap();
+        self.port = listener.local_addr().unwrap().port();
+        listener.set_nonblocking(true).unwrap();
+        let runtime = Runtime::new().unwrap();
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(serve(stream, shared.clone()));
+            }
+        });
+        self.server = Some(runtime);
+    }
+
+    /// Stops the server: all its connections are lost.
+    fn stop(&mut self) {
+        self.server.take().unwrap().shutdown_background();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            assert!(Instant::now() < deadline, "the server does not stop");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The federation with its files through the server.
+    fn remote(&self) -> Federation {
+        let catalogue = Arc::new(Catalog::open(&self.place()).unwrap());
+        let url = format!("root://127.0.0.1:{}//test.fed", self.port);
+        let options = OpenOptions { threads: 2, ..OpenOptions::default() };
+        Federation::over_server(catalogue, &url, options).unwrap()
+    }
+
+    fn local(&self) -> Federation {
+        Federation::open(&self.place()).unwrap()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.shutdown_background();
+        }
+    }
+}
+
+fn class() -> Class {
+    let json = r#"{"name": "Event", "version": 1, "fields": [
+        {"name": "event", "type": "uint64"}, {"name": "weight", "type": "float64"}]}"#;
+    Class::from_json(json).unwrap()
+}
+
+fn events(numbers: std::ops::Range<u64>) -> Array {
+    let weights: Vec<f64> = numbers.clone().map(|number| (number as f64).sin()).collect();
+    let events: Vec<u64> = numbers.collect();
+    Array::Record {
+        length: events.len(),
+        members: vec![
+            ("event".to_owned(), Array::primitive(Primitive::UInt64, events)),
+            ("weight".to_owned(), Array::primitive(Primitive::Float64, weights)),
+        ],
+    }
+}
+
+fn begin(federation: &Federation) -> Transaction {
+    federation.transaction(TransactionOptions::default()).unwrap()
+}
+
+fn create(transaction: &mut Transaction) -> ContainerKey {
+    let database = transaction.create_database("run7").unwrap();
+    let options = ContainerOptions::default();
+    transaction.create_container(database, "events", &class(), options).unwrap()
+}
+
+fn with_events(federation: &Federation, count: u64) {
+    let mut transaction = begin(federation);
+    let key = create(&mut transaction);
+    transaction.extend(key, events(0..count)).unwrap();
+    transaction.commit().unwrap();
+}
+
+fn open(transaction: &mut Transaction) -> ContainerKey {
+    let database = transaction.database("run7").unwrap();
+    transaction.container(database, "events").unwrap()
+}
+
+/// The event number of each object that is not deleted, by reading them all as an array.
+fn numbers(federation: &Federation) -> Vec<u64> {
+    let view = federation.snapshot(None).unwrap().view("run7/events").unwrap();
+    let selection = view.select(&["event"]).unwrap();
+    let array = view.read(&selection, 0..view.entries()).unwrap();
+    let number = |position| {
+        let event = array.value(position).unwrap();
+        event.member("event").and_then(Value::as_integer).unwrap() as u64
+    };
+    (0..array.len()).map(number).collect()
+}
+
+#[test]
+fn what_is_written_through_a_server_is_read_there_and_here() {
+    let stage = Stage::new();
+    let remote = stage.remote();
+    with_events(&remote, 300_000);
+    for federation in [&remote, &stage.remote(), &stage.local()] {
+        assert!(numbers(federation).into_iter().eq(0..300_000));
+    }
+    let mut transaction = begin(&remote);
+    let key = open(&mut transaction);
+    transaction.extend(key, events(300_000..300_100)).unwrap();
+    transaction.delete(key, &[3]).unwrap();
+    transaction.update(key, &[5], events(1_000_000..1_000_001)).unwrap();
+    transaction.commit().unwrap();
+    let mut expected: Vec<u64> = (0..300_100).collect();
+    expected[5] = 1_000_000;
+    expected.remove(3);
+    for federation in [&remote, &stage.remote(), &stage.local()] {
+        assert!(numbers(federation) == expected);
+    }
+}
+
+#[test]
+fn a_transaction_that_is_given_up_leaves_nothing() {
+    let stage = Stage::new();
+    let remote = stage.remote();
+    let mut transaction = begin(&remote);
+    let key = create(&mut transaction);
+    transaction.extend(key, events(0..1000)).unwrap();
+    drop(transaction);
+    assert!(remote.snapshot(None).unwrap().view("run7/events").is_err());
+    with_events(&remote, 10);
+    assert_eq!(numbers(&stage.local()).len(), 10);
+}
+
+#[test]
+fn threads_read_through_one_connection() {
+    let stage = Stage::new();
+    with_events(&stage.local(), 200_000);
+    let remote = stage.remote();
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let remote = &remote;
+            scope.spawn(move || {
+                let view = remote.snapshot(None).unwrap().view("run7/events").unwrap();
+                for index in 0..50u64 {
+                    let entry = (index * 7919 + thread * 104_729) % 200_000;
+                    let event = view.value(entry).unwrap();
+                    let number = event.member("event").and_then(Value::as_integer).unwrap();
+                    assert_eq!(number as u64, entry);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_restart_of_the_server_fails_only_what_was_being_written() {
+    let mut stage = Stage::new();
+    let remote = stage.remote();
+    with_events(&remote, 1000);
+    let mut transaction = begin(&remote);
+    let key = open(&mut transaction);
+    // Enough that some is written before the commit.
+    transaction.extend(key, events(1000..1_500_000)).unwrap();
+    stage.stop();
+    stage.start();
+    let error = transaction.commit().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    remote.let_go_of_pages();
+    assert_eq!(numbers(&remote).len(), 1000);
+
+    let mut transaction = begin(&remote);
+    let key = open(&mut transaction);
+    transaction.extend(key, events(1000..1010)).unwrap();
+    transaction.commit().unwrap();
+    assert!(numbers(&stage.remote()).into_iter().eq(0..1010));
+}
+
+#[test]
+fn no_server_is_an_error() {
+    let mut stage = Stage::new();
+    stage.stop();
+    let catalogue = Arc::new(Catalog::open(&stage.place()).unwrap());
+    let url = format!("root://127.0.0.1:{}//test.fed", stage.port);
+    let opened = Federation::over_server(catalogue.clone(), &url, OpenOptions::default());
+    assert_eq!(opened.err().unwrap().kind(), ErrorKind::Io);
+    let opened = Federation::over_server(catalogue, "http://host", OpenOptions::default());
+    assert_eq!(opened.err().unwrap().kind(), ErrorKind::Invalid);
+}

@@ -1,0 +1,122 @@
+//! The files of a federation that a server has, over `root://`.
+//!
+//! 1. A path is below the federation's folder on the server; `fb.raw=1` asks for the file as it is
+//!    rather than as the complete ROOT file that other clients are shown.
+//! 2. A file that was written to and not synced fails for good if its connection is lost: the
+//!    transaction fails, and nothing that it wrote is committed.
+
+use std::path::{Path, PathBuf};
+
+use rntuple::ReadRequest;
+use xrd::client::blocking::{Client, File};
+use xrd::client::{ClientError, Options, Piece, Url};
+use xrd::flags::OpenOptions;
+use xrd::{ErrorCode, Location};
+
+use crate::error::{Error, Result};
+
+/// The folder of a federation on a server.
+#[derive(Clone, Debug)]
+pub(crate) struct RemoteFolder {
+    client: Client,
+}
+
+impl RemoteFolder {
+    /// Connects to the server of `root://host:port//federation`.
+    pub fn connect(url: &str) -> Result<Self> {
+        let failed = |error: ClientError| Error::io("connect to", Path::new(url), error.into_io());
+        let url = Url::parse(url).map_err(|error| Error::invalid(error.to_string()))?;
+        let options = Options { application: "femtobarn".to_owned(), ..Options::default() };
+        Ok(RemoteFolder { client: Client::connect(&url, options).map_err(failed)? })
+    }
+
+    /// The URL of a file, as if it were a path.
+    pub fn path_of(&self, relative: &str) -> PathBuf {
+        PathBuf::from(format!("{}/{relative}", self.client.url()))
+    }
+
+    /// Opens a file for reading.
+    pub fn open(&self, relative: &str) -> Result<RemoteFile> {
+        self.open_as("open", relative, OpenOptions::READ)
+    }
+
+    /// Opens a file for reading and writing.
+    pub fn open_to_write(&self, relative: &str) -> Result<RemoteFile> {
+        self.open_as("open", relative, OpenOptions::UPDATE)
+    }
+
+    /// Creates a file; refuses to overwrite.
+    pub fn create(&self, relative: &str) -> Result<RemoteFile> {
+        let options = OpenOptions::NEW | OpenOptions::UPDATE | OpenOptions::MAKE_PATH;
+        self.open_as("create", relative, options)
+    }
+
+    fn open_as(&self, what: &str, relative: &str, options: OpenOptions) -> Result<RemoteFile> {
+        let path = self.path_of(relative);
+        let location = self.location(relative)?;
+        let opened = self.client.open(&location, options);
+        let file = opened.map_err(|error| match error.code() {
+            Some(ErrorCode::IT_EXISTS) => Error::Exists {
+                what: format!("file {} exists already; move it away", path.display()),
+            },
+            _ => Error::io(what, &path, error.into_io()),
+        })?;
+        Ok(RemoteFile { client: self.client.clone(), file, path })
+    }
+
+    fn location(&self, relative: &str) -> Result<Location> {
+        let folder = String::from_utf8_lossy(self.client.url().location.path()).into_owned();
+        let folder = folder.trim_end_matches('/');
+        let location = Location::new(format!("{folder}/{relative}?fb.raw=1"));
+        location.map_err(|error| Error::invalid(error.to_string()))
+    }
+}
+
+/// A file of a server that is open.
+#[derive(Debug)]
+pub(crate) struct RemoteFile {
+    client: Client,
+    file: File,
+    path: PathBuf,
+}
+
+impl RemoteFile {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn size(&self) -> std::io::Result<u64> {
+        Ok(self.file.stat().map_err(ClientError::into_io)?.size)
+    }
+
+    /// Fills all requests.
+    pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
+        let pieces = requests.iter_mut();
+        let mut pieces: Vec<Piece<'_>> = pieces
+            .map(|request| Piece { offset: request.offset, buffer: &mut *request.buffer })
+            .collect();
+        self.file.read_many(&mut pieces).map_err(ClientError::into_io)
+    }
+
+    /// Reads from `offset` on; fewer bytes than fit only at the end.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.file.read_at(offset, buffer).map_err(ClientError::into_io)
+    }
+
+    pub fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+        self.file.write_at(offset, bytes).map_err(ClientError::into_io)
+    }
+
+    pub fn resize(&self, size: u64) -> std::io::Result<()> {
+        self.file.truncate(size).map_err(ClientError::into_io)
+    }
+
+    pub fn sync(&self) -> std::io::Result<()> {
+        self.file.sync().map_err(ClientError::into_io)
+    }
+
+    /// Removes the file.
+    pub fn remove(&self) -> std::io::Result<()> {
+        self.client.rm(self.file.location()).map_err(ClientError::into_io)
+    }
+}
