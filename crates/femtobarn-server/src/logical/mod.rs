@@ -2,11 +2,13 @@
 //!
 //! It knows storages, and nothing of how clients ask: protocols map what they hear to what is here.
 
+pub mod catalogue;
 pub mod checkpoint;
 pub mod checksums;
 pub mod exports;
 pub mod files;
 pub mod handles;
+pub mod locks;
 pub mod placement;
 pub mod sessions;
 

@@ -3,4 +3,5 @@
 pub mod buffers;
 pub mod http;
 pub mod listen;
+pub mod rpc;
 pub mod xroot;

@@ -5,3 +5,4 @@
 mod federation;
 mod remote;
 mod storages;
+mod xroot;

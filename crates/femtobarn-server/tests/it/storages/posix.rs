@@ -36,9 +36,9 @@ fn links_inside_work_and_links_out_do_not() {
     symlink("../secret", top.join("out")).unwrap();
     symlink("..", top.join("up")).unwrap();
     symlink(folder.path().join("secret"), top.join("absolute")).unwrap();
-    symlink("/proc/self/root", top.join("d/root")).unwrap();
+    symlink("/proc/self/root", top.join("d/host")).unwrap();
     symlink("../new", top.join("unborn")).unwrap();
-    for path in ["/out", "/up/secret", "/absolute", "/d/root/etc/passwd", "/unborn"] {
+    for path in ["/out", "/up/secret", "/absolute", "/d/host/etc/passwd", "/unborn"] {
         for how in [OpenHow::default(), to_write(), how(Creation::IfAbsent), how(Creation::Empty)] {
             let opened = storage.open(&at(path), how, Opaque::default());
             assert_eq!(errno_of(opened), Some(Errno::EACCES), "{path}");

@@ -1,0 +1,147 @@
+//! Numbers, free space, tags, retention and transactions.
+//!
+//! What a client publishes is checked for what would reach beyond the federation: its files lie in the
+//! folder of databases, under plain names.
+
+use std::sync::Arc;
+
+use femtobarn_catalog::{
+    Author, BlobRange, Commit, Csn, DATABASES_FOLDER, DatabaseId, Error, Result,
+};
+use femtobarn_rpc::convert::{needed, status_of, uuid};
+use femtobarn_rpc::v1::change_request::Of;
+use femtobarn_rpc::v1::failure::Of as Reason;
+use femtobarn_rpc::v1::{ChangeReply, ChangeRequest, Empty, Failure, PublishReply, PublishRequest};
+use prost::Message;
+use tonic::{Code, Status};
+
+use super::Service;
+use crate::auth::Identity;
+use crate::logical::catalogue::{Served, Session};
+
+/// Most numbers that are given out at once.
+const NUMBERS_MAX: u64 = 100_000;
+
+/// Does one change.
+///
+/// # Errors
+/// As the catalogue; [`Error::Invalid`] if there is none.
+pub(super) async fn change(
+    service: &Service,
+    served: Arc<Served>,
+    identity: &Identity,
+    request: ChangeRequest,
+) -> Result<ChangeReply> {
+    if served.is_read_only() {
+        let what = format!("federation {} is served only for reading", served.name());
+        return Err(Error::Closed { what });
+    }
+    let of = needed(request.of, "change")?;
+    let session = uuid(&request.session).ok().and_then(|id| served.session(id));
+    let user = match session {
+        Some(session) => session.client().user,
+        None => identity.name.clone(),
+    };
+    service.blocking(move || carry_out(&served, &user, of)).await
+}
+
+fn carry_out(served: &Served, user: &str, of: Of) -> Result<ChangeReply> {
+    let catalog = served.catalog();
+    let mut reply = ChangeReply::default();
+    match of {
+        Of::ReserveDatabase(_) => reply.first = catalog.reserve_database()?.0,
+        Of::ReserveContainers(count) => {
+            let what = format!("at most {NUMBERS_MAX} numbers can be had at once");
+            let count = u32::try_from(count.limit.min(NUMBERS_MAX + 1)).unwrap_or(0);
+            if u64::from(count) > NUMBERS_MAX {
+                return Err(Error::Invalid { what });
+            }
+            let numbers = catalog.reserve_containers(count)?;
+            reply.first = numbers.first().map_or(0, |first| first.0);
+        }
+        Of::TakeFreeExtent(wanted) => {
+            let size = wanted.range.unwrap_or_default().size;
+            let taken = catalog.take_free_extent(DatabaseId(wanted.database), size)?;
+            reply.range = taken.map(Into::into);
+        }
+        Of::GiveFreeExtent(given) => {
+            let range = BlobRange::from(needed(given.range, "range")?);
+            catalog.give_free_extent(DatabaseId(given.database), range)?;
+        }
+        Of::CreateTag(tag) => {
+            let tag = catalog.create_tag_for(user, &tag.name, Csn(tag.csn), &tag.message)?;
+            reply.tag = Some(tag.into());
+        }
+        Of::DropTag(tag) => catalog.drop_tag(&tag.name)?,
+        Of::SetRetention(retention) => catalog.set_retention(retention.into())?,
+    }
+    Ok(reply)
+}
+
+/// Publishes a transaction.
+///
+/// # Errors
+/// As the catalogue; `no_session` if the session must be opened again before.
+pub(super) async fn publish(
+    served: Arc<Served>,
+    request: PublishRequest,
+) -> std::result::Result<PublishReply, Status> {
+    let session = uuid(&request.session).map_err(|error| status_of(&error))?;
+    let session = served.session(session).ok_or_else(no_session)?;
+    let commit = commit_of(&session, request.commit).map_err(|error| status_of(&error))?;
+    let again = request.again.then_some(Csn(request.after));
+    match served.publish(&session, commit, again).await {
+        Ok(csn) => Ok(PublishReply { csn: csn.0 }),
+        Err(error) => Err(status_of(&error)),
+    }
+}
+
+fn commit_of(session: &Session, commit: Option<femtobarn_rpc::v1::Commit>) -> Result<Commit> {
+    let mut commit = Commit::try_from(needed(commit, "commit")?)?;
+    for new in &commit.new_databases {
+        check_path(&new.path)?;
+    }
+    let client = session.client();
+    commit.author = Some(Author { user: client.user, host: client.host, pid: client.pid });
+    Ok(commit)
+}
+
+/// A file of the federation's own folder.
+fn check_path(path: &str) -> Result<()> {
+    let name = path.strip_prefix(DATABASES_FOLDER).and_then(|rest| rest.strip_prefix('/'));
+    match name {
+        Some(name) if !name.contains('/') && !matches!(name, "" | "." | "..") => Ok(()),
+        _ => {
+            Err(Error::Invalid { what: format!("{path:?} is no file in the folder of databases") })
+        }
+    }
+}
+
+/// The client has to open its session again.
+pub(super) fn no_session() -> Status {
+    let failure = Failure { of: Some(Reason::NoSession(Empty {})) };
+    let text = "the session is not known; open it again";
+    Status::with_details(Code::FailedPrecondition, text, failure.encode_to_vec().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_remote_databases_are_in_their_folder() {
+        assert!(check_path("databases/run7.root").is_ok());
+        for path in [
+            "",
+            "run7.root",
+            "/etc/passwd",
+            "databases/",
+            "databases/..",
+            "databases/../catalogue.sqlite",
+            "databases/a/b",
+            "databasesx",
+        ] {
+            assert!(check_path(path).is_err(), "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Rows: a question to the catalogue, and the answers that it takes.
+//!
+//! One row is looked up at once, since that takes less than handing it to a thread. What may be long, or
+//! wait for a disk, is handed to one.
+
+use std::sync::Arc;
+
+use femtobarn_catalog::{Catalog, ContainerId, Csn, DatabaseId, Error, Result};
+use femtobarn_rpc::ANSWER_ROWS_MAX;
+use femtobarn_rpc::convert::uuid;
+use femtobarn_rpc::v1::question::Of;
+use femtobarn_rpc::v1::{Answer, Question};
+
+use super::Service;
+use crate::logical::catalogue::Served;
+
+/// Most commits of the history in one call.
+const HISTORY_MAX: u64 = 1_000_000;
+
+/// The answers to a question.
+///
+/// # Errors
+/// As the catalogue; [`Error::Invalid`] if nothing is asked.
+pub(super) async fn answers(
+    service: &Service,
+    served: Arc<Served>,
+    question: Question,
+) -> Result<Vec<Answer>> {
+    let nothing = || Error::Invalid { what: "nothing is asked".to_owned() };
+    let of = question.of.ok_or_else(nothing)?;
+    match is_short(&of) {
+        true => answer(served.catalog(), of).map(|answer| vec![answer]),
+        false => service.blocking(move || answer(served.catalog(), of).map(parted)).await,
+    }
+}
+
+/// Whether one row at most is looked for, and nothing is waited for. A name that is not there is looked
+/// for in all of them.
+fn is_short(of: &Of) -> bool {
+    matches!(
+        of,
+        Of::Head(_)
+            | Of::FindDatabase(_)
+            | Of::DatabaseById(_)
+            | Of::DatabaseByUuid(_)
+            | Of::FindContainer(_)
+            | Of::ContainerById(_)
+            | Of::ContainerToWrite(_)
+            | Of::Version(_)
+            | Of::Commit(_)
+            | Of::SnapshotAtTime(_)
+            | Of::Retention(_)
+    )
+}
+
+fn answer(catalog: &Catalog, of: Of) -> Result<Answer> {
+    let (database, container) = (DatabaseId, ContainerId);
+    let none = Answer::default();
+    let number = |csn: Csn| Answer { csn: Some(csn.0), ..Answer::default() };
+    Ok(match of {
+        Of::Head(_) => number(catalog.head()?),
+        Of::Databases(at) => databases(catalog.databases(Csn(at.csn))?),
+        Of::FindDatabase(it) => databases(catalog.find_database(&it.name, Csn(it.at))?),
+        Of::Database(it) => databases([catalog.database(&it.name, Csn(it.at))?]),
+        Of::DatabaseById(it) => {
+            databases([catalog.database_by_id(database(it.database), Csn(it.at))?])
+        }
+        Of::DatabaseByUuid(it) => {
+            databases(catalog.database_by_uuid_at(uuid(&it.uuid)?, Csn(it.at))?)
+        }
+        Of::Containers(it) => containers(catalog.containers(database(it.database), Csn(it.at))?),
+        Of::FindContainer(it) => {
+            containers(catalog.find_container(database(it.database), &it.name, Csn(it.at))?)
+        }
+        Of::Container(it) => {
+            containers([catalog.container(database(it.database), &it.name, Csn(it.at))?])
+        }
+        Of::ContainerById(it) => {
+            let (of, id) = (database(it.database), container(it.container));
+            containers([catalog.container_by_id(of, id, Csn(it.at))?])
+        }
+        Of::ContainerToWrite(it) => {
+            let (of, id) = (database(it.database), container(it.container));
+            let (of, row, version) = catalog.container_to_write(of, id)?;
+            Answer {
+                databases: vec![of.into()],
+                containers: vec![row.into()],
+                versions: version.into_iter().map(Into::into).collect(),
+                ..none
+            }
+        }
+        Of::Version(it) => {
+            let (of, id) = (database(it.database), container(it.container));
+            versions(catalog.version(of, id, Csn(it.at))?)
+        }
+        Of::NewestVersions(it) => {
+            versions(catalog.newest_versions(database(it.database), Csn(it.at))?)
+        }
+        Of::Versions(it) => {
+            versions(catalog.versions(database(it.database), container(it.container))?)
+        }
+        Of::Classes(_) => classes(catalog.classes()?),
+        Of::Class(it) => classes([catalog.class(&it.name, it.version)?]),
+        Of::LinkTargets(it) => {
+            let targets = catalog.link_targets(database(it.database), container(it.container))?;
+            let uuids = targets.into_iter().map(|target| target.into_bytes().to_vec()).collect();
+            Answer { uuids, ..none }
+        }
+        Of::History(it) => commits(catalog.history(it.limit.min(HISTORY_MAX))?),
+        Of::Commit(it) => commits([catalog.commit_by_csn(Csn(it.csn))?]),
+        Of::FindCommit(it) => {
+            let csn = catalog.find_commit(uuid(&it.uuid)?, Csn(it.after))?;
+            Answer { csn: csn.map(|csn| csn.0), ..none }
+        }
+        Of::SnapshotAtTime(it) => number(catalog.snapshot_at_time(it.time_us)?),
+        Of::Tag(it) => tags([catalog.tag(&it.name)?]),
+        Of::Tags(_) => tags(catalog.tags()?),
+        Of::Retention(_) => Answer { retention: Some(catalog.retention()?.into()), ..none },
+    })
+}
+
+/// A field of answers, filled with rows.
+macro_rules! rows {
+    ($($field:ident: $row:ident),*) => {
+        $(fn $field(rows: impl IntoIterator<Item = femtobarn_catalog::$row>) -> Answer {
+            let $field = rows.into_iter().map(Into::into).collect();
+            Answer { $field, ..Answer::default() }
+        })*
+    };
+}
+
+rows!(
+    databases: DatabaseRow,
+    containers: ContainerRow,
+    versions: VersionRow,
+    classes: ClassRow,
+    commits: CommitRow,
+    tags: TagRow
+);
+
+/// An answer as several that are not too long.
+fn parted(mut answer: Answer) -> Vec<Answer> {
+    let mut parts = Vec::new();
+    loop {
+        let part = Answer {
+            databases: front(&mut answer.databases),
+            containers: front(&mut answer.containers),
+            versions: front(&mut answer.versions),
+            classes: front(&mut answer.classes),
+            commits: front(&mut answer.commits),
+            tags: front(&mut answer.tags),
+            uuids: front(&mut answer.uuids),
+            csn: answer.csn.take(),
+            retention: answer.retention.take(),
+        };
+        let is_last = part == Answer::default();
+        if is_last && !parts.is_empty() {
+            return parts;
+        }
+        parts.push(part);
+        if is_last {
+            return parts;
+        }
+    }
+}
+
+fn front<T>(rows: &mut Vec<T>) -> Vec<T> {
+    let rest = rows.split_off(rows.len().min(ANSWER_ROWS_MAX));
+    std::mem::replace(rows, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_answers_are_parted_and_whole() {
+        for count in [0, 1, ANSWER_ROWS_MAX, 2 * ANSWER_ROWS_MAX + 7] {
+            let uuids: Vec<_> = (0..count).map(|number| number.to_le_bytes().to_vec()).collect();
+            let parts = parted(Answer { uuids: uuids.clone(), csn: Some(7), ..Answer::default() });
+            assert!(parts.iter().all(|part| part.uuids.len() <= ANSWER_ROWS_MAX));
+            assert_eq!(parts.len(), count.div_ceil(ANSWER_ROWS_MAX).max(1));
+            assert_eq!(parts.iter().filter_map(|part| part.csn).collect::<Vec<_>>(), [7]);
+            let joined: Vec<_> = parts.into_iter().flat_map(|part| part.uuids).collect();
+            assert_eq!(joined, uuids);
+        }
+    }
+}

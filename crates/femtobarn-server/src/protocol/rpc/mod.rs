@@ -1,0 +1,174 @@
+//! gRPC: the catalogues and the locks of federations, for remote ones.
+//!
+//! | module | what |
+//! |---|---|
+//! | `attend` | sessions |
+//! | `look_up` | rows |
+//! | `change` | numbers, free space, tags, retention and transactions |
+//!
+//! Who calls is known by the bearer token of each call, and may do to a federation what the token says of
+//! its path.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use femtobarn_catalog::{Error, Result};
+use femtobarn_rpc::MESSAGE_BYTES_MAX;
+use femtobarn_rpc::convert::status_of;
+use femtobarn_rpc::v1::catalogue_server::{Catalogue, CatalogueServer};
+use femtobarn_rpc::v1::{
+    Answer, ChangeReply, ChangeRequest, ClientTurn, ListLocksReply, ListLocksRequest, PublishReply,
+    PublishRequest, Question,
+};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::auth::{Action, Authenticator, Identity};
+use crate::logical::catalogue::Served;
+
+mod attend;
+mod change;
+mod look_up;
+
+/// Threads that may wait for a catalogue's file at once, besides those that publish and pin.
+const BLOCKING_MAX: usize = 8;
+
+/// The service of all federations of a server.
+#[derive(Clone)]
+pub struct Service {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    federations: HashMap<String, Arc<Served>>,
+    authenticator: Authenticator,
+    blocking: Semaphore,
+}
+
+/// The service, to be mounted beside HTTP.
+pub fn routes(federations: Vec<Arc<Served>>, authenticator: Authenticator) -> axum::Router {
+    let by_name = federations.into_iter().map(|served| (served.name().to_owned(), served));
+    let service = Service {
+        shared: Arc::new(Shared {
+            federations: by_name.collect(),
+            authenticator,
+            blocking: Semaphore::new(BLOCKING_MAX),
+        }),
+    };
+    let server = CatalogueServer::new(service)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    tonic::service::Routes::new(server).into_axum_router()
+}
+
+impl Service {
+    /// The federation, if the caller may do this to it; and who the caller is.
+    fn admit(
+        &self,
+        metadata: &MetadataMap,
+        federation: &str,
+        action: Action,
+    ) -> std::result::Result<(Arc<Served>, Identity), Status> {
+        let identity = self.identity(metadata)?;
+        let name = federation.trim_matches('/');
+        let path = format!("/{name}");
+        if !identity.may(action, path.as_bytes()) {
+            let text = format!("{} may not {action:?} {path}", identity.name);
+            return Err(Status::permission_denied(text));
+        }
+        let served = self.shared.federations.get(name);
+        let served = served
+            .ok_or_else(|| Status::not_found(format!("this server has no federation {name:?}")))?;
+        Ok((Arc::clone(served), identity))
+    }
+
+    fn identity(&self, metadata: &MetadataMap) -> std::result::Result<Identity, Status> {
+        let refused = |text: String| Status::unauthenticated(text);
+        match metadata.get("authorization") {
+            None => self.shared.authenticator.anonymous().map_err(|refusal| refused(refusal.0)),
+            Some(value) => {
+                let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
+                let token = token.ok_or_else(|| refused("this is no bearer token".to_owned()))?;
+                let identity = self.shared.authenticator.token(token);
+                identity.map_err(|refusal| refused(refusal.0))
+            }
+        }
+    }
+
+    /// Does what may wait for a disk, on one of few threads.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let stopped = |what: String| Error::Internal { what };
+        let permit = self.shared.blocking.acquire().await;
+        let _permit = permit.map_err(|error| stopped(error.to_string()))?;
+        spawn_blocking(work).await.unwrap_or_else(|error| Err(stopped(error.to_string())))
+    }
+}
+
+#[tonic::async_trait]
+impl Catalogue for Service {
+    type AttendStream = attend::Turns;
+    type LookUpStream = ReceiverStream<std::result::Result<Answer, Status>>;
+
+    async fn attend(
+        &self,
+        request: Request<Streaming<ClientTurn>>,
+    ) -> std::result::Result<Response<Self::AttendStream>, Status> {
+        attend::attend(self, request).await.map(Response::new)
+    }
+
+    async fn look_up(
+        &self,
+        request: Request<Question>,
+    ) -> std::result::Result<Response<Self::LookUpStream>, Status> {
+        let (metadata, _, question) = request.into_parts();
+        let (served, _) = self.admit(&metadata, &question.federation, Action::Read)?;
+        let answers = look_up::answers(self, served, question).await;
+        let answers = answers.map_err(|error| status_of(&error))?;
+        let (sender, receiver) = tokio::sync::mpsc::channel(answers.len().max(1));
+        for answer in answers {
+            // There is room for all of them.
+            drop(sender.try_send(Ok(answer)));
+        }
+        Ok(Response::new(ReceiverStream::new(receiver)))
+    }
+
+    async fn change(
+        &self,
+        request: Request<ChangeRequest>,
+    ) -> std::result::Result<Response<ChangeReply>, Status> {
+        let (metadata, _, change) = request.into_parts();
+        let (served, identity) = self.admit(&metadata, &change.federation, Action::Modify)?;
+        let changed = change::change(self, served, &identity, change).await;
+        changed.map(Response::new).map_err(|error| status_of(&error))
+    }
+
+    async fn publish(
+        &self,
+        request: Request<PublishRequest>,
+    ) -> std::result::Result<Response<PublishReply>, Status> {
+        let (metadata, _, publish) = request.into_parts();
+        let (served, _) = self.admit(&metadata, &publish.federation, Action::Modify)?;
+        change::publish(served, publish).await.map(Response::new)
+    }
+
+    async fn list_locks(
+        &self,
+        request: Request<ListLocksRequest>,
+    ) -> std::result::Result<Response<ListLocksReply>, Status> {
+        let (metadata, _, list) = request.into_parts();
+        let (served, _) = self.admit(&metadata, &list.federation, Action::Read)?;
+        let listed = self.blocking(move || {
+            Ok(ListLocksReply {
+                held: served.held()?.into_iter().map(Into::into).collect(),
+                waiting: served.waiting()?.into_iter().map(Into::into).collect(),
+            })
+        });
+        listed.await.map(Response::new).map_err(|error| status_of(&error))
+    }
+}

@@ -1,0 +1,293 @@
+//! Files from open to close, and requests about names.
+
+use femtobarn_server::logical::checksums::ChecksumKind;
+use xrd::QueryCode;
+use xrd::flags::{DirlistOptions, MkdirOptions, Mode, OpenTemplateOptions, WriteVOptions};
+use xrd::response::query::{ChecksumAnswer, ConfigAnswer};
+use xrd::response::{Attention, CheckpointAnswer, DirectoryList, StatLine};
+use xrd::segment::CloneRange;
+
+use super::*;
+
+#[test]
+fn new_files_must_be_new() {
+    let server = Server::start();
+    let mut peer = server.client();
+    assert_eq!(
+        peer.refused(open("/file", OpenOptions::UPDATE), &[]),
+        ErrorCode::NOT_FOUND,
+        "it is not there yet"
+    );
+    peer.open("/file", to_make());
+    assert_eq!(peer.refused(open("/file", to_make()), &[]), ErrorCode::IT_EXISTS);
+    peer.open("/file", OpenOptions::DELETE | OpenOptions::UPDATE);
+    assert_eq!(peer.refused(open("/", OpenOptions::READ), &[]), ErrorCode::IS_DIRECTORY);
+    assert_eq!(peer.refused(open("/a/b", to_make()), &[]), ErrorCode::NOT_FOUND);
+    peer.open("/a/b", to_make() | OpenOptions::MAKE_PATH);
+    peer.open("/c/d", to_make() | OpenOptions::ASYNC);
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let server = Server::start();
+    let mut peer = server.client();
+    let handle = peer.open("/file", to_make());
+    let content = pattern(3_000_001);
+    let (first, second) = content.split_at(1_000_000);
+    peer.send(write(handle, 1_000_000, second), second);
+    peer.send(write(handle, 0, first), first);
+    peer.send(Sync { handle }, &[]);
+    for _ in 0..3 {
+        assert!(matches!(peer.joined(), Response::Ok(_)));
+    }
+    assert!(peer.read(handle, 0, 4_000_000) == content, "a long read");
+    assert!(peer.read(handle, 5, 100) == content[5..105], "a short read");
+    assert_eq!(peer.read(handle, 3_000_000, 100).len(), 1);
+    assert_eq!(peer.read(handle, 3_000_001, 100).len(), 0);
+    assert_eq!(peer.read(handle, 1 << 40, 10 << 20).len(), 0);
+    assert_eq!(peer.read(handle, 0, 0).len(), 0);
+    assert!(server.bytes_of("file") == content, "the file");
+    peer.ok(Close { handle });
+    assert_eq!(peer.refused(read(handle, 0, 1), &[]), ErrorCode::FILE_NOT_OPEN);
+}
+
+#[test]
+fn files_for_reading_are_not_written() {
+    let server = Server::start();
+    server.write("file", b"abc");
+    let mut peer = server.client();
+    let handle = peer.open("/file", OpenOptions::READ);
+    assert_eq!(peer.refused(write(handle, 0, b"x"), b"x"), ErrorCode::NOT_AUTHORIZED);
+    let cut = Truncate { target: Target::Handle(handle), size: 0 };
+    assert_eq!(peer.refused(cut, &[]), ErrorCode::NOT_AUTHORIZED);
+    assert_eq!(peer.refused(Chkpoint::Begin(handle), &[]), ErrorCode::NOT_AUTHORIZED);
+    assert_eq!(server.bytes_of("file"), b"abc");
+    peer.assert_well();
+}
+
+#[test]
+fn many_pieces_are_written_and_read() {
+    let server = Server::start();
+    let mut peer = server.client();
+    let (one, two) = (peer.open("/one", to_make()), peer.open("/two", to_make()));
+    let content = pattern(300_000);
+    let segments: Vec<_> = (0..300_u64)
+        .map(|index| Segment {
+            handle: if index % 2 == 0 { one } else { two },
+            length: 1000,
+            offset: index / 2 * 1000,
+        })
+        .collect();
+    let many = WriteV { options: WriteVOptions::SYNC, segments: segments.clone() };
+    assert!(matches!(peer.ask(many, &content), Response::Ok(_)));
+    let body = peer.ok(ReadV { path: PathId(0), segments });
+    let found = xrd::segment::decode_segment_data(&body).unwrap();
+    let together: Vec<u8> = found.iter().flat_map(|piece| piece.data.to_vec()).collect();
+    assert!(together == content, "what was read differs from what was written");
+    // A piece that is not there in full refuses all.
+    let beyond = Segment { handle: one, length: 1000, offset: 149_001 };
+    let many = ReadV { path: PathId(0), segments: vec![beyond] };
+    assert_eq!(peer.refused(many, &[]), ErrorCode::ARG_INVALID);
+    // Pieces of megabytes, with gaps.
+    server.write("large", &pattern(9 << 20));
+    let large = peer.open("/large", OpenOptions::READ);
+    let segments: Vec<_> = [(0, 2 << 20), (100 + (2 << 20), 1 << 20), (5 << 20, 2_097_136)]
+        .map(|(offset, length)| Segment { handle: large, length, offset })
+        .to_vec();
+    let body = peer.ok(ReadV { path: PathId(0), segments: segments.clone() });
+    for (piece, segment) in xrd::segment::decode_segment_data(&body).unwrap().iter().zip(segments) {
+        let start = segment.offset as usize;
+        let expected = &pattern(9 << 20)[start..start + segment.length as usize];
+        assert!(piece.data == expected, "the piece at {start} differs");
+    }
+}
+
+#[test]
+fn checkpoints_are_undone_or_kept() {
+    let server = Server::start();
+    server.write("file", b"0123456789");
+    let mut peer = server.client();
+    let handle = peer.open("/file", OpenOptions::UPDATE);
+    let change = |offset, data: &[u8]| {
+        Chkpoint::Execute(CheckpointWrite::Write(write(handle, offset, data)))
+    };
+    assert_eq!(peer.refused(change(0, b"x"), b"x"), ErrorCode::ARG_INVALID);
+    peer.ok(Chkpoint::Begin(handle));
+    assert_eq!(peer.refused(Chkpoint::Begin(handle), &[]), ErrorCode::IN_PROGRESS);
+    assert!(matches!(peer.ask(change(2, b"abcd"), b"abcd"), Response::Ok(_)));
+    assert!(matches!(peer.ask(change(3, b"XY"), b"XY"), Response::Ok(_)));
+    peer.ok(Chkpoint::Execute(CheckpointWrite::Truncate { handle, size: 7 }));
+    assert!(matches!(peer.ask(change(20, b"far"), b"far"), Response::Ok(_)));
+    assert_eq!(&server.bytes_of("file")[..7], b"01aXYd6");
+    let query = CheckpointAnswer::decode(&peer.ok(Chkpoint::Query(handle))).unwrap();
+    assert_eq!(query.used, 4 + 2 + 3);
+    peer.ok(Chkpoint::Rollback(handle));
+    assert_eq!(server.bytes_of("file"), b"0123456789");
+    assert_eq!(peer.refused(Chkpoint::Rollback(handle), &[]), ErrorCode::NOT_FOUND);
+    peer.ok(Chkpoint::Begin(handle));
+    assert!(matches!(peer.ask(change(0, b"new"), b"new"), Response::Ok(_)));
+    peer.ok(Chkpoint::Commit(handle));
+    assert_eq!(server.bytes_of("file"), b"new3456789");
+    // Who leaves without committing has changed nothing.
+    peer.ok(Chkpoint::Begin(handle));
+    assert!(matches!(peer.ask(change(0, b"lost"), b"lost"), Response::Ok(_)));
+    drop(peer);
+    wait_until("undoing the change", || server.bytes_of("file") == b"new3456789");
+}
+
+#[test]
+fn a_checkpoint_refuses_what_it_cannot_undo() {
+    let server = Server::start();
+    let content = pattern(2 << 20);
+    server.write("file", &content);
+    let mut peer = server.client();
+    let handle = peer.open("/file", OpenOptions::UPDATE);
+    peer.ok(Chkpoint::Begin(handle));
+    let cut = Chkpoint::Execute(CheckpointWrite::Truncate { handle, size: 0 });
+    assert_eq!(peer.refused(cut, &[]), ErrorCode::OVER_QUOTA);
+    assert!(server.bytes_of("file") == content, "nothing changed");
+    peer.ok(Chkpoint::Rollback(handle));
+}
+
+#[test]
+fn ranges_and_whole_files_are_cloned() {
+    let server = Server::start();
+    server.write("from", b"0123456789");
+    let mut peer = server.client();
+    let (from, to) = (peer.open("/from", OpenOptions::READ), peer.open("/to", to_make()));
+    let range = |source_offset, length, target_offset| CloneRange {
+        source: from,
+        source_offset,
+        length,
+        target_offset,
+    };
+    peer.ok(CloneRanges { target: to, ranges: vec![range(5, 5, 0), range(0, 2, 5)] });
+    assert_eq!(server.bytes_of("to"), b"5678901");
+    let beyond = CloneRanges { target: to, ranges: vec![range(8, 5, 0)] };
+    assert_eq!(peer.refused(beyond, &[]), ErrorCode::ARG_INVALID);
+    let duplicate = Open {
+        template_options: OpenTemplateOptions::DUPLICATE,
+        template: from,
+        ..open("/twin", to_make())
+    };
+    peer.ok(duplicate);
+    assert_eq!(server.bytes_of("twin"), b"0123456789");
+}
+
+#[test]
+fn names_are_made_changed_and_removed() {
+    let server = Server::start();
+    let mut peer = server.client();
+    let mkdir = |path: &str, options| Mkdir { options, mode: Mode(0o755), location: at(path) };
+    peer.ok(mkdir("/a/b", MkdirOptions::MAKE_PATH));
+    assert_eq!(peer.refused(mkdir("/a", MkdirOptions(0)), &[]), ErrorCode::IT_EXISTS);
+    server.write("a/b/file", b"abc");
+    peer.ok(Mv { from: at("/a/b/file"), to: at("/a/with space") });
+    peer.ok(Chmod { mode: Mode(0o640), location: at("/a/with space") });
+    let stat = |path: &str| Stat {
+        options: Default::default(),
+        wants: Default::default(),
+        target: Target::Location(at(path)),
+    };
+    let line = StatLine::decode(&peer.ok(stat("/a/with space"))).unwrap();
+    assert_eq!((line.size, line.extension.unwrap().mode), (3, Mode(0o640)));
+    assert_eq!(peer.refused(Rmdir { location: at("/a") }, &[]), ErrorCode::IT_EXISTS);
+    peer.ok(Rm { location: at("/a/with space") });
+    assert_eq!(peer.refused(stat("/a/with space"), &[]), ErrorCode::NOT_FOUND);
+    peer.ok(Rmdir { location: at("/a/b") });
+    peer.ok(Rmdir { location: at("/a") });
+    let statx = Statx { locations: vec![at("/"), at("/")] };
+    assert_eq!(peer.ok(statx).len(), 2);
+}
+
+#[test]
+fn long_folders_are_listed_in_parts() {
+    let server = Server::start();
+    for index in 0..3000 {
+        server.write(&format!("a-file-with-a-name-that-is-rather-long-{index:06}"), b"");
+    }
+    server.write("checked", b"hello\n");
+    let mut peer = server.client();
+    let list = |options| Dirlist { options, location: at("/") };
+    let listed = DirectoryList::decode(&peer.ok(list(DirlistOptions::STAT))).unwrap();
+    assert_eq!((listed.with_stat, listed.entries.len()), (true, 3001));
+    let names = DirectoryList::decode(&peer.ok(list(DirlistOptions(0)))).unwrap();
+    assert_eq!(names.entries.len(), 3001);
+    let listed = DirectoryList::decode(&peer.ok(list(DirlistOptions::CHECKSUM))).unwrap();
+    let checked = listed.entries.iter().find(|entry| &entry.name[..] == b"checked").unwrap();
+    assert_eq!(checked.checksum.as_ref().unwrap().digest, "084b021f");
+}
+
+fn checksum(path: &str) -> Query {
+    let argument = Bytes::from(format!("{path}\0"));
+    Query { kind: QueryCode::CHECKSUM, handle: FileHandle::default(), argument }
+}
+
+#[test]
+fn checksums_are_of_the_kind_that_was_asked_for() {
+    let server = Server::start();
+    server.write("file", b"hello\n");
+    let mut peer = server.client();
+    let expected = [
+        ("adler32", "084b021f"),
+        ("crc32c", "353dd8be"),
+        ("crc32", "363a3020"),
+        ("zcrc32", "363a3020"),
+        ("md5", "b1946ac92492d2347c6235b4d2611184"),
+    ];
+    for (kind, digest) in expected {
+        let body = peer.ok(checksum(&format!("/file?cks.type={kind}")));
+        assert_eq!(ChecksumAnswer::decode(&body).unwrap().digest, digest, "{kind}");
+    }
+    let unknown = checksum("/file?cks.type=sha0");
+    assert_eq!(peer.refused(unknown, &[]), ErrorCode::UNSUPPORTED);
+    assert_eq!(peer.refused(checksum("/"), &[]), ErrorCode::IS_DIRECTORY);
+    // A file that changes has another checksum.
+    server.write("file", b"hello, world\n");
+    let body = peer.ok(checksum("/file"));
+    assert_ne!(ChecksumAnswer::decode(&body).unwrap().digest, "084b021f");
+}
+
+#[test]
+fn slow_checksums_are_waited_for_beside_other_requests() {
+    let server = Server::start();
+    let file = std::fs::File::create(server.folder.path().join("large")).unwrap();
+    file.set_len(40 << 20).unwrap();
+    let mut peer = server.client();
+    let asked = peer.send(checksum("/large?cks.type=crc32"), &[]);
+    let first = peer.response();
+    assert_eq!(first.header.stream, asked);
+    assert!(matches!(first.response, Ok(Response::WaitResp(_))));
+    let Ok(Response::Attn(Attention::Response { stream, response })) = peer.response().response
+    else {
+        panic!("there was no late answer")
+    };
+    assert_eq!(stream, asked);
+    let Response::Ok(body) = *response else { panic!("{response:?}") };
+    let expected = {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&vec![0; 40 << 20]);
+        format!("{:08x}", hasher.finalize())
+    };
+    assert_eq!(ChecksumAnswer::decode(&body).unwrap().digest, expected);
+    // It is known from now on.
+    peer.ok(checksum("/large?cks.type=crc32"));
+    assert_eq!(ChecksumKind::of_name(b"crc32"), Some(ChecksumKind::Crc32));
+}
+
+#[test]
+fn words_of_the_configuration_are_answered_in_their_order() {
+    let server = Server::start();
+    let mut peer = server.client();
+    let query = |kind, argument: &'static [u8]| Query {
+        kind,
+        handle: FileHandle::default(),
+        argument: Bytes::from_static(argument),
+    };
+    let body = peer.ok(query(QueryCode::CONFIG, b"readv_iov_max what readv_ior_max\0"));
+    let values = ConfigAnswer::decode(&body).unwrap().values;
+    assert_eq!(values, ["1024", "what", "2097136"]);
+    assert_eq!(peer.refused(query(QueryCode::OPAQUE, b"x"), &[]), ErrorCode::UNSUPPORTED);
+    let statistics = peer.ok(query(QueryCode::STATS, b"a\0"));
+    assert!(statistics.starts_with(b"<statistics "), "{statistics:?}");
+}
