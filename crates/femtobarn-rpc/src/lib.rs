@@ -6,12 +6,14 @@
 //! | module | noun |
 //! |---|---|
 //! | [`v1`] | the messages and the service, as `proto/` defines them |
+//! | [`client`] | [`client::RemoteCatalogue`]: the catalogue of a federation at a server |
 //! | [`convert`] | messages from rows, errors and locks, and back |
 //!
 //! Invariants:
 //! 1. Messages that make no sense are errors, never panics.
 //! 2. What is sent fits into [`MESSAGE_BYTES_MAX`]: long answers are parted.
 
+pub mod client;
 pub mod convert;
 
 /// Bytes of the largest message that either side takes.

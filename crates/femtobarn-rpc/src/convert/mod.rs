@@ -1,7 +1,7 @@
 //! Messages from the catalogue's words, and back.
 //!
 //! What is left out of a message is 0 or empty, as its definition says; what makes no sense is
-//! [`Error::Invalid`], or [`Error::Corrupt`] never: nothing is known of the other side's disk.
+//! [`Error::Invalid`].
 
 use femtobarn_catalog::{Error, Result};
 use uuid::Uuid;

@@ -1,0 +1,87 @@
+//! Where a federation is: `root://host:port//name.fed`.
+
+use std::fmt;
+
+use femtobarn_catalog::{Error, Result};
+
+/// The port of XRootD servers.
+const PORT: u16 = 1094;
+
+/// A server, and a federation there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The host; an address of IPv6 has brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// What the federation is called there, without slashes at its ends.
+    pub federation: String,
+    /// Whether it is reached by TLS.
+    pub is_encrypted: bool,
+}
+
+impl Address {
+    /// Takes a URL apart. A user's name and what follows `?` are left out.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn parse(url: &str) -> Result<Self> {
+        let wrong = || Error::Invalid {
+            what: format!("{url:?} is no federation's URL; one is root://host:port//name.fed"),
+        };
+        let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
+        let is_encrypted = match scheme {
+            "root" | "xroot" => false,
+            "roots" | "xroots" => true,
+            _ => return Err(wrong()),
+        };
+        let (server, path) = rest.split_once('/').ok_or_else(wrong)?;
+        let server = server.rsplit_once('@').map_or(server, |(_, server)| server);
+        let (host, port) = match server.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                (host, port.parse().map_err(|_| wrong())?)
+            }
+            _ => (server, PORT),
+        };
+        let path = path.split('?').next().unwrap_or_default();
+        let federation = path.trim_matches('/').to_owned();
+        if host.is_empty() || federation.is_empty() {
+            return Err(wrong());
+        }
+        Ok(Address { host: host.to_owned(), port, federation, is_encrypted })
+    }
+
+    /// Where gRPC finds it.
+    pub(super) fn endpoint(&self) -> String {
+        let scheme = if self.is_encrypted { "https" } else { "http" };
+        format!("{scheme}://{}:{}", self.host, self.port)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_encrypted { "roots" } else { "root" };
+        write!(f, "{scheme}://{}:{}//{}", self.host, self.port, self.federation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart_and_put_together() {
+        for (url, plain) in [
+            ("root://tau//lhc.fed", "root://tau:1094//lhc.fed"),
+            ("root://tau:7/lhc.fed", "root://tau:7//lhc.fed"),
+            ("roots://anna@tau:7//a/lhc.fed/?x=1", "roots://tau:7//a/lhc.fed"),
+            ("root://[::1]:7//lhc.fed", "root://[::1]:7//lhc.fed"),
+            ("root://[::1]//lhc.fed", "root://[::1]:1094//lhc.fed"),
+        ] {
+            assert_eq!(Address::parse(url).unwrap().to_string(), plain);
+        }
+        for url in ["", "lhc.fed", "http://tau/x", "root://tau", "root:///x", "root://tau:x//f"] {
+            assert!(Address::parse(url).is_err(), "{url:?}");
+        }
+    }
+}

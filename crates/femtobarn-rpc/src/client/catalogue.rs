@@ -1,0 +1,398 @@
+//! The catalogue, as the engine wants it, made of questions, changes, transactions and what a session holds.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use femtobarn_catalog::{
+    BlobRange, Catalog, Catalogue, ClassRow, Commit, CommitRow, ContainerId, ContainerRow, Csn,
+    DatabaseId, DatabaseRow, Error, ErrorKind, HeldLock, LeasedLocks, LeasedPins, LockKind,
+    LockTable, LockTarget, PinGuard, Result, Retention, TagRow, VersionRow, Waiter,
+};
+use uuid::Uuid;
+
+use super::RemoteCatalogue;
+use super::session::Shared;
+use crate::convert::{needed, uuid};
+use crate::v1::change_request::Of as Change;
+use crate::v1::operation::Kind;
+use crate::v1::question::Of;
+use crate::v1::{self, Answer, At, Empty, Named, Numbered, Operation};
+
+impl RemoteCatalogue {
+    /// Does something on the thread that talks, and waits for it.
+    fn wait<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.shared.check_open()?;
+        match &self.runtime {
+            Some(runtime) => runtime.block_on(work),
+            None => Err(Error::Closed { what: "the federation was closed".to_owned() }),
+        }
+    }
+
+    fn ask(&self, of: Of) -> Result<Arc<Vec<Answer>>> {
+        self.wait(self.shared.look_up(of))
+    }
+
+    fn change(&self, of: Change) -> Result<(v1::ChangeReply, bool)> {
+        self.wait(self.shared.change(of))
+    }
+
+    fn pinned(&self, csn: Option<Csn>) -> Result<(Csn, PinGuard)> {
+        let operation =
+            Operation { kind: Kind::Pin.into(), csn: csn.map(|csn| csn.0), ..Operation::default() };
+        let csn = self.shared.settled(operation)?;
+        self.shared.hear_of(csn);
+        Ok((csn, PinGuard::on_lease(self.shared.clone(), csn)))
+    }
+}
+
+/// All rows of one kind in answers.
+macro_rules! rows {
+    ($answers:expr, $field:ident) => {
+        $answers.iter().flat_map(|answer| answer.$field.iter().cloned()).map(Into::into).collect()
+    };
+}
+
+/// The same of those that may make no sense.
+macro_rules! checked {
+    ($answers:expr, $field:ident) => {
+        $answers
+            .iter()
+            .flat_map(|answer| answer.$field.iter().cloned())
+            .map(TryInto::try_into)
+            .collect::<Result<Vec<_>>>()
+    };
+}
+
+fn one<T>(rows: Vec<T>) -> Result<T> {
+    needed(rows.into_iter().next(), "row")
+}
+
+fn last<T>(mut rows: Vec<T>) -> Option<T> {
+    rows.pop()
+}
+
+fn csn_of(answers: &[Answer]) -> Option<Csn> {
+    answers.iter().find_map(|answer| answer.csn).map(Csn)
+}
+
+fn named(database: DatabaseId, name: &str, at: Csn) -> Named {
+    Named { database: database.0, name: name.to_owned(), at: at.0 }
+}
+
+fn numbered(database: DatabaseId, container: ContainerId, at: Csn) -> Numbered {
+    Numbered { database: database.0, container: container.0, at: at.0 }
+}
+
+const NONE: ContainerId = ContainerId(0);
+
+impl Catalogue for RemoteCatalogue {
+    fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn folder(&self) -> &Path {
+        &self.url
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    fn check_not_failed(&self) -> Result<()> {
+        self.shared.check_open()
+    }
+
+    fn local(&self) -> Result<&Catalog> {
+        Err(Error::Unsupported {
+            what: format!(
+                "this is done only where the federation's folder is: run it on the server of {}",
+                self.url.display()
+            ),
+        })
+    }
+
+    fn locks(&self) -> LockTable {
+        LockTable::on_lease(self.shared.clone())
+    }
+
+    fn head(&self) -> Result<Csn> {
+        let head = needed(csn_of(&self.ask(Of::Head(Empty {}))?), "commit")?;
+        self.shared.hear_of(head);
+        Ok(head)
+    }
+
+    fn databases(&self, at: Csn) -> Result<Vec<DatabaseRow>> {
+        checked!(self.ask(Of::Databases(At { csn: at.0 }))?, databases)
+    }
+
+    fn find_database(&self, name: &str, at: Csn) -> Result<Option<DatabaseRow>> {
+        let question = Of::FindDatabase(named(DatabaseId(0), name, at));
+        Ok(checked!(self.ask(question)?, databases)?.pop())
+    }
+
+    fn database(&self, name: &str, at: Csn) -> Result<DatabaseRow> {
+        one(checked!(self.ask(Of::Database(named(DatabaseId(0), name, at)))?, databases)?)
+    }
+
+    fn database_by_id(&self, id: DatabaseId, at: Csn) -> Result<DatabaseRow> {
+        one(checked!(self.ask(Of::DatabaseById(numbered(id, NONE, at)))?, databases)?)
+    }
+
+    fn database_by_uuid(&self, uuid: Uuid) -> Result<Option<DatabaseRow>> {
+        self.database_by_uuid_at(uuid, Csn::MAX)
+    }
+
+    fn database_by_uuid_at(&self, uuid: Uuid, at: Csn) -> Result<Option<DatabaseRow>> {
+        let uuid = uuid.into_bytes().to_vec();
+        let question = Of::DatabaseByUuid(v1::Identified { uuid, at: at.0 });
+        Ok(checked!(self.ask(question)?, databases)?.pop())
+    }
+
+    fn containers(&self, database: DatabaseId, at: Csn) -> Result<Vec<ContainerRow>> {
+        Ok(rows!(self.ask(Of::Containers(numbered(database, NONE, at)))?, containers))
+    }
+
+    fn find_container(
+        &self,
+        database: DatabaseId,
+        name: &str,
+        at: Csn,
+    ) -> Result<Option<ContainerRow>> {
+        let answers = self.ask(Of::FindContainer(named(database, name, at)))?;
+        Ok(last(rows!(answers, containers)))
+    }
+
+    fn container(&self, database: DatabaseId, name: &str, at: Csn) -> Result<ContainerRow> {
+        one(rows!(self.ask(Of::Container(named(database, name, at)))?, containers))
+    }
+
+    fn container_by_id(
+        &self,
+        database: DatabaseId,
+        id: ContainerId,
+        at: Csn,
+    ) -> Result<ContainerRow> {
+        one(rows!(self.ask(Of::ContainerById(numbered(database, id, at)))?, containers))
+    }
+
+    fn container_to_write(
+        &self,
+        database: DatabaseId,
+        id: ContainerId,
+    ) -> Result<(DatabaseRow, ContainerRow, Option<VersionRow>)> {
+        let answers = self.ask(Of::ContainerToWrite(numbered(database, id, Csn::MAX)))?;
+        let (of, row) = (one(checked!(answers, databases)?)?, one(rows!(answers, containers))?);
+        Ok((of, row, last(rows!(answers, versions))))
+    }
+
+    fn version(
+        &self,
+        database: DatabaseId,
+        container: ContainerId,
+        at: Csn,
+    ) -> Result<Option<VersionRow>> {
+        let question = Of::Version(numbered(database, container, at));
+        Ok(last(rows!(self.ask(question)?, versions)))
+    }
+
+    fn newest_versions(&self, database: DatabaseId, at: Csn) -> Result<Vec<VersionRow>> {
+        Ok(rows!(self.ask(Of::NewestVersions(numbered(database, NONE, at)))?, versions))
+    }
+
+    fn versions(&self, database: DatabaseId, container: ContainerId) -> Result<Vec<VersionRow>> {
+        Ok(rows!(self.ask(Of::Versions(numbered(database, container, Csn::MAX)))?, versions))
+    }
+
+    fn classes(&self) -> Result<Vec<ClassRow>> {
+        Ok(rows!(self.ask(Of::Classes(Empty {}))?, classes))
+    }
+
+    fn class(&self, name: &str, version: Option<u32>) -> Result<ClassRow> {
+        let question = Of::Class(v1::Class { name: name.to_owned(), version });
+        one(rows!(self.ask(question)?, classes))
+    }
+
+    fn link_targets(&self, database: DatabaseId, container: ContainerId) -> Result<Vec<Uuid>> {
+        let answers = self.ask(Of::LinkTargets(numbered(database, container, Csn::MAX)))?;
+        answers.iter().flat_map(|answer| &answer.uuids).map(|bytes| uuid(bytes)).collect()
+    }
+
+    fn history(&self, limit: u64) -> Result<Vec<CommitRow>> {
+        checked!(self.ask(Of::History(v1::Count { limit }))?, commits)
+    }
+
+    fn commit_by_csn(&self, csn: Csn) -> Result<CommitRow> {
+        one(checked!(self.ask(Of::Commit(At { csn: csn.0 }))?, commits)?)
+    }
+
+    fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
+        let uuid = transaction.into_bytes().to_vec();
+        let answers = self.ask(Of::FindCommit(v1::Transaction { uuid, after: after.0 }))?;
+        Ok(csn_of(&answers))
+    }
+
+    fn snapshot_at_time(&self, time_us: i64) -> Result<Csn> {
+        needed(csn_of(&self.ask(Of::SnapshotAtTime(v1::Time { time_us }))?), "commit")
+    }
+
+    fn pin(&self, at: Csn) -> Result<PinGuard> {
+        if self.shared.ledger().pin_again(at) {
+            return Ok(PinGuard::on_lease(self.shared.clone(), at));
+        }
+        Ok(self.pinned(Some(at))?.1)
+    }
+
+    fn pin_head(&self) -> Result<(Csn, PinGuard)> {
+        self.pinned(None)
+    }
+
+    fn commit(&self, mut commit: Commit) -> Result<Csn> {
+        if commit.transaction.is_nil() {
+            commit.transaction = Uuid::new_v4();
+        }
+        self.wait(self.shared.publish(&commit))
+    }
+
+    fn reserve_database(&self) -> Result<DatabaseId> {
+        Ok(DatabaseId(self.change(Change::ReserveDatabase(Empty {}))?.0.first))
+    }
+
+    fn reserve_containers(&self, count: u32) -> Result<Vec<ContainerId>> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let limit = u64::from(count);
+        let first = self.change(Change::ReserveContainers(v1::Count { limit }))?.0.first;
+        let end = first.checked_add(count).filter(|_| first > 0);
+        let end = needed(end, "number")?;
+        Ok((first..end).map(ContainerId).collect())
+    }
+
+    fn take_free_extent(&self, database: DatabaseId, size_min: u64) -> Result<Option<BlobRange>> {
+        let range = Some(v1::BlobRange { offset: 0, size: size_min });
+        let wanted = v1::FreeExtent { database: database.0, range };
+        // What was taken by a call whose answer was lost stays unused until the next vacuum.
+        let taken = self.change(Change::TakeFreeExtent(wanted))?.0.range;
+        Ok(taken.map(Into::into))
+    }
+
+    fn give_free_extent(&self, database: DatabaseId, range: BlobRange) -> Result<()> {
+        let given = v1::FreeExtent { database: database.0, range: Some(range.into()) };
+        // Given twice, somebody else's space would be given; not at all, it stays unused.
+        self.wait(self.shared.change_once(Change::GiveFreeExtent(given))).map(drop)
+    }
+
+    fn create_tag(&self, name: &str, csn: Csn, message: &str) -> Result<TagRow> {
+        let tag = v1::TagRow {
+            name: name.to_owned(),
+            csn: csn.0,
+            message: message.to_owned(),
+            ..v1::TagRow::default()
+        };
+        match self.change(Change::CreateTag(tag)) {
+            Ok((reply, _)) => Ok(needed(reply.tag, "tag")?.into()),
+            // It may be the one of a call whose answer was lost.
+            Err(error) if error.kind() == ErrorKind::Exists => match self.tag(name) {
+                Ok(tag) if tag.csn == csn && tag.message == message => Ok(tag),
+                _ => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    fn drop_tag(&self, name: &str) -> Result<()> {
+        self.change(Change::DropTag(named(DatabaseId(0), name, Csn::MAX))).map(drop)
+    }
+
+    fn tag(&self, name: &str) -> Result<TagRow> {
+        one(rows!(self.ask(Of::Tag(named(DatabaseId(0), name, Csn::MAX)))?, tags))
+    }
+
+    fn tags(&self) -> Result<Vec<TagRow>> {
+        Ok(rows!(self.ask(Of::Tags(Empty {}))?, tags))
+    }
+
+    fn retention(&self) -> Result<Retention> {
+        let answers = self.ask(Of::Retention(Empty {}))?;
+        let retention = answers.iter().find_map(|answer| answer.retention);
+        Ok(needed(retention, "retention")?.into())
+    }
+
+    fn set_retention(&self, retention: Retention) -> Result<()> {
+        self.change(Change::SetRetention(retention.into())).map(drop)
+    }
+}
+
+impl Shared {
+    /// Asks for a lock or a pin, and waits for it.
+    fn settled(&self, operation: Operation) -> Result<Csn> {
+        self.check_open()?;
+        let answer = self.ledger().ask(operation);
+        self.speak();
+        let stopped = |_| Error::Closed { what: format!("federation {} was closed", self.url) };
+        Ok(answer.blocking_recv().map_err(stopped)??.csn)
+    }
+}
+
+impl LeasedLocks for Shared {
+    fn new_owner(&self) -> u64 {
+        self.ledger().new_owner()
+    }
+
+    fn lock(
+        &self,
+        owner: u64,
+        target: LockTarget,
+        kind: LockKind,
+        wait: Option<Duration>,
+    ) -> Result<()> {
+        let kind = match kind {
+            LockKind::Shared => Kind::LockShared,
+            LockKind::Exclusive => Kind::LockExclusive,
+        };
+        let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+        self.settled(Operation {
+            kind: kind.into(),
+            owner,
+            target: Some(target.into()),
+            wait_ms,
+            ..Operation::default()
+        })?;
+        Ok(())
+    }
+
+    fn unlock(&self, owner: u64, target: LockTarget) {
+        if self.ledger().unlock(owner, target) {
+            self.speak();
+        }
+    }
+
+    fn held(&self) -> Result<Vec<HeldLock>> {
+        self.check_open()?;
+        let listed = self.runtime.block_on(self.list_locks())?;
+        listed.held.into_iter().map(TryInto::try_into).collect()
+    }
+
+    fn waiting(&self) -> Result<Vec<Waiter>> {
+        self.check_open()?;
+        let listed = self.runtime.block_on(self.list_locks())?;
+        listed.waiting.into_iter().map(TryInto::try_into).collect()
+    }
+}
+
+impl LeasedPins for Shared {
+    fn pin_again(&self, csn: Csn) {
+        self.ledger().pin_again(csn);
+    }
+
+    fn unpin(&self, csn: Csn) {
+        if self.ledger().unpin(csn) {
+            self.speak();
+        }
+    }
+}
