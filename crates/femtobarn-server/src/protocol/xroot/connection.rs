@@ -36,6 +36,9 @@ const LATE_MAX: usize = 8;
 /// How long a client may take to log in.
 const LOGIN: Duration = Duration::from_secs(60);
 
+/// Bytes that are copied out of the buffer that they came in.
+const COPIED_BYTES_MAX: usize = 4096;
+
 /// Bytes of a request's body while nobody knows who sends it.
 const UNKNOWN_BODY_BYTES_MAX: usize = 16 * 1024;
 
@@ -112,7 +115,7 @@ impl Connection {
         loop {
             match poll_fn(|context| self.poll_event(context)).await? {
                 Event::Received(buffer) if buffer.filled().is_empty() => return Ok(()),
-                Event::Received(buffer) => self.received(Bytes::from_owner(buffer)).await?,
+                Event::Received(buffer) => self.received(detached(buffer)).await?,
                 Event::Late(late) => self.push_late(late).await?,
                 Event::Delegated(delegated) => {
                     self.perform(delegated.stream, delegated.reading).await?;
@@ -376,6 +379,14 @@ impl Connection {
             self.shared.logical.sessions.remove(&session);
             super::opening::abandon(Arc::clone(&self.shared.logical), session).await;
         }
+    }
+}
+
+/// What was received. A little is copied, so that its buffer is free while its requests are done.
+fn detached(buffer: Buffer) -> Bytes {
+    match buffer.filled().len() {
+        0..=COPIED_BYTES_MAX => Bytes::copy_from_slice(buffer.filled()),
+        _ => Bytes::from_owner(buffer),
     }
 }
 

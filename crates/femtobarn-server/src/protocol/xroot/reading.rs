@@ -197,6 +197,8 @@ impl Connection {
         let mut head = header;
         while sent < length || !head.is_empty() {
             let count = (length - sent).min(PIECE_BYTES);
+            self.flush().await?;
+            self.socket.has_room().await?;
             let (buffer, filled) = match self.fill(interface, offset + sent as u64, count).await {
                 Ok(filled) => filled,
                 Err(trouble) if sent == 0 => return Ok(Err(response_of(trouble))),
@@ -252,6 +254,10 @@ impl Connection {
         loop {
             let border = PIECE_BYTES - (offset % PAGE_BYTES as u64) as usize;
             let length = border.min(usize::try_from(left).unwrap_or(usize::MAX));
+            if length > SMALL_BYTES {
+                self.flush().await?;
+                self.socket.has_room().await?;
+            }
             let (buffer, count) = match self.fill(&interface, offset, length).await {
                 Ok(filled) => filled,
                 Err(trouble) => return self.answer(stream, &response_of(trouble)).await,

@@ -4,13 +4,14 @@
 //! 2. A client that takes nothing for [`STALLED`] is let go.
 
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::sendfile::sendfile;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
@@ -92,6 +93,20 @@ impl Socket {
             Socket::Tls(stream) => within(STALLED, stream.flush()).await,
             _ => Ok(()),
         }
+    }
+
+    /// Waits until the client has taken so much that a piece can be sent in one go: who waits here before
+    /// reading the piece holds no buffer for slow clients.
+    pub(super) async fn has_room(&self) -> io::Result<()> {
+        let Socket::Plain(stream) = self else { return Ok(()) };
+        let has_room = || {
+            let mut descriptors = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
+            match poll(&mut descriptors, PollTimeout::ZERO)? {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                _ => Ok(()),
+            }
+        };
+        within(STALLED, stream.async_io(Interest::WRITABLE, has_room)).await
     }
 
     /// Whether the kernel can send a file's bytes.

@@ -92,6 +92,8 @@ impl Connection {
         while position.index < range.end {
             let (plan, next) = Plan::from(wants, position, range.end);
             let plan = Arc::new(plan);
+            self.flush().await?;
+            self.socket.has_room().await?;
             let buffer = match self.read_plan(wants, &plan).await {
                 Ok(buffer) => buffer,
                 // The client was told of it already, so there is no way to refuse it any more.
