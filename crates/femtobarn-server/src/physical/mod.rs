@@ -13,8 +13,12 @@
 //! 4. Reading past the end of a file gives fewer bytes, never an error.
 //! 5. What [`StoredFile::sync`] returned for is durable.
 
+mod faulty;
 mod federation;
+mod gate;
+mod memory;
 mod posix;
+mod throttle;
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -23,8 +27,12 @@ use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 
+pub use faulty::{Fault, Faults, FaultyStorage, Outcome};
 pub use federation::FederationStorage;
+pub use gate::{Call, CallKind, Gate, Gated};
+pub use memory::MemoryStorage;
 pub use posix::PosixStorage;
+pub use throttle::{Clock, MachineClock, Slowness, Throttle, ThrottledStorage};
 
 /// What a storage answers.
 pub type Answer<T> = Result<T, Trouble>;

@@ -1,14 +1,18 @@
 //! What every storage does: each rule is a test, run over each of them.
 
 mod attributes;
+mod faulty;
 mod folders;
+mod full;
 mod posix;
 mod reading;
+mod throttle;
 
 use std::sync::Arc;
 
 use femtobarn_server::physical::{
-    Answer, Creation, Opaque, OpenHow, PosixStorage, Storage, StoragePath, StoredFile, Trouble,
+    Answer, Creation, FaultyStorage, MemoryStorage, Opaque, OpenHow, PosixStorage, Slowness,
+    Storage, StoragePath, StoredFile, ThrottledStorage, Trouble,
 };
 use nix::errno::Errno;
 
@@ -21,7 +25,25 @@ pub struct Stage {
 
 /// One storage of each kind.
 fn stages() -> Vec<Stage> {
-    vec![posix_stage()]
+    let slowness = Slowness {
+        bytes_per_second: 22_000_000,
+        seeks_per_second: 100,
+        block_size: 4096,
+        defer_above: None,
+    };
+    let clock = Arc::new(throttle::TestClock::default());
+    let memory = || Arc::new(MemoryStorage::new(64 << 20));
+    let throttled = ThrottledStorage::throttled(memory(), slowness, clock);
+    vec![
+        posix_stage(),
+        Stage { kind: "memory", storage: memory(), _folder: None },
+        Stage { kind: "throttled", storage: Arc::new(throttled), _folder: None },
+        Stage {
+            kind: "faulty",
+            storage: Arc::new(FaultyStorage::failing(memory(), vec![])),
+            _folder: None,
+        },
+    ]
 }
 
 fn posix_stage() -> Stage {

@@ -162,3 +162,50 @@ fn what_other_processes_change_is_seen() {
     std::fs::remove_dir(&top).unwrap();
     assert!(errno_of(storage.open(&at("/new"), how(Creation::New), Opaque::default())).is_some());
 }
+
+/// Root may do everything, so this is the same test once more, as a user who may not.
+#[test]
+fn a_permission_that_is_lost_is_told() {
+    const FOLDER: &str = "FEMTOBARN_TEST_PERMISSION";
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return without_permission(Path::new(&folder));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), b"mine").unwrap();
+    if !nix::unistd::geteuid().is_root() {
+        return without_permission(folder.path());
+    }
+    // Neither the folder of this test's program nor that of temporary files need be open to others.
+    let (uid, name) = (65534, "storages::posix::a_permission_that_is_lost_is_told");
+    for path in [folder.path(), &folder.path().join("file")] {
+        nix::unistd::chown(path, Some(uid.into()), None).unwrap();
+    }
+    let program = folder.path().join("test");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut command = std::process::Command::new(&program);
+    std::os::unix::process::CommandExt::uid(&mut command, uid);
+    let done = command.args(["--exact", name]).env(FOLDER, folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && said.contains("1 passed"), "{said}");
+}
+
+fn without_permission(folder: &Path) {
+    let storage = PosixStorage::new(folder).unwrap();
+    let open = |how| storage.open(&at("/file"), how, Opaque::default());
+    let file = open(to_write()).unwrap();
+    storage.set_mode(&at("/file"), 0o400).unwrap();
+    let facts = storage.facts(&at("/file"), Opaque::default()).unwrap();
+    assert_eq!((facts.is_readable, facts.is_writable), (true, false));
+    assert_eq!(errno_of(open(to_write())), Some(Errno::EACCES));
+    storage.set_mode(&at("/file"), 0).unwrap();
+    assert_eq!(errno_of(open(OpenHow::default())), Some(Errno::EACCES));
+    let facts = storage.facts(&at("/file"), Opaque::default()).unwrap();
+    assert_eq!((facts.is_readable, facts.is_writable), (false, false));
+    // Who has it open goes on.
+    file.write_at(0, b"M").unwrap();
+    assert_eq!(all_of(&*file), b"Mine");
+    storage.set_mode(&at("/"), 0o500).unwrap();
+    let made = storage.open(&at("/new"), how(Creation::New), Opaque::default());
+    assert_eq!(errno_of(made), Some(Errno::EACCES));
+    storage.set_mode(&at("/"), 0o700).unwrap();
+}

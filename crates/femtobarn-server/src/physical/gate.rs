@@ -1,0 +1,197 @@
+//! A storage behind a gate, which every call has to pass: it may take its time there, or be turned away.
+
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use super::{
+    Answer, Facts, FolderEntry, Opaque, OpenHow, Space, Storage, StoragePath, StoredFile, Trouble,
+};
+
+/// What is asked of a storage or an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallKind {
+    /// Opening a file.
+    Open,
+    /// What is known of a file or folder.
+    Facts,
+    /// What lies in a folder.
+    List,
+    /// Making, removing, renaming, permissions, and cutting by name.
+    Change,
+    /// How much room there is.
+    Space,
+    /// Attributes.
+    Attributes,
+    /// Reading from an open file.
+    Read,
+    /// Writing to one.
+    Write,
+    /// Making what was written durable.
+    Sync,
+    /// Cutting an open file.
+    Truncate,
+}
+
+/// One call.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// What is asked.
+    pub kind: CallKind,
+    /// Of which file or folder.
+    pub path: &'a StoragePath,
+    /// From which byte on; 0 unless it reads or writes.
+    pub offset: u64,
+    /// How many bytes; 0 unless it reads or writes.
+    pub size: usize,
+}
+
+/// What calls have to pass.
+pub trait Gate: Send + Sync + 'static {
+    /// Returns when the call may pass, with how many of its bytes may.
+    ///
+    /// # Errors
+    /// What the call is to be answered with, if it may not.
+    fn pass(&self, call: Call<'_>) -> Answer<usize>;
+}
+
+/// A storage behind a gate.
+pub struct Gated<G> {
+    inner: Arc<dyn Storage>,
+    gate: Arc<G>,
+}
+
+struct GatedFile<G> {
+    inner: Arc<dyn StoredFile>,
+    path: StoragePath,
+    gate: Arc<G>,
+}
+
+impl<G: Gate> Gated<G> {
+    /// Puts a gate before a storage.
+    pub fn new(inner: Arc<dyn Storage>, gate: G) -> Self {
+        Gated { inner, gate: Arc::new(gate) }
+    }
+
+    fn pass(&self, kind: CallKind, path: &StoragePath) -> Answer<&dyn Storage> {
+        self.gate.pass(Call { kind, path, offset: 0, size: 0 })?;
+        Ok(&*self.inner)
+    }
+}
+
+impl<G: Gate> Storage for Gated<G> {
+    fn open(
+        &self,
+        path: &StoragePath,
+        how: OpenHow,
+        opaque: Opaque<'_>,
+    ) -> Answer<Arc<dyn StoredFile>> {
+        let inner = self.pass(CallKind::Open, path)?.open(path, how, opaque)?;
+        Ok(Arc::new(GatedFile { inner, path: path.clone(), gate: Arc::clone(&self.gate) }))
+    }
+
+    fn facts(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<Facts> {
+        self.pass(CallKind::Facts, path)?.facts(path, opaque)
+    }
+
+    fn list(
+        &self,
+        path: &StoragePath,
+        with_facts: bool,
+        opaque: Opaque<'_>,
+    ) -> Answer<Vec<FolderEntry>> {
+        self.pass(CallKind::List, path)?.list(path, with_facts, opaque)
+    }
+
+    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> Answer<()> {
+        self.pass(CallKind::Change, path)?.make_folder(path, mode, parents)
+    }
+
+    fn remove_file(&self, path: &StoragePath) -> Answer<()> {
+        self.pass(CallKind::Change, path)?.remove_file(path)
+    }
+
+    fn remove_folder(&self, path: &StoragePath) -> Answer<()> {
+        self.pass(CallKind::Change, path)?.remove_folder(path)
+    }
+
+    fn rename(&self, from: &StoragePath, to: &StoragePath) -> Answer<()> {
+        self.pass(CallKind::Change, from)?.rename(from, to)
+    }
+
+    fn set_mode(&self, path: &StoragePath, mode: u32) -> Answer<()> {
+        self.pass(CallKind::Change, path)?.set_mode(path, mode)
+    }
+
+    fn truncate(&self, path: &StoragePath, size: u64) -> Answer<()> {
+        self.pass(CallKind::Change, path)?.truncate(path, size)
+    }
+
+    fn space(&self, path: &StoragePath) -> Answer<Space> {
+        self.pass(CallKind::Space, path)?.space(path)
+    }
+
+    fn attributes(&self, path: &StoragePath) -> Answer<Vec<Vec<u8>>> {
+        self.pass(CallKind::Attributes, path)?.attributes(path)
+    }
+
+    fn attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<Vec<u8>> {
+        self.pass(CallKind::Attributes, path)?.attribute(path, name)
+    }
+
+    fn set_attribute(
+        &self,
+        path: &StoragePath,
+        name: &[u8],
+        value: &[u8],
+        must_be_new: bool,
+    ) -> Answer<()> {
+        self.pass(CallKind::Attributes, path)?.set_attribute(path, name, value, must_be_new)
+    }
+
+    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<()> {
+        self.pass(CallKind::Attributes, path)?.remove_attribute(path, name)
+    }
+}
+
+impl<G: Gate> GatedFile<G> {
+    fn pass(&self, kind: CallKind, offset: u64, size: usize) -> Answer<usize> {
+        self.gate.pass(Call { kind, path: &self.path, offset, size })
+    }
+}
+
+/// There is no descriptor, and nothing is read without blocking: both would pass by the gate.
+impl<G: Gate> StoredFile for GatedFile<G> {
+    fn facts(&self) -> Answer<Facts> {
+        self.pass(CallKind::Facts, 0, 0)?;
+        self.inner.facts()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<usize> {
+        let size = self.pass(CallKind::Read, offset, buffer.len())?;
+        self.inner.read_at(offset, &mut buffer[..size])
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Answer<()> {
+        let size = self.pass(CallKind::Write, offset, bytes.len())?;
+        self.inner.write_at(offset, &bytes[..size])?;
+        match size == bytes.len() {
+            true => Ok(()),
+            false => Err(Trouble::cannot("write", &self.path, Errno::ENOSPC)),
+        }
+    }
+
+    fn sync(&self) -> Answer<()> {
+        self.pass(CallKind::Sync, 0, 0)?;
+        self.inner.sync()
+    }
+
+    fn truncate(&self, size: u64) -> Answer<()> {
+        self.pass(CallKind::Truncate, 0, 0)?;
+        self.inner.truncate(size)
+    }
+
+    fn will_need(&self, offset: u64, size: u64) {
+        self.inner.will_need(offset, size);
+    }
+}

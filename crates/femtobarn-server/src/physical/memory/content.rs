@@ -1,0 +1,192 @@
+//! What is in a file in memory.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
+use std::time::SystemTime;
+
+use nix::errno::Errno;
+
+use super::{Attributes, Room, facts, size};
+use crate::physical::{Answer, Facts, FileKind, StoragePath, StoredFile, Trouble};
+
+/// Bytes of a chunk.
+const CHUNK: u64 = 64 << 10;
+
+/// A file, for as long as it has a name or is open.
+#[derive(Debug)]
+pub(super) struct MemoryFile {
+    id: u64,
+    room: Arc<Room>,
+    content: RwLock<Content>,
+}
+
+/// Bytes and what belongs to them.
+#[derive(Debug)]
+pub(super) struct Content {
+    /// Chunks by number; those that are not there are zero.
+    chunks: BTreeMap<u64, Box<[u8]>>,
+    size: u64,
+    mode: u32,
+    modified: SystemTime,
+    changed: SystemTime,
+    pub(super) attributes: Attributes,
+}
+
+/// A file as somebody has it open.
+pub(super) struct OpenFile {
+    pub(super) file: Arc<MemoryFile>,
+    pub(super) path: StoragePath,
+    pub(super) is_writable: bool,
+}
+
+impl MemoryFile {
+    pub(super) fn new(room: Arc<Room>, mode: u32) -> Self {
+        let now = SystemTime::now();
+        let content = Content {
+            chunks: BTreeMap::new(),
+            size: 0,
+            mode,
+            modified: now,
+            changed: now,
+            attributes: Attributes::new(),
+        };
+        MemoryFile { id: room.next_id(), room, content: RwLock::new(content) }
+    }
+
+    pub(super) fn content(&self) -> RwLockWriteGuard<'_, Content> {
+        self.content.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn facts(&self) -> Facts {
+        let content = self.content.read().unwrap_or_else(PoisonError::into_inner);
+        let facts = facts(FileKind::File, self.id, content.mode, content.changed);
+        let modified = content.modified;
+        Facts { size: content.size, modified, accessed: modified, ..facts }
+    }
+
+    pub(super) fn truncate(&self, size: u64) -> Result<(), Errno> {
+        if size > i64::MAX as u64 {
+            return Err(Errno::EFBIG);
+        }
+        let mut content = self.content();
+        let beyond = content.chunks.split_off(&size.div_ceil(CHUNK));
+        self.room.give_back(beyond.len() as u64 * CHUNK);
+        if let Some(last) = content.chunks.get_mut(&(size / CHUNK)) {
+            last[(size % CHUNK) as usize..].fill(0);
+        }
+        content.size = size;
+        content.touch();
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= i64::MAX as u64);
+        let end = end.ok_or(Errno::EFBIG)?;
+        let mut content = self.content();
+        let mut rest = bytes;
+        let mut position = offset;
+        while !rest.is_empty() {
+            let within = (position % CHUNK) as usize;
+            let (now, later) = rest.split_at(rest.len().min(CHUNK as usize - within));
+            let chunk = content.chunk(position / CHUNK, &self.room)?;
+            chunk[within..][..now.len()].copy_from_slice(now);
+            position += now.len() as u64;
+            content.size = content.size.max(position);
+            rest = later;
+        }
+        debug_assert_eq!(position, end);
+        content.touch();
+        Ok(())
+    }
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        let content = self.content.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let chunks = content.chunks.len() as u64 * CHUNK;
+        let attributes = content.attributes.iter().map(|(name, value)| size(name, value));
+        self.room.give_back(chunks + attributes.sum::<u64>());
+    }
+}
+
+impl Content {
+    pub(super) fn set_mode(&mut self, mode: u32) {
+        self.mode = mode;
+        self.changed = SystemTime::now();
+    }
+
+    fn touch(&mut self) {
+        self.modified = SystemTime::now();
+        self.changed = self.modified;
+    }
+
+    fn chunk(&mut self, number: u64, room: &Room) -> Result<&mut [u8], Errno> {
+        if let std::collections::btree_map::Entry::Vacant(vacant) = self.chunks.entry(number) {
+            room.take(CHUNK)?;
+            vacant.insert(vec![0; CHUNK as usize].into_boxed_slice());
+        }
+        Ok(self.chunks.get_mut(&number).expect("it is there, or was just made"))
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let size = self.size.saturating_sub(offset).min(buffer.len() as u64) as usize;
+        let mut done = 0;
+        while done < size {
+            let position = offset + done as u64;
+            let within = (position % CHUNK) as usize;
+            let now = (size - done).min(CHUNK as usize - within);
+            let into = &mut buffer[done..][..now];
+            match self.chunks.get(&(position / CHUNK)) {
+                Some(chunk) => into.copy_from_slice(&chunk[within..][..now]),
+                None => into.fill(0),
+            }
+            done += now;
+        }
+        size
+    }
+}
+
+impl OpenFile {
+    fn check_writable(&self, what: &str) -> Answer<()> {
+        match self.is_writable {
+            true => Ok(()),
+            false => Err(Trouble::cannot(what, &self.path, Errno::EBADF)),
+        }
+    }
+}
+
+impl StoredFile for OpenFile {
+    fn facts(&self) -> Answer<Facts> {
+        Ok(self.file.facts())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<usize> {
+        let content = self.file.content.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(content.read(offset, buffer))
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<Option<usize>> {
+        Ok(match self.file.content.try_read() {
+            Ok(content) => Some(content.read(offset, buffer)),
+            Err(TryLockError::Poisoned(content)) => Some(content.into_inner().read(offset, buffer)),
+            Err(TryLockError::WouldBlock) => None,
+        })
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Answer<()> {
+        self.check_writable("write")?;
+        let written = self.file.write(offset, bytes);
+        written.map_err(|errno| Trouble::cannot("write", &self.path, errno))
+    }
+
+    /// Nothing in memory is durable, and nothing that is there can be lost before the process is.
+    fn sync(&self) -> Answer<()> {
+        Ok(())
+    }
+
+    fn truncate(&self, size: u64) -> Answer<()> {
+        self.check_writable("truncate")?;
+        let truncated = self.file.truncate(size);
+        truncated.map_err(|errno| Trouble::cannot("truncate", &self.path, errno))
+    }
+}

@@ -1,0 +1,87 @@
+//! A storage that fails on purpose.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use femtobarn_server::physical::{
+    CallKind, Creation, Fault, FaultyStorage, MemoryStorage, Opaque, OpenHow, Outcome, Storage,
+    Trouble,
+};
+use nix::errno::Errno;
+
+use super::{all_of, at, errno_of, how};
+
+fn failing(faults: &[&str]) -> FaultyStorage {
+    let faults = faults.iter().map(|fault| fault.parse().unwrap()).collect();
+    FaultyStorage::failing(Arc::new(MemoryStorage::new(1 << 20)), faults)
+}
+
+#[test]
+fn the_call_that_was_named_fails_and_no_other() {
+    let storage = failing(&["open:2=EMFILE", "read:2=EIO", "sync:2+=EIO", "change:1=EROFS"]);
+    let open = |creation| storage.open(&at("/a"), how(creation), Opaque::default());
+    let file = open(Creation::New).unwrap();
+    assert_eq!(errno_of(open(Creation::Existing)), Some(Errno::EMFILE));
+    open(Creation::Existing).unwrap();
+    file.write_at(0, b"0123456789").unwrap();
+    assert_eq!(file.read_at(0, &mut [0; 4]), Ok(4));
+    assert_eq!(errno_of(file.read_at(0, &mut [0; 4])), Some(Errno::EIO));
+    assert_eq!(file.read_at(0, &mut [0; 4]), Ok(4));
+    file.sync().unwrap();
+    for _ in 0..3 {
+        assert_eq!(errno_of(file.sync()), Some(Errno::EIO), "from then on");
+    }
+    assert_eq!(errno_of(storage.remove_file(&at("/a"))), Some(Errno::EROFS));
+    storage.remove_file(&at("/a")).unwrap();
+    assert_eq!(all_of(&*file), b"0123456789");
+}
+
+#[test]
+fn calls_are_cut_short_or_deferred() {
+    let storage = failing(&["write:1=short:3", "read:1=short:2", "facts:1=wait:1.5"]);
+    let file = storage.open(&at("/a"), how(Creation::New), Opaque::default()).unwrap();
+    assert_eq!(errno_of(file.write_at(0, b"0123456789")), Some(Errno::ENOSPC));
+    let mut buffer = [b'x'; 8];
+    assert_eq!(file.read_at(0, &mut buffer), Ok(2));
+    assert_eq!(&buffer, b"01xxxxxx");
+    assert_eq!(file.read_at(0, &mut buffer), Ok(3));
+    let Err(Trouble::NotBefore(time, _)) = file.facts() else { panic!("it is deferred") };
+    assert_eq!(time, Duration::from_millis(1500));
+    assert_eq!(file.facts().unwrap().size, 3);
+    assert!(file.descriptor().is_none() && file.try_read_at(0, &mut buffer) == Ok(None));
+    assert!(storage.open(&at("/a"), OpenHow::default(), Opaque::default()).is_ok());
+}
+
+#[test]
+fn faults_are_written_as_text() {
+    let fault = |kind, number, lasts, outcome| Fault { kind, number, lasts, outcome };
+    for (text, expected) in [
+        ("read:3=EIO", fault(CallKind::Read, 3, false, Outcome::Refused(Errno::EIO))),
+        ("write:1+=ENOSPC", fault(CallKind::Write, 1, true, Outcome::Refused(Errno::ENOSPC))),
+        ("list:2=short:7", fault(CallKind::List, 2, false, Outcome::Short(7))),
+        (
+            "open:9=wait:2",
+            fault(CallKind::Open, 9, false, Outcome::NotBefore(Duration::from_secs(2))),
+        ),
+    ] {
+        assert_eq!(text.parse(), Ok(expected));
+    }
+    for text in [
+        "",
+        "read",
+        "read:1",
+        "read=EIO",
+        "read:0=EIO",
+        "read:x=EIO",
+        "eat:1=EIO",
+        "read:1=EVIL",
+        "read:1=short:",
+        "read:1=wait:-1",
+        "read:1=late:3",
+        "read:1++=EIO",
+        "read:1=UnknownErrno",
+    ] {
+        let error = text.parse::<Fault>().unwrap_err();
+        assert!(error.contains("read:3=EIO"), "{error}");
+    }
+}

@@ -1,0 +1,127 @@
+//! No room: the right error, nothing harmed, and room again once something is removed.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use femtobarn_server::physical::{
+    Answer, Creation, MemoryStorage, Opaque, PosixStorage, Storage, StoredFile,
+};
+use nix::errno::Errno;
+
+use super::{all_of, at, errno_of, how};
+
+const FOLDER: &str = "FEMTOBARN_TEST_FULL";
+
+fn open(storage: &dyn Storage, path: &str, creation: Creation) -> Answer<Arc<dyn StoredFile>> {
+    storage.open(&at(path), how(creation), Opaque::default())
+}
+
+/// Writes until there is no room; the number of bytes that were written.
+fn fill(file: &dyn StoredFile) -> (u64, Errno) {
+    let mut written = 0;
+    loop {
+        match errno_of(file.write_at(written, &[1; 1000])) {
+            None => written += 1000,
+            Some(errno) => return (written, errno),
+        }
+    }
+}
+
+#[test]
+fn memory_is_bounded_whatever_takes_it() {
+    let storage = MemoryStorage::new(1 << 20);
+    let free = || storage.space(&at("/")).unwrap().free;
+    let file = open(&storage, "/a", Creation::New).unwrap();
+    let empty = free();
+    let (written, errno) = fill(&*file);
+    assert_eq!(errno, Errno::ENOSPC);
+    assert!(written > 900_000 && free() < 70_000, "{written}, {}", free());
+    assert!(all_of(&*file)[..written as usize].iter().all(|byte| *byte == 1));
+    storage.remove_file(&at("/a")).unwrap();
+    assert!(free() < 70_000, "it is open yet");
+    drop(file);
+    assert!(free() > empty);
+
+    let file = open(&storage, "/hole", Creation::New).unwrap();
+    file.write_at(1 << 40, b"far").unwrap();
+    assert!(free() > 900_000, "holes take no room");
+    drop(file);
+    let refused =
+        (0..100_000).find_map(|n| errno_of(open(&storage, &format!("/{n}"), Creation::New)));
+    assert_eq!(refused, Some(Errno::ENOSPC));
+    let refused = errno_of(storage.make_folder(&at("/d"), 0o755, false));
+    assert_eq!(refused, Some(Errno::ENOSPC));
+    let refused = errno_of(storage.set_attribute(&at("/0"), b"a", &[0; 60_000], false));
+    assert_eq!(refused, Some(Errno::ENOSPC));
+    assert_eq!(storage.attributes(&at("/0")), Ok(vec![]));
+    for n in 0..100 {
+        storage.remove_file(&at(&format!("/{n}"))).unwrap();
+    }
+    storage.make_folder(&at("/d"), 0o755, false).unwrap();
+}
+
+#[test]
+fn room_is_given_back_to_the_byte() {
+    let storage = MemoryStorage::new(1 << 20);
+    let free = || storage.space(&at("/")).unwrap().free;
+    let before = free();
+    storage.make_folder(&at("/a/b"), 0o755, true).unwrap();
+    storage.set_attribute(&at("/a/b"), b"name", b"value", false).unwrap();
+    let file = open(&storage, "/a/b/file", Creation::New).unwrap();
+    file.write_at(100_000, &[1; 300_000]).unwrap();
+    file.truncate(150_000).unwrap();
+    for value in [&b"one"[..], b"another"] {
+        storage.set_attribute(&at("/a/b/file"), b"name", value, false).unwrap();
+    }
+    storage.rename(&at("/a"), &at("/a much longer name")).unwrap();
+    drop(file);
+    drop(open(&storage, "/a much longer name/b/file", Creation::Empty).unwrap());
+    storage.remove_file(&at("/a much longer name/b/file")).unwrap();
+    storage.remove_folder(&at("/a much longer name/b")).unwrap();
+    storage.remove_folder(&at("/a much longer name")).unwrap();
+    assert_eq!(free(), before);
+}
+
+/// A disk of a megabyte is mounted for one process alone, which is this test once more.
+#[test]
+fn a_full_disk_is_told_and_usable_again() {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return on_a_full_disk(Path::new(&folder));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let test = std::env::current_exe().unwrap();
+    let script = "mount -t tmpfs -o size=1m none \"$0\" || exit 77; exec \"$@\"";
+    let done = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", script])
+        .arg(folder.path())
+        .arg(test)
+        .args(["--exact", "storages::full::a_full_disk_is_told_and_usable_again", "--nocapture"])
+        .env(FOLDER, folder.path())
+        .output();
+    let Ok(done) = done else { return eprintln!("there is no unshare here") };
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr)
+    );
+    // Not every machine lets tests mount something.
+    if done.status.code() == Some(77) || said.contains("unshare:") {
+        return eprintln!("nothing can be mounted here: {said}");
+    }
+    assert!(done.status.success() && said.contains("1 passed"), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "it was another disk");
+}
+
+fn on_a_full_disk(folder: &Path) {
+    let storage = PosixStorage::new(folder).unwrap();
+    let file = open(&storage, "/a", Creation::New).unwrap();
+    let (written, errno) = fill(&*file);
+    assert_eq!(errno, Errno::ENOSPC);
+    assert!(written > 500_000);
+    assert_eq!(storage.space(&at("/")).unwrap().free, 0);
+    assert!(all_of(&*file)[..written as usize].iter().all(|byte| *byte == 1));
+    file.truncate(1000).unwrap();
+    file.write_at(1000, &[1; 100_000]).unwrap();
+    file.sync().unwrap();
+}
