@@ -163,6 +163,11 @@ def install(*groups: str) -> Step:
     return Step("install", [sys.executable, "tools/environment.py", *groups])
 
 
+def install_programs() -> Step:
+    """Install the programs of Debian's that judge ours, if they are not there."""
+    return Step("install programs", environment.prepare_programs)
+
+
 def build() -> Step:
     """Build the extension module in place, optimised, and register the package in `.venv`."""
     command = ["maturin", "develop", "--release", "--locked", "--quiet"]
@@ -262,6 +267,7 @@ def target_setup() -> Iterator[Step]:
 def target_test() -> Iterator[Step]:
     """What has to pass before anything lands."""
     yield install("demo", "test", "judge")
+    yield install_programs()
     yield from format_checks()
     yield lint_rust()
     yield rust_tests("--quiet")
@@ -275,6 +281,7 @@ def target_test() -> Iterator[Step]:
 def target_test_long() -> Iterator[Step]:
     """The tests that take minutes, more random cases, and long fuzzing."""
     yield install("demo", "test", "judge")
+    yield install_programs()
     yield rust_tests("--quiet", "--release", "--", "--include-ignored", PROPTEST_CASES="4096")
     yield build()
     yield python_tests()

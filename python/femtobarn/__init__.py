@@ -64,6 +64,7 @@ from ._femtobarn import __version__
 from ._imports import Imported
 from ._objects import ElementRef, LinkList, LinkRef, Object
 from ._oid import Oid, OidRange
+from ._serving import Server, serve
 from ._snapshots import Snapshot
 from ._transactions import ContainerWriter, Database, Savepoint, Transaction
 from ._types import Definition
@@ -100,6 +101,7 @@ __all__ = [
     "Problem",
     "RepairReport",
     "Savepoint",
+    "Server",
     "Snapshot",
     "StorageError",
     "Transaction",
@@ -133,6 +135,7 @@ __all__ = [
     "quantised",
     "rebuild_catalogue",
     "restore",
+    "serve",
     "string",
     "truncated",
     "uint8",

@@ -1,9 +1,9 @@
 """The exceptions of Femtobarn: one tree, each with a stable ``kind``.
 
 A kind says what the caller should do, not where the error came from: try the transaction again
-(``conflict``, ``busy``, ``unavailable``), correct the call (``invalid``, ``not-found``, ``exists``), restore the file
-(``corrupt``), or upgrade (``unsupported``). Where Python has an exception for the same situation,
-ours is one of it too, so that ``except KeyError`` and ``except ValueError`` do what they say.
+(``conflict``, ``busy``, ``unavailable``), correct the call (``invalid``, ``not-found``, ``exists``),
+restore the file (``corrupt``), or upgrade (``unsupported``). Where Python has an exception for the same
+situation, ours is one of it too, so that ``except KeyError`` and ``except ValueError`` do what they say.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ __all__ = [
     "Object",
     "Oid",
     "SavepointHandle",
+    "ServerHandle",
     "SnapshotHandle",
     "TransactionHandle",
     "UpkeepHandle",
@@ -24,6 +25,7 @@ __all__ = [
     "__version__",
     "compact",
     "count_fork",
+    "default_config",
     "identify",
     "oid_records",
     "rebuild_catalogue",
@@ -264,6 +266,27 @@ class UpkeepHandle:
     ) -> dict[str, Any]: ...
     def detach(self, database: str, to: str | os.PathLike[str] | None, lock_wait: float) -> str: ...
 
+@final
+class ServerHandle:
+    """A server that is running."""
+
+    @staticmethod
+    def start(
+        config: str,
+        folders: Sequence[tuple[str, str]],
+        port: int | None,
+        address: str | None,
+        anonymous: str | None,
+        read_only: bool,
+    ) -> ServerHandle: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def exports(self) -> list[str]: ...
+    def status(self) -> str: ...
+    def stop(self) -> None: ...
+
+def default_config() -> str: ...
 def restore(
     backups: Sequence[str | os.PathLike[str]],
     folder: str | os.PathLike[str],

@@ -24,9 +24,16 @@ FLOORS: dict[str, set[str]] = {
     "femtobarn-format": {"rntuple", "femtobarn-catalog"},
     "femtobarn": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn-format"},
     "femtobarn-faults": {"rntuple", "femtobarn-catalog", "femtobarn"},
-    "femtobarn-bench": {"rntuple", "femtobarn"},
+    "femtobarn-bench": {"rntuple", "xrd", "femtobarn"},
     "femtobarn-server": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn-format"},
-    "femtobarn-python": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn", "femtobarn-server"},
+    "femtobarn-python": {
+        "rntuple",
+        "xrd",
+        "femtobarn-catalog",
+        "femtobarn-rpc",
+        "femtobarn",
+        "femtobarn-server",
+    },
 }
 
 FILE_LINES_MAX = 800

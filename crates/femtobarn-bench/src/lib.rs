@@ -13,7 +13,7 @@ pub use reads::{Reads, sum};
 use std::time::{Duration, Instant};
 
 /// How a piece of work ends.
-pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Objects of a small transaction, and bytes of each.
 pub const SMALL_OBJECTS: u64 = 10;

@@ -26,6 +26,7 @@ mod progress;
 mod rows;
 mod rows_link;
 mod rows_number;
+mod serving;
 mod session;
 mod shape;
 mod snapshot;
@@ -48,6 +49,8 @@ mod _femtobarn {
     use super::object::Object;
     #[pymodule_export]
     use super::oid::{Oid, oid_records};
+    #[pymodule_export]
+    use super::serving::{ServerHandle, default_config};
     #[pymodule_export]
     use super::session::count_fork;
     #[pymodule_export]

@@ -73,8 +73,6 @@ pub struct SessionStatus {
     pub program: String,
     /// Seconds since it began.
     pub age_seconds: u64,
-    /// Seconds since it last asked for something.
-    pub idle_seconds: u64,
     /// Requests.
     pub requests: u64,
     /// Bytes that it read.

@@ -11,7 +11,7 @@ from .. import _federations
 from .._exceptions import InvalidError
 from .._snapshots import Snapshot
 from .._views import View
-from . import exchange, upkeep
+from . import exchange, serving, upkeep
 from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
 
 __all__ = ["ALL", "Command"]
@@ -387,5 +387,7 @@ ALL = (
     Command("restore", "make a federation from backups", _restore_arguments, upkeep.restore),
     Command("detach", "take a database out with its file", _detach_arguments, upkeep.detach),
     Command("history", "list commits", _history_arguments, history),
+    Command("serve", "serve federations and folders over root://", serving.serve_arguments, serving.serve),
+    Command("top", "show what a server is doing", serving.top_arguments, serving.top),
 )
 """The commands in the order in which ``--help`` lists them."""

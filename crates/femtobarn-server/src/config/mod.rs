@@ -1,6 +1,7 @@
 //! What the operator wants: a TOML file, of which everything may be left out.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use serde::Deserialize;
 
@@ -165,6 +166,11 @@ impl Config {
         Ok(config)
     }
 
+    /// Serves one more folder; under its own name if that is empty.
+    pub fn export(&mut self, folder: PathBuf, name: String) {
+        self.exports.push(Export { folder, name, read_only: false, throttle: None });
+    }
+
     /// What does not fit together.
     ///
     /// # Errors
@@ -204,6 +210,19 @@ impl Config {
             false => Some(Tokens::new(auth.issuers.clone(), auth.audiences.clone())?.into()),
         };
         Ok(Authenticator { anonymous: auth.anonymous.rights(), unix: auth.unix.0.rights(), tokens })
+    }
+}
+
+impl FromStr for Allowed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "nothing" => Ok(Allowed::Nothing),
+            "read" => Ok(Allowed::Read),
+            "all" => Ok(Allowed::All),
+            other => Err(format!("{other:?} is none of \"nothing\", \"read\" and \"all\"")),
+        }
     }
 }
 

@@ -49,7 +49,7 @@ pub struct Peer {
 
 /// Serves a connection of `root://` to its end.
 pub type ServeRoot =
-    Box<dyn Fn(TcpStream, SocketAddr) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+    Box<dyn Fn(TcpStream) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// What connections are handed to.
 pub struct Protocols {
@@ -143,7 +143,7 @@ async fn serve(stream: TcpStream, address: SocketAddr, protocols: &Protocols) ->
     }
     match (first[0], &protocols.tls) {
         (FIRST_OF_ROOT, _) => {
-            (protocols.root)(stream, address).await;
+            (protocols.root)(stream).await;
             Ok(())
         }
         (FIRST_OF_TLS, None) => Err(io::Error::other("the client wants TLS, and there is none")),

@@ -87,7 +87,9 @@ fn main() -> Outcome {
     }
 }
 
-fn options(compression: &str) -> Result<ContainerOptions, Box<dyn std::error::Error>> {
+fn options(
+    compression: &str,
+) -> Result<ContainerOptions, Box<dyn std::error::Error + Send + Sync>> {
     let compression = match compression {
         "none" => Profile::Plain,
         "lz4" => Profile::Fast,

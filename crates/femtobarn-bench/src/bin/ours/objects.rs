@@ -52,7 +52,10 @@ pub fn random(folder: &Path, reads: u64) -> Outcome {
     Ok(())
 }
 
-fn blob_of(snapshot: &Snapshot, oid: femtobarn::Oid) -> Result<Bytes, Box<dyn std::error::Error>> {
+fn blob_of(
+    snapshot: &Snapshot,
+    oid: femtobarn::Oid,
+) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
     match snapshot.object(oid)? {
         Value::Record(members) => match members.into_iter().nth(1) {
             Some((_, Value::Bytes(blob))) => Ok(blob),
@@ -65,7 +68,7 @@ fn blob_of(snapshot: &Snapshot, oid: femtobarn::Oid) -> Result<Bytes, Box<dyn st
 fn create(
     folder: &Path,
     options: ContainerOptions,
-) -> Result<Federation, Box<dyn std::error::Error>> {
+) -> Result<Federation, Box<dyn std::error::Error + Send + Sync>> {
     let federation = Federation::create(folder, "bench")?;
     let mut transaction = federation.transaction(TransactionOptions::default())?;
     let database = transaction.create_database("objects")?;

@@ -17,7 +17,7 @@ const FIELD_BYTES: u64 = 512 << 10;
 const PROBE_ENTRIES: u64 = 64;
 
 /// What goes wrong.
-pub type Error = Box<dyn std::error::Error>;
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Reads fields of a container, named "database/container".
 pub fn own(folder: &Path, container: &str, names: &str, threads: u64) -> Outcome {

@@ -91,7 +91,7 @@ function showStatus(status) {
   showRates(status.totals);
   showCurve();
   fill("sessions", status.sessions.map((s) => [s.user, s.host, s.program, s.protocol, count(s.open_files),
-    count(s.requests), size(s.bytes_read), size(s.bytes_written), duration(s.idle_seconds)]), "nobody is here");
+    count(s.requests), size(s.bytes_read), size(s.bytes_written), duration(s.age_seconds)]), "nobody is here");
   const lock = (note) => (l) => [l.federation, l.target, l.by, duration(l.seconds), note];
   fill("locks", [...status.waits.map(lock("waits")), ...status.locks.map(lock("holds it"))], "nothing is locked");
   fill("files", status.files.map((f) => [f.path, f.is_writable ? "writing" : "reading", count(f.users),

@@ -1,0 +1,106 @@
+//! One session with a server: asks, and waits for the whole answer.
+
+use bytes::{Bytes, BytesMut};
+use femtobarn_bench::Outcome;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use xrd::codes::Expect;
+use xrd::flags::ProtocolOptions;
+use xrd::request::{Capability, Login, Protocol, Request};
+use xrd::{HANDSHAKE, Response, ResponseEvent, ResponseFramer, StreamId, Version};
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 256 << 10;
+const STREAM: StreamId = StreamId([0, 1]);
+
+/// A session.
+pub struct Connection {
+    stream: TcpStream,
+    framer: ResponseFramer,
+    input: BytesMut,
+    read: Bytes,
+    sent: Vec<u8>,
+}
+
+/// A whole answer.
+pub struct Answered {
+    /// What its last response held, unless that is data.
+    pub body: Bytes,
+    /// Bytes of data.
+    pub bytes: u64,
+}
+
+impl Connection {
+    /// Connects and logs in as nobody in particular.
+    pub async fn open(address: &str) -> Outcome<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let (framer, input) = (ResponseFramer::new(), BytesMut::new());
+        let mut connection = Connection { stream, framer, input, read: Bytes::new(), sent: vec![] };
+        connection.sent.extend_from_slice(&HANDSHAKE);
+        let protocol = Protocol {
+            version: Version::CURRENT,
+            options: ProtocolOptions::default(),
+            expect: Expect(0),
+        };
+        Request::from(protocol).encode(STREAM, &mut connection.sent)?;
+        connection.send().await?;
+        connection.answer().await?;
+        connection.answer().await?;
+        let login = Login {
+            process: std::process::id() as i32,
+            user: *b"bench\0\0\0",
+            ability_more: Default::default(),
+            ability: Default::default(),
+            capability: Capability::new(5, true),
+            opaque: Bytes::new(),
+        };
+        connection.ask(login.into()).await?;
+        Ok(connection)
+    }
+
+    /// Asks, and waits for the whole answer.
+    pub async fn ask(&mut self, request: Request) -> Outcome<Answered> {
+        request.encode(STREAM, &mut self.sent)?;
+        self.send().await?;
+        self.answer().await
+    }
+
+    async fn send(&mut self) -> Outcome {
+        self.stream.write_all(&self.sent).await?;
+        self.sent.clear();
+        Ok(())
+    }
+
+    async fn answer(&mut self) -> Outcome<Answered> {
+        let mut bytes = 0;
+        loop {
+            let Some(event) = self.framer.next(&mut self.read)? else {
+                self.more().await?;
+                continue;
+            };
+            let ResponseEvent::Response(received) = event else { continue };
+            bytes += received.data.len() as u64;
+            match received.response? {
+                Response::Ok(body) => {
+                    return Ok(Answered { bytes: bytes + body.len() as u64, body });
+                }
+                Response::OkSoFar(body) => bytes += body.len() as u64,
+                Response::Status(status) if status.kind == xrd::response::StatusKind::FINAL => {
+                    return Ok(Answered { body: Bytes::new(), bytes });
+                }
+                Response::Status(_) | Response::Attn(_) => {}
+                other => return Err(format!("the server answered {other:?}").into()),
+            }
+        }
+    }
+
+    async fn more(&mut self) -> Outcome {
+        self.input.reserve(READ_BYTES);
+        if self.stream.read_buf(&mut self.input).await? == 0 {
+            return Err("the server closed the connection".into());
+        }
+        self.read = self.input.split().freeze();
+        Ok(())
+    }
+}

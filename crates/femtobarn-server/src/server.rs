@@ -1,0 +1,203 @@
+//! A server from its configuration: what is served, who may come, the port, and how it ends.
+//!
+//! 1. Threads are bounded by cores: workers that never block, and some for what may.
+//! 2. When a server is told to stop it takes no more connections, waits for sessions to end for as long
+//!    as was configured, and ends those that are left.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+use crate::config::Config;
+use crate::exporting::{self, Exported};
+use crate::logical::{Logical, Settings};
+use crate::protocol::http::{self, Site};
+use crate::protocol::listen::{self, ConnectionCounts, Protocols};
+use crate::protocol::xroot;
+use crate::status::Status;
+use crate::tls;
+use crate::watching;
+
+/// Threads for what may block, for each core.
+const BLOCKING_THREADS_PER_CORE: usize = 16;
+/// How often a server that is about to stop looks whether everybody is gone.
+const DRAIN_LOOK: Duration = Duration::from_millis(20);
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// Why a server did not start; texts for its operator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The configuration is wrong.
+    #[error("{0}")]
+    Config(String),
+    /// The system refused something.
+    #[error("{0}")]
+    System(String),
+}
+
+/// A server that is running, in threads of its own. Dropping it stops it at once.
+pub struct Server {
+    address: SocketAddr,
+    exports: Vec<String>,
+    drain: Duration,
+    watched: Arc<Watched>,
+    accepting: JoinHandle<()>,
+    /// None only while it is stopped.
+    runtime: Option<Runtime>,
+}
+
+/// What is told of a server.
+pub(crate) struct Watched {
+    pub started: Instant,
+    pub is_draining: AtomicBool,
+    pub counts: Arc<ConnectionCounts>,
+    pub logical: Arc<Logical>,
+}
+
+impl Server {
+    /// Starts a server.
+    ///
+    /// # Errors
+    /// [`StartError`], with what is wrong and where.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        config.check().map_err(StartError::Config)?;
+        let Exported { exports, names, federations } = exporting::open(&config)?;
+        let authenticator = config.authenticator().map_err(StartError::Config)?;
+        let tls = tls::server_config(&config.tls).map_err(StartError::Config)?;
+        let runtime = runtime()?;
+        let logical = Arc::new(Logical::new(settings(&config), exports));
+        let counts = Arc::new(ConnectionCounts::default());
+        let watched = Arc::new(Watched {
+            started: Instant::now(),
+            is_draining: AtomicBool::new(false),
+            counts: Arc::clone(&counts),
+            logical: Arc::clone(&logical),
+        });
+        let status = Arc::clone(&watched);
+        let site = Arc::new(Site {
+            status: Box::new(move || watching::status(&status)),
+            federations: federations.clone(),
+            authenticator: authenticator.clone(),
+        });
+        let mut root = xroot::Shared::new(Arc::clone(&logical), authenticator);
+        root.tls.clone_from(&tls);
+        root.requires_tls = config.tls.required;
+        let root = Arc::new(root);
+        let protocols = Arc::new(Protocols {
+            root: Box::new(move |stream| Box::pin(xroot::serve(stream, Arc::clone(&root)))),
+            http: http::routes(site),
+            tls,
+            is_tls_required: config.tls.required,
+            connections_max: config.limits.connections,
+            counts,
+        });
+        let listener = listener(&runtime, &config)?;
+        let address =
+            listener.local_addr().map_err(|error| StartError::System(error.to_string()))?;
+        let accepting = runtime.spawn(listen::accept(listener, protocols));
+        runtime.spawn(logical.keep_tidy());
+        tracing::info!(%address, exports = ?names, "serving");
+        let drain = Duration::from_secs(config.limits.drain_seconds);
+        Ok(Server { address, exports: names, drain, watched, accepting, runtime: Some(runtime) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The names that paths begin with.
+    pub fn exports(&self) -> Vec<String> {
+        self.exports.clone()
+    }
+
+    /// What it is doing.
+    pub fn status(&self) -> Status {
+        watching::status(&self.watched)
+    }
+
+    /// Takes no more connections, waits for those that are open, and ends.
+    pub fn stop(mut self) {
+        self.watched.is_draining.store(true, Ordering::Release);
+        self.accepting.abort();
+        let end = Instant::now() + self.drain;
+        while self.has_open_files() && Instant::now() < end {
+            std::thread::sleep(DRAIN_LOOK);
+        }
+        self.end();
+    }
+
+    fn has_open_files(&self) -> bool {
+        self.watched.logical.sessions.all().iter().any(|session| session.handles.count() > 0)
+    }
+
+    fn end(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            tracing::info!(address = %self.address, "stopped");
+            runtime.shutdown_timeout(Duration::from_secs(1));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn settings(config: &Config) -> Settings {
+    let (logical, limits) = (&config.logical, &config.limits);
+    let unless_0 = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
+    Settings {
+        reuse_files: logical.reuse_files,
+        eliminate_syncs: logical.eliminate_syncs,
+        keep_checksums: logical.keep_checksums,
+        close_idle_files: unless_0(logical.close_idle_files_seconds),
+        end_idle_sessions: unless_0(limits.idle_seconds),
+        ..Settings::default()
+    }
+}
+
+fn runtime() -> Result<Runtime, StartError> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores)
+        .max_blocking_threads(cores * BLOCKING_THREADS_PER_CORE)
+        .thread_name("femtobarn")
+        .enable_all()
+        .build()
+        .map_err(|error| StartError::System(format!("cannot start threads: {error}")))
+}
+
+/// The port, so that a server that was restarted has it again at once.
+fn listener(runtime: &Runtime, config: &Config) -> Result<TcpListener, StartError> {
+    let text = format!("{}:{}", config.address, config.port);
+    let cannot = |error: std::io::Error| {
+        let advice = match error.kind() {
+            std::io::ErrorKind::AddrInUse => "; another program has the port, take another one",
+            _ => "",
+        };
+        StartError::System(format!("cannot listen on {text}: {error}{advice}"))
+    };
+    let address: SocketAddr = std::net::ToSocketAddrs::to_socket_addrs(&text)
+        .map_err(cannot)?
+        .next()
+        .ok_or_else(|| StartError::Config(format!("{text} is no address to listen on")))?;
+    let bind = || {
+        use socket2::{Domain, Socket, Type};
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let _entered = runtime.enter();
+        TcpListener::from_std(socket.into())
+    };
+    bind().map_err(cannot)
+}

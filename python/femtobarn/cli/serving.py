@@ -1,0 +1,181 @@
+"""The commands around servers: run one, and look at what one is doing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+from .. import _serving
+from .._exceptions import InvalidError, StorageError
+from .._femtobarn import default_config
+from .output import emit_line, human_size, table
+
+__all__ = ["serve", "serve_arguments", "top", "top_arguments"]
+
+TOP_ROWS = 12
+"""Rows of each table that are shown at most."""
+
+
+def serve_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``serve``."""
+    parser.add_argument(
+        "folders", nargs="*", metavar="FOLDER", help="federation or folder of files, FOLDER=/name to name it"
+    )
+    parser.add_argument("-p", "--port", type=int, help="port to listen on (1094); 0: any")
+    parser.add_argument("--address", help="address to listen on (all)")
+    parser.add_argument("-w", "--writable", action="store_true", help="let anybody write who reaches it")
+    parser.add_argument("-r", "--read-only", action="store_true", help="let nobody change anything")
+    parser.add_argument("-c", "--config", metavar="FILE", help="settings in TOML")
+    parser.add_argument(
+        "--print-config", action="store_true", help="print all settings with comments, and end"
+    )
+
+
+def serve(options: argparse.Namespace) -> None:
+    """Serve until interrupted."""
+    if options.print_config:
+        emit_line(default_config().rstrip())
+        return
+    if options.writable and options.read_only:
+        raise InvalidError("--writable and --read-only exclude each other")
+    # Blocked before threads start, so that none of them takes the signals that end the server.
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    server = _serving.serve(
+        *options.folders,
+        port=options.port,
+        address=options.address,
+        anonymous="all" if options.writable else None,
+        read_only=options.read_only,
+        config=options.config,
+    )
+    facts = {"port": server.port, "exports": server.exports}
+    people = [f"serving {', '.join(server.exports)} on port {server.port}; stop with Ctrl-C"]
+    people += [f"  {server.url(name, host='localhost')}" for name in server.exports]
+    people.append(f"  http://localhost:{server.port}/ shows what it is doing")
+    emit_line(json.dumps(facts) if options.json else "\n".join(people))
+    sys.stdout.flush()
+    signal.sigwait(ends)
+    server.stop()
+
+
+def top_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``top``."""
+    parser.add_argument(
+        "server", nargs="?", default="localhost:1094", help="HOST:PORT or URL (localhost:1094)"
+    )
+    parser.add_argument("-n", "--times", type=int, default=0, help="end after so many looks (0: never)")
+    parser.add_argument("-d", "--delay", type=float, default=2.0, help="seconds between looks (2)")
+
+
+def top(options: argparse.Namespace) -> None:
+    """Show what a server is doing, again and again."""
+    address = _status_address(options.server)
+    before: tuple[float, dict[str, Any]] | None = None
+    looks = 0
+    while True:
+        status = _ask(address)
+        now = time.monotonic()
+        if options.json:
+            emit_line(json.dumps(status))
+        else:
+            _show(status, _rates(before, now, status["totals"]))
+        before = (now, status["totals"])
+        looks += 1
+        if looks == options.times:
+            return
+        time.sleep(options.delay)
+
+
+def _status_address(server: str) -> str:
+    for scheme in ("root://", "http://"):
+        if server.startswith(scheme):
+            return f"http://{server.removeprefix(scheme).split('/')[0]}/api/status"
+    for scheme in ("roots://", "https://"):
+        if server.startswith(scheme):
+            return f"https://{server.removeprefix(scheme).split('/')[0]}/api/status"
+    return f"http://{server}/api/status"
+
+
+def _ask(address: str) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            status: dict[str, Any] = json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise StorageError(f"{address} answers {error.code}: {_reason(error)}") from None
+    except (urllib.error.URLError, TimeoutError, ValueError) as error:
+        raise StorageError(f"no server of ours answers at {address}: {error}") from None
+    return status
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.load(error)["error"])
+    except (ValueError, KeyError, TypeError):
+        return error.reason
+
+
+def _rates(
+    before: tuple[float, dict[str, Any]] | None, now: float, totals: dict[str, Any]
+) -> dict[str, float]:
+    if before is None:
+        return dict.fromkeys(totals, 0.0)
+    then, old = before
+    return {name: max(0.0, totals[name] - old[name]) / max(now - then, 1e-3) for name in totals}
+
+
+def _show(status: dict[str, Any], rates: dict[str, float]) -> None:
+    """Draw one look; a terminal is cleared first."""
+    text = "\n".join(_lines(status, rates))
+    if sys.stdout.isatty():
+        columns, rows = shutil.get_terminal_size()
+        shown = [line[:columns] for line in text.splitlines()[: rows - 1]]
+        sys.stdout.write("\x1b[H\x1b[2J" + "\n".join(shown) + "\n")
+    else:
+        sys.stdout.write(text + "\n\n")
+    sys.stdout.flush()
+
+
+def _lines(status: dict[str, Any], rates: dict[str, float]) -> list[str]:
+    totals = status["totals"]
+    state = "stopping" if status["is_draining"] else "running"
+    lines = [
+        f"{status['server']}  {state} for {status['up_seconds']} s",
+        f"{totals['open_sessions']:,} sessions  {totals['open_files']:,} files  "
+        f"{totals['locks_held']:,} locks  {totals['locks_waited']:,} waiting  {totals['errors']:,} errors",
+        f"read {_bytes(rates['bytes_read'])}/s  written {_bytes(rates['bytes_written'])}/s  "
+        f"requests {rates['requests']:,.0f}/s  commits {rates['commits']:,.0f}/s",
+        "",
+    ]
+    busiest = sorted(status["sessions"], key=lambda s: s["bytes_read"] + s["bytes_written"], reverse=True)
+    sessions = [
+        [s["user"], s["host"], s["program"], f"{s['open_files']:,}", f"{s['requests']:,}",
+         human_size(s["bytes_read"]), human_size(s["bytes_written"]), f"{s['age_seconds']} s"]
+        for s in busiest[:TOP_ROWS]
+    ]  # fmt: skip
+    heads = ["who", "from", "program", "files", "requests", "read", "written", "for"]
+    lines += [*table(heads, sessions, right={3, 4, 5, 6, 7}).splitlines(), ""]
+    marks = [(row, "waits") for row in status["waits"]] + [(row, "holds") for row in status["locks"]]
+    locks = [
+        [r["target"], r["federation"], note, r["by"], f"{r['seconds']} s"] for r, note in marks[:TOP_ROWS]
+    ]
+    if locks:
+        lines += [*table(["lock", "federation", "", "who", "for"], locks, right={4}).splitlines(), ""]
+    files = [
+        [f["path"], "writing" if f["is_writable"] else "reading", f"{f['users']:,}",
+         human_size(f["bytes_read"]), human_size(f["bytes_written"])]
+        for f in status["files"][:TOP_ROWS]
+    ]  # fmt: skip
+    return lines + table(["file", "for", "users", "read", "written"], files, right={2, 3, 4}).splitlines()
+
+
+def _bytes(rate: float) -> str:
+    return human_size(int(rate))

@@ -1,0 +1,330 @@
+"""A server, read and written by every client there is: real ones, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femtobarn as fb
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+JUDGES = ROOT / "tests" / "judges"
+XRDCLIENT = "xrdclient==0.4.0"
+EVENTS = 20_000
+BLOB_BYTES = 20_000_000
+
+pytestmark = pytest.mark.judge
+
+
+@fb.persistent
+class Event:
+    """An event."""
+
+    run: fb.uint32
+    event: fb.uint32
+    pt: list[fb.float32]
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server of a federation and of a folder of files."""
+
+    server: fb.Server
+    federation: fb.Federation
+    folder: Path
+    sum_of_events: int
+
+    def url(self, path: str) -> str:
+        """The address of a path."""
+        return self.server.url(path)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A federation whose database is not sealed, with several commits, and a folder with one file."""
+    place = tmp_path_factory.mktemp("serving")
+    federation = fb.create(place / "lhc.fed")
+    events = np.arange(EVENTS, dtype="u4")
+    for part in np.array_split(events, 4):
+        with federation.transaction(message="a part") as txn:
+            container = txn.database("run7", create=True).container("events", Event, create=True)
+            pt = [[float(n % 100)] * (n % 3) for n in part]
+            container.extend({"run": np.full(len(part), 7, "u4"), "event": part, "pt": pt})
+    folder = place / "store"
+    folder.mkdir()
+    (folder / "blob").write_bytes(np.random.default_rng(1).bytes(BLOB_BYTES))
+    with fb.serve(federation.path, folder, port=0, address="127.0.0.1", anonymous="all") as server:
+        yield Served(server, federation, folder, int(events.sum()))
+
+
+def run(*command: str | Path, **more: Any) -> str:
+    """The standard output of a command that has to succeed."""
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, check=False, timeout=300, **more
+    )
+    assert done.returncode == 0, f"{command} failed:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def program(code: str, *arguments: str, python: str = sys.executable, **more: Any) -> Any:
+    """What a Python program of its own process prints, as JSON."""
+    return json.loads(run(python, "-c", code, *arguments, **more).splitlines()[-1])
+
+
+def tool(name: str) -> str:
+    """A program of XRootD's."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+# ---- copies
+
+
+@pytest.mark.parametrize("streams", ["1", "4"])
+@pytest.mark.parametrize("pages", ["0", "1"])
+def test_xrdcp_copies_down(served: Served, tmp_path: Path, streams: str, pages: str) -> None:
+    copy = tmp_path / "copy"
+    surroundings = {**os.environ, "XRD_CPUSEPGWRTRD": pages}
+    command = [tool("xrdcp"), "--silent", "-S", streams, "-C", "crc32c:source"]
+    run(*command, served.url("/store/blob"), copy, env=surroundings)
+    assert copy.read_bytes() == (served.folder / "blob").read_bytes()
+
+
+def test_xrdcp_copies_up_and_checks(served: Served, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(np.random.default_rng(2).bytes(9_000_001))
+    run(tool("xrdcp"), "--silent", "-C", "adler32", source, served.url("/store/new/up"))
+    assert (served.folder / "new" / "up").read_bytes() == source.read_bytes()
+    again = subprocess.run([tool("xrdcp"), "--silent", source, served.url("/store/new/up")], check=False)
+    assert again.returncode != 0, "a file that is there must only be replaced with --force"
+    run(tool("xrdcp"), "--silent", "--force", "-p", source, served.url("/store/new/up"))
+
+
+def test_xrdcp_copies_folders(served: Served, tmp_path: Path) -> None:
+    for name in ("a", "b/c", "b/d/e"):
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / name).write_text(name * 1000)
+    run(tool("xrdcp"), "--silent", "-r", tmp_path / "tree", served.url("/store/"))
+    (tmp_path / "back").mkdir()
+    run(tool("xrdcp"), "--silent", "-r", served.url("/store/tree"), tmp_path / "back")
+    for name in ("a", "b/c", "b/d/e"):
+        assert (tmp_path / "back" / "tree" / name).read_text() == name * 1000
+
+
+# ---- a federation as complete ROOT files
+
+
+def test_xrdfs_lists_databases(served: Served) -> None:
+    listed = run(tool("xrdfs"), f"127.0.0.1:{served.server.port}", "ls", "-l", "/lhc.fed")
+    assert "/lhc.fed/run7.root" in listed
+
+
+def test_root_reads_a_database_that_is_being_written(served: Served) -> None:
+    url = served.url("/lhc.fed/run7.root")
+    told = json.loads(run(sys.executable, JUDGES / "root_remote.py", url, "events", "event").splitlines()[-1])
+    assert told == {
+        "keys": ["_femtobarn", "events"],
+        "reader": served.sum_of_events,
+        "frame": served.sum_of_events,
+    }
+
+
+READ_BY_UPROOT = """
+import json, sys, uproot
+with uproot.open(sys.argv[1]) as file:
+    array = file["events"].arrays(["event", "pt"])
+    events, pt = array.event.to_numpy(), float(sum(map(sum, array.pt.to_list())))
+    print(json.dumps({"n": len(array), "sum": int(events.sum()), "pt": pt}))
+"""
+
+
+def test_uproot_reads_any_snapshot(served: Served) -> None:
+    newest = program(READ_BY_UPROOT, served.url("/lhc.fed/run7.root"))
+    assert (newest["n"], newest["sum"]) == (EVENTS, served.sum_of_events)
+    assert newest["pt"] == sum(n % 100 * (n % 3) for n in range(EVENTS))
+    old = program(READ_BY_UPROOT, served.url("/lhc.fed/run7.root") + "?fb.csn=2")
+    assert (old["n"], old["sum"]) == (EVENTS // 2, sum(range(EVENTS // 2)))
+
+
+def test_a_federation_is_changed_by_transactions_alone(served: Served, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for command in (
+        [tool("xrdcp"), "--silent", "--force", tmp_path / "file", served.url("/lhc.fed/run7.root")],
+        [tool("xrdfs"), f"127.0.0.1:{served.server.port}", "rm", "/lhc.fed/run7.root"],
+        [tool("xrdfs"), f"127.0.0.1:{served.server.port}", "mv", "/lhc.fed/run7.root", "/lhc.fed/x.root"],
+    ):
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+        assert done.returncode != 0
+        assert "transaction" in done.stderr, done.stderr
+
+
+# ---- the clients for Python
+
+READ_AND_WRITE = """
+import json, sys
+from XRootD import client
+from XRootD.client.flags import OpenFlags
+url, = sys.argv[1:]
+def good(outcome):
+    status, answer = outcome
+    assert status.ok, status.message
+    return answer
+data = bytes(range(256)) * 4096
+with client.File() as file:
+    good(file.open(url, OpenFlags.DELETE | OpenFlags.MAKEPATH))
+    good(file.write(data))
+    good(file.sync())
+with client.File() as file:
+    good(file.open(url, OpenFlags.READ))
+    size = good(file.stat()).size
+    chunks = good(file.vector_read([(n * 1000, 100) for n in range(1000)]))
+    same = all(chunk.buffer == data[chunk.offset : chunk.offset + chunk.length] for chunk in chunks)
+    same = same and good(file.read()) == data
+    print(json.dumps({"size": size, "chunks": len(chunks.chunks), "same": same}))
+"""
+
+
+@pytest.mark.parametrize("which", ["6.2", "Debian's"])
+def test_the_client_for_python(served: Served, which: str) -> None:
+    python = sys.executable if which == "6.2" else "/usr/bin/python3"
+    if which != "6.2" and subprocess.run([python, "-c", "import XRootD"], check=False).returncode != 0:
+        pytest.skip("python3-xrootd is not installed")
+    url = served.url(f"/store/python-{which[0]}")
+    told = program(READ_AND_WRITE, url, python=python)
+    assert told == {"size": 1 << 20, "chunks": 1000, "same": True}
+
+
+BY_ANOTHER = """
+import json, sys, zlib
+import xrdclient
+top, data = sys.argv[1], bytes(range(251)) * 10000
+with xrdclient.open(top + "/made/by-another", "wb") as file:
+    file.write(data)
+with xrdclient.open(top + "/made/by-another") as file:
+    file.seek(1000)
+    part = file.read(5000)
+print(json.dumps({
+    "part": part == data[1000:6000],
+    "whole": xrdclient.read_bytes(top + "/made/by-another") == data,
+    "names": [str(name).rsplit("/", 1)[-1] for name in xrdclient.ls(top + "/made")],
+    "size": xrdclient.size(top + "/made/by-another"),
+    "exists": xrdclient.exists(top + "/made/nothing"),
+}))
+"""
+
+
+@pytest.fixture(scope="session")
+def other_client() -> Path:
+    """Python with a client that shares no code with XRootD's, apart because it takes over `root://`."""
+    place = ROOT / ".cache" / "judges" / XRDCLIENT
+    python = place / "bin" / "python"
+    if not (place / "ready").exists():
+        run(sys.executable, "-m", "venv", place)
+        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", XRDCLIENT)
+        (place / "ready").touch()
+    return python
+
+
+@pytest.mark.network
+def test_a_client_of_other_origin(served: Served, other_client: Path) -> None:
+    told = program(BY_ANOTHER, served.url("/store"), python=str(other_client))
+    expected = {"part": True, "whole": True, "names": ["by-another"], "size": 2_510_000, "exists": False}
+    assert told == expected
+
+
+# ---- HTTP
+
+
+def ask(served: Served, path: str) -> tuple[int, str]:
+    """The answer to a GET."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{served.server.port}{path}", timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_http_tells_what_is_going_on(served: Served) -> None:
+    assert ask(served, "/healthz") == (200, "ok\n")
+    status = json.loads(ask(served, "/api/status")[1])
+    assert status["totals"]["connections"] > 0
+    metrics = ask(served, "/metrics")[1]
+    assert "# TYPE femtobarn_read_bytes_total counter" in metrics
+    assert json.loads(ask(served, "/api/federations")[1]) == ["/lhc.fed"]
+    contents = json.loads(ask(served, "/api/federations/lhc.fed")[1])
+    [database] = contents["databases"]
+    assert (database["name"], database["state"]) == ("run7", "open")
+    assert database["containers"][0]["objects"] == EVENTS
+    old = json.loads(ask(served, "/api/federations/lhc.fed?csn=1")[1])
+    assert old["databases"][0]["containers"][0]["objects"] == EVENTS // 4
+    assert ask(served, "/api/federations/none")[0] == 404
+    assert ask(served, "/nowhere")[0] == 404
+
+
+def test_the_page_shows_it_to_people(served: Served, tmp_path: Path) -> None:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+    page = run(
+        *command, "--virtual-time-budget=5000", "--dump-dom", f"http://127.0.0.1:{served.server.port}/"
+    )
+    assert "run7/events" in page
+    assert f"{EVENTS:,}" in page
+    assert "a part" in page
+    assert 'role="alert" hidden' in page
+
+
+# ---- the command line
+
+
+def test_serve_and_top_from_the_shell(served: Served) -> None:
+    command = [sys.executable, "-m", "femtobarn", "serve", served.federation.path, "-p", "0"]
+    server = subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        facts = json.loads(server.stdout.readline())
+        assert facts["exports"] == ["/lhc.fed"]
+        top = run(sys.executable, "-m", "femtobarn", "top", f"localhost:{facts['port']}", "-n", "1")
+        assert "running for" in top
+    finally:
+        server.send_signal(signal.SIGTERM)
+        _, errors = server.communicate(timeout=60)
+    assert server.returncode == 0, errors
+
+
+def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
+    with pytest.raises(fb.InvalidError, match="nothing to serve"):
+        fb.serve(port=0)
+    with pytest.raises(fb.StorageError, match="nowhere"):
+        fb.serve(tmp_path / "nowhere", port=0)
+    (tmp_path / "wrong.toml").write_text("prot = 1")
+    with pytest.raises(fb.InvalidError, match="unknown field `prot`"):
+        fb.serve(tmp_path, config=tmp_path / "wrong.toml")
+    with (
+        fb.serve(tmp_path, port=0, address="127.0.0.1") as server,
+        pytest.raises(fb.StorageError, match="another program has the port"),
+    ):
+        fb.serve(tmp_path, port=server.port, address="127.0.0.1")
+
+
+def test_the_printed_configuration_is_the_default(tmp_path: Path) -> None:
+    printed = run(sys.executable, "-m", "femtobarn", "serve", "--print-config")
+    (tmp_path / "all.toml").write_text(printed)
+    fb.serve(tmp_path, port=0, address="127.0.0.1", config=tmp_path / "all.toml").stop()
