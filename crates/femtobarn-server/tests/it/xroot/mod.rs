@@ -2,6 +2,7 @@
 //! a test wants.
 
 mod files;
+mod guests;
 mod hostile;
 mod pages;
 mod saving;
@@ -55,7 +56,13 @@ impl Server {
         let manner = Manner { is_quick: true, is_read_only: false };
         exports.add(&StoragePath::new(b"/").unwrap(), storage(folder.path()), manner).unwrap();
         let logical = Arc::new(Logical::new(settings, exports));
-        let shared = Arc::new(Shared::new(Arc::clone(&logical), Authenticator::open()));
+        Server::of(folder, Shared::new(logical, Authenticator::open()))
+    }
+
+    /// A server of anything.
+    pub fn of(folder: TempDir, shared: Shared) -> Server {
+        let logical = Arc::clone(&shared.logical);
+        let shared = Arc::new(shared);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .max_blocking_threads(8)

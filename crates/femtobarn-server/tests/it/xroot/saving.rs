@@ -28,6 +28,9 @@ impl Storage for Counting {
         how: OpenHow,
         opaque: Opaque<'_>,
     ) -> Answer<Arc<dyn StoredFile>> {
+        if path.as_bytes() == b"/tape" {
+            return Err(Trouble::NotBefore(Duration::from_secs(7), "mounting".to_owned()));
+        }
         self.opens.fetch_add(1, Ordering::SeqCst);
         let below = self.below.open(path, how, opaque)?;
         Ok(Arc::new(CountingFile { below, syncs: Arc::clone(&self.syncs) }))
@@ -193,6 +196,15 @@ fn syncs_without_writes_are_left_out() {
         }
         assert_eq!(found, expected);
     }
+}
+
+#[test]
+fn what_is_not_there_yet_is_to_be_asked_for_again() {
+    let Counted { server, .. } = counted(Settings::default());
+    let mut peer = server.client();
+    let wait = xrd::response::Wait { seconds: 7, message: "mounting".to_owned() };
+    assert_eq!(peer.ask(open("/tape", OpenOptions::READ), &[]), Response::Wait(wait));
+    peer.assert_well();
 }
 
 #[test]
