@@ -40,9 +40,9 @@ impl Bursts {
         let (bytes, ready) = (Mutex::new(State::Fetching), Condvar::new());
         let burst = Arc::new(Burst { ranges, bytes, ready });
         let weak = Arc::downgrade(&burst);
-        let (file, fetching) = (file.clone(), burst.clone());
+        let (file, fetching) = (file.clone(), Fetching(burst.clone()));
         let named = std::thread::Builder::new().name("read-ahead".to_owned());
-        if named.spawn(move || fetching.fill(&file)).is_err() {
+        if named.spawn(move || fetching.0.fill(&file)).is_err() {
             // Without a thread there is no reading ahead.
             return Weak::new();
         }
@@ -62,6 +62,15 @@ struct Burst {
     ranges: Vec<Range<u64>>,
     bytes: Mutex<State>,
     ready: Condvar,
+}
+
+/// A burst that is being fetched, which ends whatever happens.
+struct Fetching(Arc<Burst>);
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 #[derive(Debug)]
@@ -90,10 +99,17 @@ impl Burst {
                 file.read_many(&mut requests)
             }
         };
-        *lock(&self.bytes) = match fetched {
-            Ok(()) => State::There(bytes),
-            Err(_) => State::Failed,
-        };
+        if fetched.is_ok() {
+            *lock(&self.bytes) = State::There(bytes);
+        }
+    }
+
+    /// Tells who waits that no more comes.
+    fn end(&self) {
+        let mut state = lock(&self.bytes);
+        if let State::Fetching = *state {
+            *state = State::Failed;
+        }
         self.ready.notify_all();
     }
 

@@ -262,3 +262,125 @@ impl<'a> Greeting<'a> {
         Ok(Step::Send(bytes))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::framing::{RequestEvent, RequestFramer};
+    use crate::response::Failure;
+
+    fn ok(body: impl Into<Vec<u8>>) -> Response {
+        Response::Ok(body.into().into())
+    }
+
+    fn options() -> Options {
+        Options {
+            user: Some("ann".into()),
+            token: Some(super::super::Token("secret".into())),
+            ..Options::default()
+        }
+    }
+
+    fn session(told: Option<&str>) -> Purpose {
+        Purpose::Session { before: None, told: told.map(str::to_owned) }
+    }
+
+    /// The request that a step sends.
+    fn sent(step: Result<Step, Trouble>) -> Request {
+        let Ok(Step::Send(bytes)) = step else { panic!("{step:?}") };
+        let event = RequestFramer::after_handshake().next(&mut bytes.into()).unwrap();
+        let Some(RequestEvent::Request(received)) = event else { panic!("{event:?}") };
+        received.request.unwrap()
+    }
+
+    /// What comes after a server has told what it is and demands.
+    fn after_flags(greeting: &mut Greeting<'_>, flags: ServerFlags) -> Result<Step, Trouble> {
+        let hello = HandshakeAnswer { version: Version::CURRENT, data_server: true };
+        assert_eq!(greeting.hear(ok(&hello.encode()[8..])), Ok(Step::Hear));
+        let answer = ProtocolAnswer { version: Version::CURRENT, flags, ..Default::default() };
+        greeting.hear(ok(answer.encode().unwrap()))
+    }
+
+    fn login(security: &str) -> Response {
+        let (session, security) = (SessionId([1; 16]), security.to_owned());
+        ok(LoginAnswer { session, security }.encode().unwrap())
+    }
+
+    #[test]
+    fn anybody_logs_in_where_nothing_is_asked_for() {
+        let options = options();
+        let mut greeting = Greeting::new(&options, false, session(Some("who=x")));
+        assert_eq!(greeting.first().unwrap().len(), 44, "in one piece");
+        let Request::Login(request) = sent(after_flags(&mut greeting, ServerFlags::SERVER)) else {
+            panic!("no login");
+        };
+        assert_eq!(request.user_name(), b"ann");
+        assert!(request.opaque.ends_with(b"&who=x"));
+        assert_eq!(greeting.hear(login("")), Ok(Step::Ready));
+        assert_eq!(greeting.session, SessionId([1; 16]));
+    }
+
+    #[test]
+    fn the_session_before_is_ended() {
+        let (options, before) = (options(), Some(SessionId([9; 16])));
+        let mut greeting = Greeting::new(&options, false, Purpose::Session { before, told: None });
+        after_flags(&mut greeting, ServerFlags::SERVER).unwrap();
+        let request = sent(greeting.hear(login("")));
+        assert_eq!(request, Request::Endsess(Endsess { session: SessionId([9; 16]) }));
+        let failure = Failure::new(crate::ErrorCode::NOT_FOUND, "no such session");
+        assert_eq!(greeting.hear(Response::Error(failure)), Ok(Step::Ready));
+    }
+
+    #[test]
+    fn security_protocols_are_tried_in_turn() {
+        let options = options();
+        let mut greeting = Greeting::new(&options, false, session(None));
+        after_flags(&mut greeting, ServerFlags::SERVER).unwrap();
+        let request = sent(greeting.hear(login("&P=gsi,v:1&P=ztn,0:4096:&P=unix")));
+        let Request::Auth(proof) = request else { panic!("{request:?}") };
+        assert_eq!(proof.protocol, *b"unix", "no token without TLS");
+        let failure = Failure::new(crate::ErrorCode::AUTH_FAILED, "who is ann?");
+        let Err(Trouble::Login(reason)) = greeting.hear(Response::Error(failure)) else {
+            panic!("logged in");
+        };
+        assert!(reason.contains("gsi") && reason.contains("TLS") && reason.contains("who is ann?"));
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn tls_starts_where_the_server_says() {
+        let options = options();
+        let security = "&P=ztn,0:4096:";
+        for flags in [ServerFlags::GO_TO_TLS, ServerFlags::TLS_LOGIN] {
+            let mut greeting = Greeting::new(&options, false, session(None));
+            assert_eq!(after_flags(&mut greeting, flags), Ok(Step::StartTls));
+            assert_eq!(sent(greeting.secret()).code(), crate::RequestCode::LOGIN);
+            let Request::Auth(proof) = sent(greeting.hear(login(security))) else { panic!() };
+            assert_eq!(proof.protocol, *b"ztn\0");
+            assert_eq!(greeting.hear(ok("")), Ok(Step::Ready));
+        }
+        let mut greeting = Greeting::new(&options, false, session(None));
+        let step = after_flags(&mut greeting, ServerFlags::TLS_SESSION);
+        assert_eq!(sent(step).code(), crate::RequestCode::LOGIN);
+        assert_eq!(greeting.hear(login("")), Ok(Step::StartTls));
+        assert_eq!(greeting.secret(), Ok(Step::Ready));
+
+        let mut greeting = Greeting::new(&options, true, Purpose::Stream(SessionId([1; 16])));
+        let refused = after_flags(&mut greeting, ServerFlags::SERVER);
+        assert!(matches!(refused, Err(Trouble::Login(_))), "nothing is told in the open");
+        let mut greeting = Greeting::new(&options, false, Purpose::Stream(SessionId([1; 16])));
+        assert_eq!(after_flags(&mut greeting, ServerFlags::TLS_DATA), Ok(Step::StartTls));
+        assert_eq!(sent(greeting.secret()).code(), crate::RequestCode::BIND);
+        assert_eq!(greeting.hear(ok([5])), Ok(Step::Ready));
+        assert_eq!(greeting.path, PathId(5));
+    }
+
+    #[test]
+    fn answers_that_are_none_end_a_greeting() {
+        let options = options();
+        for response in [ok(""), ok([0; 3]), Response::OkSoFar("x".into())] {
+            let mut greeting = Greeting::new(&options, false, session(None));
+            assert!(greeting.hear(response).is_err());
+        }
+    }
+}

@@ -291,16 +291,17 @@ impl Requests {
         }
     }
 
-    /// Ends requests of whose answers no byte came for too long. Where nothing else came either, the
-    /// connection is taken for lost.
+    /// Ends requests of whose answers no byte came for too long. Where nothing else came either, nor
+    /// was announced for later, the connection is taken for lost.
     pub fn expire(&mut self, now: Instant) {
+        let is_announced = self.waiting.values().any(|waiting| waiting.allowed > self.timeout);
         let is_late = |waiting: &&mut Waiting| {
             !waiting.is_abandoned && now.duration_since(waiting.sent) >= waiting.allowed
         };
         let mut silence = None;
         for waiting in self.waiting.values_mut().filter(is_late) {
             let silent = Trouble::Silent(waiting.allowed);
-            if self.heard.is_none_or(|heard| heard <= waiting.sent) {
+            if !is_announced && self.heard.is_none_or(|heard| heard <= waiting.sent) {
                 silence = Some(silent.clone());
             }
             waiting.news.end.get_or_insert(Err(silent));
@@ -337,5 +338,143 @@ fn describe(lost: &Trouble) -> String {
         Trouble::Lost(reason) => reason.clone(),
         Trouble::Malformed(error) => error.to_string(),
         _ => "the connection was lost".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::framing::ResponseFramer;
+    use crate::response::Failure;
+    use crate::{ErrorCode, response::Wait};
+
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    struct Session {
+        requests: Requests,
+        framer: ResponseFramer,
+        current: Current,
+        now: Instant,
+    }
+
+    impl Session {
+        fn new() -> Self {
+            let mut framer = ResponseFramer::new();
+            framer.hand_out_all();
+            let (requests, current) = (Requests::new(TIMEOUT), Current::default());
+            Session { requests, framer, current, now: Instant::now() }
+        }
+
+        fn ask(&mut self, bytes_max: u64) -> StreamId {
+            self.requests.add(bytes_max, self.now).unwrap()
+        }
+
+        /// Lets the server say something, in pieces of a few bytes.
+        fn hear(&mut self, stream: StreamId, responses: &[Response]) -> Result<()> {
+            let mut bytes = Vec::new();
+            responses.iter().for_each(|response| response.encode(stream, &mut bytes).unwrap());
+            for piece in bytes.chunks(5) {
+                let mut input = Bytes::copy_from_slice(piece);
+                while let Some(event) = self.framer.next(&mut input)? {
+                    self.requests.hear(event, &mut self.current, self.now)?;
+                }
+            }
+            Ok(())
+        }
+
+        fn take(&mut self, stream: StreamId) -> (Vec<u8>, Option<Result<(), Trouble>>) {
+            let news = self.requests.take(stream, Waker::noop());
+            let bytes = news.arrivals.iter().flat_map(|arrival| match arrival {
+                Arrival::Part(_) => &[],
+                Arrival::Bytes(bytes) => &bytes[..],
+            });
+            (bytes.copied().collect(), news.end)
+        }
+    }
+
+    fn ok(text: &'static str) -> Response {
+        Response::Ok(text.into())
+    }
+
+    #[test]
+    fn answers_of_many_requests_come_in_any_order() {
+        let mut session = Session::new();
+        let (one, two) = (session.ask(100), session.ask(100));
+        session.hear(one, &[Response::OkSoFar("first ".into())]).unwrap();
+        session.hear(two, &[ok("other")]).unwrap();
+        assert_eq!(session.take(one), (b"first ".to_vec(), None));
+        session.hear(one, &[ok("second")]).unwrap();
+        assert_eq!(session.take(two), (b"other".to_vec(), Some(Ok(()))));
+        assert_eq!(session.take(one), (b"second".to_vec(), Some(Ok(()))));
+        assert!(session.requests.is_idle());
+    }
+
+    #[test]
+    fn an_answer_is_no_longer_than_asked_for() {
+        let mut session = Session::new();
+        let stream = session.ask(3);
+        assert!(session.hear(stream, &[ok("long")]).is_err());
+        let stream = session.ask(3);
+        let delayed = Attention::Response { stream, response: Box::new(ok("long")) };
+        assert!(session.hear(StreamId::default(), &[Response::Attn(delayed)]).is_err());
+    }
+
+    #[test]
+    fn who_was_given_up_keeps_its_name_until_it_is_answered() {
+        let mut session = Session::new();
+        let stream = session.ask(10);
+        session.requests.abandon(stream);
+        assert!(!session.requests.is_idle());
+        session.hear(stream, &[Response::OkSoFar("late".into()), ok("r")]).unwrap();
+        assert!(session.requests.is_idle());
+    }
+
+    #[test]
+    fn bytes_and_announced_delays_give_a_request_more_time() {
+        let mut session = Session::new();
+        let (read, slow) = (session.ask(100), session.ask(100));
+        session.now += TIMEOUT / 2;
+        session.hear(read, &[Response::OkSoFar("some".into())]).unwrap();
+        session.hear(slow, &[Response::WaitResp(1000)]).unwrap();
+        session.now += TIMEOUT * 3 / 4;
+        session.requests.expire(session.now);
+        assert_eq!(session.take(read).1, None);
+        session.now += TIMEOUT / 2;
+        session.requests.expire(session.now);
+        assert_eq!(session.take(read).1, Some(Err(Trouble::Silent(TIMEOUT))));
+        assert_eq!(session.take(slow).1, None);
+    }
+
+    #[test]
+    fn silence_of_all_loses_the_connection() {
+        let mut session = Session::new();
+        let stream = session.ask(10);
+        session.requests.expire(session.now + TIMEOUT);
+        assert!(session.requests.is_lost());
+        assert_eq!(session.take(stream).1, Some(Err(Trouble::Silent(TIMEOUT))));
+        assert!(matches!(session.requests.add(1, session.now), Err(Trouble::Unreachable(_))));
+    }
+
+    #[test]
+    fn what_is_no_answer_ends_its_request_alone() {
+        let mut session = Session::new();
+        let (one, two, three) = (session.ask(9), session.ask(9), session.ask(9));
+        let failure = Failure::new(ErrorCode::NOT_FOUND, "no");
+        let wait = Wait { seconds: 3, message: String::new() };
+        session.hear(one, &[Response::Error(failure.clone())]).unwrap();
+        session.hear(two, &[Response::Wait(wait.clone())]).unwrap();
+        assert_eq!(session.take(one).1, Some(Err(Trouble::Failure(failure))));
+        assert_eq!(session.take(two).1, Some(Err(Trouble::Wait(wait))));
+        assert_eq!(session.take(three).1, None);
+        assert!(session.hear(three, &[Response::AuthMore(Bytes::new())]).is_err());
+    }
+
+    #[test]
+    fn requests_in_flight_are_bounded() {
+        let mut session = Session::new();
+        for _ in 0..IN_FLIGHT_MAX {
+            session.ask(0);
+        }
+        assert!(session.requests.add(0, session.now).is_err());
     }
 }
