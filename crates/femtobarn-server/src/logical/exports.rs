@@ -195,9 +195,9 @@ impl Storage for Exports {
         storage.make_folder(&below, mode, parents)
     }
 
-    fn remove_file(&self, path: &StoragePath) -> Answer<()> {
+    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<()> {
         let (storage, below) = self.writable(path)?;
-        storage.remove_file(&below)
+        storage.remove_file(&below, opaque)
     }
 
     fn remove_folder(&self, path: &StoragePath) -> Answer<()> {

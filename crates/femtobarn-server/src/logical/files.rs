@@ -115,7 +115,7 @@ impl Files {
         let files: Vec<_> = locked(&self.open).values().filter_map(Weak::upgrade).collect();
         for file in files {
             if !file.key.write && !file.was_used.swap(false, Ordering::Relaxed) {
-                let idle = locked(&file.interface).take();
+                let idle = locked(&file.interface).take_if(|open| open.can_be_reopened());
                 drop(idle);
             }
         }

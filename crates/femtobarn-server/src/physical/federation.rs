@@ -9,8 +9,8 @@
 //!    and the end are made up, and the rest is the file; see [`making`]. The same commits give the same
 //!    bytes, whoever asks and when.
 //! 4. Nothing is changed here, but by Femtobarn's own clients: with opaque `fb.raw=1`, a path below
-//!    `/databases` is a database's file as it is, to be read, written and made, and any other path is
-//!    the file of the database of that name.
+//!    `/databases` is a database's file as it is, to be read, written and made, and to be removed while it
+//!    is none of a database; any other path is the file of the database of that name.
 
 mod making;
 mod mosaic;
@@ -235,8 +235,16 @@ impl Storage for FederationStorage {
         Err(changes("make the folder", path))
     }
 
-    fn remove_file(&self, path: &StoragePath) -> Answer<()> {
-        Err(changes("remove", path))
+    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<()> {
+        if !is_raw(opaque) || !is_below_databases(path) {
+            return Err(changes("remove", path));
+        }
+        let rows = self.catalogue.databases(Csn::MAX);
+        let rows = rows.map_err(|error| trouble("remove", path, error))?;
+        if rows.iter().any(|row| row.path.as_bytes() == &path.as_bytes()[1..]) {
+            return Err(changes("remove a database's file:", path));
+        }
+        self.files.remove_file(path, Opaque::default())
     }
 
     fn remove_folder(&self, path: &StoragePath) -> Answer<()> {

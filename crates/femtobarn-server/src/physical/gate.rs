@@ -107,8 +107,8 @@ impl<G: Gate> Storage for Gated<G> {
         self.pass(CallKind::Change, path)?.make_folder(path, mode, parents)
     }
 
-    fn remove_file(&self, path: &StoragePath) -> Answer<()> {
-        self.pass(CallKind::Change, path)?.remove_file(path)
+    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<()> {
+        self.pass(CallKind::Change, path)?.remove_file(path, opaque)
     }
 
     fn remove_folder(&self, path: &StoragePath) -> Answer<()> {
@@ -193,5 +193,9 @@ impl<G: Gate> StoredFile for GatedFile<G> {
 
     fn will_need(&self, offset: u64, size: u64) {
         self.inner.will_need(offset, size);
+    }
+
+    fn can_be_reopened(&self) -> bool {
+        self.inner.can_be_reopened()
     }
 }

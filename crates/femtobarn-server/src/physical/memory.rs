@@ -262,7 +262,7 @@ impl Storage for MemoryStorage {
         make().map_err(|errno| Trouble::cannot("make the folder", path, errno))
     }
 
-    fn remove_file(&self, path: &StoragePath) -> Answer<()> {
+    fn remove_file(&self, path: &StoragePath, _opaque: Opaque<'_>) -> Answer<()> {
         let mut tree = self.tree();
         let errno = match find(&tree, path) {
             Ok(Some(Node::File(_))) => {

@@ -79,7 +79,7 @@ pub enum FileKind {
 pub struct Facts {
     /// What it is.
     pub kind: FileKind,
-    /// Names it for as long as it lives.
+    /// Names it for as long as it lives. What is shown as one file and then as another has another id.
     pub id: u64,
     /// Bytes.
     pub size: u64,
@@ -171,7 +171,7 @@ pub trait Storage: Send + Sync + 'static {
     /// Makes a folder, and those above it if `parents`, which then may be there already.
     fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> Answer<()>;
     /// Removes a file.
-    fn remove_file(&self, path: &StoragePath) -> Answer<()>;
+    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<()>;
     /// Removes an empty folder.
     fn remove_folder(&self, path: &StoragePath) -> Answer<()>;
     /// Gives a file or folder another name, in place of the file or empty folder that has that name.
@@ -220,6 +220,11 @@ pub trait StoredFile: Send + Sync + 'static {
     /// the file is byte `n` there. None where that would leave something out, such as a throttle.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+    /// Whether it may be closed while nobody uses it, since opening its name again leads to the same
+    /// bytes, or to a file of another id.
+    fn can_be_reopened(&self) -> bool {
+        true
     }
 }
 

@@ -225,7 +225,7 @@ impl Storage for PosixStorage {
         Ok(())
     }
 
-    fn remove_file(&self, path: &StoragePath) -> Answer<()> {
+    fn remove_file(&self, path: &StoragePath, _opaque: Opaque<'_>) -> Answer<()> {
         let remove =
             |open: BorrowedFd<'_>, name: &[u8]| unlinkat(open, name, UnlinkatFlags::NoRemoveDir);
         self.in_folder(path, "remove", remove)

@@ -12,6 +12,7 @@
 //! 2. All is made of the file's identity and the versions alone. So what is made is known by them, and
 //!    kept for the next who asks.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -50,6 +51,8 @@ pub(super) struct MadeUp {
     pub(super) mosaic: Mosaic,
     /// When it was committed, in microseconds since 1970.
     time_us: i64,
+    /// Tells it from the same database with other versions.
+    number: u64,
 }
 
 /// What decides what is made.
@@ -93,7 +96,8 @@ impl Maker {
         };
         self.kept.get_or_insert_with(&known, || {
             let made = make(catalogue, row, versions, file);
-            Ok(Arc::new(made.map_err(|error| trouble(row, error))?))
+            let made = made.map_err(|error| trouble(row, error))?;
+            Ok(Arc::new(MadeUp { number: number_of(&known), ..made }))
         })
     }
 }
@@ -102,8 +106,21 @@ impl MadeUp {
     /// What is known of it, where `facts` are those of the file.
     pub(super) fn facts(&self, facts: Facts) -> Facts {
         let time = time_of(self.time_us);
-        Facts { size: self.mosaic.size(), modified: time, changed: time, accessed: time, ..facts }
+        Facts {
+            id: facts.id ^ self.number,
+            size: self.mosaic.size(),
+            modified: time,
+            changed: time,
+            accessed: time,
+            ..facts
+        }
     }
+}
+
+fn number_of(versions: &Versions) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    versions.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn make(
@@ -133,7 +150,7 @@ fn make(
     let sealed = tfile::seal(&sealing).map_err(storage)?;
     tail.extend_from_slice(&sealed.tail);
     made.extend([(0, sealed.front), (end, tail)]);
-    Ok(MadeUp { mosaic: Mosaic::new(joined(&live), made), time_us })
+    Ok(MadeUp { mosaic: Mosaic::new(joined(&live), made), time_us, number: 0 })
 }
 
 /// The bytes of the file that the versions refer to, which all lie behind its front.

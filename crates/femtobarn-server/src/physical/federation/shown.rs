@@ -57,6 +57,11 @@ impl StoredFile for Shown {
     fn will_need(&self, offset: u64, size: u64) {
         self.file.will_need(offset, size);
     }
+
+    /// Once it is closed, nobody keeps its snapshot, and its name is that of another.
+    fn can_be_reopened(&self) -> bool {
+        false
+    }
 }
 
 /// Facts of what is not written to here.

@@ -127,7 +127,10 @@ impl Asker {
 
     pub(super) async fn rm(&self, rm: Rm) -> Result<Response, Response> {
         let path = self.path(&rm.location, Action::Modify)?;
-        self.call(false, move |shared| shared.logical.exports.remove_file(&path)).await?;
+        let remove = move |shared: &super::Shared| {
+            shared.logical.exports.remove_file(&path, opaque(&rm.location))
+        };
+        self.call(false, remove).await?;
         done()
     }
 

@@ -317,7 +317,7 @@ pub(super) async fn abandon(logical: Arc<Logical>, session: Arc<Session>) {
         for file in left {
             let undone = undo(&file);
             let removed = match file.persists_on_close.load(Ordering::Acquire) {
-                true => logical.exports.remove_file(&file.path),
+                true => logical.exports.remove_file(&file.path, Opaque::default()),
                 false => Ok(()),
             };
             if let Err(trouble) = undone.and(removed) {

@@ -113,7 +113,7 @@ fn nothing_is_changed_and_the_text_says_what_to_do() {
         ("write", opened(at("/run7.root"), how(true, Creation::Existing))),
         ("empty", opened(at("/run7.root"), how(false, Creation::Empty))),
         ("make", opened(at("/new.root"), how(false, Creation::New))),
-        ("remove", shown.remove_file(&run7)),
+        ("remove", shown.remove_file(&run7, Opaque::default())),
         ("rename", shown.rename(&run7, &at("/run8.root"))),
         ("truncate", shown.truncate(&run7, 0)),
         ("mode", shown.set_mode(&run7, 0o777)),

@@ -51,6 +51,24 @@ fn new_files_are_made_where_databases_lie_and_nowhere_else() {
 }
 
 #[test]
+fn a_file_is_removed_only_if_it_is_no_databases() {
+    let stage = Stage::new().with_ten_events();
+    std::fs::write(stage.file("left.root"), b"left").unwrap();
+    let remove = |path: &str, opaque| stage.shown.remove_file(&at(path), opaque);
+    for (path, opaque) in [
+        ("/databases/left.root", Opaque::default()),
+        ("/databases/run7.root", RAW),
+        ("/run7.root", RAW),
+        ("/catalogue.sqlite", RAW),
+    ] {
+        assert_eq!(errno_of(remove(path, opaque)), Some(Errno::EROFS), "{path}");
+    }
+    remove("/databases/left.root", RAW).unwrap();
+    assert_eq!(errno_of(remove("/databases/left.root", RAW)), Some(Errno::ENOENT));
+    assert!(stage.file("run7.root").exists() && !stage.file("left.root").exists());
+}
+
+#[test]
 fn an_attached_file_outside_is_only_read() {
     let stage = Stage::new().with_ten_events();
     stage.federation.seal("run7", Duration::ZERO).unwrap();

@@ -81,6 +81,21 @@ fn the_same_commits_give_the_same_bytes_to_anybody() {
 }
 
 #[test]
+fn a_file_has_another_id_once_it_is_another() {
+    let stage = Stage::new().with_ten_events();
+    let head = stage.federation.head().unwrap();
+    let facts = |opaque: &str| stage.shown.facts(&at("/run7.root"), Opaque(opaque.as_bytes()));
+    let before = stage.open("/run7.root", "").unwrap();
+    assert!(!before.can_be_reopened());
+    let id = before.facts().unwrap().id;
+    assert_eq!(facts("").unwrap().id, id);
+    stage.append(10..20);
+    assert_eq!(before.facts().unwrap().id, id);
+    assert_ne!(facts("").unwrap().id, id);
+    assert_eq!(facts(&format!("fb.csn={head}")).unwrap().id, id);
+}
+
+#[test]
 fn what_is_read_without_blocking_is_the_same() {
     let stage = Stage::new().with_ten_events();
     stage.append(10..1000);

@@ -31,8 +31,8 @@ fn the_call_that_was_named_fails_and_no_other() {
     for _ in 0..3 {
         assert_eq!(errno_of(file.sync()), Some(Errno::EIO), "from then on");
     }
-    assert_eq!(errno_of(storage.remove_file(&at("/a"))), Some(Errno::EROFS));
-    storage.remove_file(&at("/a")).unwrap();
+    assert_eq!(errno_of(storage.remove_file(&at("/a"), Opaque::default())), Some(Errno::EROFS));
+    storage.remove_file(&at("/a"), Opaque::default()).unwrap();
     assert_eq!(all_of(&*file), b"0123456789");
 }
 

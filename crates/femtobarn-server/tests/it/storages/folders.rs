@@ -114,7 +114,10 @@ fn a_folder_is_no_file_and_a_file_no_folder() {
         }
         assert_eq!(errno_of(stage.open("/", OpenHow::default())), Some(Errno::EISDIR));
         assert_eq!(errno_of(stage.open("/d", how(Creation::New))), Some(Errno::EEXIST));
-        assert_eq!(errno_of(stage.storage.remove_file(&at("/d"))), Some(Errno::EISDIR));
+        assert_eq!(
+            errno_of(stage.storage.remove_file(&at("/d"), Opaque::default())),
+            Some(Errno::EISDIR)
+        );
         assert_eq!(errno_of(stage.storage.remove_folder(&at("/f"))), Some(Errno::ENOTDIR));
         assert_eq!(errno_of(stage.storage.truncate(&at("/d"), 0)), Some(Errno::EISDIR));
         assert_eq!(stage.names("/"), ["d", "f"], "{}", stage.kind);
@@ -128,13 +131,18 @@ fn only_empty_folders_are_removed() {
         stage.make("/d/f", b"");
         let removed = stage.storage.remove_folder(&at("/d"));
         assert_eq!(errno_of(removed), Some(Errno::ENOTEMPTY), "{}", stage.kind);
-        stage.storage.remove_file(&at("/d/f")).unwrap();
+        stage.storage.remove_file(&at("/d/f"), Opaque::default()).unwrap();
         stage.storage.remove_folder(&at("/d")).unwrap();
         assert_eq!(stage.names("/"), [""; 0], "{}", stage.kind);
         assert_eq!(errno_of(stage.storage.remove_folder(&at("/d"))), Some(Errno::ENOENT));
-        assert_eq!(errno_of(stage.storage.remove_file(&at("/d"))), Some(Errno::ENOENT));
-        for refused in [stage.storage.remove_folder(&at("/")), stage.storage.remove_file(&at("/"))]
-        {
+        assert_eq!(
+            errno_of(stage.storage.remove_file(&at("/d"), Opaque::default())),
+            Some(Errno::ENOENT)
+        );
+        for refused in [
+            stage.storage.remove_folder(&at("/")),
+            stage.storage.remove_file(&at("/"), Opaque::default()),
+        ] {
             assert_eq!(errno_of(refused), Some(Errno::EBUSY), "{}", stage.kind);
         }
     }

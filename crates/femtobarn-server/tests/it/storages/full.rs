@@ -38,7 +38,7 @@ fn memory_is_bounded_whatever_takes_it() {
     assert_eq!(errno, Errno::ENOSPC);
     assert!(written > 900_000 && free() < 70_000, "{written}, {}", free());
     assert!(all_of(&*file)[..written as usize].iter().all(|byte| *byte == 1));
-    storage.remove_file(&at("/a")).unwrap();
+    storage.remove_file(&at("/a"), Opaque::default()).unwrap();
     assert!(free() < 70_000, "it is open yet");
     drop(file);
     assert!(free() > empty);
@@ -56,7 +56,7 @@ fn memory_is_bounded_whatever_takes_it() {
     assert_eq!(refused, Some(Errno::ENOSPC));
     assert_eq!(storage.attributes(&at("/0")), Ok(vec![]));
     for n in 0..100 {
-        storage.remove_file(&at(&format!("/{n}"))).unwrap();
+        storage.remove_file(&at(&format!("/{n}")), Opaque::default()).unwrap();
     }
     storage.make_folder(&at("/d"), 0o755, false).unwrap();
 }
@@ -77,7 +77,7 @@ fn room_is_given_back_to_the_byte() {
     storage.rename(&at("/a"), &at("/a much longer name")).unwrap();
     drop(file);
     drop(open(&storage, "/a much longer name/b/file", Creation::Empty).unwrap());
-    storage.remove_file(&at("/a much longer name/b/file")).unwrap();
+    storage.remove_file(&at("/a much longer name/b/file"), Opaque::default()).unwrap();
     storage.remove_folder(&at("/a much longer name/b")).unwrap();
     storage.remove_folder(&at("/a much longer name")).unwrap();
     assert_eq!(free(), before);

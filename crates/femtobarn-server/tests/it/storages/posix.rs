@@ -51,7 +51,7 @@ fn links_inside_work_and_links_out_do_not() {
     }
     for made in [
         storage.make_folder(&at("/up/x"), 0o755, false),
-        storage.remove_file(&at("/up/secret")),
+        storage.remove_file(&at("/up/secret"), Opaque::default()),
         storage.rename(&at("/up/secret"), &at("/mine")),
         storage.rename(&at("/in"), &at("/up/theirs")),
     ] {
@@ -61,7 +61,7 @@ fn links_inside_work_and_links_out_do_not() {
     assert_eq!(std::fs::read(folder.path().join("secret")).unwrap(), b"secret");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
     // A link itself is inside, and may be removed.
-    storage.remove_file(&at("/out")).unwrap();
+    storage.remove_file(&at("/out"), Opaque::default()).unwrap();
     assert!(folder.path().join("secret").exists());
 }
 

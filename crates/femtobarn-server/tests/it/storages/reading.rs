@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use femtobarn_server::physical::{Creation, OpenHow};
+use femtobarn_server::physical::{Creation, Opaque, OpenHow};
 use nix::errno::Errno;
 
 use super::{all_of, errno_of, how, stages, to_write};
@@ -101,7 +101,7 @@ fn a_file_opened_for_reading_is_not_written() {
 fn a_file_that_is_removed_stays_open() {
     for stage in stages() {
         let file = stage.make("/a", b"still here");
-        stage.storage.remove_file(&super::at("/a")).unwrap();
+        stage.storage.remove_file(&super::at("/a"), Opaque::default()).unwrap();
         assert_eq!(all_of(&*file), b"still here", "{}", stage.kind);
         file.write_at(0, b"S").unwrap();
         file.sync().unwrap();

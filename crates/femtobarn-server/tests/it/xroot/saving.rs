@@ -49,8 +49,8 @@ impl Storage for Counting {
     fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> Answer<()> {
         self.below.make_folder(path, mode, parents)
     }
-    fn remove_file(&self, path: &StoragePath) -> Answer<()> {
-        self.below.remove_file(path)
+    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<()> {
+        self.below.remove_file(path, opaque)
     }
     fn remove_folder(&self, path: &StoragePath) -> Answer<()> {
         self.below.remove_folder(path)
