@@ -30,6 +30,7 @@ __all__ = [
     "oid_records",
     "rebuild_catalogue",
     "restore",
+    "start_log",
     "tidy",
     "vacuum",
 ]
@@ -287,6 +288,7 @@ class ServerHandle:
     def stop(self) -> None: ...
 
 def default_config() -> str: ...
+def start_log(config: str) -> None: ...
 def restore(
     backups: Sequence[str | os.PathLike[str]],
     folder: str | os.PathLike[str],

@@ -50,7 +50,7 @@ mod _femtobarn {
     #[pymodule_export]
     use super::oid::{Oid, oid_records};
     #[pymodule_export]
-    use super::serving::{ServerHandle, default_config};
+    use super::serving::{ServerHandle, default_config, start_log};
     #[pymodule_export]
     use super::session::count_fork;
     #[pymodule_export]

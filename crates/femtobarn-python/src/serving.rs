@@ -82,6 +82,14 @@ impl ServerHandle {
     }
 }
 
+/// Starts the log that a configuration file asks for, on standard error.
+#[pyfunction]
+pub fn start_log(config: &str) -> PyResult<()> {
+    let invalid = |what: String| exception("invalid", what);
+    let config = Config::from_toml(config).map_err(invalid)?;
+    femtobarn_server::logging::start(&config.log).map_err(invalid)
+}
+
 /// All settings of a server with their defaults, and comments.
 #[pyfunction]
 pub fn default_config() -> &'static str {

@@ -2,13 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use femtobarn_catalog::{CATALOGUE_FILE, Catalog};
+use femtobarn_catalog::CATALOGUE_FILE;
 
 use crate::config::{Config, Export};
+use crate::logical::catalogue::Served;
 use crate::logical::exports::{Exports, Manner};
 
-use crate::physical::{FederationStorage, PosixStorage, Storage, StoragePath, Trouble};
+use crate::physical::{
+    FederationStorage, MachineClock, PosixStorage, Slowness, Storage, StoragePath,
+    ThrottledStorage, Trouble,
+};
 use crate::server::StartError;
 
 /// What a server exports.
@@ -17,10 +22,11 @@ pub(crate) struct Exported {
     /// Their names.
     pub names: Vec<String>,
     /// Those that are federations.
-    pub federations: Vec<(String, Arc<Catalog>)>,
+    pub federations: Vec<Arc<Served>>,
 }
 
-type Opened = (Arc<dyn Storage>, Option<Arc<Catalog>>);
+/// Bytes that a throttled disk reads and writes at once.
+const BLOCK_BYTES: u32 = 64 << 10;
 
 /// Opens everything that is to be served.
 pub(crate) fn open(config: &Config) -> Result<Exported, StartError> {
@@ -32,14 +38,21 @@ pub(crate) fn open(config: &Config) -> Result<Exported, StartError> {
     let mut exported = Exported { exports: Exports::default(), names: vec![], federations: vec![] };
     for export in &config.exports {
         let name = name_of(export)?;
-        let (storage, catalog) = storage_of(export)?;
         let manner = Manner {
             is_quick: export.throttle.is_none(),
             is_read_only: export.read_only || config.read_only,
         };
+        let mut storage = files(export)?;
+        if export.folder.join(CATALOGUE_FILE).exists() {
+            let lease = Duration::from_secs(config.limits.lease_seconds);
+            let key = name.trim_matches('/');
+            let served = Served::open(key, &export.folder, manner.is_read_only, lease);
+            let served = Arc::new(served.map_err(|error| unusable(&export.folder, &error))?);
+            storage = Arc::new(FederationStorage::new(served.catalog().clone(), storage));
+            exported.federations.push(served);
+        }
         let prefix = StoragePath::new(name.as_bytes()).map_err(config_error)?;
         exported.exports.add(&prefix, storage, manner).map_err(config_error)?;
-        exported.federations.extend(catalog.map(|catalog| (name.clone(), catalog)));
         exported.names.push(name);
     }
     Ok(exported)
@@ -61,16 +74,19 @@ fn name_of(export: &Export) -> Result<String, StartError> {
     }
 }
 
-/// What an export's folder is, as a storage, and its catalogue if it is a federation.
-fn storage_of(export: &Export) -> Result<Opened, StartError> {
-    let folder = &export.folder;
-    let files: Arc<dyn Storage> = Arc::new(PosixStorage::new(folder).map_err(system_error)?);
-    if !folder.join(CATALOGUE_FILE).exists() {
-        return Ok((files, None));
-    }
-    let catalog = Arc::new(Catalog::open(folder).map_err(|error| unusable(folder, &error))?);
-    let shown = FederationStorage::new(catalog.clone(), files);
-    Ok((Arc::new(shown), Some(catalog)))
+/// The files of an export's folder, as slow as is wanted.
+fn files(export: &Export) -> Result<Arc<dyn Storage>, StartError> {
+    let files: Arc<dyn Storage> =
+        Arc::new(PosixStorage::new(&export.folder).map_err(system_error)?);
+    let Some(throttle) = export.throttle else { return Ok(files) };
+    let slowness = Slowness {
+        bytes_per_second: throttle.bytes_per_second,
+        seeks_per_second: throttle.seeks_per_second,
+        block_size: BLOCK_BYTES,
+        defer_above: None,
+    };
+    let clock = Arc::new(MachineClock::default());
+    Ok(Arc::new(ThrottledStorage::throttled(files, slowness, clock)))
 }
 
 fn unusable(folder: &Path, error: &dyn std::fmt::Display) -> StartError {

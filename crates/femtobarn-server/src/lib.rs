@@ -23,6 +23,7 @@
 pub mod auth;
 pub mod config;
 mod exporting;
+pub mod logging;
 pub mod logical;
 pub mod physical;
 pub mod protocol;

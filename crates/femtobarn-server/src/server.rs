@@ -15,10 +15,11 @@ use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::exporting::{self, Exported};
+use crate::logical::catalogue::Served;
 use crate::logical::{Logical, Settings};
 use crate::protocol::http::{self, Site};
 use crate::protocol::listen::{self, ConnectionCounts, Protocols};
-use crate::protocol::xroot;
+use crate::protocol::{rpc, xroot};
 use crate::status::Status;
 use crate::tls;
 use crate::watching;
@@ -58,6 +59,7 @@ pub(crate) struct Watched {
     pub is_draining: AtomicBool,
     pub counts: Arc<ConnectionCounts>,
     pub logical: Arc<Logical>,
+    pub federations: Vec<Arc<Served>>,
 }
 
 impl Server {
@@ -78,20 +80,25 @@ impl Server {
             is_draining: AtomicBool::new(false),
             counts: Arc::clone(&counts),
             logical: Arc::clone(&logical),
+            federations: federations.clone(),
         });
         let status = Arc::clone(&watched);
         let site = Arc::new(Site {
             status: Box::new(move || watching::status(&status)),
-            federations: federations.clone(),
+            federations: federations
+                .iter()
+                .map(|served| (format!("/{}", served.name()), Arc::clone(served.catalog())))
+                .collect(),
             authenticator: authenticator.clone(),
         });
+        let remote = rpc::routes(federations, authenticator.clone());
         let mut root = xroot::Shared::new(Arc::clone(&logical), authenticator);
         root.tls.clone_from(&tls);
         root.requires_tls = config.tls.required;
         let root = Arc::new(root);
         let protocols = Arc::new(Protocols {
             root: Box::new(move |stream| Box::pin(xroot::serve(stream, Arc::clone(&root)))),
-            http: http::routes(site),
+            http: http::routes(site).merge(remote),
             tls,
             is_tls_required: config.tls.required,
             connections_max: config.limits.connections,

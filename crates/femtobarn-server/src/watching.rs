@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use femtobarn_catalog::{Holder, LockTarget};
+
+use crate::logical::catalogue::{self, Served};
 use crate::logical::sessions::Session;
 use crate::server::Watched;
-use crate::status::{FileStatus, SessionStatus, Status, Totals};
+use crate::status::{FileStatus, LockStatus, SessionStatus, Status, Totals};
 
 /// Rows of each kind that are told.
 const ROWS_MAX: usize = 1000;
@@ -17,18 +20,25 @@ pub(crate) fn status(watched: &Watched) -> Status {
     let logical = &watched.logical;
     let all = logical.sessions.all();
     let moved = logical.sessions.totals();
+    let (locks, waits) = all_locks(&watched.federations);
+    let remote: Vec<_> = watched.federations.iter().flat_map(|served| served.sessions()).collect();
     let totals = Totals {
         connections: watched.counts.accepted(),
         open_connections: watched.counts.open(),
-        open_sessions: all.len() as u64,
+        open_sessions: (all.len() + remote.len()) as u64,
         open_files: logical.files.count() as u64,
         requests: read(&moved.requests),
         errors: read(&moved.errors),
         bytes_read: read(&moved.bytes_out),
         bytes_written: read(&moved.bytes_in),
+        locks_held: locks.len() as u64,
+        locks_waited: waits.len() as u64,
+        deadlocks: watched.federations.iter().map(|served| served.deadlocks()).sum(),
+        commits: watched.federations.iter().map(|served| served.publisher().published().0).sum(),
         ..Totals::default()
     };
     let mut sessions: Vec<_> = all.iter().map(|session| session_status(session)).collect();
+    sessions.extend(remote.iter().map(|session| remote_status(session)));
     if sessions.len() > ROWS_MAX {
         sessions
             .sort_by_key(|session| std::cmp::Reverse(session.bytes_read + session.bytes_written));
@@ -44,7 +54,8 @@ pub(crate) fn status(watched: &Watched) -> Status {
         totals,
         sessions,
         files,
-        ..Status::default()
+        locks: locks.into_iter().take(ROWS_MAX).collect(),
+        waits: waits.into_iter().take(ROWS_MAX).collect(),
     }
 }
 
@@ -63,6 +74,42 @@ fn session_status(session: &Session) -> SessionStatus {
         bytes_read: read(&session.counters.bytes_out),
         bytes_written: read(&session.counters.bytes_in),
     }
+}
+
+fn remote_status(session: &catalogue::Session) -> SessionStatus {
+    let client = session.client();
+    SessionStatus {
+        id: session.id().to_string(),
+        protocol: "catalogue".to_owned(),
+        user: client.user,
+        host: client.host,
+        program: format!("process {}", client.pid),
+        age_seconds: seconds_since(client.since_ms),
+        ..SessionStatus::default()
+    }
+}
+
+/// The locks that are held and those that are waited for. What cannot be found out is left out.
+fn all_locks(federations: &[Arc<Served>]) -> (Vec<LockStatus>, Vec<LockStatus>) {
+    let (mut held, mut waited) = (vec![], vec![]);
+    for served in federations {
+        let row = |target: LockTarget, by: Option<&Holder>| LockStatus {
+            federation: served.name().to_owned(),
+            target: target.to_string(),
+            by: by.map_or_else(|| "somebody".to_owned(), ToString::to_string),
+            seconds: by.map_or(0, |by| seconds_since(by.since_ms)),
+        };
+        let locks = served.held().unwrap_or_default();
+        held.extend(locks.iter().map(|lock| row(lock.target, lock.holder.as_ref())));
+        let waits = served.waiting().unwrap_or_default();
+        waited.extend(waits.iter().map(|waiter| row(waiter.target, Some(&waiter.by))));
+    }
+    (held, waited)
+}
+
+fn seconds_since(unix_ms: u64) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_secs().saturating_sub(unix_ms / 1000)
 }
 
 /// What sessions have open, each path once for reading and once for writing.

@@ -10,11 +10,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 from .. import _serving
 from .._exceptions import InvalidError, StorageError
-from .._femtobarn import default_config
+from .._femtobarn import default_config, start_log
 from .output import emit_line, human_size, table
 
 __all__ = ["serve", "serve_arguments", "top", "top_arguments"]
@@ -45,6 +46,7 @@ def serve(options: argparse.Namespace) -> None:
         return
     if options.writable and options.read_only:
         raise InvalidError("--writable and --read-only exclude each other")
+    start_log(Path(options.config).read_text() if options.config else "")
     # Blocked before threads start, so that none of them takes the signals that end the server.
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)

@@ -24,6 +24,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataMap;
+use tonic::server::NamedService;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::auth::{Action, Authenticator, Identity};
@@ -58,10 +59,12 @@ pub fn routes(federations: Vec<Arc<Served>>, authenticator: Authenticator) -> ax
             blocking: Semaphore::new(BLOCKING_MAX),
         }),
     };
+    // A route and no fallback: whatever else is asked for is HTTP's affair.
+    let path = format!("/{}/{{*method}}", CatalogueServer::<Service>::NAME);
     let server = CatalogueServer::new(service)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    tonic::service::Routes::new(server).into_axum_router()
+    axum::Router::new().route_service(&path, server)
 }
 
 impl Service {
