@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod catalogue;
 mod federation;
 mod remote;
 mod storages;

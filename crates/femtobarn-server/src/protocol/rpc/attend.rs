@@ -26,6 +26,8 @@ use crate::logical::catalogue::{Claims, Operation, Outcome, Served, Session};
 
 /// Turns that wait for a client to take them.
 const TURNS_MAX: usize = 4;
+/// How long a stream may be open without a hello.
+const HELLO_MAX: Duration = Duration::from_secs(10);
 /// Bytes of a name that a client gives itself.
 const NAME_BYTES_MAX: usize = 256;
 
@@ -51,7 +53,9 @@ pub(super) async fn attend(
     request: Request<Streaming<ClientTurn>>,
 ) -> std::result::Result<Turns, Status> {
     let (metadata, _, mut turns) = request.into_parts();
-    let first = turns.message().await?.unwrap_or_default();
+    let silent = |_| Status::deadline_exceeded("no hello came");
+    let first = tokio::time::timeout(HELLO_MAX, turns.message()).await.map_err(silent)??;
+    let first = first.unwrap_or_default();
     let hello =
         first.hello.ok_or_else(|| Status::invalid_argument("the first turn is no hello"))?;
     let (served, identity) = service.admit(&metadata, &hello.federation, Action::Read)?;

@@ -1,0 +1,167 @@
+//! Transactions from afar: as from here, and once each.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use femtobarn_catalog::{Catalogue, Commit, Csn, ErrorKind};
+use uuid::Uuid;
+
+use super::proxy::Proxy;
+use super::{LONG, Stage, connect, until};
+
+#[test]
+fn a_commit_from_afar_is_its_clients_and_the_second_of_two_is_refused() {
+    let stage = Stage::new();
+    let (here, there) = (stage.local(), stage.remote());
+    let csn = stage.publish(&there, None).unwrap();
+    let row = here.commit_by_csn(csn).unwrap();
+    assert_eq!(row.pid, std::process::id());
+    let error = stage.publish(&there, None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert_eq!(error.to_string(), here.commit(stage.version(None)).unwrap_err().to_string());
+    assert_eq!(stage.publish(&there, Some(csn)).unwrap(), Csn(csn.0 + 1));
+}
+
+#[test]
+fn without_the_lock_on_its_database_nothing_is_published() {
+    let stage = Stage::new();
+    let there = stage.remote();
+    let error = there.commit(stage.version(None)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.to_string().contains("was lost"), "{error}");
+    stage.publish(&there, None).unwrap();
+}
+
+#[test]
+fn a_commit_whose_answer_was_lost_is_published_once() {
+    let stage = Stage::new();
+    let proxy = Proxy::new(stage.port);
+    let there = connect(&format!("root://127.0.0.1:{}//test.fed", proxy.port)).unwrap();
+    let here = stage.local();
+    let owner = there.locks().owner();
+    let _shared = owner.share_database(stage.database, LONG).unwrap();
+    let before = here.head().unwrap();
+    let commit = stage.version(None);
+    let transaction = commit.transaction;
+    let csn = thread::scope(|scope| {
+        proxy.lose_answers();
+        let committing = scope.spawn(|| there.commit(commit));
+        until("publishing", || here.head().unwrap() > before);
+        proxy.break_all();
+        committing.join().unwrap().unwrap()
+    });
+    assert_eq!(csn, Csn(before.0 + 1));
+    assert_eq!(here.head().unwrap(), csn);
+    assert_eq!(here.commit_by_csn(csn).unwrap().transaction, transaction);
+    // The session has its lock still, and goes on.
+    assert_eq!(there.commit(stage.version(Some(csn))).unwrap(), Csn(csn.0 + 1));
+}
+
+#[test]
+fn a_commit_whose_answer_was_lost_with_the_server_is_published_once() {
+    let mut stage = Stage::new();
+    let proxy = Proxy::new(stage.port);
+    let there = connect(&format!("root://127.0.0.1:{}//test.fed", proxy.port)).unwrap();
+    let here = stage.local();
+    let owner = there.locks().owner();
+    let _shared = owner.share_database(stage.database, LONG).unwrap();
+    let before = here.head().unwrap();
+    let commit = stage.version(None);
+    let csn = thread::scope(|scope| {
+        proxy.lose_answers();
+        let committing = scope.spawn(|| there.commit(commit));
+        until("publishing", || here.head().unwrap() > before);
+        stage.stop();
+        proxy.break_all();
+        stage.start();
+        committing.join().unwrap().unwrap()
+    });
+    assert_eq!((csn, here.head().unwrap()), (Csn(before.0 + 1), Csn(before.0 + 1)));
+    assert_eq!(there.commit(stage.version(Some(csn))).unwrap(), Csn(csn.0 + 1));
+}
+
+#[test]
+fn commits_of_many_sessions_share_durable_writes() {
+    const WRITERS: u64 = 8;
+    const COMMITS: u64 = 20;
+    let stage = Stage::new();
+    let (before, done) = (stage.local().head().unwrap(), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (there, done) = (stage.remote(), &done);
+            scope.spawn(move || {
+                for number in 0..COMMITS {
+                    let message = format!("{writer}: {number}");
+                    let transaction = Uuid::new_v4();
+                    there.commit(Commit { transaction, message, ..Commit::default() }).unwrap();
+                    done.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    let head = stage.local().head().unwrap();
+    assert_eq!(head.0 - before.0, WRITERS * COMMITS);
+    let (published, writes) = stage.served().publisher().published();
+    assert_eq!(published, WRITERS * COMMITS);
+    assert!(writes <= published);
+}
+
+/// Each writer adds to a container of its own, and knows what was acknowledged. The server is killed
+/// under them, again and again.
+#[test]
+fn writers_carry_on_when_the_server_restarts_and_nothing_is_lost_or_twice() {
+    const WRITERS: usize = 8;
+    const RESTARTS: usize = 3;
+    let mut stage = Stage::new();
+    let here = stage.local();
+    let head = here.head().unwrap();
+    let numbers = here.reserve_containers(WRITERS as u32).unwrap();
+    let name = |id| format!("c{id}");
+    let new = numbers.iter().map(|id| super::new_container(stage.database, *id, &name(*id)));
+    here.commit(Commit { new_containers: new.collect(), ..Commit::default() }).unwrap();
+    let remotes: Vec<_> = numbers.iter().map(|_| stage.remote()).collect();
+    let (is_over, total) = (std::sync::atomic::AtomicBool::new(false), AtomicU64::new(0));
+    let database = stage.database;
+    let acknowledged: Vec<Vec<Csn>> = thread::scope(|scope| {
+        let writers: Vec<_> = numbers
+            .iter()
+            .zip(remotes)
+            .map(|(container, there)| {
+                let (is_over, total) = (&is_over, &total);
+                scope.spawn(move || {
+                    let mut made: Vec<Csn> = Vec::new();
+                    while !is_over.load(Ordering::SeqCst) {
+                        let owner = there.locks().owner();
+                        let _database = owner.share_database(database, LONG).unwrap();
+                        let _container = owner.lock_container(database, *container, LONG).unwrap();
+                        let base = made.last().copied();
+                        let newest = there.version(database, *container, Csn::MAX).unwrap();
+                        assert_eq!(newest.map(|row| row.csn), base);
+                        made.push(
+                            there.commit(super::version(database, *container, base)).unwrap(),
+                        );
+                        total.fetch_add(1, Ordering::SeqCst);
+                    }
+                    made
+                })
+            })
+            .collect();
+        for _ in 0..RESTARTS {
+            let before = total.load(Ordering::SeqCst);
+            until("committing", || total.load(Ordering::SeqCst) > before + 40);
+            stage.stop();
+            stage.start();
+        }
+        let before = total.load(Ordering::SeqCst);
+        until("committing", || total.load(Ordering::SeqCst) > before + 40);
+        is_over.store(true, Ordering::SeqCst);
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    });
+    for (container, made) in numbers.iter().zip(&acknowledged) {
+        let versions = here.versions(database, *container).unwrap();
+        let found: Vec<Csn> = versions.iter().map(|row| row.csn).collect();
+        assert_eq!(&found, made, "what was acknowledged is there, and nothing else");
+    }
+    let commits = total.load(Ordering::SeqCst);
+    assert_eq!(here.head().unwrap().0 - head.0, commits + 1);
+}

@@ -1,0 +1,150 @@
+//! Locks of remote sessions, among themselves and against local processes.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use femtobarn_catalog::{Catalogue, ContainerId, Error, ErrorKind};
+
+use super::{LONG, Stage, until};
+
+const NOW: Duration = Duration::ZERO;
+
+#[test]
+fn who_has_a_container_excludes_others_and_is_named() {
+    let stage = Stage::new();
+    let (one, other) = (stage.remote(), stage.remote());
+    let (database, container) = (stage.database, stage.container);
+    let guard = one.locks().lock_container(database, container, LONG).unwrap();
+    for wait in [NOW, Duration::from_millis(30)] {
+        let error = other.locks().lock_container(database, container, wait).unwrap_err();
+        let Error::Busy { what, holder: Some(holder), .. } = &error else { panic!("{error:?}") };
+        assert_eq!(what, &format!("container {container} of database {database}"));
+        assert_eq!(holder.pid, std::process::id());
+    }
+    let held = other.locks().held().unwrap();
+    assert_eq!(held.len(), 1);
+    assert_eq!(held[0].target.container(), Some(container));
+    let locks = one.locks();
+    assert!(other.locks().holder(database, container).unwrap().is_some());
+    drop(guard);
+    drop(other.locks().lock_container(database, container, LONG).unwrap());
+    until("freeing", || locks.held().unwrap().is_empty());
+}
+
+#[test]
+fn owners_of_one_session_exclude_each_other_and_none_itself() {
+    let stage = Stage::new();
+    let remote = stage.remote();
+    let (one, other) = (remote.locks().owner(), remote.locks().owner());
+    let (database, container) = (stage.database, stage.container);
+    let guard = one.lock_container(database, container, NOW).unwrap();
+    let twice = one.lock_container(database, container, LONG).unwrap_err();
+    assert_eq!(twice.kind(), ErrorKind::Invalid);
+    let busy = other.lock_container(database, container, NOW).unwrap_err();
+    assert_eq!(busy.kind(), ErrorKind::Busy);
+    assert!(!one.is_idle() && other.is_idle());
+    drop(guard);
+    assert!(one.is_idle());
+    drop(other.lock_container(database, container, LONG).unwrap());
+}
+
+#[test]
+fn who_waits_gets_the_lock_when_it_is_freed_and_in_turn() {
+    let stage = Stage::new();
+    let first = stage.remote();
+    let (database, container) = (stage.database, stage.container);
+    let guard = first.locks().lock_container(database, container, LONG).unwrap();
+    let (sender, order) = mpsc::channel();
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let (sender, remote) = (sender.clone(), stage.remote());
+            let waits = first.locks().waiting().unwrap().len();
+            scope.spawn(move || {
+                let _guard = remote.locks().lock_container(database, container, LONG).unwrap();
+                sender.send(number).unwrap();
+            });
+            until("waiting", || first.locks().waiting().unwrap().len() > waits);
+        }
+        drop(guard);
+        let order: Vec<i32> = order.iter().take(4).collect();
+        assert_eq!(order, [0, 1, 2, 3]);
+    });
+}
+
+#[test]
+fn the_victim_of_a_deadlock_is_told_the_cycle_and_the_others_go_on() {
+    let stage = Stage::new();
+    let (one, other) = (stage.remote(), stage.remote());
+    let database = stage.database;
+    let (one_owner, other_owner) = (one.locks().owner(), other.locks().owner());
+    let lock = |owner: &femtobarn_catalog::LockOwner, container| {
+        owner.lock_container(database, ContainerId(container), LONG)
+    };
+    let _first = lock(&one_owner, 101).unwrap();
+    let second = lock(&other_owner, 102).unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| lock(&one_owner, 102));
+        until("waiting", || !one.locks().waiting().unwrap().is_empty());
+        let error = lock(&other_owner, 101).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        let Error::Deadlock { cycle } = &error else { panic!("{error:?}") };
+        assert_eq!(cycle.len(), 2);
+        assert!(cycle[0].ends_with(&format!("waits for container 101 of database {database}")));
+        assert!(cycle[1].ends_with(&format!("waits for container 102 of database {database}")));
+        assert!(cycle[0].contains(&format!("process {}", std::process::id())));
+        drop(second);
+        drop(waiting.join().unwrap().unwrap());
+    });
+    assert_eq!(stage.served().deadlocks(), 1);
+}
+
+#[test]
+fn local_processes_and_remote_sessions_respect_each_other() {
+    let stage = Stage::new();
+    let (here, there, too) = (stage.local(), stage.remote(), stage.remote());
+    let database = stage.database;
+    let busy = |result: femtobarn_catalog::Result<femtobarn_catalog::LockGuard>| {
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::Busy);
+    };
+    let shared = there.locks().owner().share_database(database, LONG).unwrap();
+    let local = here.locks().owner().share_database(database, LONG).unwrap();
+    let second = too.locks().owner().share_database(database, LONG).unwrap();
+    drop(local);
+    busy(here.locks().owner().lock_database_exclusive(database, NOW));
+    drop(shared);
+    busy(here.locks().owner().lock_database_exclusive(database, NOW));
+    drop(second);
+    let alone = here.locks().owner().lock_database_exclusive(database, LONG).unwrap();
+    busy(there.locks().owner().share_database(database, Duration::from_millis(30)));
+    drop(alone);
+    let alone = there.locks().owner().lock_database_exclusive(database, LONG).unwrap();
+    busy(here.locks().owner().share_database(database, NOW));
+    busy(too.locks().owner().share_database(database, NOW));
+    drop(alone);
+    let vacuum = here.locks().owner().lock_maintenance(LONG).unwrap();
+    busy(there.locks().owner().share_maintenance(NOW));
+    drop(vacuum);
+    drop(there.locks().owner().share_maintenance(LONG).unwrap());
+    drop(there.locks().lock_allocation(database).unwrap());
+    drop(here.locks().lock_allocation(database).unwrap());
+}
+
+#[test]
+fn snapshots_that_are_read_from_afar_are_pinned_here() {
+    let stage = Stage::new();
+    let (here, there) = (stage.local(), stage.remote());
+    let old = stage.publish(&there, None).unwrap();
+    let (pinned, pin) = there.pin_head().unwrap();
+    assert_eq!(pinned, old);
+    let clone = pin.clone();
+    let again = (there.pin(old).unwrap(), there.pin_head().unwrap());
+    let new = stage.publish(&there, Some(old)).unwrap();
+    drop(pin);
+    drop(clone);
+    assert_eq!(here.raise_horizon(new).unwrap().csns, [old]);
+    drop(again);
+    until("unpinning", || here.raise_horizon(new).unwrap().csns.is_empty());
+    let gone = there.pin(old).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
+}

@@ -1,0 +1,151 @@
+//! What is looked up from afar is what is looked up here, errors included.
+
+use std::fmt::Debug;
+
+use femtobarn_catalog::{
+    BlobRange, Catalogue, Commit, ContainerId, Csn, DatabaseId, ErrorKind, Result, Retention,
+};
+use uuid::Uuid;
+
+use super::{Stage, connect, new_container};
+
+/// Both say the same, or refuse with the same text.
+#[track_caller]
+fn same<T: Debug>(one: Result<T>, other: Result<T>) {
+    let text = |result: Result<T>| match result {
+        Ok(found) => format!("{found:?}"),
+        Err(error) => format!("{:?}: {error}", error.kind()),
+    };
+    assert_eq!(text(one), text(other));
+}
+
+#[test]
+fn every_look_up_finds_what_the_local_one_finds() {
+    let stage = Stage::new();
+    let (here, there) = (stage.local(), stage.remote());
+    let (here, there): (&dyn Catalogue, &dyn Catalogue) = (&here, &there);
+    let csn = stage.publish(there, None).unwrap();
+    here.create_tag("best", csn, "so far").unwrap();
+    assert_eq!((here.uuid(), here.name()), (there.uuid(), there.name()));
+    assert_eq!(there.folder().to_str().unwrap(), stage.url());
+    assert_eq!(there.local().unwrap_err().kind(), ErrorKind::Unsupported);
+    let (database, container) = (stage.database, stage.container);
+    let uuid = here.database_by_id(database, Csn::MAX).unwrap().uuid;
+    let transaction = here.commit_by_csn(csn).unwrap().transaction;
+    // Twice, since the second time some of it is remembered.
+    for at in [Csn::ZERO, Csn(1), csn, Csn::MAX, csn, Csn(1)] {
+        same(here.databases(at), there.databases(at));
+        same(here.containers(database, at), there.containers(database, at));
+        same(here.newest_versions(database, at), there.newest_versions(database, at));
+        same(here.version(database, container, at), there.version(database, container, at));
+        same(here.database_by_uuid_at(uuid, at), there.database_by_uuid_at(uuid, at));
+        same(here.find_commit(transaction, at), there.find_commit(transaction, at));
+        same(here.commit_by_csn(at), there.commit_by_csn(at));
+        for id in [database, DatabaseId(77)] {
+            same(here.database_by_id(id, at), there.database_by_id(id, at));
+        }
+        for id in [container, ContainerId(77)] {
+            same(here.container_by_id(database, id, at), there.container_by_id(database, id, at));
+        }
+        for name in ["run7", "run8", ""] {
+            same(here.find_database(name, at), there.find_database(name, at));
+            same(here.database(name, at), there.database(name, at));
+        }
+        for name in ["events", "evnts"] {
+            same(here.find_container(database, name, at), there.find_container(database, name, at));
+            same(here.container(database, name, at), there.container(database, name, at));
+        }
+    }
+    same(here.head(), there.head());
+    same(here.database_by_uuid(Uuid::nil()), there.database_by_uuid(Uuid::nil()));
+    same(
+        here.container_to_write(database, container),
+        there.container_to_write(database, container),
+    );
+    same(
+        here.container_to_write(database, ContainerId(77)),
+        there.container_to_write(database, ContainerId(77)),
+    );
+    same(here.versions(database, container), there.versions(database, container));
+    same(here.classes(), there.classes());
+    for (name, version) in [("Event", None), ("Event", Some(1)), ("Event", Some(2)), ("Evnt", None)]
+    {
+        same(here.class(name, version), there.class(name, version));
+    }
+    same(here.link_targets(database, container), there.link_targets(database, container));
+    same(here.history(10), there.history(10));
+    same(here.history(1), there.history(1));
+    for time_us in [0, i64::MAX] {
+        same(here.snapshot_at_time(time_us), there.snapshot_at_time(time_us));
+    }
+    same(here.tags(), there.tags());
+    same(here.tag("best"), there.tag("best"));
+    same(here.tag("bst"), there.tag("bst"));
+    same(here.retention(), there.retention());
+    same(here.pin(Csn::MAX).map(|pin| pin.csn()), there.pin(Csn::MAX).map(|pin| pin.csn()));
+}
+
+#[test]
+fn what_is_changed_from_afar_is_changed_here() {
+    let stage = Stage::new();
+    let (here, there) = (stage.local(), stage.remote());
+    let numbers = there.reserve_containers(3).unwrap();
+    assert_eq!(numbers.len(), 3);
+    assert_eq!(numbers[2].0, numbers[0].0 + 2);
+    assert!(here.reserve_container().unwrap() > numbers[2]);
+    assert!(there.reserve_containers(0).unwrap().is_empty());
+    assert!(there.reserve_database().unwrap() < here.reserve_database().unwrap());
+
+    let head = here.head().unwrap();
+    let tag = there.create_tag("best", head, "so far").unwrap();
+    assert_eq!(here.tag("best").unwrap(), tag);
+    let taken = there.create_tag("best", head, "again").unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::Exists);
+    there.drop_tag("best").unwrap();
+    assert_eq!(there.drop_tag("best").unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(here.tags().unwrap().is_empty());
+
+    let kept = Retention { keep_commits: Some(7), keep_days: None };
+    there.set_retention(kept).unwrap();
+    assert_eq!(here.retention().unwrap(), kept);
+
+    let range = BlobRange { offset: 4096, size: 8192 };
+    there.give_free_extent(stage.database, range).unwrap();
+    let twice = there.give_free_extent(stage.database, range).unwrap_err();
+    assert_eq!(twice.kind(), ErrorKind::Invalid);
+    assert_eq!(there.take_free_extent(stage.database, 9000).unwrap(), None);
+    assert_eq!(there.take_free_extent(stage.database, 8000).unwrap(), Some(range));
+    assert_eq!(here.take_free_extent(stage.database, 8000).unwrap(), None);
+}
+
+#[test]
+fn long_lists_come_whole() {
+    const COUNT: usize = 2500;
+    let stage = Stage::new();
+    let (here, there) = (stage.local(), stage.remote());
+    let numbers = there.reserve_containers(COUNT as u32).unwrap();
+    let new = numbers.iter().map(|id| new_container(stage.database, *id, &format!("c{id}")));
+    let commit =
+        Commit { transaction: Uuid::new_v4(), new_containers: new.collect(), ..Commit::default() };
+    let csn = there.commit(commit).unwrap();
+    let found = there.containers(stage.database, csn).unwrap();
+    assert_eq!(found.len(), COUNT + 1);
+    assert_eq!(found, here.containers(stage.database, csn).unwrap());
+}
+
+#[test]
+fn a_federation_or_server_that_is_not_there_is_an_error() {
+    let stage = Stage::new();
+    let url = stage.url().replace("test.fed", "other.fed");
+    assert_eq!(connect(&url).unwrap_err().kind(), ErrorKind::NotFound);
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("root://127.0.0.1:{}//test.fed", nobody.local_addr().unwrap().port());
+    drop(nobody);
+    let options = femtobarn_rpc::client::ConnectOptions {
+        patience: std::time::Duration::from_millis(300),
+        ..Default::default()
+    };
+    let error = femtobarn_rpc::client::RemoteCatalogue::connect(&url, &options).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains(&url), "{error}");
+}

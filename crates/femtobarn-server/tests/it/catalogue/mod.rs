@@ -1,0 +1,181 @@
+//! Catalogues over gRPC, by the client that the engine uses.
+
+mod commits;
+mod hostile;
+mod locks;
+mod look_ups;
+mod proxy;
+mod sessions;
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use femtobarn_catalog::{
+    BlobRange, Catalog, Catalogue, ClassRow, Commit, ContainerId, Csn, DatabaseId, DatabaseState,
+    EnvelopeRange, NewContainer, NewDatabase, NewVersion, Result,
+};
+use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
+use femtobarn_server::auth::Authenticator;
+use femtobarn_server::logical::catalogue::Served;
+use femtobarn_server::protocol::rpc;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use uuid::Uuid;
+
+/// Longer than anything takes on a machine that is busy with other things.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A federation in a folder, with the database `run7` and the container `events`, and a server that has it.
+struct Stage {
+    folder: TempDir,
+    lease: Duration,
+    authenticator: Authenticator,
+    port: u16,
+    server: Option<(Runtime, Arc<Served>)>,
+    database: DatabaseId,
+    container: ContainerId,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self::with(LONG, Authenticator::open())
+    }
+
+    fn with(lease: Duration, authenticator: Authenticator) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = Catalog::create(&folder.path().join("test.fed"), "test").unwrap();
+        let (database, container) = begin(&catalog);
+        drop(catalog);
+        let server = None;
+        let mut stage =
+            Stage { folder, lease, authenticator, port: 0, server, database, container };
+        stage.start();
+        stage
+    }
+
+    fn place(&self) -> PathBuf {
+        self.folder.path().join("test.fed")
+    }
+
+    /// Starts the server, on the port that it had before.
+    fn start(&mut self) {
+        let listener = TcpListener::bind(("127.0.0.1", self.port)).unwrap();
+        self.port = listener.local_addr().unwrap().port();
+        listener.set_nonblocking(true).unwrap();
+        let served = Served::open("test.fed", &self.place(), false, self.lease).unwrap();
+        let served = Arc::new(served);
+        let runtime = Runtime::new().unwrap();
+        let router = rpc::routes(vec![served.clone()], self.authenticator.clone());
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            axum::serve(listener, router).await.unwrap();
+        });
+        self.server = Some((runtime, served));
+    }
+
+    /// Stops the server, without a word to its clients. Its locks go as those of a process that died.
+    fn stop(&mut self) {
+        let (runtime, served) = self.server.take().unwrap();
+        runtime.shutdown_timeout(LONG);
+        assert_eq!(Arc::strong_count(&served), 1, "nothing of the server is left");
+    }
+
+    fn served(&self) -> &Arc<Served> {
+        &self.server.as_ref().unwrap().1
+    }
+
+    fn local(&self) -> Catalog {
+        Catalog::open(&self.place()).unwrap()
+    }
+
+    fn url(&self) -> String {
+        format!("root://127.0.0.1:{}//test.fed", self.port)
+    }
+
+    fn remote(&self) -> RemoteCatalogue {
+        connect(&self.url()).unwrap()
+    }
+
+    /// A commit of a new version that follows `base`.
+    fn version(&self, base: Option<Csn>) -> Commit {
+        version(self.database, self.container, base)
+    }
+
+    /// Commits a new version as the engine does it, with the database locked.
+    fn publish(&self, catalog: &dyn Catalogue, base: Option<Csn>) -> Result<Csn> {
+        let owner = catalog.locks().owner();
+        let _shared = owner.share_database(self.database, LONG)?;
+        catalog.commit(self.version(base))
+    }
+
+    fn newest(&self, catalog: &dyn Catalogue) -> Option<Csn> {
+        let newest = catalog.version(self.database, self.container, Csn::MAX).unwrap();
+        newest.map(|row| row.csn)
+    }
+}
+
+fn connect(url: &str) -> Result<RemoteCatalogue> {
+    RemoteCatalogue::connect(url, &ConnectOptions { patience: LONG, ..ConnectOptions::default() })
+}
+
+fn begin(catalog: &Catalog) -> (DatabaseId, ContainerId) {
+    let database = catalog.reserve_database().unwrap();
+    let container = catalog.reserve_container().unwrap();
+    let new = NewDatabase {
+        id: database,
+        uuid: Uuid::new_v4(),
+        name: "run7".into(),
+        path: "databases/run7.root".into(),
+        state: DatabaseState::Open,
+    };
+    let commit = Commit {
+        transaction: Uuid::new_v4(),
+        message: "the first".into(),
+        new_databases: vec![new],
+        new_containers: vec![new_container(database, container, "events")],
+        new_classes: vec![ClassRow { name: "Event".into(), version: 1, definition: "{}".into() }],
+        ..Commit::default()
+    };
+    catalog.commit(commit).unwrap();
+    (database, container)
+}
+
+fn new_container(database: DatabaseId, id: ContainerId, name: &str) -> NewContainer {
+    NewContainer {
+        database,
+        id,
+        name: name.into(),
+        class: "Event".into(),
+        class_version: 1,
+        options: "{}".into(),
+    }
+}
+
+fn version(database: DatabaseId, container: ContainerId, base: Option<Csn>) -> Commit {
+    let new = NewVersion {
+        database,
+        container,
+        base,
+        header: EnvelopeRange { offset: 1, size: 2, length: 3 },
+        footer: EnvelopeRange { offset: 4, size: 5, length: 6 },
+        annex: BlobRange::default(),
+        record: BlobRange::default(),
+        class_version: 1,
+        entries: 7,
+        deleted: 0,
+        bytes: 8,
+    };
+    Commit { transaction: Uuid::new_v4(), versions: vec![new], ..Commit::default() }
+}
+
+/// Waits until something is so.
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what} took too long");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

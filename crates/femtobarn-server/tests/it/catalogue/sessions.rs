@@ -1,0 +1,136 @@
+//! Leases: what ends with a session, and what survives connections and servers.
+
+use std::thread;
+use std::time::Duration;
+
+use femtobarn_catalog::{Catalogue, Csn, ErrorKind};
+use femtobarn_server::auth::{Authenticator, Rights};
+
+use super::proxy::Proxy;
+use super::{LONG, Stage, connect, until};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+#[test]
+fn who_says_goodbye_leaves_nothing_at_once() {
+    let stage = Stage::new();
+    let there = stage.remote();
+    let guard = there.locks().lock_container(stage.database, stage.container, LONG).unwrap();
+    let pin = there.pin_head().unwrap();
+    assert_eq!(stage.served().sessions().len(), 1);
+    drop(there);
+    until("leaving", || stage.served().sessions().is_empty());
+    assert!(stage.served().held().unwrap().is_empty());
+    drop((guard, pin));
+}
+
+#[test]
+fn a_connection_that_breaks_takes_no_locks_with_it() {
+    let stage = Stage::new();
+    let proxy = Proxy::new(stage.port);
+    let there = connect(&format!("root://127.0.0.1:{}//test.fed", proxy.port)).unwrap();
+    let other = stage.remote();
+    let (database, container) = (stage.database, stage.container);
+    let guard = there.locks().lock_container(database, container, LONG).unwrap();
+    let (_, pin) = there.pin_head().unwrap();
+    for _ in 0..3 {
+        proxy.break_all();
+        // It waits for the session to be open again.
+        drop(there.locks().owner().share_database(database, LONG).unwrap());
+        let busy = other.locks().lock_container(database, container, Duration::ZERO);
+        assert_eq!(busy.unwrap_err().kind(), ErrorKind::Busy);
+    }
+    assert_eq!(stage.served().sessions().len(), 2, "they were the same sessions all the time");
+    drop((guard, pin));
+    drop(other.locks().lock_container(database, container, LONG).unwrap());
+}
+
+#[test]
+fn a_lock_that_was_waited_for_while_the_server_restarted_is_granted() {
+    let mut stage = Stage::new();
+    let (one, other) = (stage.remote(), stage.remote());
+    let (database, container) = (stage.database, stage.container);
+    let guard = one.locks().lock_container(database, container, LONG).unwrap();
+    thread::scope(|scope| {
+        let waiting =
+            scope.spawn(|| other.locks().lock_container(database, container, LONG).map(drop));
+        until("waiting", || !one.locks().waiting().unwrap().is_empty());
+        stage.stop();
+        stage.start();
+        // It is free only if this is heard by the new server.
+        drop(guard);
+        waiting.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_client_that_died_is_let_go_of_after_its_lease() {
+    let stage = Stage::with(SHORT, Authenticator::open());
+    let proxy = Proxy::new(stage.port);
+    let there = connect(&format!("root://127.0.0.1:{}//test.fed", proxy.port)).unwrap();
+    let (database, container) = (stage.database, stage.container);
+    let guard = there.locks().lock_container(database, container, LONG).unwrap();
+    // Nothing of what it says arrives any more.
+    proxy.shut();
+    let other = stage.remote();
+    drop(other.locks().lock_container(database, container, LONG).unwrap());
+    std::mem::forget((there, guard));
+}
+
+#[test]
+fn a_transaction_whose_database_was_vacuumed_meanwhile_fails() {
+    let mut stage = Stage::new();
+    let there = stage.remote();
+    let owner = there.locks().owner();
+    let shared = owner.share_database(stage.database, LONG).unwrap();
+    stage.stop();
+    // While no server held the lock for it, somebody had the database alone.
+    let here = stage.local();
+    {
+        let local = here.locks().owner();
+        let _alone = local.lock_database_exclusive(stage.database, Duration::ZERO).unwrap();
+        here.raise_epoch(stage.database).unwrap();
+    }
+    stage.start();
+    let error = there.commit(stage.version(None)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.to_string().contains("was lost"), "{error}");
+    assert_eq!(stage.newest(&here), None);
+    drop(shared);
+    stage.publish(&there, None).unwrap();
+}
+
+#[test]
+fn a_transaction_whose_database_nobody_had_meanwhile_goes_on() {
+    let mut stage = Stage::new();
+    let there = stage.remote();
+    let owner = there.locks().owner();
+    let _shared = owner.share_database(stage.database, LONG).unwrap();
+    let (_, _pin) = there.pin_head().unwrap();
+    stage.stop();
+    stage.start();
+    let csn = there.commit(stage.version(None)).unwrap();
+    assert_eq!(stage.newest(&stage.local()), Some(csn));
+    let here = stage.local();
+    let kept = here.raise_horizon(csn).unwrap();
+    assert_eq!(kept.csns, [Csn(csn.0 - 1)], "the new server holds the pin of the old one");
+}
+
+#[test]
+fn who_may_only_read_can_neither_lock_nor_publish() {
+    let authenticator =
+        Authenticator { anonymous: Some(Rights::reading()), ..Authenticator::default() };
+    let stage = Stage::with(LONG, authenticator);
+    let there = stage.remote();
+    assert!(there.is_read_only());
+    assert_eq!(there.databases(Csn::MAX).unwrap().len(), 1);
+    drop(there.pin_head().unwrap());
+    let locked = there.locks().owner().share_database(stage.database, LONG);
+    assert_eq!(locked.unwrap_err().kind(), ErrorKind::Closed);
+    let refused = there.commit(stage.version(None)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Closed, "{refused}");
+    assert_eq!(there.drop_tag("x").unwrap_err().kind(), ErrorKind::Closed);
+    let nobody = Stage::with(LONG, Authenticator::default());
+    let refused = connect(&nobody.url()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Closed, "{refused}");
+}
