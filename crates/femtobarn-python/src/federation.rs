@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use femtobarn::{Csn, Federation, Isolation, TransactionOptions};
+use femtobarn::{Csn, Federation, Isolation, OpenOptions, TransactionOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -28,7 +28,11 @@ impl FederationHandle {
 
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        py.detach(|| Federation::open(&path)).or_raise().map(Self::over)
+        let open = || match path.to_str().filter(|text| text.contains("://")) {
+            Some(url) => Federation::open_url(url, OpenOptions::default()),
+            None => Federation::open(&path),
+        };
+        py.detach(open).or_raise().map(Self::over)
     }
 
     #[getter]

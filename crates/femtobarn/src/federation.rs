@@ -8,6 +8,7 @@ use femtobarn_catalog::{
     Catalog, Catalogue, CommitRow, ContainerId, Csn, DatabaseId, DatabaseRow, LockTable, Retention,
     TagRow,
 };
+use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use quick_cache::sync::Cache;
 use rntuple::PageCache;
 use uuid::Uuid;
@@ -88,6 +89,17 @@ impl Federation {
     /// As [`open`](Self::open).
     pub fn open_with(folder: &Path, options: OpenOptions) -> Result<Self> {
         Ok(Self::over(Arc::new(Catalog::open(folder)?), None, options))
+    }
+
+    /// Opens a federation that a server has: `root://host:port//name`, or `roots://` for TLS. A bearer
+    /// token is found where XRootD's clients look for one.
+    ///
+    /// # Errors
+    /// `Invalid` if that is no such URL; `NotFound` if the server has no such federation; `Io` if the
+    /// server cannot be reached; `Closed` if it does not let us in.
+    pub fn open_url(url: &str, options: OpenOptions) -> Result<Self> {
+        let catalogue = RemoteCatalogue::connect(url, &ConnectOptions::default())?;
+        Self::over_server(Arc::new(catalogue), url, options)
     }
 
     /// The federation of a catalogue whose files a server has: `root://host:port//federation`, or
