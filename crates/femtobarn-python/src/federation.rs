@@ -1,5 +1,6 @@
 //! Federations as Python opens them.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,8 +42,9 @@ impl FederationHandle {
     }
 
     #[getter]
-    fn path(&self) -> PyResult<PathBuf> {
-        Ok(self.federation.get()?.folder().to_owned())
+    fn path(&self) -> PyResult<OsString> {
+        // As text: a path's own class would take a slash out of a URL.
+        Ok(self.federation.get()?.folder().as_os_str().to_owned())
     }
 
     #[getter]
