@@ -31,13 +31,21 @@ pub struct Ranges {
 impl Ranges {
     /// Adds a range to the set.
     pub fn insert(&mut self, range: Range<u64>) {
+        self.insert_with_gaps(range, 0);
+    }
+
+    /// Adds a range to the set, and with it what lies between it and others, where that is no more
+    /// than `gap_max` bytes.
+    pub fn insert_with_gaps(&mut self, range: Range<u64>, gap_max: u64) {
         if range.is_empty() {
             return;
         }
         let (mut start, mut end) = (range.start, range.end);
         // All ranges that touch the new one become one with it.
-        while let Some((&before, &until)) = self.ends.range(..=end).next_back() {
-            if until < start {
+        while let Some((&before, &until)) =
+            self.ends.range(..=end.saturating_add(gap_max)).next_back()
+        {
+            if until.saturating_add(gap_max) < start {
                 break;
             }
             start = start.min(before);
@@ -257,6 +265,16 @@ mod tests {
         assert_eq!(ranges, std::iter::once(5..40).collect());
         assert_eq!(ranges.total(), 35);
         assert!(ranges.contains(&(5..40)) && !ranges.contains(&(4..6)));
+    }
+
+    #[test]
+    fn ranges_that_nearly_touch_are_one_if_that_is_wanted() {
+        let mut ranges = Ranges::default();
+        for range in [40..50, 10..20, 27..39, 58..60, u64::MAX - 1..u64::MAX] {
+            ranges.insert_with_gaps(range, 7);
+        }
+        let expected = [10..50, 58..60, u64::MAX - 1..u64::MAX];
+        assert_eq!(ranges.iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -38,12 +38,14 @@ pub(crate) fn open(config: &Config) -> Result<Exported, StartError> {
     let mut exported = Exported { exports: Exports::default(), names: vec![], federations: vec![] };
     for export in &config.exports {
         let name = name_of(export)?;
+        let is_federation = export.folder.join(CATALOGUE_FILE).exists();
         let manner = Manner {
-            is_quick: export.throttle.is_none(),
+            // Databases may have to be made complete first.
+            is_quick: export.throttle.is_none() && !is_federation,
             is_read_only: export.read_only || config.read_only,
         };
         let mut storage = files(export)?;
-        if export.folder.join(CATALOGUE_FILE).exists() {
+        if is_federation {
             let lease = Duration::from_secs(config.limits.lease_seconds);
             let key = name.trim_matches('/');
             let served = Served::open(key, &export.folder, manner.is_read_only, lease);

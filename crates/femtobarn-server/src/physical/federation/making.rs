@@ -150,18 +150,24 @@ fn make(
     let sealed = tfile::seal(&sealing).map_err(storage)?;
     tail.extend_from_slice(&sealed.tail);
     made.extend([(0, sealed.front), (end, tail)]);
-    Ok(MadeUp { mosaic: Mosaic::new(joined(&live), made), time_us, number: 0 })
+    Ok(MadeUp { mosaic: Mosaic::new(live.iter(), made), time_us, number: 0 })
 }
 
-/// The bytes of the file that the versions refer to, which all lie behind its front.
+/// The bytes of the file that the versions refer to, which all lie behind its front, and what is between
+/// blobs for alignment.
 fn live(
     source: &dyn ByteSource,
     row: &DatabaseRow,
     versions: &[(ContainerRow, VersionRow)],
     identity: &FileIdentity,
 ) -> femtobarn_format::Result<Ranges> {
-    let rows: Vec<_> = versions.iter().map(|(_, version)| *version).collect();
-    let live = Inventory::of(source, &rows)?;
+    let (mut live, mut inventory) = (Ranges::default(), Inventory::new(source));
+    for (_, version) in versions {
+        inventory.visit(version, &mut |_, range| {
+            live.insert_with_gaps(range, ALIGNMENT - 1);
+            Ok(())
+        })?;
+    }
     let size = source.size();
     let size = size.map_err(|source| Error::Storage { what: row.name.clone(), source })?;
     let possible = identity.front_size()..size;
@@ -173,18 +179,6 @@ fn live(
             what: format!("database {}: bytes {range:?} of it are not in {possible:?}", row.name),
         }),
     }
-}
-
-/// Ranges with the bytes between blobs that are there for alignment.
-fn joined(live: &Ranges) -> Vec<Range<u64>> {
-    let mut joined: Vec<Range<u64>> = vec![];
-    for range in live.iter() {
-        match joined.last_mut() {
-            Some(last) if range.start - last.end < ALIGNMENT => last.end = range.end,
-            _ => joined.push(range),
-        }
-    }
-    joined
 }
 
 /// Keys that follow each other through `range`, where nothing is alive, few and long; none if there is
@@ -265,4 +259,51 @@ pub(super) fn trouble(row: &DatabaseRow, error: Error) -> Trouble {
         _ => Errno::EIO,
     };
     Trouble::refused(errno, format!("cannot open {shown}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rntuple::tfile::decode_key_header;
+
+    use super::*;
+
+    /// Fails unless keys cover a range without a hole, and none lies where something is alive.
+    fn assert_chain(keys: &[(u64, Vec<u8>)], range: Range<u64>, live: &Ranges) {
+        let mut end = range.start;
+        for (at, header) in keys {
+            let key = decode_key_header(header).unwrap();
+            assert_eq!((*at, key.position), (end, end));
+            assert!(key.size <= KEY_SIZE_MAX);
+            let place = *at..at + header.len() as u64;
+            assert!(live.iter().all(|range| range.end <= place.start || place.end <= range.start));
+            end = at + key.size;
+        }
+        assert_eq!(end, range.end);
+    }
+
+    #[test]
+    fn keys_of_a_large_file_begin_where_nothing_is_alive() {
+        const EXTENT: u64 = 300 << 20;
+        let extents = (0..20).map(|n| 1000 + n * EXTENT + 42..1000 + (n + 1) * EXTENT);
+        let live: Ranges = extents.collect();
+        let range = 1000..1000 + 20 * EXTENT;
+        let keys = keys(&live, range.clone(), Timestamp::default()).unwrap();
+        assert_chain(&keys, range, &live);
+        assert_eq!(keys.len(), 7, "as few as there can be");
+    }
+
+    #[test]
+    fn where_there_is_no_room_for_keys_there_are_none() {
+        let none = |live: Option<Range<u64>>, range: Range<u64>| {
+            let live = live.into_iter().collect();
+            assert_eq!(keys(&live, range, Timestamp::default()).unwrap(), []);
+        };
+        none(Some(1000..5000), 1000..5000);
+        none(Some(1041..5000), 1000..5000);
+        none(Some(1042..3 << 30), 1000..3 << 30);
+        none(None, 1000..1000);
+        let live: Ranges = std::iter::once(1042..5000).collect();
+        let keys = keys(&live, 1000..5000, Timestamp::default()).unwrap();
+        assert_chain(&keys, 1000..5000, &live);
+    }
 }
