@@ -15,11 +15,13 @@ import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 VERSION = "6.2.1"
+XRDCLIENT = "xrdclient==0.4.0"
 CLIENTS = ["xrdcp", "xrdfs", "xrdadler32", "xrdcrc32c", "cconfig", "openssl"]
 
 pytestmark = [
@@ -176,3 +178,57 @@ def test_folders_are_copied_both_ways(program: Path, tmp_path: Path, content: by
         run(["xrdcp", "-N", "-r", f"{url}/up/from", "to"], tmp_path)
     for name in ["a", "b/c", "b/d/e"]:
         assert (tmp_path / "to" / "from" / name).read_bytes() == content[: 1000 * len(name)]
+
+
+@pytest.fixture(scope="session")
+def xrdclient(project: Path) -> Path:
+    """A folder with `xrdclient`, which changes what `root://` means to others where it is installed."""
+    folder = project / ".cache" / XRDCLIENT
+    if not folder.is_dir():
+        part = folder.with_name("xrdclient-part")
+        options = ["--quiet", "--target", str(part)]
+        if subprocess.run([sys.executable, "-m", "pip", "install", *options, XRDCLIENT]).returncode != 0:
+            pytest.skip("xrdclient cannot be fetched")
+        part.rename(folder)
+    return folder
+
+
+def test_a_client_of_other_origin_does_everything(
+    project: Path, program: Path, xrdclient: Path, tmp_path: Path
+) -> None:
+    script = project / "tests" / "judges" / "xrdclient_use.py"
+    with served(program, tmp_path / "served") as port:
+        url = f"root://127.0.0.1:{port}/"
+        run([sys.executable, script, url], tmp_path, PYTHONPATH=str(xrdclient))
+
+
+UPROOT = """
+import sys, uproot
+url, content = sys.argv[1], list(range(1000))
+with uproot.recreate(f"{url}/file.root") as file:
+    file.mktree("tree", {"x": "int64", "y": "float64"})
+    file["tree"].extend({"x": content, "y": [0.5 * x for x in content]})
+with uproot.open(f"{url}/file.root") as file:
+    found = file["tree"].arrays()
+assert found.x.tolist() == content
+assert found.y.tolist() == [0.5 * x for x in content]
+"""
+
+ROOT_READ = """
+import sys, ROOT
+# ROOT would look for files of a server on the same machine in the file system.
+ROOT.gEnv.SetValue("TFile.ForceRemote", 1)
+frame = ROOT.RDataFrame("tree", sys.argv[1] + "/file.root")
+assert frame.Sum("x").GetValue() == 499500
+assert frame.Filter("x < 10").Count().GetValue() == 10
+"""
+
+
+def test_uproot_writes_and_reads_and_root_reads(program: Path, tmp_path: Path) -> None:
+    pytest.importorskip("uproot")
+    pytest.importorskip("fsspec_xrootd")
+    with served(program, tmp_path / "served") as port:
+        url = f"root://127.0.0.1:{port}/"
+        run([sys.executable, "-c", UPROOT, url], tmp_path)
+        if find_spec("ROOT") is not None:
+            run([sys.executable, "-W", "ignore", "-c", ROOT_READ, url], tmp_path)

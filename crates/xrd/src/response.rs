@@ -7,7 +7,8 @@
 //!
 //! 1. What the body of an ok response holds is known from the request alone: the types that
 //!    implement [`Answer`], or plain data.
-//! 2. Texts end with a zero byte when written; when read, it may be missing.
+//! 2. Texts end with a zero byte when written, but for lines of configuration; when read, it may be
+//!    missing.
 //! 3. The data of a status response follow its body and are not counted by the header's length.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 2, "Responses", and section 4.

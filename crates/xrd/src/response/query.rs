@@ -61,7 +61,8 @@ impl Answer for ConfigAnswer {
     }
 
     fn encode(&self) -> Result<Vec<u8>> {
+        // Without a zero byte behind them: some clients take it for a part of the last value.
         let lines: String = self.values.iter().map(|value| format!("{value}\n")).collect();
-        Ok(lines.into_bytes().into_iter().chain([0]).collect())
+        Ok(lines.into_bytes())
     }
 }

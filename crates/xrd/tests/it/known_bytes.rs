@@ -163,7 +163,7 @@ fn queries_are_answered_by_words_and_lines() {
     assert_eq!(checksum.encode().unwrap(), b"adler32 084b021f\0");
     let config = ConfigAnswer::decode(&"1024\nunknown\n\0".into()).unwrap();
     assert_eq!(config.values, ["1024", "unknown"]);
-    assert_eq!(config.encode().unwrap(), b"1024\nunknown\n\0");
+    assert_eq!(config.encode().unwrap(), b"1024\nunknown\n");
 }
 
 #[test]
