@@ -12,6 +12,7 @@
 //!    `/databases` is a database's file as it is, to be read, written and made, and to be removed while it
 //!    is none of a database; any other path is the file of the database of that name.
 
+mod budget;
 mod making;
 mod mosaic;
 mod shown;
@@ -32,7 +33,7 @@ use super::{
     StoragePath, StoredFile, Trouble,
 };
 use making::{MadeUp, Maker};
-use shown::Shown;
+use shown::{Shown, Whole};
 
 /// What the names of databases end with.
 const ENDING: &str = ".root";
@@ -69,7 +70,8 @@ impl FederationStorage {
             }
             (Some(csn), None) => self.numbered(path, csn)?,
             (None, Some(tag)) => {
-                self.catalogue.tag(&String::from_utf8_lossy(tag)).map_err(refused)?.csn
+                let tag = percent_decoded(tag);
+                self.catalogue.tag(&String::from_utf8_lossy(&tag)).map_err(refused)?.csn
             }
             (Some(_), Some(_)) => {
                 let what = format!("cannot open {path}: give fb.csn or fb.tag, not both");
@@ -140,7 +142,7 @@ impl FederationStorage {
     fn open_complete(&self, row: &DatabaseRow, moment: Moment) -> Answer<Arc<dyn StoredFile>> {
         let file = self.file_of(row, OpenHow::default())?;
         if row.state != DatabaseState::Open {
-            return Ok(file);
+            return Ok(Arc::new(Whole(file)));
         }
         let made = self.made(row, moment.csn, &file)?;
         Ok(Arc::new(Shown::new(file, made, moment.pin)))
@@ -307,6 +309,21 @@ fn databases() -> Vec<u8> {
 /// Whether a path is that of a database's file within the federation's folder.
 fn is_below_databases(path: &StoragePath) -> bool {
     path.parent().is_some_and(|(folder, _)| folder.as_bytes() == databases())
+}
+
+/// Text of a URL, where `%20` stands for a byte that is none of URLs.
+fn percent_decoded(text: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, behind)) = rest.split_first() {
+        let is_code = |code: &&[u8]| byte == b'%' && code.iter().all(u8::is_ascii_hexdigit);
+        let code = behind.get(..2).filter(is_code);
+        let code = code.and_then(|code| std::str::from_utf8(code).ok());
+        let coded = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        decoded.push(coded.unwrap_or(byte));
+        rest = if coded.is_some() { &behind[2..] } else { behind };
+    }
+    decoded
 }
 
 /// Why nothing is changed through here.

@@ -15,6 +15,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use femtobarn_catalog::{Catalogue, ContainerRow, Csn, DatabaseId, DatabaseRow, VersionRow};
 use femtobarn_format::inventory::{Inventory, Ranges};
@@ -27,6 +28,7 @@ use rntuple::tfile::{
 };
 use rntuple::{BlobSink, ByteSource};
 
+use super::budget::{Budget, Share};
 use super::mosaic::Mosaic;
 use super::source::Source;
 use super::time_of;
@@ -37,12 +39,17 @@ const ALIGNMENT: u64 = 8;
 /// Bytes that are made up for one database at most: page lists and, of columns whose representation
 /// changed, pages.
 const MADE_BYTES_MAX: usize = 256 << 20;
+/// Bytes that are made up for all that are open.
+const ALL_BYTES_MAX: u64 = 1 << 30;
+/// When to come again if others have all that.
+const LATER: Duration = Duration::from_secs(5);
 /// Entries of the cache, about.
 const KEPT_MAX: usize = 256;
 
 /// Makes databases complete, and keeps what it made.
 pub(super) struct Maker {
     kept: Cache<Versions, Arc<MadeUp>, ByMemory>,
+    budget: Arc<Budget>,
 }
 
 /// A database as a complete file.
@@ -53,6 +60,7 @@ pub(super) struct MadeUp {
     time_us: i64,
     /// Tells it from the same database with other versions.
     number: u64,
+    _share: Share,
 }
 
 /// What decides what is made.
@@ -75,7 +83,8 @@ impl Weighter<Versions, Arc<MadeUp>> for ByMemory {
 
 impl Maker {
     pub(super) fn new(memory: u64) -> Self {
-        Maker { kept: Cache::with_weighter(KEPT_MAX, memory, ByMemory) }
+        let kept = Cache::with_weighter(KEPT_MAX, memory, ByMemory);
+        Maker { kept, budget: Budget::new(ALL_BYTES_MAX) }
     }
 
     /// A database with these versions; those who ask for the same at once wait for one of them.
@@ -95,7 +104,7 @@ impl Maker {
             containers: versions.iter().map(container).collect(),
         };
         self.kept.get_or_insert_with(&known, || {
-            let made = make(catalogue, row, versions, file);
+            let made = make(catalogue, row, versions, file, self.budget.share());
             let made = made.map_err(|error| trouble(row, error))?;
             Ok(Arc::new(MadeUp { number: number_of(&known), ..made }))
         })
@@ -128,6 +137,7 @@ fn make(
     row: &DatabaseRow,
     versions: &[(ContainerRow, VersionRow)],
     file: &Arc<dyn StoredFile>,
+    share: Share,
 ) -> femtobarn_format::Result<MadeUp> {
     let source: Arc<dyn ByteSource> = Arc::new(Source(Arc::clone(file)));
     let storage = |source| Error::Storage { what: format!("database {}", row.name), source };
@@ -141,16 +151,16 @@ fn make(
     let end = live.iter().last().map_or(front_size, |range| range.end);
     let mut made = keys(&live, front_size..end, modified).map_err(storage)?;
 
-    let mut tail = Tail::at(end);
+    let mut tail = Tail::new(end, share);
     let anchors = completion::complete(catalogue, row, versions, &source, &mut tail)?;
-    let mut tail = tail.finish(modified).map_err(storage)?;
+    let (mut tail, share) = tail.finish(modified).map_err(storage)?;
     let end_of_blobs = end + tail.len() as u64;
     let sealing =
         Sealing { identity: &identity, end: end_of_blobs, anchors: &anchors, gaps: &[], modified };
     let sealed = tfile::seal(&sealing).map_err(storage)?;
     tail.extend_from_slice(&sealed.tail);
     made.extend([(0, sealed.front), (end, tail)]);
-    Ok(MadeUp { mosaic: Mosaic::new(live.iter(), made), time_us, number: 0 })
+    Ok(MadeUp { mosaic: Mosaic::new(live.iter(), made), time_us, number: 0, _share: share })
 }
 
 /// The bytes of the file that the versions refer to, which all lie behind its front, and what is between
@@ -215,19 +225,20 @@ fn keys(
 struct Tail {
     at: u64,
     bytes: Vec<u8>,
+    share: Share,
 }
 
 impl Tail {
-    fn at(at: u64) -> Self {
-        Tail { at, bytes: vec![0; RBLOB_KEY_LENGTH] }
+    fn new(at: u64, share: Share) -> Self {
+        Tail { at, bytes: vec![0; RBLOB_KEY_LENGTH], share }
     }
 
     /// The key with all blobs.
-    fn finish(mut self, written: Timestamp) -> rntuple::Result<Vec<u8>> {
+    fn finish(mut self, written: Timestamp) -> rntuple::Result<(Vec<u8>, Share)> {
         let payload = self.bytes.len() - RBLOB_KEY_LENGTH;
         let header = rblob_key_header(self.at, payload as u64, written)?;
         self.bytes[..RBLOB_KEY_LENGTH].copy_from_slice(&header);
-        Ok(self.bytes)
+        Ok((self.bytes, self.share))
     }
 }
 
@@ -240,6 +251,12 @@ impl BlobSink for Tail {
             return Err(rntuple::Error::Io {
                 what: "show it while it is open: too much of it has changed; seal it".to_owned(),
                 source: Errno::EFBIG.into(),
+            });
+        }
+        if !self.share.grow(size as u64) {
+            return Err(rntuple::Error::Io {
+                what: "too much else is shown at this moment".to_owned(),
+                source: Errno::EAGAIN.into(),
             });
         }
         self.bytes.resize(self.bytes.len() + (offset - end) as usize, 0);
@@ -258,7 +275,11 @@ pub(super) fn trouble(row: &DatabaseRow, error: Error) -> Trouble {
         }
         _ => Errno::EIO,
     };
-    Trouble::refused(errno, format!("cannot open {shown}: {error}"))
+    let what = format!("cannot open {shown}: {error}");
+    match errno {
+        Errno::EAGAIN => Trouble::NotBefore(LATER, what),
+        _ => Trouble::refused(errno, what),
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A database that is open as a complete file.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use femtobarn_catalog::PinGuard;
@@ -61,6 +62,43 @@ impl StoredFile for Shown {
     /// Once it is closed, nobody keeps its snapshot, and its name is that of another.
     fn can_be_reopened(&self) -> bool {
         false
+    }
+}
+
+/// A database whose file is complete.
+pub(super) struct Whole(pub Arc<dyn StoredFile>);
+
+impl StoredFile for Whole {
+    fn facts(&self) -> Answer<Facts> {
+        Ok(read_only(self.0.facts()?))
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<usize> {
+        self.0.read_at(offset, buffer)
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<Option<usize>> {
+        self.0.try_read_at(offset, buffer)
+    }
+
+    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> Answer<()> {
+        Err(unchanging())
+    }
+
+    fn sync(&self) -> Answer<()> {
+        Ok(())
+    }
+
+    fn truncate(&self, _size: u64) -> Answer<()> {
+        Err(unchanging())
+    }
+
+    fn will_need(&self, offset: u64, size: u64) {
+        self.0.will_need(offset, size);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.descriptor()
     }
 }
 

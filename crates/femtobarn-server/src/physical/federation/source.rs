@@ -4,9 +4,13 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use nix::errno::Errno;
 use rntuple::{ByteSource, Error, Result};
 
 use crate::physical::{StoredFile, Trouble};
+
+/// How often a read that is put off is tried again.
+const ATTEMPTS_MAX: usize = 100;
 
 /// A file of a storage, read where blocking is allowed.
 pub(super) struct Source(pub Arc<dyn StoredFile>);
@@ -17,7 +21,7 @@ impl ByteSource for Source {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        loop {
+        for _ in 0..ATTEMPTS_MAX {
             match self.0.read_at(offset, buffer) {
                 Ok(read) if read == buffer.len() => return Ok(()),
                 Ok(_) => {
@@ -29,6 +33,7 @@ impl ByteSource for Source {
                 Err(trouble) => return Err(failed("read", trouble)),
             }
         }
+        Err(failed("read", Trouble::refused(Errno::ETIMEDOUT, "it is put off again and again")))
     }
 
     fn will_need(&self, ranges: &[Range<u64>]) {

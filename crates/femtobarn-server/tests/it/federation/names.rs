@@ -40,7 +40,8 @@ fn facts_are_those_of_what_is_opened() {
         assert_eq!(listed[0].facts.as_ref(), Some(&facts));
         assert_eq!((facts.kind, facts.is_writable, facts.mode & 0o222), (FileKind::File, false, 0));
         let file = stage.open("/run7.root", "").unwrap();
-        assert_eq!(file.facts().unwrap().size, facts.size);
+        assert_eq!(file.facts().unwrap(), facts);
+        assert_eq!(errno_of(file.write_at(0, b"x")), Some(Errno::EROFS));
         assert_eq!(all_of(&*file).len() as u64, facts.size);
         let top = stage.shown.facts(&at("/"), Opaque::default()).unwrap();
         assert_eq!(top.kind, FileKind::Folder);
@@ -53,10 +54,13 @@ fn a_snapshot_is_named_by_its_number_or_its_tag() {
     let stage = Stage::new().with_ten_events();
     let first = stage.federation.head().unwrap();
     stage.federation.tag("calibrated", None, "").unwrap();
+    stage.federation.tag("100 % sure", None, "").unwrap();
     stage.append(10..20);
     let count = |opaque: &str| entries(&stage.reader("/run7.root", opaque, "events")).len();
     assert_eq!(count(&format!("fb.csn={first}")), 10);
     assert_eq!(count("fb.tag=calibrated"), 10);
+    assert_eq!(count("fb.tag=100%20%25%20sure"), 10);
+    assert_eq!(count("fb.tag=100%20%%20sure"), 10, "what stands for nothing is itself");
     assert_eq!(count(""), 20);
     for (opaque, errno) in [
         ("fb.csn=1000", Errno::ENOENT),
