@@ -5,7 +5,7 @@
 //! 2. What was written is not sure until it is synced. If the connection is lost before that, the
 //!    file is not opened again: all that is done with it fails.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::attempt::Attempt;
@@ -43,6 +43,8 @@ pub(super) struct Opened {
     pub connection: Arc<Connection>,
     pub handle: FileHandle,
     waiter: Waiter,
+    /// Whether the handle is the file's no more: it may be another one's by now.
+    is_closed: AtomicBool,
 }
 
 impl Opened {
@@ -55,7 +57,7 @@ impl Drop for Opened {
     /// Closes the file without waiting for the answer.
     fn drop(&mut self) {
         let (connection, handle) = (self.connection.clone(), self.handle);
-        if connection.is_lost() {
+        if self.is_closed.load(Ordering::SeqCst) || connection.is_lost() {
             return;
         }
         let closing = async move {
@@ -103,7 +105,9 @@ impl Client {
             |location| Open { mode, options, template_options, template, location }.into();
         let (connection, body) = self.ask(attempt.clone(), request).await?;
         let answer = OpenAnswer::decode(&body).map_err(|error| attempt.error(error.into()))?;
-        Ok(Opened { connection, handle: answer.handle, waiter: self.shared.waiter })
+        let (handle, waiter, is_closed) =
+            (answer.handle, self.shared.waiter, AtomicBool::new(false));
+        Ok(Opened { connection, handle, waiter, is_closed })
     }
 }
 
@@ -260,6 +264,7 @@ impl File {
     /// [`ClientError`].
     pub async fn close(self) -> Result<()> {
         let opened = self.opened();
+        opened.is_closed.store(true, Ordering::SeqCst);
         match opened.ask(Close { handle: opened.handle }).await {
             Ok(_) => Ok(()),
             // With its connection the file was closed.
@@ -304,30 +309,30 @@ impl File {
         broken: &Arc<Opened>,
         trouble: Trouble,
     ) -> Result<()> {
-        match &trouble {
-            Trouble::Wait(_) => return self.client.pause(attempt, trouble).await,
-            Trouble::Redirect(_) | Trouble::Lost(_) | Trouble::Unreachable(_) => {}
+        let trouble = match trouble {
             // The server forgot the session.
-            Trouble::Failure(failure) if failure.code == ErrorCode::FILE_NOT_OPEN => {}
+            Trouble::Failure(failure) if failure.code == ErrorCode::FILE_NOT_OPEN => {
+                broken.is_closed.store(true, Ordering::SeqCst);
+                Trouble::Lost("it forgot that the file is open".to_owned())
+            }
+            Trouble::Wait(_) => return self.client.pause(attempt, trouble).await,
+            Trouble::Redirect(_) | Trouble::Lost(_) | Trouble::Unreachable(_) => trouble,
             _ => return Err(attempt.error(trouble)),
-        }
+        };
         if self.is_unsynced() {
-            let reason = match trouble {
-                Trouble::Lost(reason) | Trouble::Unreachable(reason) => reason,
-                _ => "it forgot that the file is open".to_owned(),
-            };
-            return Err(attempt.error(Trouble::Lost(reason)));
+            return Err(attempt.error(match trouble {
+                Trouble::Unreachable(reason) => Trouble::Lost(reason),
+                other => other,
+            }));
         }
+        self.client.pause(attempt, trouble).await?;
         let _opening = self.opening.lock().await;
         if !Arc::ptr_eq(broken, &self.opened()) {
             return Ok(());
         }
         // The first one to find that the server is away waits for it, for all.
         let options = self.options.without(OpenOptions::NEW | OpenOptions::DELETE);
-        let mut reopening = attempt.clone();
-        if let Trouble::Redirect(_) = trouble {
-            self.client.pause(&mut reopening, trouble).await?;
-        }
+        let reopening = attempt.clone();
         let opened = self.client.open_once(reopening, options, Mode::default()).await?;
         *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(opened);
         Ok(())

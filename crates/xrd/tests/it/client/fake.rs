@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -36,6 +37,8 @@ pub struct Fake {
     port: u16,
     /// What was asked after the logins, and on which connection.
     pub heard: Arc<Mutex<Vec<(usize, Request)>>>,
+    /// How often a file was closed, which needs no script.
+    pub closes: Arc<AtomicUsize>,
 }
 
 impl Fake {
@@ -52,11 +55,13 @@ impl Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (heard, script): (_, Arc<Script>) = (Arc::default(), Arc::new(script));
-        let fake = Fake { port, heard: Arc::clone(&heard) };
+        let closes = Arc::<AtomicUsize>::default();
+        let fake = Fake { port, heard: Arc::clone(&heard), closes: closes.clone() };
         std::thread::spawn(move || {
             for (index, socket) in listener.incoming().enumerate() {
                 let (heard, script) = (heard.clone(), script.clone());
-                let connection = Connection { socket: socket.unwrap(), index, security };
+                let (socket, closes) = (socket.unwrap(), closes.clone());
+                let connection = Connection { socket, index, security, closes };
                 // A client that goes away ends its connection's thread.
                 std::thread::spawn(move || drop(connection.serve(&heard, &*script)));
             }
@@ -82,6 +87,7 @@ struct Connection {
     socket: TcpStream,
     index: usize,
     security: &'static str,
+    closes: Arc<AtomicUsize>,
 }
 
 impl Connection {
@@ -135,7 +141,11 @@ impl Connection {
                 let session = SessionId([7; 16]);
                 LoginAnswer { session, security: self.security.to_owned() }.encode()
             }
-            Request::Endsess(_) | Request::Close(_) => Ok(Vec::new()),
+            Request::Close(_) => {
+                self.closes.fetch_add(1, Ordering::SeqCst);
+                Ok(Vec::new())
+            }
+            Request::Endsess(_) => Ok(Vec::new()),
             Request::Auth(auth) if auth.protocol == *b"unix" => Ok(Vec::new()),
             _ => return None,
         };

@@ -151,6 +151,42 @@ fn reads_go_on_after_a_lost_connection() {
 }
 
 #[test]
+fn a_server_that_always_goes_away_is_given_up() {
+    let fake = Fake::start(|_, _, request| match request {
+        Request::Open(_) => opened(),
+        _ => Act::Close,
+    });
+    let options = Options { patience: Duration::from_secs(1), ..Options::default() };
+    let client = Client::connect(&fake.url("/"), options).unwrap();
+    let file = client.open(&at("/file"), OpenOptions::READ).unwrap();
+    let error = file.read_at(0, &mut [0; 5]).unwrap_err();
+    assert!(matches!(error, ClientError::Lost { .. }), "{error}");
+    assert!((2..20).contains(&fake.count(RequestCode::READ)));
+}
+
+#[test]
+fn a_file_is_closed_once() {
+    let fake = Fake::start(|_, index, request| match (request, index) {
+        (Request::Open(_), _) => opened(),
+        (Request::Read(_), 1) => refuse(ErrorCode::FILE_NOT_OPEN),
+        _ => ok("bytes"),
+    });
+    let client = client(&fake);
+    let closes = || fake.closes.load(std::sync::atomic::Ordering::SeqCst);
+    let file = client.open(&at("/file"), OpenOptions::READ).unwrap();
+    // The server forgot the file, and its handle may be another one's.
+    assert_eq!(file.read_at(0, &mut [0; 5]).unwrap(), 5);
+    client.ping().unwrap();
+    assert_eq!((fake.count(RequestCode::OPEN), closes()), (2, 0));
+    file.close().unwrap();
+    client.ping().unwrap();
+    assert_eq!(closes(), 1);
+    drop(client.open(&at("/file"), OpenOptions::READ).unwrap());
+    client.ping().unwrap();
+    assert_eq!(closes(), 2);
+}
+
+#[test]
 fn a_lost_write_is_never_repeated() {
     let fake = Fake::start(|_, _, request| match request {
         Request::Open(_) => opened(),
