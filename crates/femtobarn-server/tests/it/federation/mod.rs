@@ -1,6 +1,7 @@
 //! A federation as those see it who know nothing of Femtobarn.
 
 mod complete;
+mod histories;
 mod hostile;
 mod names;
 mod raw;
