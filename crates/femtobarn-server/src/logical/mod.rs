@@ -32,7 +32,7 @@ pub struct Settings {
     pub keep_checksums: bool,
     /// After which time open files that nobody uses are closed; none: never.
     pub close_idle_files: Option<Duration>,
-    /// After which time sessions that ask nothing are ended; none: never.
+    /// After which time sessions that move nothing are ended; none: never.
     pub end_idle_sessions: Option<Duration>,
     /// Files that one session may have open.
     pub files_per_session_max: usize,

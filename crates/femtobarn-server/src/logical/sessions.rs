@@ -97,8 +97,19 @@ impl Session {
 
     /// Counts a request.
     pub fn asked(&self) {
-        self.was_active.store(true, Ordering::Relaxed);
         Counters::add(&self.counters.requests, 1);
+    }
+
+    /// Counts bytes that came.
+    pub fn received(&self, count: u64) {
+        self.was_active.store(true, Ordering::Relaxed);
+        Counters::add(&self.counters.bytes_in, count);
+    }
+
+    /// Counts bytes that went.
+    pub fn sent(&self, count: u64) {
+        self.was_active.store(true, Ordering::Relaxed);
+        Counters::add(&self.counters.bytes_out, count);
     }
 
     /// Ends it: its connections close.
@@ -191,7 +202,7 @@ impl Sessions {
         totals
     }
 
-    /// Ends those that asked nothing since the last call.
+    /// Ends those that moved nothing since the last call.
     pub fn end_idle(&self) {
         for session in self.all() {
             if !session.was_active.swap(false, Ordering::Relaxed) {

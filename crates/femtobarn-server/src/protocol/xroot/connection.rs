@@ -5,11 +5,12 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
@@ -56,9 +57,15 @@ pub(super) struct Connection {
     outgoing: Outgoing,
     late: JoinSet<Late>,
     login_deadline: Option<Pin<Box<Sleep>>>,
+    /// Held while there are data that are to be written, and what waits for it.
+    write_permit: Option<OwnedSemaphorePermit>,
+    write_turn: Option<Turn>,
     /// Comes when the session is ended from elsewhere.
     ended: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
+
+/// What waits until this connection may hold data.
+type Turn = Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send + Sync>>;
 
 /// How far a client has come.
 pub(super) enum Stage {
@@ -73,9 +80,10 @@ pub(super) enum Stage {
 }
 
 /// An answer that was made beside others.
-pub(super) enum Late {
-    Bytes(Vec<u8>),
-    Buffer(Buffer),
+pub(super) struct Late {
+    pub bytes: Vec<u8>,
+    /// What it takes of what all such answers may take together.
+    pub _permit: Option<OwnedSemaphorePermit>,
 }
 
 enum Event {
@@ -106,6 +114,8 @@ impl Connection {
             outgoing: Outgoing::default(),
             late: JoinSet::new(),
             login_deadline: Some(Box::pin(tokio::time::sleep(LOGIN))),
+            write_permit: None,
+            write_turn: None,
             ended: None,
         }
     }
@@ -115,8 +125,11 @@ impl Connection {
         loop {
             match poll_fn(|context| self.poll_event(context)).await? {
                 Event::Received(buffer) if buffer.filled().is_empty() => return Ok(()),
-                Event::Received(buffer) => self.received(detached(buffer)).await?,
-                Event::Late(late) => self.push_late(late).await?,
+                Event::Received(buffer) => {
+                    self.received(detached(buffer)).await?;
+                    self.write_permit = None;
+                }
+                Event::Late(late) => self.push(&late.bytes).await?,
                 Event::Delegated(delegated) => {
                     self.perform(delegated.stream, delegated.reading).await?;
                 }
@@ -148,13 +161,40 @@ impl Connection {
         if self.late.len() >= LATE_MAX {
             return Poll::Pending;
         }
+        self.poll_receive(context).map(|buffer| buffer.map(Event::Received))
+    }
+
+    /// Some bytes. Data that are to be written are taken from the kernel only by those who may hold some.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Buffer>> {
+        if self.incoming.is_some() && self.write_permit.is_none() {
+            self.write_permit = Some(ready!(self.poll_write_permit(context)));
+        }
         let received = self.socket.poll_receive(context, &self.shared.buffers);
-        received.map(|buffer| buffer.map(Event::Received))
+        if received.is_pending() {
+            self.write_permit = None;
+        }
+        received
+    }
+
+    fn poll_write_permit(&mut self, context: &mut Context<'_>) -> Poll<OwnedSemaphorePermit> {
+        let writers = &self.shared.writers;
+        if self.write_turn.is_none()
+            && let Ok(permit) = Arc::clone(writers).try_acquire_owned()
+        {
+            return Poll::Ready(permit);
+        }
+        let turn = self.write_turn.get_or_insert_with(|| {
+            let turn = Arc::clone(writers).acquire_owned();
+            Box::pin(async { turn.await.expect("nobody closes this semaphore") })
+        });
+        let permit = ready!(turn.as_mut().poll(context));
+        self.write_turn = None;
+        Poll::Ready(permit)
     }
 
     async fn received(&mut self, mut input: Bytes) -> io::Result<()> {
         if let Some(session) = self.session() {
-            Counters::add(&session.counters.bytes_in, input.len() as u64);
+            session.received(input.len() as u64);
         }
         loop {
             match self.framer.next(&mut input) {
@@ -324,7 +364,7 @@ impl Connection {
 
     pub(super) fn count_out(&self, count: usize) {
         if let Some(session) = self.session() {
-            Counters::add(&session.counters.bytes_out, count as u64);
+            session.sent(count as u64);
         }
     }
 
@@ -336,7 +376,8 @@ impl Connection {
         while self.late.len() >= LATE_MAX {
             self.flush().await?;
             if let Some(joined) = self.late.join_next().await {
-                self.push_late(joined.map_err(io::Error::other)?).await?;
+                let late = joined.map_err(io::Error::other)?;
+                self.push(&late.bytes).await?;
             }
         }
         self.late.spawn(answer);
@@ -351,23 +392,16 @@ impl Connection {
         response: impl Future<Output = Response> + Send + 'static,
     ) -> io::Result<()> {
         let Some(seconds) = seconds else {
-            let answer = async move { Late::Bytes(encoded(stream, &response.await)) };
-            return self.later(answer).await;
+            let answer = async move { encoded(stream, &response.await) };
+            return self.later(async move { Late { bytes: answer.await, _permit: None } }).await;
         };
         self.answer(stream, &Response::WaitResp(seconds)).await?;
         self.later(async move {
             let response = Box::new(response.await);
             let attention = Response::Attn(Attention::Response { stream, response });
-            Late::Bytes(encoded(StreamId::default(), &attention))
+            Late { bytes: encoded(StreamId::default(), &attention), _permit: None }
         })
         .await
-    }
-
-    async fn push_late(&mut self, late: Late) -> io::Result<()> {
-        match late {
-            Late::Bytes(bytes) => self.push(&bytes).await,
-            Late::Buffer(buffer) => self.send(&mut [IoSlice::new(buffer.filled())]).await,
-        }
     }
 
     /// Tidies up after the client.

@@ -12,7 +12,7 @@ use xrd::response::{Answer, DirectoryEntry, DirectoryList, EntryChecksum, Respon
 use xrd::{ErrorCode, StreamId};
 
 use super::asking::{Asker, blocking, opaque};
-use super::connection::{Connection, Late};
+use super::connection::Connection;
 use super::failures::failed;
 use super::names::stat_line;
 use super::outgoing::encoded;
@@ -31,13 +31,11 @@ impl Connection {
         asker: Asker,
         list: Dirlist,
     ) -> io::Result<()> {
-        self.later(async move {
-            Late::Bytes(match asker.list(list).await {
-                Ok(body) => parts(stream, body),
-                Err(response) => encoded(stream, &response),
-            })
-        })
-        .await
+        let bytes = match asker.list(list).await {
+            Ok(body) => parts(stream, body),
+            Err(response) => encoded(stream, &response),
+        };
+        self.push(&bytes).await
     }
 }
 

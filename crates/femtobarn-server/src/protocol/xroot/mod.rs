@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 
 use super::buffers::BufferPool;
 use crate::auth::Authenticator;
@@ -46,6 +47,12 @@ use crate::logical::Logical;
 use connection::Connection;
 use names::Preparations;
 use streams::Streams;
+
+/// KiB of small pieces that are read beside other requests, on all connections together.
+const LATE_KIB_MAX: usize = 32 * 1024;
+
+/// Connections that hold data to be written; others leave theirs in the kernel until it is their turn.
+const WRITERS_MAX: usize = 64;
 
 /// What all connections of a server share.
 pub struct Shared {
@@ -64,6 +71,10 @@ pub struct Shared {
     /// Memory for what goes through.
     pub buffers: Arc<BufferPool>,
     streams: Streams,
+    /// KiB of small pieces that are read beside other requests.
+    late: Arc<Semaphore>,
+    /// Connections that may hold data to be written.
+    writers: Arc<Semaphore>,
     preparations: Preparations,
 }
 
@@ -79,6 +90,8 @@ impl Shared {
             since: SystemTime::now(),
             buffers: Arc::default(),
             streams: Streams::default(),
+            late: Arc::new(Semaphore::new(LATE_KIB_MAX)),
+            writers: Arc::new(Semaphore::new(WRITERS_MAX)),
             preparations: Preparations::default(),
         }
     }

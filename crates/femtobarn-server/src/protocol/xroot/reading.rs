@@ -133,15 +133,32 @@ impl Connection {
                 Err(trouble) => return self.answer(stream, &response_of(trouble)).await,
             }
         }
-        let pool = Arc::clone(&self.shared.buffers);
-        Box::pin(self.later(async move {
-            let buffer = pool.take();
-            Late::Buffer(match blocking(move || read_answer(stream, &want, buffer)).await {
-                Ok(buffer) => buffer,
-                Err(trouble) => return Late::Bytes(encoded(stream, &response_of(trouble))),
-            })
-        }))
-        .await
+        Box::pin(self.read_cold(stream, want)).await
+    }
+
+    /// A small piece that may have to be waited for: beside others, as long as there are not too many
+    /// bytes of such answers already.
+    async fn read_cold(&mut self, stream: StreamId, want: Want) -> io::Result<()> {
+        let kibibytes = (want.length / 1024 + 1) as u32;
+        let late = Arc::clone(&self.shared.late).try_acquire_many_owned(kibibytes);
+        let answer = async move {
+            match blocking(move || read_answer(stream, &want)).await {
+                Ok(bytes) => bytes,
+                Err(trouble) => encoded(stream, &response_of(trouble)),
+            }
+        };
+        match late {
+            Ok(permit) => {
+                let late = async move { Late { bytes: answer.await, _permit: Some(permit) } };
+                self.later(late).await
+            }
+            Err(_) => {
+                self.flush().await?;
+                self.socket.has_room().await?;
+                let bytes = answer.await;
+                self.push(&bytes).await
+            }
+        }
     }
 
     /// A long piece, part by part. The file's size tells how long it is, so that the kernel is never
@@ -226,8 +243,11 @@ impl Connection {
         if let Some(count) = interface.try_read_at(offset, &mut buffer[..length])? {
             return Ok((buffer, count));
         }
-        let interface = Arc::clone(interface);
+        drop(buffer);
+        let (interface, pool) = (Arc::clone(interface), Arc::clone(&self.shared.buffers));
+        // Who waits for a thread holds no buffer.
         blocking(move || {
+            let mut buffer = pool.take();
             let count = interface.read_at(offset, &mut buffer[..length])?;
             Ok((buffer, count))
         })
@@ -304,13 +324,13 @@ impl Connection {
 }
 
 /// The answer to a small read, read from where it may have to be waited for.
-fn read_answer(stream: StreamId, want: &Want, mut buffer: Buffer) -> Answer<Buffer> {
+fn read_answer(stream: StreamId, want: &Want) -> Answer<Vec<u8>> {
     let interface = want.file.file.interface()?;
-    let room = &mut buffer.room()[HEADER_BYTES..][..want.length as usize];
-    let count = interface.read_at(want.offset, room)?;
-    buffer.room()[..HEADER_BYTES].copy_from_slice(&header(stream, StatusCode::OK, count));
-    buffer.grow(HEADER_BYTES + count);
-    Ok(buffer)
+    let mut bytes = vec![0; HEADER_BYTES + want.length as usize];
+    let count = interface.read_at(want.offset, &mut bytes[HEADER_BYTES..])?;
+    bytes[..HEADER_BYTES].copy_from_slice(&header(stream, StatusCode::OK, count));
+    bytes.truncate(HEADER_BYTES + count);
+    Ok(bytes)
 }
 
 /// Whether a range is in memory, as far as its ends tell: the kernel would wait for the disk in place

@@ -116,8 +116,12 @@ impl Connection {
         if plan.try_read(wants, &mut buffer)? {
             return Ok(buffer);
         }
+        drop(buffer);
         let (wants, plan) = (Arc::clone(wants), Arc::clone(plan));
+        let pool = Arc::clone(&self.shared.buffers);
+        // Who waits for a thread holds no buffer.
         blocking(move || {
+            let mut buffer = pool.take();
             plan.read(&wants, &mut buffer)?;
             Ok(buffer)
         })
