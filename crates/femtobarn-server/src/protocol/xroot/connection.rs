@@ -29,7 +29,7 @@ use super::socket::Socket;
 use super::streams::Delegated;
 use super::writing::Incoming;
 use crate::logical::sessions::{Counters, Session};
-use crate::protocol::buffers::Buffer;
+use crate::protocol::buffers::{Buffer, PIECE_BYTES};
 
 /// Requests that are done beside others on one connection. While there are so many, nothing is read.
 const LATE_MAX: usize = 8;
@@ -37,8 +37,8 @@ const LATE_MAX: usize = 8;
 /// How long a client may take to log in.
 const LOGIN: Duration = Duration::from_secs(60);
 
-/// Bytes that are copied out of the buffer that they came in.
-const COPIED_BYTES_MAX: usize = 4096;
+/// Bytes that are received at once while no data to be written are due.
+const REQUESTS_BYTES: usize = 16 * 1024 + 64;
 
 /// Bytes of a request's body while nobody knows who sends it.
 const UNKNOWN_BODY_BYTES_MAX: usize = 16 * 1024;
@@ -126,7 +126,8 @@ impl Connection {
             match poll_fn(|context| self.poll_event(context)).await? {
                 Event::Received(buffer) if buffer.filled().is_empty() => return Ok(()),
                 Event::Received(buffer) => {
-                    self.received(detached(buffer)).await?;
+                    let input = self.detached(buffer);
+                    self.received(input).await?;
                     self.write_permit = None;
                 }
                 Event::Late(late) => self.push(&late.bytes).await?,
@@ -169,7 +170,8 @@ impl Connection {
         if self.incoming.is_some() && self.write_permit.is_none() {
             self.write_permit = Some(ready!(self.poll_write_permit(context)));
         }
-        let received = self.socket.poll_receive(context, &self.shared.buffers);
+        let most = if self.incoming.is_some() { PIECE_BYTES } else { REQUESTS_BYTES };
+        let received = self.socket.poll_receive(context, &self.shared.buffers, most);
         if received.is_pending() {
             self.write_permit = None;
         }
@@ -192,6 +194,14 @@ impl Connection {
         Poll::Ready(permit)
     }
 
+    /// What was received. Requests are copied, so that their buffer is free while they are done.
+    fn detached(&self, buffer: Buffer) -> Bytes {
+        match self.incoming.is_some() {
+            true => Bytes::from_owner(buffer),
+            false => Bytes::copy_from_slice(buffer.filled()),
+        }
+    }
+
     async fn received(&mut self, mut input: Bytes) -> io::Result<()> {
         if let Some(session) = self.session() {
             session.received(input.len() as u64);
@@ -206,6 +216,11 @@ impl Connection {
                 Ok(Some(RequestEvent::Request(request))) => self.request(request).await?,
                 Ok(Some(RequestEvent::Data { bytes, remaining, .. })) => {
                     self.data(bytes, remaining).await?;
+                    if remaining == 0 {
+                        // Requests behind the data need neither their buffer nor their turn.
+                        self.write_permit = None;
+                        input = Bytes::copy_from_slice(&input);
+                    }
                 }
                 Err(error) => {
                     let response = Response::Error(Failure::from(&error));
@@ -413,14 +428,6 @@ impl Connection {
             self.shared.logical.sessions.remove(&session);
             super::opening::abandon(Arc::clone(&self.shared.logical), session).await;
         }
-    }
-}
-
-/// What was received. A little is copied, so that its buffer is free while its requests are done.
-fn detached(buffer: Buffer) -> Bytes {
-    match buffer.filled().len() {
-        0..=COPIED_BYTES_MAX => Bytes::copy_from_slice(buffer.filled()),
-        _ => Bytes::from_owner(buffer),
     }
 }
 

@@ -53,14 +53,15 @@ impl Socket {
         Ok(())
     }
 
-    /// Some bytes; none if the client has sent its last.
+    /// Some bytes, `most` of them; none if the client has sent its last.
     pub(super) fn poll_receive(
         &mut self,
         context: &mut Context<'_>,
         pool: &Arc<BufferPool>,
+        most: usize,
     ) -> Poll<io::Result<Buffer>> {
         let mut buffer = pool.take();
-        let mut room = ReadBuf::new(&mut buffer);
+        let mut room = ReadBuf::new(&mut buffer[..most]);
         let polled = match self {
             Socket::Plain(stream) => Pin::new(stream).poll_read(context, &mut room),
             Socket::Tls(stream) => Pin::new(stream).poll_read(context, &mut room),

@@ -212,6 +212,29 @@ fn a_client_that_takes_nothing_stops_only_itself() {
 }
 
 #[test]
+fn writers_that_stall_stop_nobody() {
+    let server = Server::start();
+    let content = pattern(1 << 20);
+    // More of them than may hold data at once.
+    let mut stalled: Vec<_> = (0..80)
+        .map(|index| {
+            let mut peer = server.client();
+            let handle = peer.open(&format!("/stalled{index}"), to_make());
+            peer.send(write(handle, 0, &content), &content[..100_000]);
+            peer
+        })
+        .collect();
+    let mut quick = server.client();
+    let handle = quick.open("/quick", to_make());
+    assert!(matches!(quick.ask(write(handle, 0, &content), &content), Response::Ok(_)));
+    for peer in &mut stalled {
+        peer.send_bytes(&content[100_000..]);
+        assert!(matches!(peer.joined(), Response::Ok(_)));
+    }
+    assert!(server.bytes_of("stalled79") == content);
+}
+
+#[test]
 fn a_write_that_is_broken_off_leaves_no_session_behind() {
     let server = Server::start();
     let mut peer = server.client();
