@@ -128,6 +128,11 @@ impl SharedFile {
         &self.key.path
     }
 
+    /// Whether its name still leads to it, as far as that can be told without looking.
+    pub fn is_what_its_name_says(&self) -> bool {
+        locked(&self.interface).as_ref().is_none_or(|open| open.can_be_reopened())
+    }
+
     /// The interface, if it is open: does not block.
     pub fn ready(&self) -> Option<Arc<dyn StoredFile>> {
         self.was_used.store(true, Ordering::Relaxed);

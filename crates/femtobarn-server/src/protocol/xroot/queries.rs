@@ -15,7 +15,7 @@ use xrd::limits::{
 use xrd::request::Query;
 use xrd::response::Response;
 use xrd::response::query::{ChecksumAnswer, ConfigAnswer};
-use xrd::{ErrorCode, Location, QueryCode, StreamId};
+use xrd::{ErrorCode, Location, QueryCode, StreamId, opaque_pairs};
 
 use super::Shared;
 use super::asking::{Asker, blocking, done};
@@ -23,7 +23,9 @@ use super::connection::Connection;
 use super::failures::{failed, response_of};
 use super::greeting::ok;
 use super::names::seconds;
+use crate::auth::Action;
 use crate::logical::checksums::ChecksumKind;
+use crate::logical::files::SharedFile;
 use crate::physical::{Answer, Facts, FileKind, Opaque, OpenHow, StoragePath};
 
 /// Bytes of a file whose checksum the client is told to wait for.
@@ -64,9 +66,13 @@ impl Connection {
         let seconds = is_slow.then_some(SLOW_CHECKSUM_SECONDS);
         let shared = Arc::clone(&asker.shared);
         self.respond_later(stream, seconds, async move {
-            let Wanted { path, location, kind, .. } = wanted;
+            let Wanted { path, location, kind, open, .. } = wanted;
             let opaque = location.opaque().unwrap_or_default().to_vec();
-            match blocking(move || digest(&shared, &path, &opaque, kind)).await {
+            let digest = move || match open {
+                Some(open) => digest_of(&shared, &path, &open, &open.facts()?, kind),
+                None => digest(&shared, &path, &opaque, kind),
+            };
+            match blocking(digest).await {
                 Ok(digest) => checksum_response(kind, digest),
                 Err(trouble) => response_of(trouble),
             }
@@ -81,6 +87,8 @@ struct Wanted {
     location: Location,
     facts: Facts,
     kind: ChecksumKind,
+    /// The file, if it is one that the client has open.
+    open: Option<Arc<SharedFile>>,
 }
 
 fn checksum_response(kind: ChecksumKind, digest: String) -> Response {
@@ -103,14 +111,24 @@ pub(super) fn digest(
     opaque: &[u8],
     kind: ChecksumKind,
 ) -> Answer<String> {
-    let logical = &shared.logical;
-    let (file, before) = logical.files.open(path, OpenHow::default(), Opaque(opaque))?;
-    if let Some(digest) = logical.checksums.known(path, &before, kind) {
+    let (file, before) = shared.logical.files.open(path, OpenHow::default(), Opaque(opaque))?;
+    digest_of(shared, path, &file, &before, kind)
+}
+
+fn digest_of(
+    shared: &Shared,
+    path: &StoragePath,
+    file: &SharedFile,
+    before: &Facts,
+    kind: ChecksumKind,
+) -> Answer<String> {
+    let checksums = &shared.logical.checksums;
+    if let Some(digest) = checksums.known(path, before, kind) {
         return Ok(digest);
     }
     let interface = file.interface()?;
     let digest = kind.compute(&*interface)?;
-    logical.checksums.keep(path, (&before, &interface.facts()?), kind, &digest);
+    checksums.keep(path, (before, &interface.facts()?), kind, &digest);
     Ok(digest)
 }
 
@@ -133,12 +151,34 @@ impl Asker {
     async fn wanted_checksum(&self, query: &Query) -> Result<Wanted, Response> {
         let location = location_of(query)?;
         let kind = checksum_kind(&location)?;
+        if let Some((path, open)) = self.meant(&location)? {
+            let file = Arc::clone(&open);
+            let facts = self.call(false, move |_| file.facts()).await?;
+            return Ok(Wanted { path, location, facts, kind, open: Some(open) });
+        }
         let (path, facts) = self.facts(&location).await?;
         match facts.kind {
-            FileKind::File => Ok(Wanted { path, location, facts, kind }),
+            FileKind::File => Ok(Wanted { path, location, facts, kind, open: None }),
             FileKind::Folder => Err(failed(ErrorCode::IS_DIRECTORY, format!("{path} is a folder"))),
             FileKind::Other => Err(failed(ErrorCode::NOT_FILE, format!("{path} is no file"))),
         }
+    }
+
+    /// The file that the client has open by this name, if the name may mean another one by now: copying
+    /// clients ask for the checksum of what they copy by its name alone, before they close it.
+    fn meant(
+        &self,
+        location: &Location,
+    ) -> Result<Option<(StoragePath, Arc<SharedFile>)>, Response> {
+        let mut opaque = opaque_pairs(location.opaque().unwrap_or_default());
+        if opaque.any(|(key, _)| !key.starts_with(b"cks.") && !key.starts_with(b"xrd")) {
+            return Ok(None);
+        }
+        let path = self.path(location, Action::Read)?;
+        let open = self.session.handles.all().into_iter();
+        let open = open.filter(|open| open.path == path && !open.file.is_what_its_name_says());
+        let last = open.max_by_key(|open| open.since);
+        Ok(last.map(|open| (path, Arc::clone(&open.file))))
     }
 
     /// The value of one word; a word that is not known is answered by itself.

@@ -1,5 +1,6 @@
 //! A federation as those see it who know nothing of Femtobarn.
 
+mod checksums;
 mod complete;
 mod histories;
 mod hostile;

@@ -1,0 +1,48 @@
+//! Checksums of databases that others write to.
+//!
+//! A client that copies asks for the checksum by the name alone, without the snapshot that it named when it
+//! opened the file, before it closes it. Every copy of a database that was being written failed so.
+
+use femtobarn_server::logical::Settings;
+use femtobarn_server::logical::checksums::ChecksumKind;
+use xrd::QueryCode;
+use xrd::flags::OpenOptions;
+use xrd::request::{Close, Query};
+use xrd::response::Answer;
+use xrd::response::query::ChecksumAnswer;
+
+use super::Stage;
+use crate::xroot::{Peer, Server};
+
+fn asked(peer: &mut Peer, location: &str) -> String {
+    let argument = location.as_bytes().to_vec().into();
+    let query = Query { kind: QueryCode::CHECKSUM, handle: Default::default(), argument };
+    ChecksumAnswer::decode(&peer.ok(query)).unwrap().digest
+}
+
+#[test]
+fn a_client_is_told_the_checksum_of_what_it_has_open() {
+    let stage = Stage::new().with_ten_events();
+    let server = Server::with(Settings::default(), |_| stage.shown.clone());
+    let digest = |opaque: &str| {
+        let file = stage.open("/run7.root", opaque).unwrap();
+        ChecksumKind::Adler32.compute(&*file).unwrap()
+    };
+    let (first, mut copying) = (stage.federation.head().unwrap(), server.client());
+    let handle = copying.open(&format!("/run7.root?fb.csn={first}"), OpenOptions::READ);
+    stage.append(10..20);
+    let second = stage.federation.head().unwrap();
+    let (old, new) = (digest(&format!("fb.csn={first}")), digest(""));
+    assert_ne!(old, new);
+    assert_eq!(asked(&mut copying, "/run7.root?cks.type=adler32"), old);
+    assert_eq!(asked(&mut copying, &format!("/run7.root?fb.csn={second}")), new);
+    assert_eq!(asked(&mut server.client(), "/run7.root"), new, "others have nothing open");
+    copying.ok(Close { handle });
+    assert_eq!(asked(&mut copying, "/run7.root"), new);
+
+    let newest = copying.open("/run7.root", OpenOptions::READ);
+    stage.append(20..30);
+    assert_eq!(asked(&mut copying, "/run7.root"), new, "it was opened before");
+    copying.ok(Close { handle: newest });
+    assert_ne!(asked(&mut copying, "/run7.root"), new);
+}
