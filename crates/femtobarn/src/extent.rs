@@ -172,7 +172,7 @@ impl ExtentWriter {
     }
 
     pub fn check_usable(&self) -> Result<()> {
-        match self.failed {
+        match self.failed || self.file.is_broken() {
             false => Ok(()),
             true => Err(Error::Closed {
                 what: format!(

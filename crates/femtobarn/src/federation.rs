@@ -271,7 +271,9 @@ impl Inner {
     pub fn take_extents(&self, database: &DatabaseRow) -> Result<ExtentWriter> {
         // What was left over in an earlier epoch may be somebody else's by now.
         let left = self.remove_extents(database.id);
-        if let Some(writer) = left.filter(|writer| writer.epoch() == database.epoch) {
+        if let Some(writer) =
+            left.filter(|writer| writer.epoch() == database.epoch && writer.check_usable().is_ok())
+        {
             return Ok(writer);
         }
         let file = Arc::new(self.files.open_to_write(database)?);

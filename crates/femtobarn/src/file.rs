@@ -33,12 +33,12 @@ enum Place {
         /// The same file, past the page cache; none where that cannot be.
         direct: OnceLock<Option<File>>,
     },
-    Server(RemoteFile),
+    Server(Box<RemoteFile>),
 }
 
 impl From<RemoteFile> for DatabaseFile {
     fn from(file: RemoteFile) -> Self {
-        DatabaseFile { path: file.path().to_owned(), place: Place::Server(file) }
+        DatabaseFile { path: file.path().to_owned(), place: Place::Server(Box::new(file)) }
     }
 }
 
@@ -92,6 +92,11 @@ impl DatabaseFile {
     /// Whether the file is a server's.
     pub fn is_remote(&self) -> bool {
         matches!(self.place, Place::Server(_))
+    }
+
+    /// Whether what was written may be lost already, so that nothing more is to be done with it.
+    pub fn is_broken(&self) -> bool {
+        matches!(&self.place, Place::Server(file) if file.is_broken())
     }
 
     pub fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
@@ -183,13 +188,21 @@ impl DatabaseFile {
         }
     }
 
-    /// Reads from `offset` on; fewer bytes than fit only at the end.
-    pub fn read_some(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<usize> {
+    /// Reads from `offset` on, ahead of its use; fewer bytes than fit only at the end.
+    pub fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<usize> {
         let read = match &self.place {
             Place::Here { file, .. } => FileExt::read_at(file, buffer, offset),
-            Place::Server(file) => file.read_at(offset, buffer),
+            Place::Server(file) => file.read_ahead_at(offset, buffer),
         };
         read.map_err(|source| self.unread(source))
+    }
+
+    /// Fills all requests, ahead of their use.
+    pub fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+        match &self.place {
+            Place::Here { file, .. } => file.read_many(requests),
+            Place::Server(file) => file.read_ahead(requests).map_err(|source| self.unread(source)),
+        }
     }
 
     fn unread(&self, source: std::io::Error) -> rntuple::Error {

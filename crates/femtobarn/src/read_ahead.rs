@@ -27,18 +27,23 @@ const GAP_BYTES_MAX: u64 = 64 << 10;
 const SEQUENCES_MAX: usize = 8;
 /// Bursts that a federation holds.
 const BURSTS_MAX: usize = 16;
+/// Bursts that are gone whose memory is kept.
+const FREE_MAX: usize = 4;
 
 /// The bursts of a federation.
 #[derive(Debug, Default)]
 pub(crate) struct Bursts {
     held: Mutex<VecDeque<Arc<Burst>>>,
+    /// Memory of bursts that are gone, for those to come.
+    free: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Bursts {
     /// Starts to fetch ranges, in their order.
     fn fetch(&self, file: &Arc<DatabaseFile>, ranges: Vec<Range<u64>>) -> Weak<Burst> {
         let (bytes, ready) = (Mutex::new(State::Fetching), Condvar::new());
-        let burst = Arc::new(Burst { ranges, bytes, ready });
+        let free = self.free.clone();
+        let burst = Arc::new(Burst { ranges, bytes, ready, free });
         let weak = Arc::downgrade(&burst);
         let (file, fetching) = (file.clone(), Fetching(burst.clone()));
         let named = std::thread::Builder::new().name("read-ahead".to_owned());
@@ -62,6 +67,19 @@ struct Burst {
     ranges: Vec<Range<u64>>,
     bytes: Mutex<State>,
     ready: Condvar,
+    free: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Drop for Burst {
+    fn drop(&mut self) {
+        let state = self.bytes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let State::There(bytes) = std::mem::replace(state, State::Failed) {
+            let mut free = lock(&self.free);
+            if free.len() < FREE_MAX {
+                free.push(bytes);
+            }
+        }
+    }
 }
 
 /// A burst that is being fetched, which ends whatever happens.
@@ -84,10 +102,13 @@ enum State {
 impl Burst {
     fn fill(&self, file: &DatabaseFile) {
         let total: u64 = self.ranges.iter().map(|range| range.end - range.start).sum();
-        let mut bytes = vec![0; total as usize];
+        let mut bytes = lock(&self.free).pop().unwrap_or_default();
+        bytes.resize(total as usize, 0);
         let fetched = match &self.ranges[..] {
             // It may go past the end of the file.
-            [range] => file.read_some(range.start, &mut bytes).map(|count| bytes.truncate(count)),
+            [range] => {
+                file.read_ahead_at(range.start, &mut bytes).map(|count| bytes.truncate(count))
+            }
             ranges => {
                 let mut rest = &mut bytes[..];
                 let mut requests = Vec::with_capacity(ranges.len());
@@ -96,7 +117,7 @@ impl Burst {
                     requests.push(ReadRequest { offset: range.start, buffer });
                     rest = behind;
                 }
-                file.read_many(&mut requests)
+                file.read_ahead(&mut requests)
             }
         };
         if fetched.is_ok() {
@@ -327,7 +348,8 @@ mod tests {
     #[test]
     fn a_burst_knows_where_its_bytes_are() {
         let bytes = Mutex::new(State::There((0..30).collect()));
-        let burst = Burst { ranges: vec![100..110, 200..220], bytes, ready: Condvar::new() };
+        let (ready, free) = (Condvar::new(), Arc::default());
+        let burst = Burst { ranges: vec![100..110, 200..220], bytes, ready, free };
         let mut buffer = [0; 5];
         let mut read = |offset| {
             let there = burst.copy_to(&mut ReadRequest { offset, buffer: &mut buffer });

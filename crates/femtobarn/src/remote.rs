@@ -2,10 +2,14 @@
 //!
 //! 1. A path is below the federation's folder on the server; `fb.raw=1` asks for the file as it is
 //!    rather than as the complete ROOT file that other clients are shown.
-//! 2. A file that was written to and not synced fails for good if its connection is lost: the
+//! 2. What is read ahead comes over a connection of its own, so that who reads what is needed now does
+//!    not have to take it off the wire first.
+//! 3. Writes are sent and not waited for; if one fails, the next operation tells it, the sync at the
+//!    latest. A file that was written to and not synced fails for good if its connection is lost: the
 //!    transaction fails, and nothing that it wrote is committed.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use rntuple::ReadRequest;
 use xrd::client::blocking::{Client, File};
@@ -19,6 +23,26 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteFolder {
     client: Client,
+    ahead: Arc<Ahead>,
+}
+
+/// The connection for reading ahead, which is made when it is needed first.
+#[derive(Debug)]
+struct Ahead {
+    url: Url,
+    client: OnceLock<Option<Client>>,
+}
+
+impl Ahead {
+    /// None if it cannot be made: then nothing is read over it.
+    fn client(&self) -> Option<&Client> {
+        let connect = || Client::connect(&self.url, options()).ok();
+        self.client.get_or_init(connect).as_ref()
+    }
+}
+
+fn options() -> Options {
+    Options { application: "femtobarn".to_owned(), ..Options::default() }
 }
 
 impl RemoteFolder {
@@ -26,8 +50,8 @@ impl RemoteFolder {
     pub fn connect(url: &str) -> Result<Self> {
         let failed = |error: ClientError| Error::io("connect to", Path::new(url), error.into_io());
         let url = Url::parse(url).map_err(|error| Error::invalid(error.to_string()))?;
-        let options = Options { application: "femtobarn".to_owned(), ..Options::default() };
-        Ok(RemoteFolder { client: Client::connect(&url, options).map_err(failed)? })
+        let client = Client::connect(&url, options()).map_err(failed)?;
+        Ok(RemoteFolder { client, ahead: Arc::new(Ahead { url, client: OnceLock::new() }) })
     }
 
     /// The URL of a file, as if it were a path.
@@ -61,7 +85,13 @@ impl RemoteFolder {
             },
             _ => Error::io(what, &path, error.into_io()),
         })?;
-        Ok(RemoteFile { client: self.client.clone(), file, path })
+        Ok(RemoteFile {
+            client: self.client.clone(),
+            ahead: self.ahead.clone(),
+            file_ahead: OnceLock::new(),
+            file,
+            path,
+        })
     }
 
     fn location(&self, relative: &str) -> Result<Location> {
@@ -76,6 +106,9 @@ impl RemoteFolder {
 #[derive(Debug)]
 pub(crate) struct RemoteFile {
     client: Client,
+    ahead: Arc<Ahead>,
+    /// The same file over the connection for reading ahead.
+    file_ahead: OnceLock<Option<File>>,
     file: File,
     path: PathBuf,
 }
@@ -85,26 +118,37 @@ impl RemoteFile {
         &self.path
     }
 
+    /// Whether all that is done with it will fail.
+    pub fn is_broken(&self) -> bool {
+        self.file.is_broken()
+    }
+
     pub fn size(&self) -> std::io::Result<u64> {
         Ok(self.file.stat().map_err(ClientError::into_io)?.size)
     }
 
     /// Fills all requests.
     pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
-        let pieces = requests.iter_mut();
-        let mut pieces: Vec<Piece<'_>> = pieces
-            .map(|request| Piece { offset: request.offset, buffer: &mut *request.buffer })
-            .collect();
-        self.file.read_many(&mut pieces).map_err(ClientError::into_io)
+        read_many(&self.file, requests)
     }
 
-    /// Reads from `offset` on; fewer bytes than fit only at the end.
-    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.file.read_at(offset, buffer).map_err(ClientError::into_io)
+    /// Fills all requests ahead of their use.
+    pub fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
+        read_many(self.file_ahead(), requests)
+    }
+
+    /// Reads ahead from `offset` on; fewer bytes than fit only at the end.
+    pub fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.file_ahead().read_at(offset, buffer).map_err(ClientError::into_io)
+    }
+
+    fn file_ahead(&self) -> &File {
+        let open = || self.ahead.client()?.open(self.file.location(), OpenOptions::READ).ok();
+        self.file_ahead.get_or_init(open).as_ref().unwrap_or(&self.file)
     }
 
     pub fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
-        self.file.write_at(offset, bytes).map_err(ClientError::into_io)
+        self.file.write_later(offset, bytes).map_err(ClientError::into_io)
     }
 
     pub fn resize(&self, size: u64) -> std::io::Result<()> {
@@ -119,4 +163,12 @@ impl RemoteFile {
     pub fn remove(&self) -> std::io::Result<()> {
         self.client.rm(self.file.location()).map_err(ClientError::into_io)
     }
+}
+
+fn read_many(file: &File, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
+    let pieces = requests.iter_mut();
+    let mut pieces: Vec<Piece<'_>> = pieces
+        .map(|request| Piece { offset: request.offset, buffer: &mut *request.buffer })
+        .collect();
+    file.read_many(&mut pieces).map_err(ClientError::into_io)
 }

@@ -105,6 +105,11 @@ impl File {
         self.0.location()
     }
 
+    /// See [`File::is_broken`](super::File::is_broken).
+    pub fn is_broken(&self) -> bool {
+        self.0.is_broken()
+    }
+
     /// Closes the file; one that is dropped is closed, too, but its errors are not told.
     ///
     /// # Errors
@@ -119,6 +124,7 @@ impl File {
         fn read_checked(offset: u64, buffer: &mut [u8]) -> usize;
         fn read_many(pieces: &mut [Piece<'_>]) -> ();
         fn write_at(offset: u64, bytes: &[u8]) -> ();
+        fn write_later(offset: u64, bytes: &[u8]) -> ();
         fn write_checked(offset: u64, bytes: &[u8]) -> ();
         fn sync() -> ();
         fn truncate(size: u64) -> ();

@@ -194,10 +194,10 @@ impl Connection {
         request: &Request,
         data: &[u8],
         bytes_max: u64,
-    ) -> Result<Sent<'_>, Trouble> {
+    ) -> Result<Sent, Trouble> {
         let shared = &*self.shared;
         let stream = shared.requests().add(bytes_max, Instant::now())?;
-        let sent = Sent { shared, stream };
+        let sent = Sent { shared: self.shared.clone(), stream };
         let mut bytes = Vec::with_capacity(128);
         request.encode(stream, &mut bytes)?;
         let now_ms = shared.began.elapsed().as_millis() as u64;
@@ -221,12 +221,12 @@ impl Drop for Connection {
 
 /// A request that was sent. It is given up if it is dropped.
 #[derive(Debug)]
-pub(super) struct Sent<'a> {
-    shared: &'a Shared,
+pub(super) struct Sent {
+    shared: Arc<Shared>,
     stream: StreamId,
 }
 
-impl Sent<'_> {
+impl Sent {
     /// Waits for the answer and puts it where it belongs.
     pub async fn answer(self, sink: &mut dyn Sink) -> Result<(), Trouble> {
         std::future::poll_fn(|context| self.poll(sink, context)).await
@@ -309,7 +309,7 @@ impl Sent<'_> {
     }
 }
 
-impl Drop for Sent<'_> {
+impl Drop for Sent {
     fn drop(&mut self) {
         self.shared.requests().abandon(self.stream);
     }

@@ -4,6 +4,7 @@
 //!    whoever comes first, and the others go on with it.
 //! 2. What was written is not sure until it is synced. If the connection is lost before that, the
 //!    file is not opened again: all that is done with it fails.
+//! 3. Writes whose answers nobody waited for are answered before anything else is asked of the file.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +16,7 @@ use super::reading;
 use super::sink::Piece;
 use super::trouble::Trouble;
 use super::waiting::{Waiter, block_on};
-use super::writing;
+use super::writing::{self, Unanswered};
 use super::{Client, ClientError};
 use crate::codes::ErrorCode;
 use crate::flags::{Mode, OpenOptions, OpenTemplateOptions, StatOptions, StatWants};
@@ -45,10 +46,12 @@ pub(super) struct Opened {
     waiter: Waiter,
     /// Whether the handle is the file's no more: it may be another one's by now.
     is_closed: AtomicBool,
+    pub unanswered: Unanswered,
 }
 
 impl Opened {
     async fn ask(&self, request: impl Into<Request>) -> Result<bytes::Bytes, Trouble> {
+        self.unanswered.settle().await?;
         self.connection.call(&request.into(), &[]).await
     }
 }
@@ -105,9 +108,13 @@ impl Client {
             |location| Open { mode, options, template_options, template, location }.into();
         let (connection, body) = self.ask(attempt.clone(), request).await?;
         let answer = OpenAnswer::decode(&body).map_err(|error| attempt.error(error.into()))?;
-        let (handle, waiter, is_closed) =
-            (answer.handle, self.shared.waiter, AtomicBool::new(false));
-        Ok(Opened { connection, handle, waiter, is_closed })
+        Ok(Opened {
+            connection,
+            handle: answer.handle,
+            waiter: self.shared.waiter,
+            is_closed: AtomicBool::new(false),
+            unanswered: Unanswered::default(),
+        })
     }
 }
 
@@ -206,6 +213,24 @@ impl File {
         }
     }
 
+    /// Sends bytes to be written from `offset` on, and does not wait for the answer: if it fails, what
+    /// is done with the file next fails, and all that is done after that. Only after a sync is it sure
+    /// that all was written.
+    ///
+    /// # Errors
+    /// As [`File::write_at`], and those of what was sent before.
+    pub async fn write_later(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut attempt = self.attempt();
+        loop {
+            let opened = self.opened();
+            let writing = writing::write_later(&opened, offset, bytes);
+            match self.changing(&opened, writing).await {
+                Ok(()) => return Ok(()),
+                Err(trouble) => self.recover(&mut attempt, &opened, trouble).await?,
+            }
+        }
+    }
+
     /// As [`File::write_at`], with checksums of pages, and those that came damaged sent again.
     ///
     /// # Errors
@@ -258,15 +283,24 @@ impl File {
         }
     }
 
+    /// Whether all that is done with it will fail: a write failed, or the connection was lost before
+    /// what was written was synced.
+    pub fn is_broken(&self) -> bool {
+        let opened = self.opened();
+        opened.unanswered.has_failed() || self.is_unsynced() && opened.connection.is_lost()
+    }
+
     /// Closes the file; one that is dropped is closed, too, but its errors are not told.
     ///
     /// # Errors
     /// [`ClientError`].
     pub async fn close(self) -> Result<()> {
         let opened = self.opened();
+        let settled = opened.unanswered.settle().await;
         opened.is_closed.store(true, Ordering::SeqCst);
-        match opened.ask(Close { handle: opened.handle }).await {
-            Ok(_) => Ok(()),
+        let closed = opened.connection.call(&Close { handle: opened.handle }.into(), &[]).await;
+        match settled.and(closed.map(drop)) {
+            Ok(()) => Ok(()),
             // With its connection the file was closed.
             Err(Trouble::Lost(_) | Trouble::Unreachable(_)) if !self.is_unsynced() => Ok(()),
             Err(trouble) => Err(self.attempt().error(trouble)),

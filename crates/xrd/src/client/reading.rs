@@ -35,6 +35,7 @@ pub(super) async fn read(
     offset: u64,
     buffer: &mut [u8],
 ) -> Result<usize, Trouble> {
+    opened.unanswered.settle().await?;
     let paths = paths(opened);
     if buffer.len() <= STRIPE_BYTES || (paths.len() == 1 && buffer.len() <= REQUEST_BYTES) {
         let request = read_request(opened, offset, buffer.len(), PathId::default());
@@ -44,7 +45,7 @@ pub(super) async fn read(
     }
     let part_bytes = if paths.len() == 1 { REQUEST_BYTES } else { STRIPE_BYTES };
     let mut parts = buffer.chunks_mut(part_bytes).zip(paths.iter().cycle());
-    let mut sent: VecDeque<(Sent<'_>, &mut [u8])> = VecDeque::new();
+    let mut sent: VecDeque<(Sent, &mut [u8])> = VecDeque::new();
     let (mut next, mut count) = (offset, 0);
     loop {
         while sent.len() < AHEAD * paths.len()
@@ -86,6 +87,7 @@ pub(super) async fn read_checked(
     offset: u64,
     buffer: &mut [u8],
 ) -> Result<(usize, Option<PageRange>), Trouble> {
+    opened.unanswered.settle().await?;
     if !opened.connection.flags().contains(ServerFlags::PAGES) {
         return Ok((read(opened, offset, buffer).await?, None));
     }
@@ -130,6 +132,7 @@ pub(super) async fn read_many(
     opened: &Opened,
     mut pieces: &mut [Piece<'_>],
 ) -> Result<(), Trouble> {
+    opened.unanswered.settle().await?;
     while !pieces.is_empty() {
         let batch = Batch::of(opened, pieces);
         let (now, later) = pieces.split_at_mut(batch.pieces);

@@ -1,10 +1,13 @@
 //! How writes become requests.
 //!
 //! Writes are parted, and a few parts are sent ahead of their answers. If one fails, it is not known
-//! what became of the others.
+//! what became of the others. Answers are short, so a server never waits for room for them.
 
 use std::collections::VecDeque;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::connection::Sent;
 use super::file::Opened;
 use super::sink::{Gathered, Written};
 use super::trouble::Trouble;
@@ -25,15 +28,13 @@ const CORRECTIONS_BYTES: u64 = 16 * 1024;
 
 /// Writes all bytes from `offset` on.
 pub(super) async fn write(opened: &Opened, offset: u64, bytes: &[u8]) -> Result<(), Trouble> {
+    opened.unanswered.settle().await?;
     let mut sent = VecDeque::new();
     let mut next = offset;
     for part in bytes.chunks(REQUEST_BYTES) {
-        let (handle, path, length) = (opened.handle, PathId::default(), part.len() as u32);
-        let request = Write { handle, offset: next, path, length }.into();
-        let is_first = next == offset;
+        let sending = send(opened, next, part).await;
+        sent.push_back(sending.map_err(|trouble| after_others(trouble, next == offset))?);
         next += part.len() as u64;
-        let sending = opened.connection.send(&request, part, 0).await;
-        sent.push_back(sending.map_err(|trouble| after_others(trouble, is_first))?);
         if sent.len() == AHEAD
             && let Some(oldest) = sent.pop_front()
         {
@@ -44,6 +45,79 @@ pub(super) async fn write(opened: &Opened, offset: u64, bytes: &[u8]) -> Result<
         request.answer(&mut Gathered::default()).await?;
     }
     Ok(())
+}
+
+/// Sends all bytes to be written from `offset` on.
+pub(super) async fn write_later(opened: &Opened, offset: u64, bytes: &[u8]) -> Result<(), Trouble> {
+    let mut next = offset;
+    for part in bytes.chunks(REQUEST_BYTES) {
+        opened.unanswered.settle_to(AHEAD - 1).await?;
+        let sending = send(opened, next, part).await;
+        let sent = sending.map_err(|trouble| after_others(trouble, next == offset))?;
+        opened.unanswered.add(sent).await;
+        next += part.len() as u64;
+    }
+    Ok(())
+}
+
+async fn send(opened: &Opened, offset: u64, part: &[u8]) -> Result<Sent, Trouble> {
+    let (handle, path, length) = (opened.handle, PathId::default(), part.len() as u32);
+    let request = Write { handle, offset, path, length }.into();
+    opened.connection.send(&request, part, 0).await
+}
+
+/// Writes whose answers nobody has waited for yet.
+#[derive(Debug, Default)]
+pub(super) struct Unanswered {
+    /// Whether there may be any, or one has failed.
+    is_used: AtomicBool,
+    sent: tokio::sync::Mutex<VecDeque<Sent>>,
+    /// What became of the first one that failed.
+    failed: OnceLock<Trouble>,
+}
+
+impl Unanswered {
+    /// Whether a write is known to have failed.
+    pub fn has_failed(&self) -> bool {
+        self.failed.get().is_some()
+    }
+
+    /// Waits for all answers.
+    pub async fn settle(&self) -> Result<(), Trouble> {
+        match self.is_used.load(Ordering::SeqCst) {
+            true => self.settle_to(0).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Waits until no more than so many answers are due.
+    async fn settle_to(&self, count: usize) -> Result<(), Trouble> {
+        let mut sent = self.sent.lock().await;
+        while sent.len() > count
+            && let Some(oldest) = sent.pop_front()
+        {
+            if let Err(trouble) = oldest.answer(&mut Gathered::default()).await {
+                // The data are gone, so it cannot be done later, or elsewhere.
+                let failure = match trouble {
+                    Trouble::Wait(_) | Trouble::Redirect(_) | Trouble::Unreachable(_) => {
+                        Trouble::Lost("it did not write what it was sent".to_owned())
+                    }
+                    other => other,
+                };
+                // Of several, the first one is told.
+                drop(self.failed.set(failure));
+            }
+        }
+        match self.failed.get() {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(()),
+        }
+    }
+
+    async fn add(&self, sent: Sent) {
+        self.is_used.store(true, Ordering::SeqCst);
+        self.sent.lock().await.push_back(sent);
+    }
 }
 
 /// What was not sent, but for parts before it, is half done.
@@ -60,6 +134,7 @@ pub(super) async fn write_checked(
     offset: u64,
     bytes: &[u8],
 ) -> Result<(), Trouble> {
+    opened.unanswered.settle().await?;
     if !opened.connection.flags().contains(ServerFlags::PAGES) {
         return write(opened, offset, bytes).await;
     }

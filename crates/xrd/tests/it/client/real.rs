@@ -146,6 +146,24 @@ fn files_are_written_and_read() {
 }
 
 #[test]
+fn what_is_written_later_is_there_when_it_is_looked_at() {
+    let Some(server) = Server::start("") else { return };
+    let client = server.client(Options::default());
+    let bytes = content(20_000_000);
+    let file = client.open(&at("/file"), OpenOptions::DELETE | OpenOptions::UPDATE).unwrap();
+    for (index, part) in bytes.chunks(1_000_000).enumerate() {
+        file.write_later(index as u64 * 1_000_000, part).unwrap();
+        if index % 7 == 0 {
+            assert_eq!(file.stat().unwrap().size, (index as u64 + 1) * 1_000_000);
+        }
+    }
+    let mut found = vec![0; bytes.len()];
+    assert_eq!(file.read_at(0, &mut found).unwrap(), bytes.len());
+    assert!(found == bytes);
+    file.sync().unwrap();
+}
+
+#[test]
 fn many_pieces_are_read_at_once() {
     let Some(server) = Server::start("") else { return };
     let client = server.client(Options::default());

@@ -201,6 +201,25 @@ fn a_lost_write_is_never_repeated() {
 }
 
 #[test]
+fn a_write_that_failed_is_told_by_all_that_follows() {
+    let fake = Fake::start(|_, _, request| match request {
+        Request::Open(_) => opened(),
+        Request::Write(write) if write.offset == 3 => refuse(ErrorCode::NO_SPACE),
+        _ => ok(""),
+    });
+    let file = open(&fake, OpenOptions::UPDATE);
+    for offset in [0, 3] {
+        file.write_later(offset, b"abc").unwrap();
+    }
+    for _ in 0..2 {
+        assert_eq!(file.sync().unwrap_err().code(), Some(ErrorCode::NO_SPACE));
+        assert_eq!(file.write_later(6, b"abc").unwrap_err().code(), Some(ErrorCode::NO_SPACE));
+    }
+    assert!(file.close().is_err());
+    assert_eq!((fake.count(RequestCode::WRITE), fake.count(RequestCode::SYNC)), (2, 0));
+}
+
+#[test]
 fn what_changes_names_is_never_repeated() {
     let fake = Fake::start(|_, _, _| Act::Close);
     let error = client(&fake).rm(&at("/file")).unwrap_err();
