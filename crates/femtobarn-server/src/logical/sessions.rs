@@ -57,6 +57,8 @@ pub struct Client {
     pub program: String,
     /// The number of its process.
     pub process: i32,
+    /// Whether it takes answers that come later than those to what it asks next.
+    pub takes_late_answers: bool,
 }
 
 /// Somebody who is connected.

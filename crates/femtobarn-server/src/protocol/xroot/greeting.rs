@@ -175,7 +175,12 @@ fn client(login: &Login) -> Client {
     let program = xrd::opaque_pairs(opaque)
         .find(|(key, _)| *key == b"xrd.appname")
         .map_or_else(String::new, |(_, name)| word(name));
-    Client { user: word(login.user_name()), program, process: login.process }
+    Client {
+        user: word(login.user_name()),
+        program,
+        process: login.process,
+        takes_late_answers: login.capability.takes_delayed_answers(),
+    }
 }
 
 /// A text of a client for lists and logs: short, and of printable characters.

@@ -11,7 +11,7 @@ use xrd::request::Dirlist;
 use xrd::response::{Answer, DirectoryEntry, DirectoryList, EntryChecksum, Response};
 use xrd::{ErrorCode, StreamId};
 
-use super::asking::{Asker, blocking, opaque};
+use super::asking::{Asker, opaque};
 use super::connection::Connection;
 use super::failures::failed;
 use super::names::stat_line;
@@ -82,7 +82,8 @@ impl Asker {
         }
         let path = folder.join(&entry.name).ok()?;
         let shared = std::sync::Arc::clone(&self.shared);
-        let digest = blocking(move || super::queries::digest(&shared, &path, &[], kind)).await;
+        let compute = move || super::queries::digest(&shared, &path, &[], kind);
+        let digest = super::queries::in_turn(&self.shared.checksums, compute).await;
         let digest = digest.unwrap_or_else(|_| "none".to_owned());
         Some(EntryChecksum { kind: kind.name().to_owned(), digest })
     }

@@ -54,6 +54,9 @@ const LATE_KIB_MAX: usize = 32 * 1024;
 /// Connections that hold data to be written; others leave theirs in the kernel until it is their turn.
 const WRITERS_MAX: usize = 64;
 
+/// Checksums that are computed at once.
+const CHECKSUMS_MAX: usize = 2;
+
 /// What all connections of a server share.
 pub struct Shared {
     /// Names, files, sessions.
@@ -75,6 +78,8 @@ pub struct Shared {
     late: Arc<Semaphore>,
     /// Connections that may hold data to be written.
     writers: Arc<Semaphore>,
+    /// Checksums that are computed.
+    checksums: Arc<Semaphore>,
     preparations: Preparations,
 }
 
@@ -92,6 +97,7 @@ impl Shared {
             streams: Streams::default(),
             late: Arc::new(Semaphore::new(LATE_KIB_MAX)),
             writers: Arc::new(Semaphore::new(WRITERS_MAX)),
+            checksums: Arc::new(Semaphore::new(CHECKSUMS_MAX)),
             preparations: Preparations::default(),
         }
     }

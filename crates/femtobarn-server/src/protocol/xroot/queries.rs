@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use serde_json::json;
+use tokio::sync::Semaphore;
 use xrd::limits::{
     ATTRIBUTE_NAME_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX, BOUND_STREAMS_MAX, SEGMENT_DATA_BYTES,
     SEGMENTS_MAX,
@@ -62,9 +63,11 @@ impl Connection {
         if let Some(digest) = known {
             return self.answer(stream, &checksum_response(wanted.kind, digest)).await;
         }
-        let is_slow = wanted.facts.size > SLOW_CHECKSUM_BYTES;
+        let is_slow =
+            wanted.facts.size > SLOW_CHECKSUM_BYTES && asker.session.client.takes_late_answers;
         let seconds = is_slow.then_some(SLOW_CHECKSUM_SECONDS);
         let shared = Arc::clone(&asker.shared);
+        let turns = Arc::clone(&asker.shared.checksums);
         self.respond_later(stream, seconds, async move {
             let Wanted { path, location, kind, open, .. } = wanted;
             let opaque = location.opaque().unwrap_or_default().to_vec();
@@ -72,7 +75,7 @@ impl Connection {
                 Some(open) => digest_of(&shared, &path, &open, &open.facts()?, kind),
                 None => digest(&shared, &path, &opaque, kind),
             };
-            match blocking(digest).await {
+            match in_turn(&turns, digest).await {
                 Ok(digest) => checksum_response(kind, digest),
                 Err(trouble) => response_of(trouble),
             }
@@ -93,6 +96,15 @@ struct Wanted {
 
 fn checksum_response(kind: ChecksumKind, digest: String) -> Response {
     ok(&ChecksumAnswer { kind: kind.name().to_owned(), digest })
+}
+
+/// Computes a checksum when it is its turn: long ones must not take all threads that may block.
+pub(super) async fn in_turn(
+    turns: &Arc<Semaphore>,
+    digest: impl FnOnce() -> Answer<String> + Send + 'static,
+) -> Answer<String> {
+    let _turn = turns.acquire().await.expect("nobody closes this semaphore");
+    blocking(digest).await
 }
 
 /// The kind of checksum that a location asks for.

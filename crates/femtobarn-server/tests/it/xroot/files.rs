@@ -276,6 +276,17 @@ fn slow_checksums_are_waited_for_beside_other_requests() {
 }
 
 #[test]
+fn who_takes_no_late_answers_gets_none() {
+    let server = Server::start();
+    let file = std::fs::File::create(server.folder.path().join("large")).unwrap();
+    file.set_len(40 << 20).unwrap();
+    let mut peer = server.greeted();
+    peer.ok(Login { capability: Capability::new(5, false), ..login() });
+    let body = peer.ok(checksum("/large"));
+    assert_eq!(ChecksumAnswer::decode(&body).unwrap().kind, "adler32");
+}
+
+#[test]
 fn words_of_the_configuration_are_answered_in_their_order() {
     let server = Server::start();
     let mut peer = server.client();

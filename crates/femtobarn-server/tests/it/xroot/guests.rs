@@ -154,6 +154,24 @@ fn clients_are_sent_to_others_by_policy() {
     assert_eq!(sent, Response::Redirect(redirect));
 }
 
+#[test]
+fn clients_go_where_they_are_sent() {
+    let there = Server::start();
+    std::fs::create_dir(there.folder.path().join("raw")).unwrap();
+    there.write("raw/file", b"abc");
+    let neighbour = Neighbour { host: "127.0.0.1".to_owned(), port: there.address.port() };
+    let folder = tempfile::tempdir().unwrap();
+    let mut here = logical(&folder, quick());
+    here.placement = Arc::new(Replicas { replicas: vec![(b"/raw".to_vec(), vec![neighbour])] });
+    let here = Server::of(folder, Shared::new(Arc::new(here), Authenticator::open()));
+    let url = Url::parse(&format!("root://127.0.0.1:{}//", here.address.port())).unwrap();
+    let client = Client::connect(&url, Options::default()).unwrap();
+    let file = client.open(&at("/raw/file"), OpenOptions::READ).unwrap();
+    let mut found = [0; 3];
+    file.read_at(0, &mut found).unwrap();
+    assert_eq!(&found, b"abc");
+}
+
 /// A server with TLS, and the file of who vouches for it.
 fn encrypted(requires_tls: bool) -> Server {
     let folder = tempfile::tempdir().unwrap();
