@@ -1,0 +1,207 @@
+"""A federation that a server has: the same API as one that is here."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import femtobarn as fb
+
+
+@fb.persistent
+class Hit:
+    """A hit."""
+
+    charge: fb.float32
+
+
+@fb.persistent
+class Event:
+    """An event."""
+
+    run: fb.uint32
+    event: fb.uint32
+    pt: list[fb.float32]
+
+
+@fb.persistent
+class Cell:
+    """What a hit is in."""
+
+    hit: fb.link[Hit]
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> fb.Federation:
+    """A federation in a folder, with a hit."""
+    federation = fb.create(tmp_path / "lhc.fed")
+    with federation.transaction() as txn:
+        database = txn.database("run7", create=True)
+        database.container("hits", Hit, create=True).append(Hit(charge=0.5))
+        database.container("events", Event, create=True)
+    return federation
+
+
+@pytest.fixture
+def server(local: fb.Federation) -> Iterator[fb.Server]:
+    """A server that has it."""
+    with fb.serve(local.path, port=0, address="127.0.0.1", anonymous="all") as server:
+        yield server
+
+
+@pytest.fixture
+def far(server: fb.Server) -> Iterator[fb.Federation]:
+    """The federation from afar."""
+    with fb.open(server.url("/lhc.fed")) as federation:
+        yield federation
+
+
+def test_it_is_the_same_federation(local: fb.Federation, far: fb.Federation, server: fb.Server) -> None:
+    assert (far.name, far.uuid, far.head()) == (local.name, local.uuid, local.head())
+    assert far.path == server.url("/lhc.fed")
+    assert list(far) == ["run7/hits", "run7/events"]
+    assert [row["message"] for row in far.history()] == [row["message"] for row in local.history()]
+
+
+def test_what_is_written_there_is_here(local: fb.Federation, far: fb.Federation) -> None:
+    entries = 30_000
+    with far.transaction(message="from afar") as txn:
+        database = txn.database("run7")
+        events = database.container("events")
+        events.append(Event(run=7, event=0, pt=[1.0, 2.0]))
+        numbers = np.arange(1, entries, dtype="u4")
+        columns = {"run": np.full(entries - 1, 7, "u4"), "event": numbers, "pt": [[3.0]] * (entries - 1)}
+        events.extend(columns)
+        database.container("cells", Cell, create=True).append(Cell(hit=far["run7/hits"].oid(0)))
+    for federation in (local, far):
+        view = federation["run7/events"]
+        assert len(view) == entries
+        assert view.arrays("event").event.to_numpy().sum() == entries * (entries - 1) // 2
+        assert view.arrays("event", where="event == 777").event.to_list() == [777]
+        assert list(view[0].pt) == [1.0, 2.0]
+        assert federation["run7/cells"][0].hit.charge == 0.5
+    assert local.check().sound
+
+
+def test_it_changes_and_remembers(local: fb.Federation, far: fb.Federation) -> None:
+    with far.transaction() as txn:
+        events = txn.database("run7").container("events")
+        for number in range(10):
+            events.append(Event(run=7, event=number, pt=[]))
+    before = far.head()
+    far.tag("winter")
+    with far.transaction() as txn:
+        events = txn.database("run7").container("events")
+        events.update(3, event=33)
+        events.delete(4)
+        other = txn.database("run8", create=True).container("events", Event, create=True)
+        other.append(Event(run=8, event=1, pt=[1.0]))
+    assert local["run7/events"].arrays("event").event.to_list() == [0, 1, 2, 33, 5, 6, 7, 8, 9]
+    assert far.snapshot(csn=before)["run7/events"].arrays("event").event.to_list() == list(range(10))
+    assert local.snapshot(tag="winter").csn == before
+    assert len(local["run8/events"]) == 1
+    assert local.check().sound
+
+
+def test_who_is_second_is_told(local: fb.Federation, far: fb.Federation, server: fb.Server) -> None:
+    with far.transaction() as txn, fb.open(server.url("/lhc.fed")) as other:
+        txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))
+        with (
+            other.transaction(lock_timeout=0.1) as second,
+            pytest.raises(fb.BusyError, match="is locked by"),
+        ):
+            second.database("run7").container("events").append(Event(run=7, event=2, pt=[]))
+    assert local["run7/events"].arrays("event").event.to_list() == [1]
+
+
+def test_what_fails_leaves_nothing(local: fb.Federation, far: fb.Federation) -> None:
+    def fails() -> None:
+        with far.transaction() as txn:
+            txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))
+            raise RuntimeError
+
+    head = far.head()
+    with pytest.raises(RuntimeError):
+        fails()
+    assert (local.head(), len(far["run7/events"])) == (head, 0)
+    assert local.locks() == []
+
+
+def test_upkeep_is_done_where_the_folder_is(far: fb.Federation) -> None:
+    for work in (far.vacuum, far.check, lambda: far.seal("run7")):
+        with pytest.raises(fb.UnsupportedError, match="run it on the server"):
+            work()
+
+
+def test_it_goes_through_pickle(far: fb.Federation) -> None:
+    again = pickle.loads(pickle.dumps(far))
+    assert again.uuid == far.uuid
+    again.close()
+
+
+def test_readers_may_only_read(local: fb.Federation) -> None:
+    with (
+        fb.serve(local.path, port=0, address="127.0.0.1") as server,
+        fb.open(server.url("/lhc.fed")) as far,
+        pytest.raises(fb.FemtobarnError, match="can only be read"),
+        far.transaction() as txn,
+    ):
+        txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))
+    assert len(local["run7/events"]) == 0
+
+
+def test_places_that_have_none_are_told(server: fb.Server) -> None:
+    with pytest.raises(fb.NotFoundError, match="no federation"):
+        fb.open(server.url("/nothing.fed"))
+    with pytest.raises(fb.InvalidError, match="root://host:port//name"):
+        fb.open("ftp://somewhere/lhc.fed")
+
+
+def test_many_writers_at_once(local: fb.Federation, far: fb.Federation) -> None:
+    with far.transaction() as txn:
+        database = txn.database("run9", create=True)
+        for number in range(4):
+            database.container(f"events{number}", Event, create=True)
+
+    def write(number: int) -> None:
+        for event in range(20):
+            with far.transaction() as txn:
+                container = txn.database("run9").container(f"events{number}")
+                container.append(Event(run=9, event=event, pt=[]))
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    for number in range(4):
+        assert local[f"run9/events{number}"].arrays("event").event.to_list() == list(range(20))
+
+
+def test_clients_outlive_a_restart(local: fb.Federation) -> None:
+    first = fb.serve(local.path, port=0, address="127.0.0.1", anonymous="all")
+    with fb.open(first.url("/lhc.fed")) as far:
+        with far.transaction() as txn:
+            txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))
+        first.stop()
+        with fb.serve(local.path, port=first.port, address="127.0.0.1", anonymous="all"):
+            assert far["run7/events"].arrays("event").event.to_list() == [1]
+            with far.transaction() as txn:
+                txn.database("run7").container("events").append(Event(run=7, event=2, pt=[]))
+    assert local["run7/events"].arrays("event").event.to_list() == [1, 2]
+
+
+def test_the_command_line_takes_urls(server: fb.Server) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "femtobarn", "ls", server.url("/lhc.fed")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "run7/events" in done.stdout
