@@ -65,10 +65,10 @@ def program(project: Path) -> Path:
 
 
 @contextmanager
-def served(program: Path, folder: Path) -> Iterator[int]:
-    """Serve a folder; the port."""
+def served(program: Path, folder: Path, *tls: Path) -> Iterator[int]:
+    """Serve a folder, encrypted if there are a certificate and its key; the port."""
     folder.mkdir(parents=True, exist_ok=True)
-    server = subprocess.Popen([program, "-p", "0", folder], stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([program, "-p", "0", folder, *tls], stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     with server:
         try:
@@ -178,6 +178,49 @@ def test_folders_are_copied_both_ways(program: Path, tmp_path: Path, content: by
         run(["xrdcp", "-N", "-r", f"{url}/up/from", "to"], tmp_path)
     for name in ["a", "b/c", "b/d/e"]:
         assert (tmp_path / "to" / "from" / name).read_bytes() == content[: 1000 * len(name)]
+
+
+def certified(folder: Path) -> tuple[Path, Path]:
+    """A certificate and key for this machine, and in `folder/trusted` the authority that vouches for it."""
+    trusted = folder / "trusted"
+    trusted.mkdir()
+    (folder / "names").write_text("subjectAltName=DNS:localhost")
+    openssl = ["openssl", "req", "-newkey", "rsa:2048", "-nodes"]
+    root = [*openssl, "-x509", "-days", "2", "-subj", "/CN=authority", "-keyout", "root.key"]
+    run([*root, "-out", "trusted/root.pem"], folder)
+    run([*openssl, "-subj", "/CN=localhost", "-keyout", "host.key", "-out", "host.csr"], folder)
+    sign = [
+        "openssl",
+        "x509",
+        "-req",
+        "-days",
+        "2",
+        "-in",
+        "host.csr",
+        "-out",
+        "host.pem",
+        "-extfile",
+        "names",
+    ]
+    run([*sign, "-CA", "trusted/root.pem", "-CAkey", "root.key", "-CAcreateserial"], folder)
+    run(["openssl", "rehash", "trusted"], folder)
+    return folder / "host.pem", folder / "host.key"
+
+
+@pytest.mark.parametrize("scheme", ["root", "roots"])
+@pytest.mark.parametrize("streams", ["1", "4"])
+def test_encrypted_copies_are_the_same(
+    program: Path, tmp_path: Path, content: bytes, scheme: str, streams: str
+) -> None:
+    (tmp_path / "from").write_bytes(content)
+    trusted = str(tmp_path / "trusted")
+    with served(program, tmp_path / "served", *certified(tmp_path)) as port:
+        url = f"{scheme}://localhost:{port}//file"
+        copy = ["xrdcp", "-N", "-C", "adler32", "-S", streams]
+        run([*copy, "from", url], tmp_path, X509_CERT_DIR=trusted)
+        run([*copy, url, "to"], tmp_path, X509_CERT_DIR=trusted)
+    assert (tmp_path / "served" / "file").read_bytes() == content
+    assert (tmp_path / "to").read_bytes() == content
 
 
 @pytest.fixture(scope="session")

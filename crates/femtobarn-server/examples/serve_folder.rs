@@ -1,10 +1,10 @@
-//! Serves a plain folder over `root://`, without any rights or encryption: for tests and measurements.
+//! Serves a plain folder over `root://`, to everybody: for tests and measurements.
 //!
 //! ```text
-//! serve_folder -p PORT FOLDER [PREFIX]
+//! serve_folder -p PORT FOLDER [CERTIFICATE KEY]
 //! ```
 //!
-//! It listens on the loopback address, tells its port in a line on standard output (port 0 takes any
+//! With a certificate and its key, files in PEM format, all sessions must be encrypted. It listens on the loopback address, tells its port in a line on standard output (port 0 takes any
 //! free one), and ends when it is killed.
 
 use std::io::Write;
@@ -12,10 +12,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use femtobarn_server::auth::Authenticator;
+use femtobarn_server::config::Tls;
 use femtobarn_server::logical::exports::{Exports, Manner};
 use femtobarn_server::logical::{Logical, Settings};
 use femtobarn_server::physical::{PosixStorage, StoragePath};
 use femtobarn_server::protocol::xroot::{Shared, serve};
+use femtobarn_server::tls::server_config;
 use tokio::net::TcpListener;
 
 type Failure = Box<dyn std::error::Error>;
@@ -23,7 +25,7 @@ type Failure = Box<dyn std::error::Error>;
 struct Arguments {
     port: u16,
     folder: PathBuf,
-    prefix: String,
+    tls: Tls,
 }
 
 fn arguments() -> Option<Arguments> {
@@ -33,13 +35,16 @@ fn arguments() -> Option<Arguments> {
         return None;
     }
     let folder = words.next()?.into();
-    let prefix = words.next().unwrap_or_else(|| "/".to_owned());
-    Some(Arguments { port: port.parse().ok()?, folder, prefix })
+    let certificate = words.next().unwrap_or_default();
+    let required = !certificate.is_empty();
+    let key = words.next().unwrap_or_default().into();
+    let tls = Tls { certificate: certificate.into(), key, required };
+    Some(Arguments { port: port.parse().ok()?, folder, tls })
 }
 
 fn main() -> Result<(), Failure> {
     let Some(arguments) = arguments() else {
-        return Err("usage: serve_folder -p PORT FOLDER [PREFIX]".into());
+        return Err("usage: serve_folder -p PORT FOLDER [CERTIFICATE KEY]".into());
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(16)
@@ -51,13 +56,16 @@ fn main() -> Result<(), Failure> {
 async fn listen(arguments: Arguments) -> Result<(), Failure> {
     let refused = |trouble| format!("{trouble:?}");
     let storage = Arc::new(PosixStorage::new(&arguments.folder).map_err(refused)?);
-    let prefix = StoragePath::new(arguments.prefix.as_bytes()).map_err(refused)?;
+    let top = StoragePath::new(b"/").map_err(refused)?;
     let mut exports = Exports::default();
     let manner = Manner { is_quick: true, is_read_only: false };
-    exports.add(&prefix, storage, manner).map_err(refused)?;
+    exports.add(&top, storage, manner).map_err(refused)?;
     let logical = Arc::new(Logical::new(Settings::default(), exports));
     tokio::spawn(Arc::clone(&logical).keep_tidy());
-    let shared = Arc::new(Shared::new(logical, Authenticator::open()));
+    let mut shared = Shared::new(logical, Authenticator::open());
+    shared.tls = server_config(&arguments.tls)?;
+    shared.requires_tls = arguments.tls.required;
+    let shared = Arc::new(shared);
     let listener = TcpListener::bind(("127.0.0.1", arguments.port)).await?;
     println!("listening on port {}", listener.local_addr()?.port());
     std::io::stdout().flush()?;
