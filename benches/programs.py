@@ -26,10 +26,11 @@ class NotThere(Exception):
 def command_line(command: tuple[str, ...], index: int = 0, processes: int = 1) -> list[str]:
     """A command with its program's path and its places filled in.
 
-    `ours` and `peers` are programs of the crate femtobarn-bench; `name.py` is a script of `sides/`, any other
-    name a C++ program of `sides/`.
+    `ours`, `peers` and `sessions` are programs of the crate femtobarn-bench, the last one given to another as
+    `{sessions}`; `name.py` is a script of `sides/`, any other name a C++ program of `sides/`.
     """
-    places = {"data": DATA, "work": WORK, "index": index, "processes": processes}
+    sessions = built("sessions") if "{sessions}" in command else ""
+    places = {"data": DATA, "work": WORK, "index": index, "processes": processes, "sessions": sessions}
     program, *rest = (part.format(**places) for part in command)
     if program.endswith(".py"):
         return [sys.executable, "-W", "ignore", str(HERE / "sides" / program), *rest]
@@ -39,7 +40,7 @@ def command_line(command: tuple[str, ...], index: int = 0, processes: int = 1) -
 @cache
 def built(program: str) -> Path:
     """The path of a program, which is built if need be."""
-    if program in ("ours", "peers"):
+    if program in ("ours", "peers", "sessions"):
         return rust(program)
     return rocksdb_peer() if program == "rocksdb_peer" else of_root(program)
 

@@ -1,3 +1,3 @@
 """The chapters of the benchmarks; framework.py says what one holds."""
 
-NAMES = ("monarc", "sequential", "random", "commits", "selection", "growth", "python")
+NAMES = ("monarc", "sequential", "random", "commits", "selection", "growth", "python", "serving")
