@@ -240,9 +240,14 @@ impl ReadAhead {
     /// Notes what is read, and fetches what comes next if that is sequential.
     fn go_on(&self, file: &Arc<DatabaseFile>, requests: &[ReadRequest<'_>]) {
         let Some(range) = span(requests) else { return };
-        let Some(next) = lock(&self.own).next_burst(range) else { return };
-        let burst = self.bursts.fetch(file, vec![next]);
-        lock(&self.own).add(burst);
+        // Locked until the burst is known, so that nobody else fetches the same.
+        let mut own = lock(&self.own);
+        if let Some(next) = own.next_burst(range)
+            && let Some(missing) = own.not_held(next)
+        {
+            let burst = self.bursts.fetch(file, vec![missing]);
+            own.add(burst);
+        }
     }
 }
 
@@ -263,6 +268,18 @@ impl Own {
     fn add(&mut self, burst: Weak<Burst>) {
         self.bursts.retain(|known| known.strong_count() > 0);
         self.bursts.push(burst);
+    }
+
+    /// What is left of a range without that at its front which other bursts have: places that are read
+    /// sequentially run into each other.
+    fn not_held(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let bursts: Vec<Arc<Burst>> = self.bursts.iter().filter_map(Weak::upgrade).collect();
+        let held = || bursts.iter().flat_map(|burst| &burst.ranges);
+        let mut start = range.start;
+        while let Some(known) = held().find(|known| known.contains(&start)) {
+            start = known.end;
+        }
+        (start < range.end).then_some(start..range.end)
     }
 
     /// What is to be fetched, now that this range is read.
@@ -345,11 +362,29 @@ mod tests {
         assert!(bursts >= 16, "{bursts}");
     }
 
+    fn burst(ranges: Vec<Range<u64>>, bytes: Vec<u8>) -> Burst {
+        let (bytes, ready) = (Mutex::new(State::There(bytes)), Condvar::new());
+        Burst { ranges, bytes, ready, free: Arc::default() }
+    }
+
+    #[test]
+    fn nothing_is_fetched_twice() {
+        let held =
+            [burst(vec![100..150, 150..200], vec![]), burst(vec![200..300, 400..500], vec![])];
+        let held = held.map(Arc::new);
+        let mut own = Own::default();
+        held.iter().for_each(|burst| own.add(Arc::downgrade(burst)));
+        assert_eq!(own.not_held(50..150), Some(50..150));
+        assert_eq!(own.not_held(100..350), Some(300..350));
+        assert_eq!(own.not_held(120..300), None);
+        assert_eq!(own.not_held(450..600), Some(500..600));
+        drop(held);
+        assert_eq!(own.not_held(120..300), Some(120..300), "it is gone");
+    }
+
     #[test]
     fn a_burst_knows_where_its_bytes_are() {
-        let bytes = Mutex::new(State::There((0..30).collect()));
-        let (ready, free) = (Condvar::new(), Arc::default());
-        let burst = Burst { ranges: vec![100..110, 200..220], bytes, ready, free };
+        let burst = burst(vec![100..110, 200..220], (0..30).collect());
         let mut buffer = [0; 5];
         let mut read = |offset| {
             let there = burst.copy_to(&mut ReadRequest { offset, buffer: &mut buffer });

@@ -194,6 +194,8 @@ fn many_pieces_are_read_at_once() {
 fn large_reads_are_spread_over_streams() {
     let Some(server) = Server::start("") else { return };
     let client = server.client(Options { streams: 3, ..Options::default() });
+    // The server's own words.
+    assert_eq!(server.log().matches(" bound").count(), 3, "{}", server.log());
     let bytes = content(30_000_001);
     write(&client, "/file", &bytes);
     let file = client.open(&at("/file"), OpenOptions::READ).unwrap();
