@@ -11,7 +11,7 @@ use crate::logical::catalogue::Served;
 use crate::logical::exports::{Exports, Manner};
 
 use crate::physical::{
-    FederationStorage, MachineClock, PosixStorage, Slowness, Storage, StoragePath,
+    FaultyStorage, FederationStorage, MachineClock, PosixStorage, Slowness, Storage, StoragePath,
     ThrottledStorage, Trouble,
 };
 use crate::server::StartError;
@@ -76,16 +76,21 @@ fn name_of(export: &Export) -> Result<String, StartError> {
     }
 }
 
-/// The files of an export's folder, as slow as is wanted.
+/// The files of an export's folder, as slow and as faulty as is wanted.
 fn files(export: &Export) -> Result<Arc<dyn Storage>, StartError> {
-    let files: Arc<dyn Storage> =
+    let mut files: Arc<dyn Storage> =
         Arc::new(PosixStorage::new(&export.folder).map_err(system_error)?);
+    let faults = export.faults.iter().map(|fault| fault.parse());
+    let faults: Vec<_> = faults.collect::<Result<_, _>>().map_err(StartError::Config)?;
+    if !faults.is_empty() {
+        files = Arc::new(FaultyStorage::failing(files, faults));
+    }
     let Some(throttle) = export.throttle else { return Ok(files) };
     let slowness = Slowness {
         bytes_per_second: throttle.bytes_per_second,
         seeks_per_second: throttle.seeks_per_second,
         block_size: BLOCK_BYTES,
-        defer_above: None,
+        defer_above: throttle.defer_above_seconds.map(|most| Duration::from_secs(most.into())),
     };
     let clock = Arc::new(MachineClock::default());
     Ok(Arc::new(ThrottledStorage::throttled(files, slowness, clock)))

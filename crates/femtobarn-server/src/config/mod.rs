@@ -49,6 +49,9 @@ pub struct Export {
     pub read_only: bool,
     /// How slow it is made.
     pub throttle: Option<Throttle>,
+    /// What goes wrong on purpose; see [`Fault`](crate::physical::Fault).
+    #[serde(default)]
+    pub faults: Vec<String>,
 }
 
 /// How slow an export is made.
@@ -59,6 +62,8 @@ pub struct Throttle {
     pub bytes_per_second: u64,
     /// Seeks a second.
     pub seeks_per_second: u32,
+    /// Clients that would have to wait longer than this are told to come again.
+    pub defer_above_seconds: Option<u32>,
 }
 
 /// Who may do what.
@@ -168,7 +173,13 @@ impl Config {
 
     /// Serves one more folder; under its own name if that is empty.
     pub fn export(&mut self, folder: PathBuf, name: String) {
-        self.exports.push(Export { folder, name, read_only: false, throttle: None });
+        self.exports.push(Export {
+            folder,
+            name,
+            read_only: false,
+            throttle: None,
+            faults: vec![],
+        });
     }
 
     /// What does not fit together.
@@ -303,6 +314,8 @@ mod tests {
         assert_eq!(config.exports.len(), 1);
         assert_eq!(config.auth.issuers.len(), 1);
         assert_eq!(config.exports[0].throttle.map(|t| t.bytes_per_second), Some(22_000_000));
+        let faults: Vec<_> = config.exports[0].faults.iter().map(|fault| fault.parse()).collect();
+        assert!(faults.len() == 2 && faults.iter().all(Result::<crate::physical::Fault, _>::is_ok));
         assert!(config.check().is_err_and(|what| what.contains("TLS")));
     }
 
