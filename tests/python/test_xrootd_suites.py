@@ -88,7 +88,8 @@ def run(command: list[str | Path], folder: Path, **settings: str) -> str:
         timeout=900,
     )
     text = done.stdout.decode(errors="replace")
-    said = [line for line in text.splitlines() if not line.startswith("[")]
+    # Lines of logs begin with the time.
+    said = [line for line in text.splitlines() if not line.startswith("[20")]
     assert done.returncode == 0, "\n".join(said[-40:])
     return text
 
@@ -178,6 +179,52 @@ def test_folders_are_copied_both_ways(program: Path, tmp_path: Path, content: by
         run(["xrdcp", "-N", "-r", f"{url}/up/from", "to"], tmp_path)
     for name in ["a", "b/c", "b/d/e"]:
         assert (tmp_path / "to" / "from" / name).read_bytes() == content[: 1000 * len(name)]
+
+
+def test_every_command_of_xrdfs_does_what_it_says(program: Path, tmp_path: Path) -> None:
+    top = tmp_path / "served"
+    with served(program, top) as port:
+
+        def xrdfs(*words: str) -> str:
+            return run(["xrdfs", f"root://127.0.0.1:{port}", *words], tmp_path)
+
+        def refused(*words: str) -> str:
+            with pytest.raises(AssertionError) as failure:
+                xrdfs(*words)
+            return str(failure.value)
+
+        xrdfs("mkdir", "-p", "/a/b")
+        (top / "a" / "file").write_text("hello\n")
+        xrdfs("mv", "/a/file", "/a/b/file")
+        xrdfs("chmod", "/a/b/file", "rw-r-----")
+        assert "Mode:   0640" in xrdfs("stat", "/a/b/file")
+        assert xrdfs("cat", "/a/b/file") == "hello\n"
+        assert xrdfs("tail", "-c", "3", "/a/b/file") == "lo\n"
+        xrdfs("truncate", "/a/b/file", "4")
+        assert (top / "a" / "b" / "file").read_text() == "hell"
+        assert re.search(r"rw-r----- \S+ \S+ +4 .*/a/b/file", xrdfs("ls", "-l", "-R", "/a"))
+        assert "adler32:" in xrdfs("ls", "-C", "adler32", "/a/b")
+        assert f"]:{port} Server ReadWrite" in xrdfs("locate", "/a/b/file")
+        assert "Largest free chunk:" in xrdfs("spaceinfo", "/")
+        assert "Nodes with RW space:                1" in xrdfs("statvfs", "/")
+        assert xrdfs("query", "config", "bind_max").strip() == "15"
+        assert xrdfs("query", "checksum", "/a/b/file").split() == ["adler32", "041701a6"]
+        assert "oss.free=" in xrdfs("query", "space", "/")
+        assert "oss.type=f" in xrdfs("query", "xattr", "/a/b/file")
+        assert xrdfs("query", "stats", "a").startswith("<statistics")
+        assert "[3013]" in refused("query", "opaque", "x")
+        xrdfs("xattr", "/a/b/file", "set", "name=value")
+        assert 'name="value"' in xrdfs("xattr", "/a/b/file", "list")
+        xrdfs("xattr", "/a/b/file", "del", "name")
+        request = xrdfs("prepare", "-s", "/a/b/file").strip()
+        assert '"online":true' in xrdfs("query", "prepare", request, "/a/b/file")
+        xrdfs("prepare", "-a", request)
+        xrdfs("prepare", "-e", "/a/b/file")
+        assert "[3018]" in refused("rmdir", "/a/b")
+        xrdfs("rm", "/a/b/file")
+        assert "[3011]" in refused("stat", "/a/b/file")
+        assert "[3010]" in refused("stat", "/../etc")
+        xrdfs("rmdir", "/a/b")
 
 
 def certified(folder: Path) -> tuple[Path, Path]:
