@@ -6,9 +6,9 @@ from framework import Figure, Preparation, Role, Side, Target, faster
 
 TITLE = "Serving"
 INTRO = """One server, its clients on the same machine, a file in the page cache. The CPU seconds are the
-server's alone: clients, which are the same for both, share the two cores with it. XRootD is Debian's (5.5), with
-its default settings. Sessions ask again as soon as they were answered; copies are made by xrdcp, whose default is
-reading and writing pages with checksums (pgread, pgwrite)."""
+server's alone: clients, which are the same for both, share the two cores with it. XRootD is Debian's (5.5)
+with its default settings. Sessions ask again as soon as they were answered; copies are made by xrdcp, whose
+default is reading and writing pages with checksums (pgread, pgwrite)."""
 
 FILE = "{data}/served.bin"
 FILE_MB = 512

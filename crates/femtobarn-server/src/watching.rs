@@ -22,6 +22,7 @@ pub(crate) fn status(watched: &Watched) -> Status {
     let moved = logical.sessions.totals();
     let (locks, waits) = all_locks(&watched.federations);
     let remote: Vec<_> = watched.federations.iter().flat_map(|served| served.sessions()).collect();
+    let files = logical.files.counts();
     let totals = Totals {
         connections: watched.counts.accepted(),
         open_connections: watched.counts.open(),
@@ -35,7 +36,9 @@ pub(crate) fn status(watched: &Watched) -> Status {
         locks_waited: waits.len() as u64,
         deadlocks: watched.federations.iter().map(|served| served.deadlocks()).sum(),
         commits: watched.federations.iter().map(|served| served.publisher().published().0).sum(),
-        ..Totals::default()
+        syncs: read(&files.syncs),
+        syncs_eliminated: read(&files.syncs_eliminated),
+        files_reused: read(&files.reused),
     };
     let mut sessions: Vec<_> = all.iter().map(|session| session_status(session)).collect();
     sessions.extend(remote.iter().map(|session| remote_status(session)));

@@ -2,14 +2,15 @@
 //!
 //! 1. Opening a file that somebody has open in the same way looks whether the name still leads to that
 //!    file, and opens nothing then.
-//! 2. A sync is only done if something was written since the last one that did not fail.
+//! 2. A sync is only done if something was written since the last one that did not fail. One is done at a
+//!    time: who finds nothing to do must know that what others wrote to the disk has got there.
 //! 3. Interfaces for reading that nobody used for a while are closed. They are opened again at the next
 //!    use, and if the name leads to another file by then, that use is refused.
 //!
 //! Each can be switched off by [`super::Settings`].
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use nix::errno::Errno;
@@ -25,6 +26,18 @@ pub struct Files {
     reuses: bool,
     eliminates_syncs: bool,
     open: Arc<Mutex<Open>>,
+    counts: Arc<FileCounts>,
+}
+
+/// What was saved, since the start.
+#[derive(Debug, Default)]
+pub struct FileCounts {
+    /// Opens that found the file open.
+    pub reused: AtomicU64,
+    /// Syncs that were asked for.
+    pub syncs: AtomicU64,
+    /// Of these, those that were not needed.
+    pub syncs_eliminated: AtomicU64,
 }
 
 type Open = HashMap<Key, Weak<SharedFile>>;
@@ -47,14 +60,17 @@ pub struct SharedFile {
     was_used: AtomicBool,
     /// Whether something was written since the last sync.
     is_unsynced: AtomicBool,
+    /// Held by who syncs.
+    syncing: Mutex<()>,
     eliminates_syncs: bool,
     open: Arc<Mutex<Open>>,
+    counts: Arc<FileCounts>,
 }
 
 impl Files {
     /// For these exports, with none open.
     pub fn new(exports: Arc<Exports>, reuses: bool, eliminates_syncs: bool) -> Self {
-        Files { exports, reuses, eliminates_syncs, open: Arc::default() }
+        Files { exports, reuses, eliminates_syncs, open: Arc::default(), counts: Arc::default() }
     }
 
     /// Opens a file, or joins those who have it open; also tells what is known of it.
@@ -72,6 +88,7 @@ impl Files {
             && how.creation == Creation::Existing
             && let Some(shared) = self.open_already(&key, opaque)?
         {
+            self.counts.reused.fetch_add(1, Ordering::Relaxed);
             return Ok(shared);
         }
         let interface = self.exports.open(path, how, opaque)?;
@@ -84,8 +101,10 @@ impl Files {
             was_used: AtomicBool::new(true),
             // A file that was made or emptied is not durable yet.
             is_unsynced: AtomicBool::new(how.creation != Creation::Existing),
+            syncing: Mutex::default(),
             eliminates_syncs: self.eliminates_syncs,
             open: Arc::clone(&self.open),
+            counts: Arc::clone(&self.counts),
         });
         if self.reuses {
             locked(&self.open).insert(key, Arc::downgrade(&shared));
@@ -103,6 +122,11 @@ impl Files {
         let facts = self.exports.facts(&key.path, opaque)?;
         let is_allowed = if key.write { facts.is_writable } else { facts.is_readable };
         Ok((facts.id == shared.id && is_allowed).then_some((shared, facts)))
+    }
+
+    /// What was saved, since the start.
+    pub fn counts(&self) -> &FileCounts {
+        &self.counts
     }
 
     /// Files that are open, each counted once.
@@ -168,8 +192,10 @@ impl SharedFile {
     /// # Errors
     /// The storage's.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Answer<()> {
+        let written = self.interface()?.write_at(offset, bytes);
+        // Afterwards: a sync of somebody else's may have come before the write.
         self.is_unsynced.store(true, Ordering::Release);
-        self.interface()?.write_at(offset, bytes)
+        written
     }
 
     /// Cuts or lengthens it. May block.
@@ -177,8 +203,9 @@ impl SharedFile {
     /// # Errors
     /// The storage's.
     pub fn truncate(&self, size: u64) -> Answer<()> {
+        let cut = self.interface()?.truncate(size);
         self.is_unsynced.store(true, Ordering::Release);
-        self.interface()?.truncate(size)
+        cut
     }
 
     /// Makes what was written durable; tells whether there was anything to do. May block.
@@ -186,8 +213,11 @@ impl SharedFile {
     /// # Errors
     /// The storage's.
     pub fn sync(&self) -> Answer<bool> {
+        let _turn = locked(&self.syncing);
+        self.counts.syncs.fetch_add(1, Ordering::Relaxed);
         let was_unsynced = self.is_unsynced.swap(false, Ordering::AcqRel);
         if self.eliminates_syncs && !was_unsynced {
+            self.counts.syncs_eliminated.fetch_add(1, Ordering::Relaxed);
             return Ok(false);
         }
         let synced = self.interface().and_then(|interface| interface.sync());
