@@ -82,7 +82,8 @@ fn session_status(session: &Session) -> SessionStatus {
 fn remote_status(session: &catalogue::Session) -> SessionStatus {
     let client = session.client();
     SessionStatus {
-        id: session.id().to_string(),
+        // Not what its client calls it, which would let others take it over.
+        id: format!("c{}", session.number()),
         protocol: "catalogue".to_owned(),
         user: client.user,
         host: client.host,

@@ -5,15 +5,17 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{
-    Catalog, Csn, DatabaseId, LockGuard, LockKind, LockTable, LockTarget, Result,
+    Catalog, Csn, DatabaseId, Error, LockGuard, LockKind, LockTable, LockTarget, Result,
 };
 use tokio::task::spawn_blocking;
 
-/// The longest wait, for those who wait as long as it takes.
-const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
+/// The pauses between two looks at a lock that a local process holds, at first and at most. No thread is
+/// kept waiting, since there are few.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 /// The kernel's locks that the server holds in one federation.
 #[derive(Debug)]
@@ -27,8 +29,11 @@ pub struct KernelLocks {
 #[derive(Debug)]
 struct Shared {
     count: usize,
-    taken: Arc<tokio::sync::Mutex<Option<Taken>>>,
+    taken: Slot,
 }
+
+/// None while it is not taken yet.
+type Slot = Arc<tokio::sync::Mutex<Option<Taken>>>;
 
 #[derive(Debug)]
 struct Taken {
@@ -52,7 +57,7 @@ impl KernelLocks {
     /// when it was locked first; since then nobody has had the database alone.
     ///
     /// # Errors
-    /// [`femtobarn_catalog::Error::Busy`] with who holds it.
+    /// [`Error::Busy`] with who holds it.
     pub async fn lock(
         &self,
         target: LockTarget,
@@ -68,27 +73,41 @@ impl KernelLocks {
         };
         // Given back if this is not waited for to the end.
         let mut claim = Claim { locks: self, target, is_kept: false };
-        let mut taken = taken.lock().await;
-        let epoch = match &*taken {
-            Some(taken) => taken.epoch,
-            None => {
-                let new = self.take(target, kind, wait.unwrap_or(WAIT_MAX)).await?;
-                taken.insert(new).epoch
+        let (started, mut pause) = (Instant::now(), PAUSE_MIN);
+        loop {
+            match self.try_lock(target, kind, &taken).await {
+                Ok(epoch) => {
+                    claim.is_kept = true;
+                    return Ok(epoch);
+                }
+                Err(Error::Busy { what, holder, .. }) => {
+                    let waited = started.elapsed();
+                    let left = wait.map_or(PAUSE_MAX, |wait| wait.saturating_sub(waited));
+                    if left.is_zero() {
+                        return Err(Error::Busy { what, holder, waited });
+                    }
+                    tokio::time::sleep(pause.min(left)).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                Err(error) => return Err(error),
             }
-        };
-        claim.is_kept = true;
-        Ok(epoch)
+        }
     }
 
-    async fn take(&self, target: LockTarget, kind: LockKind, wait: Duration) -> Result<Taken> {
+    /// Takes a lock if it is free; one thread does so for all who want it.
+    async fn try_lock(&self, target: LockTarget, kind: LockKind, taken: &Slot) -> Result<u64> {
+        let mut taken = taken.lock().await;
+        if let Some(taken) = &*taken {
+            return Ok(taken.epoch);
+        }
         let (locks, catalog) = (self.locks.clone(), Arc::clone(&self.catalog));
         let take = move || {
-            let guard = locks.owner().lock(target, kind, wait)?;
+            let guard = locks.owner().lock(target, kind, Duration::ZERO)?;
             Ok(Taken { _guard: guard, epoch: epoch_of(&catalog, target.database())? })
         };
-        spawn_blocking(take).await.unwrap_or_else(|error| {
-            Err(femtobarn_catalog::Error::Internal { what: format!("locking stopped: {error}") })
-        })
+        let stopped = |error| Error::Internal { what: format!("locking stopped: {error}") };
+        let new = spawn_blocking(take).await.unwrap_or_else(|error| Err(stopped(error)))?;
+        Ok(taken.insert(new).epoch)
     }
 
     /// Frees a target once.
@@ -127,7 +146,7 @@ fn epoch_of(catalog: &Catalog, database: Option<DatabaseId>) -> Result<u64> {
     let Some(database) = database else { return Ok(0) };
     match catalog.database_by_id(database, Csn::MAX) {
         Ok(row) => Ok(row.epoch),
-        Err(femtobarn_catalog::Error::NotFound { .. }) => Ok(0),
+        Err(Error::NotFound { .. }) => Ok(0),
         Err(error) => Err(error),
     }
 }

@@ -1,0 +1,249 @@
+//! The engine over a whole server: catalogue, locks and files behind one port.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use femtobarn::{
+    CheckLevel, Class, ContainerOptions, ErrorKind, Federation, OpenOptions, TransactionOptions,
+};
+use femtobarn_server::Server;
+use femtobarn_server::config::{Allowed, Auth, Config, Export};
+use rntuple::{Array, Primitive, Value};
+
+use super::until;
+
+/// Tells a test that it is to serve this folder.
+const SERVE: &str = "FEMTOBARN_TEST_SERVE";
+
+fn config(folder: &Path, port: u16) -> Config {
+    let export =
+        Export { folder: folder.to_owned(), name: String::new(), read_only: false, throttle: None };
+    Config {
+        address: "127.0.0.1".into(),
+        port,
+        exports: vec![export],
+        auth: Auth { anonymous: Allowed::All, ..Auth::default() },
+        ..Config::default()
+    }
+}
+
+fn open(port: u16) -> Federation {
+    let url = format!("root://127.0.0.1:{port}//test.fed");
+    let options = OpenOptions { threads: 1, cache_bytes: 16 << 20 };
+    Federation::open_url(&url, options).unwrap()
+}
+
+fn class() -> Class {
+    let json =
+        r#"{"name": "Event", "version": 1, "fields": [{"name": "number", "type": "uint64"}]}"#;
+    Class::from_json(json).unwrap()
+}
+
+fn events(numbers: std::ops::Range<u64>) -> Array {
+    let numbers: Vec<u64> = numbers.collect();
+    let length = numbers.len();
+    let numbers = Array::primitive(Primitive::UInt64, numbers);
+    Array::Record { length, members: vec![("number".to_owned(), numbers)] }
+}
+
+fn create(federation: &Federation, database: &str, containers: impl Iterator<Item = String>) {
+    let mut transaction = federation.transaction(TransactionOptions::default()).unwrap();
+    let database = transaction.create_database(database).unwrap();
+    for name in containers {
+        let options = ContainerOptions::default();
+        transaction.create_container(database, &name, &class(), options).unwrap();
+    }
+    transaction.commit().unwrap();
+}
+
+/// Appends some numbers in a transaction.
+fn append(
+    federation: &Federation,
+    database: &str,
+    container: &str,
+    numbers: std::ops::Range<u64>,
+) -> femtobarn::Result<()> {
+    let mut transaction = federation.transaction(TransactionOptions::default())?;
+    let database = transaction.database(database)?;
+    let key = transaction.container(database, container)?;
+    transaction.extend(key, events(numbers))?;
+    transaction.commit().map(drop)
+}
+
+fn numbers(federation: &Federation, path: &str) -> Vec<u64> {
+    let view = federation.snapshot(None).unwrap().view(path).unwrap();
+    let selection = view.select(&["number"]).unwrap();
+    let array = view.read(&selection, 0..view.entries()).unwrap();
+    let number = |position| {
+        let event = array.value(position).unwrap();
+        event.member("number").and_then(Value::as_integer).unwrap() as u64
+    };
+    (0..array.len()).map(number).collect()
+}
+
+#[test]
+fn a_federation_behind_a_url_is_as_one_in_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("test.fed");
+    let local = Federation::create(&place, "test").unwrap();
+    let server = Server::start(config(&place, 0)).unwrap();
+    let remote = open(server.address().port());
+    assert_eq!((remote.name(), remote.uuid()), (local.name(), local.uuid()));
+    create(&remote, "run7", ["events".to_owned()].into_iter());
+    append(&remote, "run7", "events", 0..100_000).unwrap();
+    append(&local, "run7", "events", 100_000..100_010).unwrap();
+    append(&remote, "run7", "events", 100_010..100_020).unwrap();
+    for federation in [&remote, &local, &open(server.address().port())] {
+        assert!(numbers(federation, "run7/events").into_iter().eq(0..100_020));
+    }
+    let old = remote.snapshot(Some(local.history(2).unwrap()[1].csn)).unwrap();
+    assert_eq!(old.view("run7/events").unwrap().entries(), 100_010);
+    remote.tag("best", None, "so far").unwrap();
+    assert_eq!(local.tags().unwrap(), remote.tags().unwrap());
+    let history = remote.history(10).unwrap();
+    assert_eq!(history, local.history(10).unwrap());
+    assert!(local.check(CheckLevel::Full, &mut |_| true).unwrap().problems.is_empty());
+    let refused = remote.check(CheckLevel::Quick, &mut |_| true).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    assert!(refused.to_string().contains("run it on the server"), "{refused}");
+}
+
+#[test]
+fn writers_far_and_near_wait_for_each_other() {
+    const EACH: u64 = 20;
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("test.fed");
+    let local = Federation::create(&place, "test").unwrap();
+    create(&local, "run7", ["events".to_owned()].into_iter());
+    let server = Server::start(config(&place, 0)).unwrap();
+    let port = server.address().port();
+    thread::scope(|scope| {
+        for writer in 0..4 {
+            let place = &place;
+            scope.spawn(move || {
+                let federation = match writer {
+                    0 => Federation::open(place).unwrap(),
+                    _ => open(port),
+                };
+                let mut done = 0;
+                while done < EACH {
+                    let numbers = writer * EACH + done..writer * EACH + done + 1;
+                    match append(&federation, "run7", "events", numbers) {
+                        Ok(()) => done += 1,
+                        // Locks of containers are not seen between far and near.
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
+                    }
+                }
+            });
+        }
+    });
+    let mut found = numbers(&local, "run7/events");
+    found.sort_unstable();
+    assert!(found.into_iter().eq(0..4 * EACH));
+}
+
+/// A server in a process of its own, which is killed when this is dropped.
+struct Killable {
+    child: Child,
+}
+
+impl Killable {
+    fn start(folder: &Path, port: u16) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "catalogue::engine::serves"])
+            .env(SERVE, format!("{port} {}", folder.display()))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Killable { child }
+    }
+}
+
+impl Drop for Killable {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// What a server's process runs. It is no test by itself.
+#[test]
+#[ignore = "run by other tests as another process"]
+fn serves() {
+    let Ok(told) = std::env::var(SERVE) else { return };
+    let (port, folder) = told.split_once(' ').unwrap();
+    let config = config(&PathBuf::from(folder), port.parse().unwrap());
+    let _server = Server::start(config).unwrap();
+    loop {
+        thread::park();
+    }
+}
+
+/// A port that nobody has. Servers of other tests take any, so this one is not given again soon.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+#[test]
+fn writers_carry_on_when_the_server_is_killed() {
+    const WRITERS: u64 = 64;
+    const DATABASES: u64 = 4;
+    const KILLS: u64 = 3;
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("test.fed");
+    let local = Federation::create(&place, "test").unwrap();
+    let (database, container) = (|w| format!("run{}", w % DATABASES), |w| format!("events{w}"));
+    for run in 0..DATABASES {
+        let own = (0..WRITERS).filter(|writer| writer % DATABASES == run);
+        create(&local, &database(run), own.map(container));
+    }
+    let port = free_port();
+    let mut server = Killable::start(&place, port);
+    let (is_over, total) = (AtomicBool::new(false), AtomicU64::new(0));
+    let write = |writer| {
+        let (federation, mut done) = (open(port), 0);
+        while !is_over.load(Ordering::SeqCst) {
+            let numbers = done..done + 10;
+            match append(&federation, &database(writer), &container(writer), numbers) {
+                Ok(()) => {
+                    done += 10;
+                    total.fetch_add(1, Ordering::SeqCst);
+                }
+                // What was written and not synced is lost with the server.
+                Err(error) => {
+                    let kind = error.kind();
+                    let is_clean = matches!(kind, ErrorKind::Io | ErrorKind::Conflict);
+                    assert!(is_clean, "{kind:?}: {error}");
+                    let is_known = !error.to_string().contains("whether the commit is durable");
+                    assert!(is_known, "{error}");
+                }
+            }
+        }
+        done
+    };
+    let acknowledged: Vec<u64> = thread::scope(|scope| {
+        let write = &write;
+        let writers: Vec<_> =
+            (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
+        for kill in 0..=KILLS {
+            let before = total.load(Ordering::SeqCst);
+            until("committing", || total.load(Ordering::SeqCst) >= before + 2 * WRITERS);
+            if kill < KILLS {
+                drop(server);
+                server = Killable::start(&place, port);
+            }
+        }
+        is_over.store(true, Ordering::SeqCst);
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    });
+    for (writer, done) in (0..WRITERS).zip(acknowledged) {
+        let path = format!("{}/{}", database(writer), container(writer));
+        assert!(numbers(&local, &path).into_iter().eq(0..done), "{path}: what was acknowledged");
+    }
+    let report = local.check(CheckLevel::Full, &mut |_| true).unwrap();
+    let damages = report.problems.iter().filter(|it| it.severity == femtobarn::Severity::Damage);
+    assert_eq!(damages.count(), 0, "{:?}", report.problems);
+}
