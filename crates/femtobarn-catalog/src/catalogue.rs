@@ -10,9 +10,7 @@ use uuid::Uuid;
 
 use crate::catalog::Catalog;
 use crate::commit::Commit;
-#[cfg(doc)]
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::locks::{LockTable, PinGuard};
 use crate::rows::{
@@ -238,6 +236,20 @@ pub trait Catalogue: Debug + Send + Sync {
     /// # Errors
     /// As whoever keeps the catalogue.
     fn take_free_extent(&self, database: DatabaseId, size_min: u64) -> Result<Option<BlobRange>>;
+
+    /// Extends a database's file by a key with so many bytes behind it, and returns where these are. The
+    /// path is that of the database's row, which may not be committed yet.
+    ///
+    /// Only where the files are elsewhere: a lock that is lost with a connection cannot make two writers
+    /// take the same bytes if who has the file gives them out.
+    ///
+    /// # Errors
+    /// [`Error::Full`] if the disk is; [`Error::Unsupported`] where the files are.
+    fn extend_file(&self, database: DatabaseId, path: &str, payload: u64) -> Result<BlobRange> {
+        let what =
+            format!("{payload} bytes of {path}, database {database}, are taken from its file");
+        Err(Error::Unsupported { what })
+    }
 
     /// Gives back what its taker did not use of a free range.
     ///

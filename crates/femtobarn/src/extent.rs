@@ -24,7 +24,7 @@
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use femtobarn_catalog::{BlobRange, Catalogue, DatabaseId};
+use femtobarn_catalog::{BlobRange, Catalogue, DATABASES_FOLDER, DatabaseId};
 use memmap2::{Advice, MmapMut};
 use rntuple::BlobSink;
 use rntuple::tfile::{RBLOB_KEY_LENGTH, rblob_key_header};
@@ -253,6 +253,9 @@ impl ExtentWriter {
         }
         let grown = self.written.clamp(EXTENT_BYTES_MIN, EXTENT_BYTES_MAX);
         let payload = (size + ALIGNMENT).max(grown).next_multiple_of(ALIGNMENT);
+        if self.catalog.local().is_err() {
+            return self.allocate_at_server(payload);
+        }
         let _lock = self.catalog.locks().lock_allocation(self.database)?;
         let file_end = self.file.size()?;
         let lengthened = (file_end + payload).saturating_sub(self.start);
@@ -266,6 +269,16 @@ impl ExtentWriter {
         self.write_key(file_end, payload)?;
         self.has_key = true;
         self.begin(file_end + RBLOB_KEY_LENGTH as u64, payload)
+    }
+
+    /// Takes a new extent from the server that has the file. Its end is not cut off later, since the file
+    /// may be longer by then; it is given to other writers.
+    fn allocate_at_server(&mut self, payload: u64) -> Result<()> {
+        let name = self.file.path.file_name().unwrap_or_default().to_string_lossy();
+        let path = format!("{DATABASES_FOLDER}/{name}");
+        let range = self.catalog.extend_file(self.database, &path, payload)?;
+        self.has_key = false;
+        self.begin(range.offset, range.size)
     }
 
     /// Goes on in another extent.

@@ -281,7 +281,18 @@ impl Catalogue for RemoteCatalogue {
         Ok(taken.map(Into::into))
     }
 
+    fn extend_file(&self, database: DatabaseId, path: &str, payload: u64) -> Result<BlobRange> {
+        let new = v1::NewExtent { database: database.0, path: path.to_owned(), payload };
+        // An extent whose answer was lost is a key that nothing refers to.
+        let range = self.change(Change::ExtendFile(new))?.0.range;
+        Ok(needed(range, "range")?.into())
+    }
+
     fn give_free_extent(&self, database: DatabaseId, range: BlobRange) -> Result<()> {
+        // What was taken before the lock was lost may be somebody else's.
+        if self.shared.ledger().lost_database([database].into_iter()).is_some() {
+            return Ok(());
+        }
         let given = v1::FreeExtent { database: database.0, range: Some(range.into()) };
         // Given twice, somebody else's space would be given; not at all, it stays unused.
         self.wait(self.shared.change_once(Change::GiveFreeExtent(given))).map(drop)

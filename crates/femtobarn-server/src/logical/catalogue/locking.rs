@@ -232,6 +232,10 @@ impl Served {
         asked: Asked,
         epoch: u64,
     ) -> bool {
+        // The end of the file may be another one by now.
+        if matches!(asked.target, LockTarget::Allocation(_)) {
+            return false;
+        }
         let owner = Owner { session: session.number(), number: asked.owner };
         if self.table.try_lock(owner, asked.target, asked.kind) != Answer::Granted {
             return false;

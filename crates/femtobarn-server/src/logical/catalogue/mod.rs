@@ -5,6 +5,7 @@
 //! | `session` | what one client holds, and what it is still to be told |
 //! | `locking` | locks and pins of sessions |
 //! | `lease` | how sessions begin, are taken up again, and end |
+//! | `extending` | space at the ends of files |
 //! | `publisher` | commits of many sessions in one durable write |
 //!
 //! Invariants:
@@ -27,6 +28,7 @@ use uuid::Uuid;
 
 use super::locks::{KernelLocks, Owner, Table};
 
+mod extending;
 mod lease;
 mod locking;
 mod publisher;

@@ -134,6 +134,11 @@ impl Session {
         self.lock().client.clone()
     }
 
+    /// Whether one of its transactions holds a lock.
+    pub fn holds(&self, target: LockTarget) -> bool {
+        self.lock().held.keys().any(|(_, held)| *held == target)
+    }
+
     /// How many locks it holds.
     pub fn locks(&self) -> usize {
         self.lock().held.len()

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use femtobarn_catalog::{
-    Author, BlobRange, Commit, Csn, DATABASES_FOLDER, DatabaseId, Error, Result,
+    Author, BlobRange, Commit, Csn, DATABASES_FOLDER, DatabaseId, Error, LockTarget, Result,
 };
 use femtobarn_rpc::convert::{needed, status_of, uuid};
 use femtobarn_rpc::v1::change_request::Of;
@@ -38,15 +38,18 @@ pub(super) async fn change(
     }
     let of = needed(request.of, "change")?;
     let session = uuid(&request.session).ok().and_then(|id| served.session(id));
-    let user = match session {
-        Some(session) => session.client().user,
-        None => identity.name.clone(),
-    };
-    service.blocking(move || carry_out(&served, &user, of)).await
+    let name = identity.name.clone();
+    service.blocking(move || carry_out(&served, session.as_deref(), name, of)).await
 }
 
-fn carry_out(served: &Served, user: &str, of: Of) -> Result<ChangeReply> {
+fn carry_out(
+    served: &Served,
+    session: Option<&Session>,
+    name: String,
+    of: Of,
+) -> Result<ChangeReply> {
     let catalog = served.catalog();
+    let user = session.map_or(name, |session| session.client().user);
     let mut reply = ChangeReply::default();
     match of {
         Of::ReserveDatabase(_) => reply.first = catalog.reserve_database()?.0,
@@ -66,10 +69,20 @@ fn carry_out(served: &Served, user: &str, of: Of) -> Result<ChangeReply> {
         }
         Of::GiveFreeExtent(given) => {
             let range = BlobRange::from(needed(given.range, "range")?);
-            catalog.give_free_extent(DatabaseId(given.database), range)?;
+            let database = DatabaseId(given.database);
+            if !session.is_some_and(|session| session.holds(LockTarget::Database(database))) {
+                let what = format!("the lock on database {database} was lost");
+                return Err(Error::Changed { what });
+            }
+            catalog.give_free_extent(database, range)?;
+        }
+        Of::ExtendFile(new) => {
+            check_path(&new.path)?;
+            let database = DatabaseId(new.database);
+            reply.range = Some(served.extend_file(database, &new.path, new.payload)?.into());
         }
         Of::CreateTag(tag) => {
-            let tag = catalog.create_tag_for(user, &tag.name, Csn(tag.csn), &tag.message)?;
+            let tag = catalog.create_tag_for(&user, &tag.name, Csn(tag.csn), &tag.message)?;
             reply.tag = Some(tag.into());
         }
         Of::DropTag(tag) => catalog.drop_tag(&tag.name)?,

@@ -110,6 +110,10 @@ fn what_is_changed_from_afar_is_changed_here() {
     assert_eq!(here.retention().unwrap(), kept);
 
     let range = BlobRange { offset: 4096, size: 8192 };
+    let unlocked = there.give_free_extent(stage.database, range).unwrap_err();
+    assert_eq!(unlocked.kind(), ErrorKind::Conflict, "it may be somebody else's by now");
+    let owner = there.locks().owner();
+    let _shared = owner.share_database(stage.database, super::LONG).unwrap();
     there.give_free_extent(stage.database, range).unwrap();
     let twice = there.give_free_extent(stage.database, range).unwrap_err();
     assert_eq!(twice.kind(), ErrorKind::Invalid);
@@ -148,4 +152,38 @@ fn a_federation_or_server_that_is_not_there_is_an_error() {
     let error = femtobarn_rpc::client::RemoteCatalogue::connect(&url, &options).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains(&url), "{error}");
+}
+
+#[test]
+fn space_at_the_end_of_a_file_is_given_out_once() {
+    const EACH: usize = 25;
+    let stage = Stage::new();
+    let path = stage.place().join("databases/run7.root");
+    std::fs::write(&path, [0; 100]).unwrap();
+    let mut ranges: Vec<BlobRange> = std::thread::scope(|scope| {
+        let take = |there: femtobarn_rpc::client::RemoteCatalogue| {
+            let take = |_| there.extend_file(stage.database, "databases/run7.root", 1000).unwrap();
+            (0..EACH).map(take).collect::<Vec<_>>()
+        };
+        let take = &take;
+        let takers: Vec<_> = (0..4)
+            .map(|_| {
+                let there = stage.remote();
+                scope.spawn(move || take(there))
+            })
+            .collect();
+        takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect()
+    });
+    ranges.sort_by_key(|range| range.offset);
+    let is_apart = |pair: &[BlobRange]| pair[0].offset + pair[0].size < pair[1].offset;
+    assert!(ranges[0].offset > 100 && ranges.windows(2).all(is_apart), "a key is between any two");
+    let end = ranges.last().map(|last| last.offset + last.size);
+    assert_eq!((ranges.len(), Some(path.metadata().unwrap().len())), (4 * EACH, end));
+    let there = stage.remote();
+    for (path, payload) in
+        [("databases/no.root", 1000), ("databases/run7.root", 0), ("databases/run7.root", u64::MAX)]
+    {
+        assert!(there.extend_file(stage.database, path, payload).is_err());
+    }
+    assert!(there.extend_file(stage.database, "../test.fed/catalogue.sqlite", 1000).is_err());
 }
