@@ -2,7 +2,8 @@
 //!
 //! Without I/O: time is an argument, and the caller waits and tries again.
 //!
-//! 1. One deadline covers all waits, redirects and reconnections of an operation.
+//! 1. One deadline covers all waits, redirects and reconnections of an operation, and a nearer one
+//!    begins when the server went away.
 //! 2. At most 16 redirects are followed.
 //! 3. If a server that was redirected to has not what it should, or cannot be reached, the one that
 //!    redirected is asked again, and told who was tried.
@@ -10,6 +11,7 @@
 use std::time::{Duration, Instant};
 
 use super::error::{ClientError, Result};
+use super::options::Options;
 use super::trouble::Trouble;
 use super::url::{Endpoint, Url};
 use crate::codes::ErrorCode;
@@ -37,6 +39,9 @@ pub(super) struct Attempt {
     added: Vec<String>,
     user: String,
     deadline: Instant,
+    reconnect_timeout: Duration,
+    /// When the server went away.
+    lost: Option<Instant>,
     /// Whether it may be done again if it is not known whether it was done.
     may_repeat: bool,
     /// Servers that redirected, the newest last.
@@ -47,7 +52,7 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    pub fn new(url: &Url, path: Location, user: String, deadline: Instant) -> Self {
+    pub fn new(url: &Url, path: Location, user: String, options: &Options, now: Instant) -> Self {
         Attempt {
             server: url.server.clone(),
             wants_tls: url.wants_tls,
@@ -55,7 +60,9 @@ impl Attempt {
             path,
             added: Vec::new(),
             user,
-            deadline,
+            deadline: now + options.patience,
+            reconnect_timeout: options.reconnect_timeout,
+            lost: None,
             may_repeat: true,
             redirectors: Vec::new(),
             redirects: 0,
@@ -101,16 +108,19 @@ impl Attempt {
         match trouble {
             Trouble::Redirect(redirect) => self.redirected(redirect),
             Trouble::Wait(ref wait) => {
+                self.lost = None;
                 let after = Duration::from_secs(wait.seconds.into());
-                self.again(after, trouble, now)
+                self.again(after, trouble, now, self.deadline)
             }
             Trouble::Lost(_) if !self.may_repeat => Err(self.error(trouble)),
             Trouble::Lost(_) | Trouble::Unreachable(_) => match self.back() {
                 Some(next) => Ok(next),
                 None => {
+                    let since = *self.lost.get_or_insert(now);
+                    let until = self.deadline.min(since + self.reconnect_timeout);
                     let after = self.delay;
                     self.delay = (self.delay * 2).min(DELAY_MAX);
-                    self.again(after, trouble, now)
+                    self.again(after, trouble, now, until)
                 }
             },
             Trouble::Failure(ref failure) if may_be_elsewhere(failure.code) => {
@@ -121,8 +131,14 @@ impl Attempt {
     }
 
     /// The same server, if there is time.
-    fn again(&self, after: Duration, trouble: Trouble, now: Instant) -> Result<Duration> {
-        match now + after >= self.deadline {
+    fn again(
+        &self,
+        after: Duration,
+        trouble: Trouble,
+        now: Instant,
+        until: Instant,
+    ) -> Result<Duration> {
+        match now + after >= until {
             true => Err(self.error(trouble)),
             false => Ok(after),
         }
@@ -191,8 +207,9 @@ mod tests {
 
     fn attempt(now: Instant) -> Attempt {
         let url = Url::parse("root://manager:1//f?x=1").unwrap();
-        let path = url.location.clone();
-        Attempt::new(&url, path, "ann".into(), now + Duration::from_secs(60))
+        let options = Options { patience: Duration::from_secs(60), ..Options::default() };
+        let options = Options { reconnect_timeout: Duration::from_secs(9), ..options };
+        Attempt::new(&url, url.location.clone(), "ann".into(), &options, now)
     }
 
     fn redirect(host: &str) -> Trouble {
@@ -234,6 +251,17 @@ mod tests {
         let next = attempt.after(wait(7), now).unwrap();
         assert_eq!(next, Duration::from_secs(7));
         assert!(attempt.after(wait(7), now + Duration::from_secs(55)).is_err());
+    }
+
+    #[test]
+    fn a_server_that_went_away_is_waited_for_less_long() {
+        let now = Instant::now();
+        let mut attempt = attempt(now);
+        let gone = || Trouble::Unreachable("refused".into());
+        let first = attempt.after(gone(), now).unwrap();
+        let second = attempt.after(gone(), now + first).unwrap();
+        assert!(second > first, "with growing pauses");
+        assert!(attempt.after(gone(), now + Duration::from_secs(9)).is_err());
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl Client {
 
     fn attempt(&self, location: &Location) -> Attempt {
         let Shared { url, options, user, .. } = &*self.shared;
-        Attempt::new(url, location.clone(), user.clone(), Instant::now() + options.patience)
+        Attempt::new(url, location.clone(), user.clone(), options, Instant::now())
     }
 
     /// The connection to where something is tried.

@@ -15,6 +15,8 @@ pub struct Options {
     pub request_timeout: Duration,
     /// How long an operation may take with all its waits, redirects and reconnections.
     pub patience: Duration,
+    /// How long a server that went away is waited for, within that.
+    pub reconnect_timeout: Duration,
     /// Connections beside the first one that large reads are spread over, at most 15.
     pub streams: u8,
     /// Who asks; the operating system's user if none.
@@ -36,6 +38,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(15),
             request_timeout: Duration::from_secs(60),
             patience: Duration::from_secs(600),
+            reconnect_timeout: Duration::from_secs(60),
             streams: 0,
             user: None,
             token: None,
