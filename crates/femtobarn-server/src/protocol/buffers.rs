@@ -5,6 +5,7 @@
 //!    [`SPARE_BUFFERS_MAX`] of them, the warmest on top, and frees the others.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of data that one buffer is meant for; heads of answers fit besides.
@@ -20,17 +21,25 @@ const SPARE_BUFFERS_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub struct BufferPool {
     spare: Mutex<Vec<Box<[u8]>>>,
+    used: AtomicUsize,
 }
 
 impl BufferPool {
     /// A buffer of [`BUFFER_BYTES`], with anything in it.
     pub fn take(self: &Arc<Self>) -> Buffer {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        self.used.fetch_add(1, Ordering::Relaxed);
         let bytes = spare.unwrap_or_else(|| vec![0; BUFFER_BYTES].into_boxed_slice());
         Buffer { bytes, length: 0, pool: Arc::clone(self) }
     }
 
+    /// Buffers that are in use now.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
     fn give_back(&self, bytes: Box<[u8]>) {
+        self.used.fetch_sub(1, Ordering::Relaxed);
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < SPARE_BUFFERS_MAX {
             spare.push(bytes);
@@ -133,7 +142,9 @@ mod tests {
     fn a_pool_keeps_no_more_than_its_share() {
         let pool = Arc::new(BufferPool::default());
         let many: Vec<_> = (0..SPARE_BUFFERS_MAX + 5).map(|_| pool.take()).collect();
+        assert_eq!(pool.used(), SPARE_BUFFERS_MAX + 5);
         drop(many);
+        assert_eq!(pool.used(), 0);
         assert_eq!(pool.spare.lock().expect("nobody panicked").len(), SPARE_BUFFERS_MAX);
     }
 }

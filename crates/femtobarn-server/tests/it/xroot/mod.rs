@@ -18,6 +18,7 @@ use femtobarn_server::auth::Authenticator;
 use femtobarn_server::logical::exports::{Exports, Manner};
 use femtobarn_server::logical::{Logical, Settings};
 use femtobarn_server::physical::{PosixStorage, Storage, StoragePath};
+use femtobarn_server::protocol::buffers::BufferPool;
 use femtobarn_server::protocol::xroot::{Shared, serve};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -37,6 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Server {
     pub folder: TempDir,
     pub logical: Arc<Logical>,
+    pub buffers: Arc<BufferPool>,
     pub address: SocketAddr,
     _runtime: Runtime,
 }
@@ -61,7 +63,7 @@ impl Server {
 
     /// A server of anything.
     pub fn of(folder: TempDir, shared: Shared) -> Server {
-        let logical = Arc::clone(&shared.logical);
+        let (logical, buffers) = (Arc::clone(&shared.logical), Arc::clone(&shared.buffers));
         let shared = Arc::new(shared);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -76,7 +78,7 @@ impl Server {
                 tokio::spawn(serve(stream, Arc::clone(&shared)));
             }
         });
-        Server { folder, logical, address, _runtime: runtime }
+        Server { folder, logical, buffers, address, _runtime: runtime }
     }
 
     pub fn write(&self, name: &str, bytes: &[u8]) {
