@@ -18,8 +18,13 @@ use super::until;
 const SERVE: &str = "FEMTOBARN_TEST_SERVE";
 
 fn config(folder: &Path, port: u16) -> Config {
-    let export =
-        Export { folder: folder.to_owned(), name: String::new(), read_only: false, throttle: None };
+    let export = Export {
+        folder: folder.to_owned(),
+        name: String::new(),
+        read_only: false,
+        throttle: None,
+        faults: vec![],
+    };
     Config {
         address: "127.0.0.1".into(),
         port,

@@ -160,18 +160,16 @@ fn space_at_the_end_of_a_file_is_given_out_once() {
     let stage = Stage::new();
     let path = stage.place().join("databases/run7.root");
     std::fs::write(&path, [0; 100]).unwrap();
+    let take = |there: femtobarn_rpc::client::RemoteCatalogue| {
+        let take = |_| there.extend_file(stage.database, "databases/run7.root", 1000).unwrap();
+        (0..EACH).map(take).collect::<Vec<_>>()
+    };
     let mut ranges: Vec<BlobRange> = std::thread::scope(|scope| {
-        let take = |there: femtobarn_rpc::client::RemoteCatalogue| {
-            let take = |_| there.extend_file(stage.database, "databases/run7.root", 1000).unwrap();
-            (0..EACH).map(take).collect::<Vec<_>>()
+        let begin = |_| {
+            let (take, there) = (&take, stage.remote());
+            scope.spawn(move || take(there))
         };
-        let take = &take;
-        let takers: Vec<_> = (0..4)
-            .map(|_| {
-                let there = stage.remote();
-                scope.spawn(move || take(there))
-            })
-            .collect();
+        let takers: Vec<_> = (0..4).map(begin).collect();
         takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect()
     });
     ranges.sort_by_key(|range| range.offset);
