@@ -70,6 +70,18 @@ impl Asker {
         }
     }
 
+    /// The path of a location, if its client may do anything there: who puts files somewhere looks first
+    /// whether they are there.
+    pub(super) fn visible(&self, location: &Location) -> Result<StoragePath, Response> {
+        let path = StoragePath::new(location.path()).map_err(response_of)?;
+        for action in [Action::Read, Action::Create, Action::Modify, Action::Stage] {
+            if self.may(location, &path, action)? {
+                return Ok(path);
+            }
+        }
+        Err(self.forbidden(&path))
+    }
+
     /// Whether the client may do this to a path: as who it logged in as, or as the bearer of a token
     /// that it sent along.
     pub(super) fn may(

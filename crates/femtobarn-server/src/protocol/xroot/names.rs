@@ -53,7 +53,7 @@ impl Asker {
         &self,
         location: &Location,
     ) -> Result<(StoragePath, Facts), Response> {
-        let path = self.path(location, Action::Read)?;
+        let path = self.visible(location)?;
         let exports = &self.shared.logical.exports;
         if exports.is_quick(&path) {
             let facts = exports.facts(&path, opaque(location));

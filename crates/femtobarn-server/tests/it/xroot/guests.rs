@@ -82,6 +82,13 @@ fn who_may_make_files_may_not_change_those_that_are_there() {
     assert_eq!(peer.refused(open("/in/old", OpenOptions::UPDATE), &[]), denied);
     assert_eq!(peer.refused(open("/in/old", OpenOptions::READ), &[]), denied);
     assert_eq!(peer.refused(open("/out", to_make()), &[]), denied);
+    let stat = |path| Stat {
+        options: Default::default(),
+        wants: Default::default(),
+        target: Target::Location(at(path)),
+    };
+    peer.ok(stat("/in/old"));
+    assert_eq!(peer.refused(stat("/"), &[]), denied);
     assert_eq!(server.bytes_of("in/old"), b"abc");
 }
 
