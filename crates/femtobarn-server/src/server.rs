@@ -73,7 +73,9 @@ impl Server {
         let authenticator = config.authenticator().map_err(StartError::Config)?;
         let tls = tls::server_config(&config.tls).map_err(StartError::Config)?;
         let runtime = runtime()?;
-        let logical = Arc::new(Logical::new(settings(&config), exports));
+        let mut logical = Logical::new(settings(&config), exports);
+        logical.placement = config.placement().map_err(StartError::Config)?;
+        let logical = Arc::new(logical);
         let counts = Arc::new(ConnectionCounts::default());
         let watched = Arc::new(Watched {
             started: Instant::now(),

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
 use crate::auth::{Authenticator, Issuer, Rights, Tokens};
+use crate::logical::placement::{Either, Neighbour, Overflow, Placement, Replicas};
 
 /// The whole of a configuration file with all defaults, and comments for people.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
@@ -31,6 +33,8 @@ pub struct Config {
     pub limits: Limits,
     /// What the logical layer does to save work.
     pub logical: Logical,
+    /// Who else opens files.
+    pub redirect: Redirect,
     /// What is logged.
     pub log: Log,
 }
@@ -139,6 +143,29 @@ pub struct Logical {
     pub keep_checksums: bool,
 }
 
+/// Who else opens files.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Redirect {
+    /// Sessions above which clients are sent to neighbours; 0: they never are.
+    pub sessions_max: usize,
+    /// Who has the same files, as `host:port`.
+    pub neighbours: Vec<String>,
+    /// What is opened elsewhere.
+    #[serde(rename = "replica")]
+    pub replicas: Vec<Replica>,
+}
+
+/// A path whose files are opened elsewhere.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Replica {
+    /// The path.
+    pub path: String,
+    /// Who has a copy of what is below it, as `host:port`.
+    pub servers: Vec<String>,
+}
+
 /// What is logged.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
@@ -210,6 +237,30 @@ impl Config {
         Ok(())
     }
 
+    /// Who else opens files: where there are copies, and where there is room.
+    ///
+    /// # Errors
+    /// A text that names what is no `host:port`.
+    pub fn placement(&self) -> Result<Arc<dyn Placement>, String> {
+        let all = |servers: &[String]| {
+            servers.iter().map(|server| neighbour(server)).collect::<Result<Vec<_>, _>>()
+        };
+        let redirect = &self.redirect;
+        let replicas: Result<_, String> = redirect
+            .replicas
+            .iter()
+            .map(|each| Ok((each.path.trim_end_matches('/').into(), all(&each.servers)?)))
+            .collect();
+        let overflow = Overflow {
+            sessions_max: match redirect.sessions_max {
+                0 => usize::MAX,
+                most => most,
+            },
+            neighbours: all(&redirect.neighbours)?,
+        };
+        Ok(Arc::new(Either(Replicas { replicas: replicas? }, overflow)))
+    }
+
     /// Who may do what.
     ///
     /// # Errors
@@ -221,6 +272,14 @@ impl Config {
             false => Some(Tokens::new(auth.issuers.clone(), auth.audiences.clone())?.into()),
         };
         Ok(Authenticator { anonymous: auth.anonymous.rights(), unix: auth.unix.0.rights(), tokens })
+    }
+}
+
+fn neighbour(text: &str) -> Result<Neighbour, String> {
+    let parted = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    match parted {
+        Some((host, port)) if !host.is_empty() => Ok(Neighbour { host: host.to_owned(), port }),
+        _ => Err(format!("redirect: {text:?} is no server; write one as \"host:port\"")),
     }
 }
 
@@ -264,6 +323,7 @@ impl Default for Config {
             tls: Tls::default(),
             limits: Limits::default(),
             logical: Logical::default(),
+            redirect: Redirect::default(),
             log: Log::default(),
         }
     }
@@ -295,6 +355,8 @@ impl Default for Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logical::placement::Load;
+    use crate::physical::{Opaque, StoragePath};
 
     #[test]
     fn what_is_printed_is_what_is_done() {
@@ -316,6 +378,10 @@ mod tests {
         assert_eq!(config.exports[0].throttle.map(|t| t.bytes_per_second), Some(22_000_000));
         let faults: Vec<_> = config.exports[0].faults.iter().map(|fault| fault.parse()).collect();
         assert!(faults.len() == 2 && faults.iter().all(Result::<crate::physical::Fault, _>::is_ok));
+        let path = StoragePath::new(b"/lhc.fed/raw/x").expect("a path");
+        let placement = config.placement().expect("servers are servers");
+        let elsewhere = placement.elsewhere(&path, Opaque::default(), Load { sessions: 1 });
+        assert_eq!(elsewhere.map(|server| server.host).as_deref(), Some("disk1.example"));
         assert!(config.check().is_err_and(|what| what.contains("TLS")));
     }
 

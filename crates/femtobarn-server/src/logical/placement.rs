@@ -73,6 +73,16 @@ impl Placement for Replicas {
     }
 }
 
+/// The first policy's answer; the second's where the first has none.
+#[derive(Clone, Debug)]
+pub struct Either<A, B>(pub A, pub B);
+
+impl<A: Placement, B: Placement> Placement for Either<A, B> {
+    fn elsewhere(&self, path: &StoragePath, opaque: Opaque<'_>, load: Load) -> Option<Neighbour> {
+        self.0.elsewhere(path, opaque, load).or_else(|| self.1.elsewhere(path, opaque, load))
+    }
+}
+
 fn first_untried(neighbours: &[Neighbour], opaque: Opaque<'_>) -> Option<Neighbour> {
     let tried = opaque.value_of("tried").unwrap_or_default();
     let was_tried =
