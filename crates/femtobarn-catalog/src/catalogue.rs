@@ -31,6 +31,11 @@ pub trait Catalogue: Debug + Send + Sync {
     /// Whether the catalogue cannot be written from here.
     fn is_read_only(&self) -> bool;
 
+    /// Whether who keeps the catalogue can be asked now, as far as is known.
+    fn is_reachable(&self) -> bool {
+        true
+    }
+
     /// Refuses to go on after a commit that failed halfway: it can be seen, and may not be durable.
     ///
     /// # Errors

@@ -139,13 +139,14 @@ impl FederationHandle {
         Ok(UpkeepHandle::new(federation, self.federation.session()))
     }
 
-    /// Ends all handles of the federation, and lets go of the memory of pages: snapshots may live on
-    /// for some time, as they are parts of cycles.
-    fn close(&self) {
+    /// Ends all handles of the federation, and lets go of the memory of pages and of what writers did not
+    /// use: snapshots may live on for some time, as they are parts of cycles.
+    fn close(&self, py: Python<'_>) {
         let session = self.federation.session();
         if let Ok(federation) = self.federation.get() {
             session.held().let_go();
             federation.let_go_of_pages();
+            py.detach(|| federation.let_go_of_extents());
         }
         session.close();
     }

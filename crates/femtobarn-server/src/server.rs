@@ -1,8 +1,8 @@
 //! A server from its configuration: what is served, who may come, the port, and how it ends.
 //!
 //! 1. Threads are bounded by cores: workers that never block, and some for what may.
-//! 2. When a server is told to stop it takes no more connections, waits for sessions to end for as long
-//!    as was configured, and ends those that are left.
+//! 2. When a server is told to stop it takes no more connections, waits for copies and transactions that
+//!    are under way for as long as was configured, and ends what is left.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::watching;
 
 /// Threads for what may block, for each core.
 const BLOCKING_THREADS_PER_CORE: usize = 16;
-/// How often a server that is about to stop looks whether everybody is gone.
-const DRAIN_LOOK: Duration = Duration::from_millis(20);
+/// How long nobody may have moved anything for a server that is about to stop to end.
+const DRAIN_LOOK: Duration = Duration::from_millis(250);
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
@@ -135,15 +135,28 @@ impl Server {
     pub fn stop(mut self) {
         self.watched.is_draining.store(true, Ordering::Release);
         self.accepting.abort();
-        let end = Instant::now() + self.drain;
-        while self.has_open_files() && Instant::now() < end {
+        let (end, mut moved) = (Instant::now() + self.drain, self.moved());
+        while Instant::now() < end {
             std::thread::sleep(DRAIN_LOOK);
+            let before = std::mem::replace(&mut moved, self.moved());
+            if moved == before && !self.has_locks() {
+                break;
+            }
         }
         self.end();
     }
 
-    fn has_open_files(&self) -> bool {
-        self.watched.logical.sessions.all().iter().any(|session| session.handles.count() > 0)
+    /// What clients of `root://` asked for and moved so far. Files that are open and not used are no work:
+    /// their clients open them again elsewhere, or here.
+    fn moved(&self) -> [u64; 3] {
+        let totals = self.watched.logical.sessions.totals();
+        [&totals.requests, &totals.bytes_in, &totals.bytes_out].map(|c| c.load(Ordering::Relaxed))
+    }
+
+    /// Whether a transaction from afar goes on.
+    fn has_locks(&self) -> bool {
+        let mut sessions = self.watched.federations.iter().flat_map(|served| served.sessions());
+        sessions.any(|session| session.locks() > 0)
     }
 
     fn end(&mut self) {

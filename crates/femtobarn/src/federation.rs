@@ -139,6 +139,11 @@ impl Federation {
         self.inner.pages.clear();
     }
 
+    /// Gives back the space that transactions took of files and did not use; the next ones take new.
+    pub fn let_go_of_extents(&self) {
+        self.inner.finish_all_extents();
+    }
+
     /// The federation's folder; its URL, as if it were one, if that is elsewhere.
     pub fn folder(&self) -> &Path {
         self.inner.catalog.folder()
@@ -310,9 +315,18 @@ impl Inner {
         }
     }
 
+    fn finish_all_extents(&self) {
+        let left = std::mem::take(&mut *self.lock_extents());
+        left.into_iter().for_each(|(database, writer)| self.finish_extents(database, writer));
+    }
+
     /// Gives the space of a writer back that nobody goes on with. What cannot be given back now stays
     /// unused; nothing is lost.
     fn finish_extents(&self, database: DatabaseId, writer: ExtentWriter) {
+        // A server that is gone is not waited for only to tidy up.
+        if !self.catalog.is_reachable() {
+            return;
+        }
         if let Ok(_lock) = self.locks().owner().share_database(database, Duration::ZERO) {
             drop(self.trim_extents(database, writer));
         }
@@ -350,7 +364,6 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let left = std::mem::take(&mut *self.lock_extents());
-        left.into_iter().for_each(|(database, writer)| self.finish_extents(database, writer));
+        self.finish_all_extents();
     }
 }

@@ -99,6 +99,10 @@ impl Catalogue for RemoteCatalogue {
         &self.url
     }
 
+    fn is_reachable(&self) -> bool {
+        self.shared.is_linked()
+    }
+
     fn is_read_only(&self) -> bool {
         self.is_read_only
     }
