@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use axum::middleware::{Next, from_fn};
 use femtobarn_catalog::{Error, Result};
 use femtobarn_rpc::MESSAGE_BYTES_MAX;
 use femtobarn_rpc::convert::status_of;
@@ -20,6 +21,7 @@ use femtobarn_rpc::v1::{
     Answer, ChangeReply, ChangeRequest, ClientTurn, ListLocksReply, ListLocksRequest, PublishReply,
     PublishRequest, Question,
 };
+use http::header::AUTHORIZATION;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio_stream::wrappers::ReceiverStream;
@@ -29,6 +31,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::auth::{Action, Authenticator, Identity};
 use crate::logical::catalogue::Served;
+use crate::protocol::listen::Peer;
 
 mod attend;
 mod change;
@@ -64,7 +67,19 @@ pub fn routes(federations: Vec<Arc<Served>>, authenticator: Authenticator) -> ax
     let server = CatalogueServer::new(service)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    axum::Router::new().route_service(&path, server)
+    axum::Router::new().route_service(&path, server).layer(from_fn(refuse_open_tokens))
+}
+
+/// A token that others could have read on its way is refused, so that nobody gets used to sending such.
+async fn refuse_open_tokens(
+    request: axum::extract::Request,
+    next: Next,
+) -> axum::response::Response {
+    let is_open = request.extensions().get::<Peer>().is_some_and(|peer| !peer.is_encrypted);
+    if is_open && request.headers().contains_key(AUTHORIZATION) {
+        return Status::unauthenticated("a token must only be sent over TLS").into_http();
+    }
+    next.run(request).await
 }
 
 impl Service {
