@@ -277,6 +277,16 @@ def test_http_tells_what_is_going_on(served: Served) -> None:
     assert ask(served, "/nowhere")[0] == 404
 
 
+def test_tokens_are_refused_where_others_could_read_them(served: Served) -> None:
+    address = f"http://127.0.0.1:{served.server.port}/api/status"
+    request = urllib.request.Request(address, headers={"Authorization": "Bearer x"})
+    with pytest.raises(urllib.error.HTTPError) as refused, urllib.request.urlopen(request, timeout=30):
+        pass
+    with refused.value as answer:
+        assert answer.code == 401
+        assert "over TLS" in json.load(answer)["error"]
+
+
 def test_the_page_shows_it_to_people(served: Served, tmp_path: Path) -> None:
     chromium = shutil.which("chromium")
     if chromium is None:

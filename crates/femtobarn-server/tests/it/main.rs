@@ -6,4 +6,5 @@ mod catalogue;
 mod federation;
 mod remote;
 mod storages;
+mod tokens;
 mod xroot;

@@ -1,0 +1,138 @@
+//! Bearer tokens over TLS, from login to commit: `root://` and gRPC with the clients of both.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use femtobarn_catalog::{Catalog, Catalogue, ErrorKind};
+use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
+use femtobarn_server::Server;
+use femtobarn_server::auth::Issuer;
+use femtobarn_server::config::{Allowed, Config};
+use jsonwebtoken::jwk::{Jwk, JwkSet};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use serde_json::json;
+use tempfile::TempDir;
+use xrd::Location;
+use xrd::client::blocking::Client;
+use xrd::client::{Options, Token, Url};
+use xrd::flags::OpenOptions;
+
+const ISSUER: &str = "https://issuer.example";
+const AUDIENCE: &str = "root://storage.example";
+
+/// A server that wants tokens and has TLS; it serves a federation and a folder.
+struct Guarded {
+    server: Server,
+    key: EncodingKey,
+    certificate: PathBuf,
+    folder: TempDir,
+}
+
+impl Guarded {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(at("certificate"), made.cert.pem()).unwrap();
+        std::fs::write(at("key"), made.signing_key.serialize_pem()).unwrap();
+        let key = signing_key(&at("issuers"));
+        Catalog::create(&at("lhc.fed"), "lhc").unwrap();
+        std::fs::create_dir(at("store")).unwrap();
+        std::fs::write(at("store/file"), "for those who may").unwrap();
+        let mut config = Config { address: "127.0.0.1".into(), port: 0, ..Config::default() };
+        config.export(at("lhc.fed"), String::new());
+        config.export(at("store"), String::new());
+        config.tls.certificate = at("certificate");
+        config.tls.key = at("key");
+        config.auth.anonymous = Allowed::Nothing;
+        config.auth.audiences = vec![AUDIENCE.to_owned()];
+        let issuer = Issuer { issuer: ISSUER.into(), keys: at("issuers"), base: String::new() };
+        config.auth.issuers = vec![issuer];
+        let server = Server::start(config).unwrap();
+        Guarded { server, key, certificate: at("certificate"), folder }
+    }
+
+    fn url(&self, scheme: &str, path: &str) -> String {
+        format!("{scheme}://localhost:{}/{path}", self.server.address().port())
+    }
+
+    fn token(&self, scope: &str) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let claims = json!({
+            "iss": ISSUER, "sub": "alice", "aud": AUDIENCE, "exp": now + 600, "scope": scope,
+        });
+        encode(&Header::new(Algorithm::ES256), &claims, &self.key).unwrap()
+    }
+
+    fn catalogue(
+        &self,
+        scheme: &str,
+        scope: Option<&str>,
+    ) -> femtobarn_catalog::Result<RemoteCatalogue> {
+        let options = ConnectOptions {
+            token: scope.map(|scope| self.token(scope)),
+            certificate: Some(std::fs::read(&self.certificate).unwrap()),
+            patience: Duration::from_secs(20),
+        };
+        RemoteCatalogue::connect(&self.url(scheme, "/lhc.fed"), &options)
+    }
+
+    fn client(&self, scheme: &str, scope: &str) -> xrd::client::Result<Client> {
+        let url = Url::parse(&self.url(scheme, "/")).unwrap();
+        let options = Options {
+            token: Some(Token(self.token(scope))),
+            authorities: Some(self.certificate.clone()),
+            ..Options::default()
+        };
+        Client::connect(&url, options)
+    }
+}
+
+/// A key, and its public part as a file of the issuer's keys.
+fn signing_key(file: &Path) -> EncodingKey {
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let key = EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes()).unwrap();
+    let set = JwkSet { keys: vec![Jwk::from_encoding_key(&key, Algorithm::ES256).unwrap()] };
+    std::fs::write(file, serde_json::to_vec(&set).unwrap()).unwrap();
+    key
+}
+
+#[test]
+fn a_token_opens_a_catalogue_for_what_it_allows() {
+    let guarded = Guarded::start();
+    let reader = guarded.catalogue("roots", Some("storage.read:/lhc.fed")).unwrap();
+    assert_eq!(reader.head().unwrap().0, 0);
+    assert!(reader.reserve_database().is_err(), "reading is all that it allows");
+    let writer =
+        guarded.catalogue("roots", Some("storage.read:/ storage.modify:/lhc.fed")).unwrap();
+    assert_eq!(writer.reserve_database().unwrap().0, 1);
+    let elsewhere = guarded.catalogue("roots", Some("storage.read:/store"));
+    assert!(elsewhere.is_err(), "it is for another path");
+    assert_eq!(guarded.catalogue("roots", None).unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn a_token_is_refused_where_others_could_read_it() {
+    let guarded = Guarded::start();
+    let scope = "storage.read:/ storage.modify:/";
+    assert_eq!(guarded.catalogue("root", Some(scope)).unwrap_err().kind(), ErrorKind::Closed);
+    let file = Location::new("/store/file").unwrap();
+    let plain = guarded.client("root", scope).and_then(|c| c.open(&file, OpenOptions::READ));
+    assert!(plain.is_err());
+}
+
+#[test]
+fn a_token_opens_files_for_what_it_allows() {
+    let guarded = Guarded::start();
+    let client = guarded.client("roots", "storage.read:/store").unwrap();
+    let file = client.open(&Location::new("/store/file").unwrap(), OpenOptions::READ).unwrap();
+    let mut text = vec![0; 100];
+    let count = file.read_at(0, &mut text).unwrap();
+    assert_eq!(&text[..count], b"for those who may");
+    let new = Location::new("/store/new").unwrap();
+    let creating = OpenOptions::NEW | OpenOptions::UPDATE;
+    assert!(client.open(&new, creating).is_err(), "reading is all that it allows");
+    let writer = guarded.client("roots", "storage.create:/store").unwrap();
+    writer.open(&new, creating).unwrap().write_at(0, b"x").unwrap();
+    assert!(guarded.folder.path().join("store/new").exists());
+}
