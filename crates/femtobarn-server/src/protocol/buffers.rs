@@ -2,7 +2,7 @@
 //!
 //! 1. A connection that waits for its client holds no buffer, but for what the client has not taken.
 //! 2. A buffer goes back to its pool when it is dropped, wherever that happens. The pool keeps
-//!    [`SPARE_BUFFERS_MAX`] of them, the warmest on top, and frees the others.
+//!    `SPARE_BUFFERS_MAX` of them, the warmest on top, and frees the others.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -6,7 +6,7 @@
 //! | 22 | TLS, with HTTP/2 (gRPC among it) or HTTP/1.1 inside |
 //! | other | HTTP/2 or HTTP/1.1 |
 //!
-//! 1. A connection that says nothing is closed after [`FIRST_BYTE_WAIT`].
+//! 1. A connection that says nothing is closed after `FIRST_BYTE_WAIT`.
 //! 2. There are never more connections than allowed: those above are closed at once.
 //! 3. Nothing that a client does ends the loop; running out of file descriptors makes it pause.
 

@@ -51,7 +51,7 @@ assert [(e.name, e.statinfo.size) for e in listing] == [("file name", 20_000), (
 assert [e.name for e in ok(fs.dirlist("/dir"))] == ["file name", "other"]
 place, = ok(fs.locate("/dir/file name", OpenFlags.REFRESH))
 assert place.address == "[::127.0.0.1]:1094" and place.accesstype == AccessType.READ_WRITE
-assert ok(fs.query(QueryCode.CONFIG, "readv_ior_max unknown")) == b"2097136\nunknown\n\0"
+assert ok(fs.query(QueryCode.CONFIG, "readv_ior_max unknown")) == b"2097136\nunknown\n"
 checksum = ok(fs.query(QueryCode.CHECKSUM, "/dir/file name"))
 assert checksum.startswith(b"adler32 084b021f"), checksum
 ok(fs.mkdir("/dir/new", MkDirFlags.MAKEPATH, AccessMode.UR | AccessMode.UW))
