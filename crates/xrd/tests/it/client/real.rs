@@ -66,6 +66,19 @@ impl Server {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
+    /// Waits until the server has said so, at least so many times: it answers first, and logs then.
+    fn has_said(&self, text: &str, times: usize) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.log().matches(text).count() < times {
+            assert!(
+                Instant::now() < deadline,
+                "{text:?} is not there {times} times: {}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     fn url(&self, path: &str) -> Url {
         Url::parse(&format!("root://127.0.0.1:{}/{path}", self.port)).unwrap()
     }
@@ -195,7 +208,7 @@ fn large_reads_are_spread_over_streams() {
     let Some(server) = Server::start("") else { return };
     let client = server.client(Options { streams: 3, ..Options::default() });
     // The server's own words.
-    assert_eq!(server.log().matches(" bound").count(), 3, "{}", server.log());
+    server.has_said(" bound", 3);
     let bytes = content(30_000_001);
     write(&client, "/file", &bytes);
     let file = client.open(&at("/file"), OpenOptions::READ).unwrap();
@@ -328,7 +341,7 @@ fn users_are_told_by_unix() {
     let Some(server) = Server::start(more) else { return };
     let client = server.client(Options { user: Some("ann".into()), ..Options::default() });
     write(&client, "/file", b"abc");
-    assert!(server.log().contains("login as ann"), "{}", server.log());
+    server.has_said("login as ann", 1);
 }
 
 #[cfg(feature = "tls")]
@@ -364,6 +377,6 @@ fn tls_hides_what_is_said() {
         let mut found = vec![0; bytes.len()];
         assert_eq!(file.read_at(0, &mut found).unwrap(), bytes.len(), "{policy}");
         assert!(found == bytes);
-        assert!(server.log().contains("TLS"), "{}", server.log());
+        server.has_said("TLS", 1);
     }
 }
