@@ -1,4 +1,7 @@
 //! Copying one file into a backup, chunk by chunk.
+//!
+//! Invariant: only what the file held when it was opened is copied. Writers lengthen it meanwhile, and
+//! a chunk that is short since it ends where the file ended must be the last one.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -28,12 +31,14 @@ impl Copying<'_> {
         progress: &mut Watch<'_>,
     ) -> Result<Option<(FileEntry, u64)>> {
         let (from, to) = (self.from.join(self.path), self.to.join(self.path));
-        let mut source = match File::open(&from) {
+        let source = match File::open(&from) {
             Ok(source) => source,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("open", &from, error)),
         };
+        let cannot_read = |error| Error::io("read", &from, error);
         let cannot_write = |error| Error::io("write", &to, error);
+        let mut source = as_long_as_it_is(source).map_err(cannot_read)?;
         let mut target = File::create_new(&to).map_err(cannot_write)?;
         let mut entry = FileEntry {
             path: self.path.to_owned(),
@@ -43,7 +48,7 @@ impl Copying<'_> {
         };
         let (mut chunk, mut stored) = (Vec::with_capacity(CHUNK_BYTES as usize), 0);
         loop {
-            read_chunk(&mut source, &mut chunk).map_err(|error| Error::io("read", &from, error))?;
+            read_chunk(&mut source, &mut chunk).map_err(cannot_read)?;
             if chunk.is_empty() {
                 break;
             }
@@ -88,10 +93,16 @@ pub(super) fn describe(folder: &Path, name: &str) -> Result<FileEntry> {
     }
 }
 
+/// What a file holds now, without what others add to it later.
+fn as_long_as_it_is(file: File) -> std::io::Result<impl Read> {
+    let bytes = file.metadata()?.len();
+    Ok(file.take(bytes))
+}
+
 /// Reads the next chunk; what is shorter is the last, and an empty one is the end.
-pub(super) fn read_chunk(file: &mut File, chunk: &mut Vec<u8>) -> std::io::Result<()> {
+fn read_chunk(source: &mut impl Read, chunk: &mut Vec<u8>) -> std::io::Result<()> {
     chunk.clear();
-    file.take(CHUNK_BYTES).read_to_end(chunk).map(drop)
+    source.take(CHUNK_BYTES).read_to_end(chunk).map(drop)
 }
 
 /// Writes a chunk; one of zeros is left as a hole.

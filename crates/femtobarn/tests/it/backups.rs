@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use femtobarn::{ErrorKind, Federation, restore};
 
-use super::support::{begin, events, federation, number, numbers, with_ten_events};
+use super::support::{EndsOthers, begin, events, federation, number, numbers, with_ten_events};
 
 fn append(federation: &Federation, first: u64, count: u64) {
     let mut transaction = begin(federation);
@@ -106,6 +106,7 @@ fn a_backup_beside_writers_holds_whole_commits() {
             }
         };
         scope.spawn(write);
+        let _ends = EndsOthers(&is_done);
         let mut before: Option<std::path::PathBuf> = None;
         let mut chain: Vec<std::path::PathBuf> = vec![];
         for n in 0..4 {
@@ -120,6 +121,27 @@ fn a_backup_beside_writers_holds_whole_commits() {
             assert_eq!(found, (0..found.len() as u64).collect::<Vec<_>>());
             before = Some(place);
         }
-        is_done.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn what_is_added_to_a_file_while_it_is_copied_is_not_in_the_backup() {
+    let (folder, federation) = federation();
+    with_ten_events(&federation);
+    append(&federation, 10, 900_000);
+    let file = folder.path().join("test.fed/databases/run7.root");
+    let bytes = || std::fs::metadata(&file).unwrap().len();
+    let before = bytes();
+    let copy = folder.path().join("copy");
+    let mut next = 900_010;
+    let made = federation.backup(&copy, None, &mut |_| {
+        append(&federation, next, 200_000);
+        next += 200_000;
+        true
+    });
+    assert!(bytes() > before);
+    assert_eq!(std::fs::metadata(copy.join("databases/run7.root")).unwrap().len(), before);
+    assert_eq!(made.unwrap().csn.0 + (next - 900_010) / 200_000, federation.head().unwrap().0);
+    let restored = restore(&[&copy], &folder.path().join("restored"), &mut |_| true).unwrap();
+    assert_eq!(numbers(&restored, "run7/events"), (0..900_010).collect::<Vec<_>>());
 }

@@ -1,6 +1,7 @@
 //! What the tests share: a folder, classes, and a few events.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use femtobarn::{Class, ContainerOptions, Federation, Transaction, TransactionOptions};
 use rntuple::tfile::KeyChain;
@@ -17,6 +18,15 @@ pub fn federation() -> (TempDir, Federation) {
 /// The same federation, opened anew.
 pub fn reopened(folder: &TempDir) -> Federation {
     Federation::open(&Path::new(folder.path()).join("test.fed")).unwrap()
+}
+
+/// Says when it goes, be it by a failure, that the threads beside the test shall end.
+pub struct EndsOthers<'a>(pub &'a AtomicBool);
+
+impl Drop for EndsOthers<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A class with a run and an event number.

@@ -11,7 +11,7 @@ use femtobarn::{
 use rntuple::{Array, Primitive};
 use tempfile::TempDir;
 
-use crate::support::{begin, event_class, events, federation, numbers, reopened};
+use crate::support::{EndsOthers, begin, event_class, events, federation, numbers, reopened};
 
 /// Events of a container: pages large enough that their space is worth something.
 const EVENTS: u64 = 20_000;
@@ -215,10 +215,10 @@ fn readers_and_writers_do_not_notice_a_vacuum() {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
+            let _ends = EndsOthers(&is_done);
             for update in 3..23 {
                 renumber(&federation, update);
             }
-            is_done.store(true, Ordering::Relaxed);
         });
         let reader = scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {

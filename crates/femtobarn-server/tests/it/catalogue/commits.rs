@@ -1,13 +1,13 @@
 //! Transactions from afar: as from here, and once each.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use femtobarn_catalog::{Catalogue, Commit, Csn, ErrorKind};
 use uuid::Uuid;
 
 use super::proxy::Proxy;
-use super::{LONG, Stage, connect, until};
+use super::{EndsOthers, LONG, Stage, connect, until};
 
 #[test]
 fn a_commit_from_afar_is_its_clients_and_the_second_of_two_is_refused() {
@@ -120,7 +120,7 @@ fn writers_carry_on_when_the_server_restarts_and_nothing_is_lost_or_twice() {
     let new = numbers.iter().map(|id| super::new_container(stage.database, *id, &name(*id)));
     here.commit(Commit { new_containers: new.collect(), ..Commit::default() }).unwrap();
     let remotes: Vec<_> = numbers.iter().map(|_| stage.remote()).collect();
-    let (is_over, total) = (std::sync::atomic::AtomicBool::new(false), AtomicU64::new(0));
+    let (is_over, total) = (AtomicBool::new(false), AtomicU64::new(0));
     let database = stage.database;
     let acknowledged: Vec<Vec<Csn>> = thread::scope(|scope| {
         let writers: Vec<_> = numbers
@@ -146,6 +146,7 @@ fn writers_carry_on_when_the_server_restarts_and_nothing_is_lost_or_twice() {
                 })
             })
             .collect();
+        let ends = EndsOthers(&is_over);
         for _ in 0..RESTARTS {
             let before = total.load(Ordering::SeqCst);
             until("committing", || total.load(Ordering::SeqCst) > before + 40);
@@ -154,7 +155,7 @@ fn writers_carry_on_when_the_server_restarts_and_nothing_is_lost_or_twice() {
         }
         let before = total.load(Ordering::SeqCst);
         until("committing", || total.load(Ordering::SeqCst) > before + 40);
-        is_over.store(true, Ordering::SeqCst);
+        drop(ends);
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
     for (container, made) in numbers.iter().zip(&acknowledged) {

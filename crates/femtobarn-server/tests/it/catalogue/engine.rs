@@ -12,7 +12,7 @@ use femtobarn_server::Server;
 use femtobarn_server::config::{Allowed, Auth, Config, Export};
 use rntuple::{Array, Primitive, Value};
 
-use super::until;
+use super::{EndsOthers, until};
 
 /// Tells a test that it is to serve this folder.
 const SERVE: &str = "FEMTOBARN_TEST_SERVE";
@@ -233,6 +233,7 @@ fn writers_carry_on_when_the_server_is_killed() {
         let write = &write;
         let writers: Vec<_> =
             (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
+        let ends = EndsOthers(&is_over);
         for kill in 0..=KILLS {
             let before = total.load(Ordering::SeqCst);
             until("committing", || total.load(Ordering::SeqCst) >= before + 2 * WRITERS);
@@ -241,7 +242,7 @@ fn writers_carry_on_when_the_server_is_killed() {
                 server = Killable::start(&place, port);
             }
         }
-        is_over.store(true, Ordering::SeqCst);
+        drop(ends);
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
     for (writer, done) in (0..WRITERS).zip(acknowledged) {

@@ -105,7 +105,10 @@ fn a_folder_that_is_swapped_for_a_link_never_leads_out() {
                     opened += 1;
                 }
                 Err(Trouble::Refused(Errno::ENOENT | Errno::EACCES | Errno::EBUSY, _)) => {}
-                Err(other) => panic!("{other:?}"),
+                Err(other) => {
+                    is_done.store(true, Ordering::Release);
+                    panic!("{other:?}");
+                }
             }
         }
         is_done.store(true, Ordering::Release);
