@@ -1,6 +1,6 @@
 //! A server from its configuration: what is served, who may come, the port, and how it ends.
 //!
-//! 1. Threads are bounded by cores: workers that never block, and some for what may.
+//! 1. Threads are bounded by cores: for `root://`, for the rest, and some of each for what may block.
 //! 2. When a server is told to stop it takes no more connections, waits for copies and transactions that
 //!    are under way for as long as was configured, and ends what is left.
 
@@ -19,6 +19,7 @@ use crate::logical::catalogue::Served;
 use crate::logical::{Logical, Settings};
 use crate::protocol::http::{self, Site};
 use crate::protocol::listen::{self, ConnectionCounts, Protocols};
+use crate::protocol::workers::Workers;
 use crate::protocol::{rpc, xroot};
 use crate::status::Status;
 use crate::tls;
@@ -49,6 +50,7 @@ pub struct Server {
     drain: Duration,
     watched: Arc<Watched>,
     accepting: JoinHandle<()>,
+    workers: Arc<Workers>,
     /// None only while it is stopped.
     runtime: Option<Runtime>,
 }
@@ -73,6 +75,8 @@ impl Server {
         let authenticator = config.authenticator().map_err(StartError::Config)?;
         let tls = tls::server_config(&config.tls).map_err(StartError::Config)?;
         let runtime = runtime()?;
+        let workers = Workers::start(cores(), BLOCKING_THREADS_PER_CORE).map_err(no_threads)?;
+        let workers = Arc::new(workers);
         let mut logical = Logical::new(settings(&config), exports);
         logical.placement = config.placement().map_err(StartError::Config)?;
         let logical = Arc::new(logical);
@@ -99,7 +103,16 @@ impl Server {
         root.requires_tls = config.tls.required;
         let root = Arc::new(root);
         let protocols = Arc::new(Protocols {
-            root: Box::new(move |stream| Box::pin(xroot::serve(stream, Arc::clone(&root)))),
+            root: {
+                let workers = Arc::clone(&workers);
+                Box::new(move |stream, place| {
+                    let root = Arc::clone(&root);
+                    workers.serve(stream, |stream| async move {
+                        xroot::serve(stream, root).await;
+                        drop(place);
+                    })
+                })
+            },
             http: http::routes(site).merge(remote),
             tls,
             is_tls_required: config.tls.required,
@@ -113,7 +126,8 @@ impl Server {
         runtime.spawn(logical.keep_tidy());
         tracing::info!(%address, exports = ?names, "serving");
         let drain = Duration::from_secs(config.limits.drain_seconds);
-        Ok(Server { address, exports: names, drain, watched, accepting, runtime: Some(runtime) })
+        let runtime = Some(runtime);
+        Ok(Server { address, exports: names, drain, watched, accepting, workers, runtime })
     }
 
     /// Where it listens.
@@ -162,6 +176,7 @@ impl Server {
     fn end(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             tracing::info!(address = %self.address, "stopped");
+            self.workers.stop();
             runtime.shutdown_timeout(Duration::from_secs(1));
         }
     }
@@ -187,14 +202,22 @@ fn settings(config: &Config) -> Settings {
 }
 
 fn runtime() -> Result<Runtime, StartError> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = cores();
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cores)
         .max_blocking_threads(cores * BLOCKING_THREADS_PER_CORE)
         .thread_name("femtobarn")
         .enable_all()
         .build()
-        .map_err(|error| StartError::System(format!("cannot start threads: {error}")))
+        .map_err(no_threads)
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn no_threads(error: std::io::Error) -> StartError {
+    StartError::System(format!("cannot start threads: {error}"))
 }
 
 /// The port, so that a server that was restarted has it again at once.

@@ -10,10 +10,8 @@
 //! 2. There are never more connections than allowed: those above are closed at once.
 //! 3. Nothing that a client does ends the loop; running out of file descriptors makes it pause.
 
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,7 +23,7 @@ use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
@@ -47,9 +45,8 @@ pub struct Peer {
     pub is_encrypted: bool,
 }
 
-/// Serves a connection of `root://` to its end.
-pub type ServeRoot =
-    Box<dyn Fn(TcpStream) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+/// Serves a connection of `root://` to its end, elsewhere, and keeps its place until then.
+pub type ServeRoot = Box<dyn Fn(TcpStream, Place) -> io::Result<()> + Send + Sync>;
 
 /// What connections are handed to.
 pub struct Protocols {
@@ -87,12 +84,15 @@ impl ConnectionCounts {
     }
 }
 
-/// Counts a connection for as long as it lives.
-struct Counted(Arc<ConnectionCounts>);
+/// A connection's place among those that there may be; counts it for as long as it lives.
+pub struct Place {
+    counts: Arc<ConnectionCounts>,
+    _permit: OwnedSemaphorePermit,
+}
 
-impl Drop for Counted {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.closed.fetch_add(1, Ordering::Release);
+        self.counts.closed.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -107,16 +107,15 @@ pub async fn accept(listener: TcpListener, protocols: Arc<Protocols>) {
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&places).try_acquire_owned() else {
             tracing::warn!(%address, "closed at once: there are limits.connections connections");
             continue;
         };
         protocols.counts.accepted.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted(Arc::clone(&protocols.counts));
+        let place = Place { counts: Arc::clone(&protocols.counts), _permit: permit };
         let protocols = Arc::clone(&protocols);
         tokio::spawn(async move {
-            let _kept = (place, counted);
-            if let Err(error) = serve(stream, address, &protocols).await {
+            if let Err(error) = serve(stream, address, place, &protocols).await {
                 tracing::debug!(%address, %error, "connection lost");
             }
         });
@@ -131,7 +130,12 @@ async fn pause_after(error: &io::Error) {
     }
 }
 
-async fn serve(stream: TcpStream, address: SocketAddr, protocols: &Protocols) -> io::Result<()> {
+async fn serve(
+    stream: TcpStream,
+    address: SocketAddr,
+    place: Place,
+    protocols: &Protocols,
+) -> io::Result<()> {
     // Answers are written whole: nothing is gained by waiting for more.
     stream.set_nodelay(true)?;
     let mut first = [0];
@@ -142,10 +146,7 @@ async fn serve(stream: TcpStream, address: SocketAddr, protocols: &Protocols) ->
         Err(_) => return Err(io::ErrorKind::TimedOut.into()),
     }
     match (first[0], &protocols.tls) {
-        (FIRST_OF_ROOT, _) => {
-            (protocols.root)(stream).await;
-            Ok(())
-        }
+        (FIRST_OF_ROOT, _) => (protocols.root)(stream, place),
         (FIRST_OF_TLS, None) => Err(io::Error::other("the client wants TLS, and there is none")),
         (FIRST_OF_TLS, Some(tls)) => {
             let acceptor = TlsAcceptor::from(Arc::clone(tls));

@@ -4,4 +4,5 @@ pub mod buffers;
 pub mod http;
 pub mod listen;
 pub mod rpc;
+pub mod workers;
 pub mod xroot;

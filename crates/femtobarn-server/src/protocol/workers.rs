@@ -1,0 +1,110 @@
+//! Threads that serve the connections of `root://`: one for each core, each with connections of its own.
+//!
+//! 1. A connection stays with its thread. A thread that is asked something wakes no other, as threads
+//!    that share their tasks do: that takes longer than a small read.
+//! 2. A new connection goes to the thread that has the fewest.
+
+use std::future::Future;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::Notify;
+
+/// How long what blocks may go on when the threads are told to stop.
+const STOPPING: Duration = Duration::from_secs(1);
+
+/// The threads.
+pub struct Workers {
+    workers: Vec<Worker>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Worker {
+    handle: Handle,
+    connections: Arc<AtomicUsize>,
+    stop: Arc<Notify>,
+}
+
+/// Counts a connection of a thread for as long as it lives.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Workers {
+    /// Starts so many threads; each may use so many more for what blocks.
+    ///
+    /// # Errors
+    /// As the system.
+    pub fn start(count: usize, blocking: usize) -> io::Result<Self> {
+        let (mut workers, mut threads) = (vec![], vec![]);
+        for _ in 0..count {
+            let runtime = Builder::new_current_thread()
+                .max_blocking_threads(blocking)
+                .thread_name("femtobarn-io")
+                .enable_all()
+                .build()?;
+            let stop = Arc::new(Notify::new());
+            let connections = Arc::new(AtomicUsize::new(0));
+            workers.push(Worker {
+                handle: runtime.handle().clone(),
+                connections,
+                stop: Arc::clone(&stop),
+            });
+            let thread = std::thread::Builder::new().name("femtobarn-root".to_owned());
+            threads.push(thread.spawn(move || run(runtime, &stop))?);
+        }
+        Ok(Workers { workers, threads: Mutex::new(threads) })
+    }
+
+    /// Hands a connection over to the thread that has the fewest.
+    ///
+    /// # Errors
+    /// As the system.
+    pub fn serve<F>(
+        &self,
+        stream: TcpStream,
+        serve: impl FnOnce(TcpStream) -> F + Send + 'static,
+    ) -> io::Result<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stream = stream.into_std()?;
+        let fewest = self.workers.iter().min_by_key(|w| w.connections.load(Ordering::Relaxed));
+        let worker = fewest.ok_or(io::ErrorKind::NotConnected)?;
+        worker.connections.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(Arc::clone(&worker.connections));
+        worker.handle.spawn(async move {
+            let _counted = counted;
+            match TcpStream::from_std(stream) {
+                Ok(stream) => serve(stream).await,
+                Err(error) => tracing::debug!(%error, "connection lost"),
+            }
+        });
+        Ok(())
+    }
+
+    /// Ends all connections and threads.
+    pub fn stop(&self) {
+        self.workers.iter().for_each(|worker| worker.stop.notify_one());
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // One that panicked has ended, too.
+            drop(thread.join());
+        }
+    }
+}
+
+fn run(runtime: Runtime, stop: &Notify) {
+    runtime.block_on(stop.notified());
+    runtime.shutdown_timeout(STOPPING);
+}
