@@ -36,6 +36,12 @@ pub trait Catalogue: Debug + Send + Sync {
         true
     }
 
+    /// Names the session at who keeps the catalogue to who has the files, which are written only by
+    /// sessions that hold their database; none where both are here. Who knows the name can take the session over.
+    fn session(&self) -> Option<Uuid> {
+        None
+    }
+
     /// Refuses to go on after a commit that failed halfway: it can be seen, and may not be durable.
     ///
     /// # Errors

@@ -50,7 +50,8 @@ pub(crate) fn open(config: &Config) -> Result<Exported, StartError> {
             let key = name.trim_matches('/');
             let served = Served::open(key, &export.folder, manner.is_read_only, lease);
             let served = Arc::new(served.map_err(|error| unusable(&export.folder, &error))?);
-            storage = Arc::new(FederationStorage::new(served.catalog().clone(), storage));
+            let shown = FederationStorage::new(served.catalog().clone(), storage);
+            storage = Arc::new(shown.writable(Arc::new(Arc::clone(&served))));
             exported.federations.push(served);
         }
         let prefix = StoragePath::new(name.as_bytes()).map_err(config_error)?;

@@ -103,8 +103,15 @@ impl Error {
         Error::Invalid { what: what.into() }
     }
 
+    /// A conflict that came through input and output stays one.
     pub(crate) fn io(what: &str, path: &Path, source: impl Into<std::io::Error>) -> Self {
-        Error::Io { what: format!("cannot {what} {}", path.display()), source: source.into() }
+        let (what, source) = (format!("cannot {what} {}", path.display()), source.into());
+        match source.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+            Some(Error::Conflict { what: why }) => {
+                Error::Conflict { what: format!("{what}: {why}") }
+            }
+            _ => Error::Io { what, source },
+        }
     }
 
     /// Wraps an error of the storage with the thing that it is about.

@@ -112,7 +112,8 @@ impl Federation {
         url: &str,
         options: OpenOptions,
     ) -> Result<Self> {
-        Ok(Self::over(catalog, Some(RemoteFolder::connect(url)?), options))
+        let folder = RemoteFolder::connect(url, catalog.session())?;
+        Ok(Self::over(catalog, Some(folder), options))
     }
 
     fn over(

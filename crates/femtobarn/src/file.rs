@@ -169,6 +169,15 @@ impl DatabaseFile {
         resized.map_err(|source| Error::io(what, &self.path, source))
     }
 
+    /// Waits until what was written so far has been, which is not durable yet.
+    pub fn settle(&self) -> Result<()> {
+        let settled = match &self.place {
+            Place::Here { .. } => Ok(()),
+            Place::Server(file) => file.settle(),
+        };
+        settled.map_err(|source| Error::io("write", &self.path, source))
+    }
+
     /// Makes everything written so far durable.
     pub fn sync(&self) -> Result<()> {
         let synced = match &self.place {

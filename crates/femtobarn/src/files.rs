@@ -57,15 +57,15 @@ impl OpenFiles {
     /// A database's file, for writing.
     pub fn open_to_write(&self, database: &DatabaseRow) -> Result<DatabaseFile> {
         match &self.server {
-            Some(server) => Ok(server.open_to_write(&on_server(database))?.into()),
+            Some(server) => Ok(server.open_to_write(&on_server(database), database.id)?.into()),
             None => DatabaseFile::open_to_write(self.path_of(database)),
         }
     }
 
     /// The file of a new database; refuses to overwrite.
-    pub fn create(&self, path: &str, uuid: Uuid) -> Result<DatabaseFile> {
+    pub fn create(&self, path: &str, database: DatabaseId, uuid: Uuid) -> Result<DatabaseFile> {
         match &self.server {
-            Some(server) => DatabaseFile::from(server.create(path)?).with_front(uuid),
+            Some(server) => DatabaseFile::from(server.create(path, database)?).with_front(uuid),
             None => DatabaseFile::create(self.catalog.folder().join(path), uuid),
         }
     }

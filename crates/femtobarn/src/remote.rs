@@ -7,11 +7,15 @@
 //! 3. Writes are sent and not waited for; if one fails, the next operation tells it, the sync at the
 //!    latest. A file that was written to and not synced fails for good if its connection is lost: the
 //!    transaction fails, and nothing that it wrote is committed.
+//! 4. Who writes names its session and the database. Once the session does not hold the database any more,
+//!    the server refuses, and that is a conflict.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use femtobarn_catalog::DatabaseId;
 use rntuple::ReadRequest;
+use uuid::Uuid;
 use xrd::client::blocking::{Client, File};
 use xrd::client::{ClientError, Options, Piece, Url};
 use xrd::flags::OpenOptions;
@@ -23,6 +27,8 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteFolder {
     client: Client,
+    /// Who writes.
+    session: Option<Uuid>,
     ahead: Arc<Ahead>,
 }
 
@@ -46,12 +52,17 @@ fn options() -> Options {
 }
 
 impl RemoteFolder {
-    /// Connects to the server of `root://host:port//federation`.
-    pub fn connect(url: &str) -> Result<Self> {
+    /// Connects to the server of `root://host:port//federation`; a session of its catalogue is needed to
+    /// write.
+    pub fn connect(url: &str, session: Option<Uuid>) -> Result<Self> {
         let failed = |error: ClientError| Error::io("connect to", Path::new(url), error.into_io());
         let url = Url::parse(url).map_err(|error| Error::invalid(error.to_string()))?;
         let client = Client::connect(&url, options()).map_err(failed)?;
-        Ok(RemoteFolder { client, ahead: Arc::new(Ahead { url, client: OnceLock::new() }) })
+        Ok(RemoteFolder {
+            client,
+            session,
+            ahead: Arc::new(Ahead { url, client: OnceLock::new() }),
+        })
     }
 
     /// The URL of a file, as if it were a path.
@@ -61,29 +72,42 @@ impl RemoteFolder {
 
     /// Opens a file for reading.
     pub fn open(&self, relative: &str) -> Result<RemoteFile> {
-        self.open_as("open", relative, OpenOptions::READ)
+        self.open_as("open", relative, OpenOptions::READ, "")
     }
 
-    /// Opens a file for reading and writing.
-    pub fn open_to_write(&self, relative: &str) -> Result<RemoteFile> {
-        self.open_as("open", relative, OpenOptions::UPDATE)
+    /// Opens a database's file for reading and writing.
+    pub fn open_to_write(&self, relative: &str, database: DatabaseId) -> Result<RemoteFile> {
+        self.open_as("open", relative, OpenOptions::UPDATE, &self.writer_of(database))
     }
 
-    /// Creates a file; refuses to overwrite.
-    pub fn create(&self, relative: &str) -> Result<RemoteFile> {
+    /// Creates the file of a new database; refuses to overwrite.
+    pub fn create(&self, relative: &str, database: DatabaseId) -> Result<RemoteFile> {
         let options = OpenOptions::NEW | OpenOptions::UPDATE | OpenOptions::MAKE_PATH;
-        self.open_as("create", relative, options)
+        self.open_as("create", relative, options, &self.writer_of(database))
     }
 
-    fn open_as(&self, what: &str, relative: &str, options: OpenOptions) -> Result<RemoteFile> {
+    fn writer_of(&self, database: DatabaseId) -> String {
+        match self.session {
+            Some(session) => format!("&fb.database={database}&fb.session={session}"),
+            None => format!("&fb.database={database}"),
+        }
+    }
+
+    fn open_as(
+        &self,
+        what: &str,
+        relative: &str,
+        options: OpenOptions,
+        writer: &str,
+    ) -> Result<RemoteFile> {
         let path = self.path_of(relative);
-        let location = self.location(relative)?;
+        let location = self.location(relative, writer)?;
         let opened = self.client.open(&location, options);
         let file = opened.map_err(|error| match error.code() {
             Some(ErrorCode::IT_EXISTS) => Error::Exists {
                 what: format!("file {} exists already; move it away", path.display()),
             },
-            _ => Error::io(what, &path, error.into_io()),
+            _ => Error::io(what, &path, told(error)),
         })?;
         Ok(RemoteFile {
             client: self.client.clone(),
@@ -94,10 +118,10 @@ impl RemoteFolder {
         })
     }
 
-    fn location(&self, relative: &str) -> Result<Location> {
+    fn location(&self, relative: &str, writer: &str) -> Result<Location> {
         let folder = String::from_utf8_lossy(self.client.url().location.path()).into_owned();
         let folder = folder.trim_end_matches('/');
-        let location = Location::new(format!("{folder}/{relative}?fb.raw=1"));
+        let location = Location::new(format!("{folder}/{relative}?fb.raw=1{writer}"));
         location.map_err(|error| Error::invalid(error.to_string()))
     }
 }
@@ -124,7 +148,7 @@ impl RemoteFile {
     }
 
     pub fn size(&self) -> std::io::Result<u64> {
-        Ok(self.file.stat().map_err(ClientError::into_io)?.size)
+        Ok(self.file.stat().map_err(told)?.size)
     }
 
     /// Fills all requests.
@@ -139,7 +163,7 @@ impl RemoteFile {
 
     /// Reads ahead from `offset` on; fewer bytes than fit only at the end.
     pub fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.file_ahead().read_at(offset, buffer).map_err(ClientError::into_io)
+        self.file_ahead().read_at(offset, buffer).map_err(told)
     }
 
     fn file_ahead(&self) -> &File {
@@ -148,20 +172,25 @@ impl RemoteFile {
     }
 
     pub fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
-        self.file.write_later(offset, bytes).map_err(ClientError::into_io)
+        self.file.write_later(offset, bytes).map_err(told)
     }
 
     pub fn resize(&self, size: u64) -> std::io::Result<()> {
-        self.file.truncate(size).map_err(ClientError::into_io)
+        self.file.truncate(size).map_err(told)
+    }
+
+    /// Waits for the answers to what was written.
+    pub fn settle(&self) -> std::io::Result<()> {
+        self.file.settle().map_err(told)
     }
 
     pub fn sync(&self) -> std::io::Result<()> {
-        self.file.sync().map_err(ClientError::into_io)
+        self.file.sync().map_err(told)
     }
 
     /// Removes the file.
     pub fn remove(&self) -> std::io::Result<()> {
-        self.client.rm(self.file.location()).map_err(ClientError::into_io)
+        self.client.rm(self.file.location()).map_err(told)
     }
 }
 
@@ -170,5 +199,15 @@ fn read_many(file: &File, requests: &mut [ReadRequest<'_>]) -> std::io::Result<(
     let mut pieces: Vec<Piece<'_>> = pieces
         .map(|request| Piece { offset: request.offset, buffer: &mut *request.buffer })
         .collect();
-    file.read_many(&mut pieces).map_err(ClientError::into_io)
+    file.read_many(&mut pieces).map_err(told)
+}
+
+/// What a client says, in words of the engine where it says that a lock was lost.
+fn told(error: ClientError) -> std::io::Error {
+    match error {
+        ClientError::Refused { code: ErrorCode::FILE_LOCKED, message, .. } => {
+            std::io::Error::other(Error::Conflict { what: message })
+        }
+        other => other.into_io(),
+    }
 }

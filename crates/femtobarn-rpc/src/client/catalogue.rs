@@ -103,6 +103,10 @@ impl Catalogue for RemoteCatalogue {
         self.shared.is_linked()
     }
 
+    fn session(&self) -> Option<Uuid> {
+        Some(self.shared.session)
+    }
+
     fn is_read_only(&self) -> bool {
         self.is_read_only
     }

@@ -104,11 +104,6 @@ impl RemoteCatalogue {
     pub fn url(&self) -> &Path {
         &self.url
     }
-
-    /// The name of the session.
-    pub fn session(&self) -> Uuid {
-        self.shared.session
-    }
 }
 
 impl Drop for RemoteCatalogue {

@@ -93,6 +93,7 @@ impl Files {
         }
         let interface = self.exports.open(path, how, opaque)?;
         let facts = interface.facts()?;
+        let is_for_others = self.reuses && interface.can_be_shared();
         let shared = Arc::new(SharedFile {
             key: key.clone(),
             id: facts.id,
@@ -106,7 +107,7 @@ impl Files {
             open: Arc::clone(&self.open),
             counts: Arc::clone(&self.counts),
         });
-        if self.reuses {
+        if is_for_others {
             locked(&self.open).insert(key, Arc::downgrade(&shared));
         }
         Ok((shared, facts))

@@ -11,8 +11,11 @@
 //! 4. Nothing is changed here, but by Femtobarn's own clients: with opaque `fb.raw=1`, a path below
 //!    `/databases` is a database's file as it is, to be read, written and made, and to be removed while it
 //!    is none of a database; any other path is the file of the database of that name.
+//! 5. Who writes says for which database and by which session, `fb.database=7&fb.session=UUID`, and does so
+//!    only while [`Writers`] let it.
 
 mod budget;
+mod guarded;
 mod making;
 mod mosaic;
 mod shown;
@@ -23,15 +26,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use femtobarn_catalog::{
-    Catalogue, Csn, DATABASES_FOLDER, DatabaseRow, DatabaseState, ErrorKind, PinGuard,
+    Catalogue, Csn, DATABASES_FOLDER, DatabaseId, DatabaseRow, DatabaseState, ErrorKind, PinGuard,
 };
 use femtobarn_format::completion;
 use nix::errno::Errno;
+use uuid::Uuid;
 
 use super::{
     Answer, Creation, Facts, FolderEntry, Opaque, OpenHow, PosixStorage, Space, Storage,
     StoragePath, StoredFile, Trouble,
 };
+use guarded::Guarded;
+pub use guarded::{Permit, Writers};
 use making::{MadeUp, Maker};
 use shown::{Shown, Whole};
 
@@ -45,6 +51,8 @@ pub struct FederationStorage {
     catalogue: Arc<dyn Catalogue>,
     /// The federation's folder.
     files: Arc<dyn Storage>,
+    /// None if nobody may write.
+    writers: Option<Arc<dyn Writers>>,
     maker: Maker,
 }
 
@@ -55,9 +63,14 @@ struct Moment {
 }
 
 impl FederationStorage {
-    /// The databases of a federation; `files` is the federation's folder.
+    /// The databases of a federation, to be read; `files` is the federation's folder.
     pub fn new(catalogue: Arc<dyn Catalogue>, files: Arc<dyn Storage>) -> Self {
-        FederationStorage { catalogue, files, maker: Maker::new(KEPT_BYTES_MAX) }
+        FederationStorage { catalogue, files, writers: None, maker: Maker::new(KEPT_BYTES_MAX) }
+    }
+
+    /// The same, to be written by those whom `writers` let.
+    pub fn writable(self, writers: Arc<dyn Writers>) -> Self {
+        FederationStorage { writers: Some(writers), ..self }
     }
 
     /// The snapshot that opaque information names.
@@ -111,36 +124,87 @@ impl FederationStorage {
         })
     }
 
-    /// The file of a database.
-    fn file_of(&self, row: &DatabaseRow, how: OpenHow) -> Answer<Arc<dyn StoredFile>> {
+    /// The file of a database, to be read.
+    fn file_of(&self, row: &DatabaseRow) -> Answer<Arc<dyn StoredFile>> {
         let place = Path::new(&row.path);
         if !place.is_absolute() {
             let path = StoragePath::new(format!("/{}", row.path).as_bytes())?;
-            return self.files.open(&path, how, Opaque::default());
+            return self.files.open(&path, OpenHow::default(), Opaque::default());
         }
         // An attached file may lie anywhere: who attached it has said so.
         let shown = StoragePath::new(format!("/{}{ENDING}", row.name).as_bytes())?;
-        if how.write {
-            return Err(changes("write to the attached", &shown));
-        }
         PosixStorage::open_outside(place, &shown)
     }
 
     /// A database's file as it is.
-    fn open_raw(&self, path: &StoragePath, how: OpenHow) -> Answer<Arc<dyn StoredFile>> {
+    fn open_raw(
+        &self,
+        path: &StoragePath,
+        how: OpenHow,
+        opaque: Opaque<'_>,
+    ) -> Answer<Arc<dyn StoredFile>> {
+        if how.write {
+            return self.open_to_write(path, how, opaque);
+        }
         if is_below_databases(path) {
             return self.files.open(path, how, Opaque::default());
         }
-        if how.creation != Creation::Existing {
-            return Err(changes("make a file here:", path));
-        }
         let head = self.catalogue.head().map_err(|error| trouble("open", path, error))?;
-        self.file_of(&self.database(path, head)?, how)
+        self.file_of(&self.database(path, head)?)
+    }
+
+    /// A database's file as it is, or a new one for a database that is to be.
+    fn open_to_write(
+        &self,
+        path: &StoragePath,
+        how: OpenHow,
+        opaque: Opaque<'_>,
+    ) -> Answer<Arc<dyn StoredFile>> {
+        let is_one = matches!(how.creation, Creation::Existing | Creation::New);
+        let Some(writers) = self.writers.as_ref().filter(|_| is_one && is_below_databases(path))
+        else {
+            return Err(changes("write", path));
+        };
+        let database = self.database_to_write(path, opaque)?;
+        let session = text_of(&opaque, "fb.session").and_then(|text| Uuid::parse_str(text).ok());
+        let permit = writers.admit(session, database)?;
+        let file = self.files.open(path, how, Opaque::default())?;
+        Ok(Arc::new(Guarded { file, permit }))
+    }
+
+    /// The database that a writer says it writes to, if the file is that one's, or nobody's yet.
+    fn database_to_write(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<DatabaseId> {
+        let number = text_of(&opaque, "fb.database").and_then(|text| text.parse().ok());
+        let Some(database) = number.map(DatabaseId) else {
+            let what = format!("cannot write {path}: fb.database names no database");
+            return Err(Trouble::refused(Errno::EINVAL, what));
+        };
+        let refused = |error| trouble("write", path, error);
+        let is_its_own = match self.catalogue.database_by_id(database, Csn::MAX) {
+            Ok(row) => is_file_of(&row, path),
+            Err(error) if error.kind() == ErrorKind::NotFound => !self.is_known(path)?,
+            Err(error) => return Err(refused(error)),
+        };
+        match is_its_own {
+            true => Ok(database),
+            false => {
+                let what =
+                    format!("cannot write {path}: it is not the file of database {database}");
+                Err(Trouble::refused(Errno::EINVAL, what))
+            }
+        }
+    }
+
+    /// Whether a file is a database's.
+    fn is_known(&self, path: &StoragePath) -> Answer<bool> {
+        let rows = self.catalogue.databases(Csn::MAX);
+        let rows = rows.map_err(|error| trouble("look for", path, error))?;
+        Ok(rows.iter().any(|row| is_file_of(row, path)))
     }
 
     /// A database as a complete file.
     fn open_complete(&self, row: &DatabaseRow, moment: Moment) -> Answer<Arc<dyn StoredFile>> {
-        let file = self.file_of(row, OpenHow::default())?;
+        let file = self.file_of(row)?;
         if row.state != DatabaseState::Open {
             return Ok(Arc::new(Whole(file)));
         }
@@ -156,7 +220,7 @@ impl FederationStorage {
 
     /// What is known of a database as a complete file.
     fn facts_of(&self, row: &DatabaseRow, at: Csn) -> Answer<Facts> {
-        let file = self.file_of(row, OpenHow::default())?;
+        let file = self.file_of(row)?;
         let facts = shown::read_only(file.facts()?);
         match row.state {
             DatabaseState::Open => Ok(self.made(row, at, &file)?.facts(facts)),
@@ -184,7 +248,7 @@ impl Storage for FederationStorage {
         opaque: Opaque<'_>,
     ) -> Answer<Arc<dyn StoredFile>> {
         if is_raw(opaque) {
-            return self.open_raw(path, how);
+            return self.open_raw(path, how, opaque);
         }
         if how.write || how.creation != Creation::Existing {
             return Err(changes("write", path));
@@ -197,7 +261,7 @@ impl Storage for FederationStorage {
         if is_raw(opaque) && path.parent().is_some() {
             return match is_below_databases(path) || path.as_bytes() == databases() {
                 true => self.files.facts(path, Opaque::default()),
-                false => self.open_raw(path, OpenHow::default())?.facts(),
+                false => self.open_raw(path, OpenHow::default(), opaque)?.facts(),
             };
         }
         let moment = self.moment(path, opaque)?;
@@ -241,9 +305,7 @@ impl Storage for FederationStorage {
         if !is_raw(opaque) || !is_below_databases(path) {
             return Err(changes("remove", path));
         }
-        let rows = self.catalogue.databases(Csn::MAX);
-        let rows = rows.map_err(|error| trouble("remove", path, error))?;
-        if rows.iter().any(|row| row.path.as_bytes() == &path.as_bytes()[1..]) {
+        if self.is_known(path)? {
             return Err(changes("remove a database's file:", path));
         }
         self.files.remove_file(path, Opaque::default())
@@ -300,6 +362,16 @@ impl Storage for FederationStorage {
 
 fn is_raw(opaque: Opaque<'_>) -> bool {
     opaque.value_of("fb.raw") == Some(b"1")
+}
+
+/// Opaque information that is text.
+fn text_of<'a>(opaque: &'a Opaque<'_>, key: &str) -> Option<&'a str> {
+    std::str::from_utf8(opaque.value_of(key)?).ok()
+}
+
+/// Whether a path below the federation's folder is a database's file.
+fn is_file_of(row: &DatabaseRow, path: &StoragePath) -> bool {
+    row.path.as_bytes() == &path.as_bytes()[1..]
 }
 
 fn databases() -> Vec<u8> {

@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime};
 use nix::errno::Errno;
 
 pub use faulty::{Fault, Faults, FaultyStorage, Outcome};
-pub use federation::FederationStorage;
+pub use federation::{FederationStorage, Permit, Writers};
 pub use gate::{Call, CallKind, Gate, Gated};
 pub use memory::MemoryStorage;
 pub use posix::PosixStorage;
@@ -220,6 +220,10 @@ pub trait StoredFile: Send + Sync + 'static {
     /// the file is byte `n` there. None where that would leave something out, such as a throttle.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+    /// Whether who opens the same in the same way later may be given this.
+    fn can_be_shared(&self) -> bool {
+        true
     }
     /// Whether it may be closed while nobody uses it, since opening its name again leads to the same
     /// bytes, or to a file of another id.

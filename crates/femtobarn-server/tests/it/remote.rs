@@ -9,15 +9,18 @@ use femtobarn::{
     Class, ContainerKey, ContainerOptions, ErrorKind, Federation, OpenOptions, Transaction,
     TransactionOptions,
 };
-use femtobarn_catalog::Catalog;
+use femtobarn_catalog::{Catalog, DatabaseId};
 use femtobarn_server::auth::Authenticator;
 use femtobarn_server::logical::exports::{Exports, Manner};
 use femtobarn_server::logical::{Logical, Settings};
-use femtobarn_server::physical::{FederationStorage, PosixStorage, StoragePath};
+use femtobarn_server::physical::{
+    Answer, FederationStorage, Permit, PosixStorage, StoragePath, Writers,
+};
 use femtobarn_server::protocol::xroot::{Shared, serve};
 use rntuple::{Array, Primitive, Value};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use uuid::Uuid;
 
 /// A federation in a folder, and a server that has it.
 struct Stage {
@@ -43,24 +46,10 @@ impl Stage {
     fn start(&mut self) {
         let catalogue = Arc::new(Catalog::open(&self.place()).unwrap());
         let files = Arc::new(PosixStorage::new(&self.place()).unwrap());
-        let storage = Arc::new(FederationStorage::new(catalogue, files));
-        let mut exports = Exports::default();
-        let manner = Manner { is_quick: false, is_read_only: false };
-        exports.add(&StoragePath::new(b"/test.fed").unwrap(), storage, manner).unwrap();
-        let logical = Arc::new(Logical::new(Settings::default(), exports));
-        let shared = Arc::new(Shared::new(logical, Authenticator::open()));
+        let storage = FederationStorage::new(catalogue, files).writable(Arc::new(Anyone));
         let listener = TcpListener::bind(("127.0.0.1", self.port)).unwrap();
         self.port = listener.local_addr().unwrap().port();
-        listener.set_nonblocking(true).unwrap();
-        let runtime = Runtime::new().unwrap();
-        runtime.spawn(async move {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(serve(stream, shared.clone()));
-            }
-        });
-        self.server = Some(runtime);
+        self.server = Some(serve_files(listener, storage));
     }
 
     /// Stops the server: all its connections are lost.
@@ -91,6 +80,40 @@ impl Drop for Stage {
         if let Some(server) = self.server.take() {
             server.shutdown_background();
         }
+    }
+}
+
+/// Serves the files of a federation, and nothing else.
+pub fn serve_files(listener: TcpListener, storage: FederationStorage) -> Runtime {
+    let mut exports = Exports::default();
+    let manner = Manner { is_quick: false, is_read_only: false };
+    exports.add(&StoragePath::new(b"/test.fed").unwrap(), Arc::new(storage), manner).unwrap();
+    let logical = Arc::new(Logical::new(Settings::default(), exports));
+    let shared = Arc::new(Shared::new(logical, Authenticator::open()));
+    listener.set_nonblocking(true).unwrap();
+    let runtime = Runtime::new().unwrap();
+    runtime.spawn(async move {
+        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(serve(stream, shared.clone()));
+        }
+    });
+    runtime
+}
+
+/// Lets everybody write: the locks are where the folder is.
+pub struct Anyone;
+
+impl Writers for Anyone {
+    fn admit(&self, _session: Option<Uuid>, _database: DatabaseId) -> Answer<Arc<dyn Permit>> {
+        Ok(Arc::new(Anyone))
+    }
+}
+
+impl Permit for Anyone {
+    fn during(&self, write: &mut dyn FnMut() -> Answer<()>) -> Answer<()> {
+        write()
     }
 }
 

@@ -136,7 +136,7 @@ impl Transaction {
         femtobarn_catalog::check_database_name(name)?;
         let (id, uuid) = (self.federation.catalog().reserve_database()?, Uuid::new_v4());
         let lock = self.owner.share_database(id, self.options.lock_wait)?;
-        let (path, file) = self.create_file(name, uuid)?;
+        let (path, file) = self.create_file(name, id, uuid)?;
         let row = DatabaseRow {
             id,
             uuid,
@@ -155,14 +155,19 @@ impl Transaction {
 
     /// Creates the file of a new database. A file that a killed process left under the same name is
     /// not touched; the new one gets a name of its own.
-    fn create_file(&self, name: &str, uuid: Uuid) -> Result<(String, DatabaseFile)> {
+    fn create_file(
+        &self,
+        name: &str,
+        id: DatabaseId,
+        uuid: Uuid,
+    ) -> Result<(String, DatabaseFile)> {
         let plain = format!("databases/{name}.root");
         let distinct = format!("databases/{name}-{}.root", &uuid.simple().to_string()[..8]);
         let files = &self.federation.inner.files;
-        match files.create(&plain, uuid) {
+        match files.create(&plain, id, uuid) {
             Ok(file) => Ok((plain, file)),
             Err(Error::Exists { .. }) => {
-                let file = files.create(&distinct, uuid)?;
+                let file = files.create(&distinct, id, uuid)?;
                 Ok((distinct, file))
             }
             Err(error) => Err(error),
@@ -232,6 +237,8 @@ impl Transaction {
             return;
         }
         open.extents.discard();
+        // A server refuses what comes when the database is not held any more.
+        drop(open.extents.file().settle());
         self.federation.inner.return_extents(id, open.extents);
     }
 

@@ -126,6 +126,7 @@ impl File {
         fn write_at(offset: u64, bytes: &[u8]) -> ();
         fn write_later(offset: u64, bytes: &[u8]) -> ();
         fn write_checked(offset: u64, bytes: &[u8]) -> ();
+        fn settle() -> ();
         fn sync() -> ();
         fn truncate(size: u64) -> ();
     }

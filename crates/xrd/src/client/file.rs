@@ -247,6 +247,15 @@ impl File {
         }
     }
 
+    /// Waits until what was sent by [`File::write_later`] is written; it may not be durable then.
+    ///
+    /// # Errors
+    /// As [`File::write_at`]; the file is not opened again.
+    pub async fn settle(&self) -> Result<()> {
+        let settled = self.opened().unanswered.settle().await;
+        settled.map_err(|trouble| self.attempt().error(trouble))
+    }
+
     /// Makes durable what was written.
     ///
     /// # Errors

@@ -103,7 +103,7 @@ impl Served {
                 pin.1 = pinned(csn).map_or(0, |(_, count)| *count);
                 pin.1 > 0
             });
-            let surplus: Vec<_> = state.held.extract_if(|key, _| !claimed.contains(key)).collect();
+            let surplus = state.let_go_unless(|key| claimed.contains(key));
             let waits = state.waiting.drain().map(|(_, wait)| wait).collect();
             (state.generation, surplus, waits)
         };
@@ -174,7 +174,7 @@ impl Served {
     fn bury(self: &Arc<Self>, session: &Arc<Session>) {
         let (held, waits, pins) = {
             let mut state = session.lock();
-            let held = std::mem::take(&mut state.held);
+            let held = state.let_go_unless(|_| false);
             let waits = state.waiting.drain().map(|(_, wait)| wait).collect();
             (held, waits, std::mem::take(&mut state.pins))
         };

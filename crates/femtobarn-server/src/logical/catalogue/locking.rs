@@ -76,7 +76,7 @@ impl Served {
                 self.lock(session, Asked { number, owner, target, kind, generation, deadline })
             }
             Operation::Unlock { owner, target } => {
-                let held = session.lock().held.remove(&(owner, target));
+                let held = session.lock().let_go(owner, target);
                 if let Some(held) = held {
                     self.free(Owner { session: session.number(), number: owner }, target, held);
                 }
@@ -210,13 +210,13 @@ impl Served {
     ) -> Outcome {
         let Asked { number, owner, target, generation, .. } = asked;
         let in_kernel = KernelLocks::has(&target) && locked.is_ok();
-        let held = HeldBy { in_kernel };
+        let held = HeldBy { in_kernel, epoch: *locked.as_ref().unwrap_or(&0) };
         let result = locked.and_then(|epoch| {
             let mut state = session.lock();
             if state.is_over || state.generation != generation {
                 return Err(over());
             }
-            state.held.insert((owner, target), held);
+            state.hold(owner, target, held);
             Ok(Granted { epoch, csn: Csn::ZERO })
         });
         if result.is_err() {
@@ -245,13 +245,14 @@ impl Served {
             false => Ok(0),
         };
         let locked = locked.ok();
-        let held = HeldBy { in_kernel: locked.is_some() && KernelLocks::has(&asked.target) };
+        let in_kernel = locked.is_some() && KernelLocks::has(&asked.target);
+        let held = HeldBy { in_kernel, epoch };
         let is_same = locked == Some(epoch) && !self.is_being_vacuumed(&asked.target);
         let is_held = is_same && {
             let mut state = session.lock();
             let is_current = !state.is_over && state.generation == asked.generation;
             if is_current {
-                state.held.insert((asked.owner, asked.target), held);
+                state.hold(asked.owner, asked.target, held);
             }
             is_current
         };

@@ -7,12 +7,15 @@
 //! | `lease` | how sessions begin, are taken up again, and end |
 //! | `extending` | space at the ends of files |
 //! | `publisher` | commits of many sessions in one durable write |
+//! | `writing` | who may write to databases' files |
 //!
 //! Invariants:
 //! 1. Whatever a session holds is free once it has ended, and it ends a lease after its client fell silent.
 //! 2. A transaction is published only while its session holds the databases that it wrote to, since the
 //!    space that it took there may be given to others as soon as nobody holds them.
 //! 3. A transaction is published once, however often it is sent.
+//! 4. Nobody writes to a database's file through here but for a session that holds the database, in the epoch
+//!    in which the file was opened; and what a session holds is not free before its writes have ended.
 //!
 //! Lock order: sessions, then what one of them holds, then the lock table, then the kernel's locks. What
 //! frees locks holds none of the first two.
@@ -21,7 +24,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{Catalog, Error, HeldLock, Holder, LockKind, LockTarget, Result, Waiter};
 use uuid::Uuid;
@@ -33,6 +36,7 @@ mod lease;
 mod locking;
 mod publisher;
 mod session;
+mod writing;
 
 pub use lease::{Claims, Welcome};
 pub use locking::Operation;
@@ -51,6 +55,7 @@ pub struct Served {
     catalog: Arc<Catalog>,
     is_read_only: bool,
     lease: Duration,
+    since: Instant,
     table: Table<Ticket>,
     kernel: KernelLocks,
     publisher: Publisher,
@@ -71,6 +76,7 @@ impl Served {
             name: name.to_owned(),
             is_read_only: is_read_only || catalog.is_read_only(),
             lease,
+            since: Instant::now(),
             table: Table::default(),
             kernel: KernelLocks::new(Arc::clone(&catalog)),
             publisher: Publisher::new(Arc::clone(&catalog)),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use femtobarn_catalog::{Csn, Error, Holder, LockKind, LockTarget, PinGuard, Result};
+use femtobarn_catalog::{Csn, DatabaseId, Error, Holder, LockKind, LockTarget, PinGuard, Result};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::lease::Claims;
 use super::over;
+use super::writing::Writes;
 
 /// What a session holds, waits for, or has to be told of, of each kind.
 pub(super) const SHARE_MAX: usize = 100_000;
@@ -38,7 +39,10 @@ pub(super) struct State {
     pub is_over: bool,
     /// Transactions that are being published now, until when it does not end.
     pub publishing: usize,
+    /// Changed together with `writes`: see [`State::hold`] and [`State::let_go`].
     pub held: HashMap<(u64, LockTarget), HeldBy>,
+    /// What is written of the databases that it holds.
+    pub writes: HashMap<DatabaseId, Writes>,
     /// By the numbers of the operations.
     pub waiting: HashMap<u64, Wait>,
     pub pins: HashMap<Csn, (PinGuard, u32)>,
@@ -49,6 +53,8 @@ pub(super) struct State {
 pub(super) struct HeldBy {
     /// Whether the kernel has it, too.
     pub in_kernel: bool,
+    /// The epoch of its database when it was taken.
+    pub epoch: u64,
 }
 
 /// A wait for a lock.
@@ -111,6 +117,7 @@ impl Session {
                 is_over: false,
                 publishing: 0,
                 held: HashMap::new(),
+                writes: HashMap::new(),
                 waiting: HashMap::new(),
                 pins: HashMap::new(),
             }),

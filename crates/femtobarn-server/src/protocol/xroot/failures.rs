@@ -50,6 +50,7 @@ pub(super) fn code_of(errno: Errno) -> ErrorCode {
         Errno::ENOMEM | Errno::ENOBUFS => ErrorCode::NO_MEMORY,
         Errno::EBADF => ErrorCode::FILE_NOT_OPEN,
         Errno::EBUSY | Errno::ETXTBSY => ErrorCode::IN_PROGRESS,
+        Errno::ENOLCK => ErrorCode::FILE_LOCKED,
         Errno::EMFILE | Errno::ENFILE => ErrorCode::OVERLOADED,
         Errno::ENOTSUP | Errno::ENOSYS | Errno::EXDEV => ErrorCode::UNSUPPORTED,
         Errno::ENODATA => ErrorCode::ATTRIBUTE_NOT_FOUND,

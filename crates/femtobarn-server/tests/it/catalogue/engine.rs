@@ -46,7 +46,7 @@ fn class() -> Class {
     Class::from_json(json).unwrap()
 }
 
-fn events(numbers: std::ops::Range<u64>) -> Array {
+pub(super) fn events(numbers: std::ops::Range<u64>) -> Array {
     let numbers: Vec<u64> = numbers.collect();
     let length = numbers.len();
     let numbers = Array::primitive(Primitive::UInt64, numbers);
@@ -77,7 +77,7 @@ fn append(
     transaction.commit().map(drop)
 }
 
-fn numbers(federation: &Federation, path: &str) -> Vec<u64> {
+pub(super) fn numbers(federation: &Federation, path: &str) -> Vec<u64> {
     let view = federation.snapshot(None).unwrap().view(path).unwrap();
     let selection = view.select(&["number"]).unwrap();
     let array = view.read(&selection, 0..view.entries()).unwrap();

@@ -2,6 +2,7 @@
 
 mod commits;
 mod engine;
+mod fencing;
 mod hostile;
 mod locks;
 mod look_ups;

@@ -21,6 +21,8 @@ use nix::errno::Errno;
 use rntuple::{Array, Primitive, Reader, Value, bytes_of};
 use tempfile::TempDir;
 
+use crate::remote::Anyone;
+
 /// A federation that is written to, and a storage that shows it.
 struct Stage {
     folder: TempDir,
@@ -35,7 +37,8 @@ impl Stage {
         let federation = Federation::create(&place, "test").unwrap();
         let catalogue = Arc::new(Catalog::open(&place).unwrap());
         let files = Arc::new(PosixStorage::new(&place).unwrap());
-        let shown = Arc::new(FederationStorage::new(catalogue, files));
+        let shown = FederationStorage::new(catalogue, files).writable(Arc::new(Anyone));
+        let shown = Arc::new(shown);
         Stage { folder, federation, shown }
     }
 

@@ -8,6 +8,9 @@ use nix::errno::Errno;
 use super::{Stage, all_of, at, errno_of};
 
 const RAW: Opaque<'_> = Opaque(b"fb.raw=1");
+/// Of the stage's database, and of one that is to be.
+const WRITES: Opaque<'_> = Opaque(b"fb.raw=1&fb.database=1");
+const MAKES: Opaque<'_> = Opaque(b"fb.raw=1&fb.database=2");
 
 #[test]
 fn a_databases_file_is_read_and_written_as_it_is() {
@@ -20,7 +23,7 @@ fn a_databases_file_is_read_and_written_as_it_is() {
         assert_eq!((facts.size, facts.is_writable), (file.facts().unwrap().size, true));
     }
     let how = OpenHow { write: true, ..OpenHow::default() };
-    let file = stage.shown.open(&at("/databases/run7.root"), how, RAW).unwrap();
+    let file = stage.shown.open(&at("/databases/run7.root"), how, WRITES).unwrap();
     let size = file.facts().unwrap().size;
     file.write_at(size, b"behind").unwrap();
     file.sync().unwrap();
@@ -33,8 +36,9 @@ fn a_databases_file_is_read_and_written_as_it_is() {
 fn new_files_are_made_where_databases_lie_and_nowhere_else() {
     let stage = Stage::new().with_ten_events();
     let make = |path: &str| -> Answer<()> {
-        let how = OpenHow { creation: Creation::New, mode: 0o644, ..OpenHow::default() };
-        stage.shown.open(&at(path), how, RAW)?.write_at(0, b"new")
+        let creation = Creation::New;
+        let how = OpenHow { write: true, creation, mode: 0o644, ..OpenHow::default() };
+        stage.shown.open(&at(path), how, MAKES)?.write_at(0, b"new")
     };
     make("/databases/new.root").unwrap();
     assert_eq!(std::fs::read(stage.file("new.root")).unwrap(), b"new");
@@ -48,6 +52,29 @@ fn new_files_are_made_where_databases_lie_and_nowhere_else() {
     let entries = stage.shown.list(&at("/databases"), true, RAW).unwrap();
     let names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, [b"new.root".to_vec(), b"run7.root".to_vec()]);
+}
+
+#[test]
+fn who_writes_says_which_database_and_writes_only_to_that() {
+    let stage = Stage::new().with_ten_events();
+    std::fs::write(stage.file("left.root"), b"left").unwrap();
+    let open = |path: &str, creation, opaque| {
+        let how = OpenHow { write: true, creation, ..OpenHow::default() };
+        errno_of(stage.shown.open(&at(path), how, opaque))
+    };
+    let (run7, left) = ("/databases/run7.root", "/databases/left.root");
+    for (path, opaque, expected) in [
+        (run7, WRITES, None),
+        (run7, RAW, Some(Errno::EINVAL)),
+        (run7, MAKES, Some(Errno::EINVAL)),
+        (left, WRITES, Some(Errno::EINVAL)),
+        (left, MAKES, None),
+        (run7, Opaque(b"fb.raw=1&fb.database=x"), Some(Errno::EINVAL)),
+    ] {
+        assert_eq!(open(path, Creation::Existing, opaque), expected, "{path} {opaque:?}");
+    }
+    assert_eq!(open(run7, Creation::Empty, WRITES), Some(Errno::EROFS));
+    assert_eq!(std::fs::metadata(stage.file("left.root")).unwrap().len(), 4);
 }
 
 #[test]
@@ -77,6 +104,6 @@ fn an_attached_file_outside_is_only_read() {
     let bytes = all_of(&*other.open("/run7.root", "fb.raw=1").unwrap());
     assert_eq!(bytes, std::fs::read(stage.file("run7.root")).unwrap());
     let how = OpenHow { write: true, ..OpenHow::default() };
-    let opened = other.shown.open(&at("/run7.root"), how, RAW);
+    let opened = other.shown.open(&at("/run7.root"), how, WRITES);
     assert_eq!(errno_of(opened), Some(Errno::EROFS));
 }

@@ -1,0 +1,184 @@
+//! Who may write to databases' files: sessions, for as long as they hold the database.
+//!
+//! A client that was stopped for longer than its lease does not know yet that its locks are gone when it
+//! wakes up, and goes on writing to space that a vacuum may have given to others. So each write looks whether
+//! its session still holds the database, and what it holds stays its own until the write has ended. Nobody
+//! waits for that: who writes last frees what was let go of meanwhile.
+//!
+//! The epoch tells whether a database that is held was held all the time since its file was opened, or
+//! somebody else may have got its space in between.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use femtobarn_catalog::{DatabaseId, LockTarget};
+use nix::errno::Errno;
+use uuid::Uuid;
+
+use super::Served;
+use super::session::{HeldBy, Session, State, lock};
+use crate::logical::locks::Owner;
+use crate::physical::{Answer, Permit, Trouble, Writers};
+
+/// How long a client waits whose session may be on its way.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is written of a database that a session holds.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    epoch: u64,
+    /// Transactions of the session that hold the database.
+    owners: usize,
+    /// Writes that go on.
+    running: usize,
+    /// Locks on the database that were let go of while something was written.
+    to_free: Vec<(u64, HeldBy)>,
+}
+
+impl State {
+    /// Notes that a lock is held.
+    pub fn hold(&mut self, owner: u64, target: LockTarget, held: HeldBy) {
+        self.held.insert((owner, target), held);
+        if let LockTarget::Database(database) = target {
+            let writes = self.writes.entry(database).or_default();
+            writes.owners += 1;
+            writes.epoch = held.epoch;
+        }
+    }
+
+    /// Notes that a lock is not held any more. It is to be freed now, unless it is not returned.
+    pub fn let_go(&mut self, owner: u64, target: LockTarget) -> Option<HeldBy> {
+        let held = self.held.remove(&(owner, target))?;
+        let LockTarget::Database(database) = target else { return Some(held) };
+        let Some(writes) = self.writes.get_mut(&database) else { return Some(held) };
+        writes.owners -= 1;
+        if writes.running > 0 {
+            writes.to_free.push((owner, held));
+            return None;
+        }
+        if writes.owners == 0 {
+            self.writes.remove(&database);
+        }
+        Some(held)
+    }
+
+    /// Lets go of all but some locks, and returns those that are to be freed now.
+    pub fn let_go_unless(
+        &mut self,
+        is_kept: impl Fn(&(u64, LockTarget)) -> bool,
+    ) -> Vec<((u64, LockTarget), HeldBy)> {
+        let gone: Vec<_> = self.held.keys().filter(|key| !is_kept(key)).copied().collect();
+        let free = gone.into_iter().filter_map(|(owner, target)| {
+            self.let_go(owner, target).map(|held| ((owner, target), held))
+        });
+        free.collect()
+    }
+
+    fn may_write(&self, database: DatabaseId) -> Option<&Writes> {
+        let writes = self.writes.get(&database)?;
+        (!self.is_over && writes.owners > 0).then_some(writes)
+    }
+}
+
+/// The right of a session to write to a database.
+struct SessionPermit {
+    served: Arc<Served>,
+    /// The session as it was last known: it may end and begin anew under its name.
+    session: Mutex<Arc<Session>>,
+    database: DatabaseId,
+    /// In which the file was opened.
+    epoch: u64,
+}
+
+impl Writers for Arc<Served> {
+    fn admit(&self, session: Option<Uuid>, database: DatabaseId) -> Answer<Arc<dyn Permit>> {
+        let known = session.and_then(|id| self.session(id));
+        let held = known.and_then(|session| {
+            let epoch = session.lock().may_write(database)?.epoch;
+            Some((session, epoch))
+        });
+        match held {
+            Some((session, epoch)) => Ok(Arc::new(SessionPermit {
+                served: Arc::clone(self),
+                session: Mutex::new(session),
+                database,
+                epoch,
+            })),
+            // After a restart, the session may come a little later than its writers.
+            None if session.is_some() && self.since.elapsed() < self.lease => {
+                Err(Trouble::NotBefore(PAUSE, "sessions are still coming back".to_owned()))
+            }
+            None => Err(lost(database)),
+        }
+    }
+}
+
+impl Permit for SessionPermit {
+    fn during(&self, write: &mut dyn FnMut() -> Answer<()>) -> Answer<()> {
+        let _writing = self.begin().ok_or_else(|| lost(self.database))?;
+        write()
+    }
+}
+
+impl SessionPermit {
+    fn begin(&self) -> Option<Writing<'_>> {
+        let session = self.session();
+        let mut state = session.lock();
+        if state.may_write(self.database)?.epoch != self.epoch {
+            return None;
+        }
+        state.writes.get_mut(&self.database)?.running += 1;
+        drop(state);
+        Some(Writing { permit: self, session })
+    }
+
+    fn session(&self) -> Arc<Session> {
+        let mut session = lock(&self.session);
+        if session.lock().is_over
+            && let Some(anew) = self.served.session(session.id())
+        {
+            *session = anew;
+        }
+        Arc::clone(&session)
+    }
+}
+
+/// A write that goes on.
+struct Writing<'a> {
+    permit: &'a SessionPermit,
+    session: Arc<Session>,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let SessionPermit { served, database, .. } = self.permit;
+        for (number, held) in self.session.lock().end_write(*database) {
+            let owner = Owner { session: self.session.number(), number };
+            served.free(owner, LockTarget::Database(*database), held);
+        }
+    }
+}
+
+impl State {
+    /// Notes that a write has ended; what is to be freed then.
+    fn end_write(&mut self, database: DatabaseId) -> Vec<(u64, HeldBy)> {
+        let Some(writes) = self.writes.get_mut(&database) else { return vec![] };
+        writes.running -= 1;
+        if writes.running > 0 {
+            return vec![];
+        }
+        let free = std::mem::take(&mut writes.to_free);
+        if writes.owners == 0 {
+            self.writes.remove(&database);
+        }
+        free
+    }
+}
+
+fn lost(database: DatabaseId) -> Trouble {
+    let what = format!(
+        "the lock on database {database} was lost, so its space may be somebody else's; run the \
+         transaction again"
+    );
+    Trouble::refused(Errno::ENOLCK, what)
+}

@@ -1,0 +1,240 @@
+//! Writers that do not know yet that their locks are gone.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use femtobarn::{Class, ContainerOptions, Federation, OpenOptions, TransactionOptions};
+use femtobarn_catalog::{Catalogue, DatabaseId, ErrorKind, LockTarget};
+use femtobarn_server::auth::Authenticator;
+use femtobarn_server::physical::{
+    Answer, Call, CallKind, FederationStorage, Gate, Gated, Opaque, OpenHow, PosixStorage, Storage,
+    StoragePath, StoredFile, Trouble, Writers,
+};
+use nix::errno::Errno;
+use tokio::runtime::Runtime;
+use uuid::Uuid;
+
+use super::engine::{events, numbers};
+use super::{LONG, Stage, until};
+use crate::remote::serve_files;
+
+const RUN7: &str = "databases/run7.root";
+
+impl Stage {
+    /// The federation's files, for sessions that hold their databases.
+    fn storage(&self, files: Arc<dyn Storage>) -> FederationStorage {
+        let served = Arc::clone(self.served());
+        FederationStorage::new(served.catalog().clone(), files).writable(Arc::new(served))
+    }
+
+    fn files(&self) -> Arc<dyn Storage> {
+        Arc::new(PosixStorage::new(&self.place()).unwrap())
+    }
+
+    /// What vacuum does before it gives space to others, which takes the database alone.
+    fn give_space_away(&self, database: DatabaseId) {
+        let here = self.local();
+        let owner = here.locks().owner();
+        let _alone = owner.lock_database_exclusive(database, LONG).unwrap();
+        here.raise_epoch(database).unwrap();
+    }
+
+    fn end_all_sessions(&self) {
+        for session in self.served().sessions() {
+            self.served().end(&session);
+        }
+    }
+}
+
+fn class() -> Class {
+    let json = r#"{"name": "Hit", "version": 1, "fields": [{"name": "number", "type": "uint64"}]}"#;
+    Class::from_json(json).unwrap()
+}
+
+fn errno_of<T>(answer: Answer<T>) -> Option<Errno> {
+    match answer {
+        Err(Trouble::Refused(errno, _)) => Some(errno),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_writer_that_lost_its_session_writes_nothing_more() {
+    let stage = Stage::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let root = format!("root://127.0.0.1:{}//test.fed", listener.local_addr().unwrap().port());
+    let _files: Runtime = serve_files(listener, stage.storage(stage.files()));
+    let catalogue: Arc<dyn Catalogue> = Arc::new(stage.remote());
+    let remote = Federation::over_server(catalogue, &root, OpenOptions::default()).unwrap();
+    let begin = || remote.transaction(TransactionOptions::default()).unwrap();
+
+    let mut transaction = begin();
+    let database = transaction.create_database("run8").unwrap();
+    let options = ContainerOptions::default();
+    let key = transaction.create_container(database, "events", &class(), options).unwrap();
+    transaction.extend(key, events(0..10)).unwrap();
+    transaction.commit().unwrap();
+
+    let mut transaction = begin();
+    let key = transaction.container(database, "events").unwrap();
+    // Enough that some is written before the commit.
+    transaction.extend(key, events(10..1_000_000)).unwrap();
+    stage.end_all_sessions();
+    stage.give_space_away(database);
+    let file = stage.place().join("databases/run8.root");
+    let theirs = vec![0xEE; std::fs::metadata(&file).unwrap().len() as usize];
+    let before = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &theirs).unwrap();
+    let extended = transaction.extend(key, events(1_000_000..2_000_000));
+    let error = extended.and_then(|_| transaction.commit().map(drop)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.to_string().contains("was lost"), "{error}");
+    let after = std::fs::read(&file).unwrap();
+    assert!(after[..theirs.len()] == theirs[..], "it wrote over what is somebody else's");
+
+    // The file as it was, for those who read it.
+    std::fs::write(&file, &before).unwrap();
+    let mut transaction = begin();
+    let key = transaction.container(database, "events").unwrap();
+    transaction.extend(key, events(10..20)).unwrap();
+    transaction.commit().unwrap();
+    assert!(numbers(&remote, "run8/events").into_iter().eq(0..20));
+}
+
+#[test]
+fn who_rolls_back_leaves_nothing_on_its_way() {
+    let stage = Stage::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let root = format!("root://127.0.0.1:{}//test.fed", listener.local_addr().unwrap().port());
+    let _files: Runtime = serve_files(listener, stage.storage(stage.files()));
+    let catalogue: Arc<dyn Catalogue> = Arc::new(stage.remote());
+    let remote = Federation::over_server(catalogue, &root, OpenOptions::default()).unwrap();
+    let mut first = remote.transaction(TransactionOptions::default()).unwrap();
+    let database = first.create_database("run8").unwrap();
+    let options = ContainerOptions::default();
+    first.create_container(database, "events", &class(), options).unwrap();
+    first.commit().unwrap();
+    for round in 0..5 {
+        let mut transaction = remote.transaction(TransactionOptions::default()).unwrap();
+        let key = transaction.container(database, "events").unwrap();
+        transaction.extend(key, events(0..400_000)).unwrap();
+        drop(transaction);
+        let mut transaction = remote.transaction(TransactionOptions::default()).unwrap();
+        let key = transaction.container(database, "events").unwrap();
+        transaction.extend(key, events(round..round + 1)).unwrap();
+        transaction.commit().unwrap();
+    }
+    assert!(numbers(&remote, "run8/events").into_iter().eq(0..5));
+}
+
+/// Lets writes pass one by one.
+struct OneByOne {
+    arrived: Sender<()>,
+    may_pass: Mutex<Receiver<()>>,
+}
+
+impl Gate for OneByOne {
+    fn pass(&self, call: Call<'_>) -> Answer<usize> {
+        if call.kind == CallKind::Write {
+            self.arrived.send(()).unwrap();
+            self.may_pass.lock().unwrap_or_else(PoisonError::into_inner).recv().unwrap();
+        }
+        Ok(call.size)
+    }
+}
+
+/// Opens the stage's database to write, by a session.
+fn open_to_write(
+    storage: &FederationStorage,
+    stage: &Stage,
+    session: Uuid,
+) -> Answer<Arc<dyn StoredFile>> {
+    let how = OpenHow { write: true, ..OpenHow::default() };
+    let opaque = format!("fb.raw=1&fb.database={}&fb.session={session}", stage.database);
+    let path = StoragePath::new(format!("/{RUN7}").as_bytes()).unwrap();
+    storage.open(&path, how, Opaque(opaque.as_bytes()))
+}
+
+#[test]
+fn what_a_session_holds_is_its_own_until_its_write_has_ended() {
+    let stage = Stage::new();
+    std::fs::create_dir_all(stage.place().join("databases")).unwrap();
+    std::fs::write(stage.place().join(RUN7), b"        ").unwrap();
+    let ((arrived, arrives), (pass, may_pass)) = (channel(), channel());
+    let gate = OneByOne { arrived, may_pass: Mutex::new(may_pass) };
+    let storage = stage.storage(Arc::new(Gated::new(stage.files(), gate)));
+    let there = stage.remote();
+    let owner = there.locks().owner();
+    let guard = owner.share_database(stage.database, LONG).unwrap();
+    let file = open_to_write(&storage, &stage, there.session().unwrap()).unwrap();
+    let runtime = Runtime::new().unwrap();
+    thread::scope(|scope| {
+        let _inside = runtime.enter();
+        let handle = runtime.handle().clone();
+        let writer = file.clone();
+        let writing = scope.spawn(move || {
+            let _inside = handle.enter();
+            writer.write_at(0, b"mine")
+        });
+        arrives.recv().unwrap();
+        stage.end_all_sessions();
+        assert!(stage.served().sessions().is_empty());
+        let here = stage.local();
+        let local = here.locks().owner();
+        let busy = local.lock_database_exclusive(stage.database, Duration::ZERO);
+        assert_eq!(busy.unwrap_err().kind(), ErrorKind::Busy, "somebody writes there");
+        pass.send(()).unwrap();
+        writing.join().unwrap().unwrap();
+        drop(local.lock_database_exclusive(stage.database, LONG).unwrap());
+    });
+    assert_eq!(errno_of(file.write_at(0, b"late")), Some(Errno::ENOLCK));
+    assert_eq!(errno_of(file.truncate(0)), Some(Errno::ENOLCK));
+    assert_eq!(errno_of(file.sync()), Some(Errno::ENOLCK));
+    assert_eq!(std::fs::read(stage.place().join(RUN7)).unwrap(), b"mine    ");
+    drop(guard);
+}
+
+#[test]
+fn only_who_holds_a_database_may_write_and_only_in_its_epoch() {
+    let stage = Stage::with(Duration::from_millis(1), Authenticator::open());
+    std::fs::create_dir_all(stage.place().join("databases")).unwrap();
+    std::fs::write(stage.place().join(RUN7), b"        ").unwrap();
+    let storage = stage.storage(stage.files());
+    // Past the lease after the start, nobody is waited for.
+    let nobody = Uuid::new_v4();
+    until("refusing", || errno_of(open_to_write(&storage, &stage, nobody)) == Some(Errno::ENOLCK));
+    drop(storage);
+
+    let stage = Stage::new();
+    std::fs::create_dir_all(stage.place().join("databases")).unwrap();
+    std::fs::write(stage.place().join(RUN7), b"        ").unwrap();
+    let storage = stage.storage(stage.files());
+    let unknown = open_to_write(&storage, &stage, nobody);
+    assert!(matches!(unknown, Err(Trouble::NotBefore(..))), "it may be on its way");
+    assert_eq!(errno_of(stage.served().admit(None, stage.database)), Some(Errno::ENOLCK));
+    let there = stage.remote();
+    let session = there.session().unwrap();
+    let owner = there.locks().owner();
+    let guard = owner.share_database(stage.database, LONG).unwrap();
+    let file = open_to_write(&storage, &stage, session).unwrap();
+    file.write_at(0, b"one").unwrap();
+    drop(guard);
+    let target = LockTarget::Database(stage.database);
+    let known = stage.served().session(session).unwrap();
+    until("unlocking", || !known.holds(target));
+    assert_eq!(errno_of(file.write_at(0, b"two")), Some(Errno::ENOLCK));
+    let guard = owner.share_database(stage.database, LONG).unwrap();
+    file.write_at(0, b"three").unwrap();
+    drop(guard);
+    until("unlocking", || !known.holds(target));
+    stage.give_space_away(stage.database);
+    let _guard = owner.share_database(stage.database, LONG).unwrap();
+    assert_eq!(errno_of(file.write_at(0, b"four")), Some(Errno::ENOLCK));
+    let again = open_to_write(&storage, &stage, session).unwrap();
+    again.write_at(0, b"five").unwrap();
+    assert_eq!(std::fs::read(stage.place().join(RUN7)).unwrap(), b"fivee   ");
+}
