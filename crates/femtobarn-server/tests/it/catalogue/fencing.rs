@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -43,6 +44,17 @@ impl Stage {
         here.raise_epoch(database).unwrap();
     }
 
+    /// The engine, with the stage's catalogue, and with these files through a server of their own.
+    fn engine(&self, files: Arc<dyn Storage>) -> (Federation, Runtime) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = serve_files(listener, self.storage(files));
+        let url = format!("root://127.0.0.1:{port}//test.fed");
+        let catalogue: Arc<dyn Catalogue> = Arc::new(self.remote());
+        let options = OpenOptions::default();
+        (Federation::over_server(catalogue, &url, options).unwrap(), server)
+    }
+
     fn end_all_sessions(&self) {
         for session in self.served().sessions() {
             self.served().end(&session);
@@ -55,6 +67,17 @@ fn class() -> Class {
     Class::from_json(json).unwrap()
 }
 
+/// Makes a database with a container.
+fn with_ten_events(federation: &Federation) -> DatabaseId {
+    let mut transaction = federation.transaction(TransactionOptions::default()).unwrap();
+    let database = transaction.create_database("run8").unwrap();
+    let options = ContainerOptions::default();
+    let key = transaction.create_container(database, "events", &class(), options).unwrap();
+    transaction.extend(key, events(0..10)).unwrap();
+    transaction.commit().unwrap();
+    database
+}
+
 fn errno_of<T>(answer: Answer<T>) -> Option<Errno> {
     match answer {
         Err(Trouble::Refused(errno, _)) => Some(errno),
@@ -65,20 +88,9 @@ fn errno_of<T>(answer: Answer<T>) -> Option<Errno> {
 #[test]
 fn a_writer_that_lost_its_session_writes_nothing_more() {
     let stage = Stage::new();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let root = format!("root://127.0.0.1:{}//test.fed", listener.local_addr().unwrap().port());
-    let _files: Runtime = serve_files(listener, stage.storage(stage.files()));
-    let catalogue: Arc<dyn Catalogue> = Arc::new(stage.remote());
-    let remote = Federation::over_server(catalogue, &root, OpenOptions::default()).unwrap();
+    let (remote, _files) = stage.engine(stage.files());
+    let database = with_ten_events(&remote);
     let begin = || remote.transaction(TransactionOptions::default()).unwrap();
-
-    let mut transaction = begin();
-    let database = transaction.create_database("run8").unwrap();
-    let options = ContainerOptions::default();
-    let key = transaction.create_container(database, "events", &class(), options).unwrap();
-    transaction.extend(key, events(0..10)).unwrap();
-    transaction.commit().unwrap();
-
     let mut transaction = begin();
     let key = transaction.container(database, "events").unwrap();
     // Enough that some is written before the commit.
@@ -105,30 +117,38 @@ fn a_writer_that_lost_its_session_writes_nothing_more() {
     assert!(numbers(&remote, "run8/events").into_iter().eq(0..20));
 }
 
+/// Takes its time for writes, and counts them.
+#[derive(Default)]
+struct Slow(Arc<AtomicUsize>);
+
+impl Gate for Slow {
+    fn pass(&self, call: Call<'_>) -> Answer<usize> {
+        if call.kind == CallKind::Write {
+            thread::sleep(Duration::from_millis(10));
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(call.size)
+    }
+}
+
+/// What came after the database is not held any more would be refused, and with it those who go on with
+/// the file.
 #[test]
 fn who_rolls_back_leaves_nothing_on_its_way() {
     let stage = Stage::new();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let root = format!("root://127.0.0.1:{}//test.fed", listener.local_addr().unwrap().port());
-    let _files: Runtime = serve_files(listener, stage.storage(stage.files()));
-    let catalogue: Arc<dyn Catalogue> = Arc::new(stage.remote());
-    let remote = Federation::over_server(catalogue, &root, OpenOptions::default()).unwrap();
-    let mut first = remote.transaction(TransactionOptions::default()).unwrap();
-    let database = first.create_database("run8").unwrap();
-    let options = ContainerOptions::default();
-    first.create_container(database, "events", &class(), options).unwrap();
-    first.commit().unwrap();
-    for round in 0..5 {
-        let mut transaction = remote.transaction(TransactionOptions::default()).unwrap();
-        let key = transaction.container(database, "events").unwrap();
-        transaction.extend(key, events(0..400_000)).unwrap();
-        drop(transaction);
-        let mut transaction = remote.transaction(TransactionOptions::default()).unwrap();
-        let key = transaction.container(database, "events").unwrap();
-        transaction.extend(key, events(round..round + 1)).unwrap();
-        transaction.commit().unwrap();
-    }
-    assert!(numbers(&remote, "run8/events").into_iter().eq(0..5));
+    let slow = Slow::default();
+    let written = Arc::clone(&slow.0);
+    let (remote, _files) = stage.engine(Arc::new(Gated::new(stage.files(), slow)));
+    let database = with_ten_events(&remote);
+    let mut transaction = remote.transaction(TransactionOptions::default()).unwrap();
+    let key = transaction.container(database, "events").unwrap();
+    let before = written.load(Ordering::SeqCst);
+    transaction.extend(key, events(0..1_000_000)).unwrap();
+    drop(transaction);
+    let after = written.load(Ordering::SeqCst);
+    assert!(after > before);
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(written.load(Ordering::SeqCst), after, "something was still on its way");
 }
 
 /// Lets writes pass one by one.
