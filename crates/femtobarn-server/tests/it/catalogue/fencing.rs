@@ -208,6 +208,8 @@ fn what_a_session_holds_is_its_own_until_its_write_has_ended() {
         let busy = local.lock_database_exclusive(stage.database, Duration::ZERO);
         assert_eq!(busy.unwrap_err().kind(), ErrorKind::Busy, "somebody writes there");
         pass.send(()).unwrap();
+        // Another write would not pass.
+        drop(pass);
         writing.join().unwrap().unwrap();
         drop(local.lock_database_exclusive(stage.database, LONG).unwrap());
     });
