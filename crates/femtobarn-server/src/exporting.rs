@@ -47,9 +47,11 @@ pub(crate) fn open(config: &Config) -> Result<Exported, StartError> {
         let mut storage = files(export)?;
         if is_federation {
             let lease = Duration::from_secs(config.limits.lease_seconds);
+            let grace = Duration::from_secs(config.limits.grace_seconds);
             let key = name.trim_matches('/');
             let served = Served::open(key, &export.folder, manner.is_read_only, lease);
-            let served = Arc::new(served.map_err(|error| unusable(&export.folder, &error))?);
+            let served = served.map_err(|error| unusable(&export.folder, &error))?;
+            let served = Arc::new(served.with_grace(grace));
             let shown = FederationStorage::new(served.catalog().clone(), storage);
             storage = Arc::new(shown.writable(Arc::new(Arc::clone(&served))));
             exported.federations.push(served);

@@ -125,8 +125,11 @@ pub struct Limits {
     pub idle_seconds: u64,
     /// Seconds that clients have to finish when the server is told to stop.
     pub drain_seconds: u64,
-    /// Seconds that a session's locks are kept for it after its connection broke.
+    /// Seconds that a session's locks are kept for it after nothing was heard of its client any more.
     pub lease_seconds: u64,
+    /// Seconds that they are kept after its connection was closed without a goodbye, as by the end of
+    /// its process; no longer than the lease.
+    pub grace_seconds: u64,
 }
 
 /// What the logical layer does to save work.
@@ -331,7 +334,13 @@ impl Default for Config {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { connections: 20_000, idle_seconds: 3600, drain_seconds: 10, lease_seconds: 10 }
+        Limits {
+            connections: 20_000,
+            idle_seconds: 3600,
+            drain_seconds: 10,
+            lease_seconds: 10,
+            grace_seconds: 2,
+        }
     }
 }
 

@@ -146,12 +146,13 @@ impl Served {
         Ok((self.catalog.head()?, lost))
     }
 
-    /// The client of a session is not heard any more. The session ends, unless it comes again within the
-    /// lease.
-    pub fn lose(self: &Arc<Self>, session: &Arc<Session>, generation: u64) {
+    /// The client of a session is not heard any more, because its connection is closed or it fell silent.
+    /// The session ends, unless it comes again within the grace or the lease.
+    pub fn lose(self: &Arc<Self>, session: &Arc<Session>, generation: u64, is_closed: bool) {
+        let patience = if is_closed { self.grace } else { self.lease };
         let (served, session) = (Arc::clone(self), Arc::clone(session));
         tokio::spawn(async move {
-            tokio::time::sleep(served.lease).await;
+            tokio::time::sleep(patience).await;
             if session.lock().generation == generation {
                 served.end(&session);
             }

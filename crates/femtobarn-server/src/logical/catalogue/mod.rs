@@ -10,7 +10,8 @@
 //! | `writing` | who may write to databases' files |
 //!
 //! Invariants:
-//! 1. Whatever a session holds is free once it has ended, and it ends a lease after its client fell silent.
+//! 1. Whatever a session holds is free once it has ended, and it ends a lease after its client fell silent, or
+//!    a little after its client was gone.
 //! 2. A transaction is published only while its session holds the databases that it wrote to, since the
 //!    space that it took there may be given to others as soon as nobody holds them.
 //! 3. A transaction is published once, however often it is sent.
@@ -55,6 +56,7 @@ pub struct Served {
     catalog: Arc<Catalog>,
     is_read_only: bool,
     lease: Duration,
+    grace: Duration,
     since: Instant,
     table: Table<Ticket>,
     kernel: KernelLocks,
@@ -76,6 +78,7 @@ impl Served {
             name: name.to_owned(),
             is_read_only: is_read_only || catalog.is_read_only(),
             lease,
+            grace: lease,
             since: Instant::now(),
             table: Table::default(),
             kernel: KernelLocks::new(Arc::clone(&catalog)),
@@ -85,6 +88,12 @@ impl Served {
             next_session: AtomicU64::new(1),
             deadlocks: AtomicU64::new(0),
         })
+    }
+
+    /// Sessions live only so long, and no longer than the lease, after their connection was closed without
+    /// a goodbye, as the kernel does for a client that died.
+    pub fn with_grace(self, grace: Duration) -> Self {
+        Served { grace: grace.min(self.lease), ..self }
     }
 
     /// The name under which it is served.

@@ -115,6 +115,26 @@ fn claims_of(hello: Hello, identity: &Identity, may_write: bool) -> Result<Claim
     })
 }
 
+/// How a talk ended that had no goodbye.
+enum Lost {
+    /// The connection is closed: the client has noticed, or has died.
+    Closed(Status),
+    /// Nothing comes any more.
+    Silent(Status),
+}
+
+impl Lost {
+    fn silent(what: &str) -> Self {
+        Lost::Silent(Status::deadline_exceeded(what))
+    }
+}
+
+impl From<Status> for Lost {
+    fn from(status: Status) -> Self {
+        Lost::Closed(status)
+    }
+}
+
 /// What goes on between a client and its session.
 struct Talk {
     served: Arc<Served>,
@@ -128,9 +148,13 @@ impl Talk {
     async fn go_on(mut self) {
         match self.talk().await {
             Ok(()) => self.served.end(&self.session),
-            Err(status) => {
+            Err(lost) => {
+                let (is_closed, status) = match lost {
+                    Lost::Closed(status) => (true, status),
+                    Lost::Silent(status) => (false, status),
+                };
                 drop(self.sender.try_send(Err(status)));
-                self.served.lose(&self.session, self.generation);
+                self.served.lose(&self.session, self.generation, is_closed);
             }
         }
     }
@@ -139,12 +163,12 @@ impl Talk {
     ///
     /// # Errors
     /// If the connection breaks, the client is silent for too long, or says what makes no sense.
-    async fn talk(&mut self) -> std::result::Result<(), Status> {
+    async fn talk(&mut self) -> std::result::Result<(), Lost> {
         loop {
             let lease = self.served.lease();
             let reply = tokio::select! {
                 turn = tokio::time::timeout(lease, self.turns.message()) => {
-                    let silent = |_| Status::deadline_exceeded("the client was silent for a lease");
+                    let silent = |_| Lost::silent("the client was silent for a lease");
                     let broken = || Status::cancelled("the client is gone");
                     let turn = turn.map_err(silent)??.ok_or_else(broken)?;
                     let is_last = turn.goodbye;
@@ -163,7 +187,7 @@ impl Talk {
             // An empty turn tells the client that it was heard.
             let sent = tokio::time::timeout(lease, self.sender.send(Ok(reply))).await;
             let gone = |_| Status::cancelled("the client is gone");
-            sent.map_err(|_| Status::cancelled("the client takes no turns"))?.map_err(gone)?;
+            sent.map_err(|_| Lost::silent("the client takes no turns"))?.map_err(gone)?;
         }
     }
 

@@ -1,7 +1,6 @@
 //! The engine over a whole server: catalogue, locks and files behind one port.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -13,9 +12,7 @@ use femtobarn_server::config::{Allowed, Auth, Config, Export};
 use rntuple::{Array, Primitive, Value};
 
 use super::{EndsOthers, until};
-
-/// Tells a test that it is to serve this folder.
-const SERVE: &str = "FEMTOBARN_TEST_SERVE";
+use crate::killable::{self, Killable};
 
 fn config(folder: &Path, port: u16) -> Config {
     let export = Export {
@@ -149,35 +146,16 @@ fn writers_far_and_near_wait_for_each_other() {
     assert!(found.into_iter().eq(0..4 * EACH));
 }
 
-/// A server in a process of its own, which is killed when this is dropped.
-struct Killable {
-    child: Child,
-}
-
-impl Killable {
-    fn start(folder: &Path, port: u16) -> Self {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--ignored", "catalogue::engine::serves"])
-            .env(SERVE, format!("{port} {}", folder.display()))
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        Killable { child }
-    }
-}
-
-impl Drop for Killable {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
+/// A server in a process of its own.
+fn killable(folder: &Path, port: u16) -> Killable {
+    Killable::start("catalogue::engine::serves", format!("{port} {}", folder.display()))
 }
 
 /// What a server's process runs. It is no test by itself.
 #[test]
 #[ignore = "run by other tests as another process"]
 fn serves() {
-    let Ok(told) = std::env::var(SERVE) else { return };
+    let Some(told) = killable::told() else { return };
     let (port, folder) = told.split_once(' ').unwrap();
     let config = config(&PathBuf::from(folder), port.parse().unwrap());
     let _server = Server::start(config).unwrap();
@@ -206,7 +184,7 @@ fn writers_carry_on_when_the_server_is_killed() {
         create(&local, &database(run), own.map(container));
     }
     let port = free_port();
-    let mut server = Killable::start(&place, port);
+    let mut server = killable(&place, port);
     let (is_over, total) = (AtomicBool::new(false), AtomicU64::new(0));
     let write = |writer| {
         let (federation, mut done) = (open(port), 0);
@@ -239,7 +217,7 @@ fn writers_carry_on_when_the_server_is_killed() {
             until("committing", || total.load(Ordering::SeqCst) >= before + 2 * WRITERS);
             if kill < KILLS {
                 drop(server);
-                server = Killable::start(&place, port);
+                server = killable(&place, port);
             }
         }
         drop(ends);

@@ -34,6 +34,8 @@ const LONG: Duration = Duration::from_secs(60);
 struct Stage {
     folder: TempDir,
     lease: Duration,
+    /// After which sessions end whose connection was closed.
+    grace: Duration,
     authenticator: Authenticator,
     port: u16,
     server: Option<(Runtime, Arc<Served>)>,
@@ -47,13 +49,17 @@ impl Stage {
     }
 
     fn with(lease: Duration, authenticator: Authenticator) -> Self {
+        Self::with_grace(lease, lease, authenticator)
+    }
+
+    fn with_grace(lease: Duration, grace: Duration, authenticator: Authenticator) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let catalog = Catalog::create(&folder.path().join("test.fed"), "test").unwrap();
         let (database, container) = begin(&catalog);
         drop(catalog);
         let server = None;
         let mut stage =
-            Stage { folder, lease, authenticator, port: 0, server, database, container };
+            Stage { folder, lease, grace, authenticator, port: 0, server, database, container };
         stage.start();
         stage
     }
@@ -68,7 +74,7 @@ impl Stage {
         self.port = listener.local_addr().unwrap().port();
         listener.set_nonblocking(true).unwrap();
         let served = Served::open("test.fed", &self.place(), false, self.lease).unwrap();
-        let served = Arc::new(served);
+        let served = Arc::new(served.with_grace(self.grace));
         let runtime = Runtime::new().unwrap();
         let router = rpc::routes(vec![served.clone()], self.authenticator.clone());
         runtime.spawn(async move {

@@ -17,6 +17,8 @@ struct Shared {
     /// What the server says is lost.
     is_deaf: AtomicBool,
     is_shut: AtomicBool,
+    /// Nothing comes through, and nothing is closed.
+    is_frozen: AtomicBool,
     streams: Mutex<Vec<TcpStream>>,
 }
 
@@ -36,9 +38,9 @@ impl Proxy {
                 let mut streams = accepting.streams.lock().unwrap();
                 streams.extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
                 let (back, from) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                thread::spawn(move || pass(client, server, None));
-                let deaf = accepting.clone();
-                thread::spawn(move || pass(from, back, Some(deaf)));
+                let (there, again) = (accepting.clone(), accepting.clone());
+                thread::spawn(move || pass(client, server, &there, false));
+                thread::spawn(move || pass(from, back, &again, true));
             }
         });
         Proxy { port, shared }
@@ -47,6 +49,11 @@ impl Proxy {
     /// Loses all that the server says from now on.
     pub fn lose_answers(&self) {
         self.shared.is_deaf.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets nothing through any more, as a network that is gone.
+    pub fn freeze(&self) {
+        self.shared.is_frozen.store(true, Ordering::SeqCst);
     }
 
     /// Breaks all connections, and all that come later.
@@ -65,14 +72,20 @@ impl Proxy {
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, deaf: Option<Arc<Shared>>) {
+fn pass(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_answer: bool) {
     let mut buffer = [0; 16 << 10];
     loop {
-        let count = match from.read(&mut buffer) {
+        let count = from.read(&mut buffer);
+        if shared.is_frozen.load(Ordering::SeqCst) {
+            // Who waits for an end sees none.
+            std::mem::forget((from, to));
+            return;
+        }
+        let count = match count {
             Ok(0) | Err(_) => break,
             Ok(count) => count,
         };
-        let is_lost = deaf.as_ref().is_some_and(|deaf| deaf.is_deaf.load(Ordering::SeqCst));
+        let is_lost = is_answer && shared.is_deaf.load(Ordering::SeqCst);
         if !is_lost && to.write_all(&buffer[..count]).is_err() {
             break;
         }

@@ -3,11 +3,12 @@
 use std::thread;
 use std::time::Duration;
 
-use femtobarn_catalog::{Catalogue, Csn, ErrorKind};
+use femtobarn_catalog::{Catalogue, ContainerId, Csn, DatabaseId, ErrorKind};
 use femtobarn_server::auth::{Authenticator, Rights};
 
 use super::proxy::Proxy;
 use super::{LONG, Stage, connect, until};
+use crate::killable::{self, Killable};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -74,6 +75,48 @@ fn a_client_that_died_is_let_go_of_after_its_lease() {
     proxy.shut();
     let other = stage.remote();
     drop(other.locks().lock_container(database, container, LONG).unwrap());
+    std::mem::forget((there, guard));
+}
+
+/// A client in a process of its own. It is no test by itself.
+#[test]
+#[ignore = "run by other tests as another process"]
+fn holds_a_container() {
+    let Some(told) = killable::told() else { return };
+    let words: Vec<&str> = told.split(' ').collect();
+    let there = connect(words[0]).unwrap();
+    let (database, container) = (words[1].parse().unwrap(), words[2].parse().unwrap());
+    let (database, container) = (DatabaseId(database), ContainerId(container));
+    let _guard = there.locks().lock_container(database, container, LONG).unwrap();
+    loop {
+        thread::park();
+    }
+}
+
+#[test]
+fn the_locks_of_a_client_that_was_killed_are_free_long_before_its_lease_is_over() {
+    let lease = Duration::from_secs(24 * 3600);
+    let stage = Stage::with_grace(lease, SHORT, Authenticator::open());
+    let (database, container) = (stage.database, stage.container);
+    let told = format!("{} {database} {container}", stage.url());
+    let client = Killable::start("catalogue::sessions::holds_a_container", told);
+    let other = stage.remote();
+    until("locking", || !stage.served().held().unwrap().is_empty());
+    drop(client);
+    drop(other.locks().lock_container(database, container, LONG).unwrap());
+}
+
+#[test]
+fn a_client_that_is_cut_off_keeps_its_locks_for_its_lease() {
+    let stage = Stage::with_grace(LONG, Duration::ZERO, Authenticator::open());
+    let proxy = Proxy::new(stage.port);
+    let there = connect(&format!("root://127.0.0.1:{}//test.fed", proxy.port)).unwrap();
+    let (database, container) = (stage.database, stage.container);
+    let guard = there.locks().lock_container(database, container, LONG).unwrap();
+    proxy.freeze();
+    let other = stage.remote();
+    let busy = other.locks().lock_container(database, container, 4 * SHORT);
+    assert_eq!(busy.unwrap_err().kind(), ErrorKind::Busy);
     std::mem::forget((there, guard));
 }
 
