@@ -16,6 +16,7 @@ ROOT = HERE.parent
 BENCH = ROOT / "bench"
 DATA, WORK = BENCH / "data", BENCH / "work"
 
+RUST_PROGRAMS = ("ours", "peers", "sessions")
 ROCKSDB_PACKAGES = ("librocksdb-dev", "librocksdb7.8", "libgflags2.2", "libsnappy1v5")
 
 
@@ -26,11 +27,11 @@ class NotThere(Exception):
 def command_line(command: tuple[str, ...], index: int = 0, processes: int = 1) -> list[str]:
     """A command with its program's path and its places filled in.
 
-    `ours`, `peers` and `sessions` are programs of the crate femtobarn-bench, the last one given to another as
-    `{sessions}`; `name.py` is a script of `sides/`, any other name a C++ program of `sides/`.
+    `ours`, `peers` and `sessions` are programs of the crate femtobarn-bench. In braces they stand for their
+    paths. `name.py` is a script of `sides/`, any other name a C++ program of `sides/`.
     """
-    sessions = built("sessions") if "{sessions}" in command else ""
-    places = {"data": DATA, "work": WORK, "index": index, "processes": processes, "sessions": sessions}
+    programs = {name: built(name) for name in RUST_PROGRAMS if f"{{{name}}}" in command}
+    places = {"data": DATA, "work": WORK, "index": index, "processes": processes, **programs}
     program, *rest = (part.format(**places) for part in command)
     if program.endswith(".py"):
         return [sys.executable, "-W", "ignore", str(HERE / "sides" / program), *rest]
@@ -40,7 +41,7 @@ def command_line(command: tuple[str, ...], index: int = 0, processes: int = 1) -
 @cache
 def built(program: str) -> Path:
     """The path of a program, which is built if need be."""
-    if program in ("ours", "peers", "sessions"):
+    if program in RUST_PROGRAMS:
         return rust(program)
     return rocksdb_peer() if program == "rocksdb_peer" else of_root(program)
 

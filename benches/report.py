@@ -147,11 +147,25 @@ def memory(side: Json) -> float | None:
     return None if found is None else found[0] / 1e6
 
 
+def slowest(side: Json) -> float | None:
+    """Microseconds that one in a hundred questions took at least."""
+    found = median(side, "p99_us")
+    return None if found is None else found[0]
+
+
+def threads(side: Json) -> float | None:
+    """Threads of a server."""
+    found = median(side, "threads")
+    return None if found is None else found[0]
+
+
 COLUMNS = [
     ("MB/s", megabytes_a_second),
     ("CPU s/100 MB", cpu_for_100_mb),
     ("disk/payload", disk_over_payload),
     ("memory, MB", memory),
+    ("p99, us", slowest),
+    ("threads", threads),
 ]
 
 

@@ -16,6 +16,7 @@ import os
 import platform
 import sys
 import time
+from collections import defaultdict
 from datetime import UTC, datetime
 from importlib import import_module, metadata
 from pathlib import Path
@@ -70,13 +71,17 @@ def chosen(chapter: Chapter, only: list[str] | None) -> tuple[Figure, ...]:
 def measured(wanted: dict[Chapter, tuple[Figure, ...]], rounds: int, seconds: float) -> dict[str, Results]:
     """The samples of each figure: round by round, until the time is over. One that fails is left out."""
     started = time.monotonic()
-    figures = [figure for each in wanted.values() for figure in each]
+    took: defaultdict[str, float] = defaultdict(float)
     for chapter in wanted:
+        begun = time.monotonic()
         measuring.prepare(chapter.preparations)
-    done = {figure.name: Results({side.key: [] for side in figure.sides}) for figure in figures}
+        took["data"] += time.monotonic() - begun
+    figures = [(chapter.name, figure) for chapter, each in wanted.items() for figure in each]
+    done = {figure.name: Results({side.key: [] for side in figure.sides}) for _, figure in figures}
     for number in range(rounds):
-        for figure in figures:
-            spent = time.monotonic() - started
+        for name, figure in figures:
+            begun = time.monotonic()
+            spent = begun - started
             if figure.name not in done or (number > 0 and spent > seconds):
                 continue
             try:
@@ -85,6 +90,8 @@ def measured(wanted: dict[Chapter, tuple[Figure, ...]], rounds: int, seconds: fl
             except SystemExit as failure:
                 print(f"{figure.name}: {failure}", file=sys.stderr)
                 del done[figure.name]
+            took[name] += time.monotonic() - begun
+    print("minutes:", ", ".join(f"{name} {seconds / 60:.1f}" for name, seconds in took.items()))
     return done
 
 

@@ -1,135 +1,71 @@
 """One `root://` server and its clients: what the server's work costs.
 
-    serving.py femtobarn|xrootd FILE WORK PROGRAM SESSIONS SECONDS    by PROGRAM, which is `sessions`
+    serving.py femtobarn|xrootd PLACE WORK PROGRAM SESSIONS IDLE SECONDS
+    serving.py femtobarn|xrootd FILE calls PROGRAM SESSIONS,... SECONDS     system calls of reads
     serving.py femtobarn|xrootd FILE copy-up|copy-down|copy-down-plain
 
-The CPU seconds are the server's. XRootD's server is Debian's, with default settings; it may not run as root.
+PROGRAM is `sessions`. PLACE is a file, or the folder of a federation. The CPU seconds are the server's.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-USER = "xrootd"
-START_SECONDS = 30
+from servers import Server, start
 
-
-@dataclass(frozen=True)
-class Server:
-    """A server that is running."""
-
-    port: int
-    process: int
-
-    def cpu_seconds(self) -> float:
-        """CPU seconds that it has taken, all threads."""
-        fields = Path(f"/proc/{self.process}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+# How long a server is looked at that has nothing to do, and warmed up.
+MOMENT = "0.1"
+READ = "read-16384"
 
 
 def main() -> int:
     """Start the server, let clients work, print."""
     kind, file, work, *rest = sys.argv[1:]
-    folder = Path(file).parent
-    with (
-        tempfile.TemporaryDirectory(prefix="serving") as scratch,
-        start(kind, folder, Path(scratch)) as server,
-    ):
-        if work.startswith("copy"):
-            print(json.dumps(copied(server, Path(file), work)))
-        else:
-            print(json.dumps(worked(server, Path(file), work, *rest)))
+    place = Path(file)
+    with tempfile.TemporaryDirectory(prefix="serving") as scratch:
+        up = Path(scratch) / "up"
+        up.mkdir()
+        up.chmod(0o777)
+        exports = {"data": place if place.is_dir() else place.parent, "up": up}
+        with start(kind, exports, Path(scratch)) as server:
+            if work.startswith("copy"):
+                done = copied(server, place, work)
+            elif work == "calls":
+                done = traced(server, place, *rest)
+            else:
+                done = worked(server, place, work, *rest)
+    print(json.dumps(done))
     return 0
 
 
-@contextmanager
-def start(kind: str, folder: Path, scratch: Path) -> Iterator[Server]:
-    """A server of the folder's files and of a scratch folder, `/up`."""
-    scratch.chmod(0o777)
-    (scratch / "up").mkdir(mode=0o777)
-    (scratch / "up").chmod(0o777)
-    port = free_port()
-    command = ours(folder, scratch, port) if kind == "femtobarn" else theirs(folder, scratch, port)
-    log = (scratch / "log").open("w")
-    with subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL) as running:
-        try:
-            wait_for(port, running, scratch / "log")
-            yield Server(port, running.pid)
-        finally:
-            running.terminate()
-
-
-def ours(folder: Path, scratch: Path, port: int) -> list[str]:
-    """Our server, run from the package."""
-    served = [f"{folder}=/data", f"{scratch / 'up'}=/up"]
-    return [sys.executable, "-m", "femtobarn", "serve", *served, "-p", str(port), "--writable"]
-
-
-def theirs(folder: Path, scratch: Path, port: int) -> list[str]:
-    """XRootD's server, as a user who may run it."""
-    program = shutil.which("xrootd")
-    if program is None:
-        raise SystemExit("xrootd is not installed")
-    root = scratch / "root"
-    root.mkdir(mode=0o777)
-    (root / "data").symlink_to(folder)
-    (root / "up").symlink_to(scratch / "up")
-    lines = [
-        "all.export /",
-        f"oss.localroot {root}",
-        f"all.adminpath {scratch / 'admin'}",
-        f"all.pidpath {scratch / 'admin'}",
-        f"xrd.port {port}",
-        "xrd.network nodnr",
-    ]
-    (scratch / "config").write_text("\n".join(lines) + "\n")
-    change = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"] if os.geteuid() == 0 else []
-    return [*change, program, "-c", str(scratch / "config"), "-n", "bench"]
-
-
-def free_port() -> int:
-    """A port that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_for(port: int, running: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until somebody listens."""
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end and running.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise SystemExit(f"the server did not start:\n{log.read_text()[-2000:]}")
-
-
 def worked(
-    server: Server, file: Path, work: str, clients: str, sessions: str, seconds: str
+    server: Server, place: Path, work: str, clients: str, sessions: str, idle: str, seconds: str
 ) -> dict[str, Any]:
-    """Sessions that ask again and again; or that do nothing, for the memory that they take."""
-    program = [clients, f"127.0.0.1:{server.port}"]
-    place = [f"/data/{file.name}"]
-    process = str(server.process)
-    empty = outcome([*program, "idle", *place, "0", "0.5", process])
-    outcome([*program, "stat", *place, "1", "0.5", process])
-    done = outcome([*program, work, *place, sessions, seconds, process])
-    return {**done, "memory_bytes": (done["memory_kb"] - empty["memory_kb"]) * 1024}
+    """Sessions that ask again and again, beside others that do nothing.
+
+    Their memory is the most that the server had, or, if all are idle, what it has then.
+    """
+    for many in ("0",) if place.is_dir() else ("1", "0"):
+        empty = outcome(command(clients, server, place, "stat", many, "0", MOMENT))
+    done = outcome(command(clients, server, place, work, sessions, idle, seconds))
+    memory = done["highest_kb"] if int(sessions) else done["memory_kb"]
+    return {**done, "memory_bytes": (memory - empty["memory_kb"]) * 1024}
+
+
+def command(
+    clients: str, server: Server, place: Path, work: str, sessions: str, idle: str, seconds: str
+) -> list[str]:
+    """The command line of `sessions`."""
+    served = "/data" if place.is_dir() else f"/data/{place.name}"
+    address = f"127.0.0.1:{server.port}"
+    return [clients, address, work, served, sessions, idle, seconds, str(server.process)]
 
 
 def outcome(command: list[str]) -> dict[str, Any]:
@@ -141,13 +77,42 @@ def outcome(command: list[str]) -> dict[str, Any]:
     return said
 
 
+def traced(server: Server, file: Path, clients: str, counts: str, seconds: str) -> dict[str, Any]:
+    """How many system calls a read takes, by different numbers of sessions; `strace` counts them."""
+    runs = [(many, *calls(server, file, clients, many, seconds)) for many in counts.split(",")]
+    points = [(int(many), made / done["items"]) for many, done, made in runs]
+    summed = {key: sum(done[key] for _, done, _ in runs) for key in ("items", "bytes", "wall_s", "cpu_s")}
+    return {**summed, "check": 0, "points": points}
+
+
+def calls(server: Server, file: Path, clients: str, many: str, seconds: str) -> tuple[dict[str, Any], int]:
+    """What sessions did that were logged in before, and the server's system calls meanwhile."""
+    together = {**os.environ, "BENCH_TOGETHER": "1"}
+    line = command(clients, server, file, READ, many, "0", seconds)
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    tracing = ["strace", "-c", "-f", "-p", str(server.process)]
+    with subprocess.Popen(line, env=together, text=True, **pipes) as asking:
+        assert asking.stdout is not None
+        if asking.stdout.readline() != "ready\n":
+            raise SystemExit(f"{line} did not get ready")
+        with subprocess.Popen(tracing, text=True, **pipes) as trace:
+            assert trace.stderr is not None
+            # It says so when it begins.
+            trace.stderr.readline()
+            said, _ = asking.communicate("\n")
+            trace.terminate()
+            _, table = trace.communicate()
+    total = next(row.split() for row in table.splitlines() if row.endswith(" total"))
+    # Its columns are percent, seconds, microseconds for each, calls, and perhaps errors.
+    return json.loads(said.splitlines()[-1]), int(total[3])
+
+
 def copied(server: Server, file: Path, work: str) -> dict[str, Any]:
     """A copy by xrdcp: with page checksums, or by plain reads."""
-    url = f"root://127.0.0.1:{server.port}/"
     pages = "0" if work.endswith("plain") else "1"
     command = ["xrdcp", "--silent", "--force"]
-    up = [str(file), f"{url}/up/copy"]
-    command += up if work == "copy-up" else [f"{url}/data/{file.name}", "/dev/null"]
+    up = [str(file), f"{server.url}/up/copy"]
+    command += up if work == "copy-up" else [f"{server.url}/data/{file.name}", "/dev/null"]
     before, started = server.cpu_seconds(), time.monotonic()
     done = subprocess.run(
         command, env={**os.environ, "XRD_CPUSEPGWRTRD": pages}, capture_output=True, check=False
@@ -155,8 +120,7 @@ def copied(server: Server, file: Path, work: str) -> dict[str, Any]:
     if done.returncode != 0:
         raise SystemExit(f"{command} failed:\n{done.stderr.decode()}")
     wall, size = time.monotonic() - started, file.stat().st_size
-    cpu = server.cpu_seconds() - before
-    return {"items": size, "bytes": size, "wall_s": wall, "cpu_s": max(cpu, 0.01), "check": 0}
+    return {"items": size, "bytes": size, "wall_s": wall, "cpu_s": server.cpu_seconds() - before, "check": 0}
 
 
 if __name__ == "__main__":

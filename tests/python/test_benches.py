@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import sys
+import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from servers import Server
 
 import framework
 import measuring
 import page
 import report
 import run
-from framework import Figure, Results, Side
+from chapters import NAMES
+from framework import Chapter, Figure, Results, Side
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -54,6 +60,22 @@ def test_targets_are_made_of_medians(results: Results) -> None:
     judged = [target.judged(results) for target in FIGURE.targets]
     assert [round(each["value"], 6) for each in judged] == [0.8, 0.05, 0.5, 1.01]
     assert [each["reached"] for each in judged] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_targets_name_sides_that_there_are(name: str) -> None:
+    chapter = Chapter.of(name, import_module(f"chapters.{name}"))
+    more = {"disk_bytes": 1, "memory_bytes": 1, "threads": 1, "p99_us": 1, "points": [[1, 1], [2, 1]]}
+    for figure in chapter.figures:
+        done = Results({side.key: [sample(1, 1.0, 1.0, **more)] for side in figure.sides})
+        for target in figure.targets:
+            assert not math.isnan(target.judged(done)["value"]), (figure.name, target.text)
+
+
+def test_the_cpu_time_of_a_server_is_that_of_its_process() -> None:
+    before = time.process_time()
+    found = Server(0, os.getpid()).cpu_seconds()
+    assert before <= found <= time.process_time()
 
 
 def test_what_was_not_measured_is_not_reached() -> None:

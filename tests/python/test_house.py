@@ -24,7 +24,7 @@ FLOORS: dict[str, set[str]] = {
     "femtobarn-format": {"rntuple", "femtobarn-catalog"},
     "femtobarn": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn-format"},
     "femtobarn-faults": {"rntuple", "femtobarn-catalog", "femtobarn"},
-    "femtobarn-bench": {"rntuple", "xrd", "femtobarn"},
+    "femtobarn-bench": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn"},
     "femtobarn-server": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn-format"},
     "femtobarn-python": {
         "rntuple",

@@ -6,7 +6,7 @@ mod measure;
 mod pool;
 mod reads;
 
-pub use measure::{Random, Stopwatch};
+pub use measure::{Random, Stopwatch, wait_for_others};
 pub use pool::{Appends, Pool};
 pub use reads::{Reads, sum};
 

@@ -10,6 +10,19 @@ use nix::sys::time::TimeValLike;
 
 use crate::Outcome;
 
+/// Where several processes are to start together (`BENCH_TOGETHER` is set), says `ready` and waits for a line
+/// on the standard input.
+///
+/// # Panics
+/// If there is no driver at the other end.
+pub fn wait_for_others() {
+    if std::env::var_os("BENCH_TOGETHER").is_some() {
+        println!("ready");
+        std::io::stdout().flush().expect("the driver listens");
+        std::io::stdin().lock().read_line(&mut String::new()).expect("the driver speaks");
+    }
+}
+
 /// The timed part of a benchmark: from its start to its report.
 pub struct Stopwatch {
     wall: Instant,
@@ -17,14 +30,9 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Starts now; or, where several processes are to start together (`BENCH_TOGETHER` is set), says
-    /// `ready` and starts when a line arrives on the standard input.
+    /// Starts now, or together with [others](wait_for_others).
     pub fn start() -> Self {
-        if std::env::var_os("BENCH_TOGETHER").is_some() {
-            println!("ready");
-            std::io::stdout().flush().expect("the driver listens");
-            std::io::stdin().lock().read_line(&mut String::new()).expect("the driver speaks");
-        }
+        wait_for_others();
         Stopwatch { wall: Instant::now(), cpu: cpu_seconds() }
     }
 
@@ -84,6 +92,11 @@ impl Default for Random {
 }
 
 impl Random {
+    /// A sequence of its own for each number.
+    pub fn of(number: u64) -> Self {
+        Random(number.wrapping_mul(0x9e6c_63d0_876a_f6a5))
+    }
+
     /// A number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

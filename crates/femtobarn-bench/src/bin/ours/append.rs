@@ -4,11 +4,15 @@ use std::path::Path;
 
 use bytes::Bytes;
 use femtobarn::{
-    Class, ContainerKey, ContainerOptions, Federation, Link, Oid, Transaction, TransactionOptions,
+    Class, ContainerKey, ContainerOptions, Federation, Link, Oid, OpenOptions, Transaction,
+    TransactionOptions,
 };
 use rntuple::{Cell, row};
 
 use femtobarn_bench::{Appends, Outcome, Pool, SMALL_BYTES, SMALL_OBJECTS, Stopwatch};
+
+/// The database that writers share.
+pub const DATABASE: &str = "objects";
 
 /// Objects of other sizes are lists of bytes, which have a place for their length.
 pub const FIXED_BYTES: usize = 100;
@@ -70,9 +74,14 @@ pub fn class_of(size: usize, links: usize) -> Outcome<Class> {
 /// Where writers write to: containers of one database, or a database each.
 fn place(writer: u64, of: &str) -> (String, String) {
     match of {
-        "shared" => ("objects".to_owned(), format!("w{writer}")),
+        "shared" => (DATABASE.to_owned(), container_name(writer)),
         _ => (format!("objects{writer}"), "objects".to_owned()),
     }
+}
+
+/// The container of a writer, of those that share a database.
+pub fn container_name(writer: u64) -> String {
+    format!("w{writer}")
 }
 
 /// Makes a federation with a container for each writer.
@@ -96,7 +105,7 @@ pub fn create(folder: &Path, of: &str, size: usize, links: usize, writers: u64) 
 /// before.
 pub fn append(folder: &Path, of: &str, work: &Appends) -> Outcome {
     let pool = &work.pool;
-    let federation = Federation::open(folder)?;
+    let federation = crate::open(folder, OpenOptions::default())?;
     let mut transaction = federation.transaction(TransactionOptions::default())?;
     let own = container(&mut transaction, work.writer, of)?;
     let links = transaction.class(own)?.fields.iter().filter(|f| LINKS.contains(&f.name.as_str()));
@@ -153,22 +162,32 @@ fn append_rows<R: Cell>(
         transaction.commit()?;
     }
     drop(federation);
-    watch.report_on_disk(work.count, work.bytes(), folder)
+    match folder.is_dir() {
+        true => watch.report_on_disk(work.count, work.bytes(), folder),
+        // It is at a server.
+        false => {
+            watch.report(work.count, work.bytes(), 0);
+            Ok(())
+        }
+    }
 }
 
 /// Commits small transactions.
 pub fn commits(folder: &Path, of: &str, writer: u64, seconds: f64) -> Outcome {
-    let federation = Federation::open(folder)?;
-    femtobarn_bench::commits(seconds, |_| {
-        let mut transaction = federation.transaction(TransactionOptions::default())?;
-        let key = container(&mut transaction, writer, of)?;
-        let mut rows = transaction.rows::<Fixed>(key)?;
-        for _ in 0..SMALL_OBJECTS {
-            rows.append(&Fixed { bytes: [1; SMALL_BYTES] })?;
-        }
-        transaction.commit()?;
-        Ok(())
-    })
+    let federation = crate::open(folder, OpenOptions::default())?;
+    femtobarn_bench::commits(seconds, |_| commit_small(&federation, of, writer))
+}
+
+/// One small transaction.
+pub fn commit_small(federation: &Federation, of: &str, writer: u64) -> Outcome {
+    let mut transaction = federation.transaction(TransactionOptions::default())?;
+    let key = container(&mut transaction, writer, of)?;
+    let mut rows = transaction.rows::<Fixed>(key)?;
+    for _ in 0..SMALL_OBJECTS {
+        rows.append(&Fixed { bytes: [1; SMALL_BYTES] })?;
+    }
+    transaction.commit()?;
+    Ok(())
 }
 
 fn container(transaction: &mut Transaction, writer: u64, of: &str) -> Outcome<ContainerKey> {

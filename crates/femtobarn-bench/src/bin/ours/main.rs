@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! ours create FOLDER shared|own SIZE LINKS WRITERS    containers of one database, or of several
-//! ours append FOLDER shared|own POOL SIZE COUNT COMMIT WRITER    one by one, COMMIT in a transaction
-//! ours commits FOLDER shared|own WRITER SECONDS   10 objects of 100 bytes a transaction
+//! ours append PLACE shared|own POOL SIZE COUNT COMMIT WRITER    one by one, COMMIT in a transaction
+//! ours commits PLACE shared|own WRITER SECONDS    10 objects of 100 bytes a transaction
+//! ours clients URL transactions|publish CLIENTS SECONDS    as many sessions at once: the same, or only its
+//!                                              last step, a new version in the catalogue
 //! ours fill FOLDER POOL SIZE COUNT             objects with an index, and links to them, to be read at random
 //! ours random FOLDER oid|key|find|links OBJECTS SIZE COUNT 1 hot|cold
 //! ours batches FOLDER OBJECTS SIZE COUNT BATCH hot|cold
@@ -12,16 +14,18 @@
 //! ours random-objects FOLDER READS            objects at random, by their OIDs
 //! ours rows FOLDER COUNT                      objects of 10 fields and 100 bytes, one by one
 //! ours import FOLDER FILE NTUPLE none|lz4|zstd    an RNTuple of a file of ROOT's, into own/NTUPLE
-//! ours scan FOLDER CONTAINER NAMES THREADS     fields ("a,b" or "all") of a container, in order
+//! ours scan PLACE CONTAINER NAMES THREADS     fields ("a,b" or "all") of a container, in order
 //! ours scan-file FILE NTUPLE NAMES THREADS     the same of a file that ROOT wrote, attached
 //! ours export TARGET FILE NTUPLE NAMES         the same into a plain file
 //! ours read-plain FILE cached|direct ENTRIES   that file, from the page cache or past it
 //! ours read-pages FOLDER CONTAINER NAMES       the pages of fields, by nothing but pread
 //! ```
 //!
-//! Prints one JSON object, as benches/README.md says. Opening the federation is not timed.
+//! PLACE is a folder, or the URL of a federation that a server has. Prints one JSON object, as benches/README.md
+//! says. Opening the federation is not timed.
 
 mod append;
+mod clients;
 mod objects;
 mod plain;
 mod random;
@@ -30,7 +34,7 @@ mod scan;
 
 use std::path::Path;
 
-use femtobarn::{ContainerOptions, Profile};
+use femtobarn::{ContainerOptions, Federation, OpenOptions, Profile};
 use femtobarn_bench::{Appends, Outcome, Pool, Reads};
 
 fn main() -> Outcome {
@@ -46,6 +50,9 @@ fn main() -> Outcome {
         }
         ["commits", folder, of, writer, seconds] => {
             append::commits(Path::new(folder), of, writer.parse()?, seconds.parse()?)
+        }
+        ["clients", url, work, clients, seconds] => {
+            clients::run(url, work, clients.parse()?, seconds.parse()?)
         }
         ["fill", folder, pool, size, count] => {
             let pool = Pool::open(Path::new(pool), size.parse()?)?;
@@ -84,6 +91,14 @@ fn main() -> Outcome {
             plain::read_pages(Path::new(folder), container, names)
         }
         _ => Err("unknown benchmark; the head of bin/ours/main.rs lists them".into()),
+    }
+}
+
+/// Opens a federation in a folder or at a server.
+fn open(place: &Path, options: OpenOptions) -> femtobarn::Result<Federation> {
+    match place.to_str() {
+        Some(url) if url.starts_with("root://") => Federation::open_url(url, options),
+        _ => Federation::open_with(place, options),
     }
 }
 

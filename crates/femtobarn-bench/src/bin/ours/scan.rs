@@ -36,7 +36,7 @@ pub fn attached(file: &Path, ntuple: &str, names: &str, threads: u64) -> Outcome
 /// A container of a federation that starts no threads of its own: here each has its share of the entries.
 fn opened(folder: &Path, container: &str) -> Result<View, Error> {
     let options = OpenOptions { threads: 1, ..OpenOptions::default() };
-    Ok(Federation::open_with(folder, options)?.snapshot(None)?.view(container)?)
+    Ok(crate::open(folder, options)?.snapshot(None)?.view(container)?)
 }
 
 /// Copies an RNTuple of a file that ROOT wrote into a container "own/NTUPLE" of a new federation.

@@ -1,0 +1,78 @@
+"""Locks and commits at a server, by few sessions and by many."""
+
+from __future__ import annotations
+
+from framework import Figure, Side, faster, rate
+
+TITLE = "Locks and commits at a server"
+INTRO = """Each session locks containers that nobody else wants, and unlocks them: 32 in one turn, or one
+after the other; the next turn is sent when all of them were granted. Each client that commits has a session,
+a thread and a container of its own, all in one process. It commits either whole transactions of 10 objects of
+100 bytes through the engine, or only a new version of its container, as the catalogue sees the end of a
+transaction. Everything is on disk when it is acknowledged. Server and clients share two cores. For locks the
+CPU seconds are the server's, for commits those of server and clients."""
+PREPARATIONS = ()
+
+SECONDS = "1.5"
+SESSIONS = (1, 64)
+TURNS = {"Femtobarn, 32 in a turn": "lock-32", "Femtobarn, one by one": "lock-1"}
+
+
+def created(containers: int) -> tuple[str, ...]:
+    """Makes the federation."""
+    return ("ours", "create", "{work}/fed", "shared", "100", "0", str(containers))
+
+
+def locks() -> Figure:
+    """Locks that nobody else wants."""
+    served = ("serving.py", "femtobarn", "{work}/fed")
+    sides = tuple(
+        Side(
+            name,
+            (*served, work, "{sessions}", str(many), "0", SECONDS),
+            "ours",
+            x=many,
+            cores=2,
+            before=created(1),
+        )
+        for many in SESSIONS
+        for name, work in TURNS.items()
+    )
+    return Figure(
+        name="locks",
+        title="Lock and unlock a container",
+        unit="pairs",
+        sides=sides,
+        targets=(rate("Femtobarn, 32 in a turn @ 64", 100_000),),
+        x="sessions",
+    )
+
+
+def commits(name: str, title: str, work: str) -> Figure:
+    """Commits by one client and by many, which the server makes durable together."""
+    sides = tuple(
+        Side(
+            "Femtobarn",
+            ("served.py", "{work}/fed", "{ours}", "clients", "URL", work, str(many), SECONDS),
+            "ours",
+            x=many,
+            cores=2,
+            before=created(many),
+        )
+        for many in SESSIONS
+    )
+    return Figure(
+        name=name,
+        title=title,
+        unit="commits",
+        sides=sides,
+        targets=(faster("Femtobarn @ 64", "Femtobarn @ 1", 5.0),),
+        x="clients",
+    )
+
+
+FIGURES: tuple[Figure, ...] = (
+    locks(),
+    commits("publish", "Commit a version of a container to the catalogue", "publish"),
+    commits("remote-commits", "Commit 10 objects of 100 B at a server", "transactions"),
+)

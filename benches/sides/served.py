@@ -1,0 +1,44 @@
+"""A program that works with a federation at a server: `served.py FOLDER PROGRAM ARGUMENTS`.
+
+Starts our server with the federation in FOLDER and runs the program with its URL in place of the argument
+`URL`. CPU seconds are those of both, from when the program begins to measure until it ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from subprocess import PIPE
+
+from servers import start
+
+
+def main() -> int:
+    """Start the server and the program, print."""
+    folder, *command = sys.argv[1:]
+    with (
+        tempfile.TemporaryDirectory(prefix="served") as scratch,
+        start("femtobarn", {"bench.fed": Path(folder)}, Path(scratch)) as server,
+    ):
+        line = [f"{server.url}/bench.fed" if word == "URL" else word for word in command]
+        surroundings = {**os.environ, "BENCH_TOGETHER": "1"}
+        with subprocess.Popen(line, env=surroundings, text=True, stdin=PIPE, stdout=PIPE) as program:
+            assert program.stdout is not None
+            if program.stdout.readline() != "ready\n":
+                raise SystemExit(f"{line} did not get ready")
+            before = server.cpu_seconds()
+            said, _ = program.communicate("\n")
+            cpu = server.cpu_seconds() - before
+        if program.returncode != 0:
+            raise SystemExit(f"{line} failed")
+    sample = json.loads(said.splitlines()[-1])
+    print(json.dumps({**sample, "cpu_s": sample["cpu_s"] + cpu, "server_cpu_s": cpu}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
