@@ -14,9 +14,10 @@ use quick_cache::sync::Cache;
 use rntuple::{ByteSource, ReadRequest};
 use uuid::Uuid;
 
+use crate::bursts::Bursts;
 use crate::error::{Error, Result};
 use crate::file::{self, DatabaseFile};
-use crate::read_ahead::{Bursts, ReadAhead};
+use crate::read_ahead::ReadAhead;
 use crate::remote::RemoteFolder;
 
 /// Files that are kept open.
@@ -153,5 +154,15 @@ impl ByteSource for FileSource {
             None => open.will_need(ranges),
             Some(ahead) => ahead.will_need(&open, ranges),
         }
+    }
+
+    fn may_need(&self, ranges: &[Range<u64>]) {
+        if let (Some(ahead), Ok(open)) = (&self.ahead, self.file()) {
+            ahead.may_need(&open, ranges);
+        }
+    }
+
+    fn is_far(&self) -> bool {
+        self.ahead.is_some()
     }
 }

@@ -34,6 +34,7 @@
 
 mod attach;
 mod backup;
+mod bursts;
 mod chain;
 mod check;
 mod class;

@@ -1,170 +1,34 @@
-//! Reading ahead from a server: bursts of bytes that are fetched before somebody asks for them.
+//! Reading ahead from a server: what is fetched before somebody asks for it, and when.
 //!
-//! 1. Bursts belong to one version of a container: what it refers to was written before it was
-//!    opened, so no burst has bytes from before they were written.
-//! 2. A read that goes on where one before it ended is sequential. Once 512 KiB were read so, what
-//!    comes next is fetched while that is used: as much again as was read, up to 4 MiB, and the next
-//!    burst is on its way when one is begun.
-//! 3. Ranges that somebody will need are one burst.
-//! 4. A process holds at most so many bursts, whatever it reads; the oldest go first. A burst that is
-//!    gone, or failed, is no error: its bytes are read when they are asked for.
+//! 1. What is read ahead belongs to one version of a container: what it refers to was written before it
+//!    was opened, so no burst has bytes from before they were written.
+//! 2. A plan is what somebody will need, in this order. Its first bytes are fetched at once, and as
+//!    they are used, what comes next, so that the next burst is on its way when one is begun. What
+//!    others fetch already is left out.
+//! 3. A read without a plan that goes on where one before it ended is sequential. Once 512 KiB were
+//!    read so, what comes next is fetched while that is used: as much again as was read.
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use rntuple::{ByteSource, ReadRequest};
 
+use crate::bursts::{BURST_BYTES_MAX, Burst, Bursts, Fetch, HELD_BYTES_MAX, lock};
 use crate::file::DatabaseFile;
 
-/// Bytes of a burst.
-const BURST_BYTES_MAX: u64 = 4 << 20;
 /// Bytes that are read one after the other before more is fetched.
 const SEQUENTIAL_BYTES_MIN: u64 = 512 << 10;
 /// Bytes that may be left out between reads that follow each other.
 const GAP_BYTES_MAX: u64 = 64 << 10;
 /// Places of one version that are read sequentially at once.
-const SEQUENCES_MAX: usize = 8;
-/// Bursts that a federation holds.
-const BURSTS_MAX: usize = 16;
-/// Bursts that are gone whose memory is kept.
-const FREE_MAX: usize = 4;
-
-/// The bursts of a federation.
-#[derive(Debug, Default)]
-pub(crate) struct Bursts {
-    held: Mutex<VecDeque<Arc<Burst>>>,
-    /// Memory of bursts that are gone, for those to come.
-    free: Arc<Mutex<Vec<Vec<u8>>>>,
-}
-
-impl Bursts {
-    /// Starts to fetch ranges, in their order.
-    fn fetch(&self, file: &Arc<DatabaseFile>, ranges: Vec<Range<u64>>) -> Weak<Burst> {
-        let (bytes, ready) = (Mutex::new(State::Fetching), Condvar::new());
-        let free = self.free.clone();
-        let burst = Arc::new(Burst { ranges, bytes, ready, free });
-        let weak = Arc::downgrade(&burst);
-        let (file, fetching) = (file.clone(), Fetching(burst.clone()));
-        let named = std::thread::Builder::new().name("read-ahead".to_owned());
-        if named.spawn(move || fetching.0.fill(&file)).is_err() {
-            // Without a thread there is no reading ahead.
-            return Weak::new();
-        }
-        let mut held = lock(&self.held);
-        held.push_back(burst);
-        if held.len() > BURSTS_MAX {
-            held.pop_front();
-        }
-        weak
-    }
-}
-
-/// Bytes of some ranges of a file, on their way or there.
-#[derive(Debug)]
-struct Burst {
-    /// In their order, none within another.
-    ranges: Vec<Range<u64>>,
-    bytes: Mutex<State>,
-    ready: Condvar,
-    free: Arc<Mutex<Vec<Vec<u8>>>>,
-}
-
-impl Drop for Burst {
-    fn drop(&mut self) {
-        let state = self.bytes.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let State::There(bytes) = std::mem::replace(state, State::Failed) {
-            let mut free = lock(&self.free);
-            if free.len() < FREE_MAX {
-                free.push(bytes);
-            }
-        }
-    }
-}
-
-/// A burst that is being fetched, which ends whatever happens.
-struct Fetching(Arc<Burst>);
-
-impl Drop for Fetching {
-    fn drop(&mut self) {
-        self.0.end();
-    }
-}
-
-#[derive(Debug)]
-enum State {
-    Fetching,
-    /// The bytes of all ranges, one after the other.
-    There(Vec<u8>),
-    Failed,
-}
-
-impl Burst {
-    fn fill(&self, file: &DatabaseFile) {
-        let total: u64 = self.ranges.iter().map(|range| range.end - range.start).sum();
-        let mut bytes = lock(&self.free).pop().unwrap_or_default();
-        bytes.resize(total as usize, 0);
-        let fetched = match &self.ranges[..] {
-            // It may go past the end of the file.
-            [range] => {
-                file.read_ahead_at(range.start, &mut bytes).map(|count| bytes.truncate(count))
-            }
-            ranges => {
-                let mut rest = &mut bytes[..];
-                let mut requests = Vec::with_capacity(ranges.len());
-                for range in ranges {
-                    let (buffer, behind) = rest.split_at_mut((range.end - range.start) as usize);
-                    requests.push(ReadRequest { offset: range.start, buffer });
-                    rest = behind;
-                }
-                file.read_ahead(&mut requests)
-            }
-        };
-        if fetched.is_ok() {
-            *lock(&self.bytes) = State::There(bytes);
-        }
-    }
-
-    /// Tells who waits that no more comes.
-    fn end(&self) {
-        let mut state = lock(&self.bytes);
-        if let State::Fetching = *state {
-            *state = State::Failed;
-        }
-        self.ready.notify_all();
-    }
-
-    /// Whether it has, or will have, these bytes.
-    fn covers(&self, offset: u64, length: usize) -> bool {
-        self.place_of(offset, length).is_some()
-    }
-
-    /// Where these bytes are among its own.
-    fn place_of(&self, offset: u64, length: usize) -> Option<usize> {
-        let end = offset.checked_add(length as u64)?;
-        let index = self.ranges.partition_point(|range| range.end < end);
-        let range = self.ranges.get(index).filter(|range| range.start <= offset)?;
-        let before: u64 = self.ranges[..index].iter().map(|range| range.end - range.start).sum();
-        Some((before + offset - range.start) as usize)
-    }
-
-    /// Waits for the bytes and copies them; false if they did not come.
-    fn copy_to(&self, request: &mut ReadRequest<'_>) -> bool {
-        let Some(place) = self.place_of(request.offset, request.buffer.len()) else { return false };
-        let mut state = lock(&self.bytes);
-        while let State::Fetching = *state {
-            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        let State::There(bytes) = &*state else { return false };
-        match bytes.get(place..place + request.buffer.len()) {
-            Some(found) => {
-                request.buffer.copy_from_slice(found);
-                true
-            }
-            None => false,
-        }
-    }
-}
+const SEQUENCES_MAX: usize = 64;
+/// Plans of one version; those of more threads push each other out.
+const PLANS_MAX: usize = 16;
+/// Bytes of a plan's first burst, which somebody waits for.
+const FIRST_BYTES: u64 = 1 << 20;
+/// Bytes of a plan that are fetched and not used yet.
+const AHEAD_BYTES: u64 = 6 << 20;
 
 /// Reading ahead of one version of a container.
 #[derive(Debug)]
@@ -176,8 +40,21 @@ pub(crate) struct ReadAhead {
 #[derive(Debug, Default)]
 struct Own {
     bursts: Vec<Weak<Burst>>,
+    /// The oldest come first.
+    plans: VecDeque<Plan>,
+    plans_made: u64,
     /// Those that were gone on with last come last.
     sequences: Vec<Sequence>,
+}
+
+/// What somebody will need.
+#[derive(Debug)]
+struct Plan {
+    number: u64,
+    /// What is not fetched yet, in its order.
+    ranges: VecDeque<Range<u64>>,
+    /// Bytes of the next burst.
+    burst_bytes: u64,
 }
 
 /// Reads that follow each other.
@@ -201,53 +78,103 @@ impl ReadAhead {
         file: &Arc<DatabaseFile>,
         requests: &mut [ReadRequest<'_>],
     ) -> rntuple::Result<()> {
-        self.go_on(file, requests);
+        let known = self.begin(file, requests);
         let mut missing = Vec::with_capacity(requests.len());
         for request in requests {
-            if !self.find(request).is_some_and(|burst| burst.copy_to(request)) {
-                missing.push(ReadRequest { offset: request.offset, buffer: &mut *request.buffer });
+            let (offset, length) = (request.offset, request.buffer.len());
+            let burst = known.iter().find(|burst| burst.covers(offset, length));
+            if !burst.is_some_and(|burst| burst.copy_to(request)) {
+                missing.push(ReadRequest { offset, buffer: &mut *request.buffer });
             }
         }
+        let used_up = known.iter().filter(|burst| burst.left() == 0);
+        used_up.for_each(|burst| self.bursts.release(burst));
         match missing.is_empty() {
             true => Ok(()),
             false => file.read_many(&mut missing),
         }
     }
 
-    /// Fetches ranges that will be needed, as many as fit into a burst.
-    pub fn will_need(&self, file: &Arc<DatabaseFile>, ranges: &[Range<u64>]) {
-        let mut left = BURST_BYTES_MAX;
-        let fitting = ranges.iter().take_while(|range| {
-            let size = range.end.saturating_sub(range.start);
-            let fits = size <= left;
-            left = left.saturating_sub(size);
-            fits
-        });
-        let wanted: Vec<Range<u64>> =
-            fitting.filter(|range| range.start < range.end).cloned().collect();
-        if !wanted.is_empty() {
-            let burst = self.bursts.fetch(file, wanted);
-            lock(&self.own).add(burst);
-        }
-    }
-
-    fn find(&self, request: &ReadRequest<'_>) -> Option<Arc<Burst>> {
-        let own = lock(&self.own);
-        let bursts = own.bursts.iter().rev().filter_map(Weak::upgrade);
-        bursts.into_iter().find(|burst| burst.covers(request.offset, request.buffer.len()))
-    }
-
-    /// Notes what is read, and fetches what comes next if that is sequential.
-    fn go_on(&self, file: &Arc<DatabaseFile>, requests: &[ReadRequest<'_>]) {
-        let Some(range) = span(requests) else { return };
-        // Locked until the burst is known, so that nobody else fetches the same.
+    /// The bursts that have what is read; those that come next are on their way.
+    fn begin(&self, file: &Arc<DatabaseFile>, requests: &[ReadRequest<'_>]) -> Vec<Arc<Burst>> {
+        // Locked until the bursts are known, so that nobody else fetches the same.
         let mut own = lock(&self.own);
-        if let Some(next) = own.next_burst(range)
+        let covers = |burst: &Arc<Burst>| {
+            requests.iter().any(|request| burst.covers(request.offset, request.buffer.len()))
+        };
+        let mut known = own.live();
+        known.retain(covers);
+        let mut plans = own.leave_out(requests);
+        plans.extend(known.iter().filter_map(|burst| burst.plan));
+        plans.sort_unstable();
+        plans.dedup();
+        let mut due = vec![];
+        for &plan in &plans {
+            due.extend(self.advance(&mut own, plan));
+        }
+        if plans.is_empty()
+            && let Some(range) = span(requests)
+            && let Some(next) = own.next_burst(range)
             && let Some(missing) = own.not_held(next)
         {
-            let burst = self.bursts.fetch(file, vec![missing]);
-            own.add(burst);
+            due.push(self.add(&mut own, std::iter::once(missing).collect(), None));
         }
+        drop(own);
+        due.into_iter().for_each(|burst| burst.fetch(file, Fetch::Meanwhile));
+        known
+    }
+
+    /// Fetches ranges that will be needed, in their order.
+    pub fn will_need(&self, file: &Arc<DatabaseFile>, ranges: &[Range<u64>]) {
+        let mut own = lock(&self.own);
+        let Some(first) = ranges.first() else { return };
+        let goes_on = own.live().iter().any(|burst| burst.end_of(first.start).is_some());
+        // What is one request anyway needs no plan.
+        let is_one = ranges.len() == 1 && first.end - first.start <= FIRST_BYTES;
+        if is_one && !goes_on {
+            return;
+        }
+        let plan = own.plan(ranges);
+        let mut due = self.advance(&mut own, plan).into_iter();
+        drop(own);
+        // Who has nothing to go on with waits for the first burst, and fetches it.
+        let first = if goes_on { None } else { due.next() };
+        due.for_each(|burst| burst.fetch(file, Fetch::Meanwhile));
+        if let Some(first) = first {
+            first.fetch(file, Fetch::Now);
+        }
+    }
+
+    /// Fetches ranges, too, that may be needed after those that were planned last.
+    pub fn may_need(&self, file: &Arc<DatabaseFile>, ranges: &[Range<u64>]) {
+        let mut own = lock(&self.own);
+        let Some(plan) = own.plans.back_mut() else { return };
+        plan.ranges.extend(ranges.iter().cloned());
+        let number = plan.number;
+        let due = self.advance(&mut own, number);
+        drop(own);
+        due.into_iter().for_each(|burst| burst.fetch(file, Fetch::Meanwhile));
+    }
+
+    /// What is to be fetched next for a plan.
+    fn advance(&self, own: &mut Own, plan: u64) -> Vec<Arc<Burst>> {
+        let of_plan = own.live().into_iter().filter(|burst| burst.plan == Some(plan));
+        let mut ahead: u64 = of_plan.map(|burst| burst.left()).sum();
+        let mut due = vec![];
+        while ahead < AHEAD_BYTES
+            && let Some(ranges) = own.next_of(plan)
+        {
+            let burst = self.add(own, ranges, Some(plan));
+            ahead += burst.left();
+            due.push(burst);
+        }
+        due
+    }
+
+    fn add(&self, own: &mut Own, ranges: Vec<Range<u64>>, plan: Option<u64>) -> Arc<Burst> {
+        let burst = self.bursts.add(ranges, plan);
+        own.bursts.push(Arc::downgrade(&burst));
+        burst
     }
 }
 
@@ -265,19 +192,82 @@ fn span(requests: &[ReadRequest<'_>]) -> Option<Range<u64>> {
 }
 
 impl Own {
-    fn add(&mut self, burst: Weak<Burst>) {
+    fn live(&mut self) -> Vec<Arc<Burst>> {
         self.bursts.retain(|known| known.strong_count() > 0);
-        self.bursts.push(burst);
+        self.bursts.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Makes a plan, whose number is returned. What it has is taken out of the others.
+    fn plan(&mut self, ranges: &[Range<u64>]) -> u64 {
+        let mut sorted = ranges.to_vec();
+        sorted.sort_unstable_by_key(|range| range.start);
+        let is_here = |range: &Range<u64>| {
+            let index = sorted.partition_point(|known| known.end <= range.start);
+            sorted.get(index).is_some_and(|known| known.start <= range.start)
+        };
+        self.plans.iter_mut().for_each(|plan| plan.ranges.retain(|range| !is_here(range)));
+        self.plans_made += 1;
+        let (number, ranges) = (self.plans_made, ranges.iter().cloned().collect());
+        self.plans.push_back(Plan { number, ranges, burst_bytes: FIRST_BYTES });
+        if self.plans.len() > PLANS_MAX {
+            self.plans.pop_front();
+        }
+        number
+    }
+
+    /// The ranges of a plan's next burst, without what others have.
+    fn next_of(&mut self, plan: u64) -> Option<Vec<Range<u64>>> {
+        let position = self.plans.iter().position(|known| known.number == plan)?;
+        let (mut ranges, mut bytes) = (vec![], 0);
+        while bytes < self.plans[position].burst_bytes {
+            let Some(range) = self.plans[position].ranges.pop_front() else { break };
+            let Some(mut range) = self.not_held(range) else { continue };
+            let plan = &mut self.plans[position];
+            let fitting = range.start + (plan.burst_bytes - bytes);
+            if fitting < range.end {
+                plan.ranges.push_front(fitting..range.end);
+                range.end = fitting;
+            }
+            bytes += range.end - range.start;
+            ranges.push(range);
+        }
+        let burst_bytes = &mut self.plans[position].burst_bytes;
+        *burst_bytes = (*burst_bytes * 2).min(BURST_BYTES_MAX);
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges.dedup_by(|next, before| {
+            let is_joined = next.start <= before.end;
+            before.end = if is_joined { before.end.max(next.end) } else { before.end };
+            is_joined
+        });
+        (!ranges.is_empty()).then_some(ranges)
+    }
+
+    /// Takes what is read out of the plans that come to it next; tells which these are.
+    fn leave_out(&mut self, requests: &[ReadRequest<'_>]) -> Vec<u64> {
+        let mut found = vec![];
+        for plan in &mut self.plans {
+            for request in requests {
+                let Some(front) = plan.ranges.front_mut() else { break };
+                if !front.contains(&request.offset) {
+                    continue;
+                }
+                front.start = front.end.min(request.offset + request.buffer.len() as u64);
+                if front.is_empty() {
+                    plan.ranges.pop_front();
+                }
+                found.push(plan.number);
+            }
+        }
+        found
     }
 
     /// What is left of a range without that at its front which other bursts have: places that are read
     /// sequentially run into each other.
-    fn not_held(&self, range: Range<u64>) -> Option<Range<u64>> {
-        let bursts: Vec<Arc<Burst>> = self.bursts.iter().filter_map(Weak::upgrade).collect();
-        let held = || bursts.iter().flat_map(|burst| &burst.ranges);
+    fn not_held(&mut self, range: Range<u64>) -> Option<Range<u64>> {
+        let bursts = self.live();
         let mut start = range.start;
-        while let Some(known) = held().find(|known| known.contains(&start)) {
-            start = known.end;
+        while let Some(end) = bursts.iter().find_map(|burst| burst.end_of(start)) {
+            start = end;
         }
         (start < range.end).then_some(start..range.end)
     }
@@ -295,7 +285,9 @@ impl Own {
             }
             None => Sequence { end: range.end, bytes: size, fetched: 0 },
         };
-        let burst_bytes = sequence.bytes.min(BURST_BYTES_MAX);
+        // Each place has its share of what is held at once.
+        let share = HELD_BYTES_MAX / (2 * self.sequences.len() as u64 + 2);
+        let burst_bytes = sequence.bytes.min(BURST_BYTES_MAX).min(share);
         let is_due = sequence.bytes >= SEQUENTIAL_BYTES_MIN
             && sequence.bytes > size
             && sequence.end + burst_bytes > sequence.fetched;
@@ -310,11 +302,6 @@ impl Own {
         }
         next
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is held is whole whatever happened to a thread that held it.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -354,47 +341,75 @@ mod tests {
         let mut own = Own::default();
         let mut bursts = 0;
         for index in 0..20_u64 {
-            for place in 0..4_u64 {
+            for place in 0..40_u64 {
                 let start = (place << 40) + (index << 20);
-                bursts += usize::from(own.next_burst(start..start + (1 << 20)).is_some());
+                bursts += u64::from(own.next_burst(start..start + (1 << 20)).is_some());
             }
         }
-        assert!(bursts >= 16, "{bursts}");
+        assert!(bursts >= 40 * 18, "{bursts}");
     }
 
-    fn burst(ranges: Vec<Range<u64>>, bytes: Vec<u8>) -> Burst {
-        let (bytes, ready) = (Mutex::new(State::There(bytes)), Condvar::new());
-        Burst { ranges, bytes, ready, free: Arc::default() }
+    /// Bursts that nobody fetches.
+    fn ahead() -> (ReadAhead, Own) {
+        (ReadAhead::new(Arc::default()), Own::default())
     }
 
     #[test]
     fn nothing_is_fetched_twice() {
-        let held =
-            [burst(vec![100..150, 150..200], vec![]), burst(vec![200..300, 400..500], vec![])];
-        let held = held.map(Arc::new);
-        let mut own = Own::default();
-        held.iter().for_each(|burst| own.add(Arc::downgrade(burst)));
+        let (ahead, mut own) = ahead();
+        ahead.add(&mut own, vec![100..150, 150..200], None);
+        ahead.add(&mut own, vec![200..300, 400..500], None);
         assert_eq!(own.not_held(50..150), Some(50..150));
         assert_eq!(own.not_held(100..350), Some(300..350));
         assert_eq!(own.not_held(120..300), None);
         assert_eq!(own.not_held(450..600), Some(500..600));
-        drop(held);
+        drop(ahead);
         assert_eq!(own.not_held(120..300), Some(120..300), "it is gone");
     }
 
     #[test]
-    fn a_burst_knows_where_its_bytes_are() {
-        let burst = burst(vec![100..110, 200..220], (0..30).collect());
-        let mut buffer = [0; 5];
-        let mut read = |offset| {
-            let there = burst.copy_to(&mut ReadRequest { offset, buffer: &mut buffer });
-            there.then_some(buffer[0])
+    fn a_plan_is_fetched_in_its_order_and_not_too_far_ahead() {
+        let (ahead, mut own) = ahead();
+        let column = |place: u64| (place << 40)..(place << 40) + (3 << 20);
+        let ranges: Vec<_> = [3, 1, 2, 5, 4].map(column).into();
+        let plan = own.plan(&ranges);
+        let due = ahead.advance(&mut own, plan);
+        let front = |place: u64, from: u64, to: u64| {
+            let start = place << 40;
+            start + (from << 20)..start + (to << 20)
         };
-        assert_eq!(read(100), Some(0));
-        assert_eq!(read(105), Some(5));
-        assert_eq!(read(215), Some(25));
-        assert_eq!(read(106), None, "past a range's end");
-        assert_eq!(read(99), None);
-        assert_eq!(read(300), None);
+        let fetched: Vec<_> = due.iter().map(|burst| burst.ranges().to_vec()).collect();
+        assert_eq!(
+            fetched,
+            [vec![front(3, 0, 1)], vec![front(3, 1, 3)], vec![front(1, 0, 3), front(2, 0, 1)],]
+        );
+        assert!(ahead.advance(&mut own, plan).is_empty(), "nothing of it was used");
+        due.iter().for_each(|burst| ahead.bursts.release(burst));
+        drop(due);
+        let next = ahead.advance(&mut own, plan);
+        assert_eq!(next[0].ranges(), [front(2, 1, 3), front(5, 0, 2)]);
+    }
+
+    #[test]
+    fn a_plan_leaves_out_what_others_have() {
+        let (ahead, mut own) = ahead();
+        let mib = |from: u64, to: u64| from << 20..to << 20;
+        let first = own.plan(&[mib(0, 20), mib(30, 40)]);
+        ahead.advance(&mut own, first);
+        let held = own.not_held(mib(0, 20)).expect("it is more than one burst").start >> 20;
+        let second = own.plan(&[mib(0, 10), mib(30, 40)]);
+        assert_eq!(own.next_of(second), Some(vec![mib(held, held + 1)]));
+        assert!(own.plans[0].ranges.iter().all(|range| range.start < 20 << 20), "{own:?}");
+    }
+
+    #[test]
+    fn what_is_read_before_it_was_fetched_is_left_out() {
+        let (_, mut own) = ahead();
+        let plan = own.plan(&[0..100, 200..300]);
+        let mut buffer = [0; 100];
+        let requests = [ReadRequest { offset: 0, buffer: &mut buffer }];
+        assert_eq!(own.leave_out(&requests), [plan]);
+        assert_eq!(own.next_of(plan), Some(std::iter::once(200..300).collect()));
+        assert!(own.leave_out(&requests).is_empty());
     }
 }

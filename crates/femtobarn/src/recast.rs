@@ -4,6 +4,7 @@
 //! has, a container gets such a header in memory: what a commit would have written lies behind the end
 //! of all files, and everything else is read from the container's own.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -144,4 +145,21 @@ impl ByteSource for Overlay {
                 .try_for_each(|request| self.read_at(request.offset, request.buffer)),
         }
     }
+
+    fn will_need(&self, ranges: &[Range<u64>]) {
+        self.file.will_need(&in_file(ranges));
+    }
+
+    fn may_need(&self, ranges: &[Range<u64>]) {
+        self.file.may_need(&in_file(ranges));
+    }
+
+    fn is_far(&self) -> bool {
+        self.file.is_far()
+    }
+}
+
+/// Those of some ranges that are not in memory.
+fn in_file(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    ranges.iter().filter(|range| range.end <= MEMORY_START).cloned().collect()
 }

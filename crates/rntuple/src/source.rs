@@ -45,10 +45,20 @@ pub trait ByteSource: Send + Sync {
         requests.iter_mut().try_for_each(|request| self.read_at(request.offset, request.buffer))
     }
 
-    /// Ranges of bytes that will be read soon: sources that can fetch them meanwhile do. The default
-    /// does nothing.
+    /// Ranges of bytes that will be read soon, in their order: sources that can fetch them meanwhile
+    /// do. The default does nothing.
     fn will_need(&self, ranges: &[Range<u64>]) {
         let _ = ranges;
+    }
+
+    /// Ranges that will be read then, if somebody goes on as before. The default does nothing.
+    fn may_need(&self, ranges: &[Range<u64>]) {
+        let _ = ranges;
+    }
+
+    /// Whether each read takes a round trip, so that it is told beforehand of all that is needed.
+    fn is_far(&self) -> bool {
+        false
     }
 }
 

@@ -19,7 +19,13 @@ use crate::tree::{Kind, Node};
 use crate::types::Primitive;
 
 impl Reader {
-    pub(super) fn assemble(&self, nodes: &[Node], runs: &[Range<u64>]) -> Result<Array> {
+    /// Reads fields of some runs of entries; tells the source of what comes then, if that `goes_on`.
+    pub(super) fn assemble(
+        &self,
+        nodes: &[Node],
+        runs: &[Range<u64>],
+        goes_on: bool,
+    ) -> Result<Array> {
         let mut segments = Vec::with_capacity(runs.len());
         for run in runs {
             let clusters = self.clusters.overlapping(&*self.source, run)?;
@@ -31,7 +37,13 @@ impl Reader {
             }));
         }
         let is_scattered = runs.len() > 1;
-        Elements { is_scattered, ..self.elements() }.record(nodes, &segments)
+        let elements = Elements { is_scattered, ..self.elements() };
+        let is_told = !self.source.is_far() || elements.tell(nodes, &segments, goes_on);
+        elements.members(nodes, &segments, |member| {
+            if !is_told {
+                elements.tell(std::slice::from_ref(member), &segments, goes_on);
+            }
+        })
     }
 
     pub(crate) fn elements(&self) -> Elements<'_> {
@@ -80,10 +92,21 @@ impl Elements<'_> {
     }
 
     fn record(&self, members: &[Node], segments: &[Segment<'_>]) -> Result<Array> {
-        let arrays = members
-            .iter()
-            .map(|member| Ok((member.name.clone(), self.array(member, segments)?)))
-            .collect::<Result<_>>()?;
+        self.members(members, segments, |_| ())
+    }
+
+    /// The values of a record; `begin` is called before each of its members is read.
+    fn members(
+        &self,
+        members: &[Node],
+        segments: &[Segment<'_>],
+        begin: impl Fn(&Node),
+    ) -> Result<Array> {
+        let read = |member: &Node| {
+            begin(member);
+            Ok((member.name.clone(), self.array(member, segments)?))
+        };
+        let arrays = members.iter().map(read).collect::<Result<_>>()?;
         Ok(Array::Record { length: length(segments)?, members: arrays })
     }
 

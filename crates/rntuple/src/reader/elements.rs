@@ -96,7 +96,8 @@ impl Elements<'_> {
 
     /// Before segment number `position` is read: tells the source of the pages of segments to come.
     pub fn announce(&self, columns: &[ColumnId], segments: &[Segment<'_>], position: usize) {
-        if !self.is_scattered || !position.is_multiple_of(ANNOUNCED) {
+        // A source that is far away was told before.
+        if !self.is_scattered || !position.is_multiple_of(ANNOUNCED) || self.source.is_far() {
             return;
         }
         let first = if position == 0 { 0 } else { position + ANNOUNCED };
@@ -119,7 +120,7 @@ impl Elements<'_> {
         self.source.will_need(&ranges);
     }
 
-    fn is_cached(&self, id: ColumnId, page: &PageLocation) -> bool {
+    pub(super) fn is_cached(&self, id: ColumnId, page: &PageLocation) -> bool {
         self.cache.is_some_and(|cache| cache.pages.get(cache.key(id, page)).is_some())
     }
 
@@ -318,7 +319,9 @@ impl Elements<'_> {
             let (target, behind) = out.split_at_mut((end - first) as usize * element_size);
             out = behind;
             let skip = (first - run.starts[position]) as usize;
-            if self.cache.is_some() && (is_object || end - first < u64::from(page.elements)) {
+            let is_whole = end - first == u64::from(page.elements);
+            let is_there = self.source.is_far() && self.is_cached(id, page);
+            if self.cache.is_some() && (is_object || !is_whole || is_there) {
                 // The next range will want the rest of the page, unless this one has read to its end:
                 // then its memory is used again for another page.
                 let is_done =

@@ -13,13 +13,14 @@ mod cursor;
 mod elements;
 mod field;
 mod held;
+mod needs;
 mod parallel;
 mod paths;
 mod projection;
 mod row;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::anchor::Anchor;
 use crate::array::Array;
@@ -67,6 +68,8 @@ pub struct Reader {
     tree: Tree,
     footer: Footer,
     clusters: Clusters,
+    /// Where reads of a source that is far away ended last.
+    ends: Mutex<Vec<u64>>,
 }
 
 /// A cache shared with the readers of other files.
@@ -142,6 +145,7 @@ impl Reader {
             tree,
             footer,
             clusters,
+            ends: Mutex::default(),
         })
     }
 
@@ -270,7 +274,10 @@ impl Reader {
     pub fn read_runs(&self, projection: &Projection, runs: &[Range<u64>]) -> Result<Array> {
         match runs.iter().find(|run| run.start > run.end || run.end > self.entries()) {
             Some(beyond) => Err(self.no_entries(beyond)),
-            None => self.assemble(projection.nodes(), runs),
+            None => {
+                let goes_on = matches!(runs, [run] if self.goes_on(run));
+                self.assemble(projection.nodes(), runs, goes_on)
+            }
         }
     }
 

@@ -28,14 +28,15 @@ impl Reader {
         if threads <= 1 || entries.start >= entries.end || entries.end > self.entries() {
             return self.read(projection, entries);
         }
+        let goes_on = self.goes_on(&entries);
         let next = AtomicUsize::new(0);
         let work = || {
             let mut read = vec![];
             loop {
                 let position = next.fetch_add(1, Ordering::Relaxed);
                 let Some(node) = nodes.get(position) else { return read };
-                let field =
-                    self.assemble(std::slice::from_ref(node), std::slice::from_ref(&entries));
+                let (node, run) = (std::slice::from_ref(node), std::slice::from_ref(&entries));
+                let field = self.assemble(node, run, goes_on);
                 read.push((position, field));
             }
         };

@@ -7,6 +7,7 @@ mod codecs;
 mod cursors;
 mod damage;
 mod editing;
+mod far;
 mod hostile;
 mod many_versions;
 mod real_files;

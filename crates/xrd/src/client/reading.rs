@@ -3,7 +3,7 @@
 //! 1. Large reads are parted, and the parts are asked for ahead of their answers, over all streams in
 //!    turn; no more than a few for each stream, since their answers may have to be held.
 //! 2. Pieces are read by readv, as many as the protocol allows in one; those that touch are one
-//!    segment, those that are large are read by themselves.
+//!    segment, and large segments are read by themselves. Some megabytes are asked for at once.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,11 @@ const STRIPE_BYTES: usize = 1 << 20;
 /// Requests ahead of the answers, for each stream.
 const AHEAD: usize = 2;
 /// Bytes of the answer to one readv.
-const SCATTERED_BYTES: usize = 16 << 20;
+const SCATTERED_BYTES: usize = 4 << 20;
+/// Bytes that are worth a request of their own, which servers answer with less work.
+const SEPARATE_BYTES: usize = 256 << 10;
+/// Bytes of pieces that are asked for ahead of the answers.
+const DUE_BYTES: usize = 8 << 20;
 
 /// Reads from `offset` on; fewer bytes than fit only at the end.
 pub(super) async fn read(
@@ -127,49 +131,51 @@ async fn read_pages(
     Ok((sink.count, sink.bad))
 }
 
-/// Fills all pieces.
+/// Fills all pieces. Requests are sent ahead of the answers.
 pub(super) async fn read_many(
     opened: &Opened,
     mut pieces: &mut [Piece<'_>],
 ) -> Result<(), Trouble> {
     opened.unanswered.settle().await?;
-    while !pieces.is_empty() {
-        let batch = Batch::of(opened, pieces);
-        let (now, later) = pieces.split_at_mut(batch.pieces);
-        read_batch(opened, &batch, now).await?;
-        pieces = later;
+    let has_streams = opened.connection.paths().len() > 0;
+    let request_bytes = if has_streams { STRIPE_BYTES } else { REQUEST_BYTES };
+    let mut sent: VecDeque<(Sent, Batch, &mut [Piece<'_>])> = VecDeque::new();
+    let mut due_bytes = 0;
+    loop {
+        while !pieces.is_empty() && (sent.is_empty() || due_bytes < DUE_BYTES) {
+            let batch = Batch::of(opened, pieces);
+            let is_long = batch.pieces == 1 && batch.bytes > request_bytes;
+            if is_long && !sent.is_empty() {
+                break;
+            }
+            let (now, later) = std::mem::take(&mut pieces).split_at_mut(batch.pieces);
+            pieces = later;
+            if is_long {
+                read_long(opened, &mut now[0]).await?;
+                continue;
+            }
+            let (request, bytes_max) = batch.request();
+            due_bytes += batch.bytes;
+            sent.push_back((opened.connection.send(&request, &[], bytes_max).await?, batch, now));
+        }
+        let Some((request, batch, pieces)) = sent.pop_front() else { return Ok(()) };
+        due_bytes -= batch.bytes;
+        let mut sink = match batch.segments[..] {
+            [_] => Scattered::straight(batch.bytes, pieces),
+            _ => Scattered::new(&batch.segments, pieces),
+        };
+        request.answer(&mut sink).await?;
+        if !sink.is_complete() {
+            return Err(ends_early(batch.segments[0].offset));
+        }
     }
-    Ok(())
 }
 
-async fn read_batch(
-    opened: &Opened,
-    batch: &Batch,
-    pieces: &mut [Piece<'_>],
-) -> Result<(), Trouble> {
-    let first = batch.segments[0].offset;
-    if let [piece] = pieces {
-        return match read(opened, piece.offset, piece.buffer).await? {
-            count if count < piece.buffer.len() => Err(ends_early(first + count as u64)),
-            _ => Ok(()),
-        };
-    }
-    let connection = &opened.connection;
-    let mut sink;
-    if let [_] = batch.segments[..] {
-        let request = read_request(opened, first, batch.bytes, PathId::default());
-        sink = Scattered::straight(batch.bytes, pieces);
-        connection.call_into(&request, &[], batch.bytes as u64, &mut sink).await?;
-    } else {
-        let segments = batch.segments.clone();
-        let request = ReadV { path: PathId::default(), segments }.into();
-        let bytes_max = (batch.bytes + batch.segments.len() * SEGMENT_BYTES) as u64;
-        sink = Scattered::new(&batch.segments, pieces);
-        connection.call_into(&request, &[], bytes_max, &mut sink).await?;
-    }
-    match sink.is_complete() {
-        true => Ok(()),
-        false => Err(ends_early(first)),
+/// Fills a piece that takes more than one request.
+async fn read_long(opened: &Opened, piece: &mut Piece<'_>) -> Result<(), Trouble> {
+    match read(opened, piece.offset, piece.buffer).await? {
+        count if count < piece.buffer.len() => Err(ends_early(piece.offset + count as u64)),
+        _ => Ok(()),
     }
 }
 
@@ -207,18 +213,30 @@ impl Batch {
             {
                 last.length += length as u32;
             }
-            Some(last) if !(fits(length) && fits(last.length as usize)) => return false,
+            Some(last) if length.max(last.length as usize) >= SEPARATE_BYTES => return false,
             _ if count == SEGMENTS_MAX => return false,
             _ => self.segments.push(Segment {
                 handle: opened.handle,
                 offset: piece.offset,
-                // A first piece that is longer is read by itself, whatever its segment says.
+                // A piece that is longer is read by itself, whatever its segment says.
                 length: length.min(REQUEST_BYTES) as u32,
             }),
         }
         self.pieces += 1;
         self.bytes += length;
         true
+    }
+
+    /// The request, and the bytes of its answer.
+    fn request(&self) -> (Request, u64) {
+        match self.segments[..] {
+            [segment] => (Read { segment, arguments: None }.into(), self.bytes as u64),
+            _ => {
+                let bytes = self.bytes + self.segments.len() * SEGMENT_BYTES;
+                let segments = self.segments.clone();
+                (ReadV { path: PathId::default(), segments }.into(), bytes as u64)
+            }
+        }
     }
 }
 

@@ -1,0 +1,293 @@
+//! Bursts: bytes of a server's file that are fetched before somebody asks for them.
+//!
+//! 1. A process holds at most so many bytes of them, whatever it reads. One that was read to its end
+//!    goes at once, and its memory is used for the next; of others the oldest go first.
+//! 2. A burst that is gone, or failed, is no error: its bytes are read when they are asked for.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rntuple::{ByteSource, ReadRequest};
+
+use crate::file::DatabaseFile;
+
+/// Bytes of a burst.
+pub(crate) const BURST_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of all bursts that a federation holds.
+pub(crate) const HELD_BYTES_MAX: u64 = 64 << 20;
+/// Bursts that are gone whose memory is kept.
+const FREE_MAX: usize = 4;
+/// Bursts that a federation holds, however small.
+const HELD_MAX: usize = 64;
+/// Bursts for which memory is used again.
+const LARGE_BYTES: u64 = 512 << 10;
+
+/// The bursts of a federation.
+#[derive(Debug, Default)]
+pub(crate) struct Bursts {
+    held: Mutex<VecDeque<Arc<Burst>>>,
+    /// Memory of bursts that are gone, for those to come.
+    free: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+/// Who fetches a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fetch {
+    /// The caller, who needs it at once.
+    Now,
+    /// A thread, while the caller does something else.
+    Meanwhile,
+}
+
+impl Bursts {
+    /// A burst of ranges, sorted and apart, of [`BURST_BYTES_MAX`] in all. It is to be
+    /// [fetched](Burst::fetch); who reads it waits until then. `plan` tells for which plan.
+    pub fn add(&self, ranges: Vec<Range<u64>>, plan: Option<u64>) -> Arc<Burst> {
+        let burst = Arc::new(Burst::new(ranges, plan, self.free.clone()));
+        let mut held = lock(&self.held);
+        held.push_back(burst.clone());
+        let mut bytes: u64 = held.iter().map(|burst| burst.size).sum();
+        while (bytes > HELD_BYTES_MAX || held.len() > HELD_MAX)
+            && let Some(oldest) = held.pop_front()
+        {
+            bytes -= oldest.size;
+        }
+        burst
+    }
+
+    /// Lets go of a burst that was read to its end.
+    pub fn release(&self, burst: &Arc<Burst>) {
+        lock(&self.held).retain(|held| !Arc::ptr_eq(held, burst));
+    }
+}
+
+/// Bytes of some ranges of a file, on their way or there.
+#[derive(Debug)]
+pub(crate) struct Burst {
+    /// Sorted, none within another.
+    ranges: Vec<Range<u64>>,
+    /// Bytes of the ranges before each.
+    before: Vec<u64>,
+    size: u64,
+    pub plan: Option<u64>,
+    /// Bytes that were read from it.
+    used: AtomicU64,
+    bytes: Mutex<State>,
+    ready: Condvar,
+    free: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+#[derive(Debug)]
+enum State {
+    Fetching,
+    /// The bytes of all ranges, one after the other: so many of them.
+    There(Vec<u8>, usize),
+    Failed,
+}
+
+impl Drop for Burst {
+    fn drop(&mut self) {
+        let state = self.bytes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let State::There(bytes, _) = std::mem::replace(state, State::Failed)
+            && bytes.len() as u64 >= LARGE_BYTES
+        {
+            let mut free = lock(&self.free);
+            if free.len() < FREE_MAX {
+                free.push(bytes);
+            }
+        }
+    }
+}
+
+/// A burst that is being fetched, which ends whatever happens.
+struct Fetching(Arc<Burst>);
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl Burst {
+    fn new(ranges: Vec<Range<u64>>, plan: Option<u64>, free: Arc<Mutex<Vec<Vec<u8>>>>) -> Self {
+        let mut size = 0;
+        let count = |range: &Range<u64>| {
+            size += range.end - range.start;
+            size - (range.end - range.start)
+        };
+        let before = ranges.iter().map(count).collect();
+        let (used, bytes, ready) = (AtomicU64::new(0), Mutex::new(State::Fetching), Condvar::new());
+        Burst { ranges, before, size, plan, used, bytes, ready, free }
+    }
+
+    /// Fetches it, once.
+    pub fn fetch(self: Arc<Self>, file: &Arc<DatabaseFile>, how: Fetch) {
+        let fetching = Fetching(self);
+        match how {
+            Fetch::Now => fetching.0.fill(file, how),
+            Fetch::Meanwhile => {
+                let file = file.clone();
+                let named = std::thread::Builder::new().name("read-ahead".to_owned());
+                // Without a thread there is no reading ahead.
+                drop(named.spawn(move || fetching.0.fill(&file, how)));
+            }
+        }
+    }
+
+    fn fill(&self, file: &DatabaseFile, how: Fetch) {
+        let mut bytes = self.memory();
+        let room = &mut bytes[..self.size as usize];
+        let fetched = match (&self.ranges[..], how) {
+            // It may go past the end of the file.
+            ([range], Fetch::Meanwhile) => file.read_ahead_at(range.start, room),
+            (ranges, how) => {
+                let mut requests = parted(ranges, room);
+                let read = match how {
+                    Fetch::Now => file.read_many(&mut requests),
+                    Fetch::Meanwhile => file.read_ahead(&mut requests),
+                };
+                read.map(|()| self.size as usize)
+            }
+        };
+        if let Ok(count) = fetched {
+            *lock(&self.bytes) = State::There(bytes, count);
+        }
+    }
+
+    /// Memory for its bytes and maybe more: what is used again is not cleared.
+    fn memory(&self) -> Vec<u8> {
+        let is_enough = |bytes: &Vec<u8>| bytes.len() as u64 >= self.size;
+        let found = match self.size >= LARGE_BYTES {
+            true => {
+                let mut free = lock(&self.free);
+                let place = free.iter().position(is_enough);
+                place.map(|place| free.swap_remove(place))
+            }
+            false => None,
+        };
+        found.unwrap_or_else(|| vec![0; self.size as usize])
+    }
+
+    /// Tells who waits that no more comes.
+    fn end(&self) {
+        let mut state = lock(&self.bytes);
+        if let State::Fetching = *state {
+            *state = State::Failed;
+        }
+        self.ready.notify_all();
+    }
+
+    /// What it has, or will have.
+    #[cfg(test)]
+    pub fn ranges(&self) -> &[Range<u64>] {
+        &self.ranges
+    }
+
+    /// Bytes of it that nobody has read yet.
+    pub fn left(&self) -> u64 {
+        self.size.saturating_sub(self.used.load(Ordering::Relaxed))
+    }
+
+    /// Whether it has, or will have, these bytes.
+    pub fn covers(&self, offset: u64, length: usize) -> bool {
+        self.place_of(offset, length).is_some()
+    }
+
+    /// Up to where it has, or will have, what follows a byte.
+    pub fn end_of(&self, offset: u64) -> Option<u64> {
+        let index = self.ranges.partition_point(|range| range.end <= offset);
+        let range = self.ranges.get(index).filter(|range| range.start <= offset)?;
+        Some(range.end)
+    }
+
+    /// Where these bytes are among its own.
+    fn place_of(&self, offset: u64, length: usize) -> Option<usize> {
+        let end = offset.checked_add(length as u64)?;
+        let index = self.ranges.partition_point(|range| range.end < end);
+        let range = self.ranges.get(index).filter(|range| range.start <= offset)?;
+        Some((self.before[index] + offset - range.start) as usize)
+    }
+
+    /// Waits for the bytes and copies them; false if they did not come.
+    pub fn copy_to(&self, request: &mut ReadRequest<'_>) -> bool {
+        let Some(place) = self.place_of(request.offset, request.buffer.len()) else { return false };
+        let mut state = lock(&self.bytes);
+        while let State::Fetching = *state {
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let State::There(bytes, count) = &*state else { return false };
+        match bytes[..*count].get(place..place + request.buffer.len()) {
+            Some(found) => {
+                request.buffer.copy_from_slice(found);
+                self.used.fetch_add(found.len() as u64, Ordering::Relaxed);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// Requests for ranges, one behind the other in memory.
+fn parted<'a>(ranges: &[Range<u64>], mut room: &'a mut [u8]) -> Vec<ReadRequest<'a>> {
+    let part = |range: &Range<u64>| {
+        let (buffer, behind) =
+            std::mem::take(&mut room).split_at_mut((range.end - range.start) as usize);
+        room = behind;
+        ReadRequest { offset: range.start, buffer }
+    };
+    ranges.iter().map(part).collect()
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is held is whole whatever happened to a thread that held it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn there(ranges: Vec<Range<u64>>, bytes: Vec<u8>) -> Burst {
+        let burst = Burst::new(ranges, None, Arc::default());
+        let count = bytes.len();
+        *lock(&burst.bytes) = State::There(bytes, count);
+        burst
+    }
+
+    #[test]
+    fn a_burst_knows_where_its_bytes_are() {
+        let burst = there(vec![100..110, 200..220], (0..30).collect());
+        let mut buffer = [0; 5];
+        let mut read = |offset| {
+            let there = burst.copy_to(&mut ReadRequest { offset, buffer: &mut buffer });
+            there.then_some(buffer[0])
+        };
+        assert_eq!(read(100), Some(0));
+        assert_eq!(read(105), Some(5));
+        assert_eq!(read(215), Some(25));
+        assert_eq!(read(106), None, "past a range's end");
+        assert_eq!(read(99), None);
+        assert_eq!(read(300), None);
+        assert_eq!(burst.left(), 15);
+        assert_eq!(burst.end_of(109), Some(110));
+        assert_eq!(burst.end_of(110), None);
+    }
+
+    #[test]
+    fn no_more_is_held_than_may_be() {
+        let bursts = Bursts::default();
+        let burst = |index: u64| {
+            let start = index * BURST_BYTES_MAX;
+            bursts.add(std::iter::once(start..start + BURST_BYTES_MAX).collect(), None)
+        };
+        let count = HELD_BYTES_MAX / BURST_BYTES_MAX;
+        let all: Vec<_> = (0..count + 3).map(burst).collect();
+        assert_eq!(lock(&bursts.held).len() as u64, count);
+        assert_eq!(Arc::strong_count(&all[2]), 1, "the oldest is gone");
+        bursts.release(&all[3]);
+        assert_eq!(Arc::strong_count(&all[3]), 1, "what was read is gone");
+        assert_eq!(Arc::strong_count(&all[4]), 2);
+    }
+}
