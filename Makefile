@@ -1,5 +1,5 @@
-# Every target installs what it needs into this folder (.venv, .cache, target); `make test` as root also installs
-# the programs of Debian's that judge the server.
+# Every target installs what it needs into this folder (.venv, .cache, target); `make test` and
+# `make bench` as root also install the programs of Debian's that judge the server.
 # A machine needs Rust (cargo), Python 3.11 or newer, a C compiler and make.
 PYTHON ?= python3
 STEPS := $(PYTHON) tools/steps.py

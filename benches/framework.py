@@ -30,7 +30,7 @@ class Side:
 
     `name` is what tables call it; sides of one name and several `x` are one curve. `before` is run once,
     untimed, ahead of each run. `cores` is how many processors the whole side may use; `processes` run the
-    command at once.
+    command at once. `needs` are programs of the machine without which the side is left out.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Side:
     processes: int = 1
     cores: int = 1
     before: tuple[str, ...] | None = None
+    needs: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -58,6 +58,9 @@ def progress(text: str) -> None:
 
 def once(side: Side) -> Json:
     """One run of one side, in a scratch folder of its own."""
+    missing = [program for program in side.needs if shutil.which(program) is None]
+    if missing:
+        raise NotThere(f"this machine has no {', '.join(missing)}")
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     if side.before:

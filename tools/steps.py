@@ -318,6 +318,7 @@ def target_fuzz() -> Iterator[Step]:
 def target_bench() -> Iterator[Step]:
     """What benches/run.py needs."""
     yield install("bench", "judge")
+    yield install_programs()
     yield build()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from framework import Figure, Preparation, Results, Role, Side, Target, faster, highest, warmed
+from framework import Figure, Preparation, Results, Role, Side, Target, faster, highest
 
 TITLE = "Serving"
 INTRO = """One server, its clients on the same machine, a file in the page cache. The CPU seconds are the
@@ -29,10 +29,17 @@ SERVERS: dict[str, tuple[str, Role]] = {"Femtobarn": ("femtobarn", "ours"), "XRo
 PREPARATIONS = (Preparation(FILE, ("serving_data.py", FILE, str(FILE_MB))),)
 
 
-def both(*work: str, x: float | None = None) -> tuple[Side, ...]:
-    """Both servers at the same work, with the file in memory."""
+def both(*work: str, x: float | None = None, needs: tuple[str, ...] = ()) -> tuple[Side, ...]:
+    """Both servers at the same work."""
     return tuple(
-        warmed(Side(name, ("serving.py", kind, FILE, *work), role, x=x, cores=2))
+        Side(
+            name,
+            ("serving.py", kind, FILE, *work),
+            role,
+            x=x,
+            cores=2,
+            needs=(*needs, "xrootd") if role == "peer" else needs,
+        )
         for name, (kind, role) in SERVERS.items()
     )
 
@@ -104,7 +111,7 @@ def calls() -> Figure:
         name="served-calls",
         title="System calls of the server for a read of 16 KB",
         unit="reads",
-        sides=both("calls", "{sessions}", counts, "0.5"),
+        sides=both("calls", "{sessions}", counts, "0.5", needs=("strace",)),
         targets=(highest("Femtobarn", 3.0, "system calls for a read"),),
         x="sessions",
         y="system calls for a read",
@@ -128,7 +135,8 @@ def beside_idle() -> Figure:
 def copies(name: str, title: str, work: str, at_most: float, *more: Target) -> Figure:
     """One copy of the file by xrdcp."""
     targets = (faster("Femtobarn", "XRootD", 1 / at_most, "cpu"), *more)
-    return Figure(name=name, title=title, unit="bytes", sides=both(work), targets=targets, by="cpu")
+    sides = both(work, needs=("xrdcp",))
+    return Figure(name=name, title=title, unit="bytes", sides=sides, targets=targets, by="cpu")
 
 
 def memory(key: str, at_most: float) -> Target:

@@ -21,6 +21,7 @@ import report
 import run
 from chapters import NAMES
 from framework import Chapter, Figure, Results, Side
+from programs import NotThere
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -109,6 +110,15 @@ def test_processes_start_together_and_the_slowest_counts() -> None:
     summed = measuring.together([[sys.executable, "-c", program, str(index)] for index in range(3)])
     wanted = {"items": 30, "bytes": 60, "wall_s": 3.0, "cpu_s": 1.5, "check": 3}
     assert {key: summed[key] for key in wanted} == wanted
+
+
+def test_a_side_whose_programs_are_not_there_is_left_out() -> None:
+    side = Side("peer", ("ours",), needs=("sh", "no-such-program"))
+    results = Results({"peer": []})
+    measuring.one_round(Figure("f", "F", "objects", (side,)), results, "label")
+    assert results.samples == {"peer": []}
+    with pytest.raises(NotThere, match="has no no-such-program"):
+        measuring.once(side)
 
 
 def test_a_figure_that_fails_is_left_out_and_the_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
