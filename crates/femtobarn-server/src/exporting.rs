@@ -9,6 +9,7 @@ use femtobarn_catalog::CATALOGUE_FILE;
 use crate::config::{Config, Export};
 use crate::logical::catalogue::Served;
 use crate::logical::exports::{Exports, Manner};
+use crate::logical::journal::restore_all;
 
 use crate::physical::{
     FaultyStorage, FederationStorage, MachineClock, PosixStorage, Slowness, Storage, StoragePath,
@@ -55,6 +56,8 @@ pub(crate) fn open(config: &Config) -> Result<Exported, StartError> {
             let shown = FederationStorage::new(served.catalog().clone(), storage);
             storage = Arc::new(shown.writable(Arc::new(Arc::clone(&served))));
             exported.federations.push(served);
+        } else if !manner.is_read_only {
+            restore_all(&storage);
         }
         let prefix = StoragePath::new(name.as_bytes()).map_err(config_error)?;
         exported.exports.add(&prefix, storage, manner).map_err(config_error)?;

@@ -1,32 +1,38 @@
 //! Checkpoints: what undoes changes of an open file until they are committed.
 //!
-//! 1. Before bytes are written over or cut off, they are kept here, at most
-//!    [`CHECKPOINT_BYTES_MAX`] of them. What would take more is refused and changes nothing.
-//! 2. It is in memory: it undoes what a client regrets or leaves behind, not what a killed server did.
+//! 1. Before bytes are written over or cut off, they are kept in a journal beside the files, durably; at
+//!    most [`CHECKPOINT_BYTES_MAX`] of them. What would take more is refused and changes nothing.
+//! 2. What a client regrets or leaves behind is undone at once, what a killed server left when the next one
+//!    starts.
 
 use nix::errno::Errno;
 
 use super::files::SharedFile;
+use super::journal::{CHANGES_MAX, Journal, Target};
 use crate::physical::{Answer, Trouble};
 
 /// Bytes that one checkpoint keeps.
 pub const CHECKPOINT_BYTES_MAX: u32 = 1024 * 1024;
 
 /// The changes since a checkpoint began, to be undone from the last to the first.
-#[derive(Debug)]
 pub struct Checkpoint {
     size: u64,
-    kept: Vec<(u64, Vec<u8>)>,
     bytes: u64,
+    changes: u32,
+    journal: Journal,
 }
 
 impl Checkpoint {
     /// Begins one. May block.
     ///
     /// # Errors
-    /// The storage's.
+    /// The storage's; `EROFS` if it keeps no journals.
     pub fn begin(file: &SharedFile) -> Answer<Self> {
-        Ok(Checkpoint { size: file.facts()?.size, kept: Vec::new(), bytes: 0 })
+        let facts = file.facts()?;
+        let (storage, path) = file.home()?;
+        let target = Target { path, id: facts.id, size: facts.size };
+        let journal = Journal::begin(storage, &target)?;
+        Ok(Checkpoint { size: facts.size, bytes: 0, changes: 0, journal })
     }
 
     /// Bytes that it keeps.
@@ -45,18 +51,17 @@ impl Checkpoint {
             return Ok(());
         }
         let bytes = self.bytes + there;
-        if bytes > u64::from(CHECKPOINT_BYTES_MAX) {
+        if bytes > u64::from(CHECKPOINT_BYTES_MAX) || self.changes == CHANGES_MAX {
             let what = format!(
-                "a checkpoint keeps {CHECKPOINT_BYTES_MAX} bytes, but {bytes} would change; commit \
-                 more often"
+                "a checkpoint keeps {CHECKPOINT_BYTES_MAX} bytes of {CHANGES_MAX} changes, and this \
+                 is one too many; commit more often"
             );
             return Err(Trouble::refused(Errno::EDQUOT, what));
         }
         let mut old = vec![0; there as usize];
         let count = file.interface()?.read_at(offset, &mut old)?;
-        old.truncate(count);
-        self.bytes = bytes;
-        self.kept.push((offset, old));
+        self.journal.keep(offset, &old[..count])?;
+        (self.bytes, self.changes) = (bytes, self.changes + 1);
         Ok(())
     }
 
@@ -68,14 +73,26 @@ impl Checkpoint {
         self.before_write(file, size, self.size.saturating_sub(size))
     }
 
+    /// Lets the changes be. May block.
+    ///
+    /// # Errors
+    /// The storage's; then they are undone when the server starts again.
+    pub fn commit(self) -> Answer<()> {
+        self.journal.end()
+    }
+
     /// Makes the file what it was. May block.
     ///
     /// # Errors
-    /// The storage's; then the file is neither what it was nor what it became.
+    /// The storage's; then the file is neither what it was nor what it became, until the server starts
+    /// again.
     pub fn undo(self, file: &SharedFile) -> Answer<()> {
-        for (offset, bytes) in self.kept.iter().rev() {
+        let kept = self.journal.kept()?;
+        for (offset, bytes) in kept.changes.iter().rev() {
             file.write_at(*offset, bytes)?;
         }
-        file.truncate(self.size)
+        file.truncate(self.size)?;
+        file.sync()?;
+        self.journal.end()
     }
 }

@@ -3,6 +3,7 @@
 //! 1. The longest prefix wins.
 //! 2. What lies above prefixes, `/` at least, is a folder that lists them and cannot be changed.
 //! 3. [`Exports`] is a storage itself, so that nobody else looks at prefixes.
+//! 4. The folder in which the server keeps journals of its own is not there for clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::SystemTime;
 
 use nix::errno::Errno;
 
+use super::journal::JOURNALS;
 use crate::physical::{
     Answer, Creation, Facts, FileKind, FolderEntry, Opaque, OpenHow, Space, Storage, StoragePath,
     StoredFile, Trouble,
@@ -84,8 +86,21 @@ impl Exports {
                 [b'/', ..] => StoragePath::new(rest),
                 _ => return None,
             };
+            if rest.split(|byte| *byte == b'/').nth(1) == Some(JOURNALS) {
+                return None;
+            }
             Some((export, below.expect("what is left of a clean path is one, too")))
         })
+    }
+
+    /// The storage that has a path, and where it is there.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none.
+    pub(super) fn home(&self, path: &StoragePath) -> Answer<(Arc<dyn Storage>, StoragePath)> {
+        let (export, below) =
+            self.export(path).ok_or_else(|| Trouble::cannot("find", path, Errno::ENOENT))?;
+        Ok((Arc::clone(&export.storage), below))
     }
 
     fn storage(&self, path: &StoragePath) -> Answer<(&dyn Storage, StoragePath)> {
@@ -177,7 +192,11 @@ impl Storage for Exports {
             .map(|name| (name.to_vec(), with_facts.then(folder_of_exports)))
             .collect();
         let entries = match self.export(path) {
-            Some((export, below)) => export.storage.list(&below, with_facts, opaque)?,
+            Some((export, below)) => {
+                let mut entries = export.storage.list(&below, with_facts, opaque)?;
+                entries.retain(|entry| below.parent().is_some() || entry.name != JOURNALS);
+                entries
+            }
             None if self.is_above(path) => Vec::new(),
             None => return self.storage(path).map(|_| Vec::new()),
         };

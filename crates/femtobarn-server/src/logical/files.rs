@@ -153,6 +153,14 @@ impl SharedFile {
         &self.key.path
     }
 
+    /// The storage that it lies in, and where it is there.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is in none.
+    pub fn home(&self) -> Answer<(Arc<dyn Storage>, StoragePath)> {
+        self.exports.home(&self.key.path)
+    }
+
     /// Whether its name still leads to it, as far as that can be told without looking.
     pub fn is_what_its_name_says(&self) -> bool {
         locked(&self.interface).as_ref().is_none_or(|open| open.can_be_reopened())

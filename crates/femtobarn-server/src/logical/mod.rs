@@ -8,6 +8,7 @@ pub mod checksums;
 pub mod exports;
 pub mod files;
 pub mod handles;
+pub(crate) mod journal;
 pub mod locks;
 pub mod placement;
 pub mod sessions;

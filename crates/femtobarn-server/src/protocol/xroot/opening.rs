@@ -209,10 +209,10 @@ impl Asker {
 
     pub(super) async fn commit_checkpoint(&self, handle: FileHandle) -> Result<Response, Response> {
         let file = self.file(handle)?;
-        let Some(kept) = locked(&file.checkpoint).take() else {
+        let Some(checkpoint) = locked(&file.checkpoint).take() else {
             return Err(no_checkpoint(&file));
         };
-        drop(kept);
+        blocking(move || checkpoint.commit()).await.map_err(response_of)?;
         done()
     }
 

@@ -1,6 +1,7 @@
 //! `root://` through real sockets: a server on the loopback address, and a client that sends whatever
 //! a test wants.
 
+mod checkpoints;
 mod files;
 mod guests;
 mod hostile;
@@ -91,18 +92,12 @@ impl Server {
 
     /// A client that has shaken hands, and nothing else.
     pub fn greeted(&self) -> Peer {
-        let mut peer = Peer::connect(self.address);
-        peer.send_bytes(&HANDSHAKE);
-        assert!(matches!(peer.response().response, Ok(Response::Ok(_))));
-        peer
+        Peer::greeted(self.address)
     }
 
     /// A client that has logged in.
     pub fn client(&self) -> Peer {
-        let mut peer = self.greeted();
-        let body = peer.ok(login());
-        peer.session = LoginAnswer::decode(&body).unwrap().session;
-        peer
+        Peer::logged_in(self.address)
     }
 }
 
@@ -143,6 +138,21 @@ impl Peer {
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
         let framer = ResponseFramer::new();
         Peer { socket, session: SessionId::default(), framer, input: Bytes::new(), last_stream: 0 }
+    }
+
+    /// One that has shaken hands, and nothing else.
+    pub fn greeted(address: SocketAddr) -> Peer {
+        let mut peer = Peer::connect(address);
+        peer.send_bytes(&HANDSHAKE);
+        assert!(matches!(peer.response().response, Ok(Response::Ok(_))));
+        peer
+    }
+
+    pub fn logged_in(address: SocketAddr) -> Peer {
+        let mut peer = Peer::greeted(address);
+        let body = peer.ok(login());
+        peer.session = LoginAnswer::decode(&body).unwrap().session;
+        peer
     }
 
     pub fn send_bytes(&mut self, bytes: &[u8]) {
