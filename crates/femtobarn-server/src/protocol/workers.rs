@@ -108,3 +108,46 @@ fn run(runtime: Runtime, stop: &Notify) {
     runtime.block_on(stop.notified());
     runtime.shutdown_timeout(STOPPING);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::sync::mpsc;
+    use std::thread::ThreadId;
+
+    use super::*;
+
+    /// Hands over a connection that stays for ever; its client's end, and the thread that has it.
+    fn connected(workers: &Workers) -> (std::net::TcpStream, ThreadId) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+        let address = listener.local_addr().expect("it is bound");
+        let client = std::net::TcpStream::connect(address).expect("somebody listens");
+        let (stream, _) = listener.accept().expect("a client came");
+        stream.set_nonblocking(true).expect("it is a socket");
+        let (tell, told) = mpsc::channel();
+        let runtime = Builder::new_current_thread().enable_all().build().expect("threads");
+        let _entered = runtime.enter();
+        let stream = TcpStream::from_std(stream).expect("it does not block");
+        let serve = move |stream: TcpStream| async move {
+            tell.send(std::thread::current().id()).expect("the test waits for it");
+            std::future::pending::<()>().await;
+            drop(stream);
+        };
+        workers.serve(stream, serve).expect("there are threads");
+        (client, told.recv().expect("it is served"))
+    }
+
+    #[test]
+    fn connections_are_shared_out_and_end_with_the_threads() {
+        let workers = Workers::start(2, 1).expect("threads");
+        let clients: Vec<_> = (0..4).map(|_| connected(&workers)).collect();
+        let on_first = clients.iter().filter(|(_, thread)| *thread == clients[0].1).count();
+        assert_eq!(on_first, 2);
+        workers.stop();
+        for (mut client, _) in clients {
+            assert!(matches!(client.read(&mut [0]), Ok(0) | Err(_)), "it was closed");
+        }
+        let counts = workers.workers.iter().map(|w| w.connections.load(Ordering::Relaxed));
+        assert_eq!(counts.sum::<usize>(), 0);
+    }
+}
