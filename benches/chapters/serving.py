@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from framework import Figure, Preparation, Results, Role, Side, Target, faster, highest
 
@@ -24,6 +25,7 @@ IDLE, BUSY = 3000, 200
 # What is asked to be as good as the peer may be so much worse: figures differ that much from run to run.
 NOISE = 0.05
 THREADS_PER_CORE_MAX = 20
+MEMORY = "MB above an empty server"
 SERVERS: dict[str, tuple[str, Role]] = {"Femtobarn": ("femtobarn", "ours"), "XRootD": ("xrootd", "peer")}
 
 PREPARATIONS = (Preparation(FILE, ("serving_data.py", FILE, str(FILE_MB))),)
@@ -49,12 +51,13 @@ def asking(work: str, sessions: int, idle: int = 0) -> tuple[str, ...]:
     return (work, "{sessions}", str(sessions), str(idle), SECONDS)
 
 
-def cheaper(many: int, at_most: float) -> Target:
-    """Ours takes at most this part of the peer's CPU time for the same work."""
-    return faster(f"Femtobarn @ {many}", f"XRootD @ {many}", 1 / at_most, "cpu")
+def cheaper(at_most: float, many: int | None = None) -> Target:
+    """Ours takes at most this part of the peer's CPU time; in a curve, by so many sessions."""
+    at = "" if many is None else f" @ {many}"
+    return faster(f"Femtobarn{at}", f"XRootD{at}", 1 / at_most, "cpu")
 
 
-def figure(
+def curve(
     name: str,
     title: str,
     unit: str,
@@ -63,22 +66,20 @@ def figure(
     targets: tuple[Target, ...],
 ) -> Figure:
     """The same work by different numbers of sessions."""
-    return Figure(
-        name=name,
-        title=title,
-        unit=unit,
-        sides=tuple(side for many in sessions for side in both(*asking(work, many), x=many)),
-        targets=targets,
-        by="cpu",
-        x="sessions",
-    )
+    sides = tuple(side for many in sessions for side in both(*asking(work, many), x=many))
+    return Figure(name, title, unit, sides, targets, by="cpu", x="sessions")
+
+
+def bars(name: str, title: str, unit: str, work: tuple[str, ...], *targets: Target) -> Figure:
+    """Work by one number of sessions."""
+    return Figure(name, title, unit, both(*work), targets, by="cpu")
 
 
 def reads() -> Figure:
     """Small reads, by few sessions and by many."""
     few, many = f"Femtobarn @ {max(SESSIONS[:-1])}", f"Femtobarn @ {MANY}"
     targets = (
-        *(cheaper(count, 0.6) for count in SESSIONS),
+        *(cheaper(0.6, count) for count in SESSIONS),
         *(as_soon(count) for count in SESSIONS),
         Target(
             f"{many} / {few}, CPU for a read", lambda r: r.rate(few, "cpu") / r.rate(many, "cpu"), at_most=1.2
@@ -89,7 +90,7 @@ def reads() -> Figure:
             at_most=THREADS_PER_CORE_MAX * (os.cpu_count() or 1),
         ),
     )
-    return figure("served-16k", "Read 16 KB at random", "reads", READ, (*SESSIONS, MANY), targets)
+    return curve("served-16k", "Read 16 KB at random", "reads", READ, (*SESSIONS, MANY), targets)
 
 
 def as_soon(many: int) -> Target:
@@ -121,53 +122,66 @@ def calls() -> Figure:
 
 def beside_idle() -> Figure:
     """Sessions that work, alone and beside many that do nothing; all of those must be there afterwards."""
-    alone, beside = "Femtobarn @ 0", f"Femtobarn @ {IDLE}"
+    alone = both(*asking(READ, BUSY))
+    beside = both(*asking(READ, BUSY, IDLE))
+    named = tuple(replace(side, name=f"{side.name}, idle ones beside") for side in beside)
     return Figure(
         name="served-beside-idle",
         title=f"Read 16 KB by {BUSY} sessions, beside {IDLE:,} idle ones and without",
         unit="reads",
-        sides=tuple(side for idle in (0, IDLE) for side in both(*asking(READ, BUSY, idle), x=idle)),
-        targets=(faster(beside, alone, 0.9),),
-        x="idle sessions",
+        sides=(*alone, *named),
+        targets=(faster(named[0].name, alone[0].name, 0.9),),
     )
 
 
 def copies(name: str, title: str, work: str, at_most: float, *more: Target) -> Figure:
     """One copy of the file by xrdcp."""
-    targets = (faster("Femtobarn", "XRootD", 1 / at_most, "cpu"), *more)
+    targets = (cheaper(at_most), *more)
     sides = both(work, needs=("xrdcp",))
     return Figure(name=name, title=title, unit="bytes", sides=sides, targets=targets, by="cpu")
 
 
-def memory(key: str, at_most: float) -> Target:
+def idle() -> Figure:
+    """The memory of sessions that do nothing."""
+    return Figure(
+        name="served-idle",
+        title=f"{IDLE:,} idle sessions",
+        unit="requests",
+        sides=both(*asking("stat", 0, IDLE)),
+        targets=(highest("Femtobarn", 20.0, MEMORY),),
+        x="sessions",
+        y=MEMORY,
+        note="That is what the server has while they are there, not the most that it had.",
+    )
+
+
+def memory(at_most: float) -> Target:
     """Megabytes above an empty server."""
     return Target(
-        f"{key}, MB above an empty server",
-        lambda r: r.median(key, lambda sample: sample["memory_bytes"] / 1e6),
+        f"Femtobarn, {MEMORY}",
+        lambda r: r.median("Femtobarn", lambda sample: sample["memory_bytes"] / 1e6),
         at_most=at_most,
     )
 
 
 FIGURES: tuple[Figure, ...] = (
     reads(),
-    figure(
+    bars(
         "served-pages-16k",
-        "Read 16 KB with page checksums",
+        "Read 16 KB with page checksums by 32 sessions",
         "reads",
-        "pgread-16384",
-        (32,),
-        (cheaper(32, 0.6),),
+        asking("pgread-16384", 32),
+        cheaper(0.6),
     ),
-    figure(
+    bars(
         "served-vectors",
-        "Vector read of 64 x 16 KB",
+        "Vector read of 64 x 16 KB by 8 sessions",
         "requests",
-        "readv-64x16384",
-        (8,),
-        (cheaper(8, 0.5),),
+        asking("readv-64x16384", 8),
+        cheaper(0.5),
     ),
-    figure(
-        "served-opens", "Open, stat, close", "cycles", "open", (8, 32), (cheaper(8, 0.6), cheaper(32, 0.6))
+    curve(
+        "served-opens", "Open, stat, close", "cycles", "open", (8, 32), (cheaper(0.6, 8), cheaper(0.6, 32))
     ),
     calls(),
     beside_idle(),
@@ -180,21 +194,12 @@ FIGURES: tuple[Figure, ...] = (
         faster("Femtobarn", "XRootD", 1 - NOISE),
     ),
     copies("copy-up", "xrdcp of 1 GiB to the server", "copy-up", 0.5),
-    Figure(
-        name="served-idle",
-        title=f"{IDLE:,} idle sessions",
-        unit="requests",
-        sides=both(*asking("stat", 0, IDLE), x=IDLE),
-        targets=(memory(f"Femtobarn @ {IDLE}", 20.0),),
-        x="sessions",
-        note="Here memory is what the server has while they are there.",
-    ),
-    figure(
+    idle(),
+    bars(
         "served-large",
-        "256 sessions that read 8 MiB with page checksums",
+        "Read 8 MiB with page checksums by 256 sessions",
         "reads",
-        "pgread-8388608",
-        (256,),
-        (memory("Femtobarn @ 256", 100.0),),
+        asking("pgread-8388608", 256),
+        memory(100.0),
     ),
 )

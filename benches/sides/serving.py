@@ -66,8 +66,10 @@ def worked(
     for many in ("0",) if place.is_dir() else ("1", "0"):
         empty = outcome(command(clients, server, place, "stat", many, "0", MOMENT))
     done = outcome(command(clients, server, place, work, sessions, idle, seconds))
-    memory = done["highest_kb"] if int(sessions) else done["memory_kb"]
-    return {**done, "memory_bytes": (memory - empty["memory_kb"]) * 1024}
+    if int(sessions) > 0:
+        return {**done, "memory_bytes": (done["highest_kb"] - empty["memory_kb"]) * 1024}
+    memory = (done["memory_kb"] - empty["memory_kb"]) * 1024
+    return {**done, "memory_bytes": memory, "points": [(int(idle), memory / 1e6)]}
 
 
 def command(
