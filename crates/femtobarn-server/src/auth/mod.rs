@@ -54,15 +54,15 @@ impl Authenticator {
     /// What a login is answered, if clients must authenticate: the protocols that they may use, as
     /// XRootD writes them (`&P=ztn,..&P=unix`). Tokens are only offered on encrypted connections.
     pub fn parameters(&self, is_encrypted: bool) -> Option<String> {
-        if self.anonymous.is_some() && self.tokens.is_none() {
+        // Who may come as nobody need not authenticate, and may still bring a token with a request.
+        if self.anonymous.is_some() {
             return None;
         }
         let token = self.tokens.is_some() && is_encrypted;
         let offers = [(token, "&P=ztn,0:4096:"), (self.unix.is_some(), "&P=unix")];
         let offers: String =
             offers.iter().filter(|(is_offered, _)| *is_offered).map(|(_, text)| *text).collect();
-        // Who may come as nobody need not authenticate, and may still bring a token with a request.
-        (!offers.is_empty() && self.anonymous.is_none()).then_some(offers)
+        (!offers.is_empty()).then_some(offers)
     }
 
     /// Somebody who did not say who they are.

@@ -4,6 +4,7 @@
 
 mod catalogue;
 mod federation;
+mod files;
 mod killable;
 mod remote;
 mod storages;

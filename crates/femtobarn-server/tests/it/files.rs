@@ -1,0 +1,85 @@
+//! Open files that several sessions share: what one syncs, and what others may leave out.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use femtobarn_server::logical::exports::{Exports, Manner};
+use femtobarn_server::logical::files::{Files, SharedFile};
+use femtobarn_server::physical::{
+    Answer, Call, CallKind, Creation, Gate, Gated, MemoryStorage, Opaque, OpenHow, StoragePath,
+};
+
+/// Stops one kind of call until it may pass.
+struct Barrier {
+    kind: CallKind,
+    arrived: Sender<()>,
+    may_pass: Mutex<Receiver<()>>,
+}
+
+impl Gate for Barrier {
+    fn pass(&self, call: Call<'_>) -> Answer<usize> {
+        if call.kind == self.kind {
+            self.arrived.send(()).unwrap();
+            // Once nobody stands there any more, all pass.
+            let _ = self.may_pass.lock().unwrap().recv();
+        }
+        Ok(call.size)
+    }
+}
+
+/// A new file of which one kind of call is stopped; who stops it.
+fn behind_a_barrier(kind: CallKind) -> (Arc<SharedFile>, Receiver<()>, Sender<()>) {
+    let ((arrived, arrives), (pass, may_pass)) = (channel(), channel());
+    let gate = Barrier { kind, arrived, may_pass: Mutex::new(may_pass) };
+    let storage = Gated::new(Arc::new(MemoryStorage::new(1 << 20)), gate);
+    let mut exports = Exports::default();
+    exports.add(&StoragePath::new(b"/").unwrap(), Arc::new(storage), Manner::default()).unwrap();
+    let files = Files::new(Arc::new(exports), true, true);
+    let how = OpenHow { write: true, creation: Creation::New, ..OpenHow::default() };
+    let path = StoragePath::new(b"/file").unwrap();
+    let (file, _) = files.open(&path, how, Opaque::default()).unwrap();
+    (file, arrives, pass)
+}
+
+/// A write told that there was something to sync before it was done. A sync of somebody else's that came
+/// in between took that away, and the writer's own was left out.
+#[test]
+fn what_is_written_while_somebody_syncs_is_synced_later() {
+    let (file, arrives, pass) = behind_a_barrier(CallKind::Write);
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| file.write_at(0, b"late"));
+        arrives.recv().unwrap();
+        file.sync().unwrap();
+        pass.send(()).unwrap();
+        writing.join().unwrap().unwrap();
+    });
+    assert!(file.sync().unwrap(), "there is something to be synced");
+    assert!(!file.sync().unwrap(), "and nothing more");
+}
+
+/// A sync that found nothing to do returned while that of others had not reached the disk, so what was
+/// said to be durable was not.
+#[test]
+fn who_finds_nothing_to_sync_waits_for_who_syncs() {
+    let (file, arrives, pass) = behind_a_barrier(CallKind::Sync);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| file.sync());
+        arrives.recv().unwrap();
+        let (done, is_done) = channel();
+        let second = scope.spawn({
+            let file = &file;
+            move || {
+                let synced = file.sync();
+                done.send(()).unwrap();
+                synced
+            }
+        });
+        let early = is_done.recv_timeout(Duration::from_millis(200));
+        drop(pass);
+        assert!(early.is_err(), "it did not wait");
+        assert!(first.join().unwrap().unwrap());
+        assert!(!second.join().unwrap().unwrap());
+    });
+}
