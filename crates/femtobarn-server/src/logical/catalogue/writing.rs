@@ -134,9 +134,10 @@ impl SessionPermit {
 
     fn session(&self) -> Arc<Session> {
         let mut session = lock(&self.session);
-        if session.lock().is_over
-            && let Some(anew) = self.served.session(session.id())
-        {
+        // Not while it is locked: all sessions come before what one of them holds.
+        let is_over = session.lock().is_over;
+        let anew = if is_over { self.served.session(session.id()) } else { None };
+        if let Some(anew) = anew {
             *session = anew;
         }
         Arc::clone(&session)
@@ -152,7 +153,9 @@ struct Writing<'a> {
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
         let SessionPermit { served, database, .. } = self.permit;
-        for (number, held) in self.session.lock().end_write(*database) {
+        // Who frees locks has nothing locked.
+        let to_free = self.session.lock().end_write(*database);
+        for (number, held) in to_free {
             let owner = Owner { session: self.session.number(), number };
             served.free(owner, LockTarget::Database(*database), held);
         }

@@ -220,6 +220,40 @@ fn what_a_session_holds_is_its_own_until_its_write_has_ended() {
     drop(guard);
 }
 
+/// Whoever writes last frees what its session let go of, also if the same session waits for it.
+#[test]
+fn a_lock_that_is_freed_by_a_write_goes_to_who_waits_in_the_same_session() {
+    let stage = Stage::new();
+    std::fs::create_dir_all(stage.place().join("databases")).unwrap();
+    std::fs::write(stage.place().join(RUN7), b"        ").unwrap();
+    let ((arrived, arrives), (pass, may_pass)) = (channel(), channel());
+    let gate = OneByOne { arrived, may_pass: Mutex::new(may_pass) };
+    let storage = stage.storage(Arc::new(Gated::new(stage.files(), gate)));
+    let there = stage.remote();
+    let (owner, other) = (there.locks().owner(), there.locks().owner());
+    let guard = owner.share_database(stage.database, LONG).unwrap();
+    let session = there.session().unwrap();
+    let file = open_to_write(&storage, &stage, session).unwrap();
+    let runtime = Runtime::new().unwrap();
+    thread::scope(|scope| {
+        let handle = runtime.handle().clone();
+        let writing = scope.spawn(move || {
+            let _inside = handle.enter();
+            file.write_at(0, b"mine")
+        });
+        arrives.recv().unwrap();
+        let waiting = scope.spawn(|| other.lock_database_exclusive(stage.database, LONG).map(drop));
+        until("waiting", || !there.locks().waiting().unwrap().is_empty());
+        drop(guard);
+        let known = stage.served().session(session).unwrap();
+        until("unlocking", || known.locks() == 0);
+        assert!(!there.locks().waiting().unwrap().is_empty(), "somebody writes there");
+        pass.send(()).unwrap();
+        writing.join().unwrap().unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+}
+
 #[test]
 fn only_who_holds_a_database_may_write_and_only_in_its_epoch() {
     let stage = Stage::with(Duration::from_millis(1), Authenticator::open());
