@@ -91,7 +91,7 @@ impl Drop for Burst {
     fn drop(&mut self) {
         let state = self.bytes.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let State::There(bytes, _) = std::mem::replace(state, State::Failed)
-            && bytes.len() as u64 >= LARGE_BYTES
+            && self.size >= LARGE_BYTES
         {
             let mut free = lock(&self.free);
             if free.len() < FREE_MAX {
@@ -156,18 +156,14 @@ impl Burst {
         }
     }
 
-    /// Memory for its bytes and maybe more: what is used again is not cleared.
+    /// Memory for its bytes and maybe more: what is used again is not cleared, and has room for any
+    /// burst.
     fn memory(&self) -> Vec<u8> {
-        let is_enough = |bytes: &Vec<u8>| bytes.len() as u64 >= self.size;
-        let found = match self.size >= LARGE_BYTES {
-            true => {
-                let mut free = lock(&self.free);
-                let place = free.iter().position(is_enough);
-                place.map(|place| free.swap_remove(place))
-            }
-            false => None,
-        };
-        found.unwrap_or_else(|| vec![0; self.size as usize])
+        if self.size < LARGE_BYTES {
+            return vec![0; self.size as usize];
+        }
+        let free = lock(&self.free).pop();
+        free.unwrap_or_else(|| vec![0; BURST_BYTES_MAX as usize])
     }
 
     /// Tells who waits that no more comes.

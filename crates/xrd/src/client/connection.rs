@@ -274,7 +274,7 @@ impl Sent {
     fn read_straight(&self, incoming: &mut Incoming, sink: &mut dyn Sink) {
         let room = sink.room();
         let count = room.len().min(incoming.framer.data_remaining() as usize);
-        match ready(self.shared.main.stream.read(&mut room[..count])) {
+        match ready(self.shared.main.stream.read_much(&mut room[..count])) {
             Ok(Some(0)) => self.shared.lose(closed()),
             Ok(Some(count)) => {
                 sink.filled(count);

@@ -7,7 +7,10 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, ToSocketAddrs};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
+
+use nix::libc;
 
 #[cfg(feature = "tls")]
 use super::tls::Tls;
@@ -16,6 +19,38 @@ use super::waiting::Waiter;
 
 /// How long a reader waits before it looks for requests that are late.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Bytes for which a thread is woken where many more are to come.
+const MUCH_BYTES: usize = 256 << 10;
+
+/// A socket from which much is read at a time, until this is dropped.
+struct Patient<'a>(&'a std::net::TcpStream);
+
+impl<'a> Patient<'a> {
+    fn new(socket: &'a std::net::TcpStream) -> Self {
+        let patient = Patient(socket);
+        patient.wait_for(MUCH_BYTES as libc::c_int);
+        patient
+    }
+
+    /// So many bytes must be there before a thread is woken.
+    fn wait_for(&self, bytes: libc::c_int) {
+        let size = size_of::<libc::c_int>() as libc::socklen_t;
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVLOWAT);
+        // SAFETY: a number that outlives the call, its size, and a descriptor that is open.
+        let set = unsafe {
+            libc::setsockopt(self.0.as_raw_fd(), level, name, (&raw const bytes).cast(), size)
+        };
+        // Where it cannot be, threads are woken more often.
+        let _ = set;
+    }
+}
+
+impl Drop for Patient<'_> {
+    fn drop(&mut self) {
+        self.wait_for(1);
+    }
+}
 
 /// A connection to a server, secret or not.
 #[derive(Debug)]
@@ -74,6 +109,22 @@ impl Stream {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             return tls.read(&self.socket, buffer).await;
+        }
+        self.socket.read(buffer).await
+    }
+
+    /// As [`Self::read`], into a buffer that all of which is on its way: what comes is waited for until
+    /// much of it is there, since each time that a thread is woken costs more than a read.
+    pub async fn read_much(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            return tls.read(&self.socket, buffer).await;
+        }
+        if let Socket::Thread(socket) = &self.socket
+            && buffer.len() >= 2 * MUCH_BYTES
+        {
+            let _patient = Patient::new(socket);
+            return self.socket.read(buffer).await;
         }
         self.socket.read(buffer).await
     }
