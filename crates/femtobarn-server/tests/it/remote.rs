@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use femtobarn::{
-    Class, ContainerKey, ContainerOptions, ErrorKind, Federation, OpenOptions, Transaction,
-    TransactionOptions,
+    Class, ContainerKey, ContainerOptions, ErrorKind, Federation, OpenOptions, Profile,
+    Transaction, TransactionOptions,
 };
 use femtobarn_catalog::{Catalog, DatabaseId};
 use femtobarn_server::auth::Authenticator;
@@ -188,6 +188,92 @@ fn what_is_written_through_a_server_is_read_there_and_here() {
     expected.remove(3);
     for federation in [&remote, &stage.remote(), &stage.local()] {
         assert!(numbers(federation) == expected);
+    }
+}
+
+/// Events with lists of numbers, 20 MB of them and not compressed, appended in many pieces: so the
+/// pages of columns take turns in the file.
+fn with_tracks(federation: &Federation) {
+    const ENTRIES: usize = 5_000;
+    let json = r#"{"name": "Event", "version": 1, "fields": [{"name": "event", "type": "uint64"},
+        {"name": "pt", "type": {"list": "float32"}}, {"name": "hits", "type": {"list": "uint16"}}]}"#;
+    let options = ContainerOptions { compression: Profile::Plain, ..ContainerOptions::default() };
+    let mut transaction = begin(federation);
+    let database = transaction.create_database("run7").unwrap();
+    let class = Class::from_json(json).unwrap();
+    let key = transaction.create_container(database, "events", &class, options).unwrap();
+    for piece in 0..30_u64 {
+        let sizes = (0..ENTRIES as i64).map(|entry| entry * 7 % 41);
+        let offsets = std::iter::once(0).chain(sizes.scan(0, |sum, size| {
+            *sum += size;
+            Some(*sum)
+        }));
+        let offsets: Vec<i64> = offsets.collect();
+        let items = *offsets.last().unwrap() as u64;
+        let pts: Vec<f32> = (0..items).map(|item| (piece * items + item) as f32).collect();
+        let hits: Vec<u16> = (0..items).map(|item| (piece ^ item) as u16).collect();
+        let lists = |content| Array::List {
+            offsets: rntuple::bytes_of(offsets.clone()),
+            content: Box::new(content),
+            optional: false,
+        };
+        let numbers: Vec<u64> = (0..ENTRIES as u64).map(|entry| piece << 32 | entry).collect();
+        let members = vec![
+            ("event".to_owned(), Array::primitive(Primitive::UInt64, numbers)),
+            ("pt".to_owned(), lists(Array::primitive(Primitive::Float32, pts))),
+            ("hits".to_owned(), lists(Array::primitive(Primitive::UInt16, hits))),
+        ];
+        transaction.extend(key, Array::Record { length: ENTRIES, members }).unwrap();
+    }
+    transaction.commit().unwrap();
+}
+
+/// Whether arrays of records, lists and numbers are the same, bit by bit.
+fn same(left: &Array, right: &Array) -> bool {
+    match (left, right) {
+        (Array::Primitive { values: left, .. }, Array::Primitive { values: right, .. }) => {
+            left == right
+        }
+        (
+            Array::List { offsets, content, .. },
+            Array::List { offsets: others, content: other, .. },
+        ) => offsets == others && same(content, other),
+        (Array::Record { members: left, .. }, Array::Record { members: right, .. }) => {
+            let pairs = left.iter().zip(right);
+            left.len() == right.len() && pairs.into_iter().all(|(one, two)| same(&one.1, &two.1))
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn columns_are_the_same_however_they_are_read_from_a_server() {
+    let stage = Stage::new();
+    with_tracks(&stage.local());
+    let here = stage.local().snapshot(None).unwrap().view("run7/events").unwrap();
+    let open = || stage.remote().snapshot(None).unwrap().view("run7/events").unwrap();
+    let entries = here.entries();
+    let whole = here.read(&here.select_all(), 0..entries).unwrap();
+    let far = open();
+    assert!(same(&far.read(&far.select_all(), 0..entries).unwrap(), &whole));
+    // In order, by threads with a part each that share what is read ahead.
+    let far = open();
+    std::thread::scope(|scope| {
+        for part in [0..entries / 2, entries / 2..entries] {
+            let (far, here) = (&far, &here);
+            scope.spawn(move || {
+                let (of_far, of_here) = (far.select_all(), here.select_all());
+                for start in part.clone().step_by(3_333) {
+                    let piece = start..part.end.min(start + 3_333);
+                    let wanted = here.read(&of_here, piece.clone()).unwrap();
+                    assert!(same(&far.read(&of_far, piece).unwrap(), &wanted), "from {start}");
+                }
+            });
+        }
+    });
+    let far = open();
+    for entry in (0..entries).step_by(9_973) {
+        assert_eq!(far.value(entry).unwrap(), here.value(entry).unwrap());
     }
 }
 
