@@ -35,6 +35,7 @@ mod streams;
 mod vector;
 mod writing;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -108,6 +109,16 @@ pub async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return };
     // Without it, the last piece of an answer would wait for the client to acknowledge those before.
     let _ = stream.set_nodelay(true);
+    serve_from(stream, peer, local, shared).await;
+}
+
+/// As [`serve`], for a socket that does not know where its ends are.
+pub async fn serve_from(
+    stream: TcpStream,
+    peer: SocketAddr,
+    local: SocketAddr,
+    shared: Arc<Shared>,
+) {
     let mut connection = Connection::new(stream, peer, local, shared);
     let outcome = connection.run().await;
     connection.leave().await;
