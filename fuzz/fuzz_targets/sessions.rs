@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use femtobarn_server::auth::Authenticator;
@@ -41,6 +42,8 @@ const FIRST_STREAM: StreamId = StreamId([0, 1]);
 const NAMES: [&str; 8] = ["/", "/a", "/b", "/dir", "/dir/a", "/dir/b", "/a/x", "/none/x"];
 const OFFSETS: [u64; 12] =
     [0, 1, 7, 100, 4095, 4096, 4097, 65_536, 1 << 20, 1 << 31, 1 << 40, i64::MAX as u64];
+/// Of these, those that files are made as long as.
+const NEAR: usize = 9;
 const SIZES: [u32; 8] = [0, 1, 7, 100, 4096, 4101, 40_000, 70_000];
 
 thread_local! {
@@ -93,6 +96,16 @@ impl Input<'_> {
         Segment { handle, length, offset }
     }
 
+    /// A segment that is written: behind such a one, a file is not so long that its checksum takes minutes.
+    fn written(&mut self) -> Segment {
+        let (handle, length, offset) = (self.handle(), self.one_of(&SIZES), self.size());
+        Segment { handle, length, offset }
+    }
+
+    fn size(&mut self) -> u64 {
+        self.one_of(&OFFSETS[..NEAR])
+    }
+
     fn segments(&mut self) -> Vec<Segment> {
         let count = 1 + self.any() % 4;
         (0..count).map(|_| self.segment()).collect()
@@ -106,12 +119,14 @@ impl Input<'_> {
     }
 
     fn write(&mut self) -> Write {
-        let Segment { handle, length, offset } = self.segment();
+        let Segment { handle, length, offset } = self.written();
         Write { handle, offset, path: PathId(0), length }
     }
 
     fn writes(&mut self) -> WriteV {
-        WriteV { options: WriteVOptions(self.any()), segments: self.segments() }
+        let options = WriteVOptions(self.any());
+        let count = 1 + self.any() % 4;
+        WriteV { options, segments: (0..count).map(|_| self.written()).collect() }
     }
 }
 
@@ -189,7 +204,7 @@ fn question(kind: u8, input: &mut Input<'_>) -> Option<(Request, Vec<u8>)> {
         7 => ReadV { path: PathId(0), segments: input.segments() }.into(),
         8 => PgRead { segment: input.segment(), path: None, flags: None }.into(),
         9 => Sync { handle: input.handle() }.into(),
-        10 => Truncate { target: input.target(), size: input.one_of(&OFFSETS) }.into(),
+        10 => Truncate { target: input.target(), size: input.size() }.into(),
         11 => {
             let (options, wants) = (StatOptions(input.any()), StatWants(0));
             Stat { options, wants, target: input.target() }.into()
@@ -212,7 +227,7 @@ fn question(kind: u8, input: &mut Input<'_>) -> Option<(Request, Vec<u8>)> {
                 source: input.handle(),
                 source_offset: input.one_of(&OFFSETS),
                 length: input.one_of(&SIZES).into(),
-                target_offset: input.one_of(&OFFSETS),
+                target_offset: input.size(),
             };
             CloneRanges { target: input.handle(), ranges: vec![range] }.into()
         }
@@ -236,7 +251,7 @@ fn question(kind: u8, input: &mut Input<'_>) -> Option<(Request, Vec<u8>)> {
         27 => Statx { locations: vec![input.location(), input.location()] }.into(),
         28 => {
             let handle = input.handle();
-            let change = CheckpointWrite::Truncate { handle, size: input.one_of(&OFFSETS) };
+            let change = CheckpointWrite::Truncate { handle, size: input.size() };
             Chkpoint::Execute(change).into()
         }
         _ => return None,
@@ -260,7 +275,7 @@ fn data_question(kind: u8, input: &mut Input<'_>) -> Option<(Request, Vec<u8>)> 
 
 /// Pages, of which one may be damaged.
 fn page_write(input: &mut Input<'_>) -> (Request, Vec<u8>) {
-    let Segment { handle, length, offset } = input.segment();
+    let Segment { handle, length, offset } = input.written();
     let mut data = Vec::new();
     encode_pages(offset, &vec![7; length as usize], &mut data);
     if let Some(byte) = data.get_mut(usize::from(input.word())) {
@@ -283,8 +298,10 @@ async fn serve(clients: [Script; 2]) {
     let [one, other] = clients;
     tokio::join!(converse(one, &shared), converse(other, &shared));
     assert_eq!(logical.sessions.count(), 0, "a session is left");
-    assert_eq!(logical.files.count(), 0, "a file is left open");
-    assert_eq!(shared.buffers.used(), 0, "a buffer is left");
+    // What blocks may end a little later than the client that asked for it; what never ends takes too long.
+    while logical.files.count() > 0 || shared.buffers.used() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 async fn converse(script: Script, shared: &Arc<Shared>) {
