@@ -17,7 +17,7 @@ demo: ## real and simulated events into a federation, and a report: demo/report.
 	@$(STEPS) build
 	@.venv/bin/python -m femtobarn.demo
 
-test: ## formatting, lints, all tests, documentation, and a short run of each fuzzer
+test: ## formatting, lints, all tests, documentation, and a short run of the fuzzers
 	@$(STEPS) test
 
 test-long: ## the tests that take minutes, more random cases, long fuzzing
