@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod catalogue;
+mod ending;
 mod federation;
 mod files;
 mod killable;

@@ -7,7 +7,8 @@ use femtobarn_catalog::{Catalogue, Commit, Csn, ErrorKind};
 use uuid::Uuid;
 
 use super::proxy::Proxy;
-use super::{EndsOthers, LONG, Stage, connect, until};
+use super::{LONG, Stage, connect, until};
+use crate::ending::EndsOthers;
 
 #[test]
 fn a_commit_from_afar_is_its_clients_and_the_second_of_two_is_refused() {

@@ -11,7 +11,8 @@ use femtobarn_server::Server;
 use femtobarn_server::config::{Allowed, Auth, Config, Export};
 use rntuple::{Array, Primitive, Value};
 
-use super::{EndsOthers, until};
+use super::until;
+use crate::ending::EndsOthers;
 use crate::killable::{self, Killable};
 
 fn config(folder: &Path, port: u16) -> Config {

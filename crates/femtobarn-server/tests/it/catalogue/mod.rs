@@ -12,7 +12,6 @@ mod sessions;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{
@@ -177,15 +176,6 @@ fn version(database: DatabaseId, container: ContainerId, base: Option<Csn>) -> C
         bytes: 8,
     };
     Commit { transaction: Uuid::new_v4(), versions: vec![new], ..Commit::default() }
-}
-
-/// Says when it goes, be it by a failure, that the threads beside the test shall end.
-struct EndsOthers<'a>(&'a AtomicBool);
-
-impl Drop for EndsOthers<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 /// Waits until something is so.

@@ -1,0 +1,12 @@
+//! Threads beside a test, which must end with it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Says when it goes, be it by a failure, that the threads beside the test shall end.
+pub struct EndsOthers<'a>(pub &'a AtomicBool);
+
+impl Drop for EndsOthers<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
