@@ -179,14 +179,20 @@ fn open_to_write(
     storage.open(&path, how, Opaque(opaque.as_bytes()))
 }
 
-#[test]
-fn what_a_session_holds_is_its_own_until_its_write_has_ended() {
-    let stage = Stage::new();
+/// The stage's storage with eight blanks in its database's file. A write tells when it has come, and waits to
+/// be let in.
+fn with_gate(stage: &Stage) -> (FederationStorage, Receiver<()>, Sender<()>) {
     std::fs::create_dir_all(stage.place().join("databases")).unwrap();
     std::fs::write(stage.place().join(RUN7), b"        ").unwrap();
     let ((arrived, arrives), (pass, may_pass)) = (channel(), channel());
     let gate = OneByOne { arrived, may_pass: Mutex::new(may_pass) };
-    let storage = stage.storage(Arc::new(Gated::new(stage.files(), gate)));
+    (stage.storage(Arc::new(Gated::new(stage.files(), gate))), arrives, pass)
+}
+
+#[test]
+fn what_a_session_holds_is_its_own_until_its_write_has_ended() {
+    let stage = Stage::new();
+    let (storage, arrives, pass) = with_gate(&stage);
     let there = stage.remote();
     let owner = there.locks().owner();
     let guard = owner.share_database(stage.database, LONG).unwrap();
@@ -224,11 +230,7 @@ fn what_a_session_holds_is_its_own_until_its_write_has_ended() {
 #[test]
 fn a_lock_that_is_freed_by_a_write_goes_to_who_waits_in_the_same_session() {
     let stage = Stage::new();
-    std::fs::create_dir_all(stage.place().join("databases")).unwrap();
-    std::fs::write(stage.place().join(RUN7), b"        ").unwrap();
-    let ((arrived, arrives), (pass, may_pass)) = (channel(), channel());
-    let gate = OneByOne { arrived, may_pass: Mutex::new(may_pass) };
-    let storage = stage.storage(Arc::new(Gated::new(stage.files(), gate)));
+    let (storage, arrives, pass) = with_gate(&stage);
     let there = stage.remote();
     let (owner, other) = (there.locks().owner(), there.locks().owner());
     let guard = owner.share_database(stage.database, LONG).unwrap();
