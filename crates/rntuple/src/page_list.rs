@@ -19,6 +19,10 @@ const COLUMN_PAGES_SIZE_MIN: usize = LIST_FRAME_OVERHEAD + 8;
 const ENTRIES_BITS: u32 = 56;
 const CLUSTER_SHARDED: u64 = 0x01;
 
+/// Elements that a column has at most: their numbers are signed in the file.
+pub(crate) const ELEMENTS_MAX: u64 = i64::MAX as u64;
+pub(crate) const TOO_MANY_ELEMENTS: &str = "a column ends beyond element 2^63";
+
 /// The clusters of one cluster group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageList {
@@ -212,8 +216,8 @@ impl ColumnPages {
             return Ok(ColumnPages { element_offset: None, compression: 0, pages });
         };
         let elements: u64 = pages.iter().map(|page| u64::from(page.elements)).sum();
-        if element_offset.checked_add(elements).is_none_or(|end| end > i64::MAX as u64) {
-            return Err(reader.corrupt("a column ends beyond element 2^63"));
+        if element_offset.checked_add(elements).is_none_or(|end| end > ELEMENTS_MAX) {
+            return Err(reader.corrupt(TOO_MANY_ELEMENTS));
         }
         Ok(ColumnPages { element_offset: Some(element_offset), compression: reader.u32()?, pages })
     }

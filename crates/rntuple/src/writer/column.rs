@@ -11,10 +11,10 @@ use bytes::Bytes;
 use super::summary::{Bounds, Tracker};
 use crate::column::Element;
 use crate::compression::Compression;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::locator::Locator;
 use crate::page::{CHECKSUM_SIZE, PageBuffers, seal_page};
-use crate::page_list::{ColumnPages, PageLocation};
+use crate::page_list::{ColumnPages, ELEMENTS_MAX, PageLocation, TOO_MANY_ELEMENTS};
 use crate::reader::element_of;
 use crate::schema::Column;
 use crate::source::BlobSink;
@@ -301,6 +301,9 @@ impl ColumnBuffer {
     }
 
     /// Ends the cluster and hands its pages over.
+    ///
+    /// # Errors
+    /// Corrupt, if the file tells of so many elements that these have no number; from the sink.
     pub fn finish(
         &mut self,
         buffers: &mut PageBuffers,
@@ -310,12 +313,14 @@ impl ColumnBuffer {
         if !self.values.is_empty() {
             self.flush(buffers, sink)?;
         }
+        let end = self.offset.checked_add(self.paged).filter(|&end| end <= ELEMENTS_MAX);
+        let end = end.ok_or_else(|| Error::corrupt("page list", 0, TOO_MANY_ELEMENTS))?;
         let finished = ColumnPages {
             element_offset: Some(self.offset),
             compression: self.compression.settings(),
             pages: std::mem::take(&mut self.pages),
         };
-        self.offset += self.paged;
+        self.offset = end;
         (self.paged, self.items, self.stored) = (0, 0, 0);
         let bounds = self.tracker.as_mut().map(|tracker| tracker.finish(&self.column));
         Ok((finished, bounds.transpose()?))
