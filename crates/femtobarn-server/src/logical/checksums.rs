@@ -1,11 +1,15 @@
 //! Checksums of whole files, kept until the file changes.
+//!
+//! One that nobody waits for any more ends after the piece that it reads: a file may be huge, and its client gone.
 
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use md5::{Digest, Md5};
+use nix::errno::Errno;
 use quick_cache::sync::Cache;
 
-use crate::physical::{Answer, Facts, StoragePath, StoredFile};
+use crate::physical::{Answer, Facts, StoragePath, StoredFile, Trouble};
 
 /// Checksums that are kept.
 const KEPT_MAX: usize = 16_384;
@@ -49,15 +53,20 @@ impl ChecksumKind {
         }
     }
 
-    /// The digest of a file in hexadecimal digits. Reads all of it: may block for long.
+    /// The digest of a file in hexadecimal digits. Reads all of it, as long as somebody waits: may block
+    /// for long.
     ///
     /// # Errors
-    /// The storage's.
-    pub fn compute(self, file: &dyn StoredFile) -> Answer<String> {
+    /// The storage's; `ECANCELED` if nobody waits any more.
+    pub fn compute(self, file: &dyn StoredFile, wish: &Wish) -> Answer<String> {
         let mut running = Running::new(self);
         let mut buffer = vec![0; PIECE_BYTES];
         let mut offset = 0;
         loop {
+            if !wish.lasts() {
+                let what = "nobody waits for the checksum any more";
+                return Err(Trouble::refused(Errno::ECANCELED, what));
+            }
             let count = file.read_at(offset, &mut buffer)?;
             running.add(&buffer[..count]);
             offset += count as u64;
@@ -65,6 +74,26 @@ impl ChecksumKind {
                 return Ok(running.digest());
             }
         }
+    }
+}
+
+/// Somebody who waits for a checksum; once it is dropped, nobody does.
+#[derive(Default)]
+pub struct Waiter(Arc<()>);
+
+/// What a waiter wants done, for as long as it waits.
+pub struct Wish(Weak<()>);
+
+impl Waiter {
+    /// What it waits for.
+    pub fn wish(&self) -> Wish {
+        Wish(Arc::downgrade(&self.0))
+    }
+}
+
+impl Wish {
+    fn lasts(&self) -> bool {
+        self.0.strong_count() > 0
     }
 }
 

@@ -34,6 +34,9 @@ use crate::protocol::buffers::{Buffer, PIECE_BYTES};
 /// Requests that are done beside others on one connection. While there are so many, nothing is read.
 const LATE_MAX: usize = 8;
 
+/// How often is looked whether the client is still there while nothing is read.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// How long a client may take to log in.
 const LOGIN: Duration = Duration::from_secs(60);
 
@@ -56,6 +59,8 @@ pub(super) struct Connection {
     framer: RequestFramer,
     outgoing: Outgoing,
     late: JoinSet<Late>,
+    /// When to look for the client, if nothing is read then.
+    next_look: Option<Pin<Box<Sleep>>>,
     login_deadline: Option<Pin<Box<Sleep>>>,
     /// Held while there are data that are to be written, and what waits for it.
     write_permit: Option<OwnedSemaphorePermit>,
@@ -113,6 +118,7 @@ impl Connection {
             framer,
             outgoing: Outgoing::default(),
             late: JoinSet::new(),
+            next_look: None,
             login_deadline: Some(Box::pin(tokio::time::sleep(LOGIN))),
             write_permit: None,
             write_turn: None,
@@ -151,8 +157,8 @@ impl Connection {
         {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        if let Poll::Ready(Some(joined)) = self.late.poll_join_next(context) {
-            return Poll::Ready(joined.map(Event::Late).map_err(io::Error::other));
+        if let Poll::Ready(late) = self.poll_late(context) {
+            return Poll::Ready(late.map(Event::Late));
         }
         if let Stage::Bound(_, delegated) = &mut self.stage
             && let Poll::Ready(delegated) = delegated.poll_recv(context)
@@ -163,6 +169,23 @@ impl Connection {
             return Poll::Pending;
         }
         self.poll_receive(context).map(|buffer| buffer.map(Event::Received))
+    }
+
+    /// An answer that was made beside others. While nothing is read since there are so many, this fails if
+    /// the client goes: else what it asked for would be made to the end.
+    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Late>> {
+        if let Poll::Ready(Some(joined)) = self.late.poll_join_next(context) {
+            return Poll::Ready(joined.map_err(io::Error::other));
+        }
+        while self.late.len() >= LATE_MAX {
+            let look = self.next_look.get_or_insert_with(|| Box::pin(tokio::time::sleep(LOOK)));
+            ready!(look.as_mut().poll(context));
+            look.as_mut().reset(tokio::time::Instant::now() + LOOK);
+            if self.socket.is_ended() || self.session().is_some_and(|session| session.is_ended()) {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
+        }
+        Poll::Pending
     }
 
     /// Some bytes. Data that are to be written are taken from the kernel only by those who may hold some.
@@ -390,10 +413,8 @@ impl Connection {
     ) -> io::Result<()> {
         while self.late.len() >= LATE_MAX {
             self.flush().await?;
-            if let Some(joined) = self.late.join_next().await {
-                let late = joined.map_err(io::Error::other)?;
-                self.push(&late.bytes).await?;
-            }
+            let late = poll_fn(|context| self.poll_late(context)).await?;
+            self.push(&late.bytes).await?;
         }
         self.late.spawn(answer);
         Ok(())

@@ -1,6 +1,6 @@
 //! Folders: dirlist, with facts and checksums.
 //!
-//! Long lists go in parts that end where entries end.
+//! Long lists go in parts that end where entries end. Those with checksums are made beside other requests.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_dirlist.
 
@@ -12,13 +12,13 @@ use xrd::response::{Answer, DirectoryEntry, DirectoryList, EntryChecksum, Respon
 use xrd::{ErrorCode, StreamId};
 
 use super::asking::{Asker, opaque};
-use super::connection::Connection;
+use super::connection::{Connection, Late};
 use super::failures::failed;
 use super::names::stat_line;
 use super::outgoing::encoded;
 use super::queries::checksum_kind;
 use crate::auth::Action;
-use crate::logical::checksums::ChecksumKind;
+use crate::logical::checksums::{ChecksumKind, Wish};
 use crate::physical::{FileKind, FolderEntry, Storage, StoragePath};
 
 /// Bytes of one part of a list, but for its last entry.
@@ -31,11 +31,17 @@ impl Connection {
         asker: Asker,
         list: Dirlist,
     ) -> io::Result<()> {
-        let bytes = match asker.list(list).await {
-            Ok(body) => parts(stream, body),
-            Err(response) => encoded(stream, &response),
+        let is_slow = list.options.intersects(DirlistOptions::CHECKSUM);
+        let answer = async move {
+            match asker.list(list).await {
+                Ok(body) => parts(stream, body),
+                Err(response) => encoded(stream, &response),
+            }
         };
-        self.push(&bytes).await
+        match is_slow {
+            true => self.later(async { Late { bytes: answer.await, _permit: None } }).await,
+            false => self.push(&answer.await).await,
+        }
     }
 }
 
@@ -82,7 +88,7 @@ impl Asker {
         }
         let path = folder.join(&entry.name).ok()?;
         let shared = std::sync::Arc::clone(&self.shared);
-        let compute = move || super::queries::digest(&shared, &path, &[], kind);
+        let compute = move |wish: &Wish| super::queries::digest(&shared, &path, &[], kind, wish);
         let digest = super::queries::in_turn(&self.shared.checksums, compute).await;
         let digest = digest.unwrap_or_else(|_| "none".to_owned());
         Some(EntryChecksum { kind: kind.name().to_owned(), digest })

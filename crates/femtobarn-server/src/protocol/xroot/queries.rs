@@ -25,7 +25,7 @@ use super::failures::{failed, response_of};
 use super::greeting::ok;
 use super::names::seconds;
 use crate::auth::Action;
-use crate::logical::checksums::ChecksumKind;
+use crate::logical::checksums::{ChecksumKind, Waiter, Wish};
 use crate::logical::files::SharedFile;
 use crate::physical::{Answer, Facts, FileKind, Opaque, OpenHow, StoragePath};
 
@@ -71,9 +71,9 @@ impl Connection {
         self.respond_later(stream, seconds, async move {
             let Wanted { path, location, kind, open, .. } = wanted;
             let opaque = location.opaque().unwrap_or_default().to_vec();
-            let digest = move || match open {
-                Some(open) => digest_of(&shared, &path, &open, &open.facts()?, kind),
-                None => digest(&shared, &path, &opaque, kind),
+            let digest = move |wish: &Wish| match open {
+                Some(open) => digest_of(&shared, &path, (&open, &open.facts()?), kind, wish),
+                None => digest(&shared, &path, &opaque, kind, wish),
             };
             match in_turn(&turns, digest).await {
                 Ok(digest) => checksum_response(kind, digest),
@@ -98,13 +98,20 @@ fn checksum_response(kind: ChecksumKind, digest: String) -> Response {
     ok(&ChecksumAnswer { kind: kind.name().to_owned(), digest })
 }
 
-/// Computes a checksum when it is its turn: long ones must not take all threads that may block.
+/// Computes a checksum when it is its turn: long ones must not take all threads that may block. If this is
+/// dropped the checksum ends soon, and its turn with it.
 pub(super) async fn in_turn(
     turns: &Arc<Semaphore>,
-    digest: impl FnOnce() -> Answer<String> + Send + 'static,
+    digest: impl FnOnce(&Wish) -> Answer<String> + Send + 'static,
 ) -> Answer<String> {
-    let _turn = turns.acquire().await.expect("nobody closes this semaphore");
-    blocking(digest).await
+    let turn = Arc::clone(turns).acquire_owned().await.expect("nobody closes this semaphore");
+    let waiter = Waiter::default();
+    let wish = waiter.wish();
+    blocking(move || {
+        let _turn = turn;
+        digest(&wish)
+    })
+    .await
 }
 
 /// The kind of checksum that a location asks for.
@@ -122,24 +129,25 @@ pub(super) fn digest(
     path: &StoragePath,
     opaque: &[u8],
     kind: ChecksumKind,
+    wish: &Wish,
 ) -> Answer<String> {
     let (file, before) = shared.logical.files.open(path, OpenHow::default(), Opaque(opaque))?;
-    digest_of(shared, path, &file, &before, kind)
+    digest_of(shared, path, (&file, &before), kind, wish)
 }
 
 fn digest_of(
     shared: &Shared,
     path: &StoragePath,
-    file: &SharedFile,
-    before: &Facts,
+    (file, before): (&SharedFile, &Facts),
     kind: ChecksumKind,
+    wish: &Wish,
 ) -> Answer<String> {
     let checksums = &shared.logical.checksums;
     if let Some(digest) = checksums.known(path, before, kind) {
         return Ok(digest);
     }
     let interface = file.interface()?;
-    let digest = kind.compute(&*interface)?;
+    let digest = kind.compute(&*interface, wish)?;
     checksums.keep(path, (before, &interface.facts()?), kind, &digest);
     Ok(digest)
 }

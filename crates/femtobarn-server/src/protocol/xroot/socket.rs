@@ -110,6 +110,19 @@ impl Socket {
         within(STALLED, stream.async_io(Interest::WRITABLE, has_room)).await
     }
 
+    /// Whether the client has sent its last, be there bytes that were not received yet or not.
+    pub(super) fn is_ended(&self) -> bool {
+        let stream = match self {
+            Socket::Plain(stream) => stream,
+            Socket::Tls(stream) => stream.get_ref().0,
+            Socket::Lost => return true,
+        };
+        let ended = PollFlags::from_bits_retain(libc::POLLRDHUP);
+        let mut descriptors = [PollFd::new(stream.as_fd(), ended)];
+        // Errors and a connection that was reset are told unasked.
+        poll(&mut descriptors, PollTimeout::ZERO) != Ok(0)
+    }
+
     /// Whether the kernel can send a file's bytes.
     pub(super) fn takes_files(&self) -> bool {
         matches!(self, Socket::Plain(_))

@@ -5,6 +5,7 @@ mod checkpoints;
 mod files;
 mod guests;
 mod hostile;
+mod leaving;
 mod pages;
 mod saving;
 mod streams;
@@ -41,7 +42,15 @@ pub struct Server {
     pub logical: Arc<Logical>,
     pub buffers: Arc<BufferPool>,
     pub address: SocketAddr,
-    _runtime: Runtime,
+    /// None only while it ends.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Server {
+    /// What blocks is not waited for: a test that failed is not to hang.
+    fn drop(&mut self) {
+        self.runtime.take().expect("it ends once").shutdown_background();
+    }
 }
 
 impl Server {
@@ -79,7 +88,7 @@ impl Server {
                 tokio::spawn(serve(stream, Arc::clone(&shared)));
             }
         });
-        Server { folder, logical, buffers, address, _runtime: runtime }
+        Server { folder, logical, buffers, address, runtime: Some(runtime) }
     }
 
     pub fn write(&self, name: &str, bytes: &[u8]) {

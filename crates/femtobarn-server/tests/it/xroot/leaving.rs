@@ -1,0 +1,83 @@
+//! What clients leave behind when they go while the server works for them.
+//!
+//! The checksum of a huge file with nothing in it took minutes, with nobody there any more to take it.
+
+use xrd::QueryCode;
+use xrd::flags::DirlistOptions;
+
+use super::*;
+
+/// Bytes of a file whose checksum takes far longer than [`PATIENCE`].
+const HUGE_BYTES: u64 = 8 << 40;
+
+/// Answers that a connection makes beside others, and one more.
+const CROWD: usize = 9;
+
+/// A server with a huge file.
+fn with_a_huge_file() -> Server {
+    let server = Server::start();
+    let file = std::fs::File::create(server.folder.path().join("huge")).unwrap();
+    file.set_len(HUGE_BYTES).unwrap();
+    server
+}
+
+fn checksum() -> Query {
+    let argument = Bytes::from_static(b"/huge\0");
+    Query { kind: QueryCode::CHECKSUM, handle: FileHandle::default(), argument }
+}
+
+fn list() -> Dirlist {
+    Dirlist { options: DirlistOptions::CHECKSUM, location: at("/") }
+}
+
+fn wait_until_read(logical: &Logical, is_read: bool) {
+    wait_until("a file's checksum", || (logical.files.count() > 0) == is_read);
+}
+
+#[test]
+fn checksums_end_with_their_client() {
+    let server = with_a_huge_file();
+    for (request, count) in
+        [(Request::from(checksum()), 1), (checksum().into(), CROWD), (list().into(), 1)]
+    {
+        let mut peer = server.client();
+        for _ in 0..count {
+            peer.send(request.clone(), &[]);
+        }
+        wait_until_read(&server.logical, true);
+        drop(peer);
+        wait_until_read(&server.logical, false);
+        assert_eq!(server.logical.sessions.count(), 0);
+    }
+}
+
+#[test]
+fn checksums_end_with_their_session() {
+    let server = with_a_huge_file();
+    let mut peer = server.client();
+    for _ in 0..CROWD {
+        peer.send(checksum(), &[]);
+    }
+    wait_until_read(&server.logical, true);
+    server.client().ok(Endsess { session: peer.session });
+    wait_until_read(&server.logical, false);
+}
+
+#[test]
+fn checksums_end_with_their_server() {
+    let server = with_a_huge_file();
+    let mut peer = server.client();
+    peer.send(checksum(), &[]);
+    wait_until_read(&server.logical, true);
+    let logical = Arc::clone(&server.logical);
+    drop(server);
+    wait_until_read(&logical, false);
+}
+
+#[test]
+fn folders_with_checksums_are_listed_beside_other_requests() {
+    let server = with_a_huge_file();
+    let mut peer = server.client();
+    peer.send(list(), &[]);
+    peer.assert_well();
+}
