@@ -32,6 +32,12 @@ impl Catalog {
         self.read(databases)
     }
 
+    /// Whether a path is the file of a database, dropped or not, that vacuum has not purged.
+    pub fn is_file_of_a_database(&self, path: &str) -> Result<bool> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM databases WHERE path = ?1)";
+        Ok(self.one(sql, [path], |row| row.get(0))?.unwrap_or(false))
+    }
+
     /// All containers of a database that vacuum has not purged, by their last names and with the
     /// class versions that they were created with, in the order of their ids.
     pub fn every_container(&self, database: DatabaseId) -> Result<Vec<ContainerRecord>> {

@@ -12,7 +12,7 @@
 //!    `/databases` is a database's file as it is, to be read, written and made, and to be removed while it
 //!    is none of a database; any other path is the file of the database of that name.
 //! 5. Who writes says for which database and by which session, `fb.database=7&fb.session=UUID`, and does so
-//!    only while [`Writers`] let it.
+//!    only while [`Writers`] let it. The same goes for removing a file whose database may yet be committed.
 
 mod budget;
 mod guarded;
@@ -166,23 +166,55 @@ impl FederationStorage {
             return Err(changes("write", path));
         };
         let database = self.database_to_write(path, opaque)?;
-        let session = text_of(&opaque, "fb.session").and_then(|text| Uuid::parse_str(text).ok());
-        let permit = writers.admit(session, database)?;
-        let file = self.files.open(path, how, Opaque::default())?;
+        let permit = writers.admit(session_of(&opaque), database)?;
+        if how.creation == Creation::Existing {
+            let file = self.files.open(path, how, Opaque::default())?;
+            return Ok(Arc::new(Guarded { file, permit }));
+        }
+        let mut new = None;
+        permit.during(&mut || {
+            new = Some(self.files.open(path, how, Opaque::default())?);
+            writers.made(path, database);
+            Ok(())
+        })?;
+        let file = new.ok_or_else(|| Trouble::cannot("create", path, Errno::EIO))?;
         Ok(Arc::new(Guarded { file, permit }))
+    }
+
+    /// Removes a file that is no database's. While it may become one's, only its writer does so.
+    fn remove_raw(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<()> {
+        let remove = || match self.is_known(path)? {
+            true => Err(changes("remove a database's file:", path)),
+            false => self.files.remove_file(path, Opaque::default()),
+        };
+        let unborn = |writers: &Arc<dyn Writers>| Some((writers.clone(), writers.unborn(path)?));
+        let Some((writers, database)) = self.writers.as_ref().and_then(unborn) else {
+            return remove();
+        };
+        if database_of(&opaque) != Some(database) {
+            return Err(changes("remove the file of a database to be:", path));
+        }
+        let permit = writers.admit(session_of(&opaque), database)?;
+        permit.during(&mut || {
+            remove()?;
+            writers.removed(path);
+            Ok(())
+        })
     }
 
     /// The database that a writer says it writes to, if the file is that one's, or nobody's yet.
     fn database_to_write(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<DatabaseId> {
-        let number = text_of(&opaque, "fb.database").and_then(|text| text.parse().ok());
-        let Some(database) = number.map(DatabaseId) else {
+        let Some(database) = database_of(&opaque) else {
             let what = format!("cannot write {path}: fb.database names no database");
             return Err(Trouble::refused(Errno::EINVAL, what));
         };
         let refused = |error| trouble("write", path, error);
         let is_its_own = match self.catalogue.database_by_id(database, Csn::MAX) {
             Ok(row) => is_file_of(&row, path),
-            Err(error) if error.kind() == ErrorKind::NotFound => !self.is_known(path)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let unborn = self.writers.as_ref().and_then(|writers| writers.unborn(path));
+                unborn.is_none_or(|of| of == database) && !self.is_known(path)?
+            }
             Err(error) => return Err(refused(error)),
         };
         match is_its_own {
@@ -195,11 +227,12 @@ impl FederationStorage {
         }
     }
 
-    /// Whether a file is a database's.
+    /// Whether a file is a database's; that of one that was dropped is, too, while a snapshot needs it.
     fn is_known(&self, path: &StoragePath) -> Answer<bool> {
-        let rows = self.catalogue.databases(Csn::MAX);
-        let rows = rows.map_err(|error| trouble("look for", path, error))?;
-        Ok(rows.iter().any(|row| is_file_of(row, path)))
+        let below = String::from_utf8_lossy(&path.as_bytes()[1..]);
+        let catalog = self.catalogue.local();
+        let known = catalog.and_then(|catalog| catalog.is_file_of_a_database(&below));
+        known.map_err(|error| trouble("look for", path, error))
     }
 
     /// A database as a complete file.
@@ -305,10 +338,7 @@ impl Storage for FederationStorage {
         if !is_raw(opaque) || !is_below_databases(path) {
             return Err(changes("remove", path));
         }
-        if self.is_known(path)? {
-            return Err(changes("remove a database's file:", path));
-        }
-        self.files.remove_file(path, Opaque::default())
+        self.remove_raw(path, opaque)
     }
 
     fn remove_folder(&self, path: &StoragePath) -> Answer<()> {
@@ -367,6 +397,16 @@ fn is_raw(opaque: Opaque<'_>) -> bool {
 /// Opaque information that is text.
 fn text_of<'a>(opaque: &'a Opaque<'_>, key: &str) -> Option<&'a str> {
     std::str::from_utf8(opaque.value_of(key)?).ok()
+}
+
+/// The database that a writer says it writes to.
+fn database_of(opaque: &Opaque<'_>) -> Option<DatabaseId> {
+    text_of(opaque, "fb.database")?.parse().ok().map(DatabaseId)
+}
+
+/// The session that a writer says it has.
+fn session_of(opaque: &Opaque<'_>) -> Option<Uuid> {
+    Uuid::parse_str(text_of(opaque, "fb.session")?).ok()
 }
 
 /// Whether a path below the federation's folder is a database's file.

@@ -109,6 +109,14 @@ impl Writers for Anyone {
     fn admit(&self, _session: Option<Uuid>, _database: DatabaseId) -> Answer<Arc<dyn Permit>> {
         Ok(Arc::new(Anyone))
     }
+
+    fn made(&self, _path: &StoragePath, _database: DatabaseId) {}
+
+    fn removed(&self, _path: &StoragePath) {}
+
+    fn unborn(&self, _path: &StoragePath) -> Option<DatabaseId> {
+        None
+    }
 }
 
 impl Permit for Anyone {

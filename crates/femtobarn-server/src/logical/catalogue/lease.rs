@@ -198,7 +198,7 @@ impl Served {
     ///
     /// # Errors
     /// As [`femtobarn_catalog::Catalog::commit`]; [`Error::Changed`] if the session does not hold a
-    /// database that the transaction wrote to.
+    /// database that the transaction made or wrote to.
     pub async fn publish(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -238,12 +238,14 @@ impl Publishing {
             return Err(over());
         }
         let held: HashSet<LockTarget> = state.held.keys().map(|(_, target)| *target).collect();
-        let databases =
-            commit.versions.iter().map(|version| LockTarget::Database(version.database));
-        if let Some(free) = databases.into_iter().find(|target| !held.contains(target)) {
+        let changed = commit.versions.iter().map(|version| version.database);
+        let new = commit.new_databases.iter().map(|new| new.id);
+        let mut databases = changed.chain(new).map(LockTarget::Database);
+        if let Some(free) = databases.find(|target| !held.contains(target)) {
             return Err(Error::Changed { what: format!("the lock on {free} was lost") });
         }
         state.publishing += 1;
+        served.unborn.begin_publishing(commit);
         Ok(Publishing { served: Arc::clone(served), session: Arc::clone(session) })
     }
 }

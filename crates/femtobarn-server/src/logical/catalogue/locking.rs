@@ -162,6 +162,7 @@ impl Served {
         }
         let granted = self.table.unlock(owner, target);
         self.grant(granted);
+        self.sweep(target);
     }
 
     /// Ends waits of a session that nobody waits for the end of any more.
@@ -247,7 +248,9 @@ impl Served {
         let locked = locked.ok();
         let in_kernel = locked.is_some() && KernelLocks::has(&asked.target);
         let held = HeldBy { in_kernel, epoch };
-        let is_same = locked == Some(epoch) && !self.is_being_vacuumed(&asked.target);
+        let is_same = locked == Some(epoch)
+            && !self.is_being_vacuumed(&asked.target)
+            && self.is_there(&asked.target);
         let is_held = is_same && {
             let mut state = session.lock();
             let is_current = !state.is_over && state.generation == asked.generation;

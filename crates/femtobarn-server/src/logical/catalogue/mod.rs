@@ -8,6 +8,7 @@
 //! | `extending` | space at the ends of files |
 //! | `publisher` | commits of many sessions in one durable write |
 //! | `writing` | who may write to databases' files |
+//! | `unborn` | files of databases that are not committed yet |
 //!
 //! Invariants:
 //! 1. Whatever a session holds is free once it has ended, and it ends a lease after its client fell silent, or
@@ -18,8 +19,8 @@
 //! 4. Nobody writes to a database's file through here but for a session that holds the database, in the epoch
 //!    in which the file was opened; and what a session holds is not free before its writes have ended.
 //!
-//! Lock order: sessions, then what one of them holds, then the lock table, then the kernel's locks. What
-//! frees locks holds none of the first two.
+//! Lock order: sessions, then what one of them holds, then files that are not committed, the lock table, and
+//! the kernel's locks. What frees locks holds none of the first two.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -37,6 +38,7 @@ mod lease;
 mod locking;
 mod publisher;
 mod session;
+mod unborn;
 mod writing;
 
 pub use lease::{Claims, Welcome};
@@ -45,6 +47,7 @@ pub use publisher::Publisher;
 pub use session::{Granted, Outcome, Session};
 
 use session::Ticket;
+use unborn::Unborn;
 
 /// Sessions of one federation at once.
 const SESSIONS_MAX: usize = 100_000;
@@ -61,6 +64,7 @@ pub struct Served {
     table: Table<Ticket>,
     kernel: KernelLocks,
     publisher: Publisher,
+    unborn: Unborn,
     sessions: Mutex<HashMap<Uuid, Arc<Session>>>,
     next_session: AtomicU64,
     deadlocks: AtomicU64,
@@ -84,6 +88,7 @@ impl Served {
             kernel: KernelLocks::new(Arc::clone(&catalog)),
             publisher: Publisher::new(Arc::clone(&catalog)),
             catalog,
+            unborn: Unborn::default(),
             sessions: Mutex::default(),
             next_session: AtomicU64::new(1),
             deadlocks: AtomicU64::new(0),

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::Served;
 use super::session::{HeldBy, Session, State, lock};
 use crate::logical::locks::Owner;
-use crate::physical::{Answer, Permit, Trouble, Writers};
+use crate::physical::{Answer, Permit, StoragePath, Trouble, Writers};
 
 /// How long a client waits whose session may be on its way.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -111,6 +111,23 @@ impl Writers for Arc<Served> {
             None => Err(lost(database)),
         }
     }
+
+    fn made(&self, path: &StoragePath, database: DatabaseId) {
+        self.unborn.insert(&below(path), database);
+    }
+
+    fn removed(&self, path: &StoragePath) {
+        self.unborn.remove(&below(path));
+    }
+
+    fn unborn(&self, path: &StoragePath) -> Option<DatabaseId> {
+        self.unborn.database(&below(path))
+    }
+}
+
+/// A path as the catalogue has it: below the federation's folder.
+fn below(path: &StoragePath) -> String {
+    String::from_utf8_lossy(&path.as_bytes()[1..]).into_owned()
 }
 
 impl Permit for SessionPermit {

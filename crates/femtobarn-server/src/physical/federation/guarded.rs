@@ -6,7 +6,7 @@ use std::sync::Arc;
 use femtobarn_catalog::DatabaseId;
 use uuid::Uuid;
 
-use crate::physical::{Answer, Facts, StoredFile};
+use crate::physical::{Answer, Facts, StoragePath, StoredFile};
 
 /// Who may write to the files of databases.
 pub trait Writers: Send + Sync + 'static {
@@ -15,6 +15,15 @@ pub trait Writers: Send + Sync + 'static {
     /// # Errors
     /// `ENOLCK` if it does not hold it; not before some time has passed if it may yet.
     fn admit(&self, session: Option<Uuid>, database: DatabaseId) -> Answer<Arc<dyn Permit>>;
+
+    /// Notes that a file was made for a database that is not committed yet, by who may write to it.
+    fn made(&self, path: &StoragePath, database: DatabaseId);
+
+    /// Notes that such a file was removed.
+    fn removed(&self, path: &StoragePath);
+
+    /// The database of such a file.
+    fn unborn(&self, path: &StoragePath) -> Option<DatabaseId>;
 }
 
 /// A right to write that may end.

@@ -69,16 +69,12 @@ fn carry_out(
         }
         Of::GiveFreeExtent(given) => {
             let range = BlobRange::from(needed(given.range, "range")?);
-            let database = DatabaseId(given.database);
-            if !session.is_some_and(|session| session.holds(LockTarget::Database(database))) {
-                let what = format!("the lock on database {database} was lost");
-                return Err(Error::Changed { what });
-            }
+            let database = held(session, given.database)?;
             catalog.give_free_extent(database, range)?;
         }
         Of::ExtendFile(new) => {
             check_path(&new.path)?;
-            let database = DatabaseId(new.database);
+            let database = held(session, new.database)?;
             reply.range = Some(served.extend_file(database, &new.path, new.payload)?.into());
         }
         Of::CreateTag(tag) => {
@@ -89,6 +85,15 @@ fn carry_out(
         Of::SetRetention(retention) => catalog.set_retention(retention.into())?,
     }
     Ok(reply)
+}
+
+/// A database that the session holds.
+fn held(session: Option<&Session>, database: u32) -> Result<DatabaseId> {
+    let database = DatabaseId(database);
+    match session.is_some_and(|session| session.holds(LockTarget::Database(database))) {
+        true => Ok(database),
+        false => Err(Error::Changed { what: format!("the lock on database {database} was lost") }),
+    }
 }
 
 /// Publishes a transaction.

@@ -15,7 +15,7 @@ use super::until;
 use crate::ending::EndsOthers;
 use crate::killable::{self, Killable};
 
-fn config(folder: &Path, port: u16) -> Config {
+pub(super) fn config(folder: &Path, port: u16) -> Config {
     let export = Export {
         folder: folder.to_owned(),
         name: String::new(),
@@ -32,7 +32,7 @@ fn config(folder: &Path, port: u16) -> Config {
     }
 }
 
-fn open(port: u16) -> Federation {
+pub(super) fn open(port: u16) -> Federation {
     let url = format!("root://127.0.0.1:{port}//test.fed");
     let options = OpenOptions { threads: 1, cache_bytes: 16 << 20 };
     Federation::open_url(&url, options).unwrap()

@@ -27,12 +27,12 @@ const RUN7: &str = "databases/run7.root";
 
 impl Stage {
     /// The federation's files, for sessions that hold their databases.
-    fn storage(&self, files: Arc<dyn Storage>) -> FederationStorage {
+    pub(super) fn storage(&self, files: Arc<dyn Storage>) -> FederationStorage {
         let served = Arc::clone(self.served());
         FederationStorage::new(served.catalog().clone(), files).writable(Arc::new(served))
     }
 
-    fn files(&self) -> Arc<dyn Storage> {
+    pub(super) fn files(&self) -> Arc<dyn Storage> {
         Arc::new(PosixStorage::new(&self.place()).unwrap())
     }
 
@@ -45,7 +45,7 @@ impl Stage {
     }
 
     /// The engine, with the stage's catalogue, and with these files through a server of their own.
-    fn engine(&self, files: Arc<dyn Storage>) -> (Federation, Runtime) {
+    pub(super) fn engine(&self, files: Arc<dyn Storage>) -> (Federation, Runtime) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let server = serve_files(listener, self.storage(files));
@@ -55,14 +55,15 @@ impl Stage {
         (Federation::over_server(catalogue, &url, options).unwrap(), server)
     }
 
-    fn end_all_sessions(&self) {
+    pub(super) fn end_all_sessions(&self) {
+        let _inside = self.server.as_ref().unwrap().0.enter();
         for session in self.served().sessions() {
             self.served().end(&session);
         }
     }
 }
 
-fn class() -> Class {
+pub(super) fn class() -> Class {
     let json = r#"{"name": "Hit", "version": 1, "fields": [{"name": "number", "type": "uint64"}]}"#;
     Class::from_json(json).unwrap()
 }
@@ -78,7 +79,7 @@ fn with_ten_events(federation: &Federation) -> DatabaseId {
     database
 }
 
-fn errno_of<T>(answer: Answer<T>) -> Option<Errno> {
+pub(super) fn errno_of<T>(answer: Answer<T>) -> Option<Errno> {
     match answer {
         Err(Trouble::Refused(errno, _)) => Some(errno),
         _ => None,

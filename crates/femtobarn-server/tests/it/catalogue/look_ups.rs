@@ -7,7 +7,7 @@ use femtobarn_catalog::{
 };
 use uuid::Uuid;
 
-use super::{Stage, connect, new_container};
+use super::{LONG, Stage, connect, new_container};
 
 /// Both say the same, or refuse with the same text.
 #[track_caller]
@@ -161,6 +161,7 @@ fn space_at_the_end_of_a_file_is_given_out_once() {
     let path = stage.place().join("databases/run7.root");
     std::fs::write(&path, [0; 100]).unwrap();
     let take = |there: femtobarn_rpc::client::RemoteCatalogue| {
+        let _shared = there.locks().owner().share_database(stage.database, LONG).unwrap();
         let take = |_| there.extend_file(stage.database, "databases/run7.root", 1000).unwrap();
         (0..EACH).map(take).collect::<Vec<_>>()
     };
@@ -178,6 +179,9 @@ fn space_at_the_end_of_a_file_is_given_out_once() {
     let end = ranges.last().map(|last| last.offset + last.size);
     assert_eq!((ranges.len(), Some(path.metadata().unwrap().len())), (4 * EACH, end));
     let there = stage.remote();
+    let unlocked = there.extend_file(stage.database, "databases/run7.root", 1000).unwrap_err();
+    assert_eq!(unlocked.kind(), ErrorKind::Conflict, "{unlocked}");
+    let _shared = there.locks().owner().share_database(stage.database, LONG).unwrap();
     for (path, payload) in
         [("databases/no.root", 1000), ("databases/run7.root", 0), ("databases/run7.root", u64::MAX)]
     {

@@ -8,6 +8,7 @@ mod locks;
 mod look_ups;
 mod proxy;
 mod sessions;
+mod unborn;
 
 use std::net::TcpListener;
 use std::path::PathBuf;

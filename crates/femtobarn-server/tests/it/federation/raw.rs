@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use femtobarn::TransactionOptions;
 use femtobarn_server::physical::{Answer, Creation, Opaque, OpenHow, Storage};
 use nix::errno::Errno;
 
@@ -93,6 +94,21 @@ fn a_file_is_removed_only_if_it_is_no_databases() {
     remove("/databases/left.root", RAW).unwrap();
     assert_eq!(errno_of(remove("/databases/left.root", RAW)), Some(Errno::ENOENT));
     assert!(stage.file("run7.root").exists() && !stage.file("left.root").exists());
+}
+
+/// A dropped database's file is needed for as long as a snapshot shows it.
+#[test]
+fn the_file_of_a_dropped_database_is_still_one() {
+    let stage = Stage::new().with_ten_events();
+    let before = stage.federation.head().unwrap();
+    let mut transaction = stage.federation.transaction(TransactionOptions::default()).unwrap();
+    transaction.drop_database("run7").unwrap();
+    transaction.commit().unwrap();
+    let run7 = at("/databases/run7.root");
+    assert_eq!(errno_of(stage.shown.remove_file(&run7, RAW)), Some(Errno::EROFS));
+    let how = OpenHow { write: true, ..OpenHow::default() };
+    assert_eq!(errno_of(stage.shown.open(&run7, how, MAKES)), Some(Errno::EINVAL));
+    stage.open("/run7.root", &format!("fb.csn={before}")).unwrap();
 }
 
 #[test]

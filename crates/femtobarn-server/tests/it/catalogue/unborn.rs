@@ -1,0 +1,169 @@
+//! Files of databases that were begun and never committed.
+//!
+//! Nothing refers to them, and whoever makes a database of that name finds it taken.
+
+use std::path::{Path, PathBuf};
+
+use femtobarn::{ContainerOptions, Federation, Transaction, TransactionOptions};
+use femtobarn_catalog::{Catalogue, Commit, DatabaseId, DatabaseState, ErrorKind, NewDatabase};
+use femtobarn_server::Server;
+use femtobarn_server::physical::{
+    Creation, FederationStorage, Opaque, OpenHow, Storage, StoragePath,
+};
+use nix::errno::Errno;
+use uuid::Uuid;
+
+use super::engine::{config, events, numbers, open};
+use super::fencing::{class, errno_of};
+use super::{LONG, Stage, until};
+use crate::killable::{self, Killable};
+
+/// A transaction with a new database that has `count` events.
+fn begun(federation: &Federation, database: &str, count: u64) -> Transaction {
+    let mut transaction = federation.transaction(TransactionOptions::default()).unwrap();
+    let database = transaction.create_database(database).unwrap();
+    let options = ContainerOptions::default();
+    let key = transaction.create_container(database, "events", &class(), options).unwrap();
+    transaction.extend(key, events(0..count)).unwrap();
+    transaction
+}
+
+fn files(federation: &Path) -> Vec<PathBuf> {
+    let found = std::fs::read_dir(federation.join("databases")).unwrap();
+    found.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn who_rolls_back_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("test.fed");
+    drop(Federation::create(&place, "test").unwrap());
+    let server = Server::start(config(&place, 0)).unwrap();
+    let remote = open(server.address().port());
+    for count in [0, 10, 2_000_000] {
+        let transaction = begun(&remote, "run7", count);
+        assert_eq!(files(&place).len(), 1);
+        transaction.rollback();
+        until("removing", || files(&place).is_empty());
+    }
+}
+
+/// What a client's process does that is to be killed. It is no test by itself.
+#[test]
+#[ignore = "run by other tests as another process"]
+fn begins() {
+    let Some(port) = killable::told() else { return };
+    let remote = open(port.parse().unwrap());
+    begun(&remote, "run6", 10).commit().unwrap();
+    let _begun = begun(&remote, "run7", 10);
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn who_dies_leaves_only_what_it_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("test.fed");
+    let local = Federation::create(&place, "test").unwrap();
+    let server = Server::start(config(&place, 0)).unwrap();
+    let port = server.address().port();
+    let client = Killable::start("catalogue::unborn::begins", port.to_string());
+    until("beginning", || files(&place).len() == 2);
+    drop(client);
+    let left = [place.join("databases/run6.root")];
+    until("removing", || files(&place) == left);
+    assert!(numbers(&local, "run6/events").into_iter().eq(0..10));
+}
+
+/// The name is free when the first has lost its session, and what that one still does is not done to the
+/// file of the second.
+#[test]
+fn who_comes_back_does_not_touch_the_file_of_another() {
+    let stage = Stage::new();
+    let (first, _one) = stage.engine(stage.files());
+    let (second, _two) = stage.engine(stage.files());
+    std::fs::create_dir_all(stage.place().join("databases")).unwrap();
+    let lost = begun(&first, "run8", 10);
+    assert_eq!(files(&stage.place()).len(), 1);
+    stage.end_all_sessions();
+    until("removing", || files(&stage.place()).is_empty());
+    let mine = begun(&second, "run8", 10);
+    assert_eq!(files(&stage.place()), [stage.place().join("databases/run8.root")]);
+    let error = lost.commit().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    mine.commit().unwrap();
+    assert!(numbers(&second, "run8/events").into_iter().eq(0..10));
+}
+
+const RUN8: &str = "databases/run8.root";
+
+/// Opens the file of `run8`, or makes it.
+fn open_run8(
+    storage: &FederationStorage,
+    creation: Creation,
+    database: DatabaseId,
+    session: Uuid,
+) -> Option<Errno> {
+    let opaque = format!("fb.raw=1&fb.database={database}&fb.session={session}");
+    let how = OpenHow { write: true, creation, make_folders: true, mode: 0o644 };
+    errno_of(storage.open(&run8(), how, Opaque(opaque.as_bytes())))
+}
+
+fn run8() -> StoragePath {
+    StoragePath::new(format!("/{RUN8}").as_bytes()).unwrap()
+}
+
+#[test]
+fn only_its_maker_uses_a_file_whose_database_is_not_committed() {
+    let stage = Stage::new();
+    let storage = stage.storage(stage.files());
+    let (there, other) = (stage.remote(), stage.remote());
+    let session = |catalogue: &dyn Catalogue| catalogue.session().unwrap();
+    let (mine, theirs) = (there.reserve_database().unwrap(), other.reserve_database().unwrap());
+    let _mine = there.locks().owner().share_database(mine, LONG).unwrap();
+    let _theirs = other.locks().owner().share_database(theirs, LONG).unwrap();
+    assert_eq!(open_run8(&storage, Creation::New, mine, session(&there)), None);
+    let refused = open_run8(&storage, Creation::Existing, theirs, session(&other));
+    assert_eq!(refused, Some(Errno::EINVAL));
+    let remove = |database: DatabaseId, session: Uuid| {
+        let opaque = format!("fb.raw=1&fb.database={database}&fb.session={session}");
+        errno_of(storage.remove_file(&run8(), Opaque(opaque.as_bytes())))
+    };
+    assert_eq!(errno_of(storage.remove_file(&run8(), Opaque(b"fb.raw=1"))), Some(Errno::EROFS));
+    assert_eq!(remove(theirs, session(&other)), Some(Errno::EROFS));
+    assert!(stage.place().join(RUN8).exists());
+    assert_eq!(remove(mine, session(&there)), None);
+    assert_eq!(open_run8(&storage, Creation::New, theirs, session(&other)), None);
+}
+
+/// The answer to a commit may be lost, and it have happened nevertheless.
+#[test]
+fn what_was_sent_to_be_published_is_not_removed() {
+    let stage = Stage::new();
+    let storage = stage.storage(stage.files());
+    let there = stage.remote();
+    let database = there.reserve_database().unwrap();
+    let new = |name: &str| NewDatabase {
+        id: database,
+        uuid: Uuid::new_v4(),
+        name: name.into(),
+        path: RUN8.into(),
+        state: DatabaseState::Open,
+    };
+    let publish = |name| {
+        let (transaction, new_databases) = (Uuid::new_v4(), vec![new(name)]);
+        there.commit(Commit { transaction, new_databases, ..Commit::default() })
+    };
+    let unlocked = publish("run8").unwrap_err();
+    assert_eq!(unlocked.kind(), ErrorKind::Conflict, "{unlocked}");
+    let owner = there.locks().owner();
+    let lock = owner.share_database(database, LONG).unwrap();
+    assert_eq!(open_run8(&storage, Creation::New, database, there.session().unwrap()), None);
+    assert_eq!(publish("run7").unwrap_err().kind(), ErrorKind::Exists);
+    drop(lock);
+    stage.end_all_sessions();
+    let again = stage.local();
+    drop(again.locks().owner().lock_database_exclusive(database, LONG).unwrap());
+    assert!(stage.place().join(RUN8).exists());
+}
