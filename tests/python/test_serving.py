@@ -1,9 +1,11 @@
-"""A server, read and written by every client there is: real ones, each in a process of its own."""
+"""A server of a federation as it is started: clients in processes of their own, pages, commands.
+
+What clients do with plain files is tested in `test_xrootd_suites`, with all of them.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -22,9 +24,7 @@ import femtobarn as fb
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JUDGES = ROOT / "tests" / "judges"
-XRDCLIENT = "xrdclient==0.4.0"
 EVENTS = 20_000
-BLOB_BYTES = 20_000_000
 
 pytestmark = pytest.mark.judge
 
@@ -54,7 +54,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A federation whose database is not sealed, with several commits, and a folder with one file."""
+    """A federation whose database is not sealed, with several commits, and an empty folder."""
     place = tmp_path_factory.mktemp("serving")
     federation = fb.create(place / "lhc.fed")
     events = np.arange(EVENTS, dtype="u4")
@@ -65,7 +65,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             container.extend({"run": np.full(len(part), 7, "u4"), "event": part, "pt": pt})
     folder = place / "store"
     folder.mkdir()
-    (folder / "blob").write_bytes(np.random.default_rng(1).bytes(BLOB_BYTES))
     with fb.serve(federation.path, folder, port=0, address="127.0.0.1", anonymous="all") as server:
         yield Served(server, federation, folder, int(events.sum()))
 
@@ -95,35 +94,16 @@ def tool(name: str) -> str:
 # ---- copies
 
 
-@pytest.mark.parametrize("streams", ["1", "4"])
-@pytest.mark.parametrize("pages", ["0", "1"])
-def test_xrdcp_copies_down(served: Served, tmp_path: Path, streams: str, pages: str) -> None:
-    copy = tmp_path / "copy"
-    surroundings = {**os.environ, "XRD_CPUSEPGWRTRD": pages}
-    command = [tool("xrdcp"), "--silent", "-S", streams, "-C", "crc32c:source"]
-    run(*command, served.url("/store/blob"), copy, env=surroundings)
-    assert copy.read_bytes() == (served.folder / "blob").read_bytes()
-
-
-def test_xrdcp_copies_up_and_checks(served: Served, tmp_path: Path) -> None:
-    source = tmp_path / "source"
+def test_xrdcp_copies_and_checks(served: Served, tmp_path: Path) -> None:
+    source, copy, url = tmp_path / "source", tmp_path / "copy", served.url("/store/new/up")
     source.write_bytes(np.random.default_rng(2).bytes(9_000_001))
-    run(tool("xrdcp"), "--silent", "-C", "adler32", source, served.url("/store/new/up"))
+    run(tool("xrdcp"), "--silent", "-C", "adler32", source, url)
     assert (served.folder / "new" / "up").read_bytes() == source.read_bytes()
-    again = subprocess.run([tool("xrdcp"), "--silent", source, served.url("/store/new/up")], check=False)
+    run(tool("xrdcp"), "--silent", "-C", "crc32c:source", url, copy)
+    assert copy.read_bytes() == source.read_bytes()
+    again = subprocess.run([tool("xrdcp"), "--silent", source, url], check=False)
     assert again.returncode != 0, "a file that is there must only be replaced with --force"
-    run(tool("xrdcp"), "--silent", "--force", "-p", source, served.url("/store/new/up"))
-
-
-def test_xrdcp_copies_folders(served: Served, tmp_path: Path) -> None:
-    for name in ("a", "b/c", "b/d/e"):
-        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "tree" / name).write_text(name * 1000)
-    run(tool("xrdcp"), "--silent", "-r", tmp_path / "tree", served.url("/store/"))
-    (tmp_path / "back").mkdir()
-    run(tool("xrdcp"), "--silent", "-r", served.url("/store/tree"), tmp_path / "back")
-    for name in ("a", "b/c", "b/d/e"):
-        assert (tmp_path / "back" / "tree" / name).read_text() == name * 1000
+    run(tool("xrdcp"), "--silent", "--force", "-p", source, url)
 
 
 # ---- a federation as complete ROOT files
@@ -173,7 +153,7 @@ def test_a_federation_is_changed_by_transactions_alone(served: Served, tmp_path:
         assert "transaction" in done.stderr, done.stderr
 
 
-# ---- the clients for Python
+# ---- a client for Python
 
 READ_AND_WRITE = """
 import json, sys
@@ -199,52 +179,12 @@ with client.File() as file:
 """
 
 
-@pytest.mark.parametrize("which", ["6.2", "Debian's"])
-def test_the_client_for_python(served: Served, which: str) -> None:
-    python = sys.executable if which == "6.2" else "/usr/bin/python3"
-    if which != "6.2" and subprocess.run([python, "-c", "import XRootD"], check=False).returncode != 0:
+def test_the_older_client_for_python(served: Served) -> None:
+    python = "/usr/bin/python3"
+    if subprocess.run([python, "-c", "import XRootD"], check=False).returncode != 0:
         pytest.skip("python3-xrootd is not installed")
-    url = served.url(f"/store/python-{which[0]}")
-    told = program(READ_AND_WRITE, url, python=python)
+    told = program(READ_AND_WRITE, served.url("/store/python"), python=python)
     assert told == {"size": 1 << 20, "chunks": 1000, "same": True}
-
-
-BY_ANOTHER = """
-import json, sys, zlib
-import xrdclient
-top, data = sys.argv[1], bytes(range(251)) * 10000
-with xrdclient.open(top + "/made/by-another", "wb") as file:
-    file.write(data)
-with xrdclient.open(top + "/made/by-another") as file:
-    file.seek(1000)
-    part = file.read(5000)
-print(json.dumps({
-    "part": part == data[1000:6000],
-    "whole": xrdclient.read_bytes(top + "/made/by-another") == data,
-    "names": [str(name).rsplit("/", 1)[-1] for name in xrdclient.ls(top + "/made")],
-    "size": xrdclient.size(top + "/made/by-another"),
-    "exists": xrdclient.exists(top + "/made/nothing"),
-}))
-"""
-
-
-@pytest.fixture(scope="session")
-def other_client() -> Path:
-    """Python with a client that shares no code with XRootD's, apart because it takes over `root://`."""
-    place = ROOT / ".cache" / "judges" / XRDCLIENT
-    python = place / "bin" / "python"
-    if not (place / "ready").exists():
-        run(sys.executable, "-m", "venv", place)
-        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", XRDCLIENT)
-        (place / "ready").touch()
-    return python
-
-
-@pytest.mark.network
-def test_a_client_of_other_origin(served: Served, other_client: Path) -> None:
-    told = program(BY_ANOTHER, served.url("/store"), python=str(other_client))
-    expected = {"part": True, "whole": True, "names": ["by-another"], "size": 2_510_000, "exists": False}
-    assert told == expected
 
 
 # ---- HTTP
