@@ -1,12 +1,12 @@
-//! Memory for what goes through connections: buffers of one size that are used again.
+//! Memory for what goes through connections: buffers of two sizes that are used again.
 //!
 //! 1. A connection that waits for its client holds no buffer, but for what the client has not taken.
 //! 2. A buffer goes back to its pool when it is dropped, wherever that happens. The pool keeps
-//!    `SPARE_BUFFERS_MAX` of them, the warmest on top, and frees the others.
+//!    some of each size, the warmest on top, and frees the others.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of data that one buffer is meant for; heads of answers fit besides.
 pub const PIECE_BYTES: usize = 256 * 1024;
@@ -14,23 +14,48 @@ pub const PIECE_BYTES: usize = 256 * 1024;
 /// Bytes of one buffer.
 pub const BUFFER_BYTES: usize = PIECE_BYTES + 4096;
 
+/// Bytes of data that one large buffer is meant for, with the checksums of their pages.
+pub const LARGE_PIECE_BYTES: usize = 1024 * 1024;
+
+/// Bytes of one large buffer.
+pub const LARGE_BUFFER_BYTES: usize = LARGE_PIECE_BYTES + 4096;
+
 /// Buffers that a pool keeps while nobody uses them: 16 MiB.
 const SPARE_BUFFERS_MAX: usize = 64;
+
+/// The same of large buffers.
+const SPARE_LARGE_BUFFERS_MAX: usize = 16;
 
 /// Buffers that nobody uses now.
 #[derive(Debug, Default)]
 pub struct BufferPool {
     spare: Mutex<Vec<Box<[u8]>>>,
+    spare_large: Mutex<Vec<Box<[u8]>>>,
     used: AtomicUsize,
 }
 
 impl BufferPool {
     /// A buffer of [`BUFFER_BYTES`], with anything in it.
     pub fn take(self: &Arc<Self>) -> Buffer {
-        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        self.take_for(BUFFER_BYTES)
+    }
+
+    /// A buffer of [`BUFFER_BYTES`], or of [`LARGE_BUFFER_BYTES`] where so many bytes need it.
+    ///
+    /// # Panics
+    /// If they do not fit into that either.
+    pub fn take_for(self: &Arc<Self>, bytes: usize) -> Buffer {
+        assert!(bytes <= LARGE_BUFFER_BYTES, "{bytes} bytes do not fit into any buffer");
+        let size = if bytes <= BUFFER_BYTES { BUFFER_BYTES } else { LARGE_BUFFER_BYTES };
+        let spare = self.spare_of(size).pop();
         self.used.fetch_add(1, Ordering::Relaxed);
-        let bytes = spare.unwrap_or_else(|| vec![0; BUFFER_BYTES].into_boxed_slice());
+        let bytes = spare.unwrap_or_else(|| vec![0; size].into_boxed_slice());
         Buffer { bytes, length: 0, pool: Arc::clone(self) }
+    }
+
+    fn spare_of(&self, size: usize) -> MutexGuard<'_, Vec<Box<[u8]>>> {
+        let spare = if size == BUFFER_BYTES { &self.spare } else { &self.spare_large };
+        spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Buffers that are in use now.
@@ -40,8 +65,10 @@ impl BufferPool {
 
     fn give_back(&self, bytes: Box<[u8]>) {
         self.used.fetch_sub(1, Ordering::Relaxed);
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < SPARE_BUFFERS_MAX {
+        let is_large = bytes.len() == LARGE_BUFFER_BYTES;
+        let most = if is_large { SPARE_LARGE_BUFFERS_MAX } else { SPARE_BUFFERS_MAX };
+        let mut spare = self.spare_of(bytes.len());
+        if spare.len() < most {
             spare.push(bytes);
         }
     }
@@ -146,5 +173,9 @@ mod tests {
         drop(many);
         assert_eq!(pool.used(), 0);
         assert_eq!(pool.spare.lock().expect("nobody panicked").len(), SPARE_BUFFERS_MAX);
+        drop((0..99).map(|_| pool.take_for(LARGE_PIECE_BYTES)).collect::<Vec<_>>());
+        assert_eq!(pool.spare_of(LARGE_BUFFER_BYTES).len(), SPARE_LARGE_BUFFERS_MAX);
+        assert_eq!(pool.take_for(BUFFER_BYTES).len(), BUFFER_BYTES);
+        assert_eq!(pool.take_for(BUFFER_BYTES + 1).len(), LARGE_BUFFER_BYTES);
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
-use xrd::request::{Chkpoint, Request};
+use xrd::request::{Chkpoint, REQUEST_HEADER_BYTES, Request};
 use xrd::response::{Attention, Response};
 use xrd::{
     ErrorCode, Failure, HandshakeAnswer, ReceivedRequest, RequestCode, RequestEvent, RequestFramer,
@@ -29,7 +29,7 @@ use super::socket::Socket;
 use super::streams::Delegated;
 use super::writing::Incoming;
 use crate::logical::sessions::{Counters, Session};
-use crate::protocol::buffers::{Buffer, PIECE_BYTES};
+use crate::protocol::buffers::{BUFFER_BYTES, Buffer, PIECE_BYTES};
 
 /// Requests that are done beside others on one connection. While there are so many, nothing is read.
 const LATE_MAX: usize = 8;
@@ -65,6 +65,11 @@ pub(super) struct Connection {
     /// Held while there are data that are to be written, and what waits for it.
     write_permit: Option<OwnedSemaphorePermit>,
     write_turn: Option<Turn>,
+    /// Held while the kernel gathers data for it.
+    patience: Option<OwnedSemaphorePermit>,
+    /// Whether a large write has just ended. Another one may follow, whose data are not to come with its
+    /// header.
+    pub expects_data: bool,
     /// Comes when the session is ended from elsewhere.
     ended: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
@@ -122,6 +127,8 @@ impl Connection {
             login_deadline: Some(Box::pin(tokio::time::sleep(LOGIN))),
             write_permit: None,
             write_turn: None,
+            patience: None,
+            expects_data: false,
             ended: None,
         }
     }
@@ -190,10 +197,15 @@ impl Connection {
 
     /// Some bytes. Data that are to be written are taken from the kernel only by those who may hold some.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Buffer>> {
-        if self.incoming.is_some() && self.write_permit.is_none() {
-            self.write_permit = Some(ready!(self.poll_write_permit(context)));
+        let Some(incoming) = &self.incoming else {
+            let most = if self.expects_data { REQUEST_HEADER_BYTES } else { REQUESTS_BYTES };
+            return self.socket.poll_receive(context, &self.shared.buffers, most);
+        };
+        let piece = incoming.piece_bytes(self.framer.data_remaining());
+        let most = ready!(self.poll_arrived(context, piece))?;
+        if self.write_permit.is_none() {
+            self.write_permit = Some(ready!(self.poll_write_permit(context, most)));
         }
-        let most = if self.incoming.is_some() { PIECE_BYTES } else { REQUESTS_BYTES };
         let received = self.socket.poll_receive(context, &self.shared.buffers, most);
         if received.is_pending() {
             self.write_permit = None;
@@ -201,15 +213,32 @@ impl Connection {
         received
     }
 
-    fn poll_write_permit(&mut self, context: &mut Context<'_>) -> Poll<OwnedSemaphorePermit> {
+    /// Waits until a whole piece is in the kernel, unless too many do so; the bytes to receive now.
+    fn poll_arrived(&mut self, context: &mut Context<'_>, piece: usize) -> Poll<io::Result<usize>> {
+        // Who waits for its turn waits for a buffer of a size.
+        if self.patience.is_none() && self.write_turn.is_none() && !self.socket.is_encrypted() {
+            self.patience = Arc::clone(&self.shared.patient).try_acquire_owned().ok();
+        }
+        match self.patience {
+            Some(_) => self.socket.poll_arrived(context, piece).map_ok(|()| piece),
+            None => Poll::Ready(Ok(piece.min(PIECE_BYTES))),
+        }
+    }
+
+    fn poll_write_permit(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: usize,
+    ) -> Poll<OwnedSemaphorePermit> {
         let writers = &self.shared.writers;
+        let buffers = bytes.div_ceil(BUFFER_BYTES) as u32;
         if self.write_turn.is_none()
-            && let Ok(permit) = Arc::clone(writers).try_acquire_owned()
+            && let Ok(permit) = Arc::clone(writers).try_acquire_many_owned(buffers)
         {
             return Poll::Ready(permit);
         }
         let turn = self.write_turn.get_or_insert_with(|| {
-            let turn = Arc::clone(writers).acquire_owned();
+            let turn = Arc::clone(writers).acquire_many_owned(buffers);
             Box::pin(async { turn.await.expect("nobody closes this semaphore") })
         });
         let permit = ready!(turn.as_mut().poll(context));
@@ -226,6 +255,7 @@ impl Connection {
     }
 
     async fn received(&mut self, mut input: Bytes) -> io::Result<()> {
+        self.expects_data = false;
         if let Some(session) = self.session() {
             session.received(input.len() as u64);
         }
@@ -241,7 +271,7 @@ impl Connection {
                     self.data(bytes, remaining).await?;
                     if remaining == 0 {
                         // Requests behind the data need neither their buffer nor their turn.
-                        self.write_permit = None;
+                        (self.write_permit, self.patience) = (None, None);
                         input = Bytes::copy_from_slice(&input);
                     }
                 }

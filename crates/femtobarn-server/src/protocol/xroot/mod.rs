@@ -52,8 +52,12 @@ use streams::Streams;
 /// KiB of small pieces that are read beside other requests, on all connections together.
 const LATE_KIB_MAX: usize = 32 * 1024;
 
-/// Connections that hold data to be written; others leave theirs in the kernel until it is their turn.
-const WRITERS_MAX: usize = 64;
+/// Buffers' worth of data to be written that connections hold; others leave theirs in the kernel until it
+/// is their turn.
+const WRITTEN_BUFFERS_MAX: usize = 128;
+
+/// Connections for which the kernel gathers data to be written; what is sent to others is taken as it comes.
+const PATIENT_MAX: usize = 64;
 
 /// Checksums that are computed at once.
 const CHECKSUMS_MAX: usize = 2;
@@ -77,8 +81,10 @@ pub struct Shared {
     streams: Streams,
     /// KiB of small pieces that are read beside other requests.
     late: Arc<Semaphore>,
-    /// Connections that may hold data to be written.
+    /// Buffers' worth of data to be written that connections may hold.
     writers: Arc<Semaphore>,
+    /// Connections for which the kernel may gather data.
+    patient: Arc<Semaphore>,
     /// Checksums that are computed.
     checksums: Arc<Semaphore>,
     preparations: Preparations,
@@ -97,7 +103,8 @@ impl Shared {
             buffers: Arc::default(),
             streams: Streams::default(),
             late: Arc::new(Semaphore::new(LATE_KIB_MAX)),
-            writers: Arc::new(Semaphore::new(WRITERS_MAX)),
+            writers: Arc::new(Semaphore::new(WRITTEN_BUFFERS_MAX)),
+            patient: Arc::new(Semaphore::new(PATIENT_MAX)),
             checksums: Arc::new(Semaphore::new(CHECKSUMS_MAX)),
             preparations: Preparations::default(),
         }

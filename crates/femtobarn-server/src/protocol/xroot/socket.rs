@@ -4,7 +4,7 @@
 //! 2. A client that takes nothing for [`STALLED`] is let go.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -60,7 +60,7 @@ impl Socket {
         pool: &Arc<BufferPool>,
         most: usize,
     ) -> Poll<io::Result<Buffer>> {
-        let mut buffer = pool.take();
+        let mut buffer = pool.take_for(most);
         let mut room = ReadBuf::new(&mut buffer[..most]);
         let polled = match self {
             Socket::Plain(stream) => Pin::new(stream).poll_read(context, &mut room),
@@ -71,6 +71,28 @@ impl Socket {
         let count = room.filled().len();
         buffer.grow(count);
         Poll::Ready(Ok(buffer))
+    }
+
+    /// Comes when so many bytes are there, or as many as the kernel takes, or the client has sent its last.
+    /// Until then nobody is woken. Encrypted bytes are not waited for.
+    pub(super) fn poll_arrived(
+        &mut self,
+        context: &mut Context<'_>,
+        count: usize,
+    ) -> Poll<io::Result<()>> {
+        let Socket::Plain(stream) = self else { return Poll::Ready(Ok(())) };
+        wake_for(stream, count);
+        loop {
+            ready!(stream.poll_read_ready(context))?;
+            let arrived = stream.try_io(Interest::READABLE, || is_ready(stream, PollFlags::POLLIN));
+            match arrived {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => {
+                    wake_for(stream, 1);
+                    return Poll::Ready(other);
+                }
+            }
+        }
     }
 
     /// Sends all of the slices.
@@ -100,13 +122,7 @@ impl Socket {
     /// reading the piece holds no buffer for slow clients.
     pub(super) async fn has_room(&self) -> io::Result<()> {
         let Socket::Plain(stream) = self else { return Ok(()) };
-        let has_room = || {
-            let mut descriptors = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
-            match poll(&mut descriptors, PollTimeout::ZERO)? {
-                0 => Err(io::ErrorKind::WouldBlock.into()),
-                _ => Ok(()),
-            }
-        };
+        let has_room = || is_ready(stream, PollFlags::POLLOUT);
         within(STALLED, stream.async_io(Interest::WRITABLE, has_room)).await
     }
 
@@ -168,6 +184,28 @@ impl Socket {
         }
         Ok(())
     }
+}
+
+/// Whether the kernel says so now; `WouldBlock` if it does not.
+fn is_ready(stream: &TcpStream, what: PollFlags) -> io::Result<()> {
+    let mut descriptors = [PollFd::new(stream.as_fd(), what)];
+    match poll(&mut descriptors, PollTimeout::ZERO)? {
+        0 => Err(io::ErrorKind::WouldBlock.into()),
+        _ => Ok(()),
+    }
+}
+
+/// So many bytes must be there before the socket is said to be readable.
+fn wake_for(stream: &TcpStream, count: usize) {
+    let bytes = libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX);
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVLOWAT);
+    // SAFETY: a number that outlives the call, its size, and a descriptor that is open.
+    let set = unsafe {
+        libc::setsockopt(stream.as_raw_fd(), level, name, (&raw const bytes).cast(), size)
+    };
+    // Where it cannot be, what is there is taken in smaller pieces.
+    let _ = set;
 }
 
 /// The outcome, unless it takes too long. No timer is started for what is done at once.

@@ -1,6 +1,7 @@
 //! Writing: write, pgwrite, writev, and changes in checkpoints.
 //!
-//! 1. Data go to the file as they come, in pieces, and are never gathered.
+//! 1. Data go to the file in pieces, as they come. Of a large write they are pieces of a MiB at multiples of
+//!    a MiB in the file, which the kernel gathers.
 //! 2. Once something fails, the rest of the request's data are passed over, and its answer, which comes
 //!    when all data have come, is the first failure.
 //! 3. Pages with wrong checksums are written, too; they are told, and the file remembers them until they
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use xrd::flags::{PageFlags, WriteVOptions};
 use xrd::limits::{BAD_PAGES_PER_FILE_MAX, BAD_PAGES_PER_WRITE_MAX};
-use xrd::page::{PageDecoder, PageRange};
+use xrd::page::{PageDecoder, PageRange, wire_bytes};
 use xrd::request::{CheckpointWrite, Chkpoint, PgWrite, Request, WriteV};
 use xrd::response::{Corrections, Response, Status, StatusKind};
 use xrd::segment::Segment;
@@ -28,6 +29,7 @@ use super::outgoing::encoded;
 use crate::logical::handles::OpenFile;
 use crate::logical::sessions::{Counters, Session};
 use crate::physical::{Answer, Trouble};
+use crate::protocol::buffers::{LARGE_PIECE_BYTES, PIECE_BYTES};
 
 /// Bytes that are written in place where the storage is quick.
 const SMALL_BYTES: usize = 32 * 1024;
@@ -38,6 +40,8 @@ pub(super) struct Incoming {
     target: Target,
     /// Whether a checkpoint keeps what is written over.
     in_checkpoint: bool,
+    /// Whether its data are more than a piece.
+    is_large: bool,
     /// Why the data are passed over.
     failure: Option<Response>,
 }
@@ -64,6 +68,34 @@ struct VectorTarget {
     within: u32,
 }
 
+impl Incoming {
+    /// Bytes to receive next, of those that are due: up to where a large piece of the file ends, since the
+    /// kernel writes pieces of its own sizes fastest.
+    pub(super) fn piece_bytes(&self, due: u64) -> usize {
+        let piece = match &self.target {
+            _ if due <= PIECE_BYTES as u64 => due,
+            _ if self.failure.is_some() => PIECE_BYTES as u64,
+            Target::Plain { offset, .. } => to_border(*offset),
+            Target::Pages(pages) => pages.wire_to(pages.offset + to_border(pages.offset)),
+            Target::Vector(_) | Target::Nothing => PIECE_BYTES as u64,
+        };
+        due.min(piece) as usize
+    }
+}
+
+/// Bytes from here to the next multiple of a large piece.
+fn to_border(offset: u64) -> u64 {
+    LARGE_PIECE_BYTES as u64 - offset % LARGE_PIECE_BYTES as u64
+}
+
+impl PagesTarget {
+    /// Bytes with checksums that are missing of the data before this place of the file.
+    fn wire_to(&self, end: u64) -> u64 {
+        let taken = u64::from(self.request.length) - self.decoder.remaining();
+        wire_bytes(self.request.offset, end - self.request.offset) - taken
+    }
+}
+
 impl Connection {
     /// A request that data follow.
     pub(super) async fn begin_write(
@@ -86,7 +118,8 @@ impl Connection {
             Ok(target) => (target, None),
             Err(response) => (Target::Nothing, Some(response)),
         };
-        let incoming = Incoming { stream, target, in_checkpoint, failure };
+        let is_large = data_bytes > PIECE_BYTES as u64;
+        let incoming = Incoming { stream, target, in_checkpoint, is_large, failure };
         match data_bytes {
             0 => self.end_write(incoming).await,
             _ => {
@@ -105,6 +138,7 @@ impl Connection {
             incoming.failure = Some(response);
         }
         if remaining == 0 {
+            self.expects_data = incoming.is_large;
             return self.end_write(incoming).await;
         }
         self.incoming = Some(incoming);
@@ -121,16 +155,17 @@ impl Connection {
                 write(file, at, bytes, in_checkpoint).await
             }
             Target::Pages(pages) => {
-                let mut data = Vec::with_capacity(bytes.len());
-                pages.decoder.push(&bytes, &mut data, &mut pages.bad);
+                let mut data = self.shared.buffers.take_for(bytes.len());
+                let put = |part: &[u8]| assert!(data.append(part), "data are less than the wire");
+                pages.decoder.push_to(&bytes, put, &mut pages.bad);
                 if pages.bad.len() > BAD_PAGES_PER_WRITE_MAX {
                     let what = format!("more than {BAD_PAGES_PER_WRITE_MAX} pages are damaged");
                     return Err(failed(ErrorCode::TOO_MANY_ERRORS, what));
                 }
                 let (file, at) = (Arc::clone(&pages.file), pages.offset);
-                pages.offset += data.len() as u64;
+                pages.offset += data.filled().len() as u64;
                 drop(bytes);
-                write(file, at, data.into(), in_checkpoint).await
+                write(file, at, Bytes::from_owner(data), in_checkpoint).await
             }
             Target::Vector(vector) => write_vector(vector, bytes, in_checkpoint).await,
         }

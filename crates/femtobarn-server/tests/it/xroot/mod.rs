@@ -5,6 +5,7 @@ mod checkpoints;
 mod files;
 mod guests;
 mod hostile;
+mod large_writes;
 mod leaving;
 mod pages;
 mod saving;
