@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use femtobarn_catalog::{Catalogue, Csn, DatabaseId, DatabaseRow};
 use quick_cache::sync::Cache;
@@ -52,7 +52,8 @@ impl OpenFiles {
     pub fn source(self: &Arc<Self>, database: &DatabaseRow, at: Csn) -> Result<FileSource> {
         self.open.get_or_insert_with(&database.id, || self.open(database))?;
         let ahead = self.server.is_some().then(|| ReadAhead::new(self.bursts.clone()));
-        Ok(FileSource { files: self.clone(), database: database.id, at, ahead })
+        let files = self.clone();
+        Ok(FileSource { files, database: database.id, at, ahead, size: OnceLock::new() })
     }
 
     /// A database's file, for writing.
@@ -111,6 +112,8 @@ pub(crate) struct FileSource {
     at: Csn,
     /// None where the operating system reads ahead.
     ahead: Option<ReadAhead>,
+    /// The size of a server's file, asked for once: what the commit refers to was there before.
+    size: OnceLock<u64>,
 }
 
 impl FileSource {
@@ -130,7 +133,14 @@ impl FileSource {
 
 impl ByteSource for FileSource {
     fn size(&self) -> rntuple::Result<u64> {
-        ByteSource::size(&*self.file()?)
+        if let Some(size) = self.size.get() {
+            return Ok(*size);
+        }
+        let size = ByteSource::size(&*self.file()?)?;
+        match self.is_far() {
+            true => Ok(*self.size.get_or_init(|| size)),
+            false => Ok(size),
+        }
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {

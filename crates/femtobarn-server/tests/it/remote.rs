@@ -3,6 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use femtobarn::{
@@ -26,7 +27,7 @@ use uuid::Uuid;
 struct Stage {
     folder: TempDir,
     port: u16,
-    server: Option<Runtime>,
+    server: Option<(Runtime, Arc<Logical>)>,
 }
 
 impl Stage {
@@ -54,7 +55,7 @@ impl Stage {
 
     /// Stops the server: all its connections are lost.
     fn stop(&mut self) {
-        self.server.take().unwrap().shutdown_background();
+        self.server.take().unwrap().0.shutdown_background();
         let deadline = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
             assert!(Instant::now() < deadline, "the server does not stop");
@@ -78,18 +79,18 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            server.shutdown_background();
+            server.0.shutdown_background();
         }
     }
 }
 
 /// Serves the files of a federation, and nothing else.
-pub fn serve_files(listener: TcpListener, storage: FederationStorage) -> Runtime {
+pub fn serve_files(listener: TcpListener, storage: FederationStorage) -> (Runtime, Arc<Logical>) {
     let mut exports = Exports::default();
     let manner = Manner { is_quick: false, is_read_only: false };
     exports.add(&StoragePath::new(b"/test.fed").unwrap(), Arc::new(storage), manner).unwrap();
     let logical = Arc::new(Logical::new(Settings::default(), exports));
-    let shared = Arc::new(Shared::new(logical, Authenticator::open()));
+    let shared = Arc::new(Shared::new(Arc::clone(&logical), Authenticator::open()));
     listener.set_nonblocking(true).unwrap();
     let runtime = Runtime::new().unwrap();
     runtime.spawn(async move {
@@ -99,7 +100,7 @@ pub fn serve_files(listener: TcpListener, storage: FederationStorage) -> Runtime
             tokio::spawn(serve(stream, shared.clone()));
         }
     });
-    runtime
+    (runtime, logical)
 }
 
 /// Lets everybody write: the locks are where the folder is.
@@ -282,6 +283,52 @@ fn columns_are_the_same_however_they_are_read_from_a_server() {
     let far = open();
     for entry in (0..entries).step_by(9_973) {
         assert_eq!(far.value(entry).unwrap(), here.value(entry).unwrap());
+    }
+}
+
+impl Stage {
+    /// What clients of `root://` have asked for so far.
+    fn requests(&self) -> u64 {
+        let (_, logical) = self.server.as_ref().unwrap();
+        logical.sessions.totals().requests.load(Ordering::SeqCst)
+    }
+}
+
+/// Each commit leaves a sorted run of the index, or merges some.
+#[test]
+fn objects_are_found_by_their_keys_in_few_round_trips() {
+    let stage = Stage::new();
+    let local = stage.local();
+    let mut transaction = begin(&local);
+    let key = create(&mut transaction);
+    transaction.create_index(key, "by event", &["event".to_owned()], true).unwrap();
+    transaction.extend(key, events(0..300_000)).unwrap();
+    transaction.commit().unwrap();
+    for commit in 0..20 {
+        let mut transaction = begin(&local);
+        let key = open(&mut transaction);
+        let first = 300_000 + commit * 5_000;
+        transaction.extend(key, events(first..first + 5_000)).unwrap();
+        transaction.commit().unwrap();
+    }
+    assert!(
+        local.snapshot(None).unwrap().view("run7/events").unwrap().indexes().unwrap()[0].runs >= 3
+    );
+    for number in [7, 123_456, 333_333, 399_999] {
+        let remote = stage.remote();
+        let view = remote.snapshot(None).unwrap().view("run7/events").unwrap();
+        let find = |number: u64| {
+            let before = stage.requests();
+            let found = view.find(&[("event", Value::UInt(number))]).unwrap();
+            assert_eq!(found, (number < 400_000).then_some(number));
+            stage.requests() - before
+        };
+        // What indexes there are, their upper levels, their keys, the pages of a cluster, and one of these.
+        assert!(find(number) <= 5);
+        // Keys, and a page.
+        assert!(find(number ^ 4096) <= 2);
+        assert_eq!(find(number), 0);
+        assert!(find(1 << 40) <= 1);
     }
 }
 

@@ -227,6 +227,7 @@ impl View {
         let file = file_number(version.row.database, version.epoch);
         let blocks =
             Blocks { source: &*version.indexes.source, cache: Some((&inner.blocks, file)) };
+        blocks.fetch(&index.runs, start)?;
         let mut found = vec![];
         for run in &index.runs {
             blocks.entries_of(run, start, &mut found)?;

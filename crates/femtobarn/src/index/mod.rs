@@ -11,6 +11,7 @@
 //!    costs each key as many rewrites as the number of commits has binary digits.
 
 mod block;
+mod fetch;
 mod fields;
 mod find;
 mod key;

@@ -185,6 +185,15 @@ impl BlockCache {
     pub fn new(capacity: u64) -> Self {
         BlockCache(Cache::with_weighter((capacity / BLOCK_BYTES as u64) as usize, capacity, Weight))
     }
+
+    /// The block at a place of a database's file.
+    pub(super) fn get(&self, file: u64, offset: u64) -> Option<Arc<Block>> {
+        self.0.get(&(file, offset))
+    }
+
+    pub(super) fn insert(&self, file: u64, offset: u64, block: Arc<Block>) {
+        self.0.insert((file, offset), block);
+    }
 }
 
 /// Where runs are read.
@@ -201,8 +210,8 @@ impl Blocks<'_> {
         if number >= count {
             return Err(damaged(run, number));
         }
-        let offset = run.blob.offset.saturating_add(number * BLOCK_BYTES as u64);
-        let known = self.cache.and_then(|(cache, file)| cache.0.get(&(file, offset)));
+        let offset = offset_of(run, number);
+        let known = self.cache.and_then(|(cache, file)| cache.get(file, offset));
         let block = match known {
             Some(block) => block,
             None => {
@@ -212,7 +221,7 @@ impl Blocks<'_> {
                 let block = Block::decode(bytes).map(Arc::new);
                 let block = block.ok_or_else(|| damaged(run, number))?;
                 if let Some((cache, file)) = self.cache {
-                    cache.0.insert((file, offset), block.clone());
+                    cache.insert(file, offset, block.clone());
                 }
                 block
             }
@@ -237,9 +246,7 @@ impl Blocks<'_> {
             return Err(damaged(run, number));
         }
         while block.level() > 0 {
-            // Keys not below may be at the end of the last block whose first key is below.
-            let at = block.lower_bound(key).saturating_sub(1);
-            let child = block.number(at);
+            let child = child_of(&block, key);
             if child >= number {
                 return Err(damaged(run, number));
             }
@@ -266,12 +273,22 @@ impl Blocks<'_> {
     }
 }
 
-fn block_count(run: &IndexRun) -> u64 {
+/// The block below another in which the first key that is not below `key` is, or behind which it is.
+pub(super) fn child_of(block: &Block, key: &[u8]) -> u64 {
+    // Keys not below may be at the end of the last block whose first key is below.
+    block.number(block.lower_bound(key).saturating_sub(1))
+}
+
+pub(super) fn offset_of(run: &IndexRun, number: u64) -> u64 {
+    run.blob.offset.saturating_add(number.saturating_mul(BLOCK_BYTES as u64))
+}
+
+pub(super) fn block_count(run: &IndexRun) -> u64 {
     run.blob.size.div_ceil(BLOCK_BYTES as u64)
 }
 
 fn damaged(run: &IndexRun, number: u64) -> Error {
-    let offset = run.blob.offset.saturating_add(number.saturating_mul(BLOCK_BYTES as u64));
+    let offset = offset_of(run, number);
     Error::Corrupt {
         what: format!("block of an index at byte {offset} is damaged; build the index again"),
     }

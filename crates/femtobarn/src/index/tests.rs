@@ -1,9 +1,9 @@
 //! Runs in memory: written, merged, searched and damaged.
 
 use proptest::{collection::vec, prelude::*};
-use rntuple::BlobSink;
+use rntuple::{BlobSink, ByteSource};
 
-use super::run::{Blocks, RunSink, Stream};
+use super::run::{BlockCache, Blocks, RunSink, Stream};
 use super::sorter::Sorter;
 use crate::annex::IndexRun;
 use crate::error::Result;
@@ -48,8 +48,37 @@ fn all(disk: &Vec<u8>, run: IndexRun) -> Result<Pairs> {
     Ok(pairs)
 }
 
+/// A disk that is far away.
+struct Far<'a>(&'a Vec<u8>);
+
+impl ByteSource for Far<'_> {
+    fn size(&self) -> rntuple::Result<u64> {
+        self.0.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
+        self.0.read_at(offset, buffer)
+    }
+
+    fn is_far(&self) -> bool {
+        true
+    }
+}
+
+/// What is found here, which is what is found from afar.
 fn found(disk: &Vec<u8>, runs: &[IndexRun], start: &[u8]) -> Result<Vec<u64>> {
-    let blocks = Blocks { source: disk, cache: None };
+    let here = found_by(&Blocks { source: disk, cache: None }, runs, start);
+    let cache = BlockCache::new(1 << 20);
+    let from_afar = Blocks { source: &Far(disk), cache: Some((&cache, 1)) };
+    let fetched = from_afar.fetch(runs, start);
+    match (&here, fetched.and_then(|()| found_by(&from_afar, runs, start))) {
+        (Ok(here), Ok(far)) => assert_eq!(*here, far),
+        (here, far) => assert!(here.is_err() && far.is_err(), "{here:?} {far:?}"),
+    }
+    here
+}
+
+fn found_by(blocks: &Blocks<'_>, runs: &[IndexRun], start: &[u8]) -> Result<Vec<u64>> {
     let mut found = vec![];
     runs.iter().try_for_each(|run| blocks.entries_of(run, start, &mut found))?;
     found.sort_unstable();

@@ -48,7 +48,7 @@ impl Stage {
     pub(super) fn engine(&self, files: Arc<dyn Storage>) -> (Federation, Runtime) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let server = serve_files(listener, self.storage(files));
+        let (server, _) = serve_files(listener, self.storage(files));
         let url = format!("root://127.0.0.1:{port}//test.fed");
         let catalogue: Arc<dyn Catalogue> = Arc::new(self.remote());
         let options = OpenOptions::default();
