@@ -58,8 +58,26 @@ def create(path: str | os.PathLike[str], *, name: str | None = None) -> Federati
     return Federation(FederationHandle.create(text, name or Path(text).stem))
 
 
-def open(path: str | os.PathLike[str]) -> Federation:
+def open(
+    path: str | os.PathLike[str],
+    *,
+    cache_bytes: int | None = None,
+    threads: int | None = None,
+    streams: int | None = None,
+) -> Federation:
     """Open a federation.
+
+    Parameters
+    ----------
+    path
+        Its folder, or ``root://host:port//name`` at a server (``roots://`` for TLS).
+    cache_bytes
+        Bytes of decoded pages that are kept for reading objects, 256 MiB by default.
+    threads
+        Threads that read a large array, by default as many as there are cores.
+    streams
+        Connections to a server, beside the first one, over which what will be needed is read ahead, 2 by
+        default. More are of use where the way to the server is long.
 
     Raises
     ------
@@ -68,7 +86,7 @@ def open(path: str | os.PathLike[str]) -> Federation:
     UnsupportedError
         If it was made by a newer release.
     """
-    return Federation(FederationHandle.open(_local_path(path)))
+    return Federation(FederationHandle.open(_local_path(path), cache_bytes, threads, streams))
 
 
 def restore(

@@ -127,7 +127,12 @@ class FederationHandle:
     @staticmethod
     def create(path: str | os.PathLike[str], name: str) -> FederationHandle: ...
     @staticmethod
-    def open(path: str | os.PathLike[str]) -> FederationHandle: ...
+    def open(
+        path: str | os.PathLike[str],
+        cache_bytes: int | None = None,
+        threads: int | None = None,
+        streams: int | None = None,
+    ) -> FederationHandle: ...
     @property
     def name(self) -> str: ...
     @property

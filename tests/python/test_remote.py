@@ -164,6 +164,19 @@ def test_places_that_have_none_are_told(server: fb.Server) -> None:
         fb.open("ftp://somewhere/lhc.fed")
 
 
+@pytest.mark.parametrize("streams", [0, 1, 4])
+def test_what_a_process_gives_to_a_federation(server: fb.Server, local: fb.Federation, streams: int) -> None:
+    url, entries = server.url("/lhc.fed"), 200_000
+    numbers = np.arange(entries, dtype="u4")
+    pt = np.random.default_rng(7).random((entries, 20), dtype="f4")
+    with local.transaction() as txn:
+        txn.database("run7").container("events").extend({"run": numbers, "event": numbers, "pt": pt})
+    with fb.open(url, cache_bytes=1 << 20, threads=1, streams=streams) as far:
+        assert np.array_equal(far["run7/events"].arrays("pt").pt.to_numpy(), pt)
+    with pytest.raises(OverflowError):
+        fb.open(url, streams=-1)
+
+
 def test_many_writers_at_once(local: fb.Federation, far: fb.Federation) -> None:
     with far.transaction() as txn:
         database = txn.database("run9", create=True)

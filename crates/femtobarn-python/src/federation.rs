@@ -28,10 +28,23 @@ impl FederationHandle {
     }
 
     #[staticmethod]
-    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+    #[pyo3(signature = (path, cache_bytes=None, threads=None, streams=None))]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        cache_bytes: Option<u64>,
+        threads: Option<usize>,
+        streams: Option<usize>,
+    ) -> PyResult<Self> {
+        let usual = OpenOptions::default();
+        let options = OpenOptions {
+            cache_bytes: cache_bytes.unwrap_or(usual.cache_bytes),
+            threads: threads.unwrap_or(usual.threads),
+            streams: streams.unwrap_or(usual.streams),
+        };
         let open = || match path.to_str().filter(|text| text.contains("://")) {
-            Some(url) => Federation::open_url(url, OpenOptions::default()),
-            None => Federation::open(&path),
+            Some(url) => Federation::open_url(url, options),
+            None => Federation::open_with(&path, options),
         };
         py.detach(open).or_raise().map(Self::over)
     }

@@ -186,42 +186,39 @@ impl Burst {
         self.size.saturating_sub(self.used.load(Ordering::Relaxed))
     }
 
-    /// Whether it has, or will have, these bytes.
-    pub fn covers(&self, offset: u64, length: usize) -> bool {
-        self.place_of(offset, length).is_some()
+    /// Whether it has, or will have, any of these bytes.
+    pub fn has_some_of(&self, range: &Range<u64>) -> bool {
+        let index = self.index_of(range.start);
+        self.ranges.get(index).is_some_and(|own| own.start < range.end)
     }
 
     /// Up to where it has, or will have, what follows a byte.
     pub fn end_of(&self, offset: u64) -> Option<u64> {
-        let index = self.ranges.partition_point(|range| range.end <= offset);
-        let range = self.ranges.get(index).filter(|range| range.start <= offset)?;
+        let range = self.ranges.get(self.index_of(offset)).filter(|range| range.start <= offset)?;
         Some(range.end)
     }
 
-    /// Where these bytes are among its own.
-    fn place_of(&self, offset: u64, length: usize) -> Option<usize> {
-        let end = offset.checked_add(length as u64)?;
-        let index = self.ranges.partition_point(|range| range.end < end);
-        let range = self.ranges.get(index).filter(|range| range.start <= offset)?;
-        Some((self.before[index] + offset - range.start) as usize)
+    /// The first range that ends behind a byte.
+    fn index_of(&self, offset: u64) -> usize {
+        self.ranges.partition_point(|range| range.end <= offset)
     }
 
-    /// Waits for the bytes and copies them; false if they did not come.
-    pub fn copy_to(&self, request: &mut ReadRequest<'_>) -> bool {
-        let Some(place) = self.place_of(request.offset, request.buffer.len()) else { return false };
+    /// Copies what it has of a request's front, once that is there; tells how many bytes that are.
+    pub fn copy_front(&self, request: &mut ReadRequest<'_>) -> usize {
+        let Some(end) = self.end_of(request.offset) else { return 0 };
+        let index = self.index_of(request.offset);
+        let place = (self.before[index] + request.offset - self.ranges[index].start) as usize;
+        let length = request.buffer.len().min((end - request.offset) as usize);
         let mut state = lock(&self.bytes);
         while let State::Fetching = *state {
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let State::There(bytes, count) = &*state else { return false };
-        match bytes[..*count].get(place..place + request.buffer.len()) {
-            Some(found) => {
-                request.buffer.copy_from_slice(found);
-                self.used.fetch_add(found.len() as u64, Ordering::Relaxed);
-                true
-            }
-            None => false,
-        }
+        let State::There(bytes, count) = &*state else { return 0 };
+        let found = bytes[..*count].get(place..).unwrap_or_default();
+        let found = &found[..length.min(found.len())];
+        request.buffer[..found.len()].copy_from_slice(found);
+        self.used.fetch_add(found.len() as u64, Ordering::Relaxed);
+        found.len()
     }
 }
 
@@ -242,10 +239,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn there(ranges: Vec<Range<u64>>, bytes: Vec<u8>) -> Burst {
+    pub fn there(ranges: Vec<Range<u64>>, bytes: Vec<u8>) -> Burst {
         let burst = Burst::new(ranges, None, Arc::default());
         let count = bytes.len();
         *lock(&burst.bytes) = State::There(bytes, count);
@@ -257,16 +254,18 @@ mod tests {
         let burst = there(vec![100..110, 200..220], (0..30).collect());
         let mut buffer = [0; 5];
         let mut read = |offset| {
-            let there = burst.copy_to(&mut ReadRequest { offset, buffer: &mut buffer });
-            there.then_some(buffer[0])
+            let count = burst.copy_front(&mut ReadRequest { offset, buffer: &mut buffer });
+            buffer[..count].to_vec()
         };
-        assert_eq!(read(100), Some(0));
-        assert_eq!(read(105), Some(5));
-        assert_eq!(read(215), Some(25));
-        assert_eq!(read(106), None, "past a range's end");
-        assert_eq!(read(99), None);
-        assert_eq!(read(300), None);
-        assert_eq!(burst.left(), 15);
+        assert_eq!(read(100), [0, 1, 2, 3, 4]);
+        assert_eq!(read(105), [5, 6, 7, 8, 9]);
+        assert_eq!(read(217), [27, 28, 29], "up to a range's end");
+        assert!(read(110).is_empty());
+        assert!(read(99).is_empty());
+        assert!(read(300).is_empty());
+        assert_eq!(burst.left(), 17);
+        assert!(burst.has_some_of(&(90..101)));
+        assert!(!burst.has_some_of(&(110..200)));
         assert_eq!(burst.end_of(109), Some(110));
         assert_eq!(burst.end_of(110), None);
     }

@@ -112,7 +112,7 @@ impl Federation {
         url: &str,
         options: OpenOptions,
     ) -> Result<Self> {
-        let folder = RemoteFolder::connect(url, catalog.session())?;
+        let folder = RemoteFolder::connect(url, catalog.session(), options.streams)?;
         Ok(Self::over(catalog, Some(folder), options))
     }
 

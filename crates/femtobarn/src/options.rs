@@ -13,12 +13,15 @@ pub struct OpenOptions {
     /// Threads that read a large array, field by field; as many as there are cores by default. With
     /// 1 no thread is ever started.
     pub threads: usize,
+    /// Connections to a server, beside the first one, over which what will be needed is read ahead: 2 by
+    /// default. More are of use where the way to the server is long.
+    pub streams: usize,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        OpenOptions { cache_bytes: 256 << 20, threads }
+        OpenOptions { cache_bytes: 256 << 20, threads, streams: 2 }
     }
 }
 

@@ -79,14 +79,8 @@ impl ReadAhead {
         requests: &mut [ReadRequest<'_>],
     ) -> rntuple::Result<()> {
         let known = self.begin(file, requests);
-        let mut missing = Vec::with_capacity(requests.len());
-        for request in requests {
-            let (offset, length) = (request.offset, request.buffer.len());
-            let burst = known.iter().find(|burst| burst.covers(offset, length));
-            if !burst.is_some_and(|burst| burst.copy_to(request)) {
-                missing.push(ReadRequest { offset, buffer: &mut *request.buffer });
-            }
-        }
+        let requests = requests.iter_mut();
+        let mut missing: Vec<_> = requests.filter_map(|request| left_of(request, &known)).collect();
         let used_up = known.iter().filter(|burst| burst.left() == 0);
         used_up.for_each(|burst| self.bursts.release(burst));
         match missing.is_empty() {
@@ -99,11 +93,11 @@ impl ReadAhead {
     fn begin(&self, file: &Arc<DatabaseFile>, requests: &[ReadRequest<'_>]) -> Vec<Arc<Burst>> {
         // Locked until the bursts are known, so that nobody else fetches the same.
         let mut own = lock(&self.own);
-        let covers = |burst: &Arc<Burst>| {
-            requests.iter().any(|request| burst.covers(request.offset, request.buffer.len()))
+        let is_wanted = |burst: &Arc<Burst>| {
+            requests.iter().any(|request| burst.has_some_of(&range_of(request)))
         };
         let mut known = own.live();
-        known.retain(covers);
+        known.retain(is_wanted);
         let mut plans = own.leave_out(requests);
         plans.extend(known.iter().filter_map(|burst| burst.plan));
         plans.sort_unstable();
@@ -112,6 +106,7 @@ impl ReadAhead {
         for &plan in &plans {
             due.extend(self.advance(&mut own, plan));
         }
+        known.extend(due.iter().filter(|burst| is_wanted(burst)).cloned());
         if plans.is_empty()
             && let Some(range) = span(requests)
             && let Some(next) = own.next_burst(range)
@@ -176,6 +171,22 @@ impl ReadAhead {
         own.bursts.push(Arc::downgrade(&burst));
         burst
     }
+}
+
+fn range_of(request: &ReadRequest<'_>) -> Range<u64> {
+    request.offset..request.offset.saturating_add(request.buffer.len() as u64)
+}
+
+/// Fills a request from bursts, one after the other, up to what none of them has; what is left of it.
+fn left_of<'a>(request: &'a mut ReadRequest<'_>, known: &[Arc<Burst>]) -> Option<ReadRequest<'a>> {
+    let mut left = ReadRequest { offset: request.offset, buffer: &mut *request.buffer };
+    while !left.buffer.is_empty() {
+        let count = known.iter().map(|burst| burst.copy_front(&mut left)).find(|&count| count > 0);
+        let Some(count) = count else { return Some(left) };
+        let buffer = left.buffer.split_at_mut(count).1;
+        left = ReadRequest { offset: left.offset + count as u64, buffer };
+    }
+    None
 }
 
 /// The range that requests lie in, if they follow each other with small gaps.
@@ -307,6 +318,7 @@ impl Own {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bursts::tests::there;
 
     #[test]
     fn what_is_read_one_after_the_other_is_fetched_ahead() {
@@ -347,6 +359,24 @@ mod tests {
             }
         }
         assert!(bursts >= 40 * 18, "{bursts}");
+    }
+
+    #[test]
+    fn what_lies_in_several_bursts_is_put_together() {
+        let bytes = |range: Range<u64>| range.map(|at| at as u8).collect::<Vec<_>>();
+        let burst = |range: Range<u64>| {
+            Arc::new(there(std::iter::once(range.clone()).collect(), bytes(range)))
+        };
+        let known = [burst(150..160), burst(100..150), burst(170..200)];
+        let mut buffer = [0; 80];
+        let mut request = ReadRequest { offset: 110, buffer: &mut buffer };
+        let left = left_of(&mut request, &known).map(|left| (left.offset, left.buffer.len()));
+        assert_eq!(left, Some((160, 30)));
+        assert!(buffer[..50].iter().copied().eq(110..160));
+        let mut request = ReadRequest { offset: 145, buffer: &mut buffer[..15] };
+        assert!(left_of(&mut request, &known).is_none());
+        assert!(buffer[..15].iter().copied().eq(145..160));
+        assert_eq!([known[0].left(), known[1].left(), known[2].left()], [0, 5, 30]);
     }
 
     /// Bursts that nobody fetches.

@@ -2,8 +2,8 @@
 //!
 //! 1. A path is below the federation's folder on the server; `fb.raw=1` asks for the file as it is
 //!    rather than as the complete ROOT file that other clients are shown.
-//! 2. What is read ahead comes over a connection of its own, so that who reads what is needed now does
-//!    not have to take it off the wire first.
+//! 2. What is read ahead comes over connections of its own, in turn, so that who reads what is needed now
+//!    does not have to take it off the wire first, and several bursts are on their way at once.
 //! 3. Writes are sent and not waited for; if one fails, the next operation tells it, the sync at the
 //!    latest. A file that was written to and not synced fails for good if its connection is lost: the
 //!    transaction fails, and nothing that it wrote is committed.
@@ -11,6 +11,7 @@
 //!    the server refuses, and that is a conflict.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use femtobarn_catalog::DatabaseId;
@@ -32,18 +33,29 @@ pub(crate) struct RemoteFolder {
     ahead: Arc<Ahead>,
 }
 
-/// The connection for reading ahead, which is made when it is needed first.
+/// The connections for reading ahead, which are made when they are needed first.
 #[derive(Debug)]
 struct Ahead {
     url: Url,
-    client: OnceLock<Option<Client>>,
+    /// None for one that cannot be made: then the first connection does for it.
+    clients: Vec<OnceLock<Option<Client>>>,
+    turn: AtomicUsize,
 }
 
 impl Ahead {
-    /// None if it cannot be made: then nothing is read over it.
-    fn client(&self) -> Option<&Client> {
+    fn new(url: Url, streams: usize) -> Self {
+        let clients = std::iter::repeat_with(OnceLock::new).take(streams).collect();
+        Ahead { url, clients, turn: AtomicUsize::new(0) }
+    }
+
+    /// Whose turn it is.
+    fn next(&self) -> usize {
+        self.turn.fetch_add(1, Ordering::Relaxed) % self.clients.len().max(1)
+    }
+
+    fn client(&self, index: usize) -> Option<&Client> {
         let connect = || Client::connect(&self.url, options()).ok();
-        self.client.get_or_init(connect).as_ref()
+        self.clients[index].get_or_init(connect).as_ref()
     }
 }
 
@@ -53,16 +65,12 @@ fn options() -> Options {
 
 impl RemoteFolder {
     /// Connects to the server of `root://host:port//federation`; a session of its catalogue is needed to
-    /// write.
-    pub fn connect(url: &str, session: Option<Uuid>) -> Result<Self> {
+    /// write. Bursts come over so many connections more.
+    pub fn connect(url: &str, session: Option<Uuid>, streams: usize) -> Result<Self> {
         let failed = |error: ClientError| Error::io("connect to", Path::new(url), error.into_io());
         let url = Url::parse(url).map_err(|error| Error::invalid(error.to_string()))?;
         let client = Client::connect(&url, options()).map_err(failed)?;
-        Ok(RemoteFolder {
-            client,
-            session,
-            ahead: Arc::new(Ahead { url, client: OnceLock::new() }),
-        })
+        Ok(RemoteFolder { client, session, ahead: Arc::new(Ahead::new(url, streams)) })
     }
 
     /// The URL of a file, as if it were a path.
@@ -111,8 +119,8 @@ impl RemoteFolder {
         })?;
         Ok(RemoteFile {
             client: self.client.clone(),
+            files_ahead: self.ahead.clients.iter().map(|_| OnceLock::new()).collect(),
             ahead: self.ahead.clone(),
-            file_ahead: OnceLock::new(),
             file,
             path,
         })
@@ -131,8 +139,8 @@ impl RemoteFolder {
 pub(crate) struct RemoteFile {
     client: Client,
     ahead: Arc<Ahead>,
-    /// The same file over the connection for reading ahead.
-    file_ahead: OnceLock<Option<File>>,
+    /// The same file over each connection for reading ahead.
+    files_ahead: Box<[OnceLock<Option<File>>]>,
     file: File,
     path: PathBuf,
 }
@@ -167,8 +175,10 @@ impl RemoteFile {
     }
 
     fn file_ahead(&self) -> &File {
-        let open = || self.ahead.client()?.open(self.file.location(), OpenOptions::READ).ok();
-        self.file_ahead.get_or_init(open).as_ref().unwrap_or(&self.file)
+        let index = self.ahead.next();
+        let Some(place) = self.files_ahead.get(index) else { return &self.file };
+        let open = || self.ahead.client(index)?.open(self.file.location(), OpenOptions::READ).ok();
+        place.get_or_init(open).as_ref().unwrap_or(&self.file)
     }
 
     pub fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {

@@ -92,10 +92,6 @@ impl LeasedOwner {
         LeasedOwner { locks: locks.clone(), number, held: Arc::default() }
     }
 
-    pub(super) fn is_idle(&self) -> bool {
-        lock(&self.held).is_empty()
-    }
-
     pub(super) fn lock(
         &self,
         target: LockTarget,

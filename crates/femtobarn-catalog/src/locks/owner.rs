@@ -48,11 +48,11 @@ impl LockOwner {
     }
 
     /// Whether it holds nothing, so that another transaction of this process may have it, with the
-    /// files that it has open.
-    pub fn is_idle(&self) -> bool {
+    /// files that it has open. One of a server has none, and what it held may be freed only later.
+    pub fn is_reusable(&self) -> bool {
         match &self.keeper {
             Keeper::Kernel(owner) => owner.is_idle(),
-            Keeper::Leased(owner) => owner.is_idle(),
+            Keeper::Leased(_) => false,
         }
     }
 

@@ -63,14 +63,14 @@ impl Kept {
 
     pub(super) fn keep_owner(&self, owner: LockOwner) {
         let mut owners = lock(&self.owners);
-        if owners.len() < OWNERS_MAX && owner.is_idle() {
+        if owners.len() < OWNERS_MAX && owner.is_reusable() {
             owners.push(owner);
         }
     }
 
     pub(super) fn take_owner(&self) -> Option<LockOwner> {
         // One from before a fork shares its locks with the parent.
-        lock(&self.owners).pop().filter(LockOwner::is_idle)
+        lock(&self.owners).pop().filter(LockOwner::is_reusable)
     }
 }
 

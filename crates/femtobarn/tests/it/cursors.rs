@@ -92,8 +92,11 @@ fn a_federation_without_a_cache_reads_all_the_same() {
     with_ten_events(&federation);
     drop(federation);
     let path = Path::new(folder.path()).join("test.fed");
-    let federation =
-        Federation::open_with(&path, OpenOptions { cache_bytes: 0, threads: 1 }).unwrap();
+    let federation = Federation::open_with(
+        &path,
+        OpenOptions { cache_bytes: 0, threads: 1, ..OpenOptions::default() },
+    )
+    .unwrap();
     let view = federation.snapshot(None).unwrap().view("run7/events").unwrap();
     let mut cursor = view.cursor::<Event>().unwrap();
     for entry in (0..10).rev() {

@@ -190,15 +190,17 @@ fn multiplied<'a>(segments: &[Segment<'a>], size: u64) -> Vec<Segment<'a>> {
     segments.iter().filter_map(multiply).collect()
 }
 
-/// As much of each column again, as far as its cluster goes.
+/// As much of each column again, as far as its cluster goes, from the next page on: who reads now gets
+/// the rest of the last one, too.
 fn following<'n, 'a>(needs: &[Need<'n, 'a>]) -> Vec<Need<'n, 'a>> {
     let following = |need: &Need<'n, 'a>| {
         let last = need.segments.last()?;
         let Range { start, end } = last.range;
         let (_, run) = last.cluster.active(need.columns)?;
-        let range = end..end.saturating_add(end - start).min(run.elements);
+        let next_page = run.starts.get(run.pages_with(&last.range).end).copied()?;
+        let range = next_page..end.saturating_add(end - start).min(run.elements);
         let segment = Segment { range, ..last.clone() };
-        (end < run.elements).then(|| Need { columns: need.columns, segments: vec![segment] })
+        (!segment.range.is_empty()).then(|| Need { columns: need.columns, segments: vec![segment] })
     };
     needs.iter().filter_map(following).collect()
 }

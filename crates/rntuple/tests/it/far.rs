@@ -162,6 +162,8 @@ fn what_comes_next_is_told_when_reading_goes_on() {
             assert!(2 * expected >= told.len(), "{expected} of {} were expected", told.len());
         }
         seen = std::mem::take(&mut far.maybe.lock().unwrap());
+        let is_told = |at: u64| told.iter().any(|range| range.contains(&at));
+        assert!(!seen.iter().any(|range| is_told(range.start)), "pages are told of once");
         assert_eq!(start > 0 && start + 500 < ENTRIES, !seen.is_empty(), "from {start}");
     }
 }

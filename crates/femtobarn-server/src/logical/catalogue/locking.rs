@@ -90,10 +90,13 @@ impl Served {
         })
     }
 
-    fn lock(self: &Arc<Self>, session: &Arc<Session>, asked: Asked) -> Option<Outcome> {
+    pub(super) fn lock(self: &Arc<Self>, session: &Arc<Session>, asked: Asked) -> Option<Outcome> {
         let refused = |error| Some(Outcome { number: asked.number, result: Err(error) });
         if let Err(error) = self.check_lock(session) {
             return refused(error);
+        }
+        if session.lock().postpone(asked) {
+            return None;
         }
         let owner = Owner { session: session.number(), number: asked.owner };
         let mut answer = self.table.try_lock(owner, asked.target, asked.kind);
@@ -157,12 +160,21 @@ impl Served {
 
     /// Frees what a session held.
     pub(super) fn free(self: &Arc<Self>, owner: Owner, target: LockTarget, held: HeldBy) {
+        self.grant(self.release(owner, target, held));
+        self.sweep(target);
+    }
+
+    /// Frees what a session held, which is to be granted to those who wait for it.
+    pub(super) fn release(
+        &self,
+        owner: Owner,
+        target: LockTarget,
+        held: HeldBy,
+    ) -> Vec<Waiting<Ticket>> {
         if held.in_kernel {
             self.kernel.unlock(target);
         }
-        let granted = self.table.unlock(owner, target);
-        self.grant(granted);
-        self.sweep(target);
+        self.table.unlock(owner, target)
     }
 
     /// Ends waits of a session that nobody waits for the end of any more.
@@ -178,7 +190,7 @@ impl Served {
     }
 
     /// Goes on with those who got their lock in the table.
-    fn grant(self: &Arc<Self>, granted: Vec<Waiting<Ticket>>) {
+    pub(super) fn grant(self: &Arc<Self>, granted: Vec<Waiting<Ticket>>) {
         for Waiting { ticket: Ticket { session, asked, .. }, .. } in granted {
             end_wait(&session, asked.number);
             if let Some(outcome) = self.take_in_kernel(&session, asked) {

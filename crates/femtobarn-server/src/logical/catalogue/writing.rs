@@ -3,7 +3,8 @@
 //! A client that was stopped for longer than its lease does not know yet that its locks are gone when it
 //! wakes up, and goes on writing to space that a vacuum may have given to others. So each write looks whether
 //! its session still holds the database, and what it holds stays its own until the write has ended. Nobody
-//! waits for that: who writes last frees what was let go of meanwhile.
+//! waits for that: who writes last frees what was let go of meanwhile. An owner that asks for it again before
+//! that gets it after that.
 //!
 //! The epoch tells whether a database that is held was held all the time since its file was opened, or
 //! somebody else may have got its space in between.
@@ -16,7 +17,7 @@ use nix::errno::Errno;
 use uuid::Uuid;
 
 use super::Served;
-use super::session::{HeldBy, Session, State, lock};
+use super::session::{Asked, HeldBy, Session, State, lock};
 use crate::logical::locks::Owner;
 use crate::physical::{Answer, Permit, StoragePath, Trouble, Writers};
 
@@ -33,6 +34,8 @@ pub(super) struct Writes {
     running: usize,
     /// Locks on the database that were let go of while something was written.
     to_free: Vec<(u64, HeldBy)>,
+    /// What their owners asked for again since then.
+    to_lock: Vec<Asked>,
 }
 
 impl State {
@@ -60,6 +63,17 @@ impl State {
             self.writes.remove(&database);
         }
         Some(held)
+    }
+
+    /// Whether an owner asks for what it let go of and what is not free yet: it is asked again then.
+    pub fn postpone(&mut self, asked: Asked) -> bool {
+        let LockTarget::Database(database) = asked.target else { return false };
+        let Some(writes) = self.writes.get_mut(&database) else { return false };
+        let is_postponed = writes.to_free.iter().any(|&(owner, _)| owner == asked.owner);
+        if is_postponed {
+            writes.to_lock.push(asked);
+        }
+        is_postponed
     }
 
     /// Lets go of all but some locks, and returns those that are to be freed now.
@@ -169,29 +183,41 @@ struct Writing<'a> {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        let SessionPermit { served, database, .. } = self.permit;
-        // Who frees locks has nothing locked.
-        let to_free = self.session.lock().end_write(*database);
+        let (served, session) = (&self.permit.served, &self.session);
+        let target = LockTarget::Database(self.permit.database);
+        let mut state = session.lock();
+        let (to_free, to_lock) = state.end_write(self.permit.database);
+        let mut granted = vec![];
+        let is_freed = !to_free.is_empty();
+        // While nobody can ask for them again.
         for (number, held) in to_free {
-            let owner = Owner { session: self.session.number(), number };
-            served.free(owner, LockTarget::Database(*database), held);
+            let owner = Owner { session: session.number(), number };
+            granted.extend(served.release(owner, target, held));
         }
+        // Who grants locks has nothing locked.
+        drop(state);
+        served.grant(granted);
+        if is_freed {
+            served.sweep(target);
+        }
+        let answers = to_lock.into_iter().filter_map(|asked| served.lock(session, asked));
+        answers.for_each(|outcome| session.tell(outcome));
     }
 }
 
 impl State {
-    /// Notes that a write has ended; what is to be freed then.
-    fn end_write(&mut self, database: DatabaseId) -> Vec<(u64, HeldBy)> {
-        let Some(writes) = self.writes.get_mut(&database) else { return vec![] };
+    /// Notes that a write has ended; what is to be freed then, and what to be locked after that.
+    fn end_write(&mut self, database: DatabaseId) -> (Vec<(u64, HeldBy)>, Vec<Asked>) {
+        let Some(writes) = self.writes.get_mut(&database) else { return (vec![], vec![]) };
         writes.running -= 1;
         if writes.running > 0 {
-            return vec![];
+            return (vec![], vec![]);
         }
-        let free = std::mem::take(&mut writes.to_free);
+        let due = (std::mem::take(&mut writes.to_free), std::mem::take(&mut writes.to_lock));
         if writes.owners == 0 {
             self.writes.remove(&database);
         }
-        free
+        due
     }
 }
 

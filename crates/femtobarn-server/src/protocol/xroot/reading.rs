@@ -165,7 +165,8 @@ impl Connection {
     /// asked for what is not there.
     async fn read_long(&mut self, stream: StreamId, want: Want) -> io::Result<()> {
         let file = Arc::clone(&want.file);
-        let facts = match want.file.is_quick {
+        let is_open = file.file.ready().is_some_and(|interface| interface.descriptor().is_some());
+        let facts = match file.is_quick || is_open {
             true => file.file.facts(),
             false => blocking(move || file.file.facts()).await,
         };

@@ -34,7 +34,7 @@ pub(super) fn config(folder: &Path, port: u16) -> Config {
 
 pub(super) fn open(port: u16) -> Federation {
     let url = format!("root://127.0.0.1:{port}//test.fed");
-    let options = OpenOptions { threads: 1, cache_bytes: 16 << 20 };
+    let options = OpenOptions { threads: 1, cache_bytes: 16 << 20, ..OpenOptions::default() };
     Federation::open_url(&url, options).unwrap()
 }
 

@@ -257,6 +257,34 @@ fn a_lock_that_is_freed_by_a_write_goes_to_who_waits_in_the_same_session() {
     });
 }
 
+/// A transaction may take up what the one before it, which had the same owner, let go of.
+#[test]
+fn a_lock_that_a_write_is_to_free_is_given_again() {
+    let stage = Stage::new();
+    let (storage, arrives, pass) = with_gate(&stage);
+    let there = stage.remote();
+    let (owner, other) = (there.locks().owner(), there.locks().owner());
+    let of_other = other.share_database(stage.database, LONG).unwrap();
+    let file = open_to_write(&storage, &stage, there.session().unwrap()).unwrap();
+    let runtime = Runtime::new().unwrap();
+    thread::scope(|scope| {
+        let handle = runtime.handle().clone();
+        let writing = scope.spawn(move || {
+            let _inside = handle.enter();
+            file.write_at(0, b"mine")
+        });
+        arrives.recv().unwrap();
+        drop(owner.share_database(stage.database, LONG).unwrap());
+        let (locked, is_locked) = channel();
+        scope.spawn(move || locked.send(owner.share_database(stage.database, LONG)).unwrap());
+        assert!(is_locked.recv_timeout(Duration::from_millis(200)).is_err(), "it is not free yet");
+        pass.send(()).unwrap();
+        writing.join().unwrap().unwrap();
+        drop(is_locked.recv().unwrap().unwrap());
+    });
+    drop(of_other);
+}
+
 #[test]
 fn only_who_holds_a_database_may_write_and_only_in_its_epoch() {
     let stage = Stage::with(Duration::from_millis(1), Authenticator::open());
