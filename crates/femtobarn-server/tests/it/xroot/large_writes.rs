@@ -146,3 +146,31 @@ fn a_large_write_is_few_calls() {
     assert_eq!(calls.iter().map(|(_, size)| size).sum::<usize>(), second.len());
     assert!(server.bytes_of("file") == content);
 }
+
+#[test]
+fn more_large_writes_than_may_be_held_at_once_all_end() {
+    let server = Server::start();
+    let content = pattern(3 << 20);
+    // None of them ends before all have begun, so that the kernel gathers for some of them only.
+    let mut peers: Vec<_> = (0..100)
+        .map(|index| {
+            let mut peer = server.client();
+            let handle = peer.open(&format!("/file{index}"), to_make());
+            peer.send(write(handle, 0, &content), &content[..1000]);
+            peer
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for peer in &mut peers {
+            let content = &content;
+            scope.spawn(move || {
+                peer.send_bytes(&content[1000..]);
+                assert!(matches!(peer.joined(), Response::Ok(_)));
+            });
+        }
+    });
+    wait_until("giving buffers back", || server.buffers.used() <= 3);
+    for index in 0..peers.len() {
+        assert!(server.bytes_of(&format!("file{index}")) == content, "file{index}");
+    }
+}
