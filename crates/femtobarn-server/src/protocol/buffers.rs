@@ -14,8 +14,7 @@ pub const PIECE_BYTES: usize = 256 * 1024;
 /// Bytes of one buffer.
 pub const BUFFER_BYTES: usize = PIECE_BYTES + 4096;
 
-/// Bytes of data that one large buffer is meant for, with the checksums of their pages. Written at once, 2 MiB
-/// cost several times as much: the kernel looks for one page of memory of that size to keep them in.
+/// Bytes of data that one large buffer is meant for, with the checksums of their pages.
 pub const LARGE_PIECE_BYTES: usize = 1024 * 1024;
 
 /// Bytes of one large buffer.

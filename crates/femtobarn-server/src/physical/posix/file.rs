@@ -18,6 +18,10 @@ use crate::physical::{Answer, Facts, StoragePath, StoredFile, Trouble};
 /// Bytes of a file after which the disk begins to write them.
 const WRITE_BACK_BYTES: u64 = 2 << 20;
 
+/// Bytes of one call that writes. The kernel keeps what a call writes in pages of memory that are as large; it
+/// has fewer large ones at hand, and one that a virtual machine has given back takes several times as long.
+const CALL_BYTES: usize = 256 << 10;
+
 /// A plain file of a [`super::PosixStorage`].
 #[derive(Debug)]
 pub(super) struct PosixFile {
@@ -125,8 +129,12 @@ impl StoredFile for PosixFile {
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
             return Err(Trouble::cannot("write", &self.path, Errno::EFBIG));
         }
-        let written = self.file.write_all_at(bytes, offset);
-        written.map_err(|error| self.cannot("write", &error))?;
+        let mut next = offset;
+        for part in bytes.chunks(CALL_BYTES) {
+            let written = self.file.write_all_at(part, next);
+            written.map_err(|error| self.cannot("write", &error))?;
+            next += part.len() as u64;
+        }
         self.write_back(offset, offset + bytes.len() as u64);
         Ok(())
     }
