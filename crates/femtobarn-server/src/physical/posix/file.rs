@@ -20,7 +20,7 @@ const WRITE_BACK_BYTES: u64 = 2 << 20;
 
 /// Bytes of one call that writes. The kernel keeps what a call writes in pages of memory that are as large; it
 /// has fewer large ones at hand, and one that a virtual machine has given back takes several times as long.
-const CALL_BYTES: usize = 256 << 10;
+const CALL_BYTES: usize = 32 << 10;
 
 /// A plain file of a [`super::PosixStorage`].
 #[derive(Debug)]
