@@ -64,6 +64,8 @@ def open(
     cache_bytes: int | None = None,
     threads: int | None = None,
     streams: int | None = None,
+    disk_cache: str | os.PathLike[str] | None = None,
+    disk_cache_bytes: int | None = None,
 ) -> Federation:
     """Open a federation.
 
@@ -78,6 +80,11 @@ def open(
     streams
         Connections to a server, beside the first one, over which what will be needed is read ahead, 2 by
         default. More are of use where the way to the server is long.
+    disk_cache
+        Folder where what is read from a server is kept, also for other processes, by default nowhere.
+    disk_cache_bytes
+        Bytes that are kept there of each federation, 16 GiB by default; what was used least recently goes
+        first.
 
     Raises
     ------
@@ -86,7 +93,10 @@ def open(
     UnsupportedError
         If it was made by a newer release.
     """
-    return Federation(FederationHandle.open(_local_path(path), cache_bytes, threads, streams))
+    handle = FederationHandle.open(
+        _local_path(path), cache_bytes, threads, streams, disk_cache, disk_cache_bytes
+    )
+    return Federation(handle)
 
 
 def restore(

@@ -129,9 +129,11 @@ class FederationHandle:
     @staticmethod
     def open(
         path: str | os.PathLike[str],
-        cache_bytes: int | None = None,
-        threads: int | None = None,
-        streams: int | None = None,
+        cache_bytes: int | None,
+        threads: int | None,
+        streams: int | None,
+        disk_cache: str | os.PathLike[str] | None,
+        disk_cache_bytes: int | None,
     ) -> FederationHandle: ...
     @property
     def name(self) -> str: ...

@@ -177,6 +177,39 @@ def test_what_a_process_gives_to_a_federation(server: fb.Server, local: fb.Feder
         fb.open(url, streams=-1)
 
 
+def test_what_was_read_is_kept_on_disk(server: fb.Server, local: fb.Federation, tmp_path: Path) -> None:
+    entries = 200_000
+    numbers = np.arange(entries, dtype="u4")
+    pt = np.random.default_rng(7).random((entries, 20), dtype="f4")
+    with local.transaction() as txn:
+        txn.database("run7").container("events").extend({"run": numbers, "event": numbers, "pt": pt})
+
+    def read(server: fb.Server, kept: int = 1 << 30) -> int:
+        """Bytes that the server reads for it."""
+        before = server.status()["totals"]["bytes_read"]
+        url = server.url("/lhc.fed")
+        with fb.open(url, disk_cache=tmp_path / "kept", disk_cache_bytes=kept) as far:
+            assert np.array_equal(far["run7/events"].arrays("pt").pt.to_numpy(), pt)
+        return int(server.status()["totals"]["bytes_read"] - before)
+
+    assert read(server) > pt.nbytes
+    assert read(server) < pt.nbytes / 20
+    assert sum(path.stat().st_blocks * 512 for path in tmp_path.rglob("*.bytes")) < 2 * pt.nbytes
+    local.backup(tmp_path / "backup")
+    with local.transaction() as txn:
+        txn.database("run7").container("events").delete(7)
+    whole, pt = pt, np.delete(pt, 7, axis=0)
+    assert read(server) < pt.nbytes / 2, "only what is new"
+    assert read(server, kept=0) > pt.nbytes / 2
+
+    pt = whole
+    with (
+        fb.restore(tmp_path / "backup", tmp_path / "again" / "lhc.fed") as restored,
+        fb.serve(restored.path, port=0, address="127.0.0.1") as again,
+    ):
+        assert read(again) > pt.nbytes, "what the same federation was later is not taken for it"
+
+
 def test_many_writers_at_once(local: fb.Federation, far: fb.Federation) -> None:
     with far.transaction() as txn:
         database = txn.database("run9", create=True)

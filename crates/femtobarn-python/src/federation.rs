@@ -28,19 +28,23 @@ impl FederationHandle {
     }
 
     #[staticmethod]
-    #[pyo3(signature = (path, cache_bytes=None, threads=None, streams=None))]
+    #[pyo3(signature = (path, cache_bytes, threads, streams, disk_cache, disk_cache_bytes))]
     fn open(
         py: Python<'_>,
         path: PathBuf,
         cache_bytes: Option<u64>,
         threads: Option<usize>,
         streams: Option<usize>,
+        disk_cache: Option<PathBuf>,
+        disk_cache_bytes: Option<u64>,
     ) -> PyResult<Self> {
         let usual = OpenOptions::default();
         let options = OpenOptions {
             cache_bytes: cache_bytes.unwrap_or(usual.cache_bytes),
             threads: threads.unwrap_or(usual.threads),
             streams: streams.unwrap_or(usual.streams),
+            disk_cache,
+            disk_cache_bytes: disk_cache_bytes.unwrap_or(usual.disk_cache_bytes),
         };
         let open = || match path.to_str().filter(|text| text.contains("://")) {
             Some(url) => Federation::open_url(url, options),
@@ -159,7 +163,10 @@ impl FederationHandle {
         if let Ok(federation) = self.federation.get() {
             session.held().let_go();
             federation.let_go_of_pages();
-            py.detach(|| federation.let_go_of_extents());
+            py.detach(|| {
+                federation.let_go_of_extents();
+                federation.publish_disk_cache();
+            });
         }
         session.close();
     }

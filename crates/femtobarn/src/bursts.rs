@@ -9,9 +9,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rntuple::{ByteSource, ReadRequest};
+use rntuple::ReadRequest;
 
-use crate::file::DatabaseFile;
+use crate::far::FarFile;
 
 /// Bytes of a burst.
 pub(crate) const BURST_BYTES_MAX: u64 = 4 << 20;
@@ -123,7 +123,7 @@ impl Burst {
     }
 
     /// Fetches it, once.
-    pub fn fetch(self: Arc<Self>, file: &Arc<DatabaseFile>, how: Fetch) {
+    pub fn fetch(self: Arc<Self>, file: &FarFile, how: Fetch) {
         let fetching = Fetching(self);
         match how {
             Fetch::Now => fetching.0.fill(file, how),
@@ -136,13 +136,13 @@ impl Burst {
         }
     }
 
-    fn fill(&self, file: &DatabaseFile, how: Fetch) {
+    fn fill(&self, file: &FarFile, how: Fetch) {
         let mut bytes = self.memory();
         let room = &mut bytes[..self.size as usize];
-        let fetched = match (&self.ranges[..], how) {
+        let fetched = match (&self.ranges[..], self.plan) {
             // It may go past the end of the file.
-            ([range], Fetch::Meanwhile) => file.read_ahead_at(range.start, room),
-            (ranges, how) => {
+            ([range], None) => file.read_ahead_at(range.start, room),
+            (ranges, _) => {
                 let mut requests = parted(ranges, room);
                 let read = match how {
                     Fetch::Now => file.read_many(&mut requests),

@@ -13,6 +13,7 @@ use quick_cache::sync::Cache;
 use rntuple::PageCache;
 use uuid::Uuid;
 
+use crate::disk_cache::DiskCache;
 use crate::error::{Error, Result};
 use crate::extent::ExtentWriter;
 use crate::files::OpenFiles;
@@ -71,7 +72,7 @@ impl Federation {
     /// # Errors
     /// `Exists` if there is a federation already; `Invalid` if the folder holds something else.
     pub fn create(folder: &Path, name: &str) -> Result<Self> {
-        Ok(Self::over(Arc::new(Catalog::create(folder, name)?), None, OpenOptions::default()))
+        Ok(Self::here(Catalog::create(folder, name)?, &OpenOptions::default()))
     }
 
     /// Opens the federation in a folder.
@@ -88,7 +89,7 @@ impl Federation {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(folder: &Path, options: OpenOptions) -> Result<Self> {
-        Ok(Self::over(Arc::new(Catalog::open(folder)?), None, options))
+        Ok(Self::here(Catalog::open(folder)?, &options))
     }
 
     /// Opens a federation that a server has: `root://host:port//name`, or `roots://` for TLS. A bearer
@@ -113,17 +114,24 @@ impl Federation {
         options: OpenOptions,
     ) -> Result<Self> {
         let folder = RemoteFolder::connect(url, catalog.session(), options.streams)?;
-        Ok(Self::over(catalog, Some(folder), options))
+        let keep = |disk: &PathBuf| {
+            DiskCache::open(disk, catalog.uuid(), options.disk_cache_bytes)
+                .map_err(|error| Error::io("make the folder", disk, error))
+        };
+        let disk = options.disk_cache.as_ref().map(keep).transpose()?;
+        let files = OpenFiles::on_server(catalog.clone(), folder, disk);
+        Ok(Self::over(catalog, files, &options))
     }
 
-    fn over(
-        catalog: Arc<dyn Catalogue>,
-        server: Option<RemoteFolder>,
-        options: OpenOptions,
-    ) -> Self {
+    fn here(catalog: Catalog, options: &OpenOptions) -> Self {
+        let catalog: Arc<dyn Catalogue> = Arc::new(catalog);
+        Self::over(catalog.clone(), OpenFiles::here(catalog), options)
+    }
+
+    fn over(catalog: Arc<dyn Catalogue>, files: OpenFiles, options: &OpenOptions) -> Self {
         Federation {
             inner: Arc::new(Inner {
-                files: Arc::new(OpenFiles::new(catalog.clone(), server)),
+                files: Arc::new(files),
                 catalog,
                 pages: Arc::new(PageCache::new(options.cache_bytes)),
                 threads: options.threads,
@@ -143,6 +151,11 @@ impl Federation {
     /// Gives back the space that transactions took of files and did not use; the next ones take new.
     pub fn let_go_of_extents(&self) {
         self.inner.finish_all_extents();
+    }
+
+    /// Makes what was read from a server and is kept on a disk known to other processes.
+    pub fn publish_disk_cache(&self) {
+        self.inner.files.publish_kept();
     }
 
     /// The federation's folder; its URL, as if it were one, if that is elsewhere.

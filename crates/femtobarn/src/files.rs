@@ -15,7 +15,9 @@ use rntuple::{ByteSource, ReadRequest};
 use uuid::Uuid;
 
 use crate::bursts::Bursts;
+use crate::disk_cache::{CommitMark, DiskCache};
 use crate::error::{Error, Result};
+use crate::far::{FarFile, KeptOnDisk};
 use crate::file::{self, DatabaseFile};
 use crate::read_ahead::ReadAhead;
 use crate::remote::RemoteFolder;
@@ -29,13 +31,25 @@ pub(crate) struct OpenFiles {
     open: Cache<DatabaseId, Arc<DatabaseFile>>,
     /// Where the files are, if that is not here.
     server: Option<RemoteFolder>,
+    /// Where what is read from there is kept.
+    disk: Option<Arc<DiskCache>>,
     bursts: Arc<Bursts>,
 }
 
 impl OpenFiles {
-    pub fn new(catalog: Arc<dyn Catalogue>, server: Option<RemoteFolder>) -> Self {
+    /// Files in the federation's folder, or where databases were attached from.
+    pub fn here(catalog: Arc<dyn Catalogue>) -> Self {
         let (open, bursts) = (Cache::new(OPEN_FILES_MAX), Arc::default());
-        OpenFiles { catalog, open, server, bursts }
+        OpenFiles { catalog, open, server: None, disk: None, bursts }
+    }
+
+    /// Files of a server.
+    pub fn on_server(
+        catalog: Arc<dyn Catalogue>,
+        server: RemoteFolder,
+        disk: Option<Arc<DiskCache>>,
+    ) -> Self {
+        OpenFiles { server: Some(server), disk, ..Self::here(catalog) }
     }
 
     /// Where a database's file is; a URL, as if it were a path, if that is not here.
@@ -52,8 +66,24 @@ impl OpenFiles {
     pub fn source(self: &Arc<Self>, database: &DatabaseRow, at: Csn) -> Result<FileSource> {
         self.open.get_or_insert_with(&database.id, || self.open(database))?;
         let ahead = self.server.is_some().then(|| ReadAhead::new(self.bursts.clone()));
-        let files = self.clone();
-        Ok(FileSource { files, database: database.id, at, ahead, size: OnceLock::new() })
+        let (files, kept) = (self.clone(), self.kept(database, at));
+        Ok(FileSource { files, database: database.id, at, ahead, kept, size: OnceLock::new() })
+    }
+
+    /// Makes known to other processes what a disk here has.
+    pub fn publish_kept(&self) {
+        if let Some(disk) = &self.disk {
+            disk.publish();
+        }
+    }
+
+    /// What a disk here has of a server's file.
+    fn kept(&self, database: &DatabaseRow, at: Csn) -> Option<KeptOnDisk> {
+        let disk = self.disk.as_ref()?;
+        let time_of = |csn| self.catalog.commit_by_csn(csn).ok().map(|commit| commit.time_us);
+        let mark = CommitMark { csn: at, time_us: time_of(at)? };
+        let is_known = |mark: CommitMark| time_of(mark.csn) == Some(mark.time_us);
+        Some(KeptOnDisk { mirror: disk.mirror(database, is_known)?, mark })
     }
 
     /// A database's file, for writing.
@@ -112,6 +142,7 @@ pub(crate) struct FileSource {
     at: Csn,
     /// None where the operating system reads ahead.
     ahead: Option<ReadAhead>,
+    kept: Option<KeptOnDisk>,
     /// The size of a server's file, asked for once: what the commit refers to was there before.
     size: OnceLock<u64>,
 }
@@ -131,6 +162,12 @@ impl FileSource {
     }
 }
 
+impl FileSource {
+    fn far(&self) -> rntuple::Result<FarFile> {
+        Ok(FarFile { file: self.file()?, kept: self.kept.clone() })
+    }
+}
+
 impl ByteSource for FileSource {
     fn size(&self) -> rntuple::Result<u64> {
         if let Some(size) = self.size.get() {
@@ -146,28 +183,28 @@ impl ByteSource for FileSource {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
         match &self.ahead {
             None => self.file()?.read_at(offset, buffer),
-            Some(ahead) => ahead.read_many(&self.file()?, &mut [ReadRequest { offset, buffer }]),
+            Some(ahead) => ahead.read_many(&self.far()?, &mut [ReadRequest { offset, buffer }]),
         }
     }
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
         match &self.ahead {
             None => self.file()?.read_many(requests),
-            Some(ahead) => ahead.read_many(&self.file()?, requests),
+            Some(ahead) => ahead.read_many(&self.far()?, requests),
         }
     }
 
     fn will_need(&self, ranges: &[Range<u64>]) {
         // Who reads is told that the file is not there.
-        let Ok(open) = self.file() else { return };
+        let Ok(open) = self.far() else { return };
         match &self.ahead {
-            None => open.will_need(ranges),
+            None => open.file.will_need(ranges),
             Some(ahead) => ahead.will_need(&open, ranges),
         }
     }
 
     fn may_need(&self, ranges: &[Range<u64>]) {
-        if let (Some(ahead), Ok(open)) = (&self.ahead, self.file()) {
+        if let (Some(ahead), Ok(open)) = (&self.ahead, self.far()) {
             ahead.may_need(&open, ranges);
         }
     }

@@ -1,9 +1,10 @@
 //! Settings of federations and transactions.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What a process gives to a federation that it opens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
     /// Bytes of decoded pages that are kept for reading objects: 256 MiB by default. It bounds the
     /// memory of readers: each [`Cursor`](crate::Cursor) may hold half as much of its own, mostly of
@@ -16,12 +17,22 @@ pub struct OpenOptions {
     /// Connections to a server, beside the first one, over which what will be needed is read ahead: 2 by
     /// default. More are of use where the way to the server is long.
     pub streams: usize,
+    /// Where what was read from a server is kept, also for other processes; nowhere by default.
+    pub disk_cache: Option<PathBuf>,
+    /// Bytes that are kept there of each federation: 16 GiB by default.
+    pub disk_cache_bytes: u64,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        OpenOptions { cache_bytes: 256 << 20, threads, streams: 2 }
+        OpenOptions {
+            cache_bytes: 256 << 20,
+            threads,
+            streams: 2,
+            disk_cache: None,
+            disk_cache_bytes: 16 << 30,
+        }
     }
 }
 

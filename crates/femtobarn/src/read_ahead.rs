@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
 
-use rntuple::{ByteSource, ReadRequest};
+use rntuple::ReadRequest;
 
 use crate::bursts::{BURST_BYTES_MAX, Burst, Bursts, Fetch, HELD_BYTES_MAX, lock};
-use crate::file::DatabaseFile;
+use crate::far::FarFile;
 
 /// Bytes that are read one after the other before more is fetched.
 const SEQUENTIAL_BYTES_MIN: u64 = 512 << 10;
@@ -75,7 +75,7 @@ impl ReadAhead {
     /// Fills all requests, from bursts where these have them.
     pub fn read_many(
         &self,
-        file: &Arc<DatabaseFile>,
+        file: &FarFile,
         requests: &mut [ReadRequest<'_>],
     ) -> rntuple::Result<()> {
         let known = self.begin(file, requests);
@@ -90,7 +90,7 @@ impl ReadAhead {
     }
 
     /// The bursts that have what is read; those that come next are on their way.
-    fn begin(&self, file: &Arc<DatabaseFile>, requests: &[ReadRequest<'_>]) -> Vec<Arc<Burst>> {
+    fn begin(&self, file: &FarFile, requests: &[ReadRequest<'_>]) -> Vec<Arc<Burst>> {
         // Locked until the bursts are known, so that nobody else fetches the same.
         let mut own = lock(&self.own);
         let is_wanted = |burst: &Arc<Burst>| {
@@ -120,7 +120,7 @@ impl ReadAhead {
     }
 
     /// Fetches ranges that will be needed, in their order.
-    pub fn will_need(&self, file: &Arc<DatabaseFile>, ranges: &[Range<u64>]) {
+    pub fn will_need(&self, file: &FarFile, ranges: &[Range<u64>]) {
         let mut own = lock(&self.own);
         let Some(first) = ranges.first() else { return };
         let goes_on = own.live().iter().any(|burst| burst.end_of(first.start).is_some());
@@ -141,7 +141,7 @@ impl ReadAhead {
     }
 
     /// Fetches ranges, too, that may be needed after those that were planned last.
-    pub fn may_need(&self, file: &Arc<DatabaseFile>, ranges: &[Range<u64>]) {
+    pub fn may_need(&self, file: &FarFile, ranges: &[Range<u64>]) {
         let mut own = lock(&self.own);
         let Some(plan) = own.plans.back_mut() else { return };
         plan.ranges.extend(ranges.iter().cloned());

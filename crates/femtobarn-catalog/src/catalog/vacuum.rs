@@ -132,6 +132,16 @@ impl Catalog {
         })
     }
 
+    /// Begins an epoch of all databases that there never was, also not in what this catalogue was made from
+    /// or went on to before a backup was restored: caches of clients know bytes by their epoch.
+    pub fn begin_new_epochs(&self) -> Result<()> {
+        let raise = "UPDATE databases SET epoch = max(epoch + 1, unixepoch())";
+        self.sessions.current()?.write(|sql| {
+            sql.execute(raise, [])?;
+            Ok(())
+        })
+    }
+
     /// Takes the smallest free range of at least `size_min` bytes, which nobody else then gets.
     pub fn take_free_extent(
         &self,

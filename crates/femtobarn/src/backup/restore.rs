@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use femtobarn_catalog::Catalog;
 use twox_hash::XxHash3_64;
 
 use super::copy::{put, stopped};
@@ -35,6 +36,7 @@ pub fn restore(backups: &[&Path], folder: &Path, progress: &mut Watch<'_>) -> Re
     for folder in [&*folder.join(femtobarn_catalog::DATABASES_FOLDER), folder] {
         file::sync_folder(folder)?;
     }
+    Catalog::open(folder)?.begin_new_epochs()?;
     Federation::open(folder)
 }
 

@@ -83,8 +83,13 @@ pub fn rebuild_catalogue(
     leave_out_vacuumed(&mut contents, &files);
     let stem = folder.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let draft = folder.join(format!("rebuild-{}", Uuid::new_v4()));
-    let made = Catalog::create_with(&draft, name.unwrap_or(&stem), federation)
-        .and_then(|catalog| catalog.restore(&contents).map(|()| catalog.disconnect()));
+    let made =
+        Catalog::create_with(&draft, name.unwrap_or(&stem), federation).and_then(|catalog| {
+            catalog.restore(&contents)?;
+            catalog.begin_new_epochs()?;
+            catalog.disconnect();
+            Ok(())
+        });
     let placed = made.map_err(Error::from).and_then(|()| replace(&folder, &draft));
     // The draft holds nothing but what has been moved, or is of no use.
     drop(std::fs::remove_dir_all(&draft));
