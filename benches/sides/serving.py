@@ -126,10 +126,6 @@ def copied(server: Server, file: Path, work: str) -> dict[str, Any]:
     command = ["xrdcp", "--silent", "--force"]
     up = [str(file), f"{server.url}/up/copy"]
     command += up if work == "copy-up" else [f"{server.url}/data/{file.name}", "/dev/null"]
-    # It is in the page cache, whatever was measured before.
-    with file.open("rb") as whole:
-        while whole.read(1 << 20):
-            pass
     before, started = server.cpu_seconds(), time.monotonic()
     done = subprocess.run(
         command, env={**os.environ, "XRD_CPUSEPGWRTRD": pages}, capture_output=True, check=False
