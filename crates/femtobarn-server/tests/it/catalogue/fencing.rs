@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use femtobarn::{Class, ContainerOptions, Federation, OpenOptions, TransactionOptions};
@@ -190,6 +190,19 @@ fn with_gate(stage: &Stage) -> (FederationStorage, Receiver<()>, Sender<()>) {
     (stage.storage(Arc::new(Gated::new(stage.files(), gate))), arrives, pass)
 }
 
+/// Writes meanwhile, as a server's thread does.
+fn writing<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    runtime: &Runtime,
+    file: Arc<dyn StoredFile>,
+) -> ScopedJoinHandle<'scope, Answer<()>> {
+    let handle = runtime.handle().clone();
+    scope.spawn(move || {
+        let _inside = handle.enter();
+        file.write_at(0, b"mine")
+    })
+}
+
 #[test]
 fn what_a_session_holds_is_its_own_until_its_write_has_ended() {
     let stage = Stage::new();
@@ -201,12 +214,7 @@ fn what_a_session_holds_is_its_own_until_its_write_has_ended() {
     let runtime = Runtime::new().unwrap();
     thread::scope(|scope| {
         let _inside = runtime.enter();
-        let handle = runtime.handle().clone();
-        let writer = file.clone();
-        let writing = scope.spawn(move || {
-            let _inside = handle.enter();
-            writer.write_at(0, b"mine")
-        });
+        let writing = writing(scope, &runtime, file.clone());
         arrives.recv().unwrap();
         stage.end_all_sessions();
         assert!(stage.served().sessions().is_empty());
@@ -239,11 +247,7 @@ fn a_lock_that_is_freed_by_a_write_goes_to_who_waits_in_the_same_session() {
     let file = open_to_write(&storage, &stage, session).unwrap();
     let runtime = Runtime::new().unwrap();
     thread::scope(|scope| {
-        let handle = runtime.handle().clone();
-        let writing = scope.spawn(move || {
-            let _inside = handle.enter();
-            file.write_at(0, b"mine")
-        });
+        let writing = writing(scope, &runtime, file);
         arrives.recv().unwrap();
         let waiting = scope.spawn(|| other.lock_database_exclusive(stage.database, LONG).map(drop));
         until("waiting", || !there.locks().waiting().unwrap().is_empty());
@@ -268,11 +272,7 @@ fn a_lock_that_a_write_is_to_free_is_given_again() {
     let file = open_to_write(&storage, &stage, there.session().unwrap()).unwrap();
     let runtime = Runtime::new().unwrap();
     thread::scope(|scope| {
-        let handle = runtime.handle().clone();
-        let writing = scope.spawn(move || {
-            let _inside = handle.enter();
-            file.write_at(0, b"mine")
-        });
+        let writing = writing(scope, &runtime, file);
         arrives.recv().unwrap();
         drop(owner.share_database(stage.database, LONG).unwrap());
         let (locked, is_locked) = channel();
