@@ -32,7 +32,8 @@ const UNSYNCED_MAX: u64 = 32 << 20;
 /// Where a range begins and ends, its commit's number and time, and the checksum of these.
 const RECORD_BYTES: usize = 40;
 const BYTES: &str = "bytes";
-const RANGES: &str = "ranges";
+/// With the version of the records: those of another one are not looked at.
+const RANGES: &str = "ranges-1";
 
 /// A commit, so that another one of the same number is told from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -315,7 +316,7 @@ mod tests {
         (0..10).for_each(|at| kept.keep(at * 100, &[at as u8; 10], MARK));
         drop(kept);
         let cache = cache(folder.path(), MIB);
-        let path = cache.folder.join(format!("{}-1-3.ranges", Uuid::nil()));
+        let path = cache.folder.join(format!("{}-1-3.{RANGES}", Uuid::nil()));
         let whole = fs::read(&path).unwrap();
         let known = |records: &[u8]| {
             fs::write(&path, records).unwrap();
