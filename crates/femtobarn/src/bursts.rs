@@ -205,9 +205,10 @@ impl Burst {
 
     /// Copies what it has of a request's front, once that is there; tells how many bytes that are.
     pub fn copy_front(&self, request: &mut ReadRequest<'_>) -> usize {
-        let Some(end) = self.end_of(request.offset) else { return 0 };
         let index = self.index_of(request.offset);
-        let place = (self.before[index] + request.offset - self.ranges[index].start) as usize;
+        let range = self.ranges.get(index).filter(|range| range.start <= request.offset);
+        let Some(Range { start, end }) = range.cloned() else { return 0 };
+        let place = (self.before[index] + request.offset - start) as usize;
         let length = request.buffer.len().min((end - request.offset) as usize);
         let mut state = lock(&self.bytes);
         while let State::Fetching = *state {

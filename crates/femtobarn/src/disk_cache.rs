@@ -5,7 +5,7 @@
 //!    A catalogue that was restored or made again has begun new epochs.
 //! 2. A range counts for other processes once its bytes are durable: its record comes after that. What comes
 //!    behind a record that does not hold is left out. A record names the commit that refers to the bytes; if
-//!    the federation has another one in its place, the mirror goes.
+//!    the federation has another one in place of the newest, as a copy that went another way, the mirror goes.
 //! 3. Mirrors that were used least recently go first when all have more bytes than they may.
 //! 4. Whatever fails here fails no read: the server has the bytes.
 
@@ -159,10 +159,9 @@ impl Mirror {
     ) -> io::Result<Arc<Self>> {
         let records = fs::read(stem.with_extension(RANGES)).unwrap_or_default();
         let records: Vec<_> = records.chunks(RECORD_BYTES).map_while(decoded).collect();
-        let mut marks: Vec<CommitMark> = records.iter().map(|(_, mark)| *mark).collect();
-        marks.dedup();
+        let newest = records.iter().map(|(_, mark)| *mark).max_by_key(|mark| mark.csn);
         let mut state = State::default();
-        match marks.into_iter().all(is_known) {
+        match newest.is_none_or(is_known) {
             true => state.have.extend(records.into_iter().map(|(range, _)| range)),
             false => remove(stem),
         }

@@ -20,7 +20,7 @@
 //!    in which the file was opened; and what a session holds is not free before its writes have ended.
 //!
 //! Lock order: sessions, then what one of them holds, then files that are not committed, the lock table, and
-//! the kernel's locks. What frees locks holds none of the first two.
+//! the kernel's locks. What grants locks holds none of the first two.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;

@@ -71,6 +71,8 @@ impl State {
         let Some(writes) = self.writes.get_mut(&database) else { return false };
         let is_postponed = writes.to_free.iter().any(|&(owner, _)| owner == asked.owner);
         if is_postponed {
+            // An owner asks for one thing at a time: an earlier one is from before its client came again.
+            writes.to_lock.retain(|earlier| earlier.owner != asked.owner);
             writes.to_lock.push(asked);
         }
         is_postponed
