@@ -1,0 +1,189 @@
+"""The commands around limits: run workloads, draw and compare what came out.
+
+The testbed itself is imported when one of them runs: other commands need none of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .._exceptions import InvalidError
+from .output import emit, emit_line, table
+
+__all__ = ["arguments", "run"]
+
+FOLDER = "testbed"
+"""Where runs are written to, unless told otherwise."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``testbed`` can do."""
+    parts = parser.add_subparsers(title="what", metavar="WHAT", required=True)
+    for name, text, declare, action in (
+        ("list", "list the workloads that come with Femtobarn", _no_arguments, _list),
+        ("show", "print the file of a workload, to copy it", _show_arguments, _show),
+        ("run", "run workloads", _run_arguments, _run),
+        ("plot", "draw runs beside the papers' points", _plot_arguments, _plot),
+        ("compare", "tell what settings, or two runs, differ in", _compare_arguments, _compare),
+    ):
+        part = parts.add_parser(name, help=text, description=text)
+        declare(part)
+        part.set_defaults(part=action)
+        part.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Do what is wanted."""
+    options.part(options)
+
+
+def _no_arguments(_: argparse.ArgumentParser) -> None:
+    pass
+
+
+def _list(options: argparse.Namespace) -> None:
+    from ..testbed import load, shipped
+
+    workloads = [load(path) for path in shipped().values()]
+    facts = [
+        {
+            "name": one.name,
+            "title": one.title,
+            "paper": one.paper,
+            "variants": [scenario.name for scenario in one.scenarios],
+            "clients": list(one.scenarios[0].sweep.clients),
+        }
+        for one in workloads
+    ]
+    rows = [[w.name, w.paper, w.title] for w in workloads]
+    emit(options, facts, table(["workload", "paper", "what clients do"], rows))
+
+
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("workload", metavar="NAME")
+
+
+def _show(options: argparse.Namespace) -> None:
+    from ..testbed import load
+
+    workload = load(options.workload)
+    emit(options, workload.raw, workload.path.read_text().rstrip())
+
+
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("workloads", metavar="NAME|FILE.toml", nargs="+", help="`testbed list` shows names")
+    parser.add_argument("--out", type=Path, default=Path(FOLDER), help=f"folder for results ({FOLDER})")
+    parser.add_argument("--scratch", type=Path, help="folder on the disk to be measured (a temporary one)")
+    parser.add_argument("--clients", metavar="N,N,...", help="numbers of clients instead of the file's")
+    parser.add_argument("--variant", action="append", default=[], metavar="NAME", help="only this variant")
+    parser.add_argument("--window", type=float, metavar="SECONDS", help="for how long clients are watched")
+    parser.add_argument("--warm-up", type=float, metavar="SECONDS", help="time before that")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting")
+    parser.add_argument("--seed", type=int, default=1, help="for what is random (1)")
+
+
+def _run(options: argparse.Namespace) -> None:
+    from ..testbed import load, save
+    from ..testbed import run as run_workload
+
+    sweep = {
+        "clients": _numbers(options.clients) if options.clients else None,
+        "window_seconds": options.window,
+        "warm_up_seconds": options.warm_up,
+    }
+    settings = dict(map(_setting, options.set))
+    # All are read before the first one runs, so that a slip in the last is told at once.
+    workloads = [load(name, settings=settings, sweep=sweep) for name in options.workloads]
+    saved = []
+    with tempfile.TemporaryDirectory(prefix="femtobarn-", dir=options.scratch) as scratch:
+        for workload in workloads:
+            done = run_workload(
+                workload,
+                scratch=Path(scratch),
+                variants=options.variant,
+                seed=options.seed,
+                progress=_teller(workload.name),
+            )
+            saved.append(save(done, options.out))
+            emit_line(_knees(done)) if not options.json else None
+    facts = {"runs": [str(path) for path in saved]}
+    emit(options, facts, "\n".join(f"wrote {path}" for path in saved))
+
+
+def _teller(name: str) -> Callable[[str], None]:
+    """Print what is done on standard error: figures to stay, steps on one line where that is possible."""
+    began = time.monotonic()
+    steps = sys.stderr.isatty()
+
+    def tell(text: str) -> None:
+        is_result = "limit:" in text
+        if is_result or steps:
+            line = f"{time.monotonic() - began:6.0f} s  {name}: {text}"
+            print(f"\r\033[K{line}" if steps else line, end="\n" if is_result else "", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _knees(done: dict[str, Any]) -> str:
+    lines = [f"{done['workload']}: {done['title']}"]
+    for name, knee in done["knees"].items():
+        unit, scale = ("MB/s", 1e6) if knee["rate"] == "bytes_per_second" else ("events/s", 1.0)
+        bend = f"bends at {knee['clients']:.0f} clients" if knee["clients"] else "goes straight on"
+        best = f"best {knee['best'] / scale:.4g} {unit} with {knee['best_clients']} clients"
+        lines.append(f"  {name}: {best}, {bend}; limit: {knee['limit']} ({knee['evidence']})")
+    return "\n".join(lines)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError as error:
+        raise InvalidError(f"--clients takes numbers like 1,16,240, not {text!r}") from error
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidError(f"--set takes NAME=VALUE, not {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _plot_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", metavar="RUN", nargs="*", type=Path, default=[Path(FOLDER)])
+    parser.add_argument("--out", type=Path, help="folder for report.html and pictures (the runs' folder)")
+
+
+def _plot(options: argparse.Namespace) -> None:
+    from ..testbed import latest, read
+    from ..testbed.report import write_report
+
+    files = latest(options.runs)
+    out = options.out or files[0].parent
+    page = write_report([read(path) for path in files], out)
+    emit(options, {"report": str(page)}, f"wrote {page}")
+
+
+def _compare_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="one: its variants; two: each other")
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from ..testbed import read
+    from ..testbed.comparing import compare_runs, compare_variants, rows_of
+
+    if len(options.runs) > 2:
+        raise InvalidError("compare takes one run, or two")
+    runs = [read(path) for path in options.runs]
+    rows = compare_variants(runs[0]) if len(runs) == 1 else compare_runs(*runs)
+    head, cells = rows_of(rows)
+    emit(options, rows, table(head, cells, right=set(range(1, len(head)))))

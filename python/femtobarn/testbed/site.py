@@ -1,0 +1,100 @@
+"""A federation for clients to work on: a folder, and the server before it if there is one."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import femtobarn as fb
+
+from .workload import Scenario
+
+__all__ = ["NAME", "Site", "opened"]
+
+NAME = "testbed.fed"
+START_SECONDS_MAX = 60.0
+
+
+@dataclass
+class Site:
+    """Where clients find a federation, and how it is watched."""
+
+    folder: Path
+    place: str
+    """Folder or address for clients."""
+    pid: int | None = None
+    """Process of its server."""
+    pipe: Connection | None = None
+
+    def status(self) -> dict[str, Any]:
+        """Return what its server is doing; empty without one."""
+        if self.pipe is None:
+            return {}
+        self.pipe.send("status")
+        status: dict[str, Any] = self.pipe.recv()
+        return status
+
+
+@contextmanager
+def opened(folder: Path, scenario: Scenario) -> Iterator[Site]:
+    """Serve a federation, if clients are to reach it by a server, until the block ends; then remove it."""
+    try:
+        if scenario.play.access == "local":
+            yield Site(folder, str(folder))
+            return
+        with _served(folder, scenario) as site:
+            yield site
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _served(folder: Path, scenario: Scenario) -> Iterator[Site]:
+    config = folder.parent / f"{folder.stem}.toml"
+    config.write_text(_config(folder, scenario))
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(str(config), theirs), name="server", daemon=True)
+    process.start()
+    try:
+        theirs.close()
+        if not ours.poll(START_SECONDS_MAX):
+            raise fb.UnavailableError(f"the server of {folder} did not start within {START_SECONDS_MAX:.0f} s")
+        port = ours.recv()
+        yield Site(folder, f"root://127.0.0.1:{port}//{NAME}", process.pid, ours)
+        ours.send("stop")
+        process.join(START_SECONDS_MAX)
+    finally:
+        process.kill()
+        process.join()
+        config.unlink()
+
+
+def _config(folder: Path, scenario: Scenario) -> str:
+    """Return the configuration of the server that plays the scenario's disks."""
+    play = scenario.play
+    lines = ["[limits]", "drain_seconds = 1", "[[export]]"]
+    lines += [f"folder = {json.dumps(str(folder))}", f'name = "/{NAME}"']
+    if play.disks is not None:
+        names = json.dumps([play.disks.name(number) for number in range(play.disks.count)])
+        rate = round(play.disks.bytes_per_second * play.compression)
+        seeks = round(play.disks.seeks_per_second * play.compression)
+        lines.append(
+            f"throttle = {{ bytes_per_second = {rate}, seeks_per_second = {seeks}, disks = {names} }}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _serve(config: str, pipe: Connection) -> None:
+    """Be a server until told to stop."""
+    with fb.serve(port=0, address="127.0.0.1", anonymous="all", config=config) as server:
+        pipe.send(server.port)
+        while pipe.recv() == "status":
+            pipe.send(server.status())
