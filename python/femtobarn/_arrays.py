@@ -25,11 +25,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import awkward as ak
 import numpy as np
 
 from ._casts import Values, cast_numbers
 from ._exceptions import InvalidError, near_misses
+from ._later import ak
 from ._layouts import layout_of, named_parts
 from ._types import (
     ELEMENT_LINK_MEMBERS,

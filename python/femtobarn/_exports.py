@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import awkward as ak
-
 from ._arrays import columns_of
 from ._exceptions import ExistsError, InvalidError, UnsupportedError, near_misses
 from ._femtobarn import ExportHandle
+from ._later import ak
 from ._paths import Expressions, all_paths, expand
 from ._results import as_library
 from ._types import Definition, Field, Fixed, List, Node, Optional, Record, Variant, innermost

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import awkward as ak
 import numpy as np
 
 from ._casts import Values
 from ._exceptions import InvalidError
+from ._later import ak
 from ._oid import Oid, OidRange
 from ._types import ElementLink, Fixed, Link, List, Node, Optional, Record, String, Variant
 

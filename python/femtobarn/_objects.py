@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-import awkward as ak
 import numpy as np
 
 from ._arrays import Tree
 from ._exceptions import InvalidError, NotFoundError, near_misses
 from ._femtobarn import Object
+from ._later import ak
 from ._oid import Oid
 from ._results import layout_of
 from ._types import DTYPES, ElementLink, Fixed, Link, List, Node, Optional, Record, Variant

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-import awkward as ak
 import numpy as np
 
 from ._arrays import LINK_RECORDS, Tree
 from ._exceptions import InvalidError, near_misses
+from ._later import ak
 from ._types import (
     DTYPES,
     ElementLink,

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import awkward as ak
 import numpy as np
 
 from ._arrays import Tree
 from ._casts import Values
+from ._later import ak
 from ._paths import whole_link
 from ._selection import COUNT, Selection
 from ._types import DTYPES, Primitive, Reduced

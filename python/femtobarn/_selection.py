@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numexpr
 import numpy as np
 
 from ._casts import Values
 from ._comparisons import Comparison, comparison_of
 from ._exceptions import InvalidError, NotFoundError, near_misses
+from ._later import numexpr
 from ._types import Definition, Fixed, Link, List, Node, Primitive, Record, Reduced, innermost
 
 __all__ = ["Selection"]

@@ -6,11 +6,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import awkward as ak
 import numpy as np
 
 from ._exports import Progress, export_views
-from ._linked import BEHAVIOR, SNAPSHOT, link_records
+from ._later import ak
 from ._objects import Object
 from ._oid import Oid, OidRange
 from ._paths import Expressions, all_paths
@@ -47,6 +46,8 @@ class Snapshot(Mapping[str, View]):
     @property
     def array_settings(self) -> dict[str, Any]:
         """What awkward arrays read from this snapshot are given, so that their links can be followed."""
+        from ._linked import BEHAVIOR, SNAPSHOT  # Its classes are awkward's.
+
         return {"behavior": BEHAVIOR, "attrs": {SNAPSHOT: self}}
 
     def databases(self) -> list[dict[str, Any]]:
@@ -167,6 +168,8 @@ class Snapshot(Mapping[str, View]):
         >>> fed.snapshot().fetch([oids[2], None, oids[0]], "n").to_list()
         [{'n': 12}, None, {'n': 10}]
         """
+        from ._linked import link_records  # Its classes are awkward's.
+
         records = link_records(oids)
         places = records["database"].astype(np.uint64) << np.uint64(32) | records["container"]
         parts: list[ak.Array] = []

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, overload
 
-import awkward as ak
 import numpy as np
 
 from ._arrays import Tree
@@ -16,6 +15,7 @@ from ._casts import Values
 from ._classes import definition_of
 from ._exceptions import InvalidError, NotFoundError, near_misses
 from ._exports import Progress, export_views
+from ._later import ak
 from ._live import LiveEntries
 from ._objects import LinkRef, Object, value_of
 from ._oid import Oid, OidRange

@@ -1,0 +1,54 @@
+"""What a job costs before it does anything: hundreds of them start at once on one machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import femtobarn as fb
+
+ONE_OBJECT = """
+import sys
+import femtobarn as fb
+
+@fb.persistent
+class Raw:
+    run: fb.uint32
+    payload: list[fb.uint8]
+
+federation = fb.open(sys.argv[1])
+with federation.transaction() as txn:
+    txn.database("daq", create=True).container("raw", Raw, create=True).append(Raw(run=7, payload=[1, 2]))
+first = federation["daq/raw"][0]
+assert (first.run, first.payload.tolist()) == (7, [1, 2])
+"""
+ARRAYS = 'assert federation["daq/raw"].arrays("run", where="run * 2 == 14").to_list() == [{"run": 7}]\n'
+TOLD = 'print(*{"awkward", "fsspec", "numexpr", "pandas", "pyarrow", "tqdm", "yaml"} & set(sys.modules))\n'
+
+
+def imported(script: str, place: str) -> set[str]:
+    """The libraries that a new process has imported when it has run a script."""
+    done = subprocess.run(
+        [sys.executable, "-c", script + TOLD, place], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_single_objects_take_no_libraries_for_arrays(tmp_path: Path) -> None:
+    place = tmp_path / "lhc.fed"
+    fb.create(place).close()
+    assert imported(ONE_OBJECT, str(place)) == set()
+
+
+def test_nor_do_they_from_afar(tmp_path: Path) -> None:
+    fb.create(tmp_path / "lhc.fed").close()
+    with fb.serve(tmp_path / "lhc.fed", port=0, address="127.0.0.1", anonymous="all") as server:
+        assert imported(ONE_OBJECT, server.url("/lhc.fed")) == set()
+
+
+def test_arrays_take_them_when_they_are_asked_for(tmp_path: Path) -> None:
+    place = tmp_path / "lhc.fed"
+    fb.create(place).close()
+    assert {"awkward", "numexpr"} <= imported(ONE_OBJECT + ARRAYS, str(place))
