@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use femtobarn_catalog::CATALOGUE_FILE;
 
-use crate::config::{Config, Export};
+use crate::config::{self, Config, Export};
 use crate::logical::catalogue::Served;
 use crate::logical::exports::{Exports, Manner};
 use crate::logical::journal::restore_all;
 
 use crate::physical::{
     FaultyStorage, FederationStorage, MachineClock, PosixStorage, Slowness, Storage, StoragePath,
-    ThrottledStorage, Trouble,
+    Throttle, ThrottledStorage, Trouble,
 };
 use crate::server::StartError;
 
@@ -24,6 +24,15 @@ pub(crate) struct Exported {
     pub names: Vec<String>,
     /// Those that are federations.
     pub federations: Vec<Arc<Served>>,
+    /// The disks of those that are throttled.
+    pub disks: Vec<Disks>,
+}
+
+/// The disks of an export.
+pub(crate) struct Disks {
+    /// The export's name.
+    pub export: String,
+    pub throttle: Arc<Throttle>,
 }
 
 /// Bytes that a throttled disk reads and writes at once.
@@ -36,7 +45,8 @@ pub(crate) fn open(config: &Config) -> Result<Exported, StartError> {
             "there is nothing to serve: name a folder, or an [[export]] in the configuration";
         return Err(StartError::Config(what.to_owned()));
     }
-    let mut exported = Exported { exports: Exports::default(), names: vec![], federations: vec![] };
+    let mut exported =
+        Exported { exports: Exports::default(), names: vec![], federations: vec![], disks: vec![] };
     for export in &config.exports {
         let name = name_of(export)?;
         let is_federation = export.folder.join(CATALOGUE_FILE).exists();
@@ -46,6 +56,11 @@ pub(crate) fn open(config: &Config) -> Result<Exported, StartError> {
             is_read_only: export.read_only || config.read_only,
         };
         let mut storage = files(export)?;
+        if let Some(throttle) = &export.throttle {
+            let slow = slow(storage, throttle);
+            exported.disks.push(Disks { export: name.clone(), throttle: slow.gate() });
+            storage = Arc::new(slow);
+        }
         if is_federation {
             let lease = Duration::from_secs(config.limits.lease_seconds);
             let grace = Duration::from_secs(config.limits.grace_seconds);
@@ -82,7 +97,7 @@ fn name_of(export: &Export) -> Result<String, StartError> {
     }
 }
 
-/// The files of an export's folder, as slow and as faulty as is wanted.
+/// The files of an export's folder, as faulty as is wanted.
 fn files(export: &Export) -> Result<Arc<dyn Storage>, StartError> {
     let mut files: Arc<dyn Storage> =
         Arc::new(PosixStorage::new(&export.folder).map_err(system_error)?);
@@ -91,15 +106,22 @@ fn files(export: &Export) -> Result<Arc<dyn Storage>, StartError> {
     if !faults.is_empty() {
         files = Arc::new(FaultyStorage::failing(files, faults));
     }
-    let Some(throttle) = export.throttle else { return Ok(files) };
+    Ok(files)
+}
+
+/// Files as slow as is wanted.
+fn slow(files: Arc<dyn Storage>, throttle: &config::Throttle) -> ThrottledStorage {
     let slowness = Slowness {
         bytes_per_second: throttle.bytes_per_second,
         seeks_per_second: throttle.seeks_per_second,
         block_size: BLOCK_BYTES,
+        cache_bytes: throttle.cache_bytes,
+        write_behind: Duration::try_from_secs_f64(throttle.write_behind_seconds)
+            .expect("the configuration was checked"),
         defer_above: throttle.defer_above_seconds.map(|most| Duration::from_secs(most.into())),
     };
     let clock = Arc::new(MachineClock::default());
-    Ok(Arc::new(ThrottledStorage::throttled(files, slowness, clock)))
+    ThrottledStorage::throttled(files, slowness, &throttle.disks, clock)
 }
 
 fn unusable(folder: &Path, error: &dyn std::fmt::Display) -> StartError {

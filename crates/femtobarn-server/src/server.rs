@@ -1,6 +1,7 @@
 //! A server from its configuration: what is served, who may come, the port, and how it ends.
 //!
-//! 1. Threads are bounded by cores: for `root://`, for the rest, and some of each for what may block.
+//! 1. Threads are bounded by cores: for `root://`, for the rest, and some of each for what may block; more for
+//!    `root://` where that waits for throttled disks. So who waits for a disk does not keep catalogues waiting.
 //! 2. When a server is told to stop it takes no more connections, waits for copies and transactions that
 //!    are under way for as long as was configured, and ends what is left.
 
@@ -14,7 +15,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
-use crate::exporting::{self, Exported};
+use crate::exporting::{self, Disks, Exported};
 use crate::logical::catalogue::Served;
 use crate::logical::{Logical, Settings};
 use crate::protocol::http::{self, Site};
@@ -27,6 +28,9 @@ use crate::watching;
 
 /// Threads for what may block, for each core.
 const BLOCKING_THREADS_PER_CORE: usize = 16;
+/// The same for `root://` where disks are throttled: those who wait for one are not to keep others from
+/// another. Each may hold a buffer.
+const WAITING_THREADS_PER_CORE: usize = 1024;
 /// How long nobody may have moved anything for a server that is about to stop to end.
 const DRAIN_LOOK: Duration = Duration::from_millis(250);
 /// Connections that may wait to be accepted.
@@ -62,6 +66,7 @@ pub(crate) struct Watched {
     pub counts: Arc<ConnectionCounts>,
     pub logical: Arc<Logical>,
     pub federations: Vec<Arc<Served>>,
+    pub disks: Vec<Disks>,
 }
 
 impl Server {
@@ -71,11 +76,15 @@ impl Server {
     /// [`StartError`], with what is wrong and where.
     pub fn start(config: Config) -> Result<Self, StartError> {
         config.check().map_err(StartError::Config)?;
-        let Exported { exports, names, federations } = exporting::open(&config)?;
+        let Exported { exports, names, federations, disks } = exporting::open(&config)?;
         let authenticator = config.authenticator().map_err(StartError::Config)?;
         let tls = tls::server_config(&config.tls).map_err(StartError::Config)?;
         let runtime = runtime()?;
-        let workers = Workers::start(cores(), BLOCKING_THREADS_PER_CORE).map_err(no_threads)?;
+        let blocking = match disks.is_empty() {
+            true => BLOCKING_THREADS_PER_CORE,
+            false => WAITING_THREADS_PER_CORE,
+        };
+        let workers = Workers::start(cores(), blocking).map_err(no_threads)?;
         let workers = Arc::new(workers);
         let mut logical = Logical::new(settings(&config), exports);
         logical.placement = config.placement().map_err(StartError::Config)?;
@@ -87,6 +96,7 @@ impl Server {
             counts: Arc::clone(&counts),
             logical: Arc::clone(&logical),
             federations: federations.clone(),
+            disks,
         });
         let status = Arc::clone(&watched);
         let site = Arc::new(Site {

@@ -21,6 +21,8 @@ pub struct Status {
     pub locks: Vec<LockStatus>,
     /// Who waits for a lock, the longest first; at most a thousand.
     pub waits: Vec<LockStatus>,
+    /// The disks of throttled exports.
+    pub disks: Vec<DiskStatus>,
 }
 
 /// Sums since the start, and what is now.
@@ -96,6 +98,25 @@ pub struct FileStatus {
     pub bytes_read: u64,
     /// Bytes written to it since it was opened.
     pub bytes_written: u64,
+}
+
+/// A disk of a throttled export: what it has done up to now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DiskStatus {
+    /// The export's name, and the folder's if that is a disk of its own: `/lhc.fed/disk0`.
+    pub name: String,
+    /// Seconds for which it was busy.
+    pub busy_seconds: f64,
+    /// Of these, seconds with seeks.
+    pub seek_seconds: f64,
+    /// Seeks.
+    pub seeks: u64,
+    /// Bytes of the blocks that it read.
+    pub bytes_read: u64,
+    /// Bytes of the blocks that it wrote.
+    pub bytes_written: u64,
+    /// Seconds that it takes to do all that it still has to.
+    pub queue_seconds: f64,
 }
 
 /// A lock that is held or waited for.

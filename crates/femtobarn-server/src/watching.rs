@@ -7,10 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use femtobarn_catalog::{Holder, LockTarget};
 
+use crate::exporting::Disks;
 use crate::logical::catalogue::{self, Served};
 use crate::logical::sessions::Session;
 use crate::server::Watched;
-use crate::status::{FileStatus, LockStatus, SessionStatus, Status, Totals};
+use crate::status::{DiskStatus, FileStatus, LockStatus, SessionStatus, Status, Totals};
 
 /// Rows of each kind that are told.
 const ROWS_MAX: usize = 1000;
@@ -59,7 +60,24 @@ pub(crate) fn status(watched: &Watched) -> Status {
         files,
         locks: locks.into_iter().take(ROWS_MAX).collect(),
         waits: waits.into_iter().take(ROWS_MAX).collect(),
+        disks: watched.disks.iter().flat_map(disk_statuses).collect(),
     }
+}
+
+fn disk_statuses(disks: &Disks) -> impl Iterator<Item = DiskStatus> {
+    disks.throttle.accounts().map(|(folder, account)| DiskStatus {
+        name: if folder.is_empty() {
+            disks.export.clone()
+        } else {
+            format!("{}/{folder}", disks.export.trim_end_matches('/'))
+        },
+        busy_seconds: account.busy.as_secs_f64(),
+        seek_seconds: account.seeking.as_secs_f64(),
+        seeks: account.seeks,
+        bytes_read: account.bytes_read,
+        bytes_written: account.bytes_written,
+        queue_seconds: account.queue.as_secs_f64(),
+    })
 }
 
 fn session_status(session: &Session) -> SessionStatus {

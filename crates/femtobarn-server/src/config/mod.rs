@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -13,7 +14,7 @@ use crate::logical::placement::{Either, Neighbour, Overflow, Placement, Replicas
 pub const DEFAULTS: &str = include_str!("defaults.toml");
 
 /// What the operator wants; see [`DEFAULTS`].
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Where to listen.
@@ -40,7 +41,7 @@ pub struct Config {
 }
 
 /// A folder that is served.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Export {
     /// The folder: of a federation, or of plain files.
@@ -59,15 +60,33 @@ pub struct Export {
 }
 
 /// How slow an export is made.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Throttle {
     /// Bytes a second, of reading and writing together.
     pub bytes_per_second: u64,
     /// Seeks a second.
     pub seeks_per_second: u32,
+    /// Folders that are a disk each, at the export's top or in `databases`, and all that is slow then; the
+    /// whole export is one disk without.
+    #[serde(default)]
+    pub disks: Vec<String>,
+    /// Bytes that stay in memory after they were read from a disk or written to it.
+    #[serde(default = "cache_bytes")]
+    pub cache_bytes: u64,
+    /// Seconds of work that a disk may have to do before those who write wait for it.
+    #[serde(default = "write_behind_seconds")]
+    pub write_behind_seconds: f64,
     /// Clients that would have to wait longer than this are told to come again.
     pub defer_above_seconds: Option<u32>,
+}
+
+fn cache_bytes() -> u64 {
+    16 << 20
+}
+
+fn write_behind_seconds() -> f64 {
+    1.0
 }
 
 /// Who may do what.
@@ -236,6 +255,7 @@ impl Config {
             if !export.name.is_empty() && !export.name.starts_with('/') {
                 return Err(format!("export.name is a path: \"/{}\"?", export.name));
             }
+            export.throttle.as_ref().map_or(Ok(()), Throttle::check)?;
         }
         Ok(())
     }
@@ -283,6 +303,19 @@ fn neighbour(text: &str) -> Result<Neighbour, String> {
     match parted {
         Some((host, port)) if !host.is_empty() => Ok(Neighbour { host: host.to_owned(), port }),
         _ => Err(format!("redirect: {text:?} is no server; write one as \"host:port\"")),
+    }
+}
+
+impl Throttle {
+    fn check(&self) -> Result<(), String> {
+        if Duration::try_from_secs_f64(self.write_behind_seconds).is_err() {
+            let seconds = self.write_behind_seconds;
+            return Err(format!("throttle.write_behind_seconds = {seconds} is no time to wait"));
+        }
+        match self.disks.iter().find(|name| name.is_empty() || name.contains('/')) {
+            Some(name) => Err(format!("throttle.disks: {name:?} is no folder's name")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -384,7 +417,8 @@ mod tests {
         let config: Config = toml::from_str(&with_examples).expect("examples are settings");
         assert_eq!(config.exports.len(), 1);
         assert_eq!(config.auth.issuers.len(), 1);
-        assert_eq!(config.exports[0].throttle.map(|t| t.bytes_per_second), Some(22_000_000));
+        let throttle = config.exports[0].throttle.as_ref().expect("it is slow");
+        assert_eq!((throttle.bytes_per_second, throttle.disks.len()), (22_000_000, 2));
         let faults: Vec<_> = config.exports[0].faults.iter().map(|fault| fault.parse()).collect();
         assert!(faults.len() == 2 && faults.iter().all(Result::<crate::physical::Fault, _>::is_ok));
         let path = StoragePath::new(b"/lhc.fed/raw/x").expect("a path");
@@ -392,6 +426,11 @@ mod tests {
         let elsewhere = placement.elsewhere(&path, Opaque::default(), Load { sessions: 1 });
         assert_eq!(elsewhere.map(|server| server.host).as_deref(), Some("disk1.example"));
         assert!(config.check().is_err_and(|what| what.contains("TLS")));
+    }
+
+    fn throttled(setting: &str) -> String {
+        let all = format!("bytes_per_second = 1, seeks_per_second = 1, {setting}");
+        format!("[[export]]\nfolder = 'x'\nthrottle = {{ {all} }}")
     }
 
     #[test]
@@ -403,6 +442,8 @@ mod tests {
             ("[tls]\nkey = 'a'", "give both or none"),
             ("[tls]\nrequired = true", "tls.required needs"),
             ("[[export]]\nfolder = 'x'\nname = 'x'", "\"/x\"?"),
+            (&throttled("disks = ['a/b']"), "\"a/b\" is no folder's name"),
+            (&throttled("write_behind_seconds = -1"), "-1 is no time to wait"),
         ] {
             let error = Config::from_toml(text).expect_err(text);
             assert!(error.contains(said), "{text}: {error}");

@@ -1,5 +1,6 @@
 //! A storage behind a gate, which every call has to pass: it may take its time there, or be turned away.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use nix::errno::Errno;
@@ -53,6 +54,9 @@ pub trait Gate: Send + Sync + 'static {
     /// # Errors
     /// What the call is to be answered with, if it may not.
     fn pass(&self, call: Call<'_>) -> Answer<usize>;
+
+    /// Notes that a range of a file, which is there, will be read soon. Does not block.
+    fn will_need(&self, _path: &StoragePath, _bytes: Range<u64>) {}
 }
 
 /// A storage behind a gate.
@@ -71,6 +75,11 @@ impl<G: Gate> Gated<G> {
     /// Puts a gate before a storage.
     pub fn new(inner: Arc<dyn Storage>, gate: G) -> Self {
         Gated { inner, gate: Arc::new(gate) }
+    }
+
+    /// The gate, to ask what has passed.
+    pub fn gate(&self) -> Arc<G> {
+        Arc::clone(&self.gate)
     }
 
     fn pass(&self, kind: CallKind, path: &StoragePath) -> Answer<&dyn Storage> {
@@ -192,7 +201,12 @@ impl<G: Gate> StoredFile for GatedFile<G> {
     }
 
     fn will_need(&self, offset: u64, size: u64) {
-        self.inner.will_need(offset, size);
+        let Ok(Facts { size: there, .. }) = self.inner.facts() else { return };
+        let end = offset.saturating_add(size).min(there);
+        if offset < end {
+            self.gate.will_need(&self.path, offset..end);
+            self.inner.will_need(offset, end - offset);
+        }
     }
 
     fn can_be_reopened(&self) -> bool {

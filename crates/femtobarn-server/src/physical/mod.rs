@@ -32,7 +32,7 @@ pub use federation::{FederationStorage, Permit, Writers};
 pub use gate::{Call, CallKind, Gate, Gated};
 pub use memory::MemoryStorage;
 pub use posix::PosixStorage;
-pub use throttle::{Clock, MachineClock, Slowness, Throttle, ThrottledStorage};
+pub use throttle::{Clock, DiskAccount, MachineClock, Slowness, Throttle, ThrottledStorage};
 
 /// What a storage answers.
 pub type Answer<T> = Result<T, Trouble>;

@@ -1,21 +1,31 @@
-//! A gate that makes a storage as slow as a disk of another age: so many bytes and seeks a second.
+//! A gate that makes a storage as slow as disks of another age, with the operating system's memory before
+//! them: so many bytes and seeks a second.
 //!
-//! The disk does one thing after the other. A call takes the time of its blocks, and of a seek if it
-//! does not go on where the last one ended. Calls wait for their end here, in a thread that may block; or,
-//! if that takes longer than is said, they are told not to come before the disk is free.
+//! 1. A storage is one disk, or the folders that are named are a disk each and all else is as fast as it is.
+//! 2. A disk does one thing after the other, in the order in which it was asked to; see [`disk`].
+//! 3. Calls wait here, in a thread that may block, and hold no lock meanwhile. If that takes longer than is
+//!    said, they are told not to come before.
+
+mod blocks;
+mod disk;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use femtobarn_catalog::DATABASES_FOLDER;
+
 use super::gate::{Call, CallKind, Gate, Gated};
-use super::{Answer, Storage, Trouble};
+use super::{Answer, Storage, StoragePath, Trouble};
+use disk::Disk;
+pub use disk::DiskAccount;
 
 /// A storage as slow as is said.
 pub type ThrottledStorage = Gated<Throttle>;
 
-/// How slow a storage is made.
+/// How slow each disk is made, and what is before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slowness {
     /// Bytes a second, of reading and writing together; 0 for as many as there are.
@@ -24,6 +34,10 @@ pub struct Slowness {
     pub seeks_per_second: u32,
     /// Bytes that are read or written at once, whatever is asked for; at least 1.
     pub block_size: u32,
+    /// Bytes of blocks that stay in memory after they were read or written.
+    pub cache_bytes: u64,
+    /// The work that a disk may have to do before those who write wait for it.
+    pub write_behind: Duration,
     /// Calls that would have to wait longer than this are deferred; none are without it.
     pub defer_above: Option<Duration>,
 }
@@ -41,24 +55,23 @@ pub struct MachineClock(Instant);
 
 /// The gate.
 pub struct Throttle {
-    slowness: Slowness,
+    /// The only one has no name if it is the whole storage.
+    disks: Vec<(String, Disk)>,
     clock: Arc<dyn Clock>,
-    disk: Mutex<Disk>,
-}
-
-/// The disk that is played.
-#[derive(Default)]
-struct Disk {
-    /// When it has done all that it was asked to.
-    free_at: Duration,
-    /// The file and the byte where its last work ended.
-    head: Option<(u64, u64)>,
 }
 
 impl ThrottledStorage {
-    /// Makes a storage as slow as is said.
-    pub fn throttled(inner: Arc<dyn Storage>, slowness: Slowness, clock: Arc<dyn Clock>) -> Self {
-        Gated::new(inner, Throttle { slowness, clock, disk: Mutex::default() })
+    /// Makes a storage as slow as one disk, or each of these folders, at its top or below `databases`.
+    pub fn throttled(
+        inner: Arc<dyn Storage>,
+        slowness: Slowness,
+        folders: &[String],
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let whole = [String::new()];
+        let names = if folders.is_empty() { &whole } else { folders };
+        let disks = names.iter().map(|name| (name.clone(), Disk::new(slowness))).collect();
+        Gated::new(inner, Throttle { disks, clock })
     }
 }
 
@@ -80,58 +93,59 @@ impl Clock for MachineClock {
 
 impl Gate for Throttle {
     fn pass(&self, call: Call<'_>) -> Answer<usize> {
-        if matches!(call.kind, CallKind::Read | CallKind::Write) && call.size > 0 {
-            let wait = self.book(call)?;
-            if !wait.is_zero() {
-                self.clock.sleep(wait);
-            }
-        }
+        let Some(disk) = self.disk_of(call.path) else { return Ok(call.size) };
+        let file = file_number(call.path);
+        let bytes = call.offset..call.offset.saturating_add(call.size as u64);
+        let passed = match call.kind {
+            CallKind::Read if call.size > 0 => disk.read(&*self.clock, file, &bytes),
+            CallKind::Write if call.size > 0 => disk.write(&*self.clock, file, &bytes),
+            CallKind::Sync => disk.sync(&*self.clock, file),
+            _ => Ok(()),
+        };
+        passed.map_err(|too_long| {
+            let what = format!("the disk of {} has too much to do", call.path);
+            Trouble::NotBefore(too_long.0, what)
+        })?;
         Ok(call.size)
+    }
+
+    fn will_need(&self, path: &StoragePath, bytes: Range<u64>) {
+        if let Some(disk) = self.disk_of(path) {
+            disk.will_need(&*self.clock, file_number(path), &bytes);
+        }
     }
 }
 
 impl Throttle {
-    /// Has the disk do the work of a call, and tells how long that takes from now on.
-    fn book(&self, call: Call<'_>) -> Answer<Duration> {
-        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.clock.now();
-        let start = disk.free_at.max(now);
-        let file = file_number(call);
-        let end = call.offset.saturating_add(call.size as u64);
-        let is_next = disk.head == Some((file, call.offset));
-        let done = start + self.slowness.time_of(call.offset, end, !is_next);
-        let (queued, wait) = (start - now, done - now);
-        // What takes long on a disk that has nothing else to do would never be done otherwise.
-        if !queued.is_zero() && self.slowness.defer_above.is_some_and(|most| wait > most) {
-            let what = format!("the disk of {} has too much to do", call.path);
-            return Err(Trouble::NotBefore(queued, what));
-        }
-        *disk = Disk { free_at: done, head: Some((file, end)) };
-        Ok(wait)
+    /// What each disk has done, by its folder's name; empty for one that is the whole storage.
+    pub fn accounts(&self) -> impl Iterator<Item = (&str, DiskAccount)> {
+        self.disks.iter().map(|(name, disk)| (name.as_str(), disk.account(&*self.clock)))
     }
-}
 
-impl Slowness {
-    /// How long it takes to read or write a range.
-    fn time_of(&self, start: u64, end: u64, seeks: bool) -> Duration {
-        let block = u64::from(self.block_size.max(1));
-        let first = start / block * block;
-        let bytes = end.checked_next_multiple_of(block).unwrap_or(u64::MAX) - first;
-        let transfer = match self.bytes_per_second {
-            0 => 0.0,
-            rate => bytes as f64 / rate as f64,
+    fn disk_of(&self, path: &StoragePath) -> Option<&Disk> {
+        if let [(name, disk)] = self.disks.as_slice()
+            && name.is_empty()
+        {
+            return Some(disk);
+        }
+        let below = &path.as_bytes()[1..];
+        let databases = below
+            .strip_prefix(DATABASES_FOLDER.as_bytes())
+            .and_then(|below| below.strip_prefix(b"/"));
+        let is_in = |folder: &[u8], below: &[u8]| {
+            below.strip_prefix(folder).is_some_and(|below| below.starts_with(b"/"))
         };
-        let seek = match self.seeks_per_second {
-            rate if rate > 0 && seeks => 1.0 / f64::from(rate),
-            _ => 0.0,
-        };
-        Duration::try_from_secs_f64(transfer + seek).unwrap_or(Duration::MAX / 4)
+        let (_, disk) = self.disks.iter().find(|(name, _)| {
+            let name = name.as_bytes();
+            is_in(name, below) || databases.is_some_and(|below| is_in(name, below))
+        })?;
+        Some(disk)
     }
 }
 
 /// Tells files apart well enough for a seek more or less.
-fn file_number(call: Call<'_>) -> u64 {
+fn file_number(path: &StoragePath) -> u64 {
     let mut hasher = DefaultHasher::new();
-    call.path.hash(&mut hasher);
+    path.hash(&mut hasher);
     hasher.finish()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::status::Status;
+use crate::status::{DiskStatus, Status};
 
 /// The content type that goes with it.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
@@ -41,5 +41,31 @@ pub fn text(status: &Status) -> String {
             "# HELP femtobarn_{name} {help}.\n# TYPE femtobarn_{name} {kind}\nfemtobarn_{name} {value}\n"
         );
     }
+    add_disks(&mut text, &status.disks);
     text
+}
+
+/// What names a metric of disks, its kind, what it is, and its value.
+type OfDisk = (&'static str, &'static str, &'static str, fn(&DiskStatus) -> f64);
+
+fn add_disks(text: &mut String, disks: &[DiskStatus]) {
+    let metrics: [OfDisk; 6] = [
+        ("busy_seconds_total", "counter", "Seconds for which a disk was busy", |d| d.busy_seconds),
+        ("seek_seconds_total", "counter", "Of these, seconds with seeks", |d| d.seek_seconds),
+        ("seeks_total", "counter", "Seeks", |d| d.seeks as f64),
+        ("read_bytes_total", "counter", "Bytes that a disk read", |d| d.bytes_read as f64),
+        ("written_bytes_total", "counter", "Bytes that it wrote", |d| d.bytes_written as f64),
+        ("queue_seconds", "gauge", "Seconds of work that it still has to do", |d| d.queue_seconds),
+    ];
+    for (name, kind, help, value) in metrics.into_iter().filter(|_| !disks.is_empty()) {
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "# HELP femtobarn_disk_{name} {help}.\n# TYPE femtobarn_disk_{name} {kind}\n"
+        );
+        for disk in disks {
+            let label = disk.name.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+            let _ = writeln!(text, "femtobarn_disk_{name}{{disk=\"{label}\"}} {}", value(disk));
+        }
+    }
 }

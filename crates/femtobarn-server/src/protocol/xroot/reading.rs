@@ -33,6 +33,9 @@ const SMALL_BYTES: usize = 64 * 1024;
 /// Bytes of one part of the answer to a long read.
 const PART_BYTES: u64 = 2 * 1024 * 1024;
 
+/// Bytes of a long read that the disk is told of before.
+const AHEAD_BYTES: u64 = 4 * PART_BYTES;
+
 /// Something to read, for this connection or another of the same session.
 pub(super) enum Reading {
     Plain(Want),
@@ -179,11 +182,11 @@ impl Connection {
         let mut left = size.saturating_sub(want.offset).min(want.length);
         let mut offset = want.offset;
         loop {
-            let part = left.min(PART_BYTES);
+            let (part, ahead) = (left.min(PART_BYTES), left.min(AHEAD_BYTES));
             left -= part;
             let status = if left == 0 { StatusCode::OK } else { StatusCode::OK_SO_FAR };
             let header = header(stream, status, part as usize);
-            let sent = self.send_part(&header, &interface, offset, part as usize).await?;
+            let sent = self.send_part(&header, &interface, offset, part as usize, ahead).await?;
             if let Err(response) = sent {
                 return self.answer(stream, &response).await;
             }
@@ -194,13 +197,15 @@ impl Connection {
         }
     }
 
-    /// One part of a long piece. A response where nothing of it was sent yet.
+    /// One part of a long piece, of which so many bytes will be read. A response where nothing of it was
+    /// sent yet.
     async fn send_part(
         &mut self,
         header: &[u8],
         interface: &Arc<dyn StoredFile>,
         offset: u64,
         length: usize,
+        ahead: u64,
     ) -> io::Result<Result<(), Response>> {
         if let (true, Some(descriptor)) = (self.socket.takes_files(), interface.descriptor())
             && is_in_memory(&**interface, offset, length)
@@ -210,7 +215,7 @@ impl Connection {
             self.socket.send_file(header, descriptor, offset, length).await?;
             return Ok(Ok(()));
         }
-        interface.will_need(offset, length as u64);
+        interface.will_need(offset, ahead);
         let mut sent = 0;
         let mut head = header;
         while sent < length || !head.is_empty() {

@@ -9,6 +9,7 @@ mod reading;
 mod throttle;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use femtobarn_server::physical::{
     Answer, Creation, FaultyStorage, MemoryStorage, Opaque, OpenHow, PosixStorage, Slowness,
@@ -29,11 +30,13 @@ fn stages() -> Vec<Stage> {
         bytes_per_second: 22_000_000,
         seeks_per_second: 100,
         block_size: 4096,
+        cache_bytes: 1 << 20,
+        write_behind: Duration::from_secs(1),
         defer_above: None,
     };
     let clock = Arc::new(throttle::TestClock::default());
     let memory = || Arc::new(MemoryStorage::new(64 << 20));
-    let throttled = ThrottledStorage::throttled(memory(), slowness, clock);
+    let throttled = ThrottledStorage::throttled(memory(), slowness, &[], clock);
     vec![
         posix_stage(),
         Stage { kind: "memory", storage: memory(), _folder: None },

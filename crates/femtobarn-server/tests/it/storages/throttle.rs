@@ -1,11 +1,11 @@
-//! A storage as slow as is said, by a clock that does not wait.
+//! A storage as slow as is said, by clocks that do not wait.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use femtobarn_server::physical::{
-    Clock, Creation, MemoryStorage, Opaque, Slowness, Storage, StoredFile, ThrottledStorage,
-    Trouble,
+    Clock, Creation, DiskAccount, MemoryStorage, Opaque, Slowness, Storage, StoredFile, Throttle,
+    ThrottledStorage, Trouble,
 };
 
 use super::{at, how};
@@ -24,70 +24,255 @@ impl Clock for TestClock {
     }
 }
 
-const DISK: Slowness =
-    Slowness { bytes_per_second: 1000, seeks_per_second: 10, block_size: 100, defer_above: None };
+/// Ten blocks and ten seeks a second, room for ten blocks, and who writes waits for the disk.
+const DISK: Slowness = Slowness {
+    bytes_per_second: 1000,
+    seeks_per_second: 10,
+    block_size: 100,
+    cache_bytes: 1000,
+    write_behind: Duration::ZERO,
+    defer_above: None,
+};
 
-/// A file of 10,000 bytes on such a disk, whose head is at its end, and the clock.
-fn file_on(slowness: Slowness) -> (Arc<dyn StoredFile>, Arc<TestClock>) {
-    let clock = Arc::new(TestClock::default());
-    let memory = Arc::new(MemoryStorage::new(1 << 20));
-    let storage = ThrottledStorage::throttled(memory, slowness, clock.clone());
-    let file = storage.open(&at("/a"), how(Creation::New), Opaque::default());
-    let file = file.unwrap();
-    file.write_at(0, &[7; 10_000]).unwrap();
-    (file, clock)
+/// Storages of such disks, and their clock.
+struct Slow<C> {
+    storage: ThrottledStorage,
+    throttle: Arc<Throttle>,
+    clock: Arc<C>,
 }
 
-/// Milliseconds that something takes by the clock.
-fn milliseconds(clock: &TestClock, act: impl FnOnce()) -> u128 {
-    let before = clock.now();
-    act();
-    (clock.now() - before).as_millis()
+impl<C: Clock + Default> Slow<C> {
+    fn new(slowness: Slowness, folders: &[&str]) -> Self {
+        let clock = Arc::new(C::default());
+        let memory = Arc::new(MemoryStorage::new(128 << 20));
+        let folders: Vec<_> = folders.iter().map(ToString::to_string).collect();
+        let storage = ThrottledStorage::throttled(memory, slowness, &folders, clock.clone());
+        let throttle = storage.gate();
+        Slow { storage, throttle, clock }
+    }
+
+    /// A new file, with so many bytes in it.
+    fn file(&self, path: &str, size: usize) -> Arc<dyn StoredFile> {
+        let how = femtobarn_server::physical::OpenHow { make_folders: true, ..how(Creation::New) };
+        let file = self.storage.open(&at(path), how, Opaque::default()).unwrap();
+        if size > 0 {
+            file.write_at(0, &vec![7; size]).unwrap();
+        }
+        file
+    }
+
+    /// Milliseconds that something takes.
+    fn time(&self, act: impl FnOnce()) -> u128 {
+        let before = self.clock.now();
+        act();
+        (self.clock.now() - before).as_millis()
+    }
+
+    fn read(&self, file: &dyn StoredFile, offset: u64, size: usize) -> u128 {
+        self.time(|| assert_eq!(file.read_at(offset, &mut vec![0; size]), Ok(size)))
+    }
+
+    fn write(&self, file: &dyn StoredFile, offset: u64, size: usize) -> u128 {
+        self.time(|| file.write_at(offset, &vec![1; size]).unwrap())
+    }
+
+    fn sync(&self, file: &dyn StoredFile) -> u128 {
+        self.time(|| file.sync().unwrap())
+    }
+
+    fn account(&self) -> DiskAccount {
+        self.throttle.accounts().next().unwrap().1
+    }
+}
+
+/// A file of 10,000 bytes whose last ten blocks are in memory.
+fn one_file(slowness: Slowness) -> (Slow<TestClock>, Arc<dyn StoredFile>) {
+    let slow = Slow::new(slowness, &[]);
+    let file = slow.file("/a", 10_000);
+    (slow, file)
 }
 
 #[test]
 fn bytes_and_seeks_take_their_time() {
-    let (file, clock) = file_on(DISK);
-    assert_eq!(clock.now(), Duration::from_millis(10_100));
-    let read = |offset, size| {
-        milliseconds(&clock, || {
-            file.read_at(offset, &mut vec![0; size]).unwrap();
-        })
-    };
-    assert_eq!(read(0, 1000), 1100);
-    assert_eq!(read(1000, 500), 500, "it goes on where it was");
-    assert_eq!(read(1500, 1), 100, "a block at least");
-    assert_eq!(read(5000, 100), 200, "a seek");
-    assert_eq!(read(5050, 100), 300, "two blocks and a seek");
-    assert_eq!(read(5150, 0), 0);
-    assert_eq!(milliseconds(&clock, || file.write_at(5150, b"x").unwrap()), 100);
-    assert_eq!(milliseconds(&clock, || file.sync().unwrap()), 0);
+    let (slow, file) = one_file(DISK);
+    assert_eq!(slow.clock.now(), Duration::from_millis(10_100));
+    assert_eq!(slow.read(&*file, 0, 1000), 1100);
+    assert_eq!(slow.read(&*file, 1000, 500), 500, "it goes on where it was");
+    assert_eq!(slow.read(&*file, 1500, 1), 100, "a block at least");
+    assert_eq!(slow.read(&*file, 5000, 100), 200, "a seek");
+    assert_eq!(slow.read(&*file, 6050, 100), 300, "two blocks and a seek");
+    assert_eq!(slow.read(&*file, 7000, 0), 0);
+    assert_eq!(slow.write(&*file, 6200, 1), 100, "it goes on");
+    assert_eq!(slow.write(&*file, 6201, 1), 100, "within the block where the head is");
+    assert_eq!(slow.write(&*file, 6000, 100), 200);
+    assert_eq!(slow.sync(&*file), 0);
 }
 
 #[test]
-fn what_was_done_while_nobody_asked_is_done() {
-    let (file, clock) = file_on(DISK);
-    clock.sleep(Duration::from_secs(100));
-    let took = milliseconds(&clock, || {
-        file.read_at(0, &mut [0; 100]).unwrap();
-    });
-    assert_eq!(took, 200);
+fn what_was_read_or_written_stays_in_memory_until_others_take_its_room() {
+    let (slow, file) = one_file(DISK);
+    assert_eq!(slow.read(&*file, 9000, 1000), 0, "it was written last");
+    assert_eq!(slow.read(&*file, 0, 100), 200);
+    assert_eq!(slow.read(&*file, 10, 80), 0, "it was read");
+    assert_eq!(slow.read(&*file, 9000, 100), 200, "the oldest had to go");
+    assert_eq!(slow.read(&*file, 10, 80), 0, "but not what was read since");
+    assert_eq!(slow.read(&*file, 9050, 150), 100, "what is missing is fetched, and no more");
+}
+
+#[test]
+fn what_will_be_needed_is_fetched_at_once_and_arrives_block_by_block() {
+    let (slow, file) = one_file(DISK);
+    assert_eq!(slow.time(|| file.will_need(0, 3000)), 0, "nobody waits for it");
+    let other = slow.file("/b", 0);
+    assert_eq!(slow.read(&*file, 0, 100), 200);
+    assert_eq!(slow.read(&*file, 100, 100), 100);
+    assert_eq!(slow.write(&*other, 0, 100), 2800 + 200, "the disk does it before all else");
+    assert_eq!(slow.read(&*file, 200, 2800), 0, "more than room, but nobody had read it");
+    assert_eq!(slow.account().seeks, 3);
+    assert_eq!(slow.account().bytes_read, 3000);
+}
+
+#[test]
+fn what_will_be_needed_ends_with_the_file() {
+    let (slow, file) = one_file(DISK);
+    file.will_need(8000, u64::MAX);
+    assert_eq!(slow.account().queue, Duration::from_millis(1100), "the rest was written last");
+    file.will_need(10_000, 100);
+    assert_eq!(slow.account().queue, Duration::from_millis(1100));
+}
+
+#[test]
+fn no_more_is_fetched_than_memory_has_room_for() {
+    let large = Slowness { bytes_per_second: 64 << 20, block_size: 64 << 20, ..DISK };
+    let slow = Slow::<StoppedClock>::new(large, &[]);
+    let files: Vec<_> = (0..20).map(|number| slow.file(&format!("/{number}"), 1)).collect();
+    // Only what was written last is in memory.
+    for _ in 0..100 {
+        files[..19].iter().for_each(|file| file.will_need(0, 1));
+    }
+    slow.clock.forward(Duration::from_secs(1000));
+    assert_eq!(slow.account().bytes_read, 1 << 30);
+    slow.clock.forward(Duration::from_secs(1000));
+    files[16].will_need(0, 1);
+    slow.clock.forward(Duration::from_secs(1000));
+    assert_eq!(slow.account().bytes_read, (1 << 30) + (64 << 20), "what came first makes room");
+}
+
+#[test]
+fn who_writes_waits_only_for_what_is_more_than_may_be_behind() {
+    let (slow, file) =
+        one_file(Slowness { write_behind: Duration::from_secs(1), cache_bytes: 100, ..DISK });
+    assert_eq!(slow.clock.now(), Duration::from_millis(9100));
+    assert_eq!(slow.sync(&*file), 1000);
+    assert_eq!(slow.write(&*file, 0, 900), 0);
+    assert_eq!(slow.write(&*file, 900, 100), 100);
+    assert_eq!(slow.sync(&*slow.file("/b", 0)), 0, "nothing was written to it");
+    assert_eq!(slow.sync(&*file), 1000);
+    assert_eq!(slow.sync(&*file), 0);
+}
+
+#[test]
+fn writes_that_go_on_where_one_waits_need_no_seek() {
+    let slow =
+        Slow::<TestClock>::new(Slowness { write_behind: Duration::from_secs(100), ..DISK }, &[]);
+    let (first, second) = (slow.file("/a", 100), slow.file("/b", 100));
+    let third = slow.file("/c", 0);
+    for block in 1..10 {
+        slow.write(&*second, block * 100, 50);
+        slow.write(&*second, block * 100 + 50, 50);
+        slow.write(&*third, block * 200, 100);
+    }
+    // The disk had begun the first one already.
+    slow.write(&*first, 100, 100);
+    slow.sync(&*first);
+    let account = slow.account();
+    assert_eq!(account.seeks, 1 + 1 + 9 + 1);
+    assert_eq!(account.bytes_written, 100 * (1 + 10 + 9 + 1), "blocks are written once");
+    assert_eq!(account.busy, Duration::from_millis(100 * (12 + 21)));
+    assert_eq!(slow.clock.now(), account.busy);
+}
+
+#[test]
+fn what_is_written_together_is_bounded() {
+    let fast = Slowness {
+        bytes_per_second: 1 << 20,
+        block_size: 64 << 10,
+        write_behind: Duration::from_secs(100),
+        ..DISK
+    };
+    let slow = Slow::<TestClock>::new(fast, &[]);
+    let first = slow.file("/a", 1);
+    let (second, third) = (slow.file("/b", 0), slow.file("/c", 0));
+    slow.write(&*second, 0, 1 << 20);
+    slow.write(&*third, 0, 1);
+    for mib in 1..8 {
+        slow.write(&*second, mib << 20, 1 << 20);
+    }
+    slow.sync(&*second);
+    assert_eq!(slow.account().seeks, 3);
+    slow.write(&*first, 0, 1);
+    slow.write(&*second, 0, 8 << 20);
+    slow.write(&*third, 0, 1);
+    slow.write(&*second, 8 << 20, 1);
+    slow.sync(&*second);
+    assert_eq!(slow.account().seeks, 3 + 4);
+}
+
+#[test]
+fn folders_are_disks_of_their_own_and_all_else_is_fast() {
+    let slow = Slow::<TestClock>::new(DISK, &["disk0", "disk1"]);
+    assert_eq!(slow.time(|| drop(slow.file("/databases/run.root", 1000))), 0);
+    assert_eq!(slow.time(|| drop(slow.file("/disk00/run.root", 1000))), 0);
+    assert_eq!(slow.time(|| drop(slow.file("/deep/disk0/run.root", 1000))), 0);
+    assert_eq!(slow.time(|| drop(slow.file("/disk2", 1000))), 0);
+    assert_eq!(slow.time(|| drop(slow.file("/databases/disk0/run.root", 1000))), 1100);
+    assert_eq!(slow.time(|| drop(slow.file("/disk1/run.root", 500))), 600);
+    let accounts: Vec<_> = slow.throttle.accounts().collect();
+    let written = accounts.iter().map(|(name, account)| (*name, account.bytes_written));
+    assert_eq!(written.collect::<Vec<_>>(), [("disk0", 1000), ("disk1", 500)]);
+}
+
+#[test]
+fn the_account_is_of_what_was_done_by_now() {
+    let (slow, file) = one_file(Slowness { cache_bytes: 100, ..DISK });
+    let before = slow.account();
+    assert_eq!(before.bytes_written, 10_000);
+    assert_eq!((before.busy, before.seeks), (Duration::from_millis(10_100), 1));
+    slow.clock.sleep(Duration::from_secs(100));
+    assert_eq!(slow.account(), before, "nobody asked for anything");
+    file.will_need(0, 1000);
+    slow.clock.sleep(Duration::from_millis(60));
+    let account = slow.account();
+    assert_eq!(account.busy - before.busy, Duration::from_millis(60));
+    assert_eq!(account.seeking - before.seeking, Duration::from_millis(60));
+    assert_eq!((account.seeks, account.bytes_read), (2, 0));
+    assert_eq!(account.queue, Duration::from_millis(1040));
+    slow.clock.sleep(Duration::from_millis(540));
+    let account = slow.account();
+    assert_eq!(account.seeking - before.seeking, Duration::from_millis(100));
+    assert_eq!((account.bytes_read, account.queue), (500, Duration::from_millis(500)));
 }
 
 #[test]
 fn zero_is_no_limit() {
-    let (file, clock) = file_on(Slowness { bytes_per_second: 0, seeks_per_second: 0, ..DISK });
-    file.read_at(0, &mut [0; 5000]).unwrap();
-    assert_eq!(clock.now(), Duration::ZERO);
-    let (file, clock) = file_on(Slowness { bytes_per_second: 0, block_size: 0, ..DISK });
-    file.read_at(0, &mut [0; 5000]).unwrap();
-    assert_eq!(clock.now(), Duration::from_millis(200));
+    let (slow, file) = one_file(Slowness { bytes_per_second: 0, seeks_per_second: 0, ..DISK });
+    assert_eq!(slow.read(&*file, 0, 5000), 0);
+    assert_eq!(slow.clock.now(), Duration::ZERO);
+    let (slow, file) = one_file(Slowness { bytes_per_second: 0, block_size: 0, ..DISK });
+    slow.read(&*file, 0, 5000);
+    assert_eq!(slow.clock.now(), Duration::from_millis(200));
 }
 
 /// A clock that only others move on: who sleeps comes back at once, as a thread does that waits
 /// beside others.
 #[derive(Default)]
 struct StoppedClock(Mutex<Duration>);
+
+impl StoppedClock {
+    fn forward(&self, time: Duration) {
+        *self.0.lock().unwrap() += time;
+    }
+}
 
 impl Clock for StoppedClock {
     fn now(&self) -> Duration {
@@ -99,17 +284,118 @@ impl Clock for StoppedClock {
 
 #[test]
 fn a_long_wait_is_deferred_and_can_be_done_then() {
-    let clock = Arc::new(StoppedClock::default());
-    let memory = Arc::new(MemoryStorage::new(1 << 20));
     let slowness = Slowness { defer_above: Some(Duration::from_secs(3)), ..DISK };
-    let storage = ThrottledStorage::throttled(memory, slowness, clock.clone());
-    let file = storage.open(&at("/a"), how(Creation::New), Opaque::default()).unwrap();
+    let slow = Slow::<StoppedClock>::new(slowness, &[]);
     // It takes long, but nobody is before it.
-    file.write_at(0, &[7; 10_000]).unwrap();
-    let deferred = file.read_at(0, &mut [0; 100]);
-    let Err(Trouble::NotBefore(wait, text)) = deferred else { panic!("{deferred:?}") };
-    assert_eq!(wait, Duration::from_millis(10_100));
-    assert!(text.contains("/a"), "{text}");
-    *clock.0.lock().unwrap() += wait;
+    let file = slow.file("/a", 10_000);
+    let refusals =
+        [file.read_at(0, &mut [0; 100]).map(drop), file.write_at(0, &[0; 100]), file.sync()];
+    for refusal in refusals {
+        let Err(Trouble::NotBefore(wait, text)) = refusal else { panic!("{refusal:?}") };
+        assert_eq!(wait, Duration::from_millis(10_100));
+        assert!(text.contains("/a"), "{text}");
+    }
+    file.will_need(0, 100);
+    assert_eq!(slow.account().queue, Duration::from_millis(10_100), "nothing was begun");
+    slow.clock.forward(Duration::from_millis(10_100));
     assert_eq!(file.read_at(0, &mut [0; 100]), Ok(100));
+    assert_eq!(file.sync(), Ok(()));
+}
+
+/// A clock of several threads: time goes on, to when the first of them wakes, once all of them sleep.
+#[derive(Default)]
+struct SharedClock {
+    times: Mutex<Times>,
+    woken: Condvar,
+}
+
+#[derive(Default)]
+struct Times {
+    now: Duration,
+    awake: usize,
+    sleepers: Vec<Duration>,
+}
+
+impl SharedClock {
+    /// Ends a thread's part.
+    fn leave(&self) {
+        let mut times = self.times.lock().unwrap();
+        times.awake -= 1;
+        self.go_on(&mut times);
+    }
+
+    fn go_on(&self, times: &mut Times) {
+        if times.awake == 0
+            && let Some(first) = times.sleepers.iter().min()
+        {
+            times.now = *first;
+            self.woken.notify_all();
+        }
+    }
+}
+
+impl Clock for SharedClock {
+    fn now(&self) -> Duration {
+        self.times.lock().unwrap().now
+    }
+
+    fn sleep(&self, time: Duration) {
+        let mut times = self.times.lock().unwrap();
+        let until = times.now + time;
+        times.sleepers.push(until);
+        times.awake -= 1;
+        self.go_on(&mut times);
+        let mut times = self.woken.wait_while(times, |times| times.now < until).unwrap();
+        let mine = times.sleepers.iter().position(|sleeper| *sleeper == until).unwrap();
+        times.sleepers.swap_remove(mine);
+        times.awake += 1;
+    }
+}
+
+/// Bytes a second that two readers of two files get together from one disk of 1998.
+fn rate_of_two_readers(read: impl Fn(&dyn StoredFile) + Sync) -> f64 {
+    const DISK_OF_1998: Slowness = Slowness {
+        bytes_per_second: 22_000_000,
+        seeks_per_second: 100,
+        block_size: 64 << 10,
+        cache_bytes: 16 << 20,
+        write_behind: Duration::from_secs(1),
+        defer_above: None,
+    };
+    const FILE_BYTES: usize = 24 << 20;
+    let slow = Slow::<SharedClock>::new(DISK_OF_1998, &[]);
+    slow.clock.times.lock().unwrap().awake = 1;
+    let files = ["/a", "/b", "/c"].map(|path| slow.file(path, FILE_BYTES));
+    files.iter().for_each(|file| file.sync().unwrap());
+    let before = slow.clock.now();
+    slow.clock.times.lock().unwrap().awake = 2;
+    std::thread::scope(|scope| {
+        for file in &files[..2] {
+            scope.spawn(|| {
+                read(&**file);
+                slow.clock.leave();
+            });
+        }
+    });
+    (2 * FILE_BYTES) as f64 / (slow.clock.now() - before).as_secs_f64()
+}
+
+fn read_by(file: &dyn StoredFile, piece: usize, ahead: u64) {
+    let size = file.facts().unwrap().size;
+    let mut buffer = vec![0; piece];
+    for offset in (0..size).step_by(piece) {
+        if ahead > 0 && offset.is_multiple_of(ahead) {
+            file.will_need(offset, ahead);
+        }
+        assert_eq!(file.read_at(offset, &mut buffer), Ok(piece));
+    }
+}
+
+#[test]
+fn bursts_get_nearly_all_of_a_disk_and_single_blocks_less_than_half() {
+    let bursts = rate_of_two_readers(|file| read_by(file, 256 << 10, 4 << 20));
+    assert!(bursts > 0.9 * 22e6, "{bursts}");
+    assert!(bursts < 22e6, "{bursts}");
+    let blocks = rate_of_two_readers(|file| read_by(file, 64 << 10, 0));
+    assert!(blocks < 0.5 * 22e6, "{blocks}");
 }
