@@ -8,6 +8,7 @@ mod federation;
 mod files;
 mod killable;
 mod remote;
+mod slow;
 mod storages;
 mod tokens;
 mod xroot;
