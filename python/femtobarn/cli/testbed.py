@@ -120,13 +120,13 @@ def _run(options: argparse.Namespace) -> None:
 def _teller(name: str) -> Callable[[str], None]:
     """Print what is done on standard error: figures to stay, steps on one line where that is possible."""
     began = time.monotonic()
-    steps = sys.stderr.isatty()
+    clear = "\r\033[K" if sys.stderr.isatty() else ""
 
     def tell(text: str) -> None:
         is_result = "limit:" in text
-        if is_result or steps:
-            line = f"{time.monotonic() - began:6.0f} s  {name}: {text}"
-            print(f"\r\033[K{line}" if steps else line, end="\n" if is_result else "", file=sys.stderr, flush=True)
+        if is_result or clear:
+            sys.stderr.write(f"{clear}{time.monotonic() - began:6.0f} s  {name}: {text}" + "\n" * is_result)
+            sys.stderr.flush()
 
     return tell
 
@@ -174,7 +174,9 @@ def _plot(options: argparse.Namespace) -> None:
 
 
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="one: its variants; two: each other")
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", type=Path, help="one: its variants; two: each other"
+    )
 
 
 def _compare(options: argparse.Namespace) -> None:

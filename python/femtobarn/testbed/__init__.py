@@ -1,6 +1,6 @@
-"""The testbed: workloads of real jobs, scaled up to hundreds of clients until something gives, and what that is.
+"""The testbed: workloads of real jobs, scaled up to hundreds of clients until something gives.
 
-``femtobarn testbed run reconstruction`` runs one of the workloads that come with it; docs/limits.md is the guide.
+``femtobarn testbed run reconstruction`` runs one of those that come with it; docs/limits.md is the guide.
 """
 
 from __future__ import annotations

@@ -255,7 +255,7 @@ class _Client:
         start = time.monotonic()
         payload = self.payloads.one(step.size)
         if step.links:
-            links = [transaction.newest[target] for target in step.links]
+            links: list[Any] = [transaction.newest[target] for target in step.links]
             oid = writer.append(LinkedItem(number=self.written, payload=payload, links=links))
         else:
             oid = writer.append(Item(number=self.written, payload=payload))
@@ -271,7 +271,7 @@ class _Client:
         columns: dict[str, Any] = {"number": np.arange(step.objects), "payload": payload}
         if step.links:
             links = [transaction.newest[target] for target in step.links]
-            records = [fb.OidRange(*oid, oid.entry + 1).to_numpy() for oid in links]
+            records = [_records(oid) for oid in links]
             columns["links"] = np.tile(np.concatenate(records), (step.objects, 1))
         transaction.newest[step.target] = writer.extend(columns)[step.objects - 1]
         self.written += payload.nbytes
@@ -352,6 +352,11 @@ class _Client:
             self.first_object = end
         if end >= self.clock[1]:
             raise _Over
+
+
+def _records(oid: fb.Oid) -> np.ndarray[Any, np.dtype[Any]]:
+    """An OID as arrays hold it."""
+    return fb.OidRange(oid.database, oid.container, oid.entry, oid.entry + 1).to_numpy()
 
 
 def _work() -> None:

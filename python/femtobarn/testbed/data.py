@@ -28,7 +28,7 @@ class LinkedItem:
 
     number: fb.uint64
     payload: list[fb.float32]
-    links: list[fb.link["Item"]]
+    links: list[fb.link[Item]]
 
 
 @fb.persistent
@@ -36,7 +36,7 @@ class Tag:
     """What a selection looks at, and the object that it is of."""
 
     value: fb.float32
-    item: fb.link["Item"]
+    item: fb.link[Item]
 
 
 class Payloads:

@@ -1,7 +1,7 @@
 """What a client did and when: the operations within a window, and how long they took.
 
-Times are seconds of the machine's monotonic clock, which all processes share. A histogram has buckets of equal
-ratio, ten for a factor of ten, so two of them are added by adding their counts.
+Times are seconds of the machine's monotonic clock, which all processes share. A histogram has buckets of
+equal ratio, ten for a factor of ten, so two of them are added by adding their counts.
 """
 
 from __future__ import annotations

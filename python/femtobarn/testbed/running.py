@@ -1,7 +1,7 @@
-"""Running a workload: for each variant and number of clients a new federation, clients, a window, and figures.
+"""Running a workload: for each variant and number of clients a new federation, clients, a window, figures.
 
-Rates, and seconds of computation, are in the workload's own time: if time is compressed, so many times less than
-what the clock shows. Latencies and everything about resources is as the clock shows it.
+Rates, and seconds of computation, are in the workload's own time: if time is compressed, so many times less
+than what the clock shows. Latencies and everything about resources are as the clock shows them.
 """
 
 from __future__ import annotations
@@ -67,8 +67,7 @@ def run(
     for scenario in chosen:
         for clients in scenario.sweep.clients:
             label = f"{scenario.name}, {clients} client{'s' * (clients > 1)}"
-            point = _Point(scenario, clients, scratch, seed, lambda text, at=label: progress(f"{at}: {text}"))
-            points.append(point.measure())
+            points.append(_Point(scenario, clients, scratch, seed, _at(label, progress)).measure())
             progress(f"{label}: {_line(points[-1])}")
     by_variant = {one.name: [p for p in points if p["variant"] == one.name] for one in chosen}
     return {
@@ -87,6 +86,10 @@ def run(
         "points": points,
         "knees": {name: knee(of) for name, of in by_variant.items()},
     }
+
+
+def _at(label: str, progress: Progress) -> Progress:
+    return lambda text: progress(f"{label}: {text}")
 
 
 def _played(scenario: Scenario) -> dict[str, Any]:
@@ -117,7 +120,9 @@ class _Seen:
 class _Point:
     """One variant with one number of clients."""
 
-    def __init__(self, scenario: Scenario, clients: int, scratch: Path, seed: int, progress: Progress) -> None:
+    def __init__(
+        self, scenario: Scenario, clients: int, scratch: Path, seed: int, progress: Progress
+    ) -> None:
         self.scenario, self.clients, self.seed = scenario, clients, seed
         self.progress = progress
         self.folder = scratch / "testbed"
@@ -232,10 +237,10 @@ def _rates(outcomes: Sequence[Outcome], seconds: float) -> dict[str, float]:
     total = merged(outcome.operations for outcome in outcomes)
 
     def amount(*kinds: str) -> float:
-        return sum(total[kind]["amount"] for kind in kinds if kind in total) / seconds
+        return float(sum(total[kind]["amount"] for kind in kinds if kind in total)) / seconds
 
     def count(kind: str) -> float:
-        return total[kind]["count"] / seconds if kind in total else 0.0
+        return float(total[kind]["count"]) / seconds if kind in total else 0.0
 
     return {
         "bytes_per_second": amount(*MOVING),

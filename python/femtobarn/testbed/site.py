@@ -66,7 +66,9 @@ def _served(folder: Path, scenario: Scenario) -> Iterator[Site]:
     try:
         theirs.close()
         if not ours.poll(START_SECONDS_MAX):
-            raise fb.UnavailableError(f"the server of {folder} did not start within {START_SECONDS_MAX:.0f} s")
+            raise fb.UnavailableError(
+                f"the server of {folder} did not start within {START_SECONDS_MAX:.0f} s"
+            )
         port = ours.recv()
         yield Site(folder, f"root://127.0.0.1:{port}//{NAME}", process.pid, ours)
         ours.send("stop")
@@ -82,7 +84,7 @@ def _config(folder: Path, scenario: Scenario) -> str:
     play = scenario.play
     lines = ["[limits]", "drain_seconds = 1", "[[export]]"]
     lines += [f"folder = {json.dumps(str(folder))}", f'name = "/{NAME}"']
-    if play.disks is not None:
+    if play.disks is not None and play.disks.is_slow:
         names = json.dumps([play.disks.name(number) for number in range(play.disks.count)])
         rate = round(play.disks.bytes_per_second * play.compression)
         seeks = round(play.disks.seeks_per_second * play.compression)

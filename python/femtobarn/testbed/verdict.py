@@ -1,8 +1,8 @@
 """What limits a run, and where more clients stop to bring more.
 
 A limit is what is used up. First the things that clients share are looked at: disks that are played, the
-machine's cores, its network and its disks. If none of them is used up, clients wait for nobody, and what they spend
-most time with is what limits them: their own computation, locks, commits, or the way to and fro.
+machine's cores, its network and its disks. If none of them is used up, clients wait for nobody, and what they
+spend most time with is what limits them: their own computation, locks, commits, or the way to and fro.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WAITS = {
 
 
 def judge(point: Mapping[str, Any], cores: int) -> dict[str, Any]:
-    """Return what limited a point: ``limit``, ``evidence`` as a text, and the ``shares`` that were compared."""
+    """Return what limited a point: ``limit``, ``evidence`` as a text, the ``shares`` that were compared."""
     resources = point["resources"]
     disks = resources["disks"]
     busiest = max((disk["busy"] for disk in disks), default=0.0)
@@ -87,9 +87,9 @@ def knee(points: Sequence[Mapping[str, Any]], of: str = "bytes_per_second") -> d
 
     Returns
     -------
-    ``clients`` at the bend, or None if the curve goes straight on to its end; ``best``, ``best_clients``, ``limit``
-    and ``evidence`` at the best point; ``linearity``, the smallest share of the line of the beginning up to the
-    best point.
+    ``clients`` at the bend, or None if the curve goes straight on to its end; ``best``, ``best_clients``,
+    ``limit`` and ``evidence`` at the best point; ``linearity``, the smallest share of the line of the
+    beginning up to the best point; ``last_over_best``, the last point's share of the best.
     """
     if not points:
         return None

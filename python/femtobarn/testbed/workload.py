@@ -36,11 +36,16 @@ SHIPPED = Path(__file__).parent / "workloads"
 
 @dataclass(frozen=True)
 class Disks:
-    """File systems of another age: each a disk of so many bytes and seeks a second, at the server."""
+    """File systems: each a folder of the server's, as slow as a disk of another age; 0: as fast as it is."""
 
     count: int
     bytes_per_second: int = 22_000_000
     seeks_per_second: int = 100
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether there is anything to be played."""
+        return self.bytes_per_second > 0 or self.seeks_per_second > 0
 
     def name(self, number: int) -> str:
         """Name of the disk that the client of this number works on."""
@@ -54,7 +59,7 @@ class Play:
     access: str = "server"
     """``"server"``: clients reach the federation by ``root://``; ``"local"``: as a folder."""
     computation: str = "simulated"
-    """``"simulated"``: computing is sleeping, as if each client had a CPU; ``"real"``: CPU time is used up."""
+    """``"simulated"``: computing is sleeping, as if each client had a CPU; ``"real"``: CPU time is used."""
     compression: float = 1.0
     """Time passes so many times as fast, for computation and for disks."""
     federations: str = "one"
@@ -163,21 +168,23 @@ class Scenario:
     kinds: tuple[Kind, ...]
     settings: Mapping[str, Any]
     raw_bytes_per_second: float
-    """What all disks that are played give together at most, in the workload's own time; 0: as many as there are."""
+    """What all disks that are played give together at most, in the workload's own time; 0: no limit."""
 
     def kind_of(self, client: int) -> Kind:
         """Kind of the client of this number: shares are kept as well as can be for any number of them."""
         total = sum(kind.share for kind in self.kinds)
         counts = [0] * len(self.kinds)
         for number in range(client + 1):
-            due = [kind.share / total * (number + 1) - count for kind, count in zip(self.kinds, counts, strict=True)]
+            due = [
+                kind.share / total * (number + 1) - count
+                for kind, count in zip(self.kinds, counts, strict=True)
+            ]
             chosen = due.index(max(due))
             counts[chosen] += 1
         return self.kinds[chosen]
 
-
     def ideal_bytes_per_second(self, kind: Kind) -> float | None:
-        """Payload that a client moves a second if it does nothing but compute; None if it does not compute."""
+        """Payload that a client moves a second if all its time is computation; None if it has none."""
         seconds = sum(step.seconds for step in kind.loop)
         if not seconds:
             return None
@@ -268,7 +275,9 @@ def _path_of(workload: str | Path) -> Path:
     known = shipped()
     if str(workload) not in known:
         hint = near_misses(str(workload), known)
-        raise NotFoundError(f"there is no workload {str(workload)!r}{hint}; `femtobarn testbed list` shows all")
+        raise NotFoundError(
+            f"there is no workload {str(workload)!r}{hint}; `femtobarn testbed list` shows all"
+        )
     return known[str(workload)]
 
 
@@ -323,7 +332,7 @@ def _play(table: Parser) -> Play:
     disks.end()
     table.end()
     if play.disks and play.access == "local":
-        raise InvalidError(f"{table.where}: disks are played by a server; say access = \"server\"")
+        raise InvalidError(f'{table.where}: disks are played by a server; say access = "server"')
     return play
 
 
