@@ -72,7 +72,7 @@ class Sweep:
     """How many clients there are, how they start and for how long they are watched."""
 
     clients: tuple[int, ...]
-    batch: int = 16
+    batch: int = 40
     """Clients that start together, once those before them have begun."""
     start: str = "fork"
     """``"fork"``: from a process that has the package, ``"program"``: each a new interpreter."""
@@ -339,7 +339,7 @@ def _play(table: Parser) -> Play:
 def _sweep(table: Parser) -> Sweep:
     sweep = Sweep(
         clients=tuple(table.wholes("clients")),
-        batch=table.whole("batch", 16, least=1),
+        batch=table.whole("batch", 40, least=1),
         start=table.choice("start", ("fork", "program")),
         warm_up_seconds=table.number("warm_up_seconds", 3.0),
         window_seconds=table.number("window_seconds", 10.0, above=0.0),

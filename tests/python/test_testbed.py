@@ -1,0 +1,345 @@
+"""The testbed: what workloads may say, what is measured, what limits a run, and runs of real processes."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femtobarn as fb
+from femtobarn.cli import main
+from femtobarn.testbed import latest, load, read, run, save, shipped
+from femtobarn.testbed.recorder import Recorder, merged, quantile
+from femtobarn.testbed.verdict import judge, knee
+
+SMALL = """
+title = "a bit of everything"
+[settings]
+access = "local"
+links = []
+[[variant]]
+name = "local"
+[[variant]]
+name = "served"
+access = "server"
+[play]
+access = "$access"
+[sweep]
+clients = [4]
+start = "fork"
+warm_up_seconds = 0
+window_seconds = 0.7
+[open]
+cache_bytes = 1_000_000
+[[data]]
+database = "data{client}"
+each = "client"
+[data.containers]
+items = { objects = 40, size = 1_000, chunk = 7 }
+tags = { objects = 40, tags_of = "items" }
+[[client]]
+name = "reader"
+share = 0.5
+interleave = true
+loop = [
+  { read = "data{client}/items", objects = 3 },
+  { select = "data{client}/tags", objects = 40, fraction = 0.5 },
+  { compute = 0.01 },
+]
+[[client]]
+name = "writer"
+share = 0.5
+commit = { events = 2, spread = 0.5 }
+new_database_after = 60_000
+loop = [
+  { write = "out{client}-{part}/items", objects = 2, size = 1_000 },
+  { write = "out{client}-{part}/linked", objects = 2, size = 400, links = ["out{client}-{part}/items"] },
+  { write = "out{client}-{part}/many", objects = 20, size = 100, bulk = true },
+  { pair = "made{client}-{part}", size = 100 },
+]
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+# What a workload may say.
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_workload_that_comes_along_can_be_read(name: str) -> None:
+    workload = load(name)
+    assert workload.title
+    assert workload.name == name
+    names = [scenario.name for scenario in workload.scenarios]
+    assert len(set(names)) == len(names)
+
+
+def test_settings_are_put_in_and_variants_change_them(small: Path) -> None:
+    workload = load(small, sweep={"clients": [1, 2]})
+    assert [scenario.play.access for scenario in workload.scenarios] == ["local", "server"]
+    assert workload.scenarios[0].sweep.clients == (1, 2)
+    changed = load(small, settings={"access": "server"})
+    assert {scenario.play.access for scenario in changed.scenarios} == {"server"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('title = "a bit', 'titel = "a bit', "lacks title"),
+        ("objects = 3 }", "objekts = 3 }", "did you mean 'objects'"),
+        ("objects = 3 }", "objects = 0 }", "objects is at least 1"),
+        ("objects = 3 }", 'objects = "3" }', "must be a whole number"),
+        ('access = "$access"', 'access = "$acess"', "did you mean 'access'"),
+        ('access = "server"\n[play]', 'access = "remote"\n[play]', "one of server, local"),
+        ("clients = [4]", "clients = [4, 2]", "ascending"),
+        ('access = "$access"', "disks = { count = 2 }\naccess = \"local\"", "played by a server"),
+        ('name = "served"', 'name = "served"\nspeed = 3', "'speed' is not in [settings]"),
+        ("{ compute = 0.01 },", "{ compute = 0.01, read = 'x' },", "must have one of"),
+        ("[sweep]", "[swep]", "lacks clients"),
+        ("[settings]", "[settings", "is not TOML"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_a_workload_is_told(tmp_path: Path, old: str, new: str, told: str) -> None:
+    assert old in SMALL
+    path = tmp_path / "wrong.toml"
+    path.write_text(SMALL.replace(old, new))
+    with pytest.raises(fb.InvalidError, match="wrong.toml") as caught:
+        load(path)
+    assert told in str(caught.value)
+
+
+def test_unknown_workloads_variants_and_settings_name_near_misses(small: Path) -> None:
+    with pytest.raises(fb.NotFoundError, match="reconstruction"):
+        load("reconstuction")
+    with pytest.raises(fb.NotFoundError, match="served"):
+        load(small).scenario("serve")
+    with pytest.raises(fb.InvalidError, match="access"):
+        load(small, settings={"acces": "local"})
+
+
+def test_kinds_of_clients_keep_their_shares_for_any_number() -> None:
+    scenario = load("mixed").scenarios[0]
+    for clients in (5, 10, 50, 200):
+        names = [scenario.kind_of(number).name for number in range(clients)]
+        for kind in scenario.kinds:
+            assert abs(names.count(kind.name) - kind.share * clients) <= 1
+
+
+# What is measured.
+
+
+def test_what_reaches_over_the_window_counts_for_the_part_inside() -> None:
+    recorder = Recorder()
+    recorder.add("write", 0.0, 4.0, 100.0)  # half of it is inside, its end is not counted before
+    recorder.add("write", 4.0, 5.0, 10.0)
+    recorder.add("write", 9.0, 13.0, 40.0)
+    recorder.add("write", 20.0, 21.0, 1000.0)
+    summary = recorder.summary(2.0, 10.0)["write"]
+    assert summary["count"] == 2
+    assert summary["seconds"] == pytest.approx(2.0 + 1.0 + 1.0)
+    assert summary["amount"] == pytest.approx(50.0 + 10.0 + 10.0)
+    assert summary["longest"] == pytest.approx(4.0)
+
+
+def test_quantiles_are_right_to_a_bucket() -> None:
+    recorder = Recorder()
+    times = np.random.default_rng(3).exponential(0.01, 5000)
+    for took in times:
+        recorder.add("read", 0.0, took)
+    histogram = recorder.summary(0.0, 10.0)["read"]["histogram"]
+    for share in (0.1, 0.5, 0.99):
+        assert abs(math.log10(quantile(histogram, share) / np.quantile(times, share))) < 0.11
+
+
+def test_summaries_of_clients_add_up() -> None:
+    a, b = Recorder(), Recorder()
+    a.add("read", 0.0, 0.5, 1.0)
+    b.add("read", 0.0, 0.001, 2.0)
+    b.add("commit", 0.0, 0.1)
+    total = merged([a.summary(0.0, 1.0), b.summary(0.0, 1.0)])
+    assert total["read"]["count"] == sum(total["read"]["histogram"]) == 2
+    assert total["read"]["amount"] == 3.0
+    assert total["commit"]["seconds"] == pytest.approx(0.1)
+
+
+# What limits a run.
+
+
+def point(clients: int, rate: float, **resources: Any) -> dict[str, Any]:
+    """A point as runs have them, with nothing used up unless it is said."""
+    nothing = {
+        "disks": [], "stolen_cores": 0.0, "machine_cores": 0.2, "server_cores": 0.1, "client_cores": 0.1,
+        "network_share": 0.0, "disk_busy_share": 0.0,
+    }  # fmt: skip
+    shares = {"compute": 0.1, "read": 0.2, "commit": 0.1, "open container": 0.1}
+    return {
+        "clients": clients,
+        "throughput": {"bytes_per_second": rate, "events_per_second": rate / 1e6},
+        "efficiency": 0.1,
+        "time_shares": shares | resources.pop("time_shares", {}),
+        "resources": nothing | resources,
+        "verdict": {"limit": "something", "evidence": "as seen"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("seen", "limit"),
+    [
+        ({"disks": [{"busy": 0.97, "seeking": 0.2}, {"busy": 0.5, "seeking": 0.1}]}, "disk bandwidth"),
+        ({"disks": [{"busy": 0.97, "seeking": 0.8}]}, "disk seeks"),
+        ({"machine_cores": 1.9, "server_cores": 1.2, "client_cores": 0.6}, "server CPU"),
+        ({"machine_cores": 1.9, "server_cores": 0.6, "client_cores": 1.2}, "client CPU"),
+        ({"machine_cores": 1.0, "stolen_cores": 0.9, "server_cores": 1.0}, "server CPU"),
+        ({"network_share": 0.9}, "network"),
+        ({"disk_busy_share": 0.99, "time_shares": {"commit": 0.6}}, "disk bandwidth"),
+        ({"time_shares": {"commit": 0.6}}, "catalogue commits"),
+        ({"time_shares": {"open container": 0.6}}, "locks"),
+        ({"time_shares": {"read": 0.6}}, "client latency"),
+    ],
+)  # fmt: skip
+def test_the_verdict_names_what_is_used_up(seen: dict[str, Any], limit: str) -> None:
+    verdict = judge(point(1, 1e6, **seen), cores=2)
+    assert verdict["limit"] == limit
+    assert "%" in verdict["evidence"]
+
+
+def test_clients_that_compute_all_the_time_are_limited_by_it() -> None:
+    computing = point(1, 1e6) | {"efficiency": 0.95}
+    assert judge(computing, cores=2)["limit"] == "client CPU"
+
+
+def test_the_knee_is_where_the_first_line_meets_the_best() -> None:
+    bent = [point(1, 1.0), point(10, 10.0), point(20, 12.0), point(40, 11.4)]
+    found = knee(bent)
+    assert found is not None
+    assert found["clients"] == pytest.approx(12.0)
+    assert found["last_over_best"] == pytest.approx(0.95)
+    straight = knee(bent[:2])
+    assert straight is not None
+    assert straight["clients"] is None
+    assert straight["linearity"] == pytest.approx(1.0)
+    assert knee([]) is None
+
+
+# Runs.
+
+
+@pytest.mark.parametrize("variant", ["local", "served"])
+def test_real_clients_do_what_the_workload_says(small: Path, tmp_path: Path, variant: str) -> None:
+    done = run(load(small), scratch=tmp_path / "scratch", variants=[variant])
+    assert not any((tmp_path / "scratch").iterdir())
+    (one,) = done["points"]
+    assert [row["kind"] for row in one["each_client"]].count("writer") == 2
+    operations = one["operations"]
+    for kind in ("read", "select", "tags", "compute", "write", "commit", "create", "drop", "open container"):
+        assert operations[kind]["count"] > 0, kind
+        assert operations[kind]["seconds"] > 0, kind
+        assert sum(operations[kind]["histogram"]) == operations[kind]["count"]
+    # Half of the tags pass, whose objects have 1,000 bytes.
+    selected = operations["select"]["amount"] / operations["select"]["count"]
+    assert selected == pytest.approx(20_000, rel=0.2)
+    rates = one["throughput"]
+    assert rates["bytes_per_second"] == pytest.approx(
+        rates["read_bytes_per_second"] + rates["written_bytes_per_second"]
+    )
+    assert 0 < one["efficiency"] < 1
+    assert len(one["start"]) == 4
+    for start in one["start"]:
+        assert start["ready"] <= start["opened"] <= start["transaction"] <= start["first_object"]
+    assert one["verdict"]["limit"]
+    assert (one["resources"]["memory_bytes"]["server"] > 0) == (variant == "served")
+    path = save(done, tmp_path / "runs")
+    assert latest([tmp_path / "runs"]) == [path]
+    assert read(path)["points"][0]["operations"]["read"]["count"] == operations["read"]["count"]
+
+
+def test_a_short_sweep_over_disks_that_are_played(tmp_path: Path) -> None:
+    """Also new interpreters as clients, and figures of the disks that the server plays."""
+    workload = load(
+        "reconstruction",
+        settings={"clients": [1, 8], "computation": 0.3},
+        sweep={"warm_up_seconds": 0.5, "window_seconds": 1.5, "start": "program"},
+    )
+    done = run(workload, scratch=tmp_path, variants=["full computation"])
+    assert [one["clients"] for one in done["points"]] == [1, 8]
+    last = done["points"][-1]
+    assert [disk["name"] for disk in last["resources"]["disks"]] == ["disk0", "disk1", "disk2", "disk3"]
+    assert sum(disk["bytes_per_second"] for disk in last["resources"]["disks"]) > 0
+    assert last["throughput"]["bytes_per_second"] > done["points"][0]["throughput"]["bytes_per_second"]
+    assert done["played"]["full computation"]["raw_bytes_per_second"] == 88_000_000
+    assert done["knees"]["full computation"]["rate"] == "bytes_per_second"
+
+
+def test_each_kind_of_client_may_have_a_federation_of_its_own(tmp_path: Path) -> None:
+    workload = load("mixed", sweep={"clients": [5], "warm_up_seconds": 0, "window_seconds": 1.0})
+    done = run(workload, scratch=tmp_path, variants=["one for each purpose"])
+    (one,) = done["points"]
+    assert len(one["resources"]["server_totals"]) == 3
+    assert one["kinds"]["analysis"]["tags_per_second"] > 0
+    assert one["kinds"]["acquisition"]["tags_per_second"] == 0
+
+
+def test_a_client_that_fails_is_told_and_nothing_is_left(small: Path, tmp_path: Path) -> None:
+    small.write_text(SMALL.replace('read = "data{client}/items"', 'read = "data{client}/itmes"'))
+    with pytest.raises(fb.UnavailableError, match="client 0 .reader.") as caught:
+        run(load(small), scratch=tmp_path / "scratch", variants=["local"])
+    assert "did you mean 'items'" in str(caught.value)
+    assert not any((tmp_path / "scratch").iterdir())
+
+
+# The command line.
+
+
+def test_the_command_line_lists_shows_and_runs(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["testbed", "list", "--json"]) == 0
+    assert "reconstruction" in [row["name"] for row in json.loads(capsys.readouterr().out)]
+    assert main(["testbed", "show", "daq"]) == 0
+    copied = tmp_path / "copied.toml"
+    copied.write_text(capsys.readouterr().out)
+    assert load(copied).title == load("daq").title
+    out = tmp_path / "out"
+    arguments = ["--out", str(out), "--variant", "local", "--clients", "1", "--window", "0.3"]
+    assert main(["testbed", "run", str(small), *arguments, "--scratch", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert "limit:" in captured.out
+    assert len(latest([out])) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["run", "reconstuction"], "did you mean 'reconstruction'"),
+        (["run", "daq", "--clients", "1,x"], "numbers like 1,16,240"),
+        (["run", "daq", "--set", "disks"], "NAME=VALUE"),
+        (["run", "daq", "--set", "disk=3"], "did you mean 'disks'"),
+        (["plot", "nowhere.json"], "nowhere.json"),
+    ],
+)
+def test_slips_on_the_command_line_are_told(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["testbed", *arguments]) != 0
+    assert told in capsys.readouterr().err
+
+
+def test_files_that_are_no_runs_are_refused(tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    with pytest.raises(fb.InvalidError, match="no run"):
+        read(other)
+    other.write_text('{"workload": "x", "points": [], "format": 99}')
+    with pytest.raises(fb.InvalidError, match="format 99"):
+        read(other)
+    with pytest.raises(fb.NotFoundError, match="no runs in"):
+        latest([tmp_path])
