@@ -5,7 +5,7 @@ PYTHON ?= python3
 STEPS := $(PYTHON) tools/steps.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long bench docs fmt lint fuzz pin clean
+.PHONY: help setup demo test test-long bench testbed docs fmt lint fuzz pin clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,11 @@ test-long: ## the tests that take minutes, more random cases, long fuzzing
 bench: ## measure against the peers in 30 minutes: bench/report.html, docs/performance.md
 	@$(STEPS) bench
 	@.venv/bin/python benches/run.py
+
+testbed: ## the papers' workloads with up to 240 clients, in an hour: testbed/report.html
+	@$(STEPS) build
+	@.venv/bin/femtobarn testbed run all
+	@.venv/bin/femtobarn testbed plot
 
 docs: ## the reference of the crates, in target/doc
 	@$(STEPS) docs

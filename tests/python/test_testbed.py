@@ -112,7 +112,7 @@ def test_what_is_wrong_in_a_workload_is_told(tmp_path: Path, old: str, new: str,
     assert old in SMALL
     path = tmp_path / "wrong.toml"
     path.write_text(SMALL.replace(old, new))
-    with pytest.raises(fb.InvalidError, match="wrong.toml") as caught:
+    with pytest.raises(fb.InvalidError, match=r"wrong\.toml") as caught:
         load(path)
     assert told in str(caught.value)
 
@@ -290,9 +290,9 @@ def test_each_kind_of_client_may_have_a_federation_of_its_own(tmp_path: Path) ->
 
 def test_a_client_that_fails_is_told_and_nothing_is_left(small: Path, tmp_path: Path) -> None:
     small.write_text(SMALL.replace('read = "data{client}/items"', 'read = "data{client}/itmes"'))
-    with pytest.raises(fb.UnavailableError, match="client 0 .reader.") as caught:
+    with pytest.raises(fb.UnavailableError, match=r"client \d \(reader\)") as caught:
         run(load(small), scratch=tmp_path / "scratch", variants=["local"])
-    assert "did you mean 'items'" in str(caught.value)
+    assert 'did you mean "items"' in str(caught.value)
     assert not any((tmp_path / "scratch").iterdir())
 
 
@@ -336,7 +336,7 @@ def test_slips_on_the_command_line_are_told(
 def test_files_that_are_no_runs_are_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_text("{}")
-    with pytest.raises(fb.InvalidError, match="no run"):
+    with pytest.raises(fb.InvalidError, match="not a run"):
         read(other)
     other.write_text('{"workload": "x", "points": [], "format": 99}')
     with pytest.raises(fb.InvalidError, match="format 99"):

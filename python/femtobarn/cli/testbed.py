@@ -78,7 +78,8 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("workloads", metavar="NAME|FILE.toml", nargs="+", help="`testbed list` shows names")
+    text = "`testbed list` shows names; all: every one of these, in an hour or so"
+    parser.add_argument("workloads", metavar="NAME|FILE.toml|all", nargs="+", help=text)
     parser.add_argument("--out", type=Path, default=Path(FOLDER), help=f"folder for results ({FOLDER})")
     parser.add_argument("--scratch", type=Path, help="folder on the disk to be measured (a temporary one)")
     parser.add_argument("--clients", metavar="N,N,...", help="numbers of clients instead of the file's")
@@ -90,7 +91,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from ..testbed import load, save
+    from ..testbed import load, save, shipped
     from ..testbed import run as run_workload
 
     sweep = {
@@ -100,7 +101,8 @@ def _run(options: argparse.Namespace) -> None:
     }
     settings = dict(map(_setting, options.set))
     # All are read before the first one runs, so that a slip in the last is told at once.
-    workloads = [load(name, settings=settings, sweep=sweep) for name in options.workloads]
+    names = list(shipped()) if options.workloads == ["all"] else options.workloads
+    workloads = [load(name, settings=settings, sweep=sweep) for name in names]
     saved = []
     with tempfile.TemporaryDirectory(prefix="femtobarn-", dir=options.scratch) as scratch:
         for workload in workloads:

@@ -86,6 +86,8 @@ def run(order: Order, pipe: Connection, clock: MutableSequence[float]) -> None:
         client.close()
     except (KeyboardInterrupt, BrokenPipeError):
         os._exit(1)
+    except fb.FemtobarnError as error:
+        pipe.send(f"client {order.number} ({order.kind.name}): {error}")
     except BaseException:
         pipe.send(f"client {order.number} ({order.kind.name}): {traceback.format_exc()}")
 

@@ -120,4 +120,5 @@ def _items(first: int, count: int, content: Content, payloads: Payloads) -> dict
 def _tags(of: list[fb.OidRange], count: int) -> dict[str, Any]:
     """Tags whose values are spread evenly over 0 to 1, each of one object, without order."""
     every = np.concatenate([part.to_numpy() for part in of])[:count]
-    return {"value": np.random.default_rng(2).permutation(len(every)) / len(every), "item": every}
+    values = np.random.default_rng(2).permutation(len(every)) / len(every)
+    return {"value": values.astype(np.float32), "item": every}

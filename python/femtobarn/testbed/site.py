@@ -70,6 +70,8 @@ def _served(folder: Path, scenario: Scenario) -> Iterator[Site]:
                 f"the server of {folder} did not start within {START_SECONDS_MAX:.0f} s"
             )
         port = ours.recv()
+        if isinstance(port, str):
+            raise fb.UnavailableError(f"the server of {folder} did not start: {port}")
         yield Site(folder, f"root://127.0.0.1:{port}//{NAME}", process.pid, ours)
         ours.send("stop")
         process.join(START_SECONDS_MAX)
@@ -96,7 +98,12 @@ def _config(folder: Path, scenario: Scenario) -> str:
 
 def _serve(config: str, pipe: Connection) -> None:
     """Be a server until told to stop."""
-    with fb.serve(port=0, address="127.0.0.1", anonymous="all", config=config) as server:
+    try:
+        server = fb.serve(port=0, address="127.0.0.1", anonymous="all", config=config)
+    except fb.FemtobarnError as error:
+        pipe.send(str(error))
+        return
+    with server:
         pipe.send(server.port)
         while pipe.recv() == "status":
             pipe.send(server.status())
