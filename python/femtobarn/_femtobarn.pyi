@@ -132,6 +132,7 @@ class FederationHandle:
         cache_bytes: int | None,
         threads: int | None,
         streams: int | None,
+        read_ahead_bytes: int | None,
         disk_cache: str | os.PathLike[str] | None,
         disk_cache_bytes: int | None,
     ) -> FederationHandle: ...

@@ -251,3 +251,27 @@ def test_the_command_line_takes_urls(server: fb.Server) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "run7/events" in done.stdout
+
+
+def test_objects_read_in_order_come_in_bursts_unless_that_is_off(
+    local: fb.Federation, server: fb.Server
+) -> None:
+    with local.transaction() as txn:
+        events = txn.database("run7").container("events")
+        for number in range(400):
+            events.append(Event(run=7, event=number, pt=np.full(2500, number, np.float32)))
+
+    def read(read_ahead_bytes: int) -> tuple[int, int]:
+        """Requests and bytes that reading all objects in order takes."""
+        far = fb.open(server.url("/lhc.fed"), read_ahead_bytes=read_ahead_bytes)
+        before = server.status()["totals"]
+        view = far["run7/events"]
+        assert [int(view[index].pt[-1]) for index in range(400)] == list(range(400))
+        after = server.status()["totals"]
+        far.close()
+        return after["requests"] - before["requests"], after["bytes_read"] - before["bytes_read"]
+
+    requests, size = read(0)
+    assert requests >= 400
+    assert size < 400 * 10_000 * 1.1, "nothing but what was asked for"
+    assert read(1 << 20)[0] < requests / 4

@@ -28,13 +28,14 @@ impl FederationHandle {
     }
 
     #[staticmethod]
-    #[pyo3(signature = (path, cache_bytes, threads, streams, disk_cache, disk_cache_bytes))]
+    #[pyo3(signature = (path, cache_bytes, threads, streams, read_ahead_bytes, disk_cache, disk_cache_bytes))]
     fn open(
         py: Python<'_>,
         path: PathBuf,
         cache_bytes: Option<u64>,
         threads: Option<usize>,
         streams: Option<usize>,
+        read_ahead_bytes: Option<u64>,
         disk_cache: Option<PathBuf>,
         disk_cache_bytes: Option<u64>,
     ) -> PyResult<Self> {
@@ -43,6 +44,7 @@ impl FederationHandle {
             cache_bytes: cache_bytes.unwrap_or(usual.cache_bytes),
             threads: threads.unwrap_or(usual.threads),
             streams: streams.unwrap_or(usual.streams),
+            read_ahead_bytes: read_ahead_bytes.unwrap_or(usual.read_ahead_bytes),
             disk_cache,
             disk_cache_bytes: disk_cache_bytes.unwrap_or(usual.disk_cache_bytes),
         };

@@ -1,7 +1,7 @@
 //! Bursts: bytes of a server's file that are fetched before somebody asks for them.
 //!
-//! 1. A process holds at most so many bytes of them, whatever it reads. One that was read to its end
-//!    goes at once, and its memory is used for the next; of others the oldest go first.
+//! 1. A federation holds at most [`HELD_MAX`] times the bytes of one, whatever it reads. One that was read to
+//!    its end goes at once, and its memory is used for the next; of others the oldest go first.
 //! 2. A burst that is gone, or failed, is no error: its bytes are read when they are asked for.
 
 use std::collections::VecDeque;
@@ -13,20 +13,22 @@ use rntuple::ReadRequest;
 
 use crate::far::FarFile;
 
-/// Bytes of a burst.
-pub(crate) const BURST_BYTES_MAX: u64 = 4 << 20;
-/// Bytes of all bursts that a federation holds.
-pub(crate) const HELD_BYTES_MAX: u64 = 64 << 20;
-/// Bursts that are gone whose memory is kept.
-const FREE_MAX: usize = 4;
+/// Bytes of a burst, whatever is asked for: one is memory at once.
+const BURST_BYTES_MAX: u64 = 64 << 20;
+/// Bursts of the largest size that a federation holds.
+const HELD_MAX: u64 = 8;
 /// Bursts that a federation holds, however small.
-const HELD_MAX: usize = 64;
+const COUNT_MAX: usize = 64;
+/// Bursts that are gone whose memory is kept.
+const FREE_MAX: usize = 2;
 /// Bursts for which memory is used again.
 const LARGE_BYTES: u64 = 512 << 10;
 
 /// The bursts of a federation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Bursts {
+    /// Bytes of the largest; with 0 there are none.
+    pub bytes_max: u64,
     held: Mutex<VecDeque<Arc<Burst>>>,
     /// Memory of bursts that are gone, for those to come.
     free: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -42,14 +44,25 @@ pub(crate) enum Fetch {
 }
 
 impl Bursts {
-    /// A burst of ranges, sorted and apart, of [`BURST_BYTES_MAX`] in all. It is to be
+    /// Bursts of up to so many bytes, and of 64 MiB at most; with 0 none.
+    pub fn new(bytes_max: u64) -> Self {
+        let bytes_max = bytes_max.min(BURST_BYTES_MAX);
+        Bursts { bytes_max, held: Mutex::default(), free: Arc::default() }
+    }
+
+    /// Bytes of all bursts that a federation holds.
+    pub fn held_bytes_max(&self) -> u64 {
+        self.bytes_max.saturating_mul(HELD_MAX)
+    }
+
+    /// A burst of ranges, sorted and apart, of `bytes_max` at most in all. It is to be
     /// [fetched](Burst::fetch); who reads it waits until then. `plan` tells for which plan.
     pub fn add(&self, ranges: Vec<Range<u64>>, plan: Option<u64>) -> Arc<Burst> {
-        let burst = Arc::new(Burst::new(ranges, plan, self.free.clone()));
+        let burst = Arc::new(Burst::new(ranges, plan, self));
         let mut held = lock(&self.held);
         held.push_back(burst.clone());
         let mut bytes: u64 = held.iter().map(|burst| burst.size).sum();
-        while (bytes > HELD_BYTES_MAX || held.len() > HELD_MAX)
+        while (bytes > self.held_bytes_max() || held.len() > COUNT_MAX)
             && let Some(oldest) = held.pop_front()
         {
             bytes -= oldest.size;
@@ -77,6 +90,8 @@ pub(crate) struct Burst {
     bytes: Mutex<State>,
     ready: Condvar,
     free: Arc<Mutex<Vec<Vec<u8>>>>,
+    /// Bytes of memory that any burst fits into.
+    room: u64,
 }
 
 #[derive(Debug)]
@@ -111,7 +126,7 @@ impl Drop for Fetching {
 }
 
 impl Burst {
-    fn new(ranges: Vec<Range<u64>>, plan: Option<u64>, free: Arc<Mutex<Vec<Vec<u8>>>>) -> Self {
+    fn new(ranges: Vec<Range<u64>>, plan: Option<u64>, all: &Bursts) -> Self {
         let mut size = 0;
         let count = |range: &Range<u64>| {
             size += range.end - range.start;
@@ -119,7 +134,8 @@ impl Burst {
         };
         let before = ranges.iter().map(count).collect();
         let (used, bytes, ready) = (AtomicU64::new(0), Mutex::new(State::Fetching), Condvar::new());
-        Burst { ranges, before, size, plan, used, bytes, ready, free }
+        let (free, room) = (all.free.clone(), all.bytes_max.max(size));
+        Burst { ranges, before, size, plan, used, bytes, ready, free, room }
     }
 
     /// Fetches it, once.
@@ -163,7 +179,7 @@ impl Burst {
             return vec![0; self.size as usize];
         }
         let free = lock(&self.free).pop();
-        free.unwrap_or_else(|| vec![0; BURST_BYTES_MAX as usize])
+        free.unwrap_or_else(|| vec![0; self.room as usize])
     }
 
     /// Tells who waits that no more comes.
@@ -190,6 +206,11 @@ impl Burst {
     pub fn has_some_of(&self, range: &Range<u64>) -> bool {
         let index = self.index_of(range.start);
         self.ranges.get(index).is_some_and(|own| own.start < range.end)
+    }
+
+    /// Whether all of it lies before a byte.
+    pub fn is_before(&self, offset: u64) -> bool {
+        self.ranges.last().is_none_or(|last| last.end <= offset)
     }
 
     /// Up to where it has, or will have, what follows a byte.
@@ -244,7 +265,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub fn there(ranges: Vec<Range<u64>>, bytes: Vec<u8>) -> Burst {
-        let burst = Burst::new(ranges, None, Arc::default());
+        let burst = Burst::new(ranges, None, &Bursts::new(1 << 20));
         let count = bytes.len();
         *lock(&burst.bytes) = State::There(bytes, count);
         burst
@@ -273,12 +294,12 @@ pub(crate) mod tests {
 
     #[test]
     fn no_more_is_held_than_may_be() {
-        let bursts = Bursts::default();
+        let bursts = Bursts::new(1 << 20);
         let burst = |index: u64| {
-            let start = index * BURST_BYTES_MAX;
-            bursts.add(std::iter::once(start..start + BURST_BYTES_MAX).collect(), None)
+            let start = index << 20;
+            bursts.add(std::iter::once(start..start + (1 << 20)).collect(), None)
         };
-        let count = HELD_BYTES_MAX / BURST_BYTES_MAX;
+        let count = bursts.held_bytes_max() >> 20;
         let all: Vec<_> = (0..count + 3).map(burst).collect();
         assert_eq!(lock(&bursts.held).len() as u64, count);
         assert_eq!(Arc::strong_count(&all[2]), 1, "the oldest is gone");

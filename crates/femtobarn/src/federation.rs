@@ -119,7 +119,7 @@ impl Federation {
                 .map_err(|error| Error::io("make the folder", disk, error))
         };
         let disk = options.disk_cache.as_ref().map(keep).transpose()?;
-        let files = OpenFiles::on_server(catalog.clone(), folder, disk);
+        let files = OpenFiles::on_server(catalog.clone(), folder, disk, options.read_ahead_bytes);
         Ok(Self::over(catalog, files, &options))
     }
 

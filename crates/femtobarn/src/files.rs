@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use femtobarn_catalog::{Catalogue, Csn, DatabaseId, DatabaseRow};
 use quick_cache::sync::Cache;
@@ -34,22 +34,33 @@ pub(crate) struct OpenFiles {
     /// Where what is read from there is kept.
     disk: Option<Arc<DiskCache>>,
     bursts: Arc<Bursts>,
+    /// Who reads ahead in a file, for versions up to a commit.
+    ahead: Cache<DatabaseId, (Csn, Weak<ReadAhead>)>,
 }
 
 impl OpenFiles {
     /// Files in the federation's folder, or where databases were attached from.
     pub fn here(catalog: Arc<dyn Catalogue>) -> Self {
-        let (open, bursts) = (Cache::new(OPEN_FILES_MAX), Arc::default());
-        OpenFiles { catalog, open, server: None, disk: None, bursts }
+        let (open, ahead) = (Cache::new(OPEN_FILES_MAX), Cache::new(OPEN_FILES_MAX));
+        OpenFiles {
+            catalog,
+            open,
+            server: None,
+            disk: None,
+            bursts: Arc::new(Bursts::new(0)),
+            ahead,
+        }
     }
 
-    /// Files of a server.
+    /// Files of a server, read ahead by bursts of up to `read_ahead_bytes`.
     pub fn on_server(
         catalog: Arc<dyn Catalogue>,
         server: RemoteFolder,
         disk: Option<Arc<DiskCache>>,
+        read_ahead_bytes: u64,
     ) -> Self {
-        OpenFiles { server: Some(server), disk, ..Self::here(catalog) }
+        let bursts = Arc::new(Bursts::new(read_ahead_bytes));
+        OpenFiles { server: Some(server), disk, bursts, ..Self::here(catalog) }
     }
 
     /// Where a database's file is; a URL, as if it were a path, if that is not here.
@@ -65,9 +76,23 @@ impl OpenFiles {
     /// told early.
     pub fn source(self: &Arc<Self>, database: &DatabaseRow, at: Csn) -> Result<FileSource> {
         self.open.get_or_insert_with(&database.id, || self.open(database))?;
-        let ahead = self.server.is_some().then(|| ReadAhead::new(self.bursts.clone()));
+        let ahead = self.server.is_some().then(|| self.ahead(database.id, at));
         let (files, kept) = (self.clone(), self.kept(database, at));
         Ok(FileSource { files, database: database.id, at, ahead, kept, size: OnceLock::new() })
+    }
+
+    /// Who reads ahead for a version: as for other versions in its file, unless it may refer to bytes that
+    /// were written after these were opened.
+    fn ahead(&self, database: DatabaseId, at: Csn) -> Arc<ReadAhead> {
+        if let Some((newest, known)) = self.ahead.get(&database)
+            && at <= newest
+            && let Some(ahead) = known.upgrade()
+        {
+            return ahead;
+        }
+        let ahead = Arc::new(ReadAhead::new(self.bursts.clone()));
+        self.ahead.insert(database, (at, Arc::downgrade(&ahead)));
+        ahead
     }
 
     /// Makes known to other processes what a disk here has.
@@ -141,7 +166,7 @@ pub(crate) struct FileSource {
     /// A commit at which there is the database.
     at: Csn,
     /// None where the operating system reads ahead.
-    ahead: Option<ReadAhead>,
+    ahead: Option<Arc<ReadAhead>>,
     kept: Option<KeptOnDisk>,
     /// The size of a server's file, asked for once: what the commit refers to was there before.
     size: OnceLock<u64>,

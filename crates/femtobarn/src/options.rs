@@ -17,6 +17,10 @@ pub struct OpenOptions {
     /// Connections to a server, beside the first one, over which what will be needed is read ahead: 2 by
     /// default. More are of use where the way to the server is long.
     pub streams: usize,
+    /// Bytes that are read ahead from a server at once, in one burst: 2 MiB by default, 64 MiB at most. A sequence of reads
+    /// holds up to two and a half bursts, a federation eight. With 0 nothing is read ahead: what is needed is
+    /// asked for then.
+    pub read_ahead_bytes: u64,
     /// Where what was read from a server is kept, also for other processes; nowhere by default.
     pub disk_cache: Option<PathBuf>,
     /// Bytes that are kept there of each federation: 16 GiB by default.
@@ -30,6 +34,7 @@ impl Default for OpenOptions {
             cache_bytes: 256 << 20,
             threads,
             streams: 2,
+            read_ahead_bytes: 2 << 20,
             disk_cache: None,
             disk_cache_bytes: 16 << 30,
         }

@@ -1,12 +1,15 @@
 //! Reading ahead from a server: what is fetched before somebody asks for it, and when.
 //!
-//! 1. What is read ahead belongs to one version of a container: what it refers to was written before it
-//!    was opened, so no burst has bytes from before they were written.
+//! 1. What is read ahead belongs to versions of containers of one file, of one commit or of earlier ones:
+//!    what they refer to was written before the first of them was opened, so no burst has bytes from
+//!    before they were written.
 //! 2. A plan is what somebody will need, in this order. Its first bytes are fetched at once, and as
 //!    they are used, what comes next, so that the next burst is on its way when one is begun. What
 //!    others fetch already is left out.
-//! 3. A read without a plan that goes on where one before it ended is sequential. Once 512 KiB were
-//!    read so, what comes next is fetched while that is used: as much again as was read.
+//! 3. A read without a plan that goes on where one before it ended is sequential. Once 64 KiB were
+//!    read so, what comes next is fetched while that is used: as much again as was read. So is one of
+//!    what was fetched so: containers that were written in turn, and are read in turn, are one sequence.
+//! 4. A sequence holds a burst that is used, one that comes next, and what is half a burst behind.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,31 +17,33 @@ use std::sync::{Arc, Mutex, Weak};
 
 use rntuple::ReadRequest;
 
-use crate::bursts::{BURST_BYTES_MAX, Burst, Bursts, Fetch, HELD_BYTES_MAX, lock};
+use crate::bursts::{Burst, Bursts, Fetch, lock};
 use crate::far::FarFile;
 
 /// Bytes that are read one after the other before more is fetched.
-const SEQUENTIAL_BYTES_MIN: u64 = 512 << 10;
+const SEQUENTIAL_BYTES_MIN: u64 = 64 << 10;
 /// Bytes that may be left out between reads that follow each other.
 const GAP_BYTES_MAX: u64 = 64 << 10;
-/// Places of one version that are read sequentially at once.
+/// Places of a file that are read sequentially at once.
 const SEQUENCES_MAX: usize = 64;
-/// Plans of one version; those of more threads push each other out.
+/// Plans for a file; those of more threads push each other out.
 const PLANS_MAX: usize = 16;
-/// Bytes of a plan's first burst, which somebody waits for.
+/// Bytes of a plan's first burst, which somebody waits for, if a burst may have so many.
 const FIRST_BYTES: u64 = 1 << 20;
-/// Bytes of a plan that are fetched and not used yet.
-const AHEAD_BYTES: u64 = 6 << 20;
 
-/// Reading ahead of one version of a container.
+/// Reading ahead in one file.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
     bursts: Arc<Bursts>,
     own: Mutex<Own>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Own {
+    /// Bytes of the largest burst.
+    burst_bytes_max: u64,
+    /// Bytes of all bursts of a federation.
+    held_bytes_max: u64,
     bursts: Vec<Weak<Burst>>,
     /// The oldest come first.
     plans: VecDeque<Plan>,
@@ -65,11 +70,18 @@ struct Sequence {
     bytes: u64,
     /// Up to where bursts were fetched.
     fetched: u64,
+    bursts: Vec<Weak<Burst>>,
 }
 
 impl ReadAhead {
     pub fn new(bursts: Arc<Bursts>) -> Self {
-        ReadAhead { bursts, own: Mutex::default() }
+        let own = Mutex::new(Own::new(&bursts));
+        ReadAhead { bursts, own }
+    }
+
+    /// Whether all is to be read when it is asked for, and nothing before.
+    fn is_off(&self) -> bool {
+        self.bursts.bytes_max == 0
     }
 
     /// Fills all requests, from bursts where these have them.
@@ -78,6 +90,9 @@ impl ReadAhead {
         file: &FarFile,
         requests: &mut [ReadRequest<'_>],
     ) -> rntuple::Result<()> {
+        if self.is_off() {
+            return file.read_many(requests);
+        }
         let known = self.begin(file, requests);
         let requests = requests.iter_mut();
         let mut missing: Vec<_> = requests.filter_map(|request| left_of(request, &known)).collect();
@@ -109,23 +124,36 @@ impl ReadAhead {
         known.extend(due.iter().filter(|burst| is_wanted(burst)).cloned());
         if plans.is_empty()
             && let Some(range) = span(requests)
-            && let Some(next) = own.next_burst(range)
-            && let Some(missing) = own.not_held(next)
         {
-            due.push(self.add(&mut own, std::iter::once(missing).collect(), None));
+            due.extend(self.go_on(&mut own, range));
         }
         drop(own);
         due.into_iter().for_each(|burst| burst.fetch(file, Fetch::Meanwhile));
         known
     }
 
+    /// What is to be fetched, now that this range is read.
+    fn go_on(&self, own: &mut Own, range: Range<u64>) -> Option<Arc<Burst>> {
+        let next = own.next_burst(range).and_then(|next| own.not_held(next));
+        let burst = next.map(|next| self.add(own, std::iter::once(next).collect(), None));
+        let behind = own.burst_bytes_max / 2;
+        let sequence = own.sequences.last_mut()?;
+        sequence.bursts.extend(burst.iter().map(Arc::downgrade));
+        let passed = sequence.take_before(sequence.end.saturating_sub(behind));
+        passed.iter().for_each(|burst| self.bursts.release(burst));
+        burst
+    }
+
     /// Fetches ranges that will be needed, in their order.
     pub fn will_need(&self, file: &FarFile, ranges: &[Range<u64>]) {
+        if self.is_off() {
+            return;
+        }
         let mut own = lock(&self.own);
         let Some(first) = ranges.first() else { return };
         let goes_on = own.live().iter().any(|burst| burst.end_of(first.start).is_some());
         // What is one request anyway needs no plan.
-        let is_one = ranges.len() == 1 && first.end - first.start <= FIRST_BYTES;
+        let is_one = ranges.len() == 1 && first.end - first.start <= own.first_bytes();
         if is_one && !goes_on {
             return;
         }
@@ -156,7 +184,8 @@ impl ReadAhead {
         let of_plan = own.live().into_iter().filter(|burst| burst.plan == Some(plan));
         let mut ahead: u64 = of_plan.map(|burst| burst.left()).sum();
         let mut due = vec![];
-        while ahead < AHEAD_BYTES
+        // The next burst is on its way when one is begun.
+        while ahead < own.burst_bytes_max / 2 * 3
             && let Some(ranges) = own.next_of(plan)
         {
             let burst = self.add(own, ranges, Some(plan));
@@ -202,7 +231,48 @@ fn span(requests: &[ReadRequest<'_>]) -> Option<Range<u64>> {
     Some(first.offset..end)
 }
 
+impl Sequence {
+    /// Whether a read goes on with it: where it ended, or beside that, in what was fetched.
+    fn goes_on_at(&self, offset: u64, behind: u64) -> bool {
+        let fetched = self.end.saturating_sub(behind)..self.fetched;
+        (self.end..=self.end + GAP_BYTES_MAX).contains(&offset)
+            || self.fetched > self.end && fetched.contains(&offset)
+    }
+
+    fn has_bursts(&self) -> bool {
+        self.bursts.iter().any(|burst| burst.strong_count() > 0)
+    }
+
+    /// Its bursts that lie before a byte.
+    fn take_before(&mut self, offset: u64) -> Vec<Arc<Burst>> {
+        let mut passed = vec![];
+        self.bursts.retain(|known| {
+            let Some(burst) = known.upgrade() else { return false };
+            let is_before = burst.is_before(offset);
+            passed.extend(is_before.then_some(burst));
+            !is_before
+        });
+        passed
+    }
+}
+
 impl Own {
+    fn new(bursts: &Bursts) -> Self {
+        Own {
+            burst_bytes_max: bursts.bytes_max,
+            held_bytes_max: bursts.held_bytes_max(),
+            bursts: vec![],
+            plans: VecDeque::new(),
+            plans_made: 0,
+            sequences: vec![],
+        }
+    }
+
+    /// Bytes of a plan's first burst.
+    fn first_bytes(&self) -> u64 {
+        FIRST_BYTES.min(self.burst_bytes_max)
+    }
+
     fn live(&mut self) -> Vec<Arc<Burst>> {
         self.bursts.retain(|known| known.strong_count() > 0);
         self.bursts.iter().filter_map(Weak::upgrade).collect()
@@ -219,7 +289,8 @@ impl Own {
         self.plans.iter_mut().for_each(|plan| plan.ranges.retain(|range| !is_here(range)));
         self.plans_made += 1;
         let (number, ranges) = (self.plans_made, ranges.iter().cloned().collect());
-        self.plans.push_back(Plan { number, ranges, burst_bytes: FIRST_BYTES });
+        let burst_bytes = self.first_bytes();
+        self.plans.push_back(Plan { number, ranges, burst_bytes });
         if self.plans.len() > PLANS_MAX {
             self.plans.pop_front();
         }
@@ -243,7 +314,7 @@ impl Own {
             ranges.push(range);
         }
         let burst_bytes = &mut self.plans[position].burst_bytes;
-        *burst_bytes = (*burst_bytes * 2).min(BURST_BYTES_MAX);
+        *burst_bytes = (*burst_bytes * 2).min(self.burst_bytes_max);
         ranges.sort_unstable_by_key(|range| range.start);
         ranges.dedup_by(|next, before| {
             let is_joined = next.start <= before.end;
@@ -285,20 +356,20 @@ impl Own {
 
     /// What is to be fetched, now that this range is read.
     fn next_burst(&mut self, range: Range<u64>) -> Option<Range<u64>> {
-        let follows = |sequence: &Sequence| {
-            (sequence.end..=sequence.end + GAP_BYTES_MAX).contains(&range.start)
-        };
+        let behind = self.burst_bytes_max / 2;
+        let follows = |sequence: &Sequence| sequence.goes_on_at(range.start, behind);
         let size = range.end - range.start;
-        let mut sequence = match self.sequences.iter().position(follows) {
+        let mut sequence = match self.sequences.iter().rposition(follows) {
             Some(place) => {
                 let known = self.sequences.remove(place);
-                Sequence { end: range.end, bytes: known.bytes + size, ..known }
+                Sequence { end: known.end.max(range.end), bytes: known.bytes + size, ..known }
             }
-            None => Sequence { end: range.end, bytes: size, fetched: 0 },
+            None => Sequence { end: range.end, bytes: size, fetched: 0, bursts: vec![] },
         };
         // Each place has its share of what is held at once.
-        let share = HELD_BYTES_MAX / (2 * self.sequences.len() as u64 + 2);
-        let burst_bytes = sequence.bytes.min(BURST_BYTES_MAX).min(share);
+        let others = self.sequences.iter().filter(|sequence| sequence.has_bursts()).count() as u64;
+        let share = self.held_bytes_max / (2 * others + 2);
+        let burst_bytes = sequence.bytes.min(self.burst_bytes_max).min(share);
         let is_due = sequence.bytes >= SEQUENTIAL_BYTES_MIN
             && sequence.bytes > size
             && sequence.end + burst_bytes > sequence.fetched;
@@ -320,9 +391,15 @@ mod tests {
     use super::*;
     use crate::bursts::tests::there;
 
+    const BURST_BYTES: u64 = 4 << 20;
+
+    fn own() -> Own {
+        Own::new(&Bursts::new(BURST_BYTES))
+    }
+
     #[test]
     fn what_is_read_one_after_the_other_is_fetched_ahead() {
-        let mut own = Own::default();
+        let mut own = own();
         let step = 256 << 10;
         let read = |index: u64| index * step..(index + 1) * step;
         assert_eq!(own.next_burst(read(0)), None, "the first one");
@@ -331,17 +408,52 @@ mod tests {
         for index in 2..200 {
             if let Some(next) = own.next_burst(read(index)) {
                 assert_eq!(next.start, fetched, "without a gap");
-                assert!(next.end - next.start <= BURST_BYTES_MAX);
+                assert!(next.end - next.start <= BURST_BYTES);
                 fetched = next.end;
             }
             assert!(fetched > (index + 1) * step, "the next burst is on its way");
-            assert!(fetched <= (index + 1) * step + 2 * BURST_BYTES_MAX, "and no more than that");
+            assert!(fetched <= (index + 1) * step + 2 * BURST_BYTES, "and no more than that");
+        }
+    }
+
+    #[test]
+    fn containers_that_were_written_in_turn_are_one_sequence() {
+        let (ahead, mut own) = ahead();
+        // Three containers, each 320 KiB in turn, are read in turn by 10 KiB.
+        let read = |container: u64, index: u64| {
+            let (run, within) = (index / 32, index % 32);
+            let start = ((run * 3 + container) * 32 + within) * 10 * 1024;
+            start..start + 10 * 1024
+        };
+        let (mut ranges, mut asked) = (vec![], 0);
+        for index in 0..32 * 40 {
+            for container in 0..3 {
+                let range = read(container, index);
+                asked += u64::from(own.not_held(range.clone()).is_some());
+                ranges.extend(ahead.go_on(&mut own, range).map(|burst| burst.ranges()[0].clone()));
+                let held: u64 = own.live().iter().map(|burst| burst.left()).sum();
+                assert!(held <= 4 * BURST_BYTES, "{held}");
+            }
+        }
+        assert!(asked < 100, "{asked} of {} were not fetched ahead", 32 * 40 * 3);
+        let last = &ranges[ranges.len() - 4..];
+        assert!(last.iter().all(|range| range.end - range.start == BURST_BYTES), "{last:?}");
+        assert!(last.windows(2).all(|pair| pair[0].end == pair[1].start), "{last:?}");
+    }
+
+    #[test]
+    fn bursts_that_were_passed_are_let_go_of() {
+        let (ahead, mut own) = ahead();
+        for index in 0..4000 {
+            ahead.go_on(&mut own, index * 16384..index * 16384 + 10_000);
+            let held: u64 = own.live().iter().map(|burst| burst.left()).sum();
+            assert!(held <= 3 * BURST_BYTES, "{held}");
         }
     }
 
     #[test]
     fn what_is_read_here_and_there_is_not() {
-        let mut own = Own::default();
+        let mut own = own();
         for index in 0..100_u64 {
             let start = (index * 7919 % 100) << 30;
             assert_eq!(own.next_burst(start..start + (1 << 20)), None);
@@ -350,15 +462,16 @@ mod tests {
 
     #[test]
     fn sequences_at_several_places_are_kept_apart() {
-        let mut own = Own::default();
-        let mut bursts = 0;
+        let mut own = own();
+        let mut fetched = 0;
         for index in 0..20_u64 {
             for place in 0..40_u64 {
                 let start = (place << 40) + (index << 20);
-                bursts += u64::from(own.next_burst(start..start + (1 << 20)).is_some());
+                let next = own.next_burst(start..start + (1 << 20));
+                fetched += next.map_or(0, |next| next.end - next.start);
             }
         }
-        assert!(bursts >= 40 * 18, "{bursts}");
+        assert!(fetched >= (40 * 18) << 20, "{fetched}");
     }
 
     #[test]
@@ -381,7 +494,7 @@ mod tests {
 
     /// Bursts that nobody fetches.
     fn ahead() -> (ReadAhead, Own) {
-        (ReadAhead::new(Arc::default()), Own::default())
+        (ReadAhead::new(Arc::new(Bursts::new(BURST_BYTES))), own())
     }
 
     #[test]
@@ -434,7 +547,7 @@ mod tests {
 
     #[test]
     fn what_is_read_before_it_was_fetched_is_left_out() {
-        let (_, mut own) = ahead();
+        let mut own = own();
         let plan = own.plan(&[0..100, 200..300]);
         let mut buffer = [0; 100];
         let requests = [ReadRequest { offset: 0, buffer: &mut buffer }];
