@@ -1,15 +1,19 @@
-"""The report: one HTML file with everything in it, readable on a desk and on a phone."""
+"""Reports: one HTML file with everything in it, readable on a desk and on a phone.
+
+All text that is handed over is plain; functions that return parts of a page return HTML.
+"""
 
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
 from femtobarn.report.stages import HEADINGS, Stage, table
 
-__all__ = ["Picture", "Report"]
+__all__ = ["Picture", "Report", "document", "figures", "grid", "listed", "section", "tiles"]
 
 _TEMPLATE = Path(__file__).with_name("report.html.in")
 
@@ -61,16 +65,13 @@ class Report:
 
     def html(self) -> str:
         """The whole page."""
-        template = Template(_TEMPLATE.read_text(encoding="utf-8"))
-        return template.substitute(
-            title=html.escape(self.title),
-            summary=html.escape(self.summary),
-            tiles="\n".join(_tile(number, text) for number, text in self.tiles),
-            headings="".join(f"<th>{html.escape(heading)}</th>" for heading in HEADINGS),
-            rows="\n".join(_row(row) for row in table(self.stages)),
-            pictures="\n".join(_figure(picture) for picture in self.pictures),
-            notes="\n".join(f"<li>{html.escape(note)}</li>" for note in self.notes),
+        parts = (
+            tiles(self.tiles),
+            section("What each stage did", grid(HEADINGS, table(self.stages))),
+            figures(self.pictures),
+            section("How to read this", listed(self.notes)),
         )
+        return document(self.title, self.summary, "\n".join(parts))
 
     def write(self, path: Path) -> None:
         """Write the page."""
@@ -78,13 +79,49 @@ class Report:
         path.write_text(self.html(), encoding="utf-8")
 
 
-def _tile(number: str, text: str) -> str:
-    return f'<div class="tile"><b>{html.escape(number)}</b><span>{html.escape(text)}</span></div>'
+def document(title: str, summary: str, body: str) -> str:
+    """A whole page around the HTML of its parts."""
+    template = Template(_TEMPLATE.read_text(encoding="utf-8"))
+    return template.substitute(title=html.escape(title), summary=html.escape(summary), body=body)
 
 
-def _row(cells: tuple[str, ...]) -> str:
+def tiles(facts: Iterable[tuple[str, str]]) -> str:
+    """Short facts: (number, what it counts)."""
+    shown = "\n".join(
+        f'<div class="tile"><b>{html.escape(number)}</b><span>{html.escape(text)}</span></div>'
+        for number, text in facts
+    )
+    return f'<div class="tiles">\n{shown}\n</div>'
+
+
+def section(title: str, *parts: str) -> str:
+    """A part of the page with a frame and a title."""
+    return f"<section>\n<h2>{html.escape(title)}</h2>\n" + "\n".join(parts) + "\n</section>"
+
+
+def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; its first column names the rows."""
+    headings = "".join(f"<th>{html.escape(heading)}</th>" for heading in head)
+    body = "\n".join(_row(row) for row in rows)
+    return (
+        f'<div class="scroll">\n<table>\n<thead><tr>{headings}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody>\n</table>\n</div>"
+    )
+
+
+def _row(cells: Sequence[str]) -> str:
     first, *others = (html.escape(cell) for cell in cells)
     return f"<tr><th>{first}</th>{''.join(f'<td>{cell}</td>' for cell in others)}</tr>"
+
+
+def listed(texts: Iterable[str]) -> str:
+    """Texts with a dot before each."""
+    return "<ul>\n" + "\n".join(f"<li>{html.escape(text)}</li>" for text in texts) + "\n</ul>"
+
+
+def figures(pictures: Iterable[Picture]) -> str:
+    """Pictures, two side by side unless they are wide."""
+    return '<div class="pictures">\n' + "\n".join(map(_figure, pictures)) + "\n</div>"
 
 
 def _figure(picture: Picture) -> str:

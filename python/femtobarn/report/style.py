@@ -6,13 +6,28 @@ import base64
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["BLUE", "CORAL", "GREY", "INK", "TEAL", "VIOLET", "clean", "picture", "png", "style", "svg"]
+__all__ = [
+    "BLUE",
+    "CORAL",
+    "GREY",
+    "INK",
+    "SAND",
+    "TEAL",
+    "VIOLET",
+    "clean",
+    "picture",
+    "png",
+    "save",
+    "style",
+    "svg",
+]
 
 INK, GREY, FAINT = "#1c2330", "#6b7280", "#e4e7ec"
 BLUE, TEAL, CORAL, VIOLET, SAND = "#2f6fde", "#12967f", "#dd5a48", "#7a5bd0", "#d99a2b"
@@ -83,6 +98,11 @@ def svg(figure: Figure) -> str:
 def png(figure: Figure, *, dpi: int = 170) -> str:
     """The figure as a data URI of pixels; for pictures with thousands of points."""
     return _uri(figure, "png", "image/png", dpi=dpi)
+
+
+def save(figure: Figure, path: Path, *, dpi: int = 170) -> None:
+    """Write the figure as a file of pixels, the same that :func:`png` gives."""
+    figure.savefig(path, format="png", metadata={"Software": None}, dpi=dpi)
 
 
 def _uri(figure: Figure, kind: str, mime: str, **options: Any) -> str:
