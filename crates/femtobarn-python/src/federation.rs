@@ -28,6 +28,7 @@ impl FederationHandle {
     }
 
     #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "the facade passes them by position")]
     #[pyo3(signature = (path, cache_bytes, threads, streams, read_ahead_bytes, disk_cache, disk_cache_bytes))]
     fn open(
         py: Python<'_>,
