@@ -62,15 +62,23 @@ class Transaction:
         else:
             self.rollback()
 
-    def database(self, name: str, *, create: bool = False) -> Database:
+    def database(self, name: str, *, create: bool = False, place: str | None = None) -> Database:
         """Return a database to write to.
 
         Parameters
         ----------
         create
             Whether to make it if it does not exist.
+        place
+            The folder in the federation's folder ``databases`` that the file of a new database goes to; made
+            if it is not there. Mount a disk there before, and what is in the database lies on that disk.
+
+        Raises
+        ------
+        InvalidError
+            If the place has other characters than letters, digits, ``.``, ``_`` and ``-``.
         """
-        self._handle.database(name, create)
+        self._handle.database(name, create, place)
         return Database(self, name)
 
     def __getitem__(self, name: str) -> View:

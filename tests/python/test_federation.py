@@ -444,6 +444,21 @@ def test_snapshot_is_a_mapping(fed: fb.Federation) -> None:
     assert snapshot.containers("raw")[0]["entries"] == 10
 
 
+def test_a_database_lies_in_its_place(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        hits = txn.database("raw", create=True, place="disk1").container("hits", Hit, create=True)
+        hits.append(Hit(x=1.5, charge=2))
+        with pytest.raises(fb.InvalidError, match="no name of a folder"):
+            txn.database("reco", create=True, place="a/b")
+    with fb.open(fed.path) as again:
+        assert again["raw/hits"][0].charge == 2
+        [row] = again.databases()
+        assert Path(row["path"]) == Path(fed.path) / "databases" / "disk1" / "raw.root"
+    fed.seal("raw")
+    assert fed["raw/hits"][0].charge == 2
+    assert fed.check(full=True).sound
+
+
 def test_wrong_class_is_refused(fed: fb.Federation) -> None:
     fill(fed)
     with fed.transaction() as txn:

@@ -110,6 +110,23 @@ def test_it_changes_and_remembers(local: fb.Federation, far: fb.Federation) -> N
     assert local.check().sound
 
 
+def test_a_database_lies_in_its_place(local: fb.Federation, far: fb.Federation) -> None:
+    with far.transaction() as txn:
+        events = txn.database("run8", create=True, place="disk1").container("events", Event, create=True)
+        events.append(Event(run=8, event=1, pt=[1.0]))
+    with far.transaction() as txn:
+        again = txn.database("run8", create=True, place="elsewhere")
+        again.container("events").append(Event(run=8, event=2, pt=[]))
+        with pytest.raises(fb.InvalidError, match="no name of a folder"):
+            txn.database("run9", create=True, place="../locks")
+    databases = Path(local.path) / "databases"
+    assert sorted(path.name for path in databases.iterdir()) == ["disk1", "run7.root"]
+    assert [path.name for path in (databases / "disk1").iterdir()] == ["run8.root"]
+    for federation in (local, far):
+        assert federation["run8/events"].arrays("event").event.to_list() == [1, 2]
+    assert local.check(full=True).sound
+
+
 def test_who_is_second_is_told(local: fb.Federation, far: fb.Federation, server: fb.Server) -> None:
     with far.transaction() as txn, fb.open(server.url("/lhc.fed")) as other:
         txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))

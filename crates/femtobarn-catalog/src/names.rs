@@ -1,5 +1,6 @@
 //! What a name may look like, and which existing names are like one that does not exist.
 
+use crate::catalog::DATABASES_FOLDER;
 use crate::error::{Error, Result};
 
 /// Longest name of a database, a container or a class, in bytes.
@@ -53,6 +54,35 @@ pub fn check_container_name(name: &str) -> Result<()> {
     }
 }
 
+/// Checks the name of a place: a folder of the folder of databases that files of databases may lie in.
+///
+/// # Errors
+/// [`Error::Invalid`] that says what the name may have.
+pub fn check_place(place: &str) -> Result<()> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let is_good = (1..=NAME_BYTES_MAX).contains(&place.len()) && !place.starts_with('.');
+    match is_good && place.bytes().all(is_plain) {
+        true => Ok(()),
+        false => Err(Error::invalid(format!(
+            "place {place:?} is no name of a folder: take letters, digits, '.', '_' and '-', \
+             {NAME_BYTES_MAX} at most and not '.' first"
+        ))),
+    }
+}
+
+/// Whether a path, below the federation's folder, is one of databases' files: in the folder of databases
+/// or in a place there.
+pub fn is_database_path(path: &str) -> bool {
+    let Some(below) = path.strip_prefix(DATABASES_FOLDER) else { return false };
+    let Some(below) = below.strip_prefix('/') else { return false };
+    let name = match below.split_once('/') {
+        Some((place, name)) if check_place(place).is_ok() => name,
+        Some(_) => return false,
+        None => below,
+    };
+    !name.contains('/') && !matches!(name, "" | "." | "..")
+}
+
 /// The error for a name that does not exist.
 pub(crate) fn not_found(what: &'static str, name: &str, existing: Vec<String>) -> Error {
     Error::NotFound { what, name: name.to_owned(), near_misses: near_misses(name, existing) }
@@ -93,6 +123,32 @@ mod tests {
             assert!(check_container_name(name).is_err(), "{name:?}");
         }
         assert!(check_container_name("Événements_7").is_ok());
+    }
+
+    #[test]
+    fn files_of_databases_are_in_their_folder_or_in_a_place() {
+        for path in ["databases/run7.root", "databases/disk-0/a run.root", "databases/a/.b"] {
+            assert!(is_database_path(path), "{path:?}");
+        }
+        for path in [
+            "",
+            "run7.root",
+            "/etc/passwd",
+            "databases",
+            "databases/",
+            "databases/..",
+            "databases/../catalogue.sqlite",
+            "databases/./catalogue.sqlite",
+            "databases//a",
+            "databases/a/",
+            "databases/a/..",
+            "databases/.a/b",
+            "databases/lost+found/b",
+            "databases/a/b/c",
+            "databasesx",
+        ] {
+            assert!(!is_database_path(path), "{path:?}");
+        }
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub enum Step {
 pub enum Change {
     /// A new database.
     Database(String),
+    /// A new database in a place.
+    #[allow(missing_docs)]
+    DatabaseIn { name: String, place: String },
     /// A new container.
     Container(String, Profile),
     /// Objects with the numbers from `first` on.
@@ -246,19 +249,20 @@ fn updates() -> Vec<Step> {
     ]
 }
 
-/// Containers and databases get other names and are dropped; names are used again.
+/// Containers and databases, one of them in a place, get other names and are dropped; names are used again.
 fn names() -> Vec<Step> {
     let path = "run7/events";
     let rename = |path: &str, name: &str| Change::Rename { path: path.into(), name: name.into() };
     let container = |path: &str| Change::Container(path.into(), Profile::Plain);
     let append = |path: &str| Change::Append { path: path.into(), first: 0, count: 4 };
     let new = |name: &str, new: &str| Change::RenameDatabase { name: name.into(), new: new.into() };
+    let in_place = Change::DatabaseIn { name: "run8".into(), place: "disk1".into() };
     vec![
         Step::Commit([changes(path), vec![container("run7/b"), append("run7/b")]].concat()),
         Step::Commit(vec![rename(path, "old")]),
         Step::Commit(vec![container(path), append(path), append("run7/old")]),
         Step::Commit(vec![Change::Drop("run7/b".into())]),
-        Step::Commit(vec![Change::Database("run8".into()), container("run8/b"), append("run8/b")]),
+        Step::Commit(vec![in_place, container("run8/b"), append("run8/b")]),
         Step::Commit(vec![new("run8", "run9")]),
         Step::Reopen,
         Step::Commit(vec![append("run9/b"), append(path)]),
@@ -351,7 +355,7 @@ impl Contents {
 
     fn change(&mut self, change: &Change) {
         match change {
-            Change::Database(name) => {
+            Change::Database(name) | Change::DatabaseIn { name, .. } => {
                 self.databases.insert(name.to_string(), Database::default());
             }
             Change::Container(path, _) => drop(self.container(path)),
@@ -583,6 +587,9 @@ pub fn small_pages(compression: Profile) -> ContainerOptions {
 fn make(transaction: &mut Transaction, change: &Change) -> Result<()> {
     match change {
         Change::Database(name) => transaction.create_database(name).map(drop),
+        Change::DatabaseIn { name, place } => {
+            transaction.create_database_in(name, Some(place)).map(drop)
+        }
         Change::Container(path, compression) => {
             let (database, name) = split(path);
             let database = transaction.database(database)?;

@@ -116,12 +116,18 @@ impl TransactionHandle {
     }
 
     /// Finds a database, or makes it if asked to; returns its number.
-    fn database(&self, py: Python<'_>, name: &str, create: bool) -> PyResult<u32> {
+    fn database(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        create: bool,
+        place: Option<&str>,
+    ) -> PyResult<u32> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
         let found = py.detach(|| match transaction.find_database(name)? {
             Some(id) => Ok(id),
-            None if create => transaction.create_database(name),
+            None if create => transaction.create_database_in(name, place),
             None => transaction.database(name),
         });
         Ok(found.or_raise()?.0)

@@ -8,10 +8,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use femtobarn_catalog::catalog::DATABASES_FOLDER;
 use femtobarn_catalog::{
-    BlobRange, Catalog, Catalogue, ClassRow, Commit, ContainerId, DatabaseId, DatabaseState,
-    EnvelopeRange, NewContainer, NewDatabase, NewVersion,
+    BlobRange, Catalog, Catalogue, ClassRow, Commit, ContainerId, DATABASES_FOLDER, DatabaseId,
+    DatabaseState, EnvelopeRange, NewContainer, NewDatabase, NewVersion,
 };
 use rntuple::tfile::{self, FileHeader};
 use rntuple::{Anchor, ByteSource, DELETED_FIELD, Reader};
@@ -28,6 +27,7 @@ use crate::extent::ExtentWriter;
 use crate::federation::Federation;
 use crate::file::{self, DatabaseFile};
 use crate::identify;
+use crate::places;
 use crate::record::{CommitRecord, ContainerRecord};
 use crate::scan::{self, Newest};
 use crate::transaction::range;
@@ -148,21 +148,21 @@ impl Attaching {
                 what: format!("{} is in the federation already, as {:?}", self.what(), row.name),
             });
         }
-        let folder = self.source.0.path.parent().and_then(Path::parent);
-        let Some(folder) = folder.filter(|folder| self.is_open && *folder != federation.folder())
-        else {
-            return Ok(());
-        };
-        let owner = Catalog::open(folder).ok();
-        match owner.and_then(|owner| owner.database_by_uuid(self.uuid).ok().flatten()) {
-            None => Ok(()),
-            Some(row) => Err(Error::invalid(format!(
-                "{} is database {:?} of the federation at {}; detach it there first, or seal it",
-                self.what(),
-                row.name,
-                folder.display()
-            ))),
+        // It may lie in a place.
+        let folders = self.source.0.path.ancestors().skip(2).take(2);
+        let others = folders.filter(|folder| self.is_open && *folder != federation.folder());
+        for folder in others {
+            let owner = Catalog::open(folder).ok();
+            if let Some(row) = owner.and_then(|owner| owner.database_by_uuid(self.uuid).ok()?) {
+                return Err(Error::invalid(format!(
+                    "{} is database {:?} of the federation at {}; detach it there first, or seal it",
+                    self.what(),
+                    row.name,
+                    folder.display()
+                )));
+            }
         }
+        Ok(())
     }
 
     fn commit(mut self, federation: &Federation, name: String) -> Result<Attached> {
@@ -170,17 +170,13 @@ impl Attaching {
         let new_classes = number_classes(&mut self.entries, catalog.classes()?);
         self.number_containers(catalog)?;
         let database = catalog.reserve_database()?;
-        let folder = std::fs::canonicalize(federation.folder().join(DATABASES_FOLDER));
-        let file_name = self.source.0.path.file_name().unwrap_or_default().to_string_lossy();
-        let is_inside = folder.is_ok_and(|folder| self.source.0.path.parent() == Some(&*folder));
-        let path = match is_inside {
-            true => format!("{DATABASES_FOLDER}/{file_name}"),
-            false => self.what(),
-        };
-        let state = match is_inside && self.is_open {
+        let folder = std::fs::canonicalize(federation.folder()).ok();
+        let inside = folder.and_then(|folder| places::relative(&folder, &self.source.0.path));
+        let state = match inside.is_some() && self.is_open {
             true => DatabaseState::Open,
             false => DatabaseState::Attached,
         };
+        let path = inside.unwrap_or_else(|| self.what());
         let new = NewDatabase { id: database, uuid: self.uuid, name: name.clone(), path, state };
         let transaction = Uuid::new_v4();
         let message = format!("attach {}", self.what());

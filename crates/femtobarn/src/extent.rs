@@ -24,7 +24,7 @@
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use femtobarn_catalog::{BlobRange, Catalogue, DATABASES_FOLDER, DatabaseId};
+use femtobarn_catalog::{BlobRange, Catalogue, DatabaseId};
 use memmap2::{Advice, MmapMut};
 use rntuple::BlobSink;
 use rntuple::tfile::{RBLOB_KEY_LENGTH, rblob_key_header};
@@ -274,9 +274,8 @@ impl ExtentWriter {
     /// Takes a new extent from the server that has the file. Its end is not cut off later, since the file
     /// may be longer by then; it is given to other writers.
     fn allocate_at_server(&mut self, payload: u64) -> Result<()> {
-        let name = self.file.path.file_name().unwrap_or_default().to_string_lossy();
-        let path = format!("{DATABASES_FOLDER}/{name}");
-        let range = self.catalog.extend_file(self.database, &path, payload)?;
+        let path = self.file.on_server().expect("who has the catalogue has the file");
+        let range = self.catalog.extend_file(self.database, path, payload)?;
         self.has_key = false;
         self.begin(range.offset, range.size)
     }

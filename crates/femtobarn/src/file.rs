@@ -94,6 +94,14 @@ impl DatabaseFile {
         matches!(self.place, Place::Server(_))
     }
 
+    /// The path below the federation's folder, of a server's file.
+    pub fn on_server(&self) -> Option<&str> {
+        match &self.place {
+            Place::Server(file) => Some(file.relative()),
+            Place::Here { .. } => None,
+        }
+    }
+
     /// Whether what was written may be lost already, so that nothing more is to be done with it.
     pub fn is_broken(&self) -> bool {
         matches!(&self.place, Place::Server(file) if file.is_broken())

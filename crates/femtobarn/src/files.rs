@@ -5,6 +5,7 @@
 //!
 //! Files are here or, all of them, on a server.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
@@ -19,6 +20,7 @@ use crate::disk_cache::{CommitMark, DiskCache};
 use crate::error::{Error, Result};
 use crate::far::{FarFile, KeptOnDisk};
 use crate::file::{self, DatabaseFile};
+use crate::places;
 use crate::read_ahead::ReadAhead;
 use crate::remote::RemoteFolder;
 
@@ -119,20 +121,27 @@ impl OpenFiles {
         }
     }
 
-    /// The file of a new database; refuses to overwrite.
+    /// The file of a new database, and the place that it is to lie in; refuses to overwrite.
     pub fn create(&self, path: &str, database: DatabaseId, uuid: Uuid) -> Result<DatabaseFile> {
         match &self.server {
             Some(server) => DatabaseFile::from(server.create(path, database)?).with_front(uuid),
-            None => DatabaseFile::create(self.catalog.folder().join(path), uuid),
+            None => {
+                let path = self.catalog.folder().join(path);
+                places::make_folder_of(&path)?;
+                DatabaseFile::create(path, uuid)
+            }
         }
     }
 
-    /// Makes durable that there are new files. A server sees to it when a new file is synced.
-    pub fn sync_folder(&self) -> Result<()> {
-        match &self.server {
-            Some(_) => Ok(()),
-            None => file::sync_folder(&self.catalog.folder().join("databases")),
+    /// Makes durable that there are these new files. A server sees to it when a new file is synced.
+    pub fn sync_folders<'a>(&self, new: impl Iterator<Item = &'a str>) -> Result<()> {
+        if self.server.is_some() {
+            return Ok(());
         }
+        let above = new.flat_map(|path| Path::new(path).ancestors().skip(1));
+        let folders: BTreeSet<&Path> = above.filter(|path| *path != Path::new("")).collect();
+        let here = self.catalog.folder();
+        folders.into_iter().try_for_each(|folder| file::sync_folder(&here.join(folder)))
     }
 
     fn file(&self, database: DatabaseId, at: Csn) -> Result<Arc<DatabaseFile>> {

@@ -58,6 +58,7 @@ mod index;
 mod link;
 mod narrowing;
 mod options;
+mod places;
 mod progress;
 mod read_ahead;
 mod rebuild;

@@ -108,8 +108,8 @@ impl RemoteFolder {
         options: OpenOptions,
         writer: &str,
     ) -> Result<RemoteFile> {
-        let path = self.path_of(relative);
-        let location = self.location(relative, writer)?;
+        let (path, relative) = (self.path_of(relative), relative.to_owned());
+        let location = self.location(&relative, writer)?;
         let opened = self.client.open(&location, options);
         let file = opened.map_err(|error| match error.code() {
             Some(ErrorCode::IT_EXISTS) => Error::Exists {
@@ -123,6 +123,7 @@ impl RemoteFolder {
             ahead: self.ahead.clone(),
             file,
             path,
+            relative,
         })
     }
 
@@ -143,11 +144,17 @@ pub(crate) struct RemoteFile {
     files_ahead: Box<[OnceLock<Option<File>>]>,
     file: File,
     path: PathBuf,
+    relative: String,
 }
 
 impl RemoteFile {
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Its path below the federation's folder.
+    pub fn relative(&self) -> &str {
+        &self.relative
     }
 
     /// Whether all that is done with it will fail.

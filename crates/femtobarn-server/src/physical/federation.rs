@@ -9,8 +9,8 @@
 //!    and the end are made up, and the rest is the file; see [`making`]. The same commits give the same
 //!    bytes, whoever asks and when.
 //! 4. Nothing is changed here, but by Femtobarn's own clients: with opaque `fb.raw=1`, a path below
-//!    `/databases` is a database's file as it is, to be read, written and made, and to be removed while it
-//!    is none of a database; any other path is the file of the database of that name.
+//!    `/databases`, or below a folder of that, is a database's file as it is, to be read, written and made, and
+//!    to be removed while it is none of a database; any other path is the file of the database of that name.
 //! 5. Who writes says for which database and by which session, `fb.database=7&fb.session=UUID`, and does so
 //!    only while [`Writers`] let it. The same goes for removing a file whose database may yet be committed.
 
@@ -27,6 +27,7 @@ use std::time::{Duration, SystemTime};
 
 use femtobarn_catalog::{
     Catalogue, Csn, DATABASES_FOLDER, DatabaseId, DatabaseRow, DatabaseState, ErrorKind, PinGuard,
+    is_database_path,
 };
 use femtobarn_format::completion;
 use nix::errno::Errno;
@@ -311,7 +312,7 @@ impl Storage for FederationStorage {
         with_facts: bool,
         opaque: Opaque<'_>,
     ) -> Answer<Vec<FolderEntry>> {
-        if is_raw(opaque) && path.as_bytes() == databases() {
+        if is_raw(opaque) && (path.as_bytes() == databases() || is_below_databases(path)) {
             return self.files.list(path, with_facts, Opaque::default());
         }
         let moment = self.moment(path, opaque)?;
@@ -418,9 +419,9 @@ fn databases() -> Vec<u8> {
     [b"/", DATABASES_FOLDER.as_bytes()].concat()
 }
 
-/// Whether a path is that of a database's file within the federation's folder.
+/// Whether a path is that of a database's file within the federation's folder, or of a place.
 fn is_below_databases(path: &StoragePath) -> bool {
-    path.parent().is_some_and(|(folder, _)| folder.as_bytes() == databases())
+    std::str::from_utf8(&path.as_bytes()[1..]).is_ok_and(is_database_path)
 }
 
 /// Text of a URL, where `%20` stands for a byte that is none of URLs.

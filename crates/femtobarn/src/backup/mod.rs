@@ -22,6 +22,7 @@ pub use restore::restore;
 use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::file;
+use crate::places;
 use crate::progress::{Progress, Watch};
 use copy::Copying;
 use manifest::Manifest;
@@ -62,21 +63,22 @@ impl Federation {
         make_empty(folder)?;
         let csn = catalog.backup_to(&folder.join(CATALOGUE_FILE))?;
         let mut made = Manifest::new(parent.as_ref(), self.uuid(), self.name(), csn);
-        let paths = database_files(self.folder())?;
+        let files = places::files(self.folder())?;
         let mut tell = Progress { doing: "backing up", of: String::new(), done: 0, total: 0 };
-        tell.total = paths.iter().map(|path| size_of(&self.folder().join(path))).sum();
+        tell.total = files.iter().map(|file| file.size).sum();
         let catalogue = copy::describe(folder, CATALOGUE_FILE)?;
         made.files.push(catalogue);
         let mut stored = made.files[0].size;
-        for path in paths {
+        for path in files.into_iter().map(|file| file.relative) {
             tell.of.clone_from(&path);
+            places::make_folder_of(&folder.join(&path))?;
             let known = parent.as_ref().map(|parent| parent.file(&path));
             let copying = Copying { from: self.folder(), to: folder, path: &path, known };
             let Some((entry, bytes)) = copying.run(&mut tell, progress)? else { continue };
             stored += bytes;
             made.files.push(entry);
         }
-        file::sync_folder(&folder.join(DATABASES_FOLDER))?;
+        places::folders(folder)?.iter().try_for_each(|folder| file::sync_folder(folder))?;
         made.write(folder)?;
         Ok(BackupReport {
             csn,
@@ -121,23 +123,4 @@ fn make_empty(folder: &Path) -> Result<()> {
     }
     let databases = folder.join(DATABASES_FOLDER);
     std::fs::create_dir_all(&databases).map_err(|error| Error::io("create", &databases, error))
-}
-
-/// The paths of all database files within the federation's folder.
-fn database_files(federation: &Path) -> Result<Vec<String>> {
-    let folder = federation.join(DATABASES_FOLDER);
-    let cannot = |error| Error::io("list", &folder, error);
-    let mut paths = vec![];
-    for entry in std::fs::read_dir(&folder).map_err(cannot)? {
-        let entry = entry.map_err(cannot)?;
-        if entry.file_type().map_err(cannot)?.is_file() {
-            paths.push(format!("{DATABASES_FOLDER}/{}", entry.file_name().to_string_lossy()));
-        }
-    }
-    paths.sort_unstable();
-    Ok(paths)
-}
-
-fn size_of(path: &Path) -> u64 {
-    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
 }

@@ -13,6 +13,7 @@ use super::manifest::{CHUNK_BYTES, FileEntry, Manifest};
 use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::file;
+use crate::places;
 use crate::progress::{Progress, Watch};
 
 /// Makes a federation in a new folder from backups: a full one, and the incremental ones that
@@ -33,9 +34,8 @@ pub fn restore(backups: &[&Path], folder: &Path, progress: &mut Watch<'_>) -> Re
         tell.of.clone_from(&entry.path);
         chain.restore_file(entry, folder, &mut tell, progress)?;
     }
-    for folder in [&*folder.join(femtobarn_catalog::DATABASES_FOLDER), folder] {
-        file::sync_folder(folder)?;
-    }
+    places::folders(folder)?.iter().try_for_each(|folder| file::sync_folder(folder))?;
+    file::sync_folder(folder)?;
     Catalog::open(folder)?.begin_new_epochs()?;
     Federation::open(folder)
 }
@@ -78,6 +78,7 @@ impl Chain {
     ) -> Result<()> {
         let path = folder.join(&entry.path);
         let cannot = |error| Error::io("write", &path, error);
+        places::make_folder_of(&path)?;
         let mut target = File::create_new(&path).map_err(cannot)?;
         let mut chunk = vec![];
         for (number, &checksum) in (0..).zip(&entry.chunks) {

@@ -30,7 +30,8 @@ pub use problem::{CheckReport, Place, Problem, ProblemKind, Severity};
 
 use crate::error::Result;
 use crate::federation::{Federation, Inner};
-use crate::file::{self, DatabaseFile};
+use crate::file::DatabaseFile;
+use crate::places;
 use crate::progress::{Progress, Watch};
 use links::Targets;
 
@@ -129,11 +130,10 @@ impl Checking<'_, '_> {
     }
 }
 
-/// Files in the federation's folder of databases that none of these databases has.
+/// Files where databases lie that none of these databases has.
 pub(crate) fn orphans(inner: &Inner, databases: &[DatabaseRow]) -> Result<Vec<(PathBuf, u64)>> {
-    let folder = inner.catalog.folder().join(femtobarn_catalog::catalog::DATABASES_FOLDER);
     let known: HashSet<PathBuf> = databases.iter().map(|row| inner.path_of(row)).collect();
-    let mut files = file::list(&folder)?;
-    files.retain(|(path, _)| !known.contains(path));
-    Ok(files)
+    let files = places::files(inner.catalog.folder())?.into_iter();
+    let unknown = files.filter(|found| !known.contains(&found.path));
+    Ok(unknown.map(|found| (found.path, found.size)).collect())
 }

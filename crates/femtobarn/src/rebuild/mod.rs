@@ -28,6 +28,7 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::file::{self, DatabaseFile};
+use crate::places;
 use crate::progress::{Progress, Watch};
 use crate::scan::{self, Found};
 use crate::view::Source;
@@ -108,19 +109,12 @@ fn scan_all(
     report: &mut RebuildReport,
     progress: &mut Watch<'_>,
 ) -> Result<Vec<Scanned>> {
-    let databases = folder.join(DATABASES_FOLDER);
-    let cannot = |error| Error::io("list", &databases, error);
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(&databases)
-        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
-        .map_err(cannot)?;
-    paths.retain(|path| path.is_file());
-    paths.sort_unstable();
-    let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let total = paths.iter().map(size).sum();
+    let found = places::files(folder)?;
+    let total = found.iter().map(|file| file.size).sum();
     let mut tell = Progress { doing: "searching", of: String::new(), done: 0, total };
     let mut files = vec![];
-    for path in paths {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for places::Found { relative, path, .. } in found {
+        let name = relative.split_once('/').map_or(&*relative, |(_, name)| name).to_owned();
         tell.of.clone_from(&name);
         let mut goes_on = true;
         let mut searched = |bytes| {
@@ -128,7 +122,7 @@ fn scan_all(
             goes_on = progress(&tell);
             goes_on
         };
-        let scanned = scan(path, &name, &mut searched);
+        let scanned = scan(path, relative, &mut searched);
         if !goes_on {
             return Err(Error::Closed { what: "the search was stopped; nothing changed".into() });
         }
@@ -143,12 +137,12 @@ fn scan_all(
     Ok(files)
 }
 
-fn scan(path: PathBuf, name: &str, searched: &mut dyn FnMut(u64) -> bool) -> Result<Scanned> {
+fn scan(path: PathBuf, relative: String, searched: &mut dyn FnMut(u64) -> bool) -> Result<Scanned> {
     let source = Arc::new(Source(Arc::new(DatabaseFile::open(path)?)));
     let uuid = Uuid::from_bytes(source.0.identity()?.uuid);
     let found = scan::records(&*source, uuid, searched)?;
     let is_sealed = source.0.is_complete()?;
-    Ok(Scanned { path: format!("{DATABASES_FOLDER}/{name}"), is_sealed, source, found })
+    Ok(Scanned { path: relative, is_sealed, source, found })
 }
 
 /// The federation that most files were committed to last.

@@ -131,10 +131,8 @@ impl Transaction {
             open.extents.flush()?;
             open.extents.sync()?;
         }
-        if self.databases.values().any(|open| open.is_new) {
-            self.federation.inner.files.sync_folder()?;
-        }
-        Ok(())
+        let new = self.databases.values().filter(|open| open.is_new);
+        self.federation.inner.files.sync_folders(new.map(|open| open.row.path.as_str()))
     }
 
     /// An open database, dropped or not.

@@ -30,7 +30,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use femtobarn_catalog::{
-    ContainerId, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard, LockOwner,
+    ContainerId, Csn, DATABASES_FOLDER, DatabaseId, DatabaseRow, DatabaseState, LockGuard,
+    LockOwner,
 };
 use uuid::Uuid;
 
@@ -129,14 +130,24 @@ impl Transaction {
     /// # Errors
     /// `Exists` if the name is taken.
     pub fn create_database(&mut self, name: &str) -> Result<DatabaseId> {
+        self.create_database_in(name, None)
+    }
+
+    /// Creates a database whose file lies in a place: a folder of the federation's folder of databases,
+    /// which may be a disk of its own and is made if it is not there.
+    ///
+    /// # Errors
+    /// `Exists` if the name is taken; `Invalid` if the place's name is no plain one.
+    pub fn create_database_in(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
         self.check_open()?;
+        place.map_or(Ok(()), femtobarn_catalog::check_place)?;
         if self.find_database(name)?.is_some() {
             return Err(Error::Exists { what: format!("database {name:?} exists already") });
         }
         femtobarn_catalog::check_database_name(name)?;
         let (id, uuid) = (self.federation.catalog().reserve_database()?, Uuid::new_v4());
         let lock = self.owner.share_database(id, self.options.lock_wait)?;
-        let (path, file) = self.create_file(name, id, uuid)?;
+        let (path, file) = self.create_file(name, place, id, uuid)?;
         let row = DatabaseRow {
             id,
             uuid,
@@ -158,11 +169,16 @@ impl Transaction {
     fn create_file(
         &self,
         name: &str,
+        place: Option<&str>,
         id: DatabaseId,
         uuid: Uuid,
     ) -> Result<(String, DatabaseFile)> {
-        let plain = format!("databases/{name}.root");
-        let distinct = format!("databases/{name}-{}.root", &uuid.simple().to_string()[..8]);
+        let folder = match place {
+            Some(place) => format!("{DATABASES_FOLDER}/{place}"),
+            None => DATABASES_FOLDER.to_owned(),
+        };
+        let plain = format!("{folder}/{name}.root");
+        let distinct = format!("{folder}/{name}-{}.root", &uuid.simple().to_string()[..8]);
         let files = &self.federation.inner.files;
         match files.create(&plain, id, uuid) {
             Ok(file) => Ok((plain, file)),

@@ -22,6 +22,7 @@ mod links;
 mod model;
 mod moving;
 mod names;
+mod places;
 mod power;
 mod processes;
 mod rebuilding;

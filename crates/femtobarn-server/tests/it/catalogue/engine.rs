@@ -114,6 +114,38 @@ fn a_federation_behind_a_url_is_as_one_in_a_folder() {
 }
 
 #[test]
+fn a_database_in_a_place_is_made_from_afar() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("test.fed");
+    let local = Federation::create(&place, "test").unwrap();
+    let server = Server::start(config(&place, 0)).unwrap();
+    let remote = open(server.address().port());
+    let begin = || remote.transaction(TransactionOptions::default()).unwrap();
+    let mut transaction = begin();
+    let database = transaction.create_database_in("run7", Some("disk1")).unwrap();
+    let options = ContainerOptions::default();
+    transaction.create_container(database, "events", &class(), options).unwrap();
+    transaction.commit().unwrap();
+    // Several extents, each of which the server gives out.
+    append(&remote, "run7", "events", 0..1_000_000).unwrap();
+    append(&open(server.address().port()), "run7", "events", 1_000_000..1_000_010).unwrap();
+    assert!(numbers(&local, "run7/events").into_iter().eq(0..1_000_010));
+    assert!(numbers(&remote, "run7/events").into_iter().eq(0..1_000_010));
+    assert!(place.join("databases/disk1/run7.root").is_file());
+    let mut transaction = begin();
+    transaction.create_database_in("run8", Some("disk2")).unwrap();
+    transaction.rollback();
+    until("removing", || files(&place.join("databases/disk2")).is_empty());
+    let refused = begin().create_database_in("run8", Some("../locks")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(local.check(CheckLevel::Full, &mut |_| true).unwrap().problems.is_empty());
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
 fn writers_far_and_near_wait_for_each_other() {
     const EACH: u64 = 20;
     let folder = tempfile::tempdir().unwrap();

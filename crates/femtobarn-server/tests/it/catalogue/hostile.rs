@@ -123,7 +123,7 @@ fn databases_stay_in_their_folder() {
     let stage = Stage::new();
     let there = stage.remote();
     let id = there.reserve_database().unwrap();
-    for path in ["/etc/passwd", "databases/../../x.root", "catalogue.sqlite"] {
+    for path in ["/etc/passwd", "databases/../../x.root", "databases/a/../x", "catalogue.sqlite"] {
         let new = NewDatabase {
             id,
             uuid: Uuid::new_v4(),

@@ -38,21 +38,34 @@ fn new_files_are_made_where_databases_lie_and_nowhere_else() {
     let stage = Stage::new().with_ten_events();
     let make = |path: &str| -> Answer<()> {
         let creation = Creation::New;
-        let how = OpenHow { write: true, creation, mode: 0o644, ..OpenHow::default() };
+        let how = OpenHow { write: true, creation, mode: 0o644, make_folders: true };
         stage.shown.open(&at(path), how, MAKES)?.write_at(0, b"new")
     };
     make("/databases/new.root").unwrap();
     assert_eq!(std::fs::read(stage.file("new.root")).unwrap(), b"new");
     assert_eq!(errno_of(make("/databases/new.root")), Some(Errno::EEXIST));
-    for path in ["/new.root", "/locks/x", "/databases/a/b.root", "/catalogue.sqlite-wal"] {
+    make("/databases/disk1/new.root").unwrap();
+    assert_eq!(std::fs::read(stage.file("disk1/new.root")).unwrap(), b"new");
+    for path in [
+        "/new.root",
+        "/locks/x",
+        "/databases/a/b/c.root",
+        "/databases/.a/b.root",
+        "/databases/a b/c.root",
+        "/locks/a/x",
+        "/catalogue.sqlite-wal",
+    ] {
         assert_eq!(errno_of(make(path)), Some(Errno::EROFS), "{path}");
     }
     for path in ["/catalogue.sqlite", "/locks/1", "/databases/none.root", "/databases/a/b"] {
         assert_eq!(errno_of(stage.open(path, "fb.raw=1")), Some(Errno::ENOENT), "{path}");
     }
-    let entries = stage.shown.list(&at("/databases"), true, RAW).unwrap();
-    let names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
-    assert_eq!(names, [b"new.root".to_vec(), b"run7.root".to_vec()]);
+    let names = |path| {
+        let entries = stage.shown.list(&at(path), true, RAW).unwrap();
+        entries.into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("/databases"), ["disk1", "new.root", "run7.root"]);
+    assert_eq!(names("/databases/disk1"), ["new.root"]);
 }
 
 #[test]
