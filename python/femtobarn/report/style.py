@@ -24,7 +24,6 @@ __all__ = [
     "clean",
     "picture",
     "png",
-    "save",
     "style",
     "svg",
 ]
@@ -92,21 +91,23 @@ def clean(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: str = 
 
 def svg(figure: Figure) -> str:
     """The figure as a data URI of scalable graphics."""
-    return _uri(figure, "svg", "image/svg+xml")
+    return _uri(_drawn(figure, format="svg", metadata={"Date": None}), "image/svg+xml")
 
 
-def png(figure: Figure, *, dpi: int = 170) -> str:
-    """The figure as a data URI of pixels; for pictures with thousands of points."""
-    return _uri(figure, "png", "image/png", dpi=dpi)
+def png(figure: Figure, *, dpi: int = 170, path: Path | None = None) -> str:
+    """The figure as a data URI of pixels, and as a file where one is named; for pictures with thousands of
+    points."""
+    pixels = _drawn(figure, format="png", metadata={"Software": None}, dpi=dpi)
+    if path is not None:
+        path.write_bytes(pixels)
+    return _uri(pixels, "image/png")
 
 
-def save(figure: Figure, path: Path, *, dpi: int = 170) -> None:
-    """Write the figure as a file of pixels, the same that :func:`png` gives."""
-    figure.savefig(path, format="png", metadata={"Software": None}, dpi=dpi)
-
-
-def _uri(figure: Figure, kind: str, mime: str, **options: Any) -> str:
+def _drawn(figure: Figure, **options: Any) -> bytes:
     buffer = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else {"Software": None}
-    figure.savefig(buffer, format=kind, metadata=metadata, **options)
-    return f"data:{mime};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    figure.savefig(buffer, **options)
+    return buffer.getvalue()
+
+
+def _uri(data: bytes, mime: str) -> str:
+    return f"data:{mime};base64,{base64.b64encode(data).decode()}"

@@ -1,0 +1,101 @@
+"""The table of [MONARC]: what a CPU writes, by the size of objects and their links.
+
+A run has it if its variants have the settings ``size`` (B) and ``links`` (a number, or names of containers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .papers import MONARC_RANGES
+
+__all__ = ["Cell", "cells_of", "rows_of_sizes"]
+
+HEAD = [
+    "size of an object",
+    "links",
+    "how",
+    "clients",
+    "MB/s by a CPU",
+    "CPUs for 100 MB/s",
+    "MB/s",
+    "paper: MB/s by a CPU",
+]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of a run."""
+
+    size: int
+    """Bytes of an object."""
+    linked: str
+    """How many links it has, in words."""
+    how: str
+    """The other settings of its variant."""
+    clients: int
+    bytes_per_second: float
+    bytes_per_cpu_second: float
+    """Payload by CPU time of clients and servers."""
+
+
+def cells_of(run: Mapping[str, Any]) -> list[Cell]:
+    """Return the points of a run that are part of such a table, by ascending size; the largest number of
+    clients of each variant."""
+    newest: dict[str, Cell] = {}
+    for point in sorted(run["points"], key=lambda point: point["clients"]):
+        cell = _cell(run, point)
+        if cell is not None:
+            newest[point["variant"]] = cell
+    return sorted(newest.values(), key=lambda cell: (cell.how, cell.linked, cell.size))
+
+
+def _cell(run: Mapping[str, Any], point: Mapping[str, Any]) -> Cell | None:
+    settings, used = point["settings"], point["resources"]
+    cores = used["client_cores"] + used["server_cores"]
+    if not isinstance(settings.get("size"), int) or "links" not in settings or not cores:
+        return None
+    links = settings["links"]
+    count = links if isinstance(links, int) else len(links)
+    rate = point["throughput"]["bytes_per_second"]
+    speed = run["played"][point["variant"]]["compression"]
+    return Cell(
+        size=settings["size"],
+        linked="no links" if not count else f"{count} link{'s' * (count > 1)}",
+        how=_how(settings),
+        clients=point["clients"],
+        bytes_per_second=rate,
+        bytes_per_cpu_second=rate * speed / cores,
+    )
+
+
+def _how(settings: Mapping[str, Any]) -> str:
+    """What else there is that is set, in words."""
+    words = []
+    if "access" in settings:
+        words.append("through a server" if settings["access"] == "server" else "local")
+    if "bulk" in settings:
+        words.append("in bulk" if settings["bulk"] else "one by one")
+    return ", ".join(words)
+
+
+def rows_of_sizes(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return head and cells of the table, beside the paper's ranges."""
+    rows = []
+    for cell in cells_of(run):
+        low, high = MONARC_RANGES.get(cell.size, (0.0, 0.0))
+        rows.append(
+            [
+                f"{cell.size:,} B",
+                cell.linked,
+                cell.how or "-",
+                str(cell.clients),
+                f"{cell.bytes_per_cpu_second / 1e6:,.3g}",
+                f"{100e6 / cell.bytes_per_cpu_second:,.3g}" if cell.bytes_per_cpu_second else "-",
+                f"{cell.bytes_per_second / 1e6:,.3g}",
+                f"{low / 1e6:g} to {high / 1e6:g}" if high else "-",
+            ]
+        )
+    return HEAD, rows

@@ -1,0 +1,203 @@
+"""Pictures of where time goes: shares of the clients' time, start-up, and CPU time by the size of objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..report.style import BLUE, CORAL, GREY, INK, SAND, TEAL, VIOLET, clean, picture
+from .curves import LINES_MAX, Run, by_variant, label_ends, largest
+from .monarc import Cell, cells_of
+from .papers import MONARC_RANGES, paper_of
+
+__all__ = ["draw_object_sizes", "draw_starts", "draw_time_shares"]
+
+OPERATIONS = {
+    "compute": "#cdd3dc",
+    "read": BLUE,
+    "select": "#8fb3f5",
+    "tags": "#5ec4b3",
+    "write": SAND,
+    "commit": VIOLET,
+    "open container": CORAL,
+    "create": TEAL,
+    "drop": "#8b5e3c",
+}
+"""Colours of what clients do, in the order in which shares are stacked."""
+
+REST = "#f1f3f6"
+"""Of what is neither: time between operations, in the client's own loop."""
+
+
+def draw_time_shares(run: Run) -> Figure:
+    """Where the clients' time goes: stacked bars over the number of clients, a panel for each variant."""
+    groups = by_variant(run)
+    if len(groups) > LINES_MAX:
+        return _draw_rows(run)
+    counts = [len(points) for points in groups.values()]
+    figure = picture(10.0, 3.5)
+    panels = figure.subplots(
+        1, len(groups), sharey=True, squeeze=False, width_ratios=[n + 1.0 for n in counts]
+    )
+    for axes, (name, points) in zip(panels[0], groups.items(), strict=True):
+        _stack(axes, points, is_upright=True)
+        axes.set_xticks(range(len(points)), [str(point["clients"]) for point in points])
+        axes.set_xlim(-0.6, len(points) - 0.4)
+        axes.set_ylim(0, 100)
+        clean(axes, x="clients")
+        axes.set_title(
+            fill(name, max(int(72 * (len(points) + 1) / sum(n + 1 for n in counts)), 12)), fontsize=10.5
+        )
+    panels[0][0].set_ylabel("share of the clients' time (%)")
+    _key(figure, run)
+    return figure
+
+
+def _draw_rows(run: Run) -> Figure:
+    """The same with a row for each variant, where there are many."""
+    points = largest(run)
+    figure = picture(10.0, 1.3 + 0.32 * len(points))
+    axes = figure.subplots()
+    _stack(axes, points, is_upright=False)
+    axes.set_yticks(range(len(points)), [point["variant"] for point in points])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 100)
+    clean(axes, x="share of the clients' time (%)", grid="x")
+    axes.tick_params(axis="y", labelcolor=INK)
+    _key(figure, run)
+    return figure
+
+
+def _stack(axes: Axes, points: Sequence[Mapping[str, Any]], *, is_upright: bool) -> None:
+    at, floor = np.arange(len(points)), np.zeros(len(points))
+    for name, colour in OPERATIONS.items():
+        shares = np.array([100 * point["time_shares"].get(name, 0.0) for point in points])
+        # Time to the very edges of the window may add up to a little more than all.
+        shares = np.minimum(shares, 100 - floor)
+        if is_upright:
+            axes.bar(at, shares, bottom=floor, width=0.72, color=colour)
+        else:
+            axes.barh(at, shares, left=floor, height=0.66, color=colour)
+        floor = floor + shares
+    if is_upright:
+        axes.bar(at, 100 - floor, bottom=floor, width=0.72, color=REST)
+    else:
+        axes.barh(at, 100 - floor, left=floor, height=0.66, color=REST)
+
+
+def _key(figure: Figure, run: Run) -> None:
+    """Name the colours that are to be seen, in one line."""
+    seen = [
+        name for name in OPERATIONS if any(point["time_shares"].get(name, 0.0) for point in run["points"])
+    ]
+    handles = [_patch(OPERATIONS[name]) for name in seen] + [_patch(REST)]
+    figure.legend(handles, [*seen, "their own loop"], loc="outside lower center", ncols=min(len(handles), 8))
+
+
+def _patch(colour: str) -> Any:
+    from matplotlib.patches import Patch
+
+    return Patch(facecolor=colour)
+
+
+def draw_starts(run: Run) -> Figure:
+    """Seconds from a client's launch to its first transaction and its first object, over its number."""
+    groups = {name: points[-1]["start"] for name, points in by_variant(run).items() if points[-1]["start"]}
+    paper = paper_of(run)
+    theirs = [point for point in paper.points if point.clients] if paper else []
+    figure = picture(10.0, 4.2)
+    panels = figure.subplots(1, max(len(groups), 1), sharey=True, sharex=True, squeeze=False)[0]
+    for axes, (name, starts) in zip(panels, groups.items(), strict=False):
+        ordered = sorted(starts, key=lambda start: start["launched"])
+        for moment, colour, marker in (("first_object", SAND, "^"), ("transaction", BLUE, "o")):
+            seconds = [start.get(moment) for start in ordered]
+            there = [(number, value) for number, value in enumerate(seconds, 1) if value]
+            if there:
+                axes.plot(
+                    *zip(*there, strict=True), marker, markersize=3.4, color=colour, alpha=0.75, linewidth=0
+                )
+                _name_cloud(axes, there, moment, colour)
+        for point in theirs:
+            axes.plot(point.clients, point.value, "o", markersize=9, fillstyle="none", color=INK)
+            axes.annotate(
+                f"paper: {point.value:.0f} s", (point.clients, point.value), (-9, 0), ha="right", va="center",
+                textcoords="offset points", fontsize=9,
+            )  # fmt: skip
+        axes.set_title(fill(name, 30), fontsize=10.5)
+        clean(axes, x="number of the client")
+    panels[0].set_ylabel("seconds since its launch" + (", logarithmic" if theirs else ""))
+    if theirs:
+        panels[0].set_yscale("log")
+        panels[0].set_ylim(0.01, 200)
+        panels[0].yaxis.set_major_formatter("{x:g}")
+        for axes in panels:
+            axes.tick_params(which="both", length=0)
+    else:
+        panels[0].set_ylim(0, None)
+    panels[0].set_xlim(0, None)
+    return figure
+
+
+def _name_cloud(axes: Axes, there: list[tuple[int, float]], moment: str, colour: str) -> None:
+    """Name points at the first of them, on the side where the other kind of points is not."""
+    text = "first object" if moment == "first_object" else "first transaction"
+    values = [value for _, value in there]
+    place = max(values) if moment == "first_object" else min(values)
+    axes.annotate(
+        text, (there[0][0], place), (2, 8 if moment == "first_object" else -8), textcoords="offset points",
+        va="bottom" if moment == "first_object" else "top", color=colour, fontsize=9.5, fontweight="bold",
+    )  # fmt: skip
+
+
+def draw_object_sizes(run: Run) -> Figure:
+    """Payload that a CPU writes, by the size of objects: a line for each number of links."""
+    groups: dict[str, dict[str, list[Cell]]] = {}
+    for cell in cells_of(run):
+        groups.setdefault(cell.how, {}).setdefault(cell.linked, []).append(cell)
+    figure = picture(10.0, 4.6)
+    panels = figure.subplots(1, max(len(groups), 1), sharey=True, squeeze=False)[0]
+    sizes = sorted({cell.size for cell in cells_of(run)} | set(MONARC_RANGES))
+    for axes, (how, lines) in zip(panels, groups.items(), strict=False):
+        ends = []
+        for at, (linked, cells) in enumerate(lines.items()):
+            colour = (BLUE, SAND, TEAL, VIOLET, CORAL, GREY)[at % 6]
+            x = [sizes.index(cell.size) for cell in cells]
+            y = [cell.bytes_per_cpu_second / 1e6 for cell in cells]
+            axes.plot(x, y, marker="os^DvP"[at % 6], markersize=5.5, color=colour, linewidth=2.0)
+            ends.append((y[-1], linked, colour))
+        for size, (low, high) in MONARC_RANGES.items():
+            at = sizes.index(size)
+            axes.plot([at, at], [low / 1e6, high / 1e6], color=INK, linewidth=1.2, marker="_", markersize=11)
+        axes.annotate(
+            "paper, 1998", (sizes.index(1_000), MONARC_RANGES[1_000][1] / 1e6), (0, 6), ha="center",
+            textcoords="offset points", fontsize=9,
+        )  # fmt: skip
+        axes.set_yscale("log")
+        axes.set_xticks(range(len(sizes)), [_size(size) for size in sizes])
+        axes.set_xlim(-0.4, len(sizes) - 0.6)
+        clean(axes, x="size of an object")
+        axes.tick_params(which="both", length=0)
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.set_title(fill(how, 34), fontsize=10.5)
+        _name_lines(axes, ends)
+    panels[0].set_ylabel("MB/s written by a CPU, logarithmic")
+    return figure
+
+
+def _name_lines(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
+    """As :func:`label_ends`, on a logarithmic axis."""
+    low, high = axes.get_ylim()
+    span = np.log(high / low)
+    label_ends(
+        axes,
+        [(low + (high - low) * float(np.log(y / low) / span), text, colour) for y, text, colour in ends],
+    )
+
+
+def _size(size: int) -> str:
+    return f"{size:,} B" if size < 1_000 else f"{size / 1_000:g} KB"

@@ -1,0 +1,212 @@
+"""Runs in words and tables: what was real and what was played, what limited it, all points."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .papers import Paper, Point
+
+__all__ = [
+    "beside_paper",
+    "latencies",
+    "origin",
+    "played_words",
+    "points_table",
+    "start_table",
+    "verdict_words",
+]
+
+Table = tuple[list[str], list[list[str]]]
+Run = Mapping[str, Any]
+
+
+def played_words(run: Run) -> list[str]:
+    """Say for each variant what was real and what was played; variants that have it in common together."""
+    common: dict[str, list[str]] = {}
+    for name, played in run["played"].items():
+        common.setdefault(_played(played, run, name), []).append(name)
+    if len(common) == 1:
+        return list(common)
+    return [f"{', '.join(names)}: {text}" for text, names in common.items()]
+
+
+def _played(played: Mapping[str, Any], run: Run, name: str) -> str:
+    where = "through a server (root://)" if played["access"] == "server" else "as a local folder"
+    parts = [f"Real: client processes that use the public API, {where}, data on this machine's disk"]
+    computes = any("compute" in p["operations"] for p in run["points"] if p["variant"] == name)
+    if not computes:
+        parts.append("no computation")
+    elif played["computation"] == "simulated":
+        parts.append("played: computation, by clients that sleep as if each had a CPU of its own")
+    else:
+        parts.append("computation is real CPU time")
+    disks = played["disks"]
+    if disks and (disks["bytes_per_second"] or disks["seeks_per_second"]):
+        parts.append(
+            f"played: {disks['count']} disks of {disks['bytes_per_second'] / 1e6:g} MB/s"
+            f" and {disks['seeks_per_second']} seeks/s each"
+        )
+    elif disks:
+        parts.append(f"{disks['count']} folders as file systems, as fast as the machine's disk")
+    else:
+        parts.append("no disks played")
+    if played["compression"] != 1:
+        parts.append(f"time passes {played['compression']:g} times as fast")
+    if played["federations"] == "each":
+        parts.append("each kind of client has a federation and a server of its own")
+    return "; ".join(parts) + "."
+
+
+def verdict_words(run: Run) -> list[str]:
+    """Say for each variant where it bends, what limits it, and how that is known."""
+    lines = []
+    for name, knee in run["knees"].items():
+        if knee:
+            unit, scale = ("MB/s", 1e6) if knee["rate"] == "bytes_per_second" else ("events/s", 1.0)
+            bend = f"bends at {knee['clients']:.0f} clients" if knee["clients"] else "goes straight on"
+            best = f"best {knee['best'] / scale:,.4g} {unit} with {knee['best_clients']} clients"
+            lines.append(f"{name}: {best}, {bend}. Limit: {knee['limit']}: {knee['evidence']}.")
+    return lines
+
+
+def points_table(run: Run) -> Table:
+    """All points: rates, efficiency, cores, memory, limit."""
+    head = ["variant", "clients", "MB/s", "events/s", "computing", "server cores", "clients' cores"]
+    head += ["server MB", "clients MB each", "played disks busy", "limit"]
+    rows = []
+    for point in run["points"]:
+        rates, used = point["throughput"], point["resources"]
+        memory, disks = used["memory_bytes"], used["disks"]
+        busy = max((disk["busy"] for disk in disks), default=None)
+        rows.append(
+            [
+                point["variant"],
+                str(point["clients"]),
+                _number(rates["bytes_per_second"] / 1e6),
+                _number(rates["events_per_second"] or rates["pairs_per_second"]),
+                _share(point["efficiency"]),
+                f"{used['server_cores']:.2f}",
+                f"{used['client_cores']:.2f}",
+                _number(memory["server"] / 1e6),
+                _number(memory["clients"] / 1e6 / point["clients"]),
+                _share(busy),
+                point["verdict"]["limit"],
+            ]
+        )
+    return head, rows
+
+
+def latencies(run: Run) -> Table:
+    """Median, 99 % quantile and the longest of each operation, in milliseconds."""
+    names = [
+        name
+        for name in dict.fromkeys(name for point in run["points"] for name in point["operations"])
+        if name not in ("event", "compute")
+    ]
+    rows = []
+    for point in run["points"]:
+        row = [point["variant"], str(point["clients"])]
+        for name in names:
+            done = point["operations"].get(name)
+            row.append(" / ".join(_ms(done[of]) for of in ("median", "p99", "longest")) if done else "-")
+        rows.append(row)
+    return ["variant", "clients", *names], rows
+
+
+def start_table(run: Run) -> Table:
+    """How long clients took from their launch to their first transaction and object, in seconds."""
+    head = ["variant", "clients", "transaction: median", "longest", "last client", "object: median"]
+    head += ["longest", "last client"]
+    rows = []
+    for point in run["points"]:
+        starts = sorted(point["start"], key=lambda start: start["launched"])
+        row = [point["variant"], str(point["clients"])]
+        for moment in ("transaction", "first_object"):
+            took = [start[moment] for start in starts if start.get(moment) is not None]
+            row += (
+                [f"{value:.3g}" for value in (statistics.median(took), max(took), took[-1])]
+                if took
+                else ["-"] * 3
+            )
+        rows.append(row)
+    return head, rows
+
+
+QUANTITIES = {
+    "bytes_per_second": ("MB/s", 1e6),
+    "events_per_second": ("events/s", 1.0),
+    "pairs_per_second": ("databases/s", 1.0),
+    "efficiency": ("computing (%)", 0.01),
+    "transaction": ("first transaction (s)", 1.0),
+    "first_object": ("first object (s)", 1.0),
+}
+"""Units of what papers state, and what they are divided by."""
+
+
+def beside_paper(run: Run, paper: Paper) -> list[list[str]]:
+    """Rows: figure, quantity, the paper's, and that of each variant at the nearest number of clients."""
+    rows = []
+    for point in paper.points:
+        unit, scale = QUANTITIES[point.quantity]
+        at = f" with {point.clients} clients" if point.clients else ""
+        rows.append(
+            [
+                paper.name,
+                f"{point.label}, {unit}",
+                f"{point.value / scale:,.3g}{at}",
+                "; ".join(_here(run, point, scale)),
+            ]
+        )
+    return rows
+
+
+def _here(run: Run, point: Point, scale: float) -> Iterable[str]:
+    for name in run["played"]:
+        points = [each for each in run["points"] if each["variant"] == name]
+        if not points:
+            continue
+        aim = point.clients or max(each["clients"] for each in points)
+        nearest = min(points, key=lambda each: abs(each["clients"] - aim))
+        value = _quantity(nearest, point.quantity, aim)
+        if value is not None:
+            yield f"{name}: {value / scale:,.3g} with {nearest['clients']}"
+
+
+def _quantity(point: Mapping[str, Any], name: str, client: int) -> float | None:
+    if name == "efficiency":
+        value = point["efficiency"]
+        return None if value is None else float(value)
+    if name in ("transaction", "first_object"):
+        starts = sorted(point["start"], key=lambda start: start["launched"])
+        start = starts[min(client, len(starts)) - 1] if starts else {}
+        return start.get(name)
+    return float(point["throughput"][name])
+
+
+def origin(run: Run) -> str:
+    """Where and when a run was made, of what."""
+    machine, made = run["machine"], run["femtobarn"]
+    commit = f", commit {made['commit']}" if made.get("commit") else ""
+    return (
+        f"{run['workload']}: {run['started'][:19].replace('T', ' ')} UTC, {run['seconds']:,.0f} s; "
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 1e9:,.0f} GB, "
+        f"Linux {machine['kernel']}, Python {machine['python']}; Femtobarn {made['version']}{commit}; "
+        f"seed {run['seed']}."
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}" if value else "-"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _ms(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    value = 1000 * seconds
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
