@@ -17,16 +17,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..report.style import BLUE, CORAL, GREY, INK, SAND, TEAL, VIOLET, clean, picture
-from .papers import Paper, paper_of
+from .labels import Ending, Labels, label_ends
+from .papers import Paper, Point, paper_of
 
-__all__ = ["LINES_MAX", "colours", "draw_bars", "draw_curves", "label_ends"]
+__all__ = ["LINES_MAX", "by_variant", "colours", "draw_bars", "draw_curves", "largest", "split"]
 
 LINES_MAX = 6
 """With more variants bars are drawn, at the largest number of clients."""
 
 LINE_COLOURS = (BLUE, SAND, TEAL, VIOLET, CORAL, GREY)
 MARKERS = "os^DvP"
-BEHIND_TEXT: Any = {"facecolor": "white", "alpha": 0.75, "pad": 0.8, "linewidth": 0}
+
+WIDTH = 10.0
+"""Of pictures (inches)."""
+PANEL_WIDTH = 7.2
+"""Of their panels, about: names of lines are beside them."""
+
+MUCH_FASTER = 2.5
+"""Variants that are so many times as fast as the first and as the paper have a picture of their own."""
 
 Run = Mapping[str, Any]
 
@@ -51,7 +59,7 @@ PANELS = (
     Panel("events/s", "events_per_second", _rate("events_per_second"), 1.0, 2.0),
     Panel("tags/s", "tags_per_second", _rate("tags_per_second"), 1.0, 2.0),
     Panel("databases/s", "pairs_per_second", _rate("pairs_per_second"), 1.0, 2.6),
-    Panel("time in computation (%)", "efficiency", lambda point: point["efficiency"], 0.01, 1.8),
+    Panel("computing (%)", "efficiency", lambda point: point["efficiency"], 0.01, 1.8),
 )
 
 
@@ -70,26 +78,51 @@ def by_variant(run: Run) -> dict[str, list[Mapping[str, Any]]]:
 
 def draw_curves(run: Run) -> Figure:
     """What clients did together, over their number: a panel for each quantity that there is."""
-    panels = _panels(run)
-    paper = paper_of(run)
-    most = _most(run, paper)
-    figure = picture(10.0, 0.7 + sum(panel.height for panel in panels))
+    panels, paper = _panels(run), paper_of(run)
+    most = 1.03 * _most(run, paper)
     heights = [panel.height for panel in panels]
+    figure = picture(WIDTH, 0.7 + sum(heights))
     rows = figure.subplots(len(panels), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
     for axes, panel in zip(rows, panels, strict=True):
-        ends = _draw_lines(axes, run, panel)
-        top = _top(run, paper, panel)
-        axes.set(xlim=(0, 1.03 * most), ylim=(0, 1.12 * top))
+        top = 1.12 * _top(run, paper, panel)
+        axes.set(xlim=(0, most), ylim=(0, top))
+        labels = Labels(axes, PANEL_WIDTH, panel.height)
+        label_ends(axes, _draw_lines(axes, run, panel, labels), panel.height)
         if panel.quantity == "bytes_per_second":
-            _draw_most(axes, run, 1.03 * most, top)
-        _draw_paper(axes, paper, panel, most)
-        label_ends(axes, ends)
+            _draw_most(axes, run, labels)
+        _draw_paper(axes, paper, panel, labels)
         clean(axes, y=panel.unit)
         axes.yaxis.set_major_formatter("{x:,.10g}")
     rows[-1].set_xlabel("clients")
     rows[0].set_title(run["title"])
     figure.align_ylabels()
     return figure
+
+
+def split(run: Run) -> list[Run]:
+    """Return the run as one or two, so that no line lies on the floor for the sake of another.
+
+    The second has the variants that are a good deal faster than the first variant and the paper.
+    """
+    panel, paper = _panels(run)[0], paper_of(run)
+    best = {
+        name: max(panel.value(point) or 0.0 for point in points) for name, points in by_variant(run).items()
+    }
+    theirs = [point.value for point in _points(paper, panel.quantity)]
+    most = MUCH_FASTER * max(*theirs, next(iter(best.values())), 0.0)
+    fast = [name for name, rate in best.items() if rate > most]
+    if not fast:
+        return [run]
+    return [
+        _only(run, [name for name in best if name not in fast]),
+        {**_only(run, fast), "paper": ""},
+    ]
+
+
+def _only(run: Run, names: Sequence[str]) -> dict[str, Any]:
+    """The run with some of its variants."""
+    few = {of: {name: run[of][name] for name in names} for of in ("played", "knees")}
+    return {**run, **few, "points": [point for point in run["points"] if point["variant"] in names]}
 
 
 def _panels(run: Run) -> list[Panel]:
@@ -113,40 +146,30 @@ def _top(run: Run, paper: Paper | None, panel: Panel) -> float:
     return float(max(*ours, *theirs, 1e-9))
 
 
-def _points(paper: Paper | None, quantity: str) -> list[Any]:
+def _points(paper: Paper | None, quantity: str) -> list[Point]:
     return [point for point in paper.points if point.quantity == quantity] if paper else []
 
 
-def _draw_lines(axes: Axes, run: Run, panel: Panel) -> list[tuple[float, str, str]]:
-    """A line for each variant; returns where they end, what they are called, and their colours."""
-    ends = []
-    is_first = panel is _panels(run)[0]
+def _draw_lines(axes: Axes, run: Run, panel: Panel, labels: Labels) -> list[Ending]:
+    """A line for each variant, those that lie on others thinner; returns where they end."""
+    ends, top = [], axes.get_ylim()[1]
     for at, (name, points) in enumerate(by_variant(run).items()):
-        colour = colours(run)[name]
         there = [(point["clients"], panel.value(point)) for point in points]
-        x, y = (
-            [float(c) for c, v in there if v is not None],
-            [v / panel.scale for _, v in there if v is not None],
-        )
+        x = [float(clients) for clients, value in there if value is not None]
+        y = [value / panel.scale for _, value in there if value is not None]
         if not x:
             continue
+        colour, knee, thin = colours(run)[name], run["knees"].get(name), 0.75**at
         axes.plot(
-            x,
-            y,
-            "-",
-            marker=MARKERS[at % len(MARKERS)],
-            markersize=5.5,
-            color=colour,
-            linewidth=2.0,
-            zorder=4,
-        )
-        ends.append((y[-1], _title(name, run["knees"].get(name)) if is_first else fill(name, 26), colour))
-        knee = run["knees"].get(name)
+            x, y, "-", marker=MARKERS[at % len(MARKERS)], markersize=3 + 5 * thin, color=colour,
+            linewidth=1 + 2.4 * thin, zorder=4, clip_on=False,
+        )  # fmt: skip
+        labels.keep_off(x, y)
+        is_first = panel is _panels(run)[0]
+        ends.append(Ending(y[-1] / top, _title(name, knee if is_first else None), colour))
         if knee and knee["clients"] and knee["rate"] == panel.quantity:
-            axes.plot(
-                knee["clients"], knee["best"] / panel.scale, "|", markersize=15, markeredgewidth=2.2,
-                color=colour, zorder=5,
-            )  # fmt: skip
+            bend = (knee["clients"], knee["best"] / panel.scale)
+            axes.plot(*bend, "|", markersize=17, markeredgewidth=2.2, color=colour, zorder=5)
     return ends
 
 
@@ -158,74 +181,40 @@ def _title(name: str, knee: Mapping[str, Any] | None) -> str:
     return f"{fill(name, 26)}\n{bend}{knee['limit']}"
 
 
-def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Name lines at the right edge of a panel, beside where they end, one under the other."""
-    low, high = axes.get_ylim()
-    inches = axes.get_figure().get_figheight() if axes.get_figure() else 4.0  # type: ignore[union-attr]
-    line = 0.19 / (inches * axes.get_position().height)
-    wanted = sorted(((end - low) / (high - low), text, colour) for end, text, colour in ends)
-    sizes = [line * (text.count("\n") + 1) + 0.35 * line for _, text, _ in wanted]
-    places = _spread([place for place, _, _ in wanted], sizes)
-    for place, (_, text, colour) in zip(places, wanted, strict=True):
-        axes.annotate(
-            text, (1.0, place), (8, 0), xycoords="axes fraction", textcoords="offset points",
-            va="center", color=colour, fontsize=9.5, linespacing=1.15, annotation_clip=False,
-        )  # fmt: skip
-
-
-def _spread(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
-    """Move ascending places apart as little as need be, so that things of these sizes do not overlap."""
-    found: list[float] = []
-    for place, size in zip(places, sizes, strict=True):
-        least = found[-1] + 0.5 * (sizes[len(found) - 1] + size) if found else size / 2
-        found.append(max(place, least))
-    over = found[-1] + sizes[-1] / 2 - 1.0 if found else 0.0
-    for at in range(len(found) - 1, -1, -1):
-        if over <= 0:
-            break
-        most = (
-            found[at + 1] - 0.5 * (sizes[at + 1] + sizes[at]) if at + 1 < len(found) else 1.0 - sizes[at] / 2
-        )
-        found[at] = min(found[at], most)
-    return found
-
-
-def _draw_most(axes: Axes, run: Run, right: float, top: float) -> None:
+def _draw_most(axes: Axes, run: Run, labels: Labels) -> None:
     """Dotted: what could be reached at most, once for variants that have it in common."""
+    right, top = axes.get_xlim()[1], axes.get_ylim()[1]
     drawn = set()
-    clients = np.linspace(0.0, right, 400)
-    for name, played in run["played"].items():
+    for played in run["played"].values():
         ideal, raw = played["ideal_bytes_per_second_per_client"], played["raw_bytes_per_second"]
         if (ideal, raw) in drawn or not (ideal or raw):
             continue
         drawn.add((ideal, raw))
+        clients = np.linspace(0.0, right, 300)
         limit = np.minimum(clients * ideal if ideal else np.inf, raw or np.inf) / 1e6
-        limit = np.broadcast_to(limit, clients.shape)
-        axes.plot(clients, limit, ":", color=colours(run)[name], linewidth=1.5, zorder=3)
-        if raw and raw / 1e6 <= 1.1 * top:
-            axes.annotate(
-                f"disks that are played: {raw / 1e6:,.0f} MB/s", (0.0, raw / 1e6), (6, 3),
-                textcoords="offset points", color=GREY, fontsize=9,
-            )  # fmt: skip
+        limit = np.where(limit <= top, np.broadcast_to(limit, clients.shape), np.nan)
+        axes.plot(clients, limit, ":", color=INK, linewidth=1.4, zorder=5)
+        labels.keep_off(clients, limit)
+    raws = sorted({played["raw_bytes_per_second"] / 1e6 for played in run["played"].values()} - {0.0})
+    for raw in raws:
+        if raw <= top:
+            labels.name(0.0, raw, f"all disks: {raw:,.0f} MB/s")
 
 
-def _draw_paper(axes: Axes, paper: Paper | None, panel: Panel, most: float) -> None:
+def _draw_paper(axes: Axes, paper: Paper | None, panel: Panel, labels: Labels) -> None:
     """Hollow points, and lines where the paper says no number of clients."""
     for point in _points(paper, panel.quantity):
         value = point.value / panel.scale
         label = f"paper: {value:,.3g}{'%' * (panel.quantity == 'efficiency')}, {point.label}"
         if point.clients is None:
             axes.axhline(value, color=INK, linewidth=1.0, linestyle=(0, (6, 3)), zorder=2)
-            place, offset, side = 0.0, (6, 4), "left"
+            labels.name(0.0, value, label)
         else:
-            axes.plot(point.clients, value, "o", markersize=9, fillstyle="none", color=INK, zorder=6)
-            is_right = point.clients > 0.55 * most
-            place, side = float(point.clients), "right" if is_right else "left"
-            offset = (-9, -11) if is_right else (9, -11)
-        axes.annotate(
-            label, (place, value), offset, textcoords="offset points", ha=side, color=INK, fontsize=9,
-            va="center" if point.clients else "bottom", zorder=7, bbox=BEHIND_TEXT,
-        )  # fmt: skip
+            axes.plot(
+                point.clients, value, "o", markersize=9, markerfacecolor="white", markeredgewidth=1.6,
+                color=INK, zorder=6,
+            )  # fmt: skip
+            labels.name(point.clients, value, label)
     for clients, of in paper.bends if paper and panel.quantity == "bytes_per_second" else ():
         axes.axvline(clients, color=INK, linewidth=1.0, linestyle=(0, (6, 3)), zorder=2)
         axes.annotate(
@@ -248,7 +237,7 @@ def draw_bars(run: Run) -> Figure:
         shades = [BLUE, *["#9db9ee"] * (len(points) - 1)]
         axes.barh(range(len(points)), values, height=0.62, color=shades)
         for row, value in enumerate(values):
-            ratio = f"   x {value / values[0]:.2f}" if row and values[0] else ""
+            ratio = f"   ×{value / values[0]:.2f}" if row and values[0] else ""
             axes.text(value, row, f" {value:,.4g}{ratio}", va="center", fontsize=9.5)
         axes.set_xlim(0, 1.35 * max(*values, 1e-9))
         axes.set_yticks(range(len(points)), names)

@@ -31,8 +31,8 @@ class Cell:
 
     size: int
     """Bytes of an object."""
-    linked: str
-    """How many links it has, in words."""
+    links: int
+    """That an object has."""
     how: str
     """The other settings of its variant."""
     clients: int
@@ -49,7 +49,7 @@ def cells_of(run: Mapping[str, Any]) -> list[Cell]:
         cell = _cell(run, point)
         if cell is not None:
             newest[point["variant"]] = cell
-    return sorted(newest.values(), key=lambda cell: (cell.how, cell.linked, cell.size))
+    return sorted(newest.values(), key=lambda cell: (cell.how, cell.links, cell.size))
 
 
 def _cell(run: Mapping[str, Any], point: Mapping[str, Any]) -> Cell | None:
@@ -58,12 +58,11 @@ def _cell(run: Mapping[str, Any], point: Mapping[str, Any]) -> Cell | None:
     if not isinstance(settings.get("size"), int) or "links" not in settings or not cores:
         return None
     links = settings["links"]
-    count = links if isinstance(links, int) else len(links)
     rate = point["throughput"]["bytes_per_second"]
     speed = run["played"][point["variant"]]["compression"]
     return Cell(
         size=settings["size"],
-        linked="no links" if not count else f"{count} link{'s' * (count > 1)}",
+        links=links if isinstance(links, int) else len(links),
         how=_how(settings),
         clients=point["clients"],
         bytes_per_second=rate,
@@ -89,7 +88,7 @@ def rows_of_sizes(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         rows.append(
             [
                 f"{cell.size:,} B",
-                cell.linked,
+                str(cell.links),
                 cell.how or "-",
                 str(cell.clients),
                 f"{cell.bytes_per_cpu_second / 1e6:,.3g}",

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from ..report.page import Picture, document, figures, grid, listed, section, tiles
 from ..report.style import png, style
-from .curves import LINES_MAX, draw_bars, draw_curves
+from .curves import LINES_MAX, draw_bars, draw_curves, split
 from .monarc import cells_of, rows_of_sizes
 from .papers import paper_of
 from .portraits import draw_object_sizes, draw_starts, draw_time_shares
@@ -98,8 +98,8 @@ def _parts(run: Run, stem: str, out: Path) -> Iterator[str]:
         title, f"<p>{html.escape(run['about'])}</p>", listed([*told, *played_words(run), *verdict_words(run)])
     )
     yield figures(
-        Picture(name, caption, _drawn(draw, run, out / f"{stem}-{file}.png"), wide=True)
-        for file, name, caption, draw in _pictures(run)
+        Picture(name, caption, png(draw(of), path=out / f"{stem}-{file}.png"), wide=True)
+        for file, name, caption, draw, of in _pictures(run)
     )
     tables = [grid(*points_table(run))]
     if OBJECT_SIZES in run["paper"] and cells_of(run):
@@ -109,24 +109,22 @@ def _parts(run: Run, stem: str, out: Path) -> Iterator[str]:
     yield section("Start-up of clients (s since their launch)", grid(*start_table(run)))
 
 
-def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure]]]:
-    """What to draw: the end of a file's name, title, caption, and who draws it."""
+def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure], Run]]:
+    """What to draw: the end of a file's name, title, caption, who draws it, and of what."""
     played = " ".join(played_words(run))
     if run["paper"].startswith(START_FIGURE):
-        yield "start", "Start-up", f"A point is a client. {played}", draw_starts
+        yield "start", "Start-up", f"A point is a client. {played}", draw_starts, run
     elif run["paper"].startswith(OBJECT_SIZES) and cells_of(run):
         caption = f"Payload by CPU seconds of clients and server together. {played}"
-        yield "sizes", "CPU to write, by size of objects", caption, draw_object_sizes
+        yield "sizes", "CPU to write, by size of objects", caption, draw_object_sizes, run
     elif len(run["played"]) > LINES_MAX:
-        yield "rates", "Rates", f"Ratios are to the first variant. {played}", draw_bars
+        yield "rates", "Rates", f"Ratios are to the first variant. {played}", draw_bars, run
     else:
-        yield "rates", "Rates over the number of clients", played, draw_curves
+        title = "Rates over the number of clients"
+        for file, part in zip(("rates", "rates-fast"), split(run), strict=False):
+            yield file, title, " ".join(played_words(part)), draw_curves, part
+            title = "Rates of the faster variants"
     caption = (
         "All clients of a point together. Time in their own loop is what Python does between operations."
     )
-    yield "time", "Where the clients' time goes", caption, draw_time_shares
-
-
-def _drawn(draw: Callable[[Run], Figure], run: Run, path: Path) -> str:
-    """Draw a picture, write it to its file, and return it for the page."""
-    return png(draw(run), path=path)
+    yield "time", "Where the clients' time goes", caption, draw_time_shares, run

@@ -10,8 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..report.style import BLUE, CORAL, GREY, INK, SAND, TEAL, VIOLET, clean, picture
-from .curves import LINES_MAX, Run, by_variant, label_ends, largest
+from ..report.style import BLUE, CORAL, INK, SAND, TEAL, VIOLET, clean, picture
+from .curves import LINE_COLOURS, LINES_MAX, MARKERS, Run, by_variant, largest
+from .labels import Ending, label_ends
 from .monarc import Cell, cells_of
 from .papers import MONARC_RANGES, paper_of
 
@@ -30,7 +31,7 @@ OPERATIONS = {
 }
 """Colours of what clients do, in the order in which shares are stacked."""
 
-REST = "#f1f3f6"
+REST = "#eceff4"
 """Of what is neither: time between operations, in the client's own loop."""
 
 
@@ -123,17 +124,30 @@ def draw_starts(run: Run) -> Figure:
                 )
                 _name_cloud(axes, there, moment, colour)
         for point in theirs:
-            axes.plot(point.clients, point.value, "o", markersize=9, fillstyle="none", color=INK)
+            colour = SAND if point.quantity == "first_object" else BLUE
+            axes.plot(
+                point.clients,
+                point.value,
+                "o",
+                markersize=9,
+                fillstyle="none",
+                markeredgewidth=1.6,
+                color=colour,
+            )
+            what = "first object" if point.quantity == "first_object" else "first transaction"
             axes.annotate(
-                f"paper: {point.value:.0f} s", (point.clients, point.value), (-9, 0), ha="right", va="center",
-                textcoords="offset points", fontsize=9,
+                f"paper: {what}, {point.value:.0f} s", (point.clients, point.value), (-9, 0),
+                textcoords="offset points", ha="right", va="center", fontsize=9,
             )  # fmt: skip
         axes.set_title(fill(name, 30), fontsize=10.5)
         clean(axes, x="number of the client")
     panels[0].set_ylabel("seconds since its launch" + (", logarithmic" if theirs else ""))
     if theirs:
         panels[0].set_yscale("log")
-        panels[0].set_ylim(0.01, 200)
+        low = min(
+            (start["transaction"] or 1.0 for starts in groups.values() for start in starts), default=1.0
+        )
+        panels[0].set_ylim(10 ** np.floor(np.log10(0.8 * low)), 150)
         panels[0].yaxis.set_major_formatter("{x:g}")
         for axes in panels:
             axes.tick_params(which="both", length=0)
@@ -156,20 +170,21 @@ def _name_cloud(axes: Axes, there: list[tuple[int, float]], moment: str, colour:
 
 def draw_object_sizes(run: Run) -> Figure:
     """Payload that a CPU writes, by the size of objects: a line for each number of links."""
-    groups: dict[str, dict[str, list[Cell]]] = {}
+    groups: dict[str, dict[int, list[Cell]]] = {}
     for cell in cells_of(run):
-        groups.setdefault(cell.how, {}).setdefault(cell.linked, []).append(cell)
+        groups.setdefault(cell.how, {}).setdefault(cell.links, []).append(cell)
     figure = picture(10.0, 4.6)
     panels = figure.subplots(1, max(len(groups), 1), sharey=True, squeeze=False)[0]
     sizes = sorted({cell.size for cell in cells_of(run)} | set(MONARC_RANGES))
     for axes, (how, lines) in zip(panels, groups.items(), strict=False):
         ends = []
-        for at, (linked, cells) in enumerate(lines.items()):
-            colour = (BLUE, SAND, TEAL, VIOLET, CORAL, GREY)[at % 6]
+        for at, (links, cells) in enumerate(lines.items()):
+            colour = LINE_COLOURS[at % len(LINE_COLOURS)]
             x = [sizes.index(cell.size) for cell in cells]
             y = [cell.bytes_per_cpu_second / 1e6 for cell in cells]
-            axes.plot(x, y, marker="os^DvP"[at % 6], markersize=5.5, color=colour, linewidth=2.0)
-            ends.append((y[-1], linked, colour))
+            axes.plot(x, y, marker=MARKERS[at % len(MARKERS)], markersize=5.5, color=colour, linewidth=2.0)
+            words = "no links" if not links else f"{links} link{'s' * (links > 1)}"
+            ends.append((y[-1], words, colour))
         for size, (low, high) in MONARC_RANGES.items():
             at = sizes.index(size)
             axes.plot([at, at], [low / 1e6, high / 1e6], color=INK, linewidth=1.2, marker="_", markersize=11)
@@ -190,13 +205,12 @@ def draw_object_sizes(run: Run) -> Figure:
 
 
 def _name_lines(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
-    """As :func:`label_ends`, on a logarithmic axis."""
+    """Name lines where they end on a logarithmic axis."""
     low, high = axes.get_ylim()
-    span = np.log(high / low)
-    label_ends(
-        axes,
-        [(low + (high - low) * float(np.log(y / low) / span), text, colour) for y, text, colour in ends],
-    )
+    endings = [
+        Ending(float(np.log(value / low) / np.log(high / low)), text, colour) for value, text, colour in ends
+    ]
+    label_ends(axes, endings, inches=3.7)
 
 
 def _size(size: int) -> str:
