@@ -1,6 +1,6 @@
 """The demo's report: pictures of rates, spectra and one event, and a page that holds them.
 
-The functions draw plain arrays and know nothing of a federation. Needs the extra `demo`.
+The functions draw plain arrays and know nothing of a federation. Needs the extra `plots`.
 """
 
 from femtobarn.report.event_display import EventPicture, draw_event

@@ -13,7 +13,7 @@ from string import Template
 
 from femtobarn.report.stages import HEADINGS, Stage, table
 
-__all__ = ["Picture", "Report", "document", "figures", "grid", "listed", "section", "tiles"]
+__all__ = ["Picture", "Report", "details", "document", "figures", "grid", "listed", "section", "tiles"]
 
 _TEMPLATE = Path(__file__).with_name("report.html.in")
 
@@ -97,6 +97,12 @@ def tiles(facts: Iterable[tuple[str, str]]) -> str:
 def section(title: str, *parts: str) -> str:
     """A part of the page with a frame and a title."""
     return f"<section>\n<h2>{html.escape(title)}</h2>\n" + "\n".join(parts) + "\n</section>"
+
+
+def details(title: str, *parts: str) -> str:
+    """A part of the page of which only the title is seen, until it is opened."""
+    shown = "\n".join(parts)
+    return f"<section><details>\n<summary>{html.escape(title)}</summary>\n{shown}\n</details></section>"
 
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

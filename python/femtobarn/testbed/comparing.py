@@ -5,11 +5,11 @@ A row is a point of a run. The first of those that are compared has only values,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .._exceptions import InvalidError
+from .telling import rounded
 
 __all__ = ["Row", "compare_runs", "compare_variants", "rows_of"]
 
@@ -192,26 +192,12 @@ def _cell(row: Row, name: str) -> str:
         return "-"
     if row["ratios"] is not None:
         ratio = row["ratios"][name]
-        return "-" if ratio is None else f"x {_figures(ratio)}"
+        return "-" if ratio is None else f"x {rounded(ratio)}"
     if name == "throughput":
-        return _figures(value / 1e6)
+        return rounded(value / 1e6)
     if name == "efficiency":
         return f"{value:.0%}"
-    return f"{_figures(1000 * value)} ms" if name.endswith("p99") else _figures(value)
-
-
-def _figures(value: float) -> str:
-    """Three figures that count, without powers of ten.
-
-    Examples
-    --------
-    >>> _figures(1234.5), _figures(12.345), _figures(0.01234), _figures(1.0)
-    ('1,234', '12.3', '0.0123', '1.00')
-    """
-    if not value:
-        return "0"
-    places = max(2 - math.floor(math.log10(abs(value))), 0)
-    return f"{value:,.{places}f}"
+    return f"{rounded(1000 * value)} ms" if name.endswith("p99") else rounded(value)
 
 
 def _numbers(points: Iterable[int]) -> str:

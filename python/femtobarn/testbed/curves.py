@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from ..report.style import BLUE, CORAL, GREY, INK, SAND, TEAL, VIOLET, clean, picture
 from .labels import Ending, Labels, label_ends
 from .papers import Paper, Point, paper_of
+from .telling import rounded
 
-__all__ = ["LINES_MAX", "by_variant", "colours", "draw_bars", "draw_curves", "largest", "split"]
+__all__ = ["LINES_MAX", "by_variant", "colours", "draw_bars", "draw_curves", "has_curves", "largest", "split"]
 
 LINES_MAX = 6
-"""With more variants bars are drawn, at the largest number of clients."""
+"""With more variants, or with one number of clients, bars are drawn: of the largest number."""
 
 LINE_COLOURS = (BLUE, SAND, TEAL, VIOLET, CORAL, GREY)
 MARKERS = "os^DvP"
@@ -94,9 +96,16 @@ def draw_curves(run: Run) -> Figure:
         clean(axes, y=panel.unit)
         axes.yaxis.set_major_formatter("{x:,.10g}")
     rows[-1].set_xlabel("clients")
+    rows[-1].xaxis.set_major_locator(MaxNLocator(8, integer=True))
     rows[0].set_title(run["title"])
     figure.align_ylabels()
     return figure
+
+
+def has_curves(run: Run) -> bool:
+    """Whether lines over the number of clients are to be drawn, and not bars."""
+    is_sweep = len({point["clients"] for point in run["points"]}) > 1
+    return len(run["played"]) <= LINES_MAX and (is_sweep or paper_of(run) is not None)
 
 
 def split(run: Run) -> list[Run]:
@@ -128,7 +137,20 @@ def _only(run: Run, names: Sequence[str]) -> dict[str, Any]:
 def _panels(run: Run) -> list[Panel]:
     """What there is to show; at least one."""
     shown = [panel for panel in PANELS if any(panel.value(point) for point in run["points"])]
+    if _points(paper_of(run), "events_per_second"):
+        return shown
+    if _is_same_in_events(run) or any(panel.quantity == "pairs_per_second" for panel in shown):
+        shown = [panel for panel in shown if panel.quantity != "events_per_second"]
     return shown or [PANELS[1]]
+
+
+def _is_same_in_events(run: Run) -> bool:
+    """Whether events are of one size, so that their rate says what that of bytes does."""
+    rates = [point["throughput"] for point in run["points"]]
+    moved = [
+        rate["bytes_per_second"] / rate["events_per_second"] for rate in rates if rate["events_per_second"]
+    ]
+    return bool(moved) and 0 < max(moved) < 1.1 * min(moved)
 
 
 def _most(run: Run, paper: Paper | None) -> float:
@@ -167,10 +189,16 @@ def _draw_lines(axes: Axes, run: Run, panel: Panel, labels: Labels) -> list[Endi
         labels.keep_off(x, y)
         is_first = panel is _panels(run)[0]
         ends.append(Ending(y[-1] / top, _title(name, knee if is_first else None), colour))
-        if knee and knee["clients"] and knee["rate"] == panel.quantity:
-            bend = (knee["clients"], knee["best"] / panel.scale)
-            axes.plot(*bend, "|", markersize=17, markeredgewidth=2.2, color=colour, zorder=5)
+        if knee and knee["clients"] and panel.quantity in (knee["rate"], "pairs_per_second"):
+            _draw_bend(axes, knee, panel.scale, colour)
     return ends
+
+
+def _draw_bend(axes: Axes, knee: Mapping[str, Any], scale: float, colour: str) -> None:
+    """Mark where the line of the beginning, as it would go on, comes to the best rate."""
+    clients, best = knee["clients"], knee["best"] / scale
+    axes.plot([0, clients, knee["best_clients"]], [0, best, best], "-", color=colour, linewidth=0.7, zorder=3)
+    axes.plot(clients, best, "|", markersize=17, markeredgewidth=2.2, color=colour, zorder=5)
 
 
 def _title(name: str, knee: Mapping[str, Any] | None) -> str:
@@ -224,12 +252,12 @@ def _draw_paper(axes: Axes, paper: Paper | None, panel: Panel, labels: Labels) -
 
 
 def draw_bars(run: Run) -> Figure:
-    """Each variant at the largest number of clients that all have, as bars with ratios to the first."""
+    """Bars: each variant at the largest number of clients that all have, ratios to the first, limits."""
     points = largest(run)
     panels = [panel for panel in _panels(run) if panel.quantity != "efficiency"][:1] + [
         panel for panel in _panels(run) if panel.quantity == "efficiency"
     ]
-    figure = picture(10.0, 1.2 + 0.36 * len(points))
+    figure = picture(WIDTH, 1.2 + 0.36 * len(points))
     columns = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     names = [point["variant"] for point in points]
     for axes, panel in zip(columns, panels, strict=True):
@@ -238,8 +266,9 @@ def draw_bars(run: Run) -> Figure:
         axes.barh(range(len(points)), values, height=0.62, color=shades)
         for row, value in enumerate(values):
             ratio = f"   ×{value / values[0]:.2f}" if row and values[0] else ""
-            axes.text(value, row, f" {value:,.4g}{ratio}", va="center", fontsize=9.5)
-        axes.set_xlim(0, 1.35 * max(*values, 1e-9))
+            limit = f"   {points[row]['verdict']['limit']}" if axes is columns[0] else ""
+            axes.text(value, row, f" {rounded(value)}{ratio}{limit}", va="center", fontsize=9.5)
+        axes.set_xlim(0, (1.8 if axes is columns[0] else 1.4) * max(*values, 1e-9))
         axes.set_yticks(range(len(points)), names)
         clean(axes, x=panel.unit, grid="x")
         axes.spines["left"].set_visible(False)

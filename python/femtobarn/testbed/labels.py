@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from ..report.style import INK
+from ..report.style import GREY, INK
 
 __all__ = ["Ending", "Labels", "label_ends", "spread"]
 
@@ -22,7 +22,7 @@ LINE_INCHES = 0.155
 LETTER_INCHES = 0.073
 """Mean width of a letter."""
 
-PLACES = ((-1, -1), (1, -1), (-1, 1), (1, 1), (-1, -2.6), (1, -2.6), (-1, 2.6), (1, 2.6))
+PLACES = tuple((side, lines) for lines in (-1, 1, 0, -2.4, 2.4, -4, 4) for side in (-1, 1))
 """Where a point's label may be: left or right, lines below or above; those that are liked best first."""
 
 BEHIND_TEXT: Any = {"facecolor": "white", "alpha": 0.8, "pad": 0.8, "linewidth": 0}
@@ -116,17 +116,22 @@ class Labels:
         """Write a text beside a point, where it is least in the way."""
         at = np.array([self._fraction(x, 0), self._fraction(y, 1)]) * self._size
         boxes = [self._box(at, text, *place) for place in PLACES]
-        costs = [self._cost(low, high) for low, high in boxes]
+        far = [2 * abs(lines) for _, lines in PLACES]
+        costs = [self._cost(*box) + distance for box, distance in zip(boxes, far, strict=True)]
         best = min(range(len(PLACES)), key=costs.__getitem__)
         low, high = boxes[best]
         # What is written is in the way of the next one.
         self._taken.append(
             np.array([[i, j] for i in np.linspace(low[0], high[0], 20) for j in (low[1], high[1])])
         )
-        side, lines = PLACES[best]
+        self._write(x, y, text, *PLACES[best])
+
+    def _write(self, x: float, y: float, text: str, side: float, lines: float) -> None:
+        leader = {"arrowstyle": "-", "color": GREY, "linewidth": 0.8} if abs(lines) > 2 else None
         self._axes.annotate(
             text, (x, y), (9 * side, 11 * lines), textcoords="offset points", va="center", fontsize=9,
             ha="left" if side > 0 else "right", color=INK, zorder=7, bbox=BEHIND_TEXT,
+            arrowprops=leader,
         )  # fmt: skip
 
     def _box(self, at: Any, text: str, side: float, lines: float) -> tuple[Any, Any]:

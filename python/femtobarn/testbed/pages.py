@@ -9,9 +9,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from ..report.page import Picture, document, figures, grid, listed, section, tiles
+from ..report.page import Picture, details, document, figures, grid, listed, section, tiles
 from ..report.style import png, style
-from .curves import LINES_MAX, draw_bars, draw_curves, split
+from .curves import draw_bars, draw_curves, has_curves, split
 from .monarc import cells_of, rows_of_sizes
 from .papers import paper_of
 from .portraits import draw_object_sizes, draw_starts, draw_time_shares
@@ -38,7 +38,7 @@ def page_of(runs: Sequence[Run], out: Path) -> str:
     parts = [tiles(_facts(runs))]
     rows = [row for run in runs if (paper := paper_of(run)) for row in beside_paper(run, paper)]
     if rows:
-        head = ["figure", "what", "paper", "here, with so many clients"]
+        head = ["figure", "what", "paper", "variant", "here, with clients"]
         parts.append(section("Beside the papers' points", grid(head, rows)))
     stems = _stems(runs)
     with style():
@@ -62,8 +62,8 @@ NOTES = (
     "counts as late and not as computation.",
     "Dotted: as many clients as one moves alone if all of its time is computation, and never more than "
     "all disks that are played give.",
-    "A line bends (|) where that of its beginning meets its best point. The limit is what is used up there, "
-    "or, where nothing is, what clients spend most of their time with.",
+    "A line bends (|) where that of its beginning, as it would go on, comes to its best rate. The limit is "
+    "what is used up there, or, where nothing is, what clients spend most of their time with.",
 )
 
 
@@ -105,8 +105,8 @@ def _parts(run: Run, stem: str, out: Path) -> Iterator[str]:
     if OBJECT_SIZES in run["paper"] and cells_of(run):
         tables.insert(0, grid(*rows_of_sizes(run)))
     yield section("All points", *tables)
-    yield section("Latencies: median / 99 % / longest (ms)", grid(*latencies(run)))
-    yield section("Start-up of clients (s since their launch)", grid(*start_table(run)))
+    yield details("Latencies: median / 99 % / longest (ms)", grid(*latencies(run)))
+    yield details("Start-up of clients (s since their launch), and memory", grid(*start_table(run)))
 
 
 def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure], Run]]:
@@ -117,8 +117,14 @@ def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure]
     elif run["paper"].startswith(OBJECT_SIZES) and cells_of(run):
         caption = f"Payload by CPU seconds of clients and server together. {played}"
         yield "sizes", "CPU to write, by size of objects", caption, draw_object_sizes, run
-    elif len(run["played"]) > LINES_MAX:
-        yield "rates", "Rates", f"Ratios are to the first variant. {played}", draw_bars, run
+    elif not has_curves(run):
+        yield (
+            "rates",
+            "Rates",
+            f"Ratios are to the first variant; beside them what limits each. {played}",
+            draw_bars,
+            run,
+        )
     else:
         title = "Rates over the number of clients"
         for file, part in zip(("rates", "rates-fast"), split(run), strict=False):

@@ -80,8 +80,8 @@ PAPERS = (
         f"1999, {EXEMPLAR}, batches of 16: client 240 needed about 20 s until its first transaction and had "
         "its first object after about 60 s; a 241st alone needed 5 s.",
         (
-            Point("transaction", 20.0, "client 240, first transaction", 240),
-            Point("first_object", 60.0, "client 240, first object", 240),
+            Point("transaction", 20.0, "client 240", 240),
+            Point("first_object", 60.0, "client 240", 240),
         ),
     ),
     Paper(

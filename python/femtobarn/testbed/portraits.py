@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from ..report.style import BLUE, CORAL, INK, SAND, TEAL, VIOLET, clean, picture
-from .curves import LINE_COLOURS, LINES_MAX, MARKERS, Run, by_variant, largest
+from .curves import LINE_COLOURS, LINES_MAX, MARKERS, WIDTH, Run, by_variant, largest
 from .labels import Ending, label_ends
 from .monarc import Cell, cells_of
 from .papers import MONARC_RANGES, paper_of
@@ -34,14 +36,20 @@ OPERATIONS = {
 REST = "#eceff4"
 """Of what is neither: time between operations, in the client's own loop."""
 
+MOMENTS = {
+    "first_object": ("first object", SAND, "^", 6.5),
+    "transaction": ("first transaction", BLUE, "o", 3.0),
+}
+"""Of a client's start: in words, colour, marker and its size; where both are at once, both are seen."""
+
 
 def draw_time_shares(run: Run) -> Figure:
     """Where the clients' time goes: stacked bars over the number of clients, a panel for each variant."""
     groups = by_variant(run)
-    if len(groups) > LINES_MAX:
-        return _draw_rows(run)
     counts = [len(points) for points in groups.values()]
-    figure = picture(10.0, 3.5)
+    if len(groups) > LINES_MAX or max(counts) == 1:
+        return _draw_rows(run)
+    figure = picture(WIDTH, 3.5)
     panels = figure.subplots(
         1, len(groups), sharey=True, squeeze=False, width_ratios=[n + 1.0 for n in counts]
     )
@@ -60,9 +68,9 @@ def draw_time_shares(run: Run) -> Figure:
 
 
 def _draw_rows(run: Run) -> Figure:
-    """The same with a row for each variant, where there are many."""
+    """The same with a row for each variant, where there are many or only one number of clients."""
     points = largest(run)
-    figure = picture(10.0, 1.3 + 0.32 * len(points))
+    figure = picture(WIDTH, 1.3 + 0.32 * len(points))
     axes = figure.subplots()
     _stack(axes, points, is_upright=False)
     axes.set_yticks(range(len(points)), [point["variant"] for point in points])
@@ -96,14 +104,8 @@ def _key(figure: Figure, run: Run) -> None:
     seen = [
         name for name in OPERATIONS if any(point["time_shares"].get(name, 0.0) for point in run["points"])
     ]
-    handles = [_patch(OPERATIONS[name]) for name in seen] + [_patch(REST)]
+    handles = [Patch(facecolor=colour) for colour in (*(OPERATIONS[name] for name in seen), REST)]
     figure.legend(handles, [*seen, "their own loop"], loc="outside lower center", ncols=min(len(handles), 8))
-
-
-def _patch(colour: str) -> Any:
-    from matplotlib.patches import Patch
-
-    return Patch(facecolor=colour)
 
 
 def draw_starts(run: Run) -> Figure:
@@ -111,30 +113,26 @@ def draw_starts(run: Run) -> Figure:
     groups = {name: points[-1]["start"] for name, points in by_variant(run).items() if points[-1]["start"]}
     paper = paper_of(run)
     theirs = [point for point in paper.points if point.clients] if paper else []
-    figure = picture(10.0, 4.2)
+    figure = picture(WIDTH, 4.2)
     panels = figure.subplots(1, max(len(groups), 1), sharey=True, sharex=True, squeeze=False)[0]
     for axes, (name, starts) in zip(panels, groups.items(), strict=False):
         ordered = sorted(starts, key=lambda start: start["launched"])
-        for moment, colour, marker in (("first_object", SAND, "^"), ("transaction", BLUE, "o")):
+        for moment, (_, colour, marker, size) in MOMENTS.items():
             seconds = [start.get(moment) for start in ordered]
             there = [(number, value) for number, value in enumerate(seconds, 1) if value]
             if there:
-                axes.plot(
-                    *zip(*there, strict=True), marker, markersize=3.4, color=colour, alpha=0.75, linewidth=0
-                )
-                _name_cloud(axes, there, moment, colour)
+                axes.plot(*zip(*there, strict=True), marker, markersize=size, color=colour, linewidth=0)
         for point in theirs:
-            colour = SAND if point.quantity == "first_object" else BLUE
+            what, colour, marker, _ = MOMENTS[point.quantity]
             axes.plot(
                 point.clients,
                 point.value,
-                "o",
+                marker,
                 markersize=9,
                 fillstyle="none",
                 markeredgewidth=1.6,
                 color=colour,
             )
-            what = "first object" if point.quantity == "first_object" else "first transaction"
             axes.annotate(
                 f"paper: {what}, {point.value:.0f} s", (point.clients, point.value), (-9, 0),
                 textcoords="offset points", ha="right", va="center", fontsize=9,
@@ -154,18 +152,12 @@ def draw_starts(run: Run) -> Figure:
     else:
         panels[0].set_ylim(0, None)
     panels[0].set_xlim(0, None)
+    handles = [
+        Line2D([], [], marker=marker, color=colour, linewidth=0, markersize=7, label=what)
+        for what, colour, marker, _ in MOMENTS.values()
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
-
-
-def _name_cloud(axes: Axes, there: list[tuple[int, float]], moment: str, colour: str) -> None:
-    """Name points at the first of them, on the side where the other kind of points is not."""
-    text = "first object" if moment == "first_object" else "first transaction"
-    values = [value for _, value in there]
-    place = max(values) if moment == "first_object" else min(values)
-    axes.annotate(
-        text, (there[0][0], place), (2, 8 if moment == "first_object" else -8), textcoords="offset points",
-        va="bottom" if moment == "first_object" else "top", color=colour, fontsize=9.5, fontweight="bold",
-    )  # fmt: skip
 
 
 def draw_object_sizes(run: Run) -> Figure:
@@ -173,7 +165,7 @@ def draw_object_sizes(run: Run) -> Figure:
     groups: dict[str, dict[int, list[Cell]]] = {}
     for cell in cells_of(run):
         groups.setdefault(cell.how, {}).setdefault(cell.links, []).append(cell)
-    figure = picture(10.0, 4.6)
+    figure = picture(WIDTH, 4.6)
     panels = figure.subplots(1, max(len(groups), 1), sharey=True, squeeze=False)[0]
     sizes = sorted({cell.size for cell in cells_of(run)} | set(MONARC_RANGES))
     for axes, (how, lines) in zip(panels, groups.items(), strict=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ __all__ = [
     "origin",
     "played_words",
     "points_table",
+    "rounded",
     "start_table",
     "verdict_words",
 ]
@@ -72,25 +74,22 @@ def verdict_words(run: Run) -> list[str]:
 
 
 def points_table(run: Run) -> Table:
-    """All points: rates, efficiency, cores, memory, limit."""
+    """All points: rates, efficiency, cores, the busiest of the disks that are played, limit."""
     head = ["variant", "clients", "MB/s", "events/s", "computing", "server cores", "clients' cores"]
-    head += ["server MB", "clients MB each", "played disks busy", "limit"]
+    head += ["disks busy", "limit"]
     rows = []
     for point in run["points"]:
         rates, used = point["throughput"], point["resources"]
-        memory, disks = used["memory_bytes"], used["disks"]
-        busy = max((disk["busy"] for disk in disks), default=None)
+        busy = max((disk["busy"] for disk in used["disks"]), default=None)
         rows.append(
             [
                 point["variant"],
                 str(point["clients"]),
-                _number(rates["bytes_per_second"] / 1e6),
-                _number(rates["events_per_second"] or rates["pairs_per_second"]),
+                rounded(rates["bytes_per_second"] / 1e6),
+                rounded(rates["events_per_second"] or rates["pairs_per_second"]),
                 _share(point["efficiency"]),
                 f"{used['server_cores']:.2f}",
                 f"{used['client_cores']:.2f}",
-                _number(memory["server"] / 1e6),
-                _number(memory["clients"] / 1e6 / point["clients"]),
                 _share(busy),
                 point["verdict"]["limit"],
             ]
@@ -116,20 +115,19 @@ def latencies(run: Run) -> Table:
 
 
 def start_table(run: Run) -> Table:
-    """How long clients took from their launch to their first transaction and object, in seconds."""
+    """How long clients took from their launch to their first transaction and object (s), and memory (MB)."""
     head = ["variant", "clients", "transaction: median", "longest", "last client", "object: median"]
-    head += ["longest", "last client"]
+    head += ["longest", "last client", "server MB", "MB a client"]
     rows = []
     for point in run["points"]:
         starts = sorted(point["start"], key=lambda start: start["launched"])
         row = [point["variant"], str(point["clients"])]
         for moment in ("transaction", "first_object"):
             took = [start[moment] for start in starts if start.get(moment) is not None]
-            row += (
-                [f"{value:.3g}" for value in (statistics.median(took), max(took), took[-1])]
-                if took
-                else ["-"] * 3
-            )
+            told = (statistics.median(took), max(took), took[-1]) if took else ()
+            row += [f"{value:.3g}" for value in told] or ["-"] * 3
+        memory = point["resources"]["memory_bytes"]
+        row += [rounded(memory["server"] / 1e6), rounded(memory["clients"] / 1e6 / point["clients"])]
         rows.append(row)
     return head, rows
 
@@ -146,23 +144,19 @@ QUANTITIES = {
 
 
 def beside_paper(run: Run, paper: Paper) -> list[list[str]]:
-    """Rows: figure, quantity, the paper's, and that of each variant at the nearest number of clients."""
+    """Rows: figure, what, the paper's value, a variant, and its value at the nearest number of clients."""
     rows = []
     for point in paper.points:
         unit, scale = QUANTITIES[point.quantity]
-        at = f" with {point.clients} clients" if point.clients else ""
-        rows.append(
-            [
-                paper.name,
-                f"{point.label}, {unit}",
-                f"{point.value / scale:,.3g}{at}",
-                "; ".join(_here(run, point, scale)),
-            ]
-        )
+        at = f" with {point.clients} clients" if point.clients and point.label[:6] != "client" else ""
+        told = [paper.name, unit, f"{point.value / scale:,.3g}{at} ({point.label})"]
+        for variant, here in _here(run, point, scale):
+            rows.append([*told, variant, here])
+            told = ["", "", ""]
     return rows
 
 
-def _here(run: Run, point: Point, scale: float) -> Iterable[str]:
+def _here(run: Run, point: Point, scale: float) -> Iterable[tuple[str, str]]:
     for name in run["played"]:
         points = [each for each in run["points"] if each["variant"] == name]
         if not points:
@@ -171,7 +165,7 @@ def _here(run: Run, point: Point, scale: float) -> Iterable[str]:
         nearest = min(points, key=lambda each: abs(each["clients"] - aim))
         value = _quantity(nearest, point.quantity, aim)
         if value is not None:
-            yield f"{name}: {value / scale:,.3g} with {nearest['clients']}"
+            yield name, f"{rounded(value / scale)} with {nearest['clients']}"
 
 
 def _quantity(point: Mapping[str, Any], name: str, client: int) -> float | None:
@@ -197,8 +191,18 @@ def origin(run: Run) -> str:
     )
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}" if value else "-"
+def rounded(value: float) -> str:
+    """Return three figures that count, without powers of ten.
+
+    Examples
+    --------
+    >>> rounded(1234.5), rounded(12.345), rounded(0.01234), rounded(1.0), rounded(0.0)
+    ('1,234', '12.3', '0.0123', '1.00', '0')
+    """
+    if not value:
+        return "0"
+    places = max(2 - math.floor(math.log10(abs(value))), 0)
+    return f"{value:,.{places}f}"
 
 
 def _share(value: float | None) -> str:
@@ -208,5 +212,4 @@ def _share(value: float | None) -> str:
 def _ms(seconds: float | None) -> str:
     if seconds is None:
         return "-"
-    value = 1000 * seconds
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+    return rounded(1000 * seconds)
