@@ -117,6 +117,15 @@ def test_what_is_wrong_in_a_workload_is_told(tmp_path: Path, old: str, new: str,
     assert told in str(caught.value)
 
 
+def test_the_guides_example_is_a_workload(tmp_path: Path) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "limits.md"
+    (example,) = guide.read_text().split("```toml\n")[1:]
+    path = tmp_path / "mine.toml"
+    path.write_text(example.partition("```")[0])
+    actions = {step.action for scenario in load(path).scenarios for step in scenario.kinds[0].loop}
+    assert actions == {"read", "select", "write", "compute", "pair"}
+
+
 def test_unknown_workloads_variants_and_settings_name_near_misses(small: Path) -> None:
     with pytest.raises(fb.NotFoundError, match="reconstruction"):
         load("reconstuction")
