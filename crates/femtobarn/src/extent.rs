@@ -12,7 +12,8 @@
 //!
 //! 5. What is written past the page cache is a whole window: 2 MiB of the file at a multiple of 2 MiB,
 //!    all of it the writer's. No page of the cache is larger, so none that a reader or another writer
-//!    has there keeps the kernel from dropping what it had of the window.
+//!    has there keeps the kernel from dropping what it had of the window. A server is sent windows of
+//!    8 MiB: what hundreds of writers send lies on its disks in turns, and each turn costs a seek.
 //!
 //! Extents are as large as what the writer has written before, from 64 KiB to 64 MiB, so that a
 //! writer of much soon has whole windows and extends the file rarely. The end of the last extent is cut off when the writer is done.
@@ -46,6 +47,8 @@ const FREE_BYTES_ENOUGH: u64 = 1 << 20;
 /// Bytes gathered before they are written, and where in the file they start and end. The kernel's
 /// pages are not larger.
 const WINDOW_BYTES: u64 = 2 << 20;
+/// Those that are gathered for a server.
+const REMOTE_WINDOW_BYTES: u64 = 8 << 20;
 /// What is written ahead of small transactions.
 static AHEAD: [u8; 64 << 10] = [0; 64 << 10];
 /// Blobs start at multiples of this, so that numbers in them are aligned.
@@ -66,7 +69,7 @@ pub(crate) struct ExtentWriter {
     has_key: bool,
     /// Bytes from here to `next` are not written yet; they are in one window.
     flushed: u64,
-    /// The window: byte `offset` of the file is at `offset % WINDOW_BYTES`. Mapped, so that it starts
+    /// The window: byte `offset` of the file is at `offset` modulo its size. Mapped, so that it starts
     /// at a page of memory.
     window: MmapMut,
     is_one_page: bool,
@@ -84,7 +87,8 @@ impl ExtentWriter {
         epoch: u64,
         catalog: Arc<dyn Catalogue>,
     ) -> Result<Self> {
-        let window = MmapMut::map_anon(WINDOW_BYTES as usize);
+        let size = if file.is_remote() { REMOTE_WINDOW_BYTES } else { WINDOW_BYTES };
+        let window = MmapMut::map_anon(size as usize);
         Ok(ExtentWriter {
             window: window.map_err(|source| Error::io("buffer writes to", &file.path, source))?,
             is_one_page: false,
@@ -117,7 +121,7 @@ impl ExtentWriter {
     pub fn flush(&mut self) -> Result<()> {
         self.check_usable()?;
         if self.flushed < self.next {
-            let start = (self.flushed % WINDOW_BYTES) as usize;
+            let start = self.within(self.flushed);
             let bytes = &self.window[start..][..(self.next - self.flushed) as usize];
             let is_whole = bytes.len() == self.window.len();
             let written = match is_whole {
@@ -134,11 +138,16 @@ impl ExtentWriter {
         Ok(())
     }
 
+    /// Where a byte of the file is in the window.
+    fn within(&self, offset: u64) -> usize {
+        (offset % self.window.len() as u64) as usize
+    }
+
     /// Makes the window, which is empty, one large page of memory: the kernel hands that to the disk
     /// faster than 512 small ones. Writers of little do not need 2 MiB at once.
     fn take_one_page(&mut self) {
         self.is_one_page = true;
-        if let Ok(window) = MmapMut::map_anon(WINDOW_BYTES as usize) {
+        if let Ok(window) = MmapMut::map_anon(self.window.len()) {
             // Advice that is not taken costs time, no more.
             drop(window.advise(Advice::HugePage));
             self.window = window;
@@ -203,7 +212,7 @@ impl ExtentWriter {
     fn write_summed(&mut self, parts: &[&[u8]]) -> Result<u64> {
         let size: usize = parts.iter().map(|part| part.len()).sum();
         let offset = self.begin_blob((size + size_of::<u64>()) as u64)?;
-        let start = (offset % WINDOW_BYTES) as usize;
+        let start = self.within(offset);
         let checksum = if start + size < self.window.len() {
             parts.iter().try_for_each(|part| self.put(part))?;
             XxHash3_64::oneshot(&self.window[start..][..size])
@@ -233,11 +242,12 @@ impl ExtentWriter {
 
     fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let room = &mut self.window[(self.next % WINDOW_BYTES) as usize..];
+            let start = self.within(self.next);
+            let room = &mut self.window[start..];
             let (fitting, rest) = bytes.split_at(room.len().min(bytes.len()));
             room[..fitting.len()].copy_from_slice(fitting);
             self.next += fitting.len() as u64;
-            if self.next.is_multiple_of(WINDOW_BYTES) {
+            if self.within(self.next) == 0 {
                 self.flush()?;
             }
             bytes = rest;
