@@ -276,7 +276,7 @@ def test_objects_read_in_order_come_in_bursts_unless_that_is_off(
     with local.transaction() as txn:
         events = txn.database("run7").container("events")
         for number in range(400):
-            events.append(Event(run=7, event=number, pt=np.full(2500, number, np.float32)))
+            events.append(Event(run=7, event=number, pt=[float(number)] * 2500))
 
     def read(read_ahead_bytes: int) -> tuple[int, int]:
         """Requests and bytes that reading all objects in order takes."""
