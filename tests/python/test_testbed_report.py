@@ -95,6 +95,7 @@ def _point(name: str, settings: Mapping[str, Any], clients: int) -> dict[str, An
         "clients": clients,
         "window_seconds": 10.0,
         "throughput": _rates(rate),
+        "kinds": {"reader": _rates(rate)},
         "efficiency": computing,
         "time_shares": {"compute": computing or 0.0, "read": 0.7 * (1 - (computing or 0.0)), "commit": 0.02},
         "operations": {kind: _operation(settings) for kind in OPERATIONS if computing or kind != "compute"},
@@ -187,7 +188,7 @@ def test_a_figure_of_a_paper_is_drawn_and_told_beside_it(tmp_path: Path) -> None
     told, pictures = reported(tmp_path, run)
     assert pictures == {"made-up-rates", "made-up-time"}
     for words in (
-        "47 with 240 clients (full computation)",
+        "47 with 240, full computation",
         "52.8 with 240",  # 240 clients of 220 kB/s
         "88.0 with 240",  # all that the disks have
         "made-up: what nobody did ([SCAL] Figure 2)",
@@ -222,8 +223,8 @@ def test_start_up_is_told_for_the_client_that_the_paper_names(tmp_path: Path) ->
     run = made_up_run({"new": FREE}, [240], paper="[SCAL] Figure 5", workload="startup")
     told, pictures = reported(tmp_path, run)
     assert pictures == {"startup-start", "startup-time"}
-    assert re.search(r"first transaction \(s\)\s+20 \(client 240\)\s+new\s+0\.439 with 240", told)
-    assert re.search(r"first object \(s\)\s+60 \(client 240\)\s+new\s+0\.539 with 240", told)
+    assert re.search(r"first transaction \(s\)\s+20, client 240\s+new\s+0\.439 with 240", told)
+    assert re.search(r"first object \(s\)\s+60, client 240\s+new\s+0\.539 with 240", told)
 
 
 def test_the_table_of_object_sizes_counts_all_cpu_time(tmp_path: Path) -> None:
@@ -236,9 +237,9 @@ def test_the_table_of_object_sizes_counts_all_cpu_time(tmp_path: Path) -> None:
     run = made_up_run(variants, [1, 2], paper="[MONARC] table", workload="sizes")
     head, rows = rows_of_sizes(run)
     assert [row[:6] for row in rows] == [
-        ["100 B", "0", "in bulk", "2", "10", "10"],  # 20 MB/s by 2 cores
-        ["2,000 B", "0", "in bulk", "2", "10", "10"],
-        ["100 B", "4", "in bulk", "2", "5", "20"],
+        ["100 B", "0", "through a server, in bulk", "2", "10", "10"],  # 20 MB/s by 2 cores
+        ["2,000 B", "0", "through a server, in bulk", "2", "10", "10"],
+        ["100 B", "4", "through a server, in bulk", "2", "5", "20"],
     ]
     assert [row[head.index("paper: MB/s by a CPU")] for row in rows] == ["1.5 to 2.2", "-", "1.5 to 2.2"]
     told, pictures = reported(tmp_path, run)
@@ -280,7 +281,7 @@ def test_the_papers_points_are_found_by_what_a_run_repeats() -> None:
 
 def test_variants_are_compared_with_the_first() -> None:
     plain = FREE | {"cache": 1_000_000, "p99": 0.01, "server": 0.2, "cores": 0.4}
-    other = plain | {"each": 15e6, "cache": 2_000_000, "p99": 0.02, "server": 0.6}
+    other = plain | {"clients": [1, 2], "each": 15e6, "cache": 2_000_000, "p99": 0.02, "server": 0.6}
     rows = compare_variants(made_up_run({"plain": plain, "other": other}, [1, 2]))
     assert [(row["variant"], row["clients"]) for row in rows] == [
         ("plain", 1), ("other", 1), ("plain", 2), ("other", 2),
@@ -289,6 +290,7 @@ def test_variants_are_compared_with_the_first() -> None:
     assert first["ratios"] is None
     assert first["values"]["server_cpu"] == pytest.approx(0.2 / 0.02)  # 20 MB/s
     assert first["per"] == "GB"
+    assert "clients" not in second["differs"]
     assert second["differs"]["cache"] == [1_000_000, 2_000_000]
     assert second["ratios"]["throughput"] == pytest.approx(1.5)
     assert second["ratios"]["read_p99"] == pytest.approx(2.0)

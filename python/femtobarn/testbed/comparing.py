@@ -162,7 +162,8 @@ def _p99(point: Mapping[str, Any], operation: str) -> float | None:
 
 def _against(first: Row, row: Row) -> Row:
     """A row with ratios to the first one, and what it differs in."""
-    names = first["settings"].keys() | row["settings"].keys()
+    # How far a sweep goes has no effect on a point of it.
+    names = (first["settings"].keys() | row["settings"].keys()) - {"clients"}
     differs = {
         name: [first["settings"].get(name), row["settings"].get(name)]
         for name in sorted(names)

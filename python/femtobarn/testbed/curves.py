@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ..report.style import BLUE, CORAL, GREY, INK, SAND, TEAL, VIOLET, clean, picture
-from .labels import Ending, Labels, label_ends
+from .labels import BEHIND_TEXT, Ending, Labels, label_ends
 from .papers import Paper, Point, paper_of
 from .telling import rounded
 
@@ -137,20 +137,14 @@ def _only(run: Run, names: Sequence[str]) -> dict[str, Any]:
 def _panels(run: Run) -> list[Panel]:
     """What there is to show; at least one."""
     shown = [panel for panel in PANELS if any(panel.value(point) for point in run["points"])]
-    if _points(paper_of(run), "events_per_second"):
-        return shown
-    if _is_same_in_events(run) or any(panel.quantity == "pairs_per_second" for panel in shown):
+    if len(shown) > 1 and not _points(paper_of(run), "events_per_second") and not _are_events_mixed(run):
         shown = [panel for panel in shown if panel.quantity != "events_per_second"]
     return shown or [PANELS[1]]
 
 
-def _is_same_in_events(run: Run) -> bool:
-    """Whether events are of one size, so that their rate says what that of bytes does."""
-    rates = [point["throughput"] for point in run["points"]]
-    moved = [
-        rate["bytes_per_second"] / rate["events_per_second"] for rate in rates if rate["events_per_second"]
-    ]
-    return bool(moved) and 0 < max(moved) < 1.1 * min(moved)
+def _are_events_mixed(run: Run) -> bool:
+    """Whether there are several kinds of clients; events of one kind say what bytes do."""
+    return any(len(point["kinds"]) > 1 for point in run["points"])
 
 
 def _most(run: Run, paper: Paper | None) -> float:
@@ -245,9 +239,11 @@ def _draw_paper(axes: Axes, paper: Paper | None, panel: Panel, labels: Labels) -
             labels.name(point.clients, value, label)
     for clients, of in paper.bends if paper and panel.quantity == "bytes_per_second" else ():
         axes.axvline(clients, color=INK, linewidth=1.0, linestyle=(0, (6, 3)), zorder=2)
+        is_right = clients > 0.6 * axes.get_xlim()[1]
         axes.annotate(
-            f"paper: bends at {clients},\n{of}", (clients, 1.0), (5, -4), xycoords=("data", "axes fraction"),
-            textcoords="offset points", va="top", fontsize=9,
+            f"paper: bends at {clients},\n{of}", (clients, 0.0), (-5 if is_right else 5, 6), va="bottom",
+            xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=9,
+            ha="right" if is_right else "left", bbox=BEHIND_TEXT, zorder=7,
         )  # fmt: skip
 
 
@@ -268,7 +264,7 @@ def draw_bars(run: Run) -> Figure:
             ratio = f"   ×{value / values[0]:.2f}" if row and values[0] else ""
             limit = f"   {points[row]['verdict']['limit']}" if axes is columns[0] else ""
             axes.text(value, row, f" {rounded(value)}{ratio}{limit}", va="center", fontsize=9.5)
-        axes.set_xlim(0, (1.8 if axes is columns[0] else 1.4) * max(*values, 1e-9))
+        axes.set_xlim(0, (2.1 if axes is columns[0] else 1.4) * max(*values, 1e-9))
         axes.set_yticks(range(len(points)), names)
         clean(axes, x=panel.unit, grid="x")
         axes.spines["left"].set_visible(False)

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 
 from ..report.style import GREY, INK
 
-__all__ = ["Ending", "Labels", "label_ends", "spread"]
+__all__ = ["BEHIND_TEXT", "Ending", "Labels", "label_ends", "spread"]
 
 LINE_INCHES = 0.155
 """Height of a line of text."""

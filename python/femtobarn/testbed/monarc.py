@@ -1,6 +1,7 @@
 """The table of [MONARC]: what a CPU writes, by the size of objects and their links.
 
-A run has it if its variants have the settings ``size`` (B) and ``links`` (a number, or names of containers).
+A run has it if its variants have the settings ``size`` (B) and ``links`` (a number, or names of containers);
+``bulk`` is told if it is one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Cell:
     links: int
     """That an object has."""
     how: str
-    """The other settings of its variant."""
+    """In which way it is written, in words."""
     clients: int
     bytes_per_second: float
     bytes_per_cpu_second: float
@@ -55,26 +56,24 @@ def cells_of(run: Mapping[str, Any]) -> list[Cell]:
 def _cell(run: Mapping[str, Any], point: Mapping[str, Any]) -> Cell | None:
     settings, used = point["settings"], point["resources"]
     cores = used["client_cores"] + used["server_cores"]
-    if not isinstance(settings.get("size"), int) or "links" not in settings or not cores:
+    rate = point["throughput"]["bytes_per_second"]
+    if not isinstance(settings.get("size"), int) or "links" not in settings or not (cores and rate):
         return None
     links = settings["links"]
-    rate = point["throughput"]["bytes_per_second"]
-    speed = run["played"][point["variant"]]["compression"]
+    played = run["played"][point["variant"]]
     return Cell(
         size=settings["size"],
         links=links if isinstance(links, int) else len(links),
-        how=_how(settings),
+        how=_how(settings, played["access"]),
         clients=point["clients"],
         bytes_per_second=rate,
-        bytes_per_cpu_second=rate * speed / cores,
+        bytes_per_cpu_second=rate * played["compression"] / cores,
     )
 
 
-def _how(settings: Mapping[str, Any]) -> str:
-    """What else there is that is set, in words."""
-    words = []
-    if "access" in settings:
-        words.append("through a server" if settings["access"] == "server" else "local")
+def _how(settings: Mapping[str, Any], access: str) -> str:
+    """In which way it is written, in words."""
+    words = ["through a server" if access == "server" else "local"]
     if "bulk" in settings:
         words.append("in bulk" if settings["bulk"] else "one by one")
     return ", ".join(words)
@@ -89,10 +88,10 @@ def rows_of_sizes(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
             [
                 f"{cell.size:,} B",
                 str(cell.links),
-                cell.how or "-",
+                cell.how,
                 str(cell.clients),
                 f"{cell.bytes_per_cpu_second / 1e6:,.3g}",
-                f"{100e6 / cell.bytes_per_cpu_second:,.3g}" if cell.bytes_per_cpu_second else "-",
+                f"{100e6 / cell.bytes_per_cpu_second:,.3g}",
                 f"{cell.bytes_per_second / 1e6:,.3g}",
                 f"{low / 1e6:g} to {high / 1e6:g}" if high else "-",
             ]

@@ -38,7 +38,7 @@ def page_of(runs: Sequence[Run], out: Path) -> str:
     parts = [tiles(_facts(runs))]
     rows = [row for run in runs if (paper := paper_of(run)) for row in beside_paper(run, paper)]
     if rows:
-        head = ["figure", "what", "paper", "variant", "here, with clients"]
+        head = ["figure", "what", "paper, with clients", "variant", "here, with clients"]
         parts.append(section("Beside the papers' points", grid(head, rows)))
     stems = _stems(runs)
     with style():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any
@@ -35,6 +36,8 @@ OPERATIONS = {
 
 REST = "#eceff4"
 """Of what is neither: time between operations, in the client's own loop."""
+SIZES_HEIGHT = 3.9
+"""Of a row of panels over the size of objects (inches)."""
 
 MOMENTS = {
     "first_object": ("first object", SAND, "^", 6.5),
@@ -162,47 +165,57 @@ def draw_starts(run: Run) -> Figure:
 
 def draw_object_sizes(run: Run) -> Figure:
     """Payload that a CPU writes, by the size of objects: a line for each number of links."""
+    cells = cells_of(run)
     groups: dict[str, dict[int, list[Cell]]] = {}
-    for cell in cells_of(run):
+    for cell in cells:
         groups.setdefault(cell.how, {}).setdefault(cell.links, []).append(cell)
-    figure = picture(WIDTH, 4.6)
-    panels = figure.subplots(1, max(len(groups), 1), sharey=True, squeeze=False)[0]
-    sizes = sorted({cell.size for cell in cells_of(run)} | set(MONARC_RANGES))
-    for axes, (how, lines) in zip(panels, groups.items(), strict=False):
-        ends = []
-        for at, (links, cells) in enumerate(lines.items()):
-            colour = LINE_COLOURS[at % len(LINE_COLOURS)]
-            x = [sizes.index(cell.size) for cell in cells]
-            y = [cell.bytes_per_cpu_second / 1e6 for cell in cells]
-            axes.plot(x, y, marker=MARKERS[at % len(MARKERS)], markersize=5.5, color=colour, linewidth=2.0)
-            words = "no links" if not links else f"{links} link{'s' * (links > 1)}"
-            ends.append((y[-1], words, colour))
-        for size, (low, high) in MONARC_RANGES.items():
-            at = sizes.index(size)
-            axes.plot([at, at], [low / 1e6, high / 1e6], color=INK, linewidth=1.2, marker="_", markersize=11)
-        axes.annotate(
-            "paper, 1998", (sizes.index(1_000), MONARC_RANGES[1_000][1] / 1e6), (0, 6), ha="center",
-            textcoords="offset points", fontsize=9,
-        )  # fmt: skip
-        axes.set_yscale("log")
-        axes.set_xticks(range(len(sizes)), [_size(size) for size in sizes])
-        axes.set_xlim(-0.4, len(sizes) - 0.6)
-        clean(axes, x="size of an object")
-        axes.tick_params(which="both", length=0)
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.set_title(fill(how, 34), fontsize=10.5)
-        _name_lines(axes, ends)
-    panels[0].set_ylabel("MB/s written by a CPU, logarithmic")
+    sizes = sorted({cell.size for cell in cells} | set(MONARC_RANGES))
+    rows = math.ceil(len(groups) / 2)
+    figure = picture(WIDTH, SIZES_HEIGHT * rows)
+    panels = figure.subplots(rows, min(len(groups), 2), sharey=True, squeeze=False)
+    shown = dict(zip(groups, panels.flat, strict=False))
+    for how, axes in shown.items():
+        _draw_sizes(axes, groups[how], sizes)
+        axes.set_title(how, fontsize=10.5)
+    for axes in panels.flat[len(groups) :]:
+        axes.remove()
+    # Lines are named where they end on axes that all panels have in common.
+    for how, axes in shown.items():
+        _name_lines(axes, groups[how])
+    for row in panels:
+        row[0].set_ylabel("MB/s by a CPU, logarithmic")
     return figure
 
 
-def _name_lines(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Name lines where they end on a logarithmic axis."""
+def _draw_sizes(axes: Axes, lines: Mapping[int, list[Cell]], sizes: Sequence[int]) -> None:
+    for at, cells in enumerate(lines.values()):
+        x = [sizes.index(cell.size) for cell in cells]
+        y = [cell.bytes_per_cpu_second / 1e6 for cell in cells]
+        axes.plot(x, y, marker=MARKERS[at % 6], markersize=5.5, color=LINE_COLOURS[at % 6], linewidth=2.0)
+    for size, (low, high) in MONARC_RANGES.items():
+        ends = [low / 1e6, high / 1e6]
+        axes.plot([sizes.index(size)] * 2, ends, color=INK, linewidth=1.2, marker="_", markersize=11)
+    axes.annotate(
+        "paper, 1998", (sizes.index(1_000), MONARC_RANGES[1_000][1] / 1e6), (0, 6), ha="center",
+        textcoords="offset points", fontsize=9,
+    )  # fmt: skip
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(sizes)), [_size(size) for size in sizes])
+    axes.set_xlim(-0.4, len(sizes) - 0.6)
+    clean(axes, x="size of an object")
+    axes.tick_params(which="both", length=0)
+    axes.yaxis.set_major_formatter("{x:g}")
+
+
+def _name_lines(axes: Axes, lines: Mapping[int, list[Cell]]) -> None:
+    """Say how many links each line is of, where it ends on the logarithmic axis."""
     low, high = axes.get_ylim()
-    endings = [
-        Ending(float(np.log(value / low) / np.log(high / low)), text, colour) for value, text, colour in ends
-    ]
-    label_ends(axes, endings, inches=3.7)
+    ends = []
+    for at, (links, cells) in enumerate(lines.items()):
+        place = math.log(cells[-1].bytes_per_cpu_second / 1e6 / low) / math.log(high / low)
+        words = "no links" if not links else f"{links} link{'s' * (links > 1)}"
+        ends.append(Ending(place, words, LINE_COLOURS[at % 6]))
+    label_ends(axes, ends, inches=SIZES_HEIGHT - 0.9)
 
 
 def _size(size: int) -> str:

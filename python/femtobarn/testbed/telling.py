@@ -148,8 +148,8 @@ def beside_paper(run: Run, paper: Paper) -> list[list[str]]:
     rows = []
     for point in paper.points:
         unit, scale = QUANTITIES[point.quantity]
-        at = f" with {point.clients} clients" if point.clients and point.label[:6] != "client" else ""
-        told = [paper.name, unit, f"{point.value / scale:,.3g}{at} ({point.label})"]
+        at = f" with {point.clients}" if point.clients and point.label[:6] != "client" else ""
+        told = [paper.name, unit, f"{point.value / scale:,.3g}{at}, {point.label}"]
         for variant, here in _here(run, point, scale):
             rows.append([*told, variant, here])
             told = ["", "", ""]
