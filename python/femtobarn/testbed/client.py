@@ -276,8 +276,7 @@ class _Client:
         columns: dict[str, Any] = {"number": np.arange(step.objects), "payload": payload}
         if step.links:
             links = [transaction.newest[target] for target in step.links]
-            records = [_records(oid) for oid in links]
-            columns["links"] = np.tile(np.concatenate(records), (step.objects, 1))
+            columns["links"] = _same_links(links, step.objects)
         transaction.newest[step.target] = writer.extend(columns)[step.objects - 1]
         self.written += payload.nbytes
         self._done("write", start, payload.nbytes)
@@ -362,6 +361,14 @@ class _Client:
 def _records(oid: fb.Oid) -> np.ndarray[Any, np.dtype[Any]]:
     """An OID as arrays hold it."""
     return fb.OidRange(oid.database, oid.container, oid.entry, oid.entry + 1).to_numpy()
+
+
+def _same_links(oids: list[fb.Oid], objects: int) -> Any:
+    """The links of so many objects, each of which has them all."""
+    import awkward as ak  # other clients start without it
+
+    records = np.concatenate([_records(oid) for oid in oids])
+    return ak.unflatten(ak.from_numpy(np.tile(records, objects)), len(oids))
 
 
 def _work() -> None:
