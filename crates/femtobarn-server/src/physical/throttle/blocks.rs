@@ -1,13 +1,13 @@
 //! Which blocks of a disk are in memory, or on their way there. Only their numbers are kept.
 //!
-//! 1. A block that nobody has read yet stays until somebody does: it would have been fetched for nothing.
+//! 1. A block that will be read, as somebody said, stays until it is: it would have been fetched for nothing.
 //!    Of these there are [`COMING_BYTES_MAX`] and no more; the first to go is the one that came first.
 //! 2. What was read or written stays until so many others were.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-/// Bytes of the blocks of a disk that may be on their way or not read yet: the bursts of some hundred readers.
+/// Bytes of the blocks of a disk that may be on their way or waited for: the bursts of some hundred readers.
 const COMING_BYTES_MAX: u64 = 1 << 30;
 
 /// A file, and a block of it.
@@ -54,6 +54,14 @@ impl Blocks {
     /// A block is on its way.
     pub(super) fn come(&mut self, block: Block, ready: Duration) {
         self.coming.put(block, ready);
+    }
+
+    /// A block that is in memory will be read again: it stays until then.
+    pub(super) fn keep(&mut self, block: Block) {
+        if let Some((_, ready)) = self.held.by_block.get(&block).copied() {
+            self.held.remove(block);
+            self.coming.put(block, ready);
+        }
     }
 
     /// A block was read or written.

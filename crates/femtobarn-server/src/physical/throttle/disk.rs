@@ -53,11 +53,11 @@ pub struct DiskAccount {
 struct State {
     /// When all work is done.
     free_at: Duration,
-    /// The file and the byte where the last work ends.
+    /// The file and the block before which the last work ends.
     head: Option<(u64, u64)>,
     /// What is not done yet, without gaps of time between.
     works: VecDeque<Work>,
-    /// Written ranges whose work has not begun.
+    /// What is to be written and not begun.
     runs: Vec<Run>,
     /// When all that was written to a file is on the disk, if it is not yet.
     written_at: HashMap<u64, Duration>,
@@ -79,7 +79,7 @@ struct Work {
 /// What is written at once.
 struct Run {
     file: u64,
-    bytes: Range<u64>,
+    blocks: Range<u64>,
     begins: Duration,
 }
 
@@ -127,15 +127,17 @@ impl Disk {
         Ok(())
     }
 
-    /// Fetches what is missing of a range, if that is of any use.
+    /// Fetches what is missing of a range, and keeps what is there, if there is room for it all.
     pub(super) fn will_need(&self, clock: &dyn Clock, file: u64, bytes: &Range<u64>) {
         let end = bytes.end.min(bytes.start.saturating_add(AHEAD_BYTES_MAX));
         let (mut state, now) = self.state(clock);
-        let missing = state.missing(file, self.slowness.blocks_of(&(bytes.start..end)));
+        let blocks = self.slowness.blocks_of(&(bytes.start..end));
+        let missing = state.missing(file, blocks.clone());
         let ready = state.free_at.max(now) + self.time_of(&state, file, &missing);
         if self.refuse_long_wait(&state, now, ready, true).is_ok()
-            && state.blocks.make_room(block_count(&missing), now)
+            && state.blocks.make_room((blocks.end - blocks.start) as usize, now)
         {
+            blocks.for_each(|block| state.blocks.keep((file, block)));
             self.fetch(&mut state, now, file, &missing);
         }
     }
@@ -152,9 +154,11 @@ impl Disk {
     ) -> Result<(), TooLong> {
         let blocks = self.slowness.blocks_of(bytes);
         let (mut state, now) = self.state(clock);
-        let joined = state.runs.iter().position(|run| run.file == file && run.takes(bytes));
+        let blocks_max = RUN_BYTES_MAX / u64::from(self.slowness.block_size);
+        let is_joined = |run: &Run| run.file == file && run.takes(&blocks, blocks_max);
+        let joined = state.runs.iter().position(is_joined);
         let (seek, count) = match joined {
-            Some(index) => (None, self.blocks_more(&state.runs[index].bytes, bytes)),
+            Some(index) => (None, blocks.end.saturating_sub(state.runs[index].blocks.end)),
             None => (self.seek_to(&state, file, blocks.start), blocks.end - blocks.start),
         };
         let transfer = self.slowness.transfer(count);
@@ -165,16 +169,16 @@ impl Disk {
         let begins = state.free_at.max(now);
         match joined {
             Some(index) => {
-                let before = state.runs[index].bytes.end;
-                let end = before.max(bytes.end);
-                state.runs[index].bytes.end = end;
+                let run = &mut state.runs[index];
+                let before = run.blocks.end;
+                run.blocks.end = before.max(blocks.end);
                 if state.head == Some((file, before)) {
-                    state.head = Some((file, end));
+                    state.head = Some((file, before.max(blocks.end)));
                 }
             }
             None => {
-                state.head = Some((file, bytes.end));
-                state.runs.push(Run { file, bytes: bytes.clone(), begins });
+                state.head = Some((file, blocks.end));
+                state.runs.push(Run { file, blocks: blocks.clone(), begins });
             }
         }
         if count > 0 {
@@ -263,7 +267,7 @@ impl Disk {
             let count = blocks.end - blocks.start;
             let transfer = self.slowness.transfer(count);
             state.add(Work { start, seek, transfer, bytes: count * size, is_write: false });
-            state.head = Some((file, blocks.end.saturating_mul(size)));
+            state.head = Some((file, blocks.end));
             for (index, block) in blocks.clone().enumerate() {
                 let arrives = self.slowness.transfer(index as u64 + 1);
                 state.blocks.come((file, block), start + seek.unwrap_or_default() + arrives);
@@ -271,19 +275,12 @@ impl Disk {
         }
     }
 
-    /// The seek that it takes to do this block of a file next; none if the head is there, or within it.
+    /// The seek that it takes to do this block of a file next; none if the head is there, or has just passed
+    /// it, as where writers fill a block bit by bit.
     fn seek_to(&self, state: &State, file: u64, block: u64) -> Option<Duration> {
-        let size = u64::from(self.slowness.block_size);
-        let is_there = state.head.is_some_and(|(other, byte)| {
-            other == file && (byte / size == block || byte.div_ceil(size) == block)
-        });
+        let is_there = |next| next == block || Some(next) == block.checked_add(1);
+        let is_there = state.head.is_some_and(|(of, next)| of == file && is_there(next));
         (!is_there).then(|| self.slowness.seek())
-    }
-
-    /// Blocks that a run has more if it takes these bytes, too.
-    fn blocks_more(&self, run: &Range<u64>, bytes: &Range<u64>) -> u64 {
-        let end = |bytes: &Range<u64>| self.slowness.blocks_of(bytes).end;
-        end(bytes).saturating_sub(end(run))
     }
 }
 
@@ -340,10 +337,10 @@ impl Work {
 }
 
 impl Run {
-    /// Whether bytes go on where it ends, or lie within it.
-    fn takes(&self, bytes: &Range<u64>) -> bool {
-        (self.bytes.start..=self.bytes.end).contains(&bytes.start)
-            && bytes.end.saturating_sub(self.bytes.start) <= RUN_BYTES_MAX
+    /// Whether blocks go on where it ends, or lie within it, and it does not get too long.
+    fn takes(&self, blocks: &Range<u64>, blocks_max: u64) -> bool {
+        (self.blocks.start..=self.blocks.end).contains(&blocks.start)
+            && blocks.end - self.blocks.start <= blocks_max
     }
 }
 

@@ -133,6 +133,17 @@ fn what_will_be_needed_is_fetched_at_once_and_arrives_block_by_block() {
 }
 
 #[test]
+fn what_is_in_memory_and_will_be_needed_stays_until_it_was_read() {
+    let (slow, file) = one_file(DISK);
+    file.will_need(9000, 1000);
+    assert_eq!(slow.account().queue, Duration::ZERO);
+    slow.read(&*file, 0, 3000);
+    assert_eq!(slow.read(&*file, 9000, 1000), 0);
+    slow.read(&*file, 3000, 3000);
+    assert_eq!(slow.read(&*file, 9000, 1000), 1100);
+}
+
+#[test]
 fn what_will_be_needed_ends_with_the_file() {
     let (slow, file) = one_file(DISK);
     file.will_need(8000, u64::MAX);
@@ -179,8 +190,9 @@ fn writes_that_go_on_where_one_waits_need_no_seek() {
     let third = slow.file("/c", 0);
     for block in 1..10 {
         slow.write(&*second, block * 100, 50);
-        slow.write(&*second, block * 100 + 50, 50);
-        slow.write(&*third, block * 200, 100);
+        // Not quite where that ended, but in the same block.
+        slow.write(&*second, block * 100 + 60, 40);
+        slow.write(&*third, block * 300, 100);
     }
     // The disk had begun the first one already.
     slow.write(&*first, 100, 100);
