@@ -230,11 +230,11 @@ pub trait Catalogue: Debug + Send + Sync {
     /// name is taken.
     fn commit(&self, commit: Commit) -> Result<Csn>;
 
-    /// A database id that nobody had before.
+    /// `count` database ids that nobody had before, at the price of one.
     ///
     /// # Errors
     /// As whoever keeps the catalogue.
-    fn reserve_database(&self) -> Result<DatabaseId>;
+    fn reserve_databases(&self, count: u32) -> Result<Vec<DatabaseId>>;
 
     /// `count` container ids that nobody had before, at the price of one.
     ///
@@ -305,6 +305,15 @@ pub trait Catalogue: Debug + Send + Sync {
     /// [`Error::Invalid`] if not even the newest commit were kept.
     fn set_retention(&self, retention: Retention) -> Result<()>;
 
+    /// A database id that nobody had before.
+    ///
+    /// # Errors
+    /// As whoever keeps the catalogue.
+    fn reserve_database(&self) -> Result<DatabaseId> {
+        let reserved = self.reserve_databases(1)?;
+        Ok(*reserved.first().expect("as many were reserved as were asked for"))
+    }
+
     /// A container id that nobody had before.
     ///
     /// # Errors
@@ -361,7 +370,7 @@ impl Catalogue for Catalog {
         fn pin(&self, at: Csn) -> Result<PinGuard>;
         fn pin_head(&self) -> Result<(Csn, PinGuard)>;
         fn commit(&self, commit: Commit) -> Result<Csn>;
-        fn reserve_database(&self) -> Result<DatabaseId>;
+        fn reserve_databases(&self, count: u32) -> Result<Vec<DatabaseId>>;
         fn reserve_containers(&self, count: u32) -> Result<Vec<ContainerId>>;
         fn take_free_extent(&self, database: DatabaseId, size_min: u64) -> Result<Option<BlobRange>>;
         fn give_free_extent(&self, database: DatabaseId, range: BlobRange) -> Result<()>;

@@ -125,10 +125,9 @@ impl TransactionHandle {
     ) -> PyResult<u32> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
-        let found = py.detach(|| match transaction.find_database(name)? {
-            Some(id) => Ok(id),
-            None if create => transaction.create_database_in(name, place),
-            None => transaction.database(name),
+        let found = py.detach(|| match create {
+            true => transaction.database_or_new(name, place),
+            false => transaction.database(name),
         });
         Ok(found.or_raise()?.0)
     }

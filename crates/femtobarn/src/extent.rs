@@ -78,6 +78,8 @@ pub(crate) struct ExtentWriter {
     /// Bytes handed out so far, by which extents grow.
     written: u64,
     failed: bool,
+    /// Whether the file has no extent yet.
+    is_new_file: bool,
 }
 
 impl ExtentWriter {
@@ -104,7 +106,13 @@ impl ExtentWriter {
             ahead: 0,
             written: 0,
             failed: false,
+            is_new_file: false,
         })
+    }
+
+    /// In a file that was just made: no free ranges are looked for before the first extent.
+    pub fn of_new_file(self) -> Self {
+        ExtentWriter { is_new_file: true, ..self }
     }
 
     /// The file that is written.
@@ -258,7 +266,7 @@ impl ExtentWriter {
     /// Takes a new extent with room for a blob of `size` bytes: space that vacuum gave back, or at
     /// the end of the file. If the writer's last extent is there, that one is lengthened.
     fn allocate(&mut self, size: u64) -> Result<()> {
-        if self.take_free(size)? {
+        if !std::mem::take(&mut self.is_new_file) && self.take_free(size)? {
             return Ok(());
         }
         let grown = self.written.clamp(EXTENT_BYTES_MIN, EXTENT_BYTES_MAX);

@@ -160,6 +160,15 @@ impl Catalog {
         Ok(DatabaseId(self.reserve("database", 1)?))
     }
 
+    /// `count` database ids that nobody had before, at the price of one.
+    pub fn reserve_databases(&self, count: u32) -> Result<Vec<DatabaseId>> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let first = self.reserve("database", count)?;
+        Ok((first..first + count).map(DatabaseId).collect())
+    }
+
     /// A container id that nobody had before.
     pub fn reserve_container(&self) -> Result<ContainerId> {
         Ok(ContainerId(self.reserve("container", 1)?))

@@ -1,5 +1,6 @@
 //! The catalogue, as the engine wants it, made of questions, changes, transactions and what a session holds.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,16 @@ impl RemoteCatalogue {
 
     fn change(&self, of: Change) -> Result<(v1::ChangeReply, bool)> {
         self.wait(self.shared.change(of))
+    }
+
+    /// New numbers, one after the other.
+    fn reserve(&self, count: u32, of: impl FnOnce(v1::Count) -> Change) -> Result<Range<u32>> {
+        if count == 0 {
+            return Ok(0..0);
+        }
+        let first = self.change(of(v1::Count { limit: u64::from(count) }))?.0.first;
+        let end = needed(first.checked_add(count).filter(|_| first > 0), "number")?;
+        Ok(first..end)
     }
 
     fn pinned(&self, csn: Option<Csn>) -> Result<(Csn, PinGuard)> {
@@ -266,19 +277,14 @@ impl Catalogue for RemoteCatalogue {
         self.wait(self.shared.publish(&commit))
     }
 
-    fn reserve_database(&self) -> Result<DatabaseId> {
-        Ok(DatabaseId(self.change(Change::ReserveDatabase(Empty {}))?.0.first))
+    fn reserve_databases(&self, count: u32) -> Result<Vec<DatabaseId>> {
+        let numbers = self.reserve(count, Change::ReserveDatabases)?;
+        Ok(numbers.map(DatabaseId).collect())
     }
 
     fn reserve_containers(&self, count: u32) -> Result<Vec<ContainerId>> {
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let limit = u64::from(count);
-        let first = self.change(Change::ReserveContainers(v1::Count { limit }))?.0.first;
-        let end = first.checked_add(count).filter(|_| first > 0);
-        let end = needed(end, "number")?;
-        Ok((first..end).map(ContainerId).collect())
+        let numbers = self.reserve(count, Change::ReserveContainers)?;
+        Ok(numbers.map(ContainerId).collect())
     }
 
     fn take_free_extent(&self, database: DatabaseId, size_min: u64) -> Result<Option<BlobRange>> {

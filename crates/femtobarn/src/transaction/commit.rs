@@ -46,7 +46,7 @@ impl Transaction {
         self.containers.values_mut().for_each(|open| open.committed(csn));
         self.databases.values_mut().for_each(|open| open.is_new = false);
         self.new_classes.clear();
-        self.bury();
+        self.bury(true);
         self.snapshot = None;
         self.reads.clear();
         self.savepoints.clear();

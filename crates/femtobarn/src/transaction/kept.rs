@@ -7,14 +7,18 @@
 //!    forgotten. All else that may change, such as its name, comes from the catalogue.
 //! 2. Little memory is kept: few containers, and none that a large transaction wrote.
 //! 3. A kept owner of locks holds none.
+//! 4. Numbers that were reserved and not given yet are nobody else's.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use femtobarn_catalog::{Csn, DatabaseId, LockOwner};
+use femtobarn_catalog::{ContainerId, Csn, DatabaseId, LockOwner};
 
 use super::ContainerKey;
+use super::numbers::Numbers;
 use super::open::OpenContainer;
+use crate::error::Result;
+use crate::federation::Federation;
 
 /// Containers that are kept.
 const CONTAINERS_MAX: usize = 64;
@@ -29,6 +33,8 @@ pub(crate) struct Kept {
     /// The one that was used last is the last.
     containers: Mutex<VecDeque<(ContainerKey, OpenContainer)>>,
     owners: Mutex<Vec<LockOwner>>,
+    databases: Numbers<DatabaseId>,
+    containers_to_come: Numbers<ContainerId>,
 }
 
 impl Kept {
@@ -71,6 +77,20 @@ impl Kept {
     pub(super) fn take_owner(&self) -> Option<LockOwner> {
         // One from before a fork shares its locks with the parent.
         lock(&self.owners).pop().filter(LockOwner::is_reusable)
+    }
+}
+
+impl Federation {
+    /// A number for a new database, which nobody had before.
+    pub(super) fn new_database_number(&self) -> Result<DatabaseId> {
+        let reserve = |count| Ok(self.catalog().reserve_databases(count)?);
+        self.inner.kept.databases.next(reserve)
+    }
+
+    /// A number for a new container, which nobody had before.
+    pub(super) fn new_container_number(&self) -> Result<ContainerId> {
+        let reserve = |count| Ok(self.catalog().reserve_containers(count)?);
+        self.inner.kept.containers_to_come.next(reserve)
     }
 }
 

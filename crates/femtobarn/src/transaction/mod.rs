@@ -20,6 +20,7 @@ mod evolve;
 mod indexes;
 mod kept;
 mod names;
+mod numbers;
 mod open;
 mod read;
 mod savepoint;
@@ -43,7 +44,7 @@ use crate::file::DatabaseFile;
 use crate::options::TransactionOptions;
 use crate::snapshot::Snapshot;
 use names::{Graves, Names};
-use open::{Numbers, OpenContainer};
+use open::OpenContainer;
 
 pub use append::Rows;
 pub(crate) use commit::range;
@@ -68,7 +69,6 @@ pub struct Transaction {
     databases: BTreeMap<DatabaseId, OpenDatabase>,
     containers: BTreeMap<ContainerKey, OpenContainer>,
     new_classes: Vec<Class>,
-    numbers: Numbers,
     names: Names,
     graves: Graves,
     /// Identities of databases that were linked to or written.
@@ -112,7 +112,6 @@ impl Transaction {
             databases: BTreeMap::new(),
             containers: BTreeMap::new(),
             new_classes: vec![],
-            numbers: Numbers::default(),
             names: Names::default(),
             graves: Graves::default(),
             identities: BTreeMap::new(),
@@ -139,13 +138,27 @@ impl Transaction {
     /// # Errors
     /// `Exists` if the name is taken; `Invalid` if the place's name is no plain one.
     pub fn create_database_in(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
-        self.check_open()?;
-        place.map_or(Ok(()), femtobarn_catalog::check_place)?;
         if self.find_database(name)?.is_some() {
             return Err(Error::Exists { what: format!("database {name:?} exists already") });
         }
+        self.new_database(name, place)
+    }
+
+    /// A database by its name; if there is none, it is created in a place.
+    ///
+    /// # Errors
+    /// As [`create_database_in`](Self::create_database_in), but that the name is taken.
+    pub fn database_or_new(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
+        match self.find_database(name)? {
+            Some(id) => Ok(id),
+            None => self.new_database(name, place),
+        }
+    }
+
+    fn new_database(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
+        place.map_or(Ok(()), femtobarn_catalog::check_place)?;
         femtobarn_catalog::check_database_name(name)?;
-        let (id, uuid) = (self.federation.catalog().reserve_database()?, Uuid::new_v4());
+        let (id, uuid) = (self.federation.new_database_number()?, Uuid::new_v4());
         let lock = self.owner.share_database(id, self.options.lock_wait)?;
         let (path, file) = self.create_file(name, place, id, uuid)?;
         let row = DatabaseRow {
@@ -158,7 +171,7 @@ impl Transaction {
             epoch: 0,
         };
         let catalog = self.federation.inner.catalog.clone();
-        let extents = ExtentWriter::new(file.into(), id, row.epoch, catalog)?;
+        let extents = ExtentWriter::new(file.into(), id, row.epoch, catalog)?.of_new_file();
         self.identities.insert(id, uuid);
         self.databases.insert(id, OpenDatabase { row, is_new: true, extents, _lock: lock });
         Ok(id)
@@ -229,7 +242,7 @@ impl Transaction {
         self.is_over = true;
         self.life = Arc::new(());
         self.containers.clear();
-        self.bury();
+        self.bury(keeps_files);
         for (id, open) in std::mem::take(&mut self.databases) {
             self.leave(id, open, keeps_files);
         }
@@ -237,11 +250,14 @@ impl Transaction {
         inner.kept.keep_owner(std::mem::replace(&mut self.owner, inner.locks().owner()));
     }
 
-    /// Lets go of what was dropped.
-    fn bury(&mut self) {
+    /// Lets go of what was dropped; nobody goes on with databases whose drop may be committed.
+    fn bury(&mut self, is_committed: bool) {
         let Graves { databases, .. } = std::mem::take(&mut self.graves);
         for (id, open) in databases {
-            self.leave(id, open, false);
+            match is_committed && !open.is_new {
+                true => drop(open.extents.file().settle()),
+                false => self.leave(id, open, false),
+            }
         }
         self.names = Names::default();
     }

@@ -52,9 +52,11 @@ impl Transaction {
         for container in containers {
             let key = ContainerKey { database: row.id, container: container.id };
             self.lock_to_drop(key)?;
-            let head = self.federation.catalog().version(row.id, container.id, Csn::MAX)?;
-            let path = format!("{name}/{}", container.name);
-            self.check_not_since(head.map(|version| version.csn), &path)?;
+            if self.snapshot.is_some() {
+                let head = self.federation.catalog().version(row.id, container.id, Csn::MAX)?;
+                let path = format!("{name}/{}", container.name);
+                self.check_not_since(head.map(|version| version.csn), &path)?;
+            }
         }
         if row.state == DatabaseState::Open {
             // A database whose file is lost is dropped, too; it cannot tell.
@@ -147,6 +149,13 @@ impl Transaction {
 
     /// The database of a name: one that exists or that this transaction created or renamed.
     fn database_row(&mut self, name: &str) -> Result<DatabaseRow> {
+        if self.own_database(name).is_none() {
+            self.check_open()?;
+            let row = self.federation.catalog().database(name, Csn::MAX)?;
+            if !self.has_renamed(row.id) {
+                return Ok(row);
+            }
+        }
         let id = self.database(name)?;
         match self.databases.get(&id) {
             Some(open) => Ok(open.row.clone()),
@@ -196,6 +205,10 @@ impl Transaction {
         self.check_open()?;
         if let Some(key) = self.own_container(database, name) {
             return Ok(Some(key));
+        }
+        // What this transaction created nobody else has put anything into.
+        if self.databases.get(&database).is_some_and(|open| open.is_new) {
+            return Ok(None);
         }
         let known = self.federation.catalog().find_container(database, name, Csn::MAX)?;
         let known = known.map(|row| ContainerKey { database, container: row.id });

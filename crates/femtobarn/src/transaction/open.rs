@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use femtobarn_catalog::{
-    BlobRange, Catalogue, ContainerId, ContainerRow, Csn, DatabaseId, LockGuard, VersionRow,
-};
+use femtobarn_catalog::{BlobRange, ContainerRow, Csn, DatabaseId, LockGuard, VersionRow};
 use rntuple::{Appender, Cell, ClusterSummary, EnvelopeLink, Reader, Type};
 use uuid::Uuid;
 
@@ -201,29 +199,6 @@ impl OpenContainer {
     }
 }
 
-/// Numbers for new containers. The more a transaction makes, the more it reserves at once, since each
-/// time is a durable write.
-#[derive(Default)]
-pub(super) struct Numbers {
-    /// The last comes first.
-    reserved: Vec<ContainerId>,
-    given: u32,
-}
-
-impl Numbers {
-    const RESERVED_MAX: u32 = 256;
-
-    fn next(&mut self, catalog: &dyn Catalogue) -> Result<ContainerId> {
-        if self.reserved.is_empty() {
-            let count = (self.given / 2).clamp(1, Self::RESERVED_MAX);
-            self.reserved = catalog.reserve_containers(count)?;
-            self.reserved.reverse();
-        }
-        self.given += 1;
-        Ok(self.reserved.pop().expect("one or more were reserved"))
-    }
-}
-
 /// Goes on from a version that is on disk.
 pub(super) fn resume(
     source: Source,
@@ -258,7 +233,7 @@ impl Transaction {
             return Err(Error::Exists { what: format!("container {name:?} exists already") });
         }
         self.add_class(class)?;
-        let id = self.numbers.next(self.federation.catalog())?;
+        let id = self.federation.new_container_number()?;
         let lock = self.owner.lock_container(database, id, self.options.lock_wait)?;
         let extents = &mut self.open_database(database)?.extents;
         let (appender, header) =

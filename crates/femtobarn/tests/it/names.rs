@@ -1,5 +1,6 @@
 //! Dropping and renaming: new snapshots see the new names, old ones the old.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use femtobarn::{ErrorKind, Federation, Snapshot, Transaction, TransactionOptions};
@@ -244,4 +245,29 @@ fn a_container_is_found_by_the_name_that_it_has_now() {
     append("all").unwrap();
     append("events").unwrap();
     assert_eq!(now(&federation), are(&[("run7/all", 12), ("run7/events", 3)]));
+}
+
+#[test]
+fn nothing_is_kept_of_what_was_dropped() {
+    let (folder, federation) = federation();
+    let open_files = || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let targets = open.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        let is_it = |path: &PathBuf| {
+            path.starts_with(folder.path()) && path.ends_with("databases/dropped.root")
+        };
+        targets.filter(is_it).count()
+    };
+    let mut transaction = begin(&federation);
+    create(&mut transaction, "dropped/events", 1);
+    transaction.commit().unwrap();
+    assert_eq!(open_files(), 1, "whoever appends next goes on with it");
+    let mut transaction = begin(&federation);
+    transaction.drop_database("dropped").unwrap();
+    transaction.rollback();
+    assert_eq!(open_files(), 1, "it was not dropped");
+    let mut transaction = begin(&federation);
+    transaction.drop_database("dropped").unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(open_files(), 0);
 }

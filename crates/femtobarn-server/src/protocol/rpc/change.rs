@@ -20,7 +20,7 @@ use crate::auth::Identity;
 use crate::logical::catalogue::{Served, Session};
 
 /// Most numbers that are given out at once.
-const NUMBERS_MAX: u64 = 100_000;
+const NUMBERS_MAX: u32 = 100_000;
 
 /// Does one change.
 ///
@@ -52,14 +52,12 @@ fn carry_out(
     let user = session.map_or(name, |session| session.client().user);
     let mut reply = ChangeReply::default();
     match of {
-        Of::ReserveDatabase(_) => reply.first = catalog.reserve_database()?.0,
+        Of::ReserveDatabases(count) => {
+            let numbers = catalog.reserve_databases(checked(count.limit)?)?;
+            reply.first = numbers.first().map_or(0, |first| first.0);
+        }
         Of::ReserveContainers(count) => {
-            let what = format!("at most {NUMBERS_MAX} numbers can be had at once");
-            let count = u32::try_from(count.limit.min(NUMBERS_MAX + 1)).unwrap_or(0);
-            if u64::from(count) > NUMBERS_MAX {
-                return Err(Error::Invalid { what });
-            }
-            let numbers = catalog.reserve_containers(count)?;
+            let numbers = catalog.reserve_containers(checked(count.limit)?)?;
             reply.first = numbers.first().map_or(0, |first| first.0);
         }
         Of::TakeFreeExtent(wanted) => {
@@ -85,6 +83,13 @@ fn carry_out(
         Of::SetRetention(retention) => catalog.set_retention(retention.into())?,
     }
     Ok(reply)
+}
+
+/// How many numbers are wanted, if they may be had at once.
+fn checked(count: u64) -> Result<u32> {
+    let fitting = u32::try_from(count).ok().filter(|&count| count <= NUMBERS_MAX);
+    let what = || format!("at most {NUMBERS_MAX} numbers can be had at once");
+    fitting.ok_or_else(|| Error::Invalid { what: what() })
 }
 
 /// A database that the session holds.
