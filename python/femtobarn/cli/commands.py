@@ -11,7 +11,7 @@ from .. import _federations
 from .._exceptions import InvalidError
 from .._snapshots import Snapshot
 from .._views import View
-from . import exchange, serving, testbed, upkeep
+from . import exchange, planning, serving, testbed, upkeep
 from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
 
 __all__ = ["ALL", "Command"]
@@ -390,5 +390,6 @@ ALL = (
     Command("serve", "serve federations and folders over root://", serving.serve_arguments, serving.serve),
     Command("top", "show what a server is doing", serving.top_arguments, serving.top),
     Command("testbed", "find limits with workloads of real jobs", testbed.arguments, testbed.run),
+    Command("plan", "tell what hardware an experiment takes", planning.arguments, planning.run),
 )
 """The commands in the order in which ``--help`` lists them."""

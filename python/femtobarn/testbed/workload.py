@@ -28,6 +28,7 @@ __all__ = [
     "Sweep",
     "Workload",
     "load",
+    "scenarios_of",
     "shipped",
 ]
 
@@ -188,14 +189,14 @@ class Scenario:
         seconds = sum(step.seconds for step in kind.loop)
         if not seconds:
             return None
-        return sum(step.objects * (step.size or self._size_of(step.target)) for step in kind.loop) / seconds
+        return sum(step.objects * (step.size or self.size_of(step.target)) for step in kind.loop) / seconds
 
-    def _size_of(self, target: str) -> int:
-        """Bytes of the objects of a container that is there before."""
+    def size_of(self, target: str, *, of_tagged: bool = False) -> int:
+        """Bytes of the objects of a container that is there before, or of those that its tags are of."""
         for data in self.data:
             for name, content in data.containers.items():
                 if target == f"{data.database}/{name}":
-                    return content.size
+                    return data.containers[content.tags_of].size if of_tagged else content.size
         return 0
 
 
@@ -264,6 +265,13 @@ def load(
     title, paper, about = top.text("title"), top.text("paper", ""), top.text("about", "")
     scenarios = tuple(_scenario(str(path), raw, variant) for variant in raw["variant"])
     return Workload(path.stem, title, paper, " ".join(about.split()), scenarios, path, raw)
+
+
+def scenarios_of(run: Mapping[str, Any]) -> dict[str, Scenario]:
+    """Return the variants that a run was of, by name, as its file had them then."""
+    raw = run["parameters"]
+    scenarios = [_scenario(f"the run of {run['workload']}", raw, variant) for variant in raw["variant"]]
+    return {scenario.name: scenario for scenario in scenarios}
 
 
 def _path_of(workload: str | Path) -> Path:

@@ -1,0 +1,161 @@
+"""The command that plans: what hardware an experiment takes, and how far that can be trusted."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .._exceptions import InvalidError
+from .output import emit, table
+
+__all__ = ["arguments", "run"]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``plan`` takes."""
+    parser.add_argument("experiment", metavar="NAME|FILE.toml", nargs="?")
+    parser.add_argument("--list", action="store_true", help="list the experiments that come with Femtobarn")
+    parser.add_argument("--show", action="store_true", help="print the experiment's file, to copy it")
+    text = "what `femtobarn testbed run profile` measured on the machine to plan with"
+    parser.add_argument("--profile", metavar="RUN", nargs="+", type=Path, default=[], help=text)
+    text = "plan with disks that take what the one of this folder does, which is measured now"
+    parser.add_argument("--disk", metavar="FOLDER", type=Path, help=text)
+    text = "predict what these runs measured, and tell the errors"
+    parser.add_argument("--check", metavar="RUN", nargs="+", type=Path, default=[], help=text)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Do what is wanted."""
+    if options.list:
+        _list(options)
+        return
+    if options.experiment is None and not options.check:
+        raise InvalidError("plan takes an experiment, --list, or --check with runs")
+    if options.show:
+        _show(options)
+        return
+    if not options.profile:
+        raise InvalidError("plan needs --profile RUN.json; `femtobarn testbed run profile` makes one")
+    from ..testbed import latest, read
+    from ..testbed.costs import fit
+
+    costs = fit([read(path) for path in latest(options.profile)])
+    if options.check:
+        _check(options, costs)
+    else:
+        _plan(options, costs)
+
+
+def _list(options: argparse.Namespace) -> None:
+    from ..testbed.planning import experiments, load_experiment
+
+    titles = {name: load_experiment(path).title for name, path in experiments().items()}
+    facts = [{"name": name, "title": title} for name, title in titles.items()]
+    emit(options, facts, table(["experiment", "what it is"], [[n, t] for n, t in titles.items()]))
+
+
+def _show(options: argparse.Namespace) -> None:
+    from ..testbed.planning import experiment_path
+
+    if options.experiment is None:
+        raise InvalidError("--show takes an experiment")
+    text = experiment_path(options.experiment).read_text().rstrip()
+    emit(options, {"file": text}, text)
+
+
+def _plan(options: argparse.Namespace, costs: Any) -> None:
+    from ..testbed.disk import written_bytes_per_second
+    from ..testbed.planning import load_experiment, plan
+
+    experiment = load_experiment(options.experiment)
+    if options.disk is not None:
+        hardware = replace(experiment.hardware, disk_bytes_per_second=written_bytes_per_second(options.disk))
+        experiment = replace(experiment, hardware=hardware)
+    done = plan(experiment, costs)
+    emit(options, done, "\n\n".join([done["experiment"], _needs(done), _activities(done), _costs(done)]))
+
+
+def _needs(done: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            need["what"],
+            f"{need['needed']:,}",
+            need["limit"],
+            f"{need['used']:,.4g}",
+            f"{need['margin']:.0%}",
+            need["formula"],
+        ]
+        for need in done["needs"]
+    ]
+    head = ["what", "needed", "because of", "used", "free", "used is"]
+    total = done["totals"]
+    rate, stored = total["bytes_per_second"] / 1e6, total["stored_bytes_per_year"] / 1e12
+    have = done["hardware"]
+    return table(head, rows, right={1, 3, 4}) + (
+        f"\nneeded: used / (1 - {done['margin']:g}), rounded up; network: {rate:,.4g} MB/s"
+        f"; new data: {stored:,.4g} TB a year, {done['duty']:g} of which data are taken"
+        f"\na disk: {have['disk_bytes_per_second'] / 1e6:,.4g} MB/s, {have['disk_bytes'] / 1e12:,.4g} TB"
+        f"; a server: {have['server_cores']} cores, {have['network_bytes_per_second'] / 1e6:,.4g} MB/s"
+    )
+
+
+def _activities(done: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            row["name"],
+            f"{row['events_per_second']:,.4g}",
+            f"{row['physics_cpus']:,.4g}",
+            f"{row['client_cpus']:,.4g}",
+            f"{row['server_cpus']:,.4g}",
+            f"{row['bytes_per_second'] / 1e6:,.4g}",
+            ", ".join(f"{count:,.4g} {term}" for term, count in row["work"].items()),
+        ]
+        for row in done["activities"]
+    ]
+    head = ["activity", "events/s", "CPUs", "clients' I/O", "servers", "MB/s", "work of an event"]
+    return table(head, rows, right={1, 2, 3, 4, 5})
+
+
+def _costs(done: Mapping[str, Any]) -> str:
+    from ..testbed.costs import RESOURCES, TERMS
+
+    costs = done["costs"]
+    rows = [
+        [name, TERMS[name], *(f"{costs[resource][name] * 1e6:,.4g}" for resource in RESOURCES)]
+        for name in costs["client"]
+    ]
+    head = ["cost of", "that is a", *(f"{text}, us" for text in RESOURCES.values())]
+    return table(head, rows, right={2, 3, 4})
+
+
+def _check(options: argparse.Namespace, costs: Any) -> None:
+    from ..testbed import latest, read
+    from ..testbed.costs import predict
+
+    rows = []
+    for path in latest(options.check):
+        done = read(path)
+        rows += [{"workload": done["workload"], **row} for row in predict(costs, done)]
+    cells = [
+        [
+            f"{row['workload']}: {row['variant']}",
+            str(row["clients"]),
+            f"{row['predicted_cores']:.3g}",
+            f"{row['cores']:.3g}",
+            _percent(row["cores_error"]),
+            f"{row['predicted_bytes_per_second'] / 1e6:,.4g}",
+            f"{row['bytes_per_second'] / 1e6:,.4g}",
+            _percent(row["bytes_error"]),
+            row["predicted_limit"],
+        ]
+        for row in rows
+    ]
+    head = ["point", "clients", "cores said", "cores", "error", "MB/s said", "MB/s", "error", "said limit"]
+    emit(options, rows, table(head, cells, right=set(range(1, 8))))
+
+
+def _percent(error: float | None) -> str:
+    return "-" if error is None else f"{error:+.0%}"

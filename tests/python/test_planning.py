@@ -1,0 +1,233 @@
+"""Planning: costs that are found again in runs made of them, arithmetic by hand, errors that say where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import femtobarn as fb
+from femtobarn.cli import main
+from femtobarn.testbed import load
+from femtobarn.testbed.costs import RESOURCES, TERMS, Costs, fit, predict, work_of
+from femtobarn.testbed.disk import written_bytes_per_second
+from femtobarn.testbed.planning import experiments, load_experiment, plan
+
+SECONDS = {
+    term: (number + 1) * (1e-9 if "bytes" in term else 1e-3 if term == "commits" else 1e-6)
+    for number, term in enumerate(TERMS)
+}
+TRUE = Costs(
+    {
+        "client": SECONDS,
+        "server": {term: 0.5 * seconds for term, seconds in SECONDS.items()},
+        "elapsed": {term: 2.0 * seconds for term, seconds in SECONDS.items()},
+    }
+)
+
+SMALL = """
+title = "small"
+duty = 0.5
+margin = 0.2
+[acquisition]
+events_per_second = 10
+compute = 0.4
+objects = [{ count = 2, size = 1_000_000 }, { count = 1, size = 500_000, links = 2 }]
+commit_events = 5
+[[pass]]
+name = "again"
+times_a_year = 2
+compute = 3.0
+read = [{ count = 2, size = 1_000_000 }]
+write = [{ size = 200_000, links = 1 }]
+[[analysis]]
+name = "tags"
+tags_per_second = 1_000
+fraction = 0.1
+size = 2_000
+[hardware]
+disk_bytes_per_second = 10_000_000
+disk_bytes = 1_000_000_000_000
+server_cores = 4
+network_bytes_per_second = 100_000_000
+"""
+
+
+def made_up(costs: Costs = TRUE) -> dict[str, Any]:
+    """A run of the profile on a machine on which work costs just that, by one client that is never idle."""
+    workload = load("profile")
+    points = []
+    for scenario in workload.scenarios:
+        work = work_of(scenario, scenario.kinds[0])
+        window = 1000 * costs.of("elapsed", work)
+        moved = 1000 * (work["appended_bytes"] + work["extended_bytes"] + work["read_bytes"])
+        cores = {f"{name}_cores": 1000 * costs.of(name, work) / window for name in ("client", "server")}
+        client = {"client": 0, "kind": "client", "bytes": {"write": moved}, "events": 1000}
+        points.append(
+            {
+                "variant": scenario.name,
+                "clients": 1,
+                "window_seconds": window,
+                "resources": cores,
+                "operations": {},
+                "each_client": [client],
+            }
+        )
+    return {
+        "format": 1,
+        "workload": "profile",
+        "parameters": json.loads(json.dumps(workload.raw)),
+        "machine": {"cores": 2},
+        "points": points,
+    }
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    path = tmp_path / "profile-20260101T000000.json"
+    path.write_text(json.dumps(made_up()))
+    return path
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def test_costs_are_found_again_in_a_profile_made_of_them() -> None:
+    found = fit([made_up()])
+    for resource in RESOURCES:
+        assert found.seconds[resource] == pytest.approx(dict(TRUE.seconds[resource]), rel=1e-6)
+
+
+def test_what_costs_nothing_is_found_to_cost_nothing_and_never_less() -> None:
+    free = SECONDS | {"appended_links": 0.0}
+    found = fit([made_up(Costs(dict.fromkeys(RESOURCES, free)))])
+    assert found.seconds["client"]["appended_links"] == pytest.approx(0.0, abs=1e-12)
+    assert min(found.seconds["client"].values()) >= 0.0
+
+
+def test_too_few_points_are_refused() -> None:
+    run = made_up()
+    run["points"] = run["points"][3:5]
+    with pytest.raises(fb.InvalidError, match="needs 4 points to tell 4 costs, not 2"):
+        fit([run])
+
+
+def test_work_that_the_profile_lacks_is_named() -> None:
+    costs = Costs({name: {"read": 1.0} for name in RESOURCES})
+    with pytest.raises(fb.InvalidError, match="cost of commits"):
+        costs.of("client", {"read": 1.0, "commits": 1.0})
+
+
+def test_predictions_of_what_was_fitted_are_right() -> None:
+    for row in predict(TRUE, made_up()):
+        assert row["cores_error"] == pytest.approx(0.0, abs=1e-9)
+        assert row["bytes_error"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_computation_and_cores_limit_what_is_predicted() -> None:
+    run = made_up()
+    run["points"] = [run["points"][0] | {"clients": 100}]
+    (row,) = predict(TRUE, run)
+    # A client uses 0.75 of a core; 100 of them would use 75 of the machine's 2.
+    assert row["predicted_limit"] == "CPU"
+    assert row["predicted_bytes_per_second"] == pytest.approx(row["bytes_per_second"] * 2 / 0.75)
+
+
+def test_a_plan_is_what_it_is_by_hand(small: Path) -> None:
+    done = plan(load_experiment(small), TRUE)
+    acquisition, again, tags = done["activities"]
+    cost = {name: TRUE.seconds["client"][name] for name in TERMS}
+    event = 3 * cost["appended"] + 2.5e6 * cost["appended_bytes"] + 2 * cost["appended_links"]
+    assert acquisition["client_cpus"] == pytest.approx(10 * (event + cost["commits"] / 5))
+    assert acquisition["server_cpus"] == pytest.approx(acquisition["client_cpus"] / 2)
+    assert again["events_per_second"] == pytest.approx(10 * 0.5 * 2)
+    assert again["bytes_per_second"] == pytest.approx(10 * 2.2e6)
+    assert tags["bytes_per_second"] == pytest.approx(1000 * 0.1 * 2000)
+    assert done["totals"]["physics_cpus"] == pytest.approx(10 * 0.4 + 10 * 3.0)
+    assert done["totals"]["bytes_per_second"] == pytest.approx(47.2e6)
+    year = 365.25 * 86_400
+    assert done["totals"]["stored_bytes_per_year"] == pytest.approx(10 * 0.5 * year * (2.5e6 + 2 * 0.2e6))
+
+
+def test_needs_keep_the_margin_and_name_what_limits(small: Path) -> None:
+    needs = {need["what"]: need for need in plan(load_experiment(small), TRUE)["needs"]}
+    assert needs["CPUs for physics"]["needed"] == 43  # 34 / 0.8 = 42.5
+    assert needs["disks"]["limit"] == "a year's data"
+    assert needs["disks"]["needed"] == 572  # 457.59 TB on disks of 1 TB, of which 0.8 are to be filled
+    assert needs["servers"]["limit"] == "network"
+    assert needs["servers"]["needed"] == 1
+    assert all(need["margin"] >= 0.2 for need in needs.values())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("margin = 0.2", "margin = 1.0", "small.toml: margin is a share below 1"),
+        ("compute = 0.4", "computing = 0.4", "small.toml, acquisition: nobody knows 'computing'"),
+        ("fraction = 0.1", "fraction = 2", "small.toml, analysis 1: fraction is at most 1"),
+        ("times_a_year = 2", "times_a_year = 2\nat_once = true", "small.toml, pass 1: .* at once"),
+        ("events_per_second = 10", "", "small.toml, acquisition lacks events_per_second"),
+        ("server_cores = 4", "server_cores = 0", "small.toml, hardware: server_cores is at least 1"),
+        ('title = "small"', "title", "small.toml is not TOML"),
+    ],
+)
+def test_errors_name_file_and_key(small: Path, old: str, new: str, text: str) -> None:
+    small.write_text(SMALL.replace(old, new))
+    with pytest.raises(fb.InvalidError, match=text):
+        load_experiment(small)
+
+
+def test_an_experiment_that_is_not_there_has_near_misses() -> None:
+    with pytest.raises(fb.NotFoundError, match="lhc1999"):
+        load_experiment("lhc1998")
+
+
+@pytest.mark.parametrize("name", experiments())
+def test_experiments_that_come_along_can_be_planned(name: str) -> None:
+    done = plan(load_experiment(name), TRUE)
+    assert all(need["needed"] > 0 for need in done["needs"])
+
+
+def test_the_command_prints_tables_and_json(
+    small: Path, profile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", str(small), "--profile", str(profile)]) == 0
+    text = capsys.readouterr().out
+    assert "CPUs for physics" in text
+    assert "appended_links" in text
+    assert main(["plan", str(small), "--profile", str(profile), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["needs"][0]["needed"] == 43
+
+
+def test_the_command_checks_runs(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--check", str(profile), "--profile", str(profile)]) == 0
+    assert "profile: read 4000 B" in capsys.readouterr().out
+
+
+def test_the_command_lists_and_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--list"]) == 0
+    assert "hllhc" in capsys.readouterr().out
+    assert main(["plan", "lhc1999", "--show"]) == 0
+    assert "[acquisition]" in capsys.readouterr().out
+
+
+def test_the_disk_can_be_measured(small: Path, profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["plan", str(small), "--profile", str(profile), "--json", "--disk"]
+    assert main([*command, str(small.parent / "nowhere")]) != 0
+    assert "nowhere" in capsys.readouterr().err
+    try:
+        rate = written_bytes_per_second(small.parent, blocks=2)
+    except fb.InvalidError as error:
+        pytest.skip(f"{error}")
+    assert rate > 0
+
+
+def test_the_command_says_what_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "lhc1999"]) != 0
+    assert "testbed run profile" in capsys.readouterr().err
