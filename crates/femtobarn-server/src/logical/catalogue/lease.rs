@@ -219,9 +219,12 @@ impl Served {
             drop(publishing);
             result
         });
-        published.await.unwrap_or_else(|error| {
-            Err(Error::Internal { what: format!("publishing stopped: {error}") })
-        })
+        match published.await {
+            Ok(result) => result,
+            // The server ends, and nobody knows how far this came: who hears nothing asks again.
+            Err(error) if error.is_cancelled() => std::future::pending().await,
+            Err(error) => Err(Error::Internal { what: format!("publishing stopped: {error}") }),
+        }
     }
 }
 
