@@ -61,7 +61,8 @@ def made_up(costs: Costs = TRUE) -> dict[str, Any]:
     points = []
     for scenario in workload.scenarios:
         work = work_of(scenario, scenario.kinds[0])
-        window = 1000 * costs.of("elapsed", work)
+        computed = 1000 * sum(step.seconds for step in scenario.kinds[0].loop)
+        window = 1000 * costs.of("elapsed", work) + computed
         moved = 1000 * (work["appended_bytes"] + work["extended_bytes"] + work["read_bytes"])
         cores = {f"{name}_cores": 1000 * costs.of(name, work) / window for name in ("client", "server")}
         client = {"client": 0, "kind": "client", "bytes": {"write": moved}, "events": 1000}
@@ -71,7 +72,7 @@ def made_up(costs: Costs = TRUE) -> dict[str, Any]:
                 "clients": 1,
                 "window_seconds": window,
                 "resources": cores,
-                "operations": {},
+                "operations": {"compute": {"seconds": computed}},
                 "each_client": [client],
             }
         )

@@ -30,6 +30,7 @@ TERMS = {
     "read_bytes": "byte read",
     "tags": "tag looked at",
     "selected": "object selected by a tag",
+    "pauses": "sleep in the place of computation",
 }
 """What work consists of, and what that is in words."""
 
@@ -69,7 +70,17 @@ def work_of(scenario: Scenario, kind: Kind) -> Work:
             work[term] += count
     if kind.writes:
         work["commits"] = 1 / kind.commit.events
+    work["pauses"] = _pauses(kind) if scenario.play.computation == "simulated" else 0.0
     return work
+
+
+def _pauses(kind: Kind) -> float:
+    """How often a client sleeps in a pass: waking up costs, and what comes next finds its caches cold."""
+    computing = [step for step in kind.loop if step.seconds]
+    if not (computing and kind.interleave):
+        return float(len(computing))
+    working = [step for step in kind.loop if step.action != "compute"]
+    return float(sum(1 if step.bulk or step.action == "select" else step.objects for step in working))
 
 
 def _work_of_step(scenario: Scenario, step: Step, size: int) -> Work:
