@@ -5,7 +5,9 @@
 //!    whoever changes the tree meanwhile.
 //! 2. Only plain files are opened. Pipes and devices are listed, and nothing else.
 //! 3. A file's first sync after it was made makes its name durable as well.
-//! 4. Once a sync has failed, what is on disk is unknown: the open file takes no more writes.
+//! 4. Large writes go past the page cache, in windows that they fill, where the file system can do so; what
+//!    was written is seen by all readers nevertheless.
+//! 5. Once a sync has failed, what is on disk is unknown: the open file takes no more writes.
 
 mod attributes;
 mod beneath;

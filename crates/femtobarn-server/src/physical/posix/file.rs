@@ -1,11 +1,11 @@
 //! A file that is open.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use nix::errno::Errno;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
@@ -18,6 +18,14 @@ use crate::physical::{Answer, Facts, StoragePath, StoredFile, Trouble};
 /// Bytes of a file after which the disk begins to write them.
 const WRITE_BACK_BYTES: u64 = 2 << 20;
 
+/// What is written past the page cache is whole windows: so many bytes at a multiple of as many. No page of the
+/// cache is larger, so what others write beside the window through the cache is in no page of the window. The
+/// kernel could not drop such a page, and would have the next sync fail.
+const WINDOW_BYTES: usize = 2 << 20;
+
+/// Where the memory must begin that the disk takes bytes from.
+const ALIGNMENT: usize = 4096;
+
 /// Bytes of one call that writes: 256 MB so take 0.11 to 0.13 s of processor time. Larger calls have the kernel
 /// look for larger pages of memory: mostly they take somewhat less, but up to 0.43 s where such are rare.
 const CALL_BYTES: usize = 32 << 10;
@@ -26,6 +34,8 @@ const CALL_BYTES: usize = 32 << 10;
 #[derive(Debug)]
 pub(super) struct PosixFile {
     file: File,
+    /// The same file, past the page cache; none where that cannot be.
+    direct: OnceLock<Option<File>>,
     /// Where it was when it was opened.
     path: StoragePath,
     tree: Arc<Tree>,
@@ -39,6 +49,7 @@ impl PosixFile {
     pub(super) fn new(file: OwnedFd, path: StoragePath, tree: Arc<Tree>, is_new: bool) -> Self {
         PosixFile {
             file: File::from(file),
+            direct: OnceLock::new(),
             path,
             tree,
             is_new: AtomicBool::new(is_new),
@@ -67,6 +78,24 @@ impl PosixFile {
         let read =
             unsafe { libc::preadv2(self.file.as_raw_fd(), &range, 1, offset, libc::RWF_NOWAIT) };
         Errno::result(read).map(|read| read as usize)
+    }
+
+    /// Writes whole windows past the page cache, which saves fresh pages of it, and leaves it to what is read
+    /// often. How many bytes were written so: the others are to go through it, which tells what is wrong, if
+    /// anything is.
+    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> usize {
+        let is_whole = |count: u64| count.is_multiple_of(WINDOW_BYTES as u64);
+        let is_aligned = (bytes.as_ptr() as usize).is_multiple_of(ALIGNMENT);
+        if !is_whole(offset) || !is_whole(bytes.len() as u64) || !is_aligned {
+            return 0;
+        }
+        let direct = self.direct.get_or_init(|| {
+            // By its number: the name may be another file's by now.
+            let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path).ok()
+        });
+        let written = direct.as_ref().and_then(|file| file.write_at(bytes, offset).ok());
+        written.unwrap_or(0)
     }
 
     /// Has the disk write what lies before the last border that a write went over, so that a sync
@@ -129,13 +158,16 @@ impl StoredFile for PosixFile {
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
             return Err(Trouble::cannot("write", &self.path, Errno::EFBIG));
         }
-        let mut next = offset;
-        for part in bytes.chunks(CALL_BYTES) {
+        let written = self.write_past_cache(offset, bytes);
+        let cached = &bytes[written..];
+        let start = offset + written as u64;
+        let mut next = start;
+        for part in cached.chunks(CALL_BYTES) {
             let written = self.file.write_all_at(part, next);
             written.map_err(|error| self.cannot("write", &error))?;
             next += part.len() as u64;
         }
-        self.write_back(offset, offset + bytes.len() as u64);
+        self.write_back(start, next);
         Ok(())
     }
 

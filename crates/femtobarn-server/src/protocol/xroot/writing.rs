@@ -1,7 +1,7 @@
 //! Writing: write, pgwrite, writev, and changes in checkpoints.
 //!
-//! 1. Data go to the file in pieces, as they come. Of a large write they are pieces of a MiB at multiples of
-//!    a MiB in the file, which the kernel gathers.
+//! 1. Data go to the file in pieces, as they come. Of a large write they are pieces of 2 MiB at multiples of
+//!    2 MiB in the file, which the kernel gathers; storages write these past the page cache.
 //! 2. Once something fails, the rest of the request's data are passed over, and its answer, which comes
 //!    when all data have come, is the first failure.
 //! 3. Pages with wrong checksums are written, too; they are told, and the file remembers them until they
@@ -69,8 +69,8 @@ struct VectorTarget {
 }
 
 impl Incoming {
-    /// Bytes to receive next, of those that are due: up to where a large piece of the file ends, since the
-    /// kernel writes pieces of its own sizes fastest.
+    /// Bytes to receive next, of those that are due: up to where a large piece of the file ends, since
+    /// whole ones are written fastest.
     pub(super) fn piece_bytes(&self, due: u64) -> usize {
         let piece = match &self.target {
             _ if due <= PIECE_BYTES as u64 => due,

@@ -116,6 +116,10 @@ fn a_full_disk_is_told_and_usable_again() {
 fn on_a_full_disk(folder: &Path) {
     let storage = PosixStorage::new(folder).unwrap();
     let file = open(&storage, "/a", Creation::New).unwrap();
+    // A whole window, which is to go past the page cache.
+    let window = memmap2::MmapMut::map_anon(2 << 20).unwrap();
+    assert_eq!(errno_of(file.write_at(0, &window)), Some(Errno::ENOSPC));
+    file.truncate(0).unwrap();
     let (written, errno) = fill(&*file);
     assert_eq!(errno, Errno::ENOSPC);
     assert!(written > 500_000);

@@ -4,6 +4,7 @@ mod attributes;
 mod faulty;
 mod folders;
 mod full;
+mod past_cache;
 mod posix;
 mod reading;
 mod throttle;

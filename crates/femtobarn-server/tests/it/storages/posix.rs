@@ -205,6 +205,9 @@ fn without_permission(folder: &Path) {
     // Who has it open goes on.
     file.write_at(0, b"M").unwrap();
     assert_eq!(all_of(&*file), b"Mine");
+    let window = memmap2::MmapMut::map_anon(2 << 20).unwrap();
+    file.write_at(0, &window).unwrap();
+    assert!(all_of(&*file) == *window);
     storage.set_mode(&at("/"), 0o500).unwrap();
     let made = storage.open(&at("/new"), how(Creation::New), Opaque::default());
     assert_eq!(errno_of(made), Some(Errno::EACCES));

@@ -141,8 +141,8 @@ fn a_large_write_is_few_calls() {
     let request = write(handle, first.len() as u64, second);
     assert!(matches!(peer.ask(request, second), Response::Ok(_)));
     let calls = noted.0.lock().unwrap()[calls_before..].to_vec();
-    // Of a MiB each; where memory is short, the kernel does not gather as much.
-    assert!(calls.len() <= 16, "{calls:?}");
+    // Of 2 MiB each; where memory is short, the kernel does not gather as much.
+    assert!(calls.len() <= 8, "{calls:?}");
     assert_eq!(calls.iter().map(|(_, size)| size).sum::<usize>(), second.len());
     assert!(server.bytes_of("file") == content);
 }
