@@ -27,8 +27,9 @@ pub const LARGE_BUFFER_BYTES: usize = LARGE_PIECE_BYTES + 4096;
 /// Buffers that a pool keeps while nobody uses them: 16 MiB.
 const SPARE_BUFFERS_MAX: usize = 64;
 
-/// The same of large buffers.
-const SPARE_LARGE_BUFFERS_MAX: usize = 8;
+/// The same of large buffers: 32 MiB, as many as connections may hold at once. A new one is a large page that the
+/// kernel fills with zeros.
+const SPARE_LARGE_BUFFERS_MAX: usize = 16;
 
 /// Bytes that are mapped for a large buffer: a whole number of large pages of memory. What is not used of
 /// them is only addresses.
