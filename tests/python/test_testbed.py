@@ -44,7 +44,7 @@ tags = { objects = 40, tags_of = "items" }
 [[client]]
 name = "reader"
 share = 0.5
-interleave = true
+interleave = 2
 loop = [
   { read = "data{client}/items", objects = 3 },
   { select = "data{client}/tags", objects = 40, fraction = 0.5 },
@@ -207,6 +207,7 @@ def point(clients: int, rate: float, **resources: Any) -> dict[str, Any]:
         ({"disks": [{"busy": 0.97, "seeking": 0.8}]}, "disk seeks"),
         ({"machine_cores": 1.9, "server_cores": 1.2, "client_cores": 0.6}, "server CPU"),
         ({"machine_cores": 1.9, "server_cores": 0.6, "client_cores": 1.2}, "client CPU"),
+        ({"machine_cores": 1.9}, "other processes"),
         ({"machine_cores": 1.0, "stolen_cores": 0.9, "server_cores": 1.0}, "server CPU"),
         ({"network_share": 0.9}, "network"),
         ({"disk_busy_share": 0.99, "time_shares": {"commit": 0.6}}, "disk bandwidth"),

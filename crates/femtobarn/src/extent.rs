@@ -15,8 +15,8 @@
 //!    has there keeps the kernel from dropping what it had of the window. A server is sent windows of
 //!    8 MiB: what hundreds of writers send lies on its disks in turns, and each turn costs a seek.
 //!
-//! Extents are as large as what the writer has written before, from 64 KiB to 64 MiB, so that a
-//! writer of much soon has whole windows and extends the file rarely. The end of the last extent is cut off when the writer is done.
+//! Extents are as large as what the writer has written before, from 64 KiB (1 MiB at a server) to 64 MiB, so
+//! that a writer of much soon has whole windows and extends the file rarely. The end of the last extent is cut off when the writer is done.
 //!
 //! A window that fills up goes past the page cache, which saves a copy and leaves the cache to what is
 //! read often. The ends of what a transaction writes, and with them small transactions, go through
@@ -36,6 +36,9 @@ use crate::file::{DatabaseFile, now};
 
 /// Payload of the first extent of a writer.
 const EXTENT_BYTES_MIN: u64 = 64 << 10;
+/// The same at a server: an extent that is full is written, so small ones would be many requests, and
+/// many seeks of its disks. What is not needed is cut off again.
+const REMOTE_EXTENT_BYTES_MIN: u64 = 1 << 20;
 /// Payload beyond which extents do not grow.
 const EXTENT_BYTES_MAX: u64 = 64 << 20;
 /// Free space is worth taking from this part of what the writer has written.
@@ -269,7 +272,8 @@ impl ExtentWriter {
         if !std::mem::take(&mut self.is_new_file) && self.take_free(size)? {
             return Ok(());
         }
-        let grown = self.written.clamp(EXTENT_BYTES_MIN, EXTENT_BYTES_MAX);
+        let least = if self.file.is_remote() { REMOTE_EXTENT_BYTES_MIN } else { EXTENT_BYTES_MIN };
+        let grown = self.written.clamp(least, EXTENT_BYTES_MAX);
         let payload = (size + ALIGNMENT).max(grown).next_multiple_of(ALIGNMENT);
         if self.catalog.local().is_err() {
             return self.allocate_at_server(payload);

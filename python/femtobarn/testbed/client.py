@@ -124,6 +124,7 @@ class _Client:
         self.first_object = 0.0
         self.rest: list[Callable[[], None]] = []
         self.count: Callable[[Any], int] = len
+        self.event_began = time.monotonic()
         self.federation = fb.open(order.place, **order.scenario.open)
         self.times = {"ready": ready, "opened": time.monotonic()}
         self.snapshot = self.federation.snapshot()
@@ -189,10 +190,13 @@ class _Client:
             return [action for step in self.kind.loop for action in self._of_step(step)]
         steps = [step for step in self.kind.loop if step.action != "compute"]
         working = [action for step in steps for action in self._of_step(step)]
-        piece = computing / max(len(working), 1)
+        groups = [
+            working[at : at + self.kind.interleave] for at in range(0, len(working), self.kind.interleave)
+        ]
+        piece = computing / len(groups)
         mixed: list[Callable[[], None]] = []
-        for action in working:
-            mixed += [action, lambda: self._compute(piece)] if piece else [action]
+        for group in groups:
+            mixed += [*group, lambda: self._compute(piece)] if piece else group
         return mixed
 
     def _of_step(self, step: Step) -> list[Callable[[], None]]:
@@ -233,8 +237,9 @@ class _Client:
         name = target.format(**names_of(self.scenario, self.number))
         if name not in self.readings:
             view = self.snapshot[name]
-            # Clients that share a container begin at places of their own.
-            self.readings[name] = _Reading(view, int(self.random.integers(len(view))))
+            # Those who share a container begin at places of their own.
+            is_shared = self.scenario.is_shared(target)
+            self.readings[name] = _Reading(view, int(self.random.integers(len(view))) if is_shared else 0)
         return self.readings[name]
 
     def _select(self, step: Step) -> None:
@@ -330,8 +335,8 @@ class _Client:
 
     def _end_event(self) -> None:
         """Count a pass through the loop, and commit if it is time to."""
-        now = time.monotonic()
-        self._add("event", now)
+        now = self._add("event", self.event_began, 1.0)
+        self.event_began = now
         if self.transaction is None:
             return
         self.transaction.events_left -= 1

@@ -197,7 +197,7 @@ class _Point:
         compression = self.scenario.play.compression
         operations = merged(outcome.operations for outcome in outcomes)
         of_kind = {
-            kind.name: _rates([o for o in outcomes if o.kind == kind.name], window / compression)
+            kind.name: _rates([o for o in outcomes if o.kind == kind.name], window * compression)
             for kind in self.scenario.kinds
         }
         share = {name: one["seconds"] / (window * self.clients) for name, one in operations.items()}
@@ -210,7 +210,7 @@ class _Point:
             "settings": dict(self.scenario.settings),
             "clients": self.clients,
             "window_seconds": window,
-            "throughput": _rates(outcomes, window / compression),
+            "throughput": _rates(outcomes, window * compression),
             "kinds": of_kind,
             "efficiency": computed if "compute" in operations else None,
             "time_shares": share,
@@ -247,7 +247,7 @@ def _rates(outcomes: Sequence[Outcome], seconds: float) -> dict[str, float]:
         "read_bytes_per_second": amount("read", "select"),
         "written_bytes_per_second": amount("write"),
         "objects_per_second": count("read") + count("write"),
-        "events_per_second": count("event"),
+        "events_per_second": amount("event"),
         "tags_per_second": amount("tags"),
         "commits_per_second": count("commit"),
         "pairs_per_second": count("drop"),

@@ -90,9 +90,8 @@ def _config(folder: Path, scenario: Scenario) -> str:
         names = json.dumps([play.disks.name(number) for number in range(play.disks.count)])
         rate = round(play.disks.bytes_per_second * play.compression)
         seeks = round(play.disks.seeks_per_second * play.compression)
-        lines.append(
-            f"throttle = {{ bytes_per_second = {rate}, seeks_per_second = {seeks}, disks = {names} }}"
-        )
+        speed = f"bytes_per_second = {rate}, seeks_per_second = {seeks}"
+        lines.append(f"throttle = {{ {speed}, cache_bytes = {play.disks.cache_bytes}, disks = {names} }}")
     return "\n".join(lines) + "\n"
 
 

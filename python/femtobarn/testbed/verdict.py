@@ -63,9 +63,13 @@ def _limit(
         return limit, f"the busiest of the disks was busy {busy:.0%} of the time, seeking {seeking:.0%}"
     if shares["machine CPU"] >= USED_UP:
         server, clients = resources["server_cores"], resources["client_cores"]
+        others = resources["machine_cores"] - server - clients
         limit = "server CPU" if server > clients else "client CPU"
+        if others > server + clients:
+            limit = "other processes"
         used = f"{cores} cores were {shares['machine CPU']:.0%} busy"
-        return limit, f"the machine's {used}: server {server:.2f}, clients {clients:.2f} cores"
+        each = f"server {server:.2f}, clients {clients:.2f}, others and the kernel {others:.2f} cores"
+        return limit, f"the machine's {used}: {each}"
     if shares["network"] >= USED_UP:
         return "network", f"an interface had {shares['network']:.0%} of its rate"
     largest = max(waits, key=lambda name: waits[name])
@@ -76,7 +80,7 @@ def _limit(
 
 
 def knee(points: Sequence[Mapping[str, Any]], of: str = "bytes_per_second") -> dict[str, Any] | None:
-    """Return where a curve bends: where the line of its beginning meets its best point.
+    """Return where a curve bends: where the line of the best rate a client meets its best point.
 
     Parameters
     ----------
@@ -88,15 +92,15 @@ def knee(points: Sequence[Mapping[str, Any]], of: str = "bytes_per_second") -> d
     Returns
     -------
     ``clients`` at the bend, or None if the curve goes straight on to its end; ``best``, ``best_clients``,
-    ``limit`` and ``evidence`` at the best point; ``linearity``, the smallest share of the line of the
-    beginning up to the best point; ``last_over_best``, the last point's share of the best.
+    ``limit`` and ``evidence`` at the best point; ``linearity``, the smallest share of that line up to the
+    best point; ``last_over_best``, the last point's share of the best.
     """
     if not points:
         return None
     if not any(point["throughput"][of] for point in points):
         of = "events_per_second"
     rates = [point["throughput"][of] for point in points]
-    slope = rates[0] / points[0]["clients"]
+    slope = max(rate / point["clients"] for rate, point in zip(rates, points, strict=True))
     best = max(range(len(rates)), key=lambda index: rates[index])
     line = [rate / (slope * p["clients"]) if slope else 0.0 for rate, p in zip(rates, points, strict=True)]
     bends = best < len(points) - 1 or line[best] < LINEAR

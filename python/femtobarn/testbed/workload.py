@@ -42,6 +42,8 @@ class Disks:
     count: int
     bytes_per_second: int = 22_000_000
     seeks_per_second: int = 100
+    cache_bytes: int = 256_000_000
+    """Memory of its server in which each disk's blocks stay for a while."""
 
     @property
     def is_slow(self) -> bool:
@@ -145,8 +147,8 @@ class Kind:
     loop: tuple[Step, ...]
     share: float = 1.0
     """How many there are, in proportion to those of other kinds."""
-    interleave: bool = False
-    """Computation goes on between objects and not between steps."""
+    interleave: int = 0
+    """After so many objects a part of the computation is due; 0: between steps."""
     commit: Commit = Commit()
     new_database_bytes: int = 0
     """Payload after which a client goes on in a new database; 0: never."""
@@ -190,6 +192,11 @@ class Scenario:
         if not seconds:
             return None
         return sum(step.objects * (step.size or self.size_of(step.target)) for step in kind.loop) / seconds
+
+    def is_shared(self, target: str) -> bool:
+        """Whether several clients may read this container that is there before."""
+        own = (data for data in self.data if data.each == "client")
+        return not any(target.startswith(f"{data.database}/") for data in own)
 
     def size_of(self, target: str, *, of_tagged: bool = False) -> int:
         """Bytes of the objects of a container that is there before, or of those that its tags are of."""
@@ -328,7 +335,10 @@ def _play(table: Parser) -> Play:
     disks = table.table("disks")
     count = disks.whole("count", 0)
     played = Disks(
-        count, disks.size("bytes_per_second", Disks.bytes_per_second), disks.whole("seeks_per_second", 100)
+        count,
+        disks.size("bytes_per_second", Disks.bytes_per_second),
+        disks.whole("seeks_per_second", Disks.seeks_per_second),
+        disks.size("cache_bytes", Disks.cache_bytes),
     )
     play = Play(
         access=table.choice("access", ("server", "local")),
@@ -389,7 +399,7 @@ def _kind(table: Parser) -> Kind:
         name=table.text("name"),
         loop=tuple(_step(step) for step in table.tables("loop")),
         share=table.number("share", 1.0, above=0.0),
-        interleave=table.flag("interleave", False),
+        interleave=table.whole("interleave", 0),
         commit=Commit(commit.whole("events", 1, least=1), commit.number("spread", 0.0)),
         new_database_bytes=table.size("new_database_after", 0),
     )
