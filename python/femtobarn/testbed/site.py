@@ -91,7 +91,9 @@ def _config(folder: Path, scenario: Scenario) -> str:
         rate = round(play.disks.bytes_per_second * play.compression)
         seeks = round(play.disks.seeks_per_second * play.compression)
         speed = f"bytes_per_second = {rate}, seeks_per_second = {seeks}"
-        lines.append(f"throttle = {{ {speed}, cache_bytes = {play.disks.cache_bytes}, disks = {names} }}")
+        behind = play.disks.write_behind_seconds / play.compression
+        memory = f"cache_bytes = {play.disks.cache_bytes}, write_behind_seconds = {behind}"
+        lines.append(f"throttle = {{ {speed}, {memory}, disks = {names} }}")
     return "\n".join(lines) + "\n"
 
 

@@ -44,6 +44,8 @@ class Disks:
     seeks_per_second: int = 100
     cache_bytes: int = 256_000_000
     """Memory of its server in which each disk's blocks stay for a while."""
+    write_behind_seconds: float = 4.0
+    """Work that may wait for a disk before those who write wait, too."""
 
     @property
     def is_slow(self) -> bool:
@@ -339,6 +341,7 @@ def _play(table: Parser) -> Play:
         disks.size("bytes_per_second", Disks.bytes_per_second),
         disks.whole("seeks_per_second", Disks.seeks_per_second),
         disks.size("cache_bytes", Disks.cache_bytes),
+        disks.number("write_behind_seconds", Disks.write_behind_seconds),
     )
     play = Play(
         access=table.choice("access", ("server", "local")),
