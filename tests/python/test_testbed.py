@@ -261,6 +261,8 @@ def test_real_clients_do_what_the_workload_says(small: Path, tmp_path: Path, var
     assert rates["bytes_per_second"] == pytest.approx(
         rates["read_bytes_per_second"] + rates["written_bytes_per_second"]
     )
+    committed = operations["transaction"]["amount"] / one["window_seconds"]
+    assert rates["written_bytes_per_second"] == pytest.approx(committed)
     assert 0 < one["efficiency"] < 1
     assert len(one["start"]) == 4
     for start in one["start"]:

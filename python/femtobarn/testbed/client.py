@@ -106,6 +106,9 @@ class _Transaction:
 
     of: fb.Transaction
     events_left: int
+    began: float
+    written: float = 0.0
+    """Payload bytes."""
     writers: dict[str, fb.ContainerWriter] = field(default_factory=dict)
     newest: dict[str, fb.Oid] = field(default_factory=dict)
 
@@ -120,7 +123,8 @@ class _Client:
         self.payloads = Payloads(order.number)
         self.readings: dict[str, _Reading] = {}
         self.transaction: _Transaction | None = None
-        self.written = self.part = self.pairs = 0
+        self.written = 0.0
+        self.part = self.pairs = self.number_written = 0
         self.first_object = 0.0
         self.rest: list[Callable[[], None]] = []
         self.count: Callable[[Any], int] = len
@@ -163,8 +167,9 @@ class _Client:
                     action()
                 self._end_event()
         except _Over:
+            # What it wrote within the window counts if it is committed, however long that takes.
             if self.transaction is not None:
-                self.transaction.of.rollback()
+                self._commit(self.transaction)
 
     def outcome(self) -> Outcome:
         """Return what it did within the window."""
@@ -266,11 +271,12 @@ class _Client:
         payload = self.payloads.one(step.size)
         if step.links:
             links: list[Any] = [transaction.newest[target] for target in step.links]
-            oid = writer.append(LinkedItem(number=self.written, payload=payload, links=links))
+            oid = writer.append(LinkedItem(number=self.number_written, payload=payload, links=links))
         else:
-            oid = writer.append(Item(number=self.written, payload=payload))
+            oid = writer.append(Item(number=self.number_written, payload=payload))
+        self.number_written += 1
         transaction.newest[step.target] = oid
-        self.written += payload.nbytes
+        transaction.written += payload.nbytes
         self._done("write", start, payload.nbytes)
 
     def _write_many(self, step: Step) -> None:
@@ -283,7 +289,7 @@ class _Client:
             links = [transaction.newest[target] for target in step.links]
             columns["links"] = _same_links(links, step.objects)
         transaction.newest[step.target] = writer.extend(columns)[step.objects - 1]
-        self.written += payload.nbytes
+        transaction.written += payload.nbytes
         self._done("write", start, payload.nbytes)
 
     def _pair(self, step: Step) -> None:
@@ -308,7 +314,7 @@ class _Client:
         commit = self.kind.commit
         length = commit.events * (1 + commit.spread * float(self.random.uniform(-1.0, 1.0)))
         txn = self.federation.transaction(message=self.kind.name, lock_timeout=LOCK_WAIT_SECONDS)
-        self.transaction = _Transaction(txn, max(round(length), 1))
+        self.transaction = _Transaction(txn, max(round(length), 1), time.monotonic())
 
     def _current(self) -> _Transaction:
         if self.transaction is None:
@@ -342,11 +348,18 @@ class _Client:
         self.transaction.events_left -= 1
         if self.transaction.events_left > 0:
             return
-        self.transaction.of.commit()
-        self.transaction = None
-        self._done("commit", now)
+        self._commit(self.transaction)
+        self._check_time()
         if self.kind.new_database_bytes and self.written >= self.kind.new_database_bytes:
-            self.written, self.part = 0, self.part + 1
+            self.written, self.part = 0.0, self.part + 1
+
+    def _commit(self, transaction: _Transaction) -> None:
+        self.transaction = None
+        start = time.monotonic()
+        transaction.of.commit()
+        self._add("commit", start)
+        self._add("transaction", transaction.began, transaction.written)
+        self.written += transaction.written
 
     # Notes.
 
@@ -359,7 +372,10 @@ class _Client:
         end = self._add(kind, start, amount)
         if not self.first_object and kind != "compute":
             self.first_object = end
-        if end >= self.clock[1]:
+        self._check_time()
+
+    def _check_time(self) -> None:
+        if time.monotonic() >= self.clock[1]:
             raise _Over
 
 

@@ -15,7 +15,8 @@ Members of a run::
                   commits_..., pairs_per_second, in the workload's time; kinds: the same by kind of client
       efficiency  share of the clients' time in computation that they were to do, or null
       time_shares share of the clients' time by operation
-      operations  by kind: count, seconds, amount, longest, median, p99 (s), histogram
+      operations  by kind: count, seconds, amount, longest, median, p99 (s), histogram; an event and a
+                  transaction have others within
       start       for each client: kind, launched (s since the first), ready, opened, transaction,
                   first_object (s since it was launched)
       resources   machine_cores, stolen_cores, server_cores, client_cores, memory_bytes, disks that are

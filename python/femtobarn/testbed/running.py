@@ -33,8 +33,11 @@ __all__ = ["Progress", "run"]
 Progress = Callable[[str], None]
 """Told what is being done, a line at a time."""
 
-MOVING = ("read", "write", "select")
-"""Operations whose amounts are payload."""
+MOVING = ("read", "transaction", "select")
+"""Operations whose amounts are payload: what is written counts over the time of its transaction."""
+
+WHOLE = ("event", "transaction")
+"""Operations that have others within."""
 
 
 def run(
@@ -201,7 +204,8 @@ class _Point:
             for kind in self.scenario.kinds
         }
         share = {name: one["seconds"] / (window * self.clients) for name, one in operations.items()}
-        share.pop("event", None)
+        for name in WHOLE:
+            share.pop(name, None)
         computed = operations.get("compute", {}).get("amount", 0.0) / (window * self.clients)
         for one in operations.values():
             one["median"], one["p99"] = quantile(one["histogram"], 0.5), quantile(one["histogram"], 0.99)
@@ -245,7 +249,7 @@ def _rates(outcomes: Sequence[Outcome], seconds: float) -> dict[str, float]:
     return {
         "bytes_per_second": amount(*MOVING),
         "read_bytes_per_second": amount("read", "select"),
-        "written_bytes_per_second": amount("write"),
+        "written_bytes_per_second": amount("transaction"),
         "objects_per_second": count("read") + count("write"),
         "events_per_second": amount("event"),
         "tags_per_second": amount("tags"),

@@ -102,7 +102,7 @@ def latencies(run: Run) -> Table:
     names = [
         name
         for name in dict.fromkeys(name for point in run["points"] for name in point["operations"])
-        if name not in ("event", "compute")
+        if name not in ("event", "compute", "transaction")
     ]
     rows = []
     for point in run["points"]:
