@@ -6,7 +6,7 @@
 //! 2. A plan is what somebody will need, in this order. Its first bytes are fetched at once, and as
 //!    they are used, what comes next, so that the next burst is on its way when one is begun. What
 //!    others fetch already is left out.
-//! 3. A read without a plan that goes on where one before it ended is sequential. Once 64 KiB were
+//! 3. A read without a plan that goes on where one before it ended is sequential. Once 192 KiB were
 //!    read so, what comes next is fetched while that is used: as much again as was read. So is one of
 //!    what was fetched so: containers that were written in turn, and are read in turn, are one sequence.
 //! 4. A sequence holds a burst that is used, one that comes next, and what is half a burst behind.
@@ -21,7 +21,7 @@ use crate::bursts::{Burst, Bursts, Fetch, lock};
 use crate::far::FarFile;
 
 /// Bytes that are read one after the other before more is fetched.
-const SEQUENTIAL_BYTES_MIN: u64 = 64 << 10;
+const SEQUENTIAL_BYTES_MIN: u64 = 192 << 10;
 /// Bytes that may be left out between reads that follow each other.
 const GAP_BYTES_MAX: u64 = 64 << 10;
 /// Places of a file that are read sequentially at once.
