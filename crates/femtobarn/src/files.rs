@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use femtobarn_catalog::{Catalogue, Csn, DatabaseId, DatabaseRow};
@@ -80,7 +81,8 @@ impl OpenFiles {
         self.open.get_or_insert_with(&database.id, || self.open(database))?;
         let ahead = self.server.is_some().then(|| self.ahead(database.id, at));
         let (files, kept) = (self.clone(), self.kept(database, at));
-        Ok(FileSource { files, database: database.id, at, ahead, kept, size: OnceLock::new() })
+        let (size, end) = (OnceLock::new(), AtomicU64::new(0));
+        Ok(FileSource { files, database: database.id, at, ahead, kept, size, end })
     }
 
     /// Who reads ahead for a version: as for other versions in its file, unless it may refer to bytes that
@@ -179,6 +181,8 @@ pub(crate) struct FileSource {
     kept: Option<KeptOnDisk>,
     /// The size of a server's file, asked for once: what the commit refers to was there before.
     size: OnceLock<u64>,
+    /// Where the version ends that is read, as far as is known; 0 if nothing is.
+    end: AtomicU64,
 }
 
 impl FileSource {
@@ -197,6 +201,18 @@ impl FileSource {
 }
 
 impl FileSource {
+    /// Lets nothing be read ahead behind a byte, the last that is known to be of the version.
+    pub fn ends_at(&self, end: u64) {
+        self.end.fetch_max(end, Ordering::Relaxed);
+    }
+
+    fn end(&self) -> u64 {
+        match self.end.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            end => end,
+        }
+    }
+
     fn far(&self) -> rntuple::Result<FarFile> {
         Ok(FarFile { file: self.file()?, kept: self.kept.clone() })
     }
@@ -217,14 +233,16 @@ impl ByteSource for FileSource {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
         match &self.ahead {
             None => self.file()?.read_at(offset, buffer),
-            Some(ahead) => ahead.read_many(&self.far()?, &mut [ReadRequest { offset, buffer }]),
+            Some(ahead) => {
+                ahead.read_many(&self.far()?, &mut [ReadRequest { offset, buffer }], self.end())
+            }
         }
     }
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
         match &self.ahead {
             None => self.file()?.read_many(requests),
-            Some(ahead) => ahead.read_many(&self.far()?, requests),
+            Some(ahead) => ahead.read_many(&self.far()?, requests, self.end()),
         }
     }
 

@@ -7,8 +7,11 @@
 //!    they are used, what comes next, so that the next burst is on its way when one is begun. What
 //!    others fetch already is left out.
 //! 3. A read without a plan that goes on where one before it ended is sequential. Once 192 KiB were
-//!    read so, what comes next is fetched while that is used: as much again as was read. So is one of
-//!    what was fetched so: containers that were written in turn, and are read in turn, are one sequence.
+//!    read so, what comes next is fetched while that is used: up to [`AHEAD_TIMES`] what was read. So is one
+//!    of what was fetched so: containers that were written in turn, and are read in turn, are one sequence.
+//!    Nothing is fetched behind the last byte of all versions that are read so: others have what is there.
+//!    One of them that is read alone is read in runs of some length: a sequence that begins a little behind
+//!    one that ended is taken to be as long, until it turns out to be longer.
 //! 4. A sequence holds a burst that is used, one that comes next, and what is half a burst behind.
 
 use std::collections::VecDeque;
@@ -22,8 +25,13 @@ use crate::far::FarFile;
 
 /// Bytes that are read one after the other before more is fetched.
 const SEQUENTIAL_BYTES_MIN: u64 = 192 << 10;
+/// Bytes of a sequence that are fetched before they are asked for, for each byte that was read: on a disk
+/// each burst is a seek, so there are to be few small ones; who reads little is to cause little.
+const AHEAD_TIMES: u64 = 4;
 /// Bytes that may be left out between reads that follow each other.
 const GAP_BYTES_MAX: u64 = 64 << 10;
+/// Bytes between two runs of a container that was written in turn with others.
+const RUNS_APART_MAX: u64 = 16 << 20;
 /// Places of a file that are read sequentially at once.
 const SEQUENCES_MAX: usize = 64;
 /// Plans for a file; those of more threads push each other out.
@@ -65,11 +73,16 @@ struct Plan {
 /// Reads that follow each other.
 #[derive(Debug)]
 struct Sequence {
+    start: u64,
     /// Where the last one ended.
     end: u64,
     bytes: u64,
     /// Up to where bursts were fetched.
     fetched: u64,
+    /// Where the versions end that are read so.
+    versions_end: u64,
+    /// Where it is taken to end.
+    run_end: Option<u64>,
     bursts: Vec<Weak<Burst>>,
 }
 
@@ -84,16 +97,18 @@ impl ReadAhead {
         self.bursts.bytes_max == 0
     }
 
-    /// Fills all requests, from bursts where these have them.
+    /// Fills all requests, from bursts where these have them, for a version that is known to end at
+    /// some byte.
     pub fn read_many(
         &self,
         file: &FarFile,
         requests: &mut [ReadRequest<'_>],
+        version_end: u64,
     ) -> rntuple::Result<()> {
         if self.is_off() {
             return file.read_many(requests);
         }
-        let known = self.begin(file, requests);
+        let known = self.begin(file, requests, version_end);
         let requests = requests.iter_mut();
         let mut missing: Vec<_> = requests.filter_map(|request| left_of(request, &known)).collect();
         let used_up = known.iter().filter(|burst| burst.left() == 0);
@@ -105,7 +120,12 @@ impl ReadAhead {
     }
 
     /// The bursts that have what is read; those that come next are on their way.
-    fn begin(&self, file: &FarFile, requests: &[ReadRequest<'_>]) -> Vec<Arc<Burst>> {
+    fn begin(
+        &self,
+        file: &FarFile,
+        requests: &[ReadRequest<'_>],
+        version_end: u64,
+    ) -> Vec<Arc<Burst>> {
         // Locked until the bursts are known, so that nobody else fetches the same.
         let mut own = lock(&self.own);
         let is_wanted = |burst: &Arc<Burst>| {
@@ -125,7 +145,7 @@ impl ReadAhead {
         if plans.is_empty()
             && let Some(range) = span(requests)
         {
-            due.extend(self.go_on(&mut own, range));
+            due.extend(self.go_on(&mut own, range, version_end));
         }
         drop(own);
         due.into_iter().for_each(|burst| burst.fetch(file, Fetch::Meanwhile));
@@ -133,8 +153,8 @@ impl ReadAhead {
     }
 
     /// What is to be fetched, now that this range is read.
-    fn go_on(&self, own: &mut Own, range: Range<u64>) -> Option<Arc<Burst>> {
-        let next = own.next_burst(range).and_then(|next| own.not_held(next));
+    fn go_on(&self, own: &mut Own, range: Range<u64>, version_end: u64) -> Option<Arc<Burst>> {
+        let next = own.next_burst(range, version_end).and_then(|next| own.not_held(next));
         let burst = next.map(|next| self.add(own, std::iter::once(next).collect(), None));
         let behind = own.burst_bytes_max / 2;
         let sequence = own.sequences.last_mut()?;
@@ -237,6 +257,30 @@ impl Sequence {
         let fetched = self.end.saturating_sub(behind)..self.fetched;
         (self.end..=self.end + GAP_BYTES_MAX).contains(&offset)
             || self.fetched > self.end && fetched.contains(&offset)
+    }
+
+    /// What is to be fetched next, if it is time: the next burst is on its way when one is begun, and
+    /// small ones are so large that there are few.
+    fn next_burst(&mut self, burst_bytes_max: u64) -> Option<Range<u64>> {
+        let start = self.fetched.max(self.end);
+        let ahead = start - self.end;
+        if ahead >= self.bytes.min(burst_bytes_max) || start >= self.ahead_end() {
+            return None;
+        }
+        let bytes = (self.bytes.saturating_mul(AHEAD_TIMES) - ahead).min(burst_bytes_max);
+        self.fetched = start.saturating_add(bytes).min(self.ahead_end());
+        Some(start..self.fetched)
+    }
+
+    /// Nothing is fetched behind this.
+    fn ahead_end(&self) -> u64 {
+        self.run_end.map_or(self.versions_end, |end| end.min(self.versions_end))
+    }
+
+    /// Whether a read that goes on with none comes a little behind it.
+    fn is_run_before(&self, offset: u64) -> bool {
+        self.bytes >= SEQUENTIAL_BYTES_MIN
+            && (self.end..=self.end.saturating_add(RUNS_APART_MAX)).contains(&offset)
     }
 
     fn has_bursts(&self) -> bool {
@@ -354,35 +398,63 @@ impl Own {
         (start < range.end).then_some(start..range.end)
     }
 
-    /// What is to be fetched, now that this range is read.
-    fn next_burst(&mut self, range: Range<u64>) -> Option<Range<u64>> {
-        let behind = self.burst_bytes_max / 2;
-        let follows = |sequence: &Sequence| sequence.goes_on_at(range.start, behind);
-        let size = range.end - range.start;
-        let mut sequence = match self.sequences.iter().rposition(follows) {
-            Some(place) => {
-                let known = self.sequences.remove(place);
-                Sequence { end: known.end.max(range.end), bytes: known.bytes + size, ..known }
-            }
-            None => Sequence { end: range.end, bytes: size, fetched: 0, bursts: vec![] },
-        };
+    /// What is to be fetched, now that this range of a version is read.
+    fn next_burst(&mut self, range: Range<u64>, version_end: u64) -> Option<Range<u64>> {
+        let mut sequence = self.gone_on_with(range.clone(), version_end);
         // Each place has its share of what is held at once.
         let others = self.sequences.iter().filter(|sequence| sequence.has_bursts()).count() as u64;
         let share = self.held_bytes_max / (2 * others + 2);
-        let burst_bytes = sequence.bytes.min(self.burst_bytes_max).min(share);
-        let is_due = sequence.bytes >= SEQUENTIAL_BYTES_MIN
-            && sequence.bytes > size
-            && sequence.end + burst_bytes > sequence.fetched;
-        let next = is_due.then(|| {
-            let start = sequence.fetched.max(sequence.end);
-            sequence.fetched = start + burst_bytes;
-            start..sequence.fetched
-        });
+        let is_first = sequence.bytes == range.end - range.start;
+        let is_long = sequence.bytes >= SEQUENTIAL_BYTES_MIN || sequence.run_end.is_some();
+        let next = match is_first || !is_long {
+            true => None,
+            false => sequence.next_burst(self.burst_bytes_max.min(share)),
+        };
         self.sequences.push(sequence);
         if self.sequences.len() > SEQUENCES_MAX {
             self.sequences.remove(0);
         }
         next
+    }
+
+    /// Bytes of the run that ended last before a byte, if that is near.
+    fn run_before(&self, offset: u64) -> Option<u64> {
+        let known = self.sequences.iter().rfind(|known| known.is_run_before(offset));
+        known.map(|run| run.end - run.start)
+    }
+
+    /// The sequence that a read goes on with, or begins, taken out of those that are known.
+    fn gone_on_with(&mut self, range: Range<u64>, version_end: u64) -> Sequence {
+        let behind = self.burst_bytes_max / 2;
+        let size = range.end - range.start;
+        // It may end elsewhere than it seemed to.
+        let version_end = if range.end <= version_end { version_end } else { u64::MAX };
+        let follows = |sequence: &Sequence| sequence.goes_on_at(range.start, behind);
+        match self.sequences.iter().rposition(follows) {
+            Some(place) => {
+                let known = self.sequences.remove(place);
+                Sequence {
+                    end: known.end.max(range.end),
+                    bytes: known.bytes + size,
+                    run_end: known
+                        .run_end
+                        .filter(|&end| range.end <= end.saturating_add(GAP_BYTES_MAX)),
+                    versions_end: known.versions_end.max(version_end),
+                    ..known
+                }
+            }
+            None => Sequence {
+                start: range.start,
+                end: range.end,
+                bytes: size,
+                fetched: 0,
+                versions_end: version_end,
+                run_end: self
+                    .run_before(range.start)
+                    .map(|bytes| range.start.saturating_add(bytes)),
+                bursts: vec![],
+            },
+        }
     }
 }
 
@@ -392,6 +464,8 @@ mod tests {
     use crate::bursts::tests::there;
 
     const BURST_BYTES: u64 = 4 << 20;
+    /// Where versions end that are longer than what is read of them.
+    const END: u64 = u64::MAX;
 
     fn own() -> Own {
         Own::new(&Bursts::new(BURST_BYTES))
@@ -402,11 +476,11 @@ mod tests {
         let mut own = own();
         let step = 256 << 10;
         let read = |index: u64| index * step..(index + 1) * step;
-        assert_eq!(own.next_burst(read(0)), None, "the first one");
-        assert_eq!(own.next_burst(read(1)), Some(2 * step..4 * step));
-        let mut fetched = 4 * step;
+        assert_eq!(own.next_burst(read(0), END), None, "the first one");
+        assert_eq!(own.next_burst(read(1), END), Some(2 * step..10 * step));
+        let mut fetched = 10 * step;
         for index in 2..200 {
-            if let Some(next) = own.next_burst(read(index)) {
+            if let Some(next) = own.next_burst(read(index), END) {
                 assert_eq!(next.start, fetched, "without a gap");
                 assert!(next.end - next.start <= BURST_BYTES);
                 fetched = next.end;
@@ -430,7 +504,9 @@ mod tests {
             for container in 0..3 {
                 let range = read(container, index);
                 asked += u64::from(own.not_held(range.clone()).is_some());
-                ranges.extend(ahead.go_on(&mut own, range).map(|burst| burst.ranges()[0].clone()));
+                ranges.extend(
+                    ahead.go_on(&mut own, range, END).map(|burst| burst.ranges()[0].clone()),
+                );
                 let held: u64 = own.live().iter().map(|burst| burst.left()).sum();
                 assert!(held <= 4 * BURST_BYTES, "{held}");
             }
@@ -445,10 +521,58 @@ mod tests {
     fn bursts_that_were_passed_are_let_go_of() {
         let (ahead, mut own) = ahead();
         for index in 0..4000 {
-            ahead.go_on(&mut own, index * 16384..index * 16384 + 10_000);
+            ahead.go_on(&mut own, index * 16384..index * 16384 + 10_000, END);
             let held: u64 = own.live().iter().map(|burst| burst.left()).sum();
             assert!(held <= 3 * BURST_BYTES, "{held}");
         }
+    }
+
+    #[test]
+    fn nothing_is_fetched_behind_the_last_byte_of_what_is_read() {
+        let mut own = own();
+        let mut fetched = |read: Range<u64>, version_end: u64| {
+            let starts = (read.start..read.end).step_by(10_000);
+            let bursts = starts.filter_map(|at| own.next_burst(at..at + 10_000, version_end));
+            bursts.map(|burst| burst.end).max().unwrap_or(0)
+        };
+        assert_eq!(fetched(0..8_000_000, 9_001_234), 9_001_234);
+        assert_eq!(fetched(8_000_000..9_000_000, 9_001_234), 0, "all of it is there");
+        let behind = fetched(9_000_000..12_000_000, 12_001_234);
+        assert_eq!(behind, 12_001_234, "one that lies behind it is read, too");
+        assert!(fetched(12_000_000..13_000_000, 12_001_234) > 13_000_000, "it ends elsewhere");
+    }
+
+    #[test]
+    fn few_bursts_are_small_and_none_reach_far() {
+        let mut own = own();
+        let (mut count, mut fetched) = (0, 0);
+        for index in 0..800 {
+            let range = index * 10_000..(index + 1) * 10_000;
+            let read = range.end;
+            if let Some(next) = own.next_burst(range, END) {
+                count += 1;
+                fetched = next.end;
+            }
+            assert!(fetched <= read * (AHEAD_TIMES + 1), "{fetched} at {read}");
+        }
+        assert!(count <= 7, "{count}");
+    }
+
+    #[test]
+    fn of_containers_that_were_written_in_turn_one_is_fetched_alone() {
+        let mut own = own();
+        let (mut bursts, mut fetched) = (0, 0);
+        // Runs of about 250,000 bytes, each about a million behind the one before it.
+        for index in 0..25 * 40 {
+            let (run, within) = (index / 25, index % 25);
+            let start = run * (1_000_000 + run % 3 * 100) + within * (10_000 + run % 3);
+            if let Some(next) = own.next_burst(start..start + 10_000 + run % 3, END) {
+                bursts += 1;
+                fetched += next.end - next.start;
+            }
+        }
+        assert!(fetched < 40 * 250_000 + 1_000_000, "{fetched}");
+        assert!(bursts <= 40 * 5, "{bursts}");
     }
 
     #[test]
@@ -456,7 +580,7 @@ mod tests {
         let mut own = own();
         for index in 0..100_u64 {
             let start = (index * 7919 % 100) << 30;
-            assert_eq!(own.next_burst(start..start + (1 << 20)), None);
+            assert_eq!(own.next_burst(start..start + (1 << 20), END), None);
         }
     }
 
@@ -467,7 +591,7 @@ mod tests {
         for index in 0..20_u64 {
             for place in 0..40_u64 {
                 let start = (place << 40) + (index << 20);
-                let next = own.next_burst(start..start + (1 << 20));
+                let next = own.next_burst(start..start + (1 << 20), END);
                 fetched += next.map_or(0, |next| next.end - next.start);
             }
         }

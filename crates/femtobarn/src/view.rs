@@ -71,6 +71,9 @@ impl Version {
         row: &VersionRow,
     ) -> Result<Self> {
         let source = Arc::new(inner.files.source(database, row.csn)?);
+        // Before anything is read.
+        source.ends_at(row.footer.offset.saturating_add(row.footer.size));
+        source.ends_at(row.annex.offset.saturating_add(row.annex.size));
         let class = inner.catalog.class(&container.class, Some(row.class_version))?;
         let deletions = match row.deleted {
             0 => Deletions::default(),
@@ -82,14 +85,19 @@ impl Version {
         let parts = VersionParts {
             row,
             what: format!("container {}/{}", database.name, container.name),
-            source,
+            source: source.clone(),
             class: Class::from_json(&class.definition)?,
             deletions,
             targets: inner.catalog.link_targets(row.database, row.container)?,
             epoch: database.epoch,
             writer: None,
         };
-        Self::of(inner, parts)
+        let version = Self::of(inner, parts)?;
+        // Page lists are written after the pages of theirs.
+        let groups = &version.reader.footer().cluster_groups;
+        let lists = groups.iter().map(|group| group.page_list.locator);
+        lists.for_each(|list| source.ends_at(list.offset.saturating_add(list.size)));
+        Ok(version)
     }
 
     /// A version of which the catalogue need not know.
