@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -307,6 +314,54 @@ def test_a_client_that_fails_is_told_and_nothing_is_left(small: Path, tmp_path: 
         run(load(small), scratch=tmp_path / "scratch", variants=["local"])
     assert 'did you mean "items"' in str(caught.value)
     assert not any((tmp_path / "scratch").iterdir())
+
+
+def test_a_command_is_run_before_each_point(small: Path, tmp_path: Path) -> None:
+    workload = load(small, sweep={"clients": [1, 2], "warm_up_seconds": 0, "window_seconds": 0.2})
+    said = tmp_path / "said"
+    done = run(workload, scratch=tmp_path / "scratch", variants=["local"], before=f"echo now >> {said}")
+    assert said.read_text().split() == ["now", "now"]
+    assert done["before"] == f"echo now >> {said}"
+    with pytest.raises(fb.UnavailableError, match="ended with 3: too late"):
+        run(workload, scratch=tmp_path / "scratch", before="echo too late >&2; exit 3")
+
+
+@pytest.mark.parametrize("start", ["fork", "program"])
+def test_no_client_outlives_who_started_it(tmp_path: Path, start: str) -> None:
+    copied = tmp_path / "long.toml"
+    copied.write_text(SMALL.replace('start = "fork"', f'start = "{start}"'))
+    mark = f"TESTBED_MARK={uuid.uuid4()}"
+    arguments = ["--variant", "served", "--window", "600", "--scratch", str(tmp_path)]
+    runner = subprocess.Popen(
+        [sys.executable, "-m", "femtobarn", "testbed", "run", str(copied), *arguments],
+        env=dict(os.environ) | dict([mark.split("=")]),
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        # The runner, its server, and four clients.
+        wait_for(lambda: len(marked(mark)) >= 6 or runner.poll() is not None)
+        assert runner.poll() is None
+    finally:
+        runner.kill()
+        runner.wait()
+    wait_for(lambda: not marked(mark))
+
+
+def marked(mark: str) -> list[int]:
+    """Processes that have this in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in (process / "environ").read_bytes():
+                found.append(int(process.name))
+    return found
+
+
+def wait_for(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.05)
 
 
 # The command line.

@@ -87,6 +87,8 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--window", type=float, metavar="SECONDS", help="for how long clients are watched")
     parser.add_argument("--warm-up", type=float, metavar="SECONDS", help="time before that")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting")
+    text = "shell command to run before each point: empty caches, say"
+    parser.add_argument("--before", metavar="COMMAND", help=text)
     parser.add_argument("--seed", type=int, default=1, help="for what is random (1)")
 
 
@@ -111,6 +113,7 @@ def _run(options: argparse.Namespace) -> None:
                 scratch=Path(scratch),
                 variants=options.variant,
                 seed=options.seed,
+                before=options.before,
                 progress=_teller(workload.name),
             )
             saved.append(save(done, options.out))

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -75,8 +76,9 @@ class _Over(Exception):
 
 def run(order: Order, pipe: Connection, clock: MutableSequence[float]) -> None:
     """Be a client. Sends a :class:`Start`, then an :class:`Outcome`, or a text that says what went wrong."""
+    Thread(target=_leave_with, args=(pipe,), daemon=True).start()
     try:
-        client = _Client(order, pipe, clock)
+        client = _Client(order, clock)
         client.begin()
         pipe.send(client.start)
         client.go_on()
@@ -88,6 +90,13 @@ def run(order: Order, pipe: Connection, clock: MutableSequence[float]) -> None:
         pipe.send(f"client {order.number} ({order.kind.name}): {error}")
     except BaseException:
         pipe.send(f"client {order.number} ({order.kind.name}): {traceback.format_exc()}")
+
+
+def _leave_with(pipe: Connection) -> None:
+    """End this process, whatever it waits for, if who started it was killed: nobody would end it."""
+    # Nothing is ever sent, so this comes with the end of the other side.
+    pipe.poll(None)
+    os._exit(1)
 
 
 @dataclass
@@ -112,9 +121,8 @@ class _Transaction:
 
 
 class _Client:
-    def __init__(self, order: Order, pipe: Connection, clock: MutableSequence[float]) -> None:
+    def __init__(self, order: Order, clock: MutableSequence[float]) -> None:
         ready = time.monotonic()
-        self.pipe = pipe
         self.kind, self.scenario, self.number = order.kind, order.scenario, order.number
         self.clock = clock
         self.recorder = Recorder()
@@ -341,10 +349,6 @@ class _Client:
         """Count a pass through the loop, and commit if it is time to."""
         now = self._add("event", self.event_began, 1.0)
         self.event_began = now
-        if self.pipe.poll():
-            os._exit(
-                1
-            )  # who started this was killed, as nothing is ever sent: nobody would say that it is over
         if self.transaction is None:
             return
         self.transaction.events_left -= 1

@@ -5,6 +5,7 @@ Members of a run::
     format, workload, title, paper, about, started, seconds, seed
     machine       cpu, cores, memory_bytes, kernel, python
     femtobarn     version, commit
+    before        the command that was run before each point, or null
     parameters    the workload's file, with what was set from outside
     played        by variant: access, computation, compression, federations, disks (or null),
                   raw_bytes_per_second, ideal_bytes_per_second_per_client (or null)

@@ -7,6 +7,7 @@ than what the clock shows. Latencies and everything about resources are as the c
 from __future__ import annotations
 
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -46,6 +47,7 @@ def run(
     scratch: Path,
     variants: Sequence[str] = (),
     seed: int = 1,
+    before: str | None = None,
     progress: Progress = lambda _: None,
 ) -> dict[str, Any]:
     """Run a workload, and return what :mod:`femtobarn.testbed.results` describes.
@@ -58,11 +60,13 @@ def run(
         Names of variants; all if empty.
     seed
         For what is random.
+    before
+        A shell's command, which is run before the clients of each point, once their data are there.
 
     Raises
     ------
     UnavailableError
-        If a client or a server fails; the text says why.
+        If a client, a server or the command fails; the text says why.
     """
     chosen = [workload.scenario(name) for name in variants] or list(workload.scenarios)
     started = datetime.now(UTC)
@@ -70,7 +74,8 @@ def run(
     for scenario in chosen:
         for clients in scenario.sweep.clients:
             label = f"{scenario.name}, {clients} client{'s' * (clients > 1)}"
-            points.append(_Point(scenario, clients, scratch, seed, _at(label, progress)).measure())
+            point = _Point(scenario, clients, scratch, seed, before, _at(label, progress))
+            points.append(point.measure())
             progress(f"{label}: {_line(points[-1])}")
     by_variant = {one.name: [p for p in points if p["variant"] == one.name] for one in chosen}
     return {
@@ -84,6 +89,7 @@ def run(
         "machine": machine(),
         "femtobarn": {"version": fb.__version__, "commit": source_commit()},
         "seed": seed,
+        "before": before,
         "parameters": workload.raw,
         "played": {scenario.name: _played(scenario) for scenario in chosen},
         "points": points,
@@ -124,10 +130,16 @@ class _Point:
     """One variant with one number of clients."""
 
     def __init__(
-        self, scenario: Scenario, clients: int, scratch: Path, seed: int, progress: Progress
+        self,
+        scenario: Scenario,
+        clients: int,
+        scratch: Path,
+        seed: int,
+        before: str | None,
+        progress: Progress,
     ) -> None:
         self.scenario, self.clients, self.seed = scenario, clients, seed
-        self.progress = progress
+        self.before, self.progress = before, progress
         self.folder = scratch / "testbed"
         self.seen: list[_Seen] = []
 
@@ -138,10 +150,20 @@ class _Point:
         try:
             with ExitStack() as stack:
                 sites = [stack.enter_context(one) for one in map(self._site, self._shares())]
+                self._prepare_machine()
                 crew = stack.enter_context(hired(self.scenario.sweep.start))
                 return self._watched(sites, crew)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _prepare_machine(self) -> None:
+        if self.before is None:
+            return
+        self.progress(f"running {self.before}")
+        done = subprocess.run(self.before, shell=True, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = done.stderr.strip() or "nothing was said"
+            raise fb.UnavailableError(f"{self.before!r} ended with {done.returncode}: {said}")
 
     def _shares(self) -> list[tuple[Kind, ...]]:
         """The kinds of clients that share a federation, for each one."""

@@ -6,7 +6,7 @@ import json
 import multiprocessing
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -104,7 +104,8 @@ def _serve(config: str, pipe: Connection) -> None:
     except fb.FemtobarnError as error:
         pipe.send(str(error))
         return
-    with server:
+    # Who started this may be killed.
+    with server, suppress(EOFError, BrokenPipeError):
         pipe.send(server.port)
         while pipe.recv() == "status":
             pipe.send(server.status())
