@@ -75,6 +75,13 @@ pub trait Catalogue: Debug + Send + Sync {
     /// As whoever keeps the catalogue.
     fn find_database(&self, name: &str, at: Csn) -> Result<Option<DatabaseRow>>;
 
+    /// What is called `name` now, if anything is, without looking for names that are like it, and a commit
+    /// that was not older than what was found.
+    ///
+    /// # Errors
+    /// As whoever keeps the catalogue.
+    fn look_for_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)>;
+
     /// The database called `name`.
     ///
     /// # Errors
@@ -143,6 +150,13 @@ pub trait Catalogue: Debug + Send + Sync {
         database: DatabaseId,
         id: ContainerId,
     ) -> Result<(DatabaseRow, ContainerRow, Option<VersionRow>)>;
+
+    /// A database with its containers, for who drops it: what changed since the commit that comes with them
+    /// is refused when that is committed.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it was dropped.
+    fn database_to_drop(&self, id: DatabaseId) -> Result<(Csn, DatabaseRow, Vec<ContainerRow>)>;
 
     /// The newest version of a container, dropped or not; none if nothing was committed to it yet.
     ///
@@ -348,6 +362,7 @@ impl Catalogue for Catalog {
         fn head(&self) -> Result<Csn>;
         fn databases(&self, at: Csn) -> Result<Vec<DatabaseRow>>;
         fn find_database(&self, name: &str, at: Csn) -> Result<Option<DatabaseRow>>;
+        fn look_for_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)>;
         fn database(&self, name: &str, at: Csn) -> Result<DatabaseRow>;
         fn database_by_id(&self, id: DatabaseId, at: Csn) -> Result<DatabaseRow>;
         fn database_by_uuid(&self, uuid: Uuid) -> Result<Option<DatabaseRow>>;
@@ -357,6 +372,7 @@ impl Catalogue for Catalog {
         fn container(&self, database: DatabaseId, name: &str, at: Csn) -> Result<ContainerRow>;
         fn container_by_id(&self, database: DatabaseId, id: ContainerId, at: Csn) -> Result<ContainerRow>;
         fn container_to_write(&self, database: DatabaseId, id: ContainerId) -> Result<(DatabaseRow, ContainerRow, Option<VersionRow>)>;
+        fn database_to_drop(&self, id: DatabaseId) -> Result<(Csn, DatabaseRow, Vec<ContainerRow>)>;
         fn version(&self, database: DatabaseId, container: ContainerId, at: Csn) -> Result<Option<VersionRow>>;
         fn newest_versions(&self, database: DatabaseId, at: Csn) -> Result<Vec<VersionRow>>;
         fn versions(&self, database: DatabaseId, container: ContainerId) -> Result<Vec<VersionRow>>;

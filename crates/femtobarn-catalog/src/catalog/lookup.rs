@@ -72,6 +72,12 @@ impl Catalog {
         self.one(&sql, params![signed(at.0), name], database_row)
     }
 
+    /// What is called `name` now, if anything is, and a commit that was not older than what was found.
+    pub fn look_for_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)> {
+        let found = self.find_database(name, Csn::MAX)?;
+        Ok((found, self.head()?))
+    }
+
     /// The database called `name`; that there is none is an error, which takes longer the more
     /// databases there are.
     pub fn database(&self, name: &str, at: Csn) -> Result<DatabaseRow> {
@@ -168,6 +174,16 @@ impl Catalog {
                 Err(names::not_found("container", &name, vec![]))
             }
         }
+    }
+
+    /// A database with its containers, for who drops it: what changed since the commit that comes with them
+    /// is refused when that is committed.
+    pub fn database_to_drop(
+        &self,
+        id: DatabaseId,
+    ) -> Result<(Csn, DatabaseRow, Vec<ContainerRow>)> {
+        let seen = self.head()?;
+        Ok((seen, self.database_by_id(id, Csn::MAX)?, self.containers(id, Csn::MAX)?))
     }
 
     /// The newest version of a container, dropped or not; none if nothing was committed to it yet.

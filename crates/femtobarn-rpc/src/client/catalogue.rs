@@ -154,6 +154,13 @@ impl Catalogue for RemoteCatalogue {
         Ok(checked!(self.ask(question)?, databases)?.pop())
     }
 
+    fn look_for_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)> {
+        let answers = self.ask(Of::FindDatabase(named(DatabaseId(0), name, Csn::MAX)))?;
+        let head = needed(csn_of(&answers), "commit")?;
+        self.shared.hear_of(head);
+        Ok((checked!(answers, databases)?.pop(), head))
+    }
+
     fn database(&self, name: &str, at: Csn) -> Result<DatabaseRow> {
         one(checked!(self.ask(Of::Database(named(DatabaseId(0), name, at)))?, databases)?)
     }
@@ -207,6 +214,12 @@ impl Catalogue for RemoteCatalogue {
         let answers = self.ask(Of::ContainerToWrite(numbered(database, id, Csn::MAX)))?;
         let (of, row) = (one(checked!(answers, databases)?)?, one(rows!(answers, containers))?);
         Ok((of, row, last(rows!(answers, versions))))
+    }
+
+    fn database_to_drop(&self, id: DatabaseId) -> Result<(Csn, DatabaseRow, Vec<ContainerRow>)> {
+        let answers = self.ask(Of::DatabaseToDrop(numbered(id, NONE, Csn::MAX)))?;
+        let seen = needed(csn_of(&answers), "commit")?;
+        Ok((seen, one(checked!(answers, databases)?)?, rows!(answers, containers)))
     }
 
     fn version(

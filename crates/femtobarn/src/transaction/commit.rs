@@ -4,6 +4,7 @@
 //! commit that is durable all the same, so files that it would need are then kept.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use femtobarn_catalog::{BlobRange, Csn, DatabaseId, EnvelopeRange, NewVersion};
 use rntuple::{BlobSink, EnvelopeLink};
@@ -13,6 +14,10 @@ use super::{ContainerKey, OpenDatabase, Transaction, unopened};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file;
 use crate::record::{CommitRecord, ContainerRecord, End};
+
+/// How long the newest commit that a transaction saw is as good as the newest one where others do not
+/// matter: about as long as it may take to make a commit durable.
+const MOMENT: Duration = Duration::from_secs(1);
 
 impl Transaction {
     /// Makes everything durable and visible, at once.
@@ -40,6 +45,10 @@ impl Transaction {
     /// As [`commit`](Self::commit); then the transaction is over.
     pub fn checkpoint(&mut self) -> Result<Csn> {
         self.check_open()?;
+        if let Err(error) = self.lock_new_containers() {
+            self.close(false);
+            return Err(error);
+        }
         let csn = self.publish()?;
         self.is_over = false;
         self.id = Uuid::new_v4();
@@ -48,6 +57,8 @@ impl Transaction {
         self.new_classes.clear();
         self.bury(true);
         self.snapshot = None;
+        self.note_seen(csn);
+        self.found = None;
         self.reads.clear();
         self.savepoints.clear();
         Ok(csn)
@@ -117,7 +128,7 @@ impl Transaction {
     fn sync(&mut self, versions: &mut [(ContainerKey, NewVersion)]) -> Result<()> {
         let touched = self.touched(versions);
         let uuids: Vec<Uuid> = touched.iter().map(|id| self.open(*id).row.uuid).collect();
-        let after = self.federation.head()?;
+        let after = self.newest_commit(versions)?;
         for id in &touched {
             let record = self.record(*id, after, &uuids, versions).encode();
             let open = self.databases.get_mut(id).or_else(|| self.graves.databases.get_mut(id));
@@ -133,6 +144,22 @@ impl Transaction {
         }
         let new = self.databases.values().filter(|open| open.is_new);
         self.federation.inner.files.sync_folders(new.map(|open| open.row.path.as_str()))
+    }
+
+    /// What records say is the newest commit. By it those are put in order that go on from one version, or
+    /// know of each other. Where there is none of that, the newest commit of a moment ago does.
+    fn newest_commit(&self, versions: &[(ContainerKey, NewVersion)]) -> Result<Csn> {
+        let names = &self.names;
+        let is_renaming = !names.renamed_databases.is_empty()
+            || !names.renamed_containers.is_empty()
+            || !names.dropped_containers.is_empty();
+        let is_new = |(key, _): &(ContainerKey, NewVersion)| self.open(key.database).is_new;
+        let links = self.containers.values().any(|open| !open.targets.is_empty());
+        let is_alone = !is_renaming && !links && versions.iter().all(is_new);
+        match self.seen {
+            Some((seen, at)) if is_alone && at.elapsed() < MOMENT => Ok(seen),
+            _ => self.federation.head(),
+        }
     }
 
     /// An open database, dropped or not.

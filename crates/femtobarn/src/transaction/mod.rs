@@ -9,7 +9,8 @@
 //! Invariants:
 //! 1. Until 2 has succeeded, nothing that this transaction wrote is referred to from anywhere.
 //! 2. The write lock of a container is held from its first use to the end, so that two writers do
-//!    not work in vain; that nobody else committed is checked in 2, not believed.
+//!    not work in vain; that nobody else committed is checked in 2, not believed. A new one is locked
+//!    before the first checkpoint, from which on others can find it.
 
 mod append;
 mod classes;
@@ -29,6 +30,7 @@ mod update;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use femtobarn_catalog::{
     ContainerId, Csn, DATABASES_FOLDER, DatabaseId, DatabaseRow, DatabaseState, LockGuard,
@@ -43,7 +45,7 @@ use crate::federation::Federation;
 use crate::file::DatabaseFile;
 use crate::options::TransactionOptions;
 use crate::snapshot::Snapshot;
-use names::{Graves, Names};
+use names::{Graves, Names, renamed_or_dropped};
 use open::OpenContainer;
 
 pub use append::Rows;
@@ -75,6 +77,10 @@ pub struct Transaction {
     identities: BTreeMap<DatabaseId, Uuid>,
     /// What it reads, fixed at its first read.
     snapshot: Option<Snapshot>,
+    /// The newest commit when it last looked, and when that was.
+    seen: Option<(Csn, Instant)>,
+    /// The database that was looked up by its name last.
+    found: Option<DatabaseId>,
     /// Which versions it read, if they must not change before it commits.
     reads: BTreeMap<ContainerKey, Csn>,
     /// Savepoints that can be gone back to, in the order of their making.
@@ -116,6 +122,8 @@ impl Transaction {
             graves: Graves::default(),
             identities: BTreeMap::new(),
             snapshot: None,
+            seen: None,
+            found: None,
             reads: BTreeMap::new(),
             savepoints: vec![],
             savepoints_made: 0,
@@ -138,7 +146,7 @@ impl Transaction {
     /// # Errors
     /// `Exists` if the name is taken; `Invalid` if the place's name is no plain one.
     pub fn create_database_in(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
-        if self.find_database(name)?.is_some() {
+        if self.look_for_database(name)?.is_some() {
             return Err(Error::Exists { what: format!("database {name:?} exists already") });
         }
         self.new_database(name, place)
@@ -149,7 +157,7 @@ impl Transaction {
     /// # Errors
     /// As [`create_database_in`](Self::create_database_in), but that the name is taken.
     pub fn database_or_new(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
-        match self.find_database(name)? {
+        match self.look_for_database(name)? {
             Some(id) => Ok(id),
             None => self.new_database(name, place),
         }
@@ -213,11 +221,10 @@ impl Transaction {
             return Ok(id);
         }
         let id = self.federation.catalog().database(name, Csn::MAX)?.id;
+        self.found = Some(id);
         match self.has_renamed(id) {
             false => Ok(id),
-            true => Err(Error::NotFound {
-                what: format!("database {name:?} was renamed or dropped by this transaction"),
-            }),
+            true => Err(renamed_or_dropped(name)),
         }
     }
 
@@ -272,6 +279,13 @@ impl Transaction {
         // A server refuses what comes when the database is not held any more.
         drop(open.extents.file().settle());
         self.federation.inner.return_extents(id, open.extents);
+    }
+
+    /// Notes a commit that was the newest just now, if it is one.
+    fn note_seen(&mut self, seen: Csn) {
+        if seen > Csn::ZERO {
+            self.seen = Some((seen, Instant::now()));
+        }
     }
 
     fn check_open(&self) -> Result<()> {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use femtobarn_catalog::{Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard};
+use femtobarn_catalog::{ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard};
 
 use super::open::OpenContainer;
 use super::{ContainerKey, OpenDatabase, Transaction};
@@ -23,6 +23,17 @@ pub(super) struct Names {
     /// Their new names are those of the open containers.
     pub renamed_containers: BTreeMap<ContainerKey, Csn>,
     pub dropped_containers: BTreeMap<ContainerKey, Csn>,
+}
+
+/// A database that is to be dropped.
+struct Doomed {
+    /// The commit that was looked at.
+    seen: Csn,
+    row: DatabaseRow,
+    /// Those that the catalogue knows.
+    containers: Vec<ContainerRow>,
+    /// Its lock, unless it is open.
+    shared: Result<Option<LockGuard>>,
 }
 
 /// What a transaction dropped.
@@ -42,13 +53,8 @@ impl Transaction {
     /// `NotFound`, with names that are like it; `Busy` if somebody writes to it for longer than this
     /// transaction waits; `Conflict` if it changed since the transaction's first read.
     pub fn drop_database(&mut self, name: &str) -> Result<()> {
-        let row = self.database_row(name)?;
-        let seen = self.federation.head()?;
-        let catalog = self.federation.catalog();
-        let containers = match self.databases.get(&row.id) {
-            Some(open) if open.is_new => vec![],
-            _ => catalog.containers(row.id, Csn::MAX)?,
-        };
+        let Doomed { seen, row, containers, shared } = self.doomed(name)?;
+        self.note_seen(seen);
         for container in containers {
             let key = ContainerKey { database: row.id, container: container.id };
             self.lock_to_drop(key)?;
@@ -60,7 +66,11 @@ impl Transaction {
         }
         if row.state == DatabaseState::Open {
             // A database whose file is lost is dropped, too; it cannot tell.
-            drop(self.open_database(row.id));
+            match shared {
+                Ok(Some(shared)) => drop(self.insert_database(row.clone(), shared)),
+                Ok(None) => drop(self.open_database(row.id)),
+                Err(_) => {}
+            }
         }
         let is_inside = |key: &ContainerKey| key.database == row.id;
         self.graves.containers.extend(self.containers.extract(is_inside));
@@ -147,16 +157,59 @@ impl Transaction {
         Ok(key)
     }
 
-    /// The database of a name: one that exists or that this transaction created or renamed.
-    fn database_row(&mut self, name: &str) -> Result<DatabaseRow> {
-        if self.own_database(name).is_none() {
-            self.check_open()?;
-            let row = self.federation.catalog().database(name, Csn::MAX)?;
-            if !self.has_renamed(row.id) {
-                return Ok(row);
-            }
+    /// The database of a name, to drop it.
+    fn doomed(&self, name: &str) -> Result<Doomed> {
+        self.check_open()?;
+        let catalog = self.federation.catalog();
+        if self.own_database(name).is_some() {
+            let row = self.database_row(name)?;
+            let (seen, containers) = match self.databases.get(&row.id) {
+                Some(open) if open.is_new => (self.federation.head()?, vec![]),
+                _ => {
+                    let (seen, _, containers) = catalog.database_to_drop(row.id)?;
+                    (seen, containers)
+                }
+            };
+            return Ok(Doomed { seen, row, containers, shared: Ok(None) });
         }
-        let id = self.database(name)?;
+        // Most often it was looked up by its name just now; another one may have that by the time it is locked.
+        let found = self.found.filter(|id| !self.has_renamed(*id));
+        if let Some(id) = found
+            && let Some(doomed) = self.doomed_if_called(name, id)?
+        {
+            return Ok(doomed);
+        }
+        let id = self.database_row(name)?.id;
+        let doomed = self.doomed_if_called(name, id)?;
+        doomed.ok_or_else(|| Error::Conflict {
+            what: format!("database {name:?} was renamed or dropped just now"),
+        })
+    }
+
+    /// A database to drop, if it has the name. It is locked before its row is looked up, which then tells the
+    /// epoch that it is written in.
+    fn doomed_if_called(&self, name: &str, id: DatabaseId) -> Result<Option<Doomed>> {
+        let shared = self.share_database(id);
+        match self.federation.catalog().database_to_drop(id) {
+            Ok((seen, row, containers)) => {
+                let is_called = row.name == name;
+                Ok(is_called.then_some(Doomed { seen, row, containers, shared }))
+            }
+            Err(error) if error.kind() == femtobarn_catalog::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The database of a name: one that exists or that this transaction created or renamed.
+    fn database_row(&self, name: &str) -> Result<DatabaseRow> {
+        self.check_open()?;
+        let Some(id) = self.own_database(name) else {
+            let row = self.federation.catalog().database(name, Csn::MAX)?;
+            return match self.has_renamed(row.id) {
+                false => Ok(row),
+                true => Err(renamed_or_dropped(name)),
+            };
+        };
         match self.databases.get(&id) {
             Some(open) => Ok(open.row.clone()),
             None => Ok(self.federation.catalog().database_by_id(id, Csn::MAX)?),
@@ -168,12 +221,24 @@ impl Transaction {
     /// # Errors
     /// As the catalogue.
     pub fn find_database(&self, name: &str) -> Result<Option<DatabaseId>> {
+        Ok(self.find_named(name)?.0)
+    }
+
+    /// As [`find_database`](Self::find_database), for who makes one if there is none.
+    pub(super) fn look_for_database(&mut self, name: &str) -> Result<Option<DatabaseId>> {
+        let (found, seen) = self.find_named(name)?;
+        self.note_seen(seen);
+        Ok(found)
+    }
+
+    /// The database that has a name, and a commit that was not older than what was found.
+    fn find_named(&self, name: &str) -> Result<(Option<DatabaseId>, Csn)> {
         self.check_open()?;
         if let Some(id) = self.own_database(name) {
-            return Ok(Some(id));
+            return Ok((Some(id), Csn::ZERO));
         }
-        let known = self.federation.catalog().find_database(name, Csn::MAX)?;
-        Ok(known.map(|row| row.id).filter(|id| !self.has_renamed(*id)))
+        let (known, seen) = self.federation.catalog().look_for_database(name)?;
+        Ok((known.map(|row| row.id).filter(|id| !self.has_renamed(*id)), seen))
     }
 
     /// The database to which this transaction gave a name, or that it has open under it.
@@ -258,6 +323,12 @@ impl Transaction {
         self.databases.extend(self.graves.databases.extract(is_back));
         self.containers.extend(self.graves.containers.extract(is_here));
         self.names = names.clone();
+    }
+}
+
+pub(super) fn renamed_or_dropped(name: &str) -> Error {
+    Error::NotFound {
+        what: format!("database {name:?} was renamed or dropped by this transaction"),
     }
 }
 

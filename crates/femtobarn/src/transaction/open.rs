@@ -49,7 +49,7 @@ pub(super) struct OpenContainer {
     pub indexing: Pending,
     /// As it was when the transaction opened it or last committed; none if it is new.
     pub opened: Option<State>,
-    /// None while no transaction has it.
+    /// None while no transaction has it, and while nobody else can find it: it is new.
     pub lock: Option<LockGuard>,
 }
 
@@ -234,7 +234,6 @@ impl Transaction {
         }
         self.add_class(class)?;
         let id = self.federation.new_container_number()?;
-        let lock = self.owner.lock_container(database, id, self.options.lock_wait)?;
         let extents = &mut self.open_database(database)?.extents;
         let (appender, header) =
             Appender::create(extents, name, &class.members(), options.write_options())
@@ -271,10 +270,19 @@ impl Transaction {
                 indexing: Pending::default(),
                 summaries: vec![],
                 opened: None,
-                lock: Some(lock),
+                lock: None,
             },
         );
         Ok(key)
+    }
+
+    /// Locks the new containers, which others will find from the next checkpoint on.
+    pub(super) fn lock_new_containers(&mut self) -> Result<()> {
+        for (key, open) in self.containers.iter_mut().filter(|(_, open)| open.lock.is_none()) {
+            let wait = self.options.lock_wait;
+            open.lock = Some(self.owner.lock_container(key.database, key.container, wait)?);
+        }
+        Ok(())
     }
 
     /// A container by its name, locked for writing.

@@ -60,7 +60,12 @@ fn answer(catalog: &Catalog, of: Of) -> Result<Answer> {
     Ok(match of {
         Of::Head(_) => number(catalog.head()?),
         Of::Databases(at) => databases(catalog.databases(Csn(at.csn))?),
-        Of::FindDatabase(it) => databases(catalog.find_database(&it.name, Csn(it.at))?),
+        Of::FindDatabase(it) => {
+            let found = databases(catalog.find_database(&it.name, Csn(it.at))?);
+            let is_newest = Csn(it.at) == Csn::MAX;
+            let head = is_newest.then(|| catalog.head()).transpose()?;
+            Answer { csn: head.map(|head| head.0), ..found }
+        }
         Of::Database(it) => databases([catalog.database(&it.name, Csn(it.at))?]),
         Of::DatabaseById(it) => {
             databases([catalog.database_by_id(database(it.database), Csn(it.at))?])
@@ -86,6 +91,15 @@ fn answer(catalog: &Catalog, of: Of) -> Result<Answer> {
                 databases: vec![of.into()],
                 containers: vec![row.into()],
                 versions: version.into_iter().map(Into::into).collect(),
+                ..none
+            }
+        }
+        Of::DatabaseToDrop(it) => {
+            let (seen, row, of_it) = catalog.database_to_drop(database(it.database))?;
+            Answer {
+                csn: Some(seen.0),
+                databases: vec![row.into()],
+                containers: of_it.into_iter().map(Into::into).collect(),
                 ..none
             }
         }

@@ -24,7 +24,6 @@ use femtobarn_rpc::v1::{
 use http::header::AUTHORIZATION;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataMap;
 use tonic::server::NamedService;
 use tonic::{Request, Response, Status, Streaming};
@@ -36,6 +35,9 @@ use crate::protocol::listen::Peer;
 mod attend;
 mod change;
 mod look_up;
+
+/// The answers to a question.
+type Answers = tokio_stream::Iter<std::vec::IntoIter<std::result::Result<Answer, Status>>>;
 
 /// Threads that may wait for a catalogue's file at once, besides those that publish and pin.
 const BLOCKING_MAX: usize = 8;
@@ -131,7 +133,7 @@ impl Service {
 #[tonic::async_trait]
 impl Catalogue for Service {
     type AttendStream = attend::Turns;
-    type LookUpStream = ReceiverStream<std::result::Result<Answer, Status>>;
+    type LookUpStream = Answers;
 
     async fn attend(
         &self,
@@ -148,12 +150,8 @@ impl Catalogue for Service {
         let (served, _) = self.admit(&metadata, &question.federation, Action::Read)?;
         let answers = look_up::answers(self, served, question).await;
         let answers = answers.map_err(|error| status_of(&error))?;
-        let (sender, receiver) = tokio::sync::mpsc::channel(answers.len().max(1));
-        for answer in answers {
-            // There is room for all of them.
-            drop(sender.try_send(Ok(answer)));
-        }
-        Ok(Response::new(ReceiverStream::new(receiver)))
+        let answers: Vec<_> = answers.into_iter().map(Ok).collect();
+        Ok(Response::new(tokio_stream::iter(answers)))
     }
 
     async fn change(

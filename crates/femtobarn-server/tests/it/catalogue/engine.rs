@@ -38,7 +38,7 @@ pub(super) fn open(port: u16) -> Federation {
     Federation::open_url(&url, options).unwrap()
 }
 
-fn class() -> Class {
+pub(super) fn class() -> Class {
     let json =
         r#"{"name": "Event", "version": 1, "fields": [{"name": "number", "type": "uint64"}]}"#;
     Class::from_json(json).unwrap()

@@ -43,12 +43,14 @@ fn every_look_up_finds_what_the_local_one_finds() {
         same(here.commit_by_csn(at), there.commit_by_csn(at));
         for id in [database, DatabaseId(77)] {
             same(here.database_by_id(id, at), there.database_by_id(id, at));
+            same(here.database_to_drop(id), there.database_to_drop(id));
         }
         for id in [container, ContainerId(77)] {
             same(here.container_by_id(database, id, at), there.container_by_id(database, id, at));
         }
         for name in ["run7", "run8", ""] {
             same(here.find_database(name, at), there.find_database(name, at));
+            same(here.look_for_database(name), there.look_for_database(name));
             same(here.database(name, at), there.database(name, at));
         }
         for name in ["events", "evnts"] {

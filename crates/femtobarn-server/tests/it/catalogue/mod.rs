@@ -1,6 +1,7 @@
 //! Catalogues over gRPC, by the client that the engine uses.
 
 mod commits;
+mod counted;
 mod engine;
 mod fencing;
 mod hostile;
