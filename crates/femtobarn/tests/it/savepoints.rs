@@ -109,6 +109,13 @@ fn a_checkpoint_commits_and_keeps_the_locks() {
         let options = TransactionOptions { lock_wait: Duration::ZERO, ..Default::default() };
         let busy = other.transaction(options).unwrap().container(run7, "events").unwrap_err();
         assert_eq!(busy.kind(), ErrorKind::Busy);
+        if round >= 1 {
+            let options = TransactionOptions { lock_wait: Duration::ZERO, ..Default::default() };
+            let mut writer = other.transaction(options).unwrap();
+            let run8 = writer.database("run8").unwrap();
+            let busy = writer.container(run8, "x").unwrap_err();
+            assert_eq!(busy.kind(), ErrorKind::Busy, "what is new is locked from here on, too");
+        }
         assert_eq!(transaction.view("run7/events").unwrap().live(), 10);
     }
     transaction.extend(key, events(7, 100, 1)).unwrap();
