@@ -1,11 +1,11 @@
-//! What small transactions leave to the next ones of the same process, so that those need not open
-//! and read it again.
+//! What transactions leave to the next ones of the same process, so that those need not open and read it
+//! again.
 //!
 //! Invariants:
 //! 1. A kept container is one version, as it was committed. It is used only by who has locked the
 //!    container and found in the catalogue that this version is still the newest; otherwise it is
 //!    forgotten. All else that may change, such as its name, comes from the catalogue.
-//! 2. Little memory is kept: few containers, and none that a large transaction wrote.
+//! 2. Little memory is kept: few containers, and no buffers of those that a large transaction wrote.
 //! 3. A kept owner of locks holds none.
 //! 4. Numbers that were reserved and not given yet are nobody else's.
 
@@ -22,7 +22,7 @@ use crate::federation::Federation;
 
 /// Containers that are kept.
 const CONTAINERS_MAX: usize = 64;
-/// Bytes that the last transaction may have written to a container that is kept.
+/// Bytes that a transaction writes to a container from which on its buffers are not kept.
 const GROWN_BYTES_MAX: u64 = 256 << 10;
 /// Owners of locks that are kept.
 const OWNERS_MAX: usize = 8;
@@ -41,8 +41,11 @@ impl Kept {
     /// Keeps a container that was committed just now, and frees its lock.
     pub(super) fn keep_container(&self, key: ContainerKey, mut open: OpenContainer, grown: u64) {
         open.lock = None;
-        if grown > GROWN_BYTES_MAX || open.written.is_none() {
+        if open.written.is_none() {
             return;
+        }
+        if grown > GROWN_BYTES_MAX {
+            open.appender.release_memory();
         }
         let mut containers = lock(&self.containers);
         containers.retain(|(kept, _)| *kept != key);

@@ -331,6 +331,12 @@ impl Appender {
         Ok(Version { footer, entries: self.state.first_entry, bytes, summaries })
     }
 
+    /// Gives memory back that has nothing in it: between versions this is nearly all of it. What is appended
+    /// takes it anew.
+    pub fn release_memory(&mut self) {
+        self.writer.release_memory();
+    }
+
     /// The fields of all columns; see [`Reader::column_paths`].
     pub fn column_paths(&self) -> Vec<ColumnPath> {
         column_paths(&self.writer.tree, self.schema.columns.len())

@@ -94,6 +94,12 @@ impl ClusterWriter {
         }
     }
 
+    /// Gives memory back that has nothing in it.
+    pub fn release_memory(&mut self) {
+        self.columns.iter_mut().for_each(ColumnBuffer::release_memory);
+        self.buffers = PageBuffers::default();
+    }
+
     /// Forgets the cluster, and what failed with it.
     pub fn reset(&mut self, element_offsets: &[u64]) {
         for (column, &id) in self.columns.iter_mut().zip(&self.ids) {

@@ -277,6 +277,12 @@ impl ColumnBuffer {
         self.stored += page.locator.size + CHECKSUM_SIZE as u64;
     }
 
+    /// Gives memory back that has nothing in it.
+    pub fn release_memory(&mut self) {
+        self.values.shrink_to_fit();
+        self.shared.shrink_to_fit();
+    }
+
     /// Elements of this column in all clusters before this one.
     pub fn offset(&self) -> u64 {
         self.offset
