@@ -115,7 +115,7 @@ def test_what_costs_nothing_is_found_to_cost_nothing_and_never_less() -> None:
 def test_too_few_points_are_refused() -> None:
     run = made_up()
     run["points"] = run["points"][3:5]
-    with pytest.raises(fb.InvalidError, match="needs 4 points to tell 4 costs, not 2"):
+    with pytest.raises(fb.InvalidError, match="needs 5 points to tell 5 costs, not 2"):
         fit([run])
 
 
@@ -145,7 +145,8 @@ def test_a_plan_is_what_it_is_by_hand(small: Path) -> None:
     acquisition, again, tags = done["activities"]
     cost = {name: TRUE.seconds["client"][name] for name in TERMS}
     event = 3 * cost["appended"] + 2.5e6 * cost["appended_bytes"] + 2 * cost["appended_links"]
-    assert acquisition["client_cpus"] == pytest.approx(10 * (event + cost["commits"] / 5))
+    per_commit = cost["commits"] + 2 * cost["opened"]
+    assert acquisition["client_cpus"] == pytest.approx(10 * (event + per_commit / 5))
     assert acquisition["server_cpus"] == pytest.approx(acquisition["client_cpus"] / 2)
     assert again["events_per_second"] == pytest.approx(10 * 0.5 * 2)
     assert again["bytes_per_second"] == pytest.approx(10 * 2.2e6)

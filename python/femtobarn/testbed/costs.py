@@ -1,12 +1,13 @@
-"""What work costs on a machine: CPU and waiting by object, byte, link and commit.
+"""What work costs on a machine: CPU and waiting by object, byte, link, container and commit.
 
-Each point of a profile is one equation for each of three resources: so many objects, bytes, links and commits
-took so many seconds. Costs are what fits all of them best, relative to what was measured, and nowhere below
-zero.
+Each point of a profile is one equation for each of three resources: so many objects, bytes, links, containers
+and commits took so many seconds. Costs are what fits all of them best, relative to what was measured, and
+nowhere below zero.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ TERMS = {
     "extended_bytes": "byte of these",
     "extended_links": "link of these",
     "commits": "commit",
+    "opened": "container that a transaction writes to",
     "read": "object read in order",
     "read_bytes": "byte read",
     "tags": "tag looked at",
@@ -70,6 +72,8 @@ def work_of(scenario: Scenario, kind: Kind) -> Work:
             work[term] += count
     if kind.writes:
         work["commits"] = 1 / kind.commit.events
+        containers = {step.target for step in kind.loop if step.action == "write"}
+        work["opened"] = len(containers) / kind.commit.events
     work["pauses"] = _pauses(kind) if scenario.play.computation == "simulated" else 0.0
     return work
 
@@ -80,7 +84,8 @@ def _pauses(kind: Kind) -> float:
     if not (computing and kind.interleave):
         return float(len(computing))
     working = [step for step in kind.loop if step.action != "compute"]
-    return float(sum(1 if step.bulk or step.action == "select" else step.objects for step in working))
+    actions = sum(1 if step.bulk or step.action == "select" else step.objects for step in working)
+    return float(math.ceil(actions / kind.interleave))
 
 
 def _work_of_step(scenario: Scenario, step: Step, size: int) -> Work:

@@ -135,8 +135,10 @@ def load_experiment(experiment: str | Path) -> Experiment:
 def _acquisition(table: Parser, duty: float) -> Activity:
     rate = table.number("events_per_second", above=0.0)
     compute = table.number("compute", 0.0)
-    work = _objects(table.tables("objects"), "appended")
-    work["commits"] = 1 / table.whole("commit_events", 1, least=1)
+    objects = table.tables("objects")
+    work = _objects(objects, "appended")
+    commit_events = table.whole("commit_events", 1, least=1)
+    work |= {"commits": 1 / commit_events, "opened": len(objects) / commit_events}
     table.end()
     written = work["appended_bytes"]
     return Activity("acquisition", rate, compute, work, rate * duty * YEAR_SECONDS * written, written)
@@ -147,8 +149,10 @@ def _pass(table: Parser, taken: float, duty: float) -> Activity:
     name, compute = table.text("name"), table.number("compute", 0.0)
     at_once = table.flag("at_once", False)
     times = table.number("times_a_year", 1.0, above=0.0)
-    work = _objects(table.tables("write"), "appended") | _objects(table.tables("read"), "read")
-    work["commits"] = 1 / table.whole("commit_events", 1, least=1) if work["appended"] else 0.0
+    written_to = table.tables("write")
+    work = _objects(written_to, "appended") | _objects(table.tables("read"), "read")
+    commit_events = table.whole("commit_events", 1, least=1)
+    work |= {"commits": bool(written_to) / commit_events, "opened": len(written_to) / commit_events}
     table.end()
     if at_once and times != 1:
         raise InvalidError(f"{table.where}: a pass that is made at once is made 1 time a year, not {times:g}")
