@@ -21,6 +21,7 @@ import femtobarn as fb
 from femtobarn.cli import main
 from femtobarn.testbed import latest, load, read, run, save, shipped
 from femtobarn.testbed.recorder import Recorder, merged, quantile
+from femtobarn.testbed.report import write_report
 from femtobarn.testbed.verdict import judge, knee
 
 SMALL = """
@@ -324,6 +325,16 @@ def test_a_command_is_run_before_each_point(small: Path, tmp_path: Path) -> None
     assert done["before"] == f"echo now >> {said}"
     with pytest.raises(fb.UnavailableError, match="ended with 3: too late"):
         run(workload, scratch=tmp_path / "scratch", before="echo too late >&2; exit 3")
+
+
+def test_points_are_kept_though_a_later_one_fails(small: Path, tmp_path: Path) -> None:
+    workload = load(small, sweep={"clients": [1, 2], "warm_up_seconds": 0, "window_seconds": 0.2})
+    once, folder = f"mkdir {tmp_path}/only-once", tmp_path / "runs"
+    with pytest.raises(fb.UnavailableError, match="only-once"):
+        run(workload, scratch=tmp_path / "scratch", before=once, keep=lambda done: save(done, folder))
+    (path,) = folder.iterdir()
+    assert [one["clients"] for one in read(path)["points"]] == [1]
+    assert write_report([read(path)], tmp_path / "report").is_file()
 
 
 @pytest.mark.parametrize("start", ["fork", "program"])

@@ -78,7 +78,7 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "`testbed list` shows names; all: every one of these, in two hours or so"
+    text = "`testbed list` shows names; all: every one of these, in an hour and a half or so"
     parser.add_argument("workloads", metavar="NAME|FILE.toml|all", nargs="+", help=text)
     parser.add_argument("--out", type=Path, default=Path(FOLDER), help=f"folder for results ({FOLDER})")
     parser.add_argument("--scratch", type=Path, help="folder on the disk to be measured (a temporary one)")
@@ -105,7 +105,13 @@ def _run(options: argparse.Namespace) -> None:
     # All are read before the first one runs, so that a slip in the last is told at once.
     names = list(shipped()) if options.workloads == ["all"] else options.workloads
     workloads = [load(name, settings=settings, sweep=sweep) for name in names]
-    saved = []
+    saved: list[Path] = []
+
+    def keep(so_far: dict[str, Any]) -> None:
+        path = save(so_far, options.out)
+        if path not in saved:
+            saved.append(path)
+
     with tempfile.TemporaryDirectory(prefix="femtobarn-", dir=options.scratch) as scratch:
         for workload in workloads:
             done = run_workload(
@@ -115,8 +121,8 @@ def _run(options: argparse.Namespace) -> None:
                 seed=options.seed,
                 before=options.before,
                 progress=_teller(workload.name),
+                keep=keep,
             )
-            saved.append(save(done, options.out))
             emit_line(_knees(done)) if not options.json else None
     facts = {"runs": [str(path) for path in saved]}
     emit(options, facts, "\n".join(f"wrote {path}" for path in saved))

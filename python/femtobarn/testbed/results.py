@@ -44,12 +44,14 @@ FORMAT = 1
 
 
 def save(run: dict[str, Any], folder: Path) -> Path:
-    """Write a run into a folder, and return its file."""
+    """Write a run into a folder, instead of what it was with fewer points, and return its file."""
     folder.mkdir(parents=True, exist_ok=True)
     moment = "".join(sign for sign in run["started"][:19] if sign not in "-:")
     path = folder / f"{run['workload']}-{moment}.json"
-    path.write_text(json.dumps(_finite(run), indent=1, allow_nan=False, default=str) + "\n")
-    return path
+    # Where the disk is full the points that were saved before stay.
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(_finite(run), indent=1, allow_nan=False, default=str) + "\n")
+    return new.replace(path)
 
 
 def _finite(value: Any) -> Any:

@@ -29,10 +29,13 @@ from .site import Site
 from .verdict import judge, knee
 from .workload import Kind, Scenario, Workload
 
-__all__ = ["Progress", "run"]
+__all__ = ["Keep", "Progress", "run"]
 
 Progress = Callable[[str], None]
 """Told what is being done, a line at a time."""
+
+Keep = Callable[[dict[str, Any]], object]
+"""Given a run after each of its points, with all that there are so far."""
 
 MOVING = ("read", "transaction", "select")
 """Operations whose amounts are payload: what is written counts over the time of its transaction."""
@@ -49,6 +52,7 @@ def run(
     seed: int = 1,
     before: str | None = None,
     progress: Progress = lambda _: None,
+    keep: Keep = lambda _: None,
 ) -> dict[str, Any]:
     """Run a workload, and return what :mod:`femtobarn.testbed.results` describes.
 
@@ -62,6 +66,8 @@ def run(
         For what is random.
     before
         A shell's command, which is run before the clients of each point, once their data are there.
+    progress, keep
+        What is told while it runs, and what keeps its points, should a later one fail.
 
     Raises
     ------
@@ -70,31 +76,34 @@ def run(
     """
     chosen = [workload.scenario(name) for name in variants] or list(workload.scenarios)
     started = datetime.now(UTC)
-    points = []
-    for scenario in chosen:
-        for clients in scenario.sweep.clients:
-            label = f"{scenario.name}, {clients} client{'s' * (clients > 1)}"
-            point = _Point(scenario, clients, scratch, seed, before, _at(label, progress))
-            points.append(point.measure())
-            progress(f"{label}: {_line(points[-1])}")
-    by_variant = {one.name: [p for p in points if p["variant"] == one.name] for one in chosen}
-    return {
+    done: dict[str, Any] = {
         "format": FORMAT,
         "workload": workload.name,
         "title": workload.title,
         "paper": workload.paper,
         "about": workload.about,
         "started": started.isoformat(timespec="seconds"),
-        "seconds": (datetime.now(UTC) - started).total_seconds(),
         "machine": machine(),
         "femtobarn": {"version": fb.__version__, "commit": source_commit()},
         "seed": seed,
         "before": before,
         "parameters": workload.raw,
         "played": {scenario.name: _played(scenario) for scenario in chosen},
-        "points": points,
-        "knees": {name: knee(of) for name, of in by_variant.items()},
+        "points": [],
+        "knees": {},
     }
+    for scenario in chosen:
+        points = []
+        for clients in scenario.sweep.clients:
+            label = f"{scenario.name}, {clients} client{'s' * (clients > 1)}"
+            point = _Point(scenario, clients, scratch, seed, before, _at(label, progress))
+            points.append(point.measure())
+            progress(f"{label}: {_line(points[-1])}")
+            done["points"].append(points[-1])
+            done["knees"][scenario.name] = knee(points)
+            done["seconds"] = (datetime.now(UTC) - started).total_seconds()
+            keep(done)
+    return done
 
 
 def _at(label: str, progress: Progress) -> Progress:

@@ -148,12 +148,12 @@ impl Shared {
         }
     }
 
-    /// Ends the session, and waits for a moment until the server knows.
     /// Whether the server has the session, and can be told of it.
     pub fn is_linked(&self) -> bool {
         *self.link.borrow() == Link::Open
     }
 
+    /// Ends the session, and waits for a moment until the server knows.
     pub fn say_goodbye(&self) {
         self.link.send_if_modified(|link| {
             let is_open = *link == Link::Open;
