@@ -134,6 +134,7 @@ CREATE TABLE databases (
     epoch   INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX databases_by_uuid ON databases (uuid);
+CREATE INDEX databases_by_path ON databases (path);
 
 CREATE TABLE database_names (
     database INTEGER NOT NULL REFERENCES databases (id),

@@ -1,7 +1,8 @@
 //! A server from its configuration: what is served, who may come, the port, and how it ends.
 //!
-//! 1. Threads are bounded by cores: for `root://`, for the rest, and some of each for what may block; more for
-//!    `root://` where that waits for throttled disks. So who waits for a disk does not keep catalogues waiting.
+//! 1. Threads are bounded by cores: for `root://`, for HTTP and gRPC, and some of each for what may block; more
+//!    for `root://` where that waits for throttled disks. So who waits for a disk does not keep catalogues waiting.
+//!    One more accepts connections, and tidies up.
 //! 2. When a server is told to stop it takes no more connections, waits for copies and transactions that
 //!    are under way for as long as was configured, and ends what is left.
 
@@ -54,7 +55,8 @@ pub struct Server {
     drain: Duration,
     watched: Arc<Watched>,
     accepting: JoinHandle<()>,
-    workers: Arc<Workers>,
+    /// For `root://`, and for the rest.
+    workers: [Arc<Workers>; 2],
     /// None only while it is stopped.
     runtime: Option<Runtime>,
 }
@@ -84,8 +86,12 @@ impl Server {
             true => BLOCKING_THREADS_PER_CORE,
             false => WAITING_THREADS_PER_CORE,
         };
-        let workers = Workers::start(cores(), blocking).map_err(no_threads)?;
-        let workers = Arc::new(workers);
+        let start = |name, blocking| {
+            Workers::start(name, cores(), blocking).map(Arc::new).map_err(no_threads)
+        };
+        let root_workers = start("femtobarn-root", blocking)?;
+        let http_workers = start("femtobarn-http", BLOCKING_THREADS_PER_CORE)?;
+        let workers = [Arc::clone(&root_workers), Arc::clone(&http_workers)];
         let mut logical = Logical::new(settings(&config), exports);
         logical.placement = config.placement().map_err(StartError::Config)?;
         let logical = Arc::new(logical);
@@ -114,16 +120,16 @@ impl Server {
         let root = Arc::new(root);
         let protocols = Arc::new(Protocols {
             root: {
-                let workers = Arc::clone(&workers);
                 Box::new(move |stream, place| {
                     let root = Arc::clone(&root);
-                    workers.serve(stream, |stream| async move {
+                    root_workers.serve(stream, |stream| async move {
                         xroot::serve(stream, root).await;
                         drop(place);
                     })
                 })
             },
             http: http::routes(site).merge(remote),
+            http_workers,
             tls,
             is_tls_required: config.tls.required,
             connections_max: config.limits.connections,
@@ -186,7 +192,7 @@ impl Server {
     fn end(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             tracing::info!(address = %self.address, "stopped");
-            self.workers.stop();
+            self.workers.iter().for_each(|workers| workers.stop());
             runtime.shutdown_timeout(Duration::from_secs(1));
         }
     }
@@ -212,10 +218,8 @@ fn settings(config: &Config) -> Settings {
 }
 
 fn runtime() -> Result<Runtime, StartError> {
-    let cores = cores();
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cores)
-        .max_blocking_threads(cores * BLOCKING_THREADS_PER_CORE)
+        .worker_threads(1)
         .thread_name("femtobarn")
         .enable_all()
         .build()

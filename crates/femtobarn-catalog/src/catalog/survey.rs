@@ -25,6 +25,8 @@ const CONTAINERS: &str = "SELECT c.database, c.id, \
      ORDER BY n.since DESC LIMIT 1), c.class, c.class_version, c.options, c.created, c.dropped \
     FROM containers c WHERE c.database = ?1 ORDER BY c.id";
 
+const IS_A_FILE: &str = "SELECT EXISTS (SELECT 1 FROM databases WHERE path = ?1)";
+
 impl Catalog {
     /// All databases that vacuum has not purged, by their last names and in their newest states, in
     /// the order of their ids.
@@ -34,8 +36,7 @@ impl Catalog {
 
     /// Whether a path is the file of a database, dropped or not, that vacuum has not purged.
     pub fn is_file_of_a_database(&self, path: &str) -> Result<bool> {
-        let sql = "SELECT EXISTS (SELECT 1 FROM databases WHERE path = ?1)";
-        Ok(self.one(sql, [path], |row| row.get(0))?.unwrap_or(false))
+        Ok(self.one(IS_A_FILE, [path], |row| row.get(0))?.unwrap_or(false))
     }
 
     /// All containers of a database that vacuum has not purged, by their last names and with the
@@ -155,4 +156,21 @@ fn name_row(row: &Row<'_>) -> rusqlite::Result<NameRow> {
 
 fn csn(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Csn>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(|csn| Csn(unsigned(csn))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It is asked for every file that a client makes at a server.
+    #[test]
+    fn a_file_is_not_looked_for_among_all_databases() {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = Catalog::create(&folder.path().join("test.fed"), "test").unwrap();
+        let plan = format!("EXPLAIN QUERY PLAN {IS_A_FILE}");
+        let steps = catalog.all(&plan, ["databases/run7.root"], |row| row.get::<_, String>(3));
+        let steps = steps.unwrap();
+        assert!(steps.iter().any(|step| step.starts_with("SEARCH databases")), "{steps:?}");
+        assert!(!steps.iter().any(|step| step.starts_with("SCAN databases")), "{steps:?}");
+    }
 }

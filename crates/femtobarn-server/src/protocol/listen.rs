@@ -27,6 +27,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use super::workers::Workers;
+
 /// How long a connection may say nothing before it has said anything, and TLS may take to begin.
 const FIRST_BYTE_WAIT: Duration = Duration::from_secs(30);
 /// How long to wait before accepting again where the system is short of something.
@@ -54,6 +56,8 @@ pub struct Protocols {
     pub root: ServeRoot,
     /// HTTP and gRPC.
     pub http: Router,
+    /// Threads for these.
+    pub http_workers: Arc<Workers>,
     /// What encrypts HTTP and gRPC; none if they cannot be encrypted.
     pub tls: Option<Arc<ServerConfig>>,
     /// Whether HTTP and gRPC must be encrypted.
@@ -145,28 +149,42 @@ async fn serve(
         Ok(Err(error)) => return Err(error),
         Err(_) => return Err(io::ErrorKind::TimedOut.into()),
     }
-    match (first[0], &protocols.tls) {
-        (FIRST_OF_ROOT, _) => (protocols.root)(stream, place),
-        (FIRST_OF_TLS, None) => Err(io::Error::other("the client wants TLS, and there is none")),
-        (FIRST_OF_TLS, Some(tls)) => {
-            let acceptor = TlsAcceptor::from(Arc::clone(tls));
-            let stream = timeout(FIRST_BYTE_WAIT, acceptor.accept(stream)).await;
-            let stream = stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-            serve_http(stream, Peer { address, is_encrypted: true }, protocols).await
+    let tls = match first[0] {
+        FIRST_OF_ROOT => return (protocols.root)(stream, place),
+        FIRST_OF_TLS => {
+            let none = || io::Error::other("the client wants TLS, and there is none");
+            Some(protocols.tls.clone().ok_or_else(none)?)
         }
-        (_, _) if protocols.is_tls_required => {
-            Err(io::Error::other("the client does not encrypt, and must"))
+        _ if protocols.is_tls_required => {
+            return Err(io::Error::other("the client does not encrypt, and must"));
         }
-        (_, _) => serve_http(stream, Peer { address, is_encrypted: false }, protocols).await,
-    }
+        _ => None,
+    };
+    let router = protocols.http.clone();
+    protocols.http_workers.serve(stream, move |stream| async move {
+        if let Err(error) = serve_http(stream, address, tls, router).await {
+            tracing::debug!(%address, %error, "connection lost");
+        }
+        drop(place);
+    })
 }
 
 async fn serve_http(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Peer,
-    protocols: &Protocols,
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: Option<Arc<ServerConfig>>,
+    router: Router,
 ) -> io::Result<()> {
-    let router = protocols.http.clone().layer(Extension(peer));
+    let router = router.layer(Extension(Peer { address, is_encrypted: tls.is_some() }));
+    let Some(tls) = tls else { return serve_decrypted(stream, router).await };
+    let stream = timeout(FIRST_BYTE_WAIT, TlsAcceptor::from(tls).accept(stream)).await;
+    serve_decrypted(stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??, router).await
+}
+
+async fn serve_decrypted(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+) -> io::Result<()> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()

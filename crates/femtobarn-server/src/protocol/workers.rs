@@ -1,7 +1,7 @@
-//! Threads that serve the connections of `root://`: one for each core, each with connections of its own.
+//! Threads that serve connections: one for each core, each with connections of its own.
 //!
 //! 1. A connection stays with its thread. A thread that is asked something wakes no other, as threads
-//!    that share their tasks do: that takes longer than a small read.
+//!    that share their tasks do: that takes longer than a small read, or a row of a catalogue.
 //! 2. A new connection goes to the thread that has the fewest.
 
 use std::future::Future;
@@ -40,16 +40,16 @@ impl Drop for Counted {
 }
 
 impl Workers {
-    /// Starts so many threads; each may use so many more for what blocks.
+    /// Starts so many threads of this name; each may use so many more for what blocks.
     ///
     /// # Errors
     /// As the system.
-    pub fn start(count: usize, blocking: usize) -> io::Result<Self> {
+    pub fn start(name: &str, count: usize, blocking: usize) -> io::Result<Self> {
         let (mut workers, mut threads) = (vec![], vec![]);
         for _ in 0..count {
             let runtime = Builder::new_current_thread()
                 .max_blocking_threads(blocking)
-                .thread_name("femtobarn-io")
+                .thread_name(format!("{name}-io"))
                 .enable_all()
                 .build()?;
             let stop = Arc::new(Notify::new());
@@ -59,7 +59,7 @@ impl Workers {
                 connections,
                 stop: Arc::clone(&stop),
             });
-            let thread = std::thread::Builder::new().name("femtobarn-root".to_owned());
+            let thread = std::thread::Builder::new().name(name.to_owned());
             threads.push(thread.spawn(move || run(runtime, &stop))?);
         }
         Ok(Workers { workers, threads: Mutex::new(threads) })
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn connections_are_shared_out_and_end_with_the_threads() {
-        let workers = Workers::start(2, 1).expect("threads");
+        let workers = Workers::start("test", 2, 1).expect("threads");
         let clients: Vec<_> = (0..4).map(|_| connected(&workers)).collect();
         let on_first = clients.iter().filter(|(_, thread)| *thread == clients[0].1).count();
         assert_eq!(on_first, 2);
