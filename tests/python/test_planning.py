@@ -145,10 +145,13 @@ def test_a_plan_is_what_it_is_by_hand(small: Path) -> None:
     acquisition, again, tags = done["activities"]
     cost = {name: TRUE.seconds["client"][name] for name in TERMS}
     event = 3 * cost["appended"] + 2.5e6 * cost["appended_bytes"] + 2 * cost["appended_links"]
+    event += cost["pauses"] + 2.5e6 * cost["cold_written_bytes"]
     per_commit = cost["commits"] + 2 * cost["opened"]
     assert acquisition["client_cpus"] == pytest.approx(10 * (event + per_commit / 5))
     assert acquisition["server_cpus"] == pytest.approx(acquisition["client_cpus"] / 2)
     assert again["events_per_second"] == pytest.approx(10 * 0.5 * 2)
+    assert again["work"]["cold_read_bytes"] == again["work"]["read_bytes"] == 2e6
+    assert "cold_read_bytes" not in tags["work"], "selection does not compute"
     assert again["bytes_per_second"] == pytest.approx(10 * 2.2e6)
     assert tags["bytes_per_second"] == pytest.approx(1000 * 0.1 * 2000)
     assert done["totals"]["physics_cpus"] == pytest.approx(10 * 0.4 + 10 * 3.0)

@@ -17,7 +17,7 @@ import numpy as np
 from .._exceptions import InvalidError
 from .workload import Kind, Scenario, Step, scenarios_of
 
-__all__ = ["RESOURCES", "TERMS", "Costs", "Work", "fit", "predict", "work_of"]
+__all__ = ["RESOURCES", "TERMS", "Costs", "Work", "between_computations", "fit", "predict", "work_of"]
 
 TERMS = {
     "appended": "object written by itself",
@@ -32,14 +32,16 @@ TERMS = {
     "read_bytes": "byte read",
     "tags": "tag looked at",
     "selected": "object selected by a tag",
-    "pauses": "sleep in the place of computation",
+    "pauses": "computation between objects",
+    "cold_read_bytes": "byte read between computations",
+    "cold_written_bytes": "byte written between computations",
 }
 """What work consists of, and what that is in words."""
 
 RESOURCES = {"client": "client CPU", "server": "server CPU", "elapsed": "time of a client alone"}
 
 Work = dict[str, float]
-"""How many there are of each of :data:`TERMS`."""
+"""How many there are of each of :data:`TERMS`; the last three come on top of what else there is."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,22 @@ def work_of(scenario: Scenario, kind: Kind) -> Work:
         work["commits"] = 1 / kind.commit.events
         containers = {step.target for step in kind.loop if step.action == "write"}
         work["opened"] = len(containers) / kind.commit.events
-    work["pauses"] = _pauses(kind) if scenario.play.computation == "simulated" else 0.0
-    return work
+    pauses = _pauses(kind)
+    return between_computations(work, pauses) if pauses else work
+
+
+def between_computations(work: Work, pauses: float) -> Work:
+    """Return the work of those who compute so many times meanwhile: what comes next finds caches cold."""
+    written = work["appended_bytes"] + work["extended_bytes"]
+    return work | {
+        "pauses": pauses,
+        "cold_read_bytes": work["read_bytes"],
+        "cold_written_bytes": written,
+    }
 
 
 def _pauses(kind: Kind) -> float:
-    """How often a client sleeps in a pass: waking up costs, and what comes next finds its caches cold."""
+    """How often a client computes, or sleeps instead, in a pass."""
     computing = [step for step in kind.loop if step.seconds]
     if not (computing and kind.interleave):
         return float(len(computing))

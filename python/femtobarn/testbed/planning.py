@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .._exceptions import InvalidError, NotFoundError, near_misses
-from .costs import TERMS, Costs, Work, moved_bytes
+from .costs import TERMS, Costs, Work, between_computations, moved_bytes
 from .parsing import Parser
 
 __all__ = ["Activity", "Experiment", "Hardware", "Need", "experiments", "load_experiment", "plan"]
@@ -139,6 +139,7 @@ def _acquisition(table: Parser, duty: float) -> Activity:
     work = _objects(objects, "appended")
     commit_events = table.whole("commit_events", 1, least=1)
     work |= {"commits": 1 / commit_events, "opened": len(objects) / commit_events}
+    work = between_computations(work, 1.0) if compute else work
     table.end()
     written = work["appended_bytes"]
     return Activity("acquisition", rate, compute, work, rate * duty * YEAR_SECONDS * written, written)
@@ -153,6 +154,7 @@ def _pass(table: Parser, taken: float, duty: float) -> Activity:
     work = _objects(written_to, "appended") | _objects(table.tables("read"), "read")
     commit_events = table.whole("commit_events", 1, least=1)
     work |= {"commits": bool(written_to) / commit_events, "opened": len(written_to) / commit_events}
+    work = between_computations(work, 1.0) if compute else work
     table.end()
     if at_once and times != 1:
         raise InvalidError(f"{table.where}: a pass that is made at once is made 1 time a year, not {times:g}")
@@ -169,6 +171,8 @@ def _analysis(table: Parser) -> Activity:
     if fraction > 1:
         raise InvalidError(f"{table.where}: fraction is at most 1, not {fraction:g}")
     work = dict.fromkeys(TERMS, 0.0) | {"tags": 1.0, "selected": fraction, "read_bytes": fraction * size}
+    # Tags are looked at thousands at a time: nobody computes between two of them.
+    work = between_computations(work, 0.0) if compute else work
     return Activity(name, rate, compute, work)
 
 
