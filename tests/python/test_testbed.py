@@ -393,6 +393,14 @@ def test_the_command_line_lists_shows_and_runs(
     captured = capsys.readouterr()
     assert "limit:" in captured.out
     assert len(latest([out])) == 1
+    broken = tmp_path / "broken.toml"
+    broken.write_text(SMALL.replace('read = "data{client}/items"', 'read = "data{client}/itmes"'))
+    both = [str(broken), str(small), "--out", str(tmp_path / "both"), *arguments[2:]]
+    assert main(["testbed", "run", *both, "--scratch", str(tmp_path)]) != 0
+    captured = capsys.readouterr()
+    assert "broken failed: client" in captured.err
+    assert captured.err.strip().endswith("1 of 2 did not run to the end: broken")
+    assert [path.stem.partition("-")[0] for path in latest([tmp_path / "both"])] == [small.stem]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .._exceptions import InvalidError
+from .._exceptions import FemtobarnError, InvalidError, UnavailableError
 from .output import emit, emit_line, table
 
 __all__ = ["arguments", "run"]
@@ -112,20 +112,33 @@ def _run(options: argparse.Namespace) -> None:
         if path not in saved:
             saved.append(path)
 
+    failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="femtobarn-", dir=options.scratch) as scratch:
         for workload in workloads:
-            done = run_workload(
-                workload,
-                scratch=Path(scratch),
-                variants=options.variant,
-                seed=options.seed,
-                before=options.before,
-                progress=_teller(workload.name),
-                keep=keep,
-            )
+            try:
+                done = run_workload(
+                    workload,
+                    scratch=Path(scratch),
+                    variants=options.variant,
+                    seed=options.seed,
+                    before=options.before,
+                    progress=_teller(workload.name),
+                    keep=keep,
+                )
+            except FemtobarnError as error:
+                if len(workloads) == 1:
+                    raise
+                # The next one may well run.
+                sys.stderr.write(f"{workload.name} failed: {error}\n")
+                failed.append(workload.name)
+                continue
             emit_line(_knees(done)) if not options.json else None
     facts = {"runs": [str(path) for path in saved]}
     emit(options, facts, "\n".join(f"wrote {path}" for path in saved))
+    if failed:
+        raise UnavailableError(
+            f"{len(failed)} of {len(workloads)} did not run to the end: " + "; ".join(failed)
+        )
 
 
 def _teller(name: str) -> Callable[[str], None]:
