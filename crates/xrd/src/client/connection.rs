@@ -110,7 +110,7 @@ impl Connection {
             session,
             main,
             bound,
-            requests: Mutex::new(Requests::new(options.request_timeout)),
+            requests: Mutex::new(Requests::new(options.request_timeout, options.patience)),
             began: Instant::now(),
             used_ms: AtomicU64::new(0),
         });

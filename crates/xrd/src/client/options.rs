@@ -11,9 +11,10 @@ use crate::limits::BOUND_STREAMS_MAX;
 pub struct Options {
     /// How long a connection, with its login, may take.
     pub connect_timeout: Duration,
-    /// How long a request may go on without a byte of its answer.
+    /// How long a request may go on without a byte of its answer, or of others on its connection.
     pub request_timeout: Duration,
-    /// How long an operation may take with all its waits, redirects and reconnections.
+    /// How long an operation may take with all its waits, redirects and reconnections, and a request without
+    /// a byte of its own answer.
     pub patience: Duration,
     /// How long a server that went away is waited for, within that.
     pub reconnect_timeout: Duration,

@@ -4,7 +4,8 @@
 //!    that what comes late is no other request's answer.
 //! 2. What is held for a request is at most what it asked for; it is held as it came, without being
 //!    copied, until who waits for it takes it.
-//! 3. A request lives as long as bytes of its answer come: its time counts from the last of them.
+//! 3. A request lives as long as bytes of answers come, its own or, since it may be behind others on a
+//!    server that has much to do, for a while those of others: its time counts from the last of them.
 //! 4. A connection that is lost answers all its requests.
 
 use std::collections::{HashMap, VecDeque};
@@ -47,6 +48,8 @@ pub(super) struct Requests {
     waiting: HashMap<StreamId, Waiting>,
     last: u16,
     timeout: Duration,
+    /// The same where others are answered meanwhile.
+    patience: Duration,
     /// When anything came.
     heard: Option<Instant>,
     lost: Option<Trouble>,
@@ -72,9 +75,10 @@ pub(super) struct Current {
 }
 
 impl Requests {
-    /// Requests that may each go for `timeout` without a byte of their answer.
-    pub fn new(timeout: Duration) -> Self {
-        Requests { waiting: HashMap::new(), last: 1, timeout, heard: None, lost: None }
+    /// Requests that may each go for `timeout` without a byte of any answer, and for `patience` without
+    /// one of their own.
+    pub fn new(timeout: Duration, patience: Duration) -> Self {
+        Requests { waiting: HashMap::new(), last: 1, timeout, patience, heard: None, lost: None }
     }
 
     /// A name for a request, whose answer has at most so many bytes.
@@ -295,13 +299,17 @@ impl Requests {
     /// was announced for later, the connection is taken for lost.
     pub fn expire(&mut self, now: Instant) {
         let is_announced = self.waiting.values().any(|waiting| waiting.allowed > self.timeout);
-        let is_late = |waiting: &&mut Waiting| {
-            !waiting.is_abandoned && now.duration_since(waiting.sent) >= waiting.allowed
-        };
+        let (heard, patience) = (self.heard, self.patience);
         let mut silence = None;
-        for waiting in self.waiting.values_mut().filter(is_late) {
-            let silent = Trouble::Silent(waiting.allowed);
-            if !is_announced && self.heard.is_none_or(|heard| heard <= waiting.sent) {
+        for waiting in self.waiting.values_mut().filter(|waiting| !waiting.is_abandoned) {
+            let last = heard.map_or(waiting.sent, |heard| heard.max(waiting.sent));
+            let is_silent = now.duration_since(last) >= waiting.allowed;
+            let alone = now.duration_since(waiting.sent);
+            if !is_silent && alone < patience.max(waiting.allowed) {
+                continue;
+            }
+            let silent = Trouble::Silent(alone);
+            if is_silent && !is_announced {
                 silence = Some(silent.clone());
             }
             waiting.news.end.get_or_insert(Err(silent));
@@ -349,11 +357,13 @@ mod tests {
     use crate::{ErrorCode, response::Wait};
 
     const TIMEOUT: Duration = Duration::from_secs(60);
+    const PATIENCE: Duration = Duration::from_secs(600);
 
     struct Session {
         requests: Requests,
         framer: ResponseFramer,
         current: Current,
+        began: Instant,
         now: Instant,
     }
 
@@ -361,8 +371,9 @@ mod tests {
         fn new() -> Self {
             let mut framer = ResponseFramer::new();
             framer.hand_out_all();
-            let (requests, current) = (Requests::new(TIMEOUT), Current::default());
-            Session { requests, framer, current, now: Instant::now() }
+            let (requests, current) = (Requests::new(TIMEOUT, PATIENCE), Current::default());
+            let now = Instant::now();
+            Session { requests, framer, current, began: now, now }
         }
 
         fn ask(&mut self, bytes_max: u64) -> StreamId {
@@ -441,8 +452,27 @@ mod tests {
         assert_eq!(session.take(read).1, None);
         session.now += TIMEOUT / 2;
         session.requests.expire(session.now);
-        assert_eq!(session.take(read).1, Some(Err(Trouble::Silent(TIMEOUT))));
+        assert_eq!(session.take(read).1, Some(Err(Trouble::Silent(TIMEOUT * 5 / 4))));
         assert_eq!(session.take(slow).1, None);
+    }
+
+    #[test]
+    fn a_request_waits_while_others_are_answered_but_not_for_ever() {
+        let mut session = Session::new();
+        let behind = session.ask(10);
+        while session.now.duration_since(session.began) < PATIENCE - TIMEOUT {
+            let other = session.ask(10);
+            session.now += TIMEOUT * 3 / 4;
+            session.requests.expire(session.now);
+            session.hear(other, &[ok("done")]).unwrap();
+            assert_eq!(session.take(behind).1, None);
+            assert_eq!(session.take(other).1, Some(Ok(())));
+        }
+        session.now = session.began + PATIENCE;
+        session.hear(StreamId::default(), &[ok("")]).unwrap();
+        session.requests.expire(session.now);
+        assert_eq!(session.take(behind).1, Some(Err(Trouble::Silent(PATIENCE))));
+        assert!(!session.requests.is_lost(), "others are answered");
     }
 
     #[test]
