@@ -6,11 +6,12 @@ import contextlib
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -339,10 +340,30 @@ def test_points_are_kept_though_a_later_one_fails(small: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("start", ["fork", "program"])
 def test_no_client_outlives_who_started_it(tmp_path: Path, start: str) -> None:
-    copied = tmp_path / "long.toml"
+    with long_run(tmp_path, start) as (runner, mark):
+        runner.kill()
+        runner.wait()
+    wait_for(lambda: not marked(mark))
+
+
+def test_who_is_told_to_end_leaves_nothing(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    with long_run(tmp_path, "fork") as (runner, mark):
+        assert list(scratch.iterdir())
+        runner.terminate()
+        assert runner.wait() == 128 + signal.SIGTERM
+    assert not list(scratch.iterdir())
+    wait_for(lambda: not marked(mark))
+
+
+@contextlib.contextmanager
+def long_run(tmp_path: Path, start: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A run of ten minutes, once its clients are there: its process, and what is in its environment."""
+    copied, scratch = tmp_path / "long.toml", tmp_path / "scratch"
     copied.write_text(SMALL.replace('start = "fork"', f'start = "{start}"'))
+    scratch.mkdir()
     mark = f"TESTBED_MARK={uuid.uuid4()}"
-    arguments = ["--variant", "served", "--window", "600", "--scratch", str(tmp_path)]
+    arguments = ["--variant", "served", "--window", "600", "--scratch", str(scratch)]
     runner = subprocess.Popen(
         [sys.executable, "-m", "femtobarn", "testbed", "run", str(copied), *arguments],
         env=dict(os.environ) | dict([mark.split("=")]),
@@ -352,10 +373,10 @@ def test_no_client_outlives_who_started_it(tmp_path: Path, start: str) -> None:
         # The runner, its server, and four clients.
         wait_for(lambda: len(marked(mark)) >= 6 or runner.poll() is not None)
         assert runner.poll() is None
+        yield runner, mark
     finally:
         runner.kill()
         runner.wait()
-    wait_for(lambda: not marked(mark))
 
 
 def marked(mark: str) -> list[int]:

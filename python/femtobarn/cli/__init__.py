@@ -33,11 +33,14 @@ EXIT_CODES = {
     "storage": 10,
     "unavailable": 11,
 }
-"""Exit code by the kind of error; 0 is success, 2 also a wrong command line, 130 an interrupt."""
+"""Exit code by the kind of error; 0 is success, 2 also a wrong command line, 130 Ctrl-C, 143 `kill`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    if arguments is None:
+        # Who is ended by `kill` tidies up, too.
+        signal.signal(signal.SIGTERM, _end)
     options = parser().parse_args(arguments)
     try:
         options.run(options)
@@ -54,6 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("femtobarn: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
     return 0
+
+
+def _end(number: int, _: object) -> NoReturn:
+    sys.exit(128 + number)
 
 
 def _fail(options: argparse.Namespace, kind: str, text: str) -> int:

@@ -21,7 +21,7 @@ import femtobarn as fb
 
 from .data import Item, LinkedItem, Payloads, names_of
 from .recorder import Recorder
-from .workload import Kind, Scenario, Step
+from .scenario import Kind, Scenario, Step
 
 __all__ = ["SERIES_SECONDS", "Order", "Outcome", "Start", "run"]
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from .._exceptions import InvalidError
-from .workload import Kind, Scenario, Step, scenarios_of
+from .scenario import Kind, Scenario, Step
+from .workload import scenarios_of
 
 __all__ = ["RESOURCES", "TERMS", "Costs", "Work", "between_computations", "fit", "predict", "work_of"]
 

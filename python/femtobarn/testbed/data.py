@@ -9,7 +9,7 @@ import numpy as np
 
 import femtobarn as fb
 
-from .workload import Content, Data, Scenario
+from .scenario import Content, Data, Scenario
 
 __all__ = ["Item", "LinkedItem", "Payloads", "Tag", "names_of", "prepare"]
 

@@ -25,9 +25,10 @@ from .data import prepare
 from .recorder import merged, quantile
 from .resources import Look, look, machine, resident_bytes, used_between
 from .results import FORMAT, source_commit
+from .scenario import Kind, Scenario
 from .site import Site
 from .verdict import judge, knee
-from .workload import Kind, Scenario, Workload
+from .workload import Workload
 
 __all__ = ["Keep", "Progress", "run"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import femtobarn as fb
 
-from .workload import Scenario
+from .scenario import Scenario
 
 __all__ = ["NAME", "Site", "opened"]
 
