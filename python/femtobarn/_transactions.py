@@ -263,6 +263,26 @@ class Database:
         )
         return ContainerWriter(self, name, handle)
 
+    def reserve(self, size: int | str) -> None:
+        """Set space of the database's file aside for what this process writes to it.
+
+        A disk that is too small tells so now, and not in the middle of a run; the file lies in one piece, if
+        the disk has one. What is left in the end is given back. Without it, a file grows with what is
+        written, by up to 64 MiB at a time.
+
+        Parameters
+        ----------
+        size
+            Bytes, such as ``"600 MB"``; at most 1 GB at once. What was set aside before and is still unused
+            counts.
+
+        Raises
+        ------
+        StorageError
+            If the disk is full; the transaction can go on, or be rolled back.
+        """
+        self.transaction._handle.reserve(self.name, bytes_of_size(size) if isinstance(size, str) else size)
+
     def rename(self, new_name: str) -> None:
         """Give the database another name; snapshots from before keep the old one."""
         self.transaction.rename(self.name, new_name)

@@ -459,6 +459,21 @@ def test_a_database_lies_in_its_place(fed: fb.Federation) -> None:
     assert fed.check(full=True).sound
 
 
+def test_space_is_set_aside_and_what_is_left_is_given_back(tmp_path: Path) -> None:
+    folder = tmp_path / "lhc.fed"
+    with fb.create(folder) as fed, fed.transaction() as txn:
+        database = txn.database("raw", create=True)
+        database.reserve("5 MB")
+        file = folder / "databases" / "raw.root"
+        assert file.stat().st_size > 5_000_000
+        with pytest.raises(fb.InvalidError, match="at most 1 GB"):
+            database.reserve(2_000_000_000)
+        database.container("hits", Hit, create=True).append(Hit(x=1.5, charge=2))
+    assert file.stat().st_size < 100_000
+    with fb.open(folder) as fed:
+        assert len(fed["raw/hits"]) == 1
+
+
 def test_wrong_class_is_refused(fed: fb.Federation) -> None:
     fill(fed)
     with fed.transaction() as txn:

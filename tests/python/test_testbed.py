@@ -64,6 +64,7 @@ name = "writer"
 share = 0.5
 commit = { events = 2, spread = 0.5 }
 new_database_after = 60_000
+reserve = "50 kB"
 loop = [
   { write = "out{client}-{part}/items", objects = 2, size = 1_000 },
   { write = "out{client}-{part}/linked", objects = 2, size = 400, links = ["out{client}-{part}/items"] },

@@ -132,6 +132,17 @@ impl TransactionHandle {
         Ok(found.or_raise()?.0)
     }
 
+    /// Sets space aside for what is written to a database.
+    fn reserve(&self, py: Python<'_>, database: &str, bytes: u64) -> PyResult<()> {
+        let mut open = lock(py, &self.open)?;
+        let transaction = open.transaction.get_mut()?;
+        py.detach(|| {
+            let id = transaction.database(database)?;
+            transaction.reserve(id, bytes)
+        })
+        .or_raise()
+    }
+
     /// Declares a class, given as JSON.
     fn declare_class(&self, py: Python<'_>, definition: &str) -> PyResult<()> {
         let class = Class::from_json(definition).or_raise()?;

@@ -213,6 +213,19 @@ impl ExtentWriter {
         Ok(())
     }
 
+    /// Takes an extent with room for `size` bytes, unless so much is left of the last one. What is left of
+    /// that is given back.
+    pub fn set_aside(&mut self, size: u64) -> Result<()> {
+        if self.next + size <= self.end {
+            return self.check_usable();
+        }
+        if self.next < self.end {
+            // At a server it cannot be where the database is not committed yet; then it stays unused.
+            drop(self.trim());
+        }
+        self.reserve(size)
+    }
+
     fn write(&mut self, parts: &[&[u8]]) -> Result<u64> {
         let offset = self.begin_blob(parts.iter().map(|part| part.len() as u64).sum())?;
         parts.iter().try_for_each(|part| self.put(part))?;

@@ -131,6 +131,7 @@ class _Client:
         self.readings: dict[str, _Reading] = {}
         self.transaction: _Transaction | None = None
         self.written = 0.0
+        self.reserved: set[str] = set()
         self.part = self.pairs = self.number_written = 0
         self.first_object = 0.0
         self.rest: list[Callable[[], None]] = []
@@ -343,6 +344,9 @@ class _Client:
         place = names["disk"] if self.scenario.play.disks else None
         cls = LinkedItem if step.links else Item
         opened = transaction.of.database(database, create=True, place=place)
+        if self.kind.reserve_bytes and database not in self.reserved:
+            opened.reserve(self.kind.reserve_bytes)
+            self.reserved.add(database)
         return opened.container(container, cls, create=True, **step.layout)
 
     def _end_event(self) -> None:

@@ -132,6 +132,8 @@ class Kind:
     commit: Commit = Commit()
     new_database_bytes: int = 0
     """Payload after which a client goes on in a new database; 0: never."""
+    reserve_bytes: int = 0
+    """Space that a client sets aside in each database before it first writes there; 0: none."""
 
     @property
     def writes(self) -> bool:

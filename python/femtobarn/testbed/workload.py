@@ -217,6 +217,7 @@ def _kind(table: Parser) -> Kind:
         interleave=table.whole("interleave", 0),
         commit=Commit(commit.whole("events", 1, least=1), commit.number("spread", 0.0)),
         new_database_bytes=table.size("new_database_after", 0),
+        reserve_bytes=table.size("reserve", 0),
     )
     commit.end()
     table.end()

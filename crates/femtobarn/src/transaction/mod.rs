@@ -53,6 +53,9 @@ pub(crate) use commit::range;
 pub(crate) use kept::Kept;
 pub use savepoint::Savepoint;
 
+/// Bytes that are set aside at once: a key cannot say much more.
+const RESERVED_BYTES_MAX: u64 = 1_000_000_000;
+
 /// A container that a transaction writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContainerKey {
@@ -209,6 +212,22 @@ impl Transaction {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Sets space of a database's file aside for what this process writes to it, so that a disk that is
+    /// too small for it tells so now. What is left of it when nobody here writes to the database any more
+    /// is given back.
+    ///
+    /// # Errors
+    /// `Invalid` for more than 1 GB at once; `Full` if the disk has less; `Closed` for a database that
+    /// takes no more changes.
+    pub fn reserve(&mut self, database: DatabaseId, bytes: u64) -> Result<()> {
+        self.check_open()?;
+        if bytes > RESERVED_BYTES_MAX {
+            let what = format!("{bytes} bytes are too many to set aside at once; at most 1 GB is");
+            return Err(Error::invalid(what));
+        }
+        self.open_database(database)?.extents.set_aside(bytes)
     }
 
     /// A database by its name: one that exists or that this transaction created.

@@ -58,7 +58,21 @@ fn job_fill_disk() {
         committed += 1;
     }
     assert!(committed > 8000, "some rounds had room enough");
+    check_reserve(&federation, kind);
     check_seal(&federation, &ballast);
+}
+
+/// Space that there is not is told at once, and the transaction goes on without.
+fn check_reserve(federation: &Federation, kind: ErrorKind) {
+    let count = numbers_at_once(federation).len() as u64;
+    let mut transaction = begin(federation);
+    let database = transaction.database("run7").unwrap();
+    let key = transaction.container(database, "events").unwrap();
+    let error = transaction.reserve(database, 10 * (DISK_KIB << 10)).unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+    transaction.extend(key, events(7, count, 5)).unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(numbers_at_once(federation).len() as u64, count + 5);
 }
 
 /// A database that could not be sealed is open as before, and is sealed when there is room.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use femtobarn::{ContainerOptions, Federation};
+use femtobarn::{CheckLevel, ContainerOptions, ErrorKind, Federation};
 
 use crate::support::{begin, event_class, events, federation, number, numbers, reopened};
 
@@ -45,6 +45,40 @@ fn who_writes_to_many_databases_keeps_few_files_open_and_can_go_on_with_each() {
     assert!(file.metadata().unwrap().len() < 16 << 10);
     drop(federation);
     assert_eq!(numbers(&reopened(&folder), "run149/events"), [149, 1149]);
+}
+
+#[test]
+fn space_that_was_set_aside_is_used_and_what_is_left_of_it_is_given_back() {
+    const ASIDE: u64 = 20 << 20;
+    let (folder, federation) = federation();
+    let file = folder.path().join("test.fed/databases/run7.root");
+    let size = || file.metadata().unwrap().len();
+    let mut transaction = begin(&federation);
+    let database = transaction.create_database("run7").unwrap();
+    let refused = transaction.reserve(database, 2_000_000_000).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    transaction.reserve(database, ASIDE).unwrap();
+    let reserved = size();
+    assert!(reserved > ASIDE);
+    let options = ContainerOptions::default();
+    let key = transaction.create_container(database, "events", &event_class(), options).unwrap();
+    transaction.extend(key, events(7, 0, 100_000)).unwrap();
+    transaction.commit().unwrap();
+    // The next transaction goes on in the same space, and has it made as large again.
+    for (first, aside) in [(100_000, 0), (200_000, ASIDE)] {
+        let mut transaction = begin(&federation);
+        let database = transaction.database("run7").unwrap();
+        let key = transaction.container(database, "events").unwrap();
+        transaction.reserve(database, aside).unwrap();
+        transaction.extend(key, events(7, first, 100_000)).unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(size() > reserved, aside > 0);
+    }
+    drop(federation);
+    assert!(size() < reserved, "{} bytes are left", size());
+    let federation = reopened(&folder);
+    assert!(numbers(&federation, "run7/events").into_iter().eq(0..300_000));
+    assert!(federation.check(CheckLevel::Full, &mut |_| true).unwrap().problems.is_empty());
 }
 
 #[test]

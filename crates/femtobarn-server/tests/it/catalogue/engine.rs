@@ -125,6 +125,8 @@ fn a_database_in_a_place_is_made_from_afar() {
     let database = transaction.create_database_in("run7", Some("disk1")).unwrap();
     let options = ContainerOptions::default();
     transaction.create_container(database, "events", &class(), options).unwrap();
+    transaction.reserve(database, 3_000_000).unwrap();
+    assert!(place.join("databases/disk1/run7.root").metadata().unwrap().len() > 3_000_000);
     transaction.commit().unwrap();
     // Several extents, each of which the server gives out.
     append(&remote, "run7", "events", 0..1_000_000).unwrap();
