@@ -27,7 +27,7 @@ bench: ## measure against the peers in 30 minutes: bench/report.html, docs/perfo
 	@$(STEPS) bench
 	@.venv/bin/python benches/run.py
 
-testbed: ## the papers' workloads with up to 240 clients, in an hour and a half: testbed/report.html
+testbed: ## the papers' workloads with up to 240 clients, in about two hours: testbed/report.html
 	@$(STEPS) build
 	@.venv/bin/femtobarn testbed run all
 	@.venv/bin/femtobarn testbed plot

@@ -78,7 +78,7 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "`testbed list` shows names; all: every one of these, in an hour and a half or so"
+    text = "`testbed list` shows names; all: every one of these, in about two hours"
     parser.add_argument("workloads", metavar="NAME|FILE.toml|all", nargs="+", help=text)
     parser.add_argument("--out", type=Path, default=Path(FOLDER), help=f"folder for results ({FOLDER})")
     parser.add_argument("--scratch", type=Path, help="folder on the disk to be measured (a temporary one)")

@@ -19,7 +19,7 @@ import numpy as np
 
 import femtobarn as fb
 
-from .data import Item, LinkedItem, Payloads, names_of
+from .data import Item, LinkedItem, Payloads, names_of, same_links
 from .recorder import Recorder
 from .scenario import Kind, Scenario, Step
 
@@ -294,7 +294,7 @@ class _Client:
         columns: dict[str, Any] = {"number": np.arange(step.objects), "payload": payload}
         if step.links:
             links = [transaction.newest[target] for target in step.links]
-            columns["links"] = _same_links(links, step.objects)
+            columns["links"] = same_links(links, step.objects)
         transaction.newest[step.target] = writer.extend(columns)[step.objects - 1]
         transaction.written += payload.nbytes
         self._done("write", start, payload.nbytes)
@@ -387,19 +387,6 @@ class _Client:
     def _check_time(self) -> None:
         if time.monotonic() >= self.clock[1]:
             raise _Over
-
-
-def _records(oid: fb.Oid) -> np.ndarray[Any, np.dtype[Any]]:
-    """An OID as arrays hold it."""
-    return fb.OidRange(oid.database, oid.container, oid.entry, oid.entry + 1).to_numpy()
-
-
-def _same_links(oids: list[fb.Oid], objects: int) -> Any:
-    """The links of so many objects, each of which has them all."""
-    import awkward as ak  # other clients start without it
-
-    records = np.concatenate([_records(oid) for oid in oids])
-    return ak.unflatten(ak.from_numpy(np.tile(records, objects)), len(oids))
 
 
 def _work() -> None:

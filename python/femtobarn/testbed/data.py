@@ -11,7 +11,7 @@ import femtobarn as fb
 
 from .scenario import Content, Data, Scenario
 
-__all__ = ["Item", "LinkedItem", "Payloads", "Tag", "names_of", "prepare"]
+__all__ = ["Item", "LinkedItem", "Payloads", "Tag", "names_of", "prepare", "same_links"]
 
 
 @fb.persistent
@@ -59,6 +59,15 @@ class Payloads:
     def many(self, objects: int, size: int) -> Any:
         """Return the payloads of some objects, of shape (objects, size / 4)."""
         return np.resize(self._pool, (objects, size // 4))
+
+
+def same_links(oids: list[fb.Oid], objects: int) -> Any:
+    """Return the links of so many objects, each of which has them all."""
+    import awkward as ak  # other clients start without it
+
+    ranges = [fb.OidRange(oid.database, oid.container, oid.entry, oid.entry + 1) for oid in oids]
+    records = np.concatenate([one.to_numpy() for one in ranges])
+    return ak.unflatten(ak.from_numpy(np.tile(records, objects)), len(oids))
 
 
 def names_of(scenario: Scenario, client: int, part: int = 0) -> dict[str, Any]:
