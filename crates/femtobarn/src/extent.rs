@@ -9,8 +9,10 @@
 //! 3. What a writer has handed out is on disk in full after [`ExtentWriter::flush`] and a sync.
 //! 4. After a failed write or sync the writer refuses all work: the kernel may have dropped what it
 //!    could not write, and a later sync would not say so.
-//!
-//! 5. What is written past the page cache is a whole window: 2 MiB of the file at a multiple of 2 MiB,
+//! 5. An extent begins behind the front of the file, whoever gave it out. The front of a new file at a
+//!    server is answered before the first extent is asked for: the two go over different connections,
+//!    and the server takes the end of what it has for the end of the file.
+//! 6. What is written past the page cache is a whole window: 2 MiB of the file at a multiple of 2 MiB,
 //!    all of it the writer's. No page of the cache is larger, so none that a reader or another writer
 //!    has there keeps the kernel from dropping what it had of the window. A server is sent windows of
 //!    8 MiB: what hundreds of writers send lies on its disks in turns, and each turn costs a seek.
@@ -113,7 +115,8 @@ impl ExtentWriter {
         })
     }
 
-    /// In a file that was just made: no free ranges are looked for before the first extent.
+    /// In a file that was just made, whose front may still be on its way to a server: no free ranges are
+    /// looked for before the first extent.
     pub fn of_new_file(self) -> Self {
         ExtentWriter { is_new_file: true, ..self }
     }
@@ -282,7 +285,10 @@ impl ExtentWriter {
     /// Takes a new extent with room for a blob of `size` bytes: space that vacuum gave back, or at
     /// the end of the file. If the writer's last extent is there, that one is lengthened.
     fn allocate(&mut self, size: u64) -> Result<()> {
-        if !std::mem::take(&mut self.is_new_file) && self.take_free(size)? {
+        if self.is_new_file {
+            self.file.settle()?;
+            self.is_new_file = false;
+        } else if self.take_free(size)? {
             return Ok(());
         }
         let least = if self.file.is_remote() { REMOTE_EXTENT_BYTES_MIN } else { EXTENT_BYTES_MIN };
@@ -293,6 +299,7 @@ impl ExtentWriter {
         }
         let _lock = self.catalog.locks().lock_allocation(self.database)?;
         let file_end = self.file.size()?;
+        self.check_behind_front(file_end)?;
         let lengthened = (file_end + payload).saturating_sub(self.start);
         if self.has_key && self.end == file_end && lengthened <= EXTENT_BYTES_MAX {
             self.extend(file_end, payload)?;
@@ -311,8 +318,43 @@ impl ExtentWriter {
     fn allocate_at_server(&mut self, payload: u64) -> Result<()> {
         let path = self.file.on_server().expect("who has the catalogue has the file");
         let range = self.catalog.extend_file(self.database, path, payload)?;
+        self.check_given(range, payload)?;
         self.has_key = false;
         self.begin(range.offset, range.size)
+    }
+
+    /// Refuses a range that is not what was asked for: shorter, over the front of the file, or over the
+    /// extent that the writer has.
+    fn check_given(&self, range: BlobRange, wanted: u64) -> Result<()> {
+        let BlobRange { offset, size } = range;
+        self.check_behind_front(offset)?;
+        let end = offset.checked_add(size).filter(|_| size >= wanted);
+        if end.is_some_and(|end| end <= self.start || self.end <= offset) {
+            return Ok(());
+        }
+        Err(Error::Corrupt {
+            what: format!(
+                "{size} bytes at byte {offset} of {} were given to a writer that asked for {wanted} and has \
+                 bytes {} to {}",
+                self.file.path.display(),
+                self.start,
+                self.end
+            ),
+        })
+    }
+
+    fn check_behind_front(&self, offset: u64) -> Result<()> {
+        let front_end = self.file.front_end;
+        match offset >= front_end {
+            true => Ok(()),
+            false => Err(Error::Corrupt {
+                what: format!(
+                    "an extent at byte {offset} of {} would lie in its front, which ends at byte {front_end} \
+                     or later; check the federation",
+                    self.file.path.display()
+                ),
+            }),
+        }
     }
 
     /// Goes on in another extent.
@@ -332,6 +374,7 @@ impl ExtentWriter {
         let Some(range) = self.catalog.take_free_extent(self.database, wanted)? else {
             return Ok(false);
         };
+        self.check_given(range, wanted)?;
         {
             let _lock = self.catalog.locks().lock_allocation(self.database)?;
             self.leave()?;

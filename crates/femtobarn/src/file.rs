@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::libc::{O_DIRECT, off_t};
-use rntuple::tfile::{FileHeader, FileIdentity, Timestamp};
+use rntuple::tfile::{FRONT_SIZE_MIN, FileHeader, FileIdentity, Timestamp};
 use rntuple::{ByteSource, ReadRequest};
 use uuid::Uuid;
 
@@ -23,6 +23,9 @@ use crate::remote::RemoteFile;
 #[derive(Debug)]
 pub(crate) struct DatabaseFile {
     pub path: PathBuf,
+    /// No extent begins before this byte: where the front of a new file ends, and of any other one the
+    /// shortest front.
+    pub front_end: u64,
     place: Place,
 }
 
@@ -38,13 +41,15 @@ enum Place {
 
 impl From<RemoteFile> for DatabaseFile {
     fn from(file: RemoteFile) -> Self {
-        DatabaseFile { path: file.path().to_owned(), place: Place::Server(Box::new(file)) }
+        let path = file.path().to_owned();
+        DatabaseFile { path, front_end: FRONT_SIZE_MIN, place: Place::Server(Box::new(file)) }
     }
 }
 
 impl DatabaseFile {
     fn new(file: File, path: PathBuf) -> Self {
-        DatabaseFile { path, place: Place::Here { file, direct: OnceLock::new() } }
+        let place = Place::Here { file, direct: OnceLock::new() };
+        DatabaseFile { path, front_end: FRONT_SIZE_MIN, place }
     }
 
     /// Creates a database file and writes its front; refuses to overwrite.
@@ -59,22 +64,27 @@ impl DatabaseFile {
         Self::new(file, path).with_front(uuid)
     }
 
-    /// Writes the front of a new file, or removes it.
-    pub fn with_front(self, uuid: Uuid) -> Result<Self> {
-        let written = self.write_front(uuid);
-        if let Err(error) = written {
-            // An empty file that cannot be removed is in nobody's way.
-            drop(self.remove());
-            return Err(error);
+    /// Writes the front of a new file, or removes it. A server need not have answered yet: the writer
+    /// of extents settles the file before it asks for the first one.
+    pub fn with_front(mut self, uuid: Uuid) -> Result<Self> {
+        match self.write_front(uuid) {
+            Ok(front_end) => self.front_end = front_end,
+            Err(error) => {
+                // An empty file that cannot be removed is in nobody's way.
+                drop(self.remove());
+                return Err(error);
+            }
         }
         Ok(self)
     }
 
-    fn write_front(&self, uuid: Uuid) -> Result<()> {
+    /// Writes the front and returns where it ends.
+    fn write_front(&self, uuid: Uuid) -> Result<u64> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let identity = FileIdentity::new(&name, *uuid.as_bytes(), now())
             .map_err(Error::storage(self.path.display().to_string()))?;
-        self.write(&identity.front(), 0)
+        self.write(&identity.front(), 0)?;
+        Ok(identity.front_size())
     }
 
     /// Opens a database file for reading and writing.

@@ -154,7 +154,8 @@ impl FederationStorage {
         self.file_of(&self.database(path, head)?)
     }
 
-    /// A database's file as it is, or a new one for a database that is to be.
+    /// A database's file as it is, or a new one for a database that is to be. A path that is a database's
+    /// already, as that of one that was dropped or renamed, is taken, whether its file is there or not.
     fn open_to_write(
         &self,
         path: &StoragePath,
@@ -166,6 +167,9 @@ impl FederationStorage {
         else {
             return Err(changes("write", path));
         };
+        if how.creation == Creation::New && self.is_taken(path, opaque)? {
+            return Err(Trouble::cannot("create", path, Errno::EEXIST));
+        }
         let database = self.database_to_write(path, opaque)?;
         let permit = writers.admit(session_of(&opaque), database)?;
         if how.creation == Creation::Existing {
@@ -226,6 +230,12 @@ impl FederationStorage {
                 Err(Trouble::refused(Errno::EINVAL, what))
             }
         }
+    }
+
+    /// Whether a new file cannot have a path, as that is another database's, committed or not.
+    fn is_taken(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<bool> {
+        let unborn = self.writers.as_ref().and_then(|writers| writers.unborn(path));
+        Ok(unborn.is_some_and(|of| database_of(&opaque) != Some(of)) || self.is_known(path)?)
     }
 
     /// Whether a file is a database's; that of one that was dropped is, too, while a snapshot needs it.

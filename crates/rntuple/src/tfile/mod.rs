@@ -29,6 +29,8 @@ pub use write::{FileIdentity, FileWriter, Sealed, Sealing, seal};
 
 /// Where the first key lies.
 pub const FIRST_KEY: u64 = 100;
+/// Bytes of the shortest front that a file can have, one of a file without a name.
+pub const FRONT_SIZE_MIN: u64 = 204;
 
 /// A moment to the second, in the fields of a calendar, as ROOT files have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 use std::io::{Seek, SeekFrom, Write};
 
 use rntuple::tfile::{
-    FileIdentity, KEY_SIZE_MAX, KeyChain, RBLOB_KEY_LENGTH, Sealing, Timestamp, anchors,
-    decode_key_header, encode_key, gap_header, list_keys, rblob_key_header, read_blob, seal,
+    FRONT_SIZE_MIN, FileIdentity, KEY_SIZE_MAX, KeyChain, RBLOB_KEY_LENGTH, Sealing, Timestamp,
+    anchors, decode_key_header, encode_key, gap_header, list_keys, rblob_key_header, read_blob,
+    seal,
 };
 use rntuple::{
     Anchor, BlobSink, ByteSource, EnvelopeKind, EnvelopeLink, ErrorKind, Footer, Header, Locator,
@@ -140,6 +141,8 @@ fn an_unsealed_file_has_no_objects() {
     let front = identity.front();
     assert_eq!(front.len() as u64, identity.front_size());
     assert_eq!(list_keys(&front).unwrap(), []);
+    let nameless = FileIdentity::new("", [0; 16], Timestamp::default()).unwrap();
+    assert_eq!(nameless.front_size(), FRONT_SIZE_MIN);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! under a lock; and if the lock were lost on the way, with the connection or with the server, somebody
 //! else might take the same bytes. So it is done here, while the kernel's lock is held.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use femtobarn_catalog::{BlobRange, DatabaseId, Error, Result};
 use nix::fcntl::{FallocateFlags, OFlag, fallocate};
-use rntuple::tfile::{RBLOB_KEY_LENGTH, Timestamp, rblob_key_header};
+use rntuple::tfile::{
+    FIRST_KEY, FRONT_SIZE_MIN, FileHeader, RBLOB_KEY_LENGTH, Timestamp, rblob_key_header,
+};
 
 use super::Served;
 
@@ -26,7 +28,8 @@ impl Served {
     /// The path is below the federation's folder, and was checked.
     ///
     /// # Errors
-    /// [`Error::Full`] if the disk is; [`Error::NotFound`] if there is no such file.
+    /// [`Error::Full`] if the disk is; [`Error::NotFound`] if there is no such file; [`Error::Changed`] if
+    /// the front of a new file is not there yet, [`Error::Closed`] if it is damaged.
     pub fn extend_file(&self, database: DatabaseId, path: &str, payload: u64) -> Result<BlobRange> {
         if payload == 0 || payload > PAYLOAD_MAX {
             let what = format!("an extent of {payload} bytes; at most {PAYLOAD_MAX} are given");
@@ -43,6 +46,7 @@ fn extend(path: &Path, payload: u64) -> Result<BlobRange> {
     options.read(true).write(true).custom_flags(OFlag::O_NOFOLLOW.bits());
     let file = options.open(path).map_err(failed)?;
     let end = file.metadata().map_err(failed)?.len();
+    check_front(&file, path, end)?;
     let size = RBLOB_KEY_LENGTH as u64 + payload;
     let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let extended = match fallocate(&file, FallocateFlags::empty(), signed(end), signed(size)) {
@@ -61,6 +65,26 @@ fn extend(path: &Path, payload: u64) -> Result<BlobRange> {
         return Err(failed(error));
     }
     Ok(BlobRange { offset: end + RBLOB_KEY_LENGTH as u64, size: payload })
+}
+
+/// Refuses a file that ends before its front does: what follows would be written over. A client that does not
+/// wait for the answer to its front has it overtaken by the call that lengthens the file.
+fn check_front(file: &File, path: &Path, end: u64) -> Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let early = || Error::Changed { what: format!("the front of {name} was not written yet") };
+    if end < FRONT_SIZE_MIN {
+        return Err(early());
+    }
+    let mut header = [0; FIRST_KEY as usize];
+    file.read_exact_at(&mut header, 0).map_err(|error| failed(path, error))?;
+    match FileHeader::decode(&header) {
+        Ok(header) if header.begin == FIRST_KEY && header.end >= FRONT_SIZE_MIN => {
+            if header.end <= end { Ok(()) } else { Err(early()) }
+        }
+        _ => Err(Error::Closed {
+            what: format!("the front of {name} is damaged, so it takes no more data; repair it"),
+        }),
+    }
 }
 
 fn failed(path: &Path, error: std::io::Error) -> Error {

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use femtobarn_catalog::{
     BlobRange, Catalogue, Commit, ContainerId, Csn, DatabaseId, ErrorKind, Result, Retention,
 };
+use rntuple::tfile::{FileIdentity, Timestamp};
 use uuid::Uuid;
 
 use super::{LONG, Stage, connect, new_container};
@@ -161,7 +162,8 @@ fn space_at_the_end_of_a_file_is_given_out_once() {
     const EACH: usize = 25;
     let stage = Stage::new();
     let path = stage.place().join("databases/run7.root");
-    std::fs::write(&path, [0; 100]).unwrap();
+    let identity = FileIdentity::new("run7.root", [7; 16], Timestamp::default()).unwrap();
+    std::fs::write(&path, identity.front()).unwrap();
     let take = |there: femtobarn_rpc::client::RemoteCatalogue| {
         let _shared = there.locks().owner().share_database(stage.database, LONG).unwrap();
         let take = |_| there.extend_file(stage.database, "databases/run7.root", 1000).unwrap();
@@ -177,7 +179,10 @@ fn space_at_the_end_of_a_file_is_given_out_once() {
     });
     ranges.sort_by_key(|range| range.offset);
     let is_apart = |pair: &[BlobRange]| pair[0].offset + pair[0].size < pair[1].offset;
-    assert!(ranges[0].offset > 100 && ranges.windows(2).all(is_apart), "a key is between any two");
+    assert!(
+        ranges[0].offset > identity.front_size() && ranges.windows(2).all(is_apart),
+        "a key is between any two"
+    );
     let end = ranges.last().map(|last| last.offset + last.size);
     assert_eq!((ranges.len(), Some(path.metadata().unwrap().len())), (4 * EACH, end));
     let there = stage.remote();
@@ -190,4 +195,27 @@ fn space_at_the_end_of_a_file_is_given_out_once() {
         assert!(there.extend_file(stage.database, path, payload).is_err());
     }
     assert!(there.extend_file(stage.database, "../test.fed/catalogue.sqlite", 1000).is_err());
+}
+
+/// A client sent the front of a new file and did not wait for the answer: the call that lengthens the file came
+/// first, saw an empty one, and gave the bytes of the front to data.
+#[test]
+fn no_space_is_given_out_before_the_front_of_a_file() {
+    let stage = Stage::new();
+    let path = stage.place().join("databases/run7.root");
+    let identity = FileIdentity::new("run7.root", [7; 16], Timestamp::default()).unwrap();
+    let front = identity.front();
+    let there = stage.remote();
+    let _shared = there.locks().owner().share_database(stage.database, LONG).unwrap();
+    let extend = || there.extend_file(stage.database, "databases/run7.root", 1000);
+    for early in [0, 1, 100, front.len() - 1] {
+        std::fs::write(&path, &front[..early]).unwrap();
+        assert_eq!(extend().unwrap_err().kind(), ErrorKind::Conflict, "{early} bytes of the front");
+        assert_eq!(path.metadata().unwrap().len(), early as u64, "the file stays as it was");
+    }
+    // As a file that was damaged so looks today.
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    assert_eq!(extend().unwrap_err().kind(), ErrorKind::Closed);
+    std::fs::write(&path, &front).unwrap();
+    assert!(extend().unwrap().offset > identity.front_size());
 }

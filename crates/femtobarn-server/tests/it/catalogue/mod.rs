@@ -2,6 +2,7 @@
 
 mod commits;
 mod counted;
+mod creating;
 mod engine;
 mod fencing;
 mod hostile;
