@@ -57,7 +57,7 @@
 //! | `reader` | [`Reader`]: one version of an RNTuple; [`Projection`]: some of its fields; [`Cursor`], [`FromCell`]: entries as Rust structures; [`FieldCursor`]: single fields of them |
 //! | `revise` | whole versions from others: [`evolve`] to other types, [`compact`] to fewer clusters, [`complete`] for other readers; [`Conversion`]: arrays of other types |
 //! | `page_cache`, `buffer` | [`PageCache`]: decoded pages for reading single entries; memory that is used again |
-//! | `schema`, `type_map`, `tree` | [`Schema`]: fields and columns; which of them a type takes, and which type they make |
+//! | `schema`, `type_map`, `tree`, `inheritance` | [`Schema`]: fields and columns; which of them a type takes, and which type they make, with members of base classes as the class's own |
 //! | `header`, `footer`, `page_list`, `schema_codec`, `envelope`, `locator`, `anchor` | the metadata, as the specification names it |
 //! | `column`, `encoding`, `compression`, `page` | [`Column`]: elements in memory to stored pages and back |
 //! | [`tfile`] | ROOT's container format around it all: keys, directories, sealing a file |
@@ -92,6 +92,7 @@ mod envelope;
 mod error;
 mod footer;
 mod header;
+mod inheritance;
 mod locator;
 mod page;
 mod page_cache;
@@ -119,6 +120,7 @@ pub use envelope::{EnvelopeKind, envelope_checksum, open_envelope, read_envelope
 pub use error::{Error, ErrorKind, Result};
 pub use footer::{ClusterGroup, Footer};
 pub use header::Header;
+pub use inheritance::{Inherited, is_base_class, told_apart};
 pub use locator::{EnvelopeLink, Locator};
 pub use page::{CHECKSUM_SIZE, PageBuffers, SealedPage, open_page, seal_page};
 pub use page_cache::{FileNumber, PageCache};

@@ -9,6 +9,7 @@
 
 use crate::column::ColumnType;
 use crate::error::{Error, Result};
+use crate::inheritance::{Inherited, is_base_class, told_apart};
 use crate::schema::{ColumnId, Field, FieldId, Schema, Structure};
 use crate::types::{Precision, Primitive, Type};
 
@@ -193,17 +194,14 @@ impl<'a> Index<'a> {
     }
 
     fn node(&self, id: FieldId, depth: usize) -> Result<Node> {
-        if depth > DEPTH_MAX {
-            return Err(corrupt(format!("fields nest deeper than {DEPTH_MAX}")));
-        }
+        check_depth(depth)?;
         let field = &self.schema.fields[id as usize];
         let kind = match field.structure {
             Structure::Leaf => self.leaf(id, field, depth)?,
             Structure::Collection => self.collection(id, field, depth)?,
-            Structure::Record => Kind::Record {
-                class: field.type_name.clone(),
-                members: self.child_nodes(id, depth)?,
-            },
+            Structure::Record => {
+                Kind::Record { class: field.type_name.clone(), members: self.members(id, depth)? }
+            }
             Structure::Variant => self.variant(id, depth)?,
             Structure::Streamer => self.streamed(id)?,
         };
@@ -217,7 +215,9 @@ impl<'a> Index<'a> {
                 let bits = self.one_column(id, |of| of == ColumnType::Bit)?;
                 Ok(Kind::Bitset { size, bits })
             }
-            (Some(size), false) => Ok(Kind::Fixed { size, item: self.item(id, depth)?.into() }),
+            (Some(size), false) => {
+                Ok(Kind::Fixed { size, item: self.only_child(id, depth)?.into() })
+            }
             // Enumerations and atomics only wrap the number that they hold.
             (None, false) => Ok(self.only_child(id, depth)?.kind),
             (None, true) => self.simple(id, field),
@@ -262,7 +262,7 @@ impl<'a> Index<'a> {
         let wrappers = ["std::optional<", "std::unique_ptr<"];
         Ok(Kind::List {
             offsets: self.one_column(id, ColumnType::is_index)?,
-            item: self.item(id, depth)?.into(),
+            item: self.only_child(id, depth)?.into(),
             optional: wrappers.iter().any(|wrapper| field.type_name.starts_with(wrapper)),
         })
     }
@@ -282,14 +282,35 @@ impl<'a> Index<'a> {
         self.children[id as usize].iter().map(|&child| self.node(child, depth + 1)).collect()
     }
 
-    /// What a collection or an array has many of. Without a column of its own nothing would bound
-    /// how many that are.
-    fn item(&self, id: FieldId, depth: usize) -> Result<Node> {
-        let item = self.only_child(id, depth)?;
-        if item.logical_type().columns() == 0 {
-            return Err(Error::unsupported("a collection of records without members"));
+    /// The members of a record, those of its base classes among them.
+    fn members(&self, id: FieldId, depth: usize) -> Result<Vec<Node>> {
+        let mut found = vec![];
+        self.inherit(id, depth, &mut vec![], &mut found)?;
+        let named = told_apart(found).into_iter();
+        Ok(named.map(|(name, node)| Node { name, ..node }).collect())
+    }
+
+    fn inherit(
+        &self,
+        id: FieldId,
+        depth: usize,
+        bases: &mut Vec<String>,
+        found: &mut Vec<Inherited<Node>>,
+    ) -> Result<()> {
+        for &child in &self.children[id as usize] {
+            let field = &self.schema.fields[child as usize];
+            if field.structure == Structure::Record && is_base_class(&field.name) {
+                check_depth(depth + 1)?;
+                let class = [&field.type_name, &field.name].into_iter().find(|it| !it.is_empty());
+                bases.extend(class.cloned());
+                self.inherit(child, depth + 1, bases, found)?;
+                bases.pop();
+                continue;
+            }
+            let (name, bases) = (field.name.clone(), bases.clone());
+            found.push(Inherited { bases, name, member: self.node(child, depth + 1)? });
         }
-        Ok(item)
+        Ok(())
     }
 
     fn variant(&self, id: FieldId, depth: usize) -> Result<Kind> {
@@ -362,6 +383,13 @@ impl<'a> Index<'a> {
             "field {:?} of type {:?} with these columns",
             field.name, field.type_name
         ))
+    }
+}
+
+fn check_depth(depth: usize) -> Result<()> {
+    match depth > DEPTH_MAX {
+        true => Err(corrupt(format!("fields nest deeper than {DEPTH_MAX}"))),
+        false => Ok(()),
     }
 }
 

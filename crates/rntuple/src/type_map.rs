@@ -63,9 +63,6 @@ impl Builder {
                 self.add("_0", item, Some(id))?;
             }
             Type::Array { item, .. } => self.add("_0", item, Some(id))?,
-            Type::Record { members, .. } if members.is_empty() => {
-                return Err(Error::invalid(format!("record {name:?} has no members")));
-            }
             Type::Record { members, .. } => self.add_members(members, Some(id))?,
             Type::Variant(alternatives) => {
                 self.add_column(id, ColumnType::Switch, 96, None);

@@ -6,6 +6,10 @@ use crate::array::{Array, values_of};
 use crate::error::{Error, Result};
 use crate::types::{Precision, Primitive, Type};
 
+/// Records without members that one list may show. Nothing is stored for them, so the bytes of a file do
+/// not bound how many it says there are.
+const UNSTORED_MAX: usize = 1 << 20;
+
 /// A value of one field of one entry.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
@@ -248,6 +252,10 @@ impl Array {
     }
 
     fn list(&self, range: std::ops::Range<usize>) -> Result<Value> {
+        let count = range.len();
+        if self.unstored_parts().is_some_and(|parts| parts.saturating_mul(count) > UNSTORED_MAX) {
+            return Err(Error::invalid(format!("{count} values without content are too many")));
+        }
         match self {
             Array::Primitive { primitive: Primitive::Byte | Primitive::UInt8, values } => {
                 if range.end > values.len() {
@@ -256,6 +264,23 @@ impl Array {
                 Ok(Value::Bytes(values.slice(range)))
             }
             _ => Ok(Value::List(range.map(|at| self.value(at)).collect::<Result<_>>()?)),
+        }
+    }
+}
+
+impl Array {
+    /// Of how many parts each value is made, if it is only of records without members, for which nothing
+    /// is stored; `None` if something is.
+    fn unstored_parts(&self) -> Option<usize> {
+        match self {
+            Array::Record { members, .. } => members.iter().try_fold(1_usize, |sum, (_, array)| {
+                Some(sum.saturating_add(array.unstored_parts()?))
+            }),
+            Array::Fixed { size, content, .. } => {
+                let size = usize::try_from(*size).unwrap_or(usize::MAX);
+                Some(content.unstored_parts()?.saturating_mul(size).saturating_add(1))
+            }
+            _ => None,
         }
     }
 }

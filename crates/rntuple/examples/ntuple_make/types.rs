@@ -76,6 +76,7 @@ fn records() -> Members {
         record("Vertex", [("x", FLOAT), ("tracks", list(record("Track", [("pt", FLOAT)])))]);
     let pair = record("std::pair<std::int32_t,double>", [("_0", INT32), ("_1", DOUBLE)]);
     let tuple = [("_0", FLOAT), ("_1", Type::String), ("_2", list(INT16))];
+    let empty = record("judge::Empty", []);
     let tuple = record("std::tuple<float,std::string,std::vector<std::int16_t>>", tuple);
     named([
         ("record", outer.clone()),
@@ -90,6 +91,10 @@ fn records() -> Members {
         ("vector_pair", list(pair)),
         ("tuple", tuple.clone()),
         ("vector_tuple", list(tuple)),
+        ("empty", empty.clone()),
+        ("array_empty", array(empty.clone(), 2)),
+        ("vector_empty", list(empty)),
+        ("vector_vector_untyped_empty", list(list(record("", [])))),
     ])
 }
 

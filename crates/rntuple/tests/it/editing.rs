@@ -118,6 +118,7 @@ impl<'a> Session<'a> {
         let (mut path, mut of) = field.get(members_of(self.of)).clone();
         // Sometimes a member of a record, not all of it.
         while let Type::Record { members, .. } = &of
+            && !members.is_empty()
             && rows.len().is_multiple_of(2)
         {
             let (name, member) = field.get(members).clone();

@@ -26,7 +26,7 @@ pub fn types() -> impl Strategy<Value = Type> {
     typed().prop_recursive(3, 12, 3, |inner| {
         prop_oneof![
             inner.clone().prop_map(|item| Type::List(item.into())),
-            vec(inner, 1..4).prop_map(|members| record("", members)),
+            vec(inner, 0..4).prop_map(|members| record("", members)),
         ]
     })
 }
@@ -49,7 +49,7 @@ fn typed() -> impl Strategy<Value = Type> {
             1 => (inner.clone(), 1..4u64).prop_map(|(item, size)| Type::Array { item: item.into(), size }),
             1 => inner.clone().prop_map(|item| Type::Optional(item.into())),
             1 => vec(inner.clone(), 1..4).prop_map(Type::Variant),
-            1 => vec(inner, 1..3).prop_map(|members| record("Point", members)),
+            1 => vec(inner, 0..3).prop_map(|members| record("Point", members)),
         ]
     })
 }
