@@ -161,7 +161,7 @@ impl Commit {
             )));
         }
         for database in &self.new_databases {
-            names::check("database", &database.name)?;
+            names::check_database_name(&database.name)?;
             if database.state == DatabaseState::Sealed {
                 return Err(Error::invalid(format!(
                     "database {:?} cannot be created sealed; create it open and seal it",
@@ -169,11 +169,12 @@ impl Commit {
                 )));
             }
         }
+        // Those of a file that is attached have the names that they have in it.
         for container in &self.new_containers {
-            names::check_container_name(&container.name)?;
+            names::check_existing_container_name(&container.name)?;
         }
         for (_, _, name) in &self.renamed_databases {
-            names::check("database", name)?;
+            names::check_database_name(name)?;
         }
         for (_, _, _, name) in &self.renamed_containers {
             names::check_container_name(name)?;

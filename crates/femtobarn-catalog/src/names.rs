@@ -9,16 +9,39 @@ pub(crate) const NAME_BYTES_MAX: usize = 200;
 const NEAR_MISSES_MAX: usize = 3;
 /// Names less alike than this (1.0 is equal) are not worth a hint.
 const LIKENESS_MIN: f64 = 0.6;
+/// Characters that mean something else where names are written: wildcards of shells, `xrdfs` and
+/// `TChain`, quotes and other signs of shells, `name;cycle` of ROOT, `file:object` of uproot, and the
+/// parameters, the fragment and the escapes of a URL.
+const SIGNS: &str = "*?[]{}<>|&;:!$#%\"'`\\";
 
-/// Checks the name of a database, so that its file need not be made in vain.
+/// Checks the name of a new database, so that its file need not be made in vain.
 ///
 /// # Errors
 /// [`Error::Invalid`] that says what the name may not have.
 pub fn check_database_name(name: &str) -> Result<()> {
-    check("database", name)
+    check("database", name)?;
+    check_signs("database", name)
 }
 
-/// Checks the name of a database or of a class.
+/// Refuses names that shells, URLs, ROOT or uproot would take for something else.
+fn check_signs(what: &'static str, name: &str) -> Result<()> {
+    if let Some(sign) = name.chars().find(|character| SIGNS.contains(*character)) {
+        return Err(Error::invalid(format!(
+            "{what} name {name:?} contains '{sign}', which shells, URLs or ROOT take for something \
+             else; use '_' instead"
+        )));
+    }
+    match name.chars().next() {
+        Some(first @ ('.' | '-' | '~')) => Err(Error::invalid(format!(
+            "{what} name {name:?} begins with '{first}', which paths and command lines take for \
+             something else; begin with a letter or a digit"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Checks what every name has had to be like from the beginning: the names of databases that are
+/// there, of classes and of tags.
 pub(crate) fn check(what: &'static str, name: &str) -> Result<()> {
     let refuse = |reason: &str| Err(Error::invalid(format!("{what} name {name:?} {reason}")));
     if name.is_empty() {
@@ -39,11 +62,17 @@ pub(crate) fn check(what: &'static str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks the name of a container, for which the RNTuple specification forbids more.
+/// Checks the name of a new container.
 ///
 /// # Errors
 /// [`Error::Invalid`] that says what the name may not have.
 pub fn check_container_name(name: &str) -> Result<()> {
+    check_existing_container_name(name)?;
+    check_signs("container", name)
+}
+
+/// Checks the name of a container that a file has already, by the RNTuple specification alone.
+pub(crate) fn check_existing_container_name(name: &str) -> Result<()> {
     check("container", name)?;
     match name.chars().find(|character| matches!(character, '.' | ' ' | '\\')) {
         Some(character) => Err(Error::invalid(format!(
@@ -118,11 +147,34 @@ mod tests {
         for name in ["", "a/b", "a\nb", " a", "a ", "a\u{7f}", &long] {
             assert!(check("database", name).is_err(), "{name:?}");
         }
-        for name in ["a.b", "a b", "a\\b"] {
-            assert!(check("database", name).is_ok(), "{name:?}");
+        for name in ["a.b", "a b"] {
+            assert!(check_database_name(name).is_ok(), "{name:?}");
             assert!(check_container_name(name).is_err(), "{name:?}");
         }
         assert!(check_container_name("Événements_7").is_ok());
+    }
+
+    /// `..`, `*`, `q?` and `a;1` were taken, and could then not be named to a shell, to `xrdfs`, to
+    /// uproot or in a URL.
+    #[test]
+    fn new_names_that_mean_something_else_to_shells_urls_or_root_are_refused() {
+        let refused = [".", "..", ".a", "-rf", "~", "*", "q?", "a;1", "a:b", "a[0]", "a\\b"];
+        for name in refused.into_iter().chain(["a#b", "50%", "$HOME", "a&b", "a'b", "a\"b", "a!"]) {
+            let error = check_database_name(name).unwrap_err().to_string();
+            assert!(error.contains("take for something else"), "{error}");
+            assert!(check_container_name(name).is_err(), "{name:?}");
+        }
+        for name in ["run-7_a", "a+b=c", "muon@cern,ch", "1", "nano (1)", "v1.2"] {
+            assert!(check_database_name(name).is_ok(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_older_releases_took_stay_names() {
+        for name in ["*", "q?", "a;1", "-rf"] {
+            assert!(check("database", name).is_ok(), "{name:?}");
+            assert!(check_existing_container_name(name).is_ok(), "{name:?}");
+        }
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl Catalog {
         }
         for record in &contents.containers {
             let names = record.names.iter().map(|row| &row.name).chain([&record.row.name]);
-            names.into_iter().try_for_each(|name| names::check_container_name(name))?;
+            names.into_iter().try_for_each(|name| names::check_existing_container_name(name))?;
         }
         self.sessions.current()?.write(|sql| write(sql, contents).map_err(inconsistent))
     }
