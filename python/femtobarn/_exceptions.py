@@ -25,6 +25,7 @@ __all__ = [
     "StorageError",
     "UnavailableError",
     "UnsupportedError",
+    "WrongTypeError",
 ]
 
 
@@ -86,6 +87,10 @@ class InvalidError(FemtobarnError, ValueError):
     kind = "invalid"
 
 
+class WrongTypeError(InvalidError, TypeError):
+    """An argument is of a type that the call cannot take, such as a function where text is wanted."""
+
+
 class CorruptError(FemtobarnError):
     """Bytes in a file are damaged, truncated or not of the expected format."""
 
@@ -135,8 +140,15 @@ BY_KIND: dict[str, type[FemtobarnError]] = {
 """The exception of each kind; the extension module raises by it."""
 
 
-def near_misses(name: str, candidates: Iterable[str], *, limit: int = 3) -> str:
+def near_misses(name: str, candidates: Iterable[str], *, further: Iterable[str] = (), limit: int = 3) -> str:
     """Return the end of an error text that names what the caller may have meant.
+
+    Parameters
+    ----------
+    candidates
+        What there is, listed where nothing is like the name.
+    further
+        What else may be meant, but is not listed.
 
     Examples
     --------
@@ -146,10 +158,44 @@ def near_misses(name: str, candidates: Iterable[str], *, limit: int = 3) -> str:
     '; there are clusters, tracks'
     """
     known = sorted(set(candidates))
-    close = difflib.get_close_matches(name, known, n=limit, cutoff=0.6)
+    spelt: dict[str, list[str]] = {}
+    for each in sorted({*known, *further}):
+        spelt.setdefault(each.lower(), []).append(each)
+    alike = difflib.get_close_matches(name.lower(), spelt, n=limit, cutoff=0.6)
+    close = [each for word in alike for each in spelt[word]][:limit]
     if close:
         return f"; did you mean {' or '.join(repr(match) for match in close)}?"
     if not known:
         return "; there are none"
     shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
     return f"; there {'is' if len(known) == 1 else 'are'} {shown}"
+
+
+def is_text(text: str) -> bool:
+    """Tell whether a text is one that UTF-8 can hold, in which files and catalogues are written."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuse names and messages that are no text.
+
+    Examples
+    --------
+    >>> check_text("caf\\udce9", "where")
+    Traceback (most recent call last):
+    ...
+    femtobarn._exceptions.InvalidError: where 'caf\\udce9' has half a surrogate pair, which is no character
+    """
+    if not isinstance(text, str):
+        raise WrongTypeError(f"{what} {text!r} is not text")
+    if not is_text(text):
+        raise InvalidError(f"{what} {text!r} has half a surrogate pair, which is no character")
+
+
+def check_progress(progress: object, arguments: str) -> None:
+    """Refuse what cannot be called to be told how far a long operation is."""
+    if progress is not None and not callable(progress):
+        raise WrongTypeError(
+            f"progress is a function that is called with {arguments}, such as "
+            f"lambda {arguments}: print({arguments.split(', ')[-2]}), not {progress!r}"
+        )

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
-from ._exceptions import InvalidError
+from ._exceptions import InvalidError, check_text
 from ._femtobarn import FederationHandle, count_fork
 from ._femtobarn import identify as _identify
 from ._femtobarn import rebuild_catalogue as _rebuild_catalogue
@@ -231,6 +231,7 @@ class Federation(Upkeep):
         """
         if isolation not in ("snapshot", "serializable"):
             raise InvalidError(f"isolation {isolation!r} does not exist; there are snapshot and serializable")
+        check_text(message, "message")
         is_serializable = isolation == "serializable"
         return Transaction(self, self._handle.begin(message, _seconds(lock_timeout), is_serializable))
 

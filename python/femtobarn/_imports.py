@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._exceptions import check_progress
 from ._types import Definition
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def import_tree(
     """Copy a tree into a new container; see :meth:`femtobarn.Federation.import_tree`."""
     from .importers import open_tree
 
+    check_progress(progress, "done, total")
     source = open_tree(path, tree, only=only)
     definition = numbered(Definition.from_json(source.definition), federation.classes())
     place = database or Path(os.fspath(path)).stem

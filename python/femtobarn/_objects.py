@@ -39,6 +39,8 @@ class _Members:
         try:
             return self[name]
         except NotFoundError as error:
+            if name == "keys":  # For dict(record), unless there is a member of that name.
+                return lambda: self.fields
             raise AttributeError(str(error)) from None
 
     def __getitem__(self, name: str) -> Any:

@@ -1,5 +1,7 @@
 //! How transactions find the containers that Python names.
 
+use std::cmp::Ordering;
+
 use femtobarn::{Class, ContainerKey, ContainerOptions, Profile, Transaction};
 use pyo3::prelude::*;
 
@@ -54,11 +56,18 @@ fn mismatch(container: &str, given: &Class, stored: &Class) -> String {
         unlike.or_else(|| stored.fields.iter().find(|field| !given.fields.contains(field)));
     let field =
         unlike.map_or_else(|| "the order of fields".to_owned(), |f| format!("field {:?}", f.name));
+    let advice = match given.version.cmp(&stored.version) {
+        Ordering::Greater => "pass evolve=True to make its objects such".to_owned(),
+        Ordering::Equal => format!(
+            "raise the version, as in @fb.persistent(version={}), and pass evolve=True to change its objects",
+            stored.version + 1
+        ),
+        Ordering::Less => format!("it was changed since: take version {} or newer", stored.version),
+    };
     format!(
-        "container {container:?} holds class {} as of version {}, from which this one differs in \
-         {field}; pass evolve=True with a newer version of the class to change its objects, or give it a \
-         container of its own",
-        stored.name, stored.version
+        "container {container:?} holds class {} as of version {}, from which this one, version {}, \
+         differs in {field}; {advice}, or give it a container of its own",
+        stored.name, stored.version, given.version
     )
 }
 

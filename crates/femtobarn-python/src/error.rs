@@ -17,6 +17,17 @@ pub fn exception(kind: &str, text: String) -> PyErr {
     })
 }
 
+/// The exception for an argument of the wrong type: Python's `TypeError` with a text of ours.
+pub fn wrong_type(text: String) -> PyErr {
+    Python::attach(|py| {
+        let class = py.import("femtobarn._exceptions").and_then(|it| it.getattr("WrongTypeError"));
+        match class.and_then(|class| Ok(class.cast_into()?)) {
+            Ok(class) => PyErr::from_type(class, text),
+            Err(error) => error,
+        }
+    })
+}
+
 fn class_of<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, pyo3::types::PyType>> {
     let classes = BY_KIND.get_or_try_init(py, || -> PyResult<Py<PyDict>> {
         let module = py.import("femtobarn._exceptions")?;

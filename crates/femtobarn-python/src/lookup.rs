@@ -36,7 +36,8 @@ fn value_of(field: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
         return Ok(Value::Float(number.value()));
     }
     if let Ok(text) = value.cast::<PyString>() {
-        return Ok(Value::String(text.to_str()?.to_owned()));
+        let text = text.to_str().map_err(|_| refused(field, value))?;
+        return Ok(Value::String(text.to_owned()));
     }
     if let Ok(pair) = value.cast::<PyTuple>()
         && let Ok((oid, element)) = pair.extract::<(Bound<'_, PyAny>, u64)>()

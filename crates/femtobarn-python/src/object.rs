@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use rntuple::Array;
 
-use crate::error::{OrRaise, exception};
+use crate::error::{OrRaise, exception, wrong_type};
 use crate::object_column::{Column, python_of};
 use crate::oid::Oid;
 use crate::shape::Member;
@@ -115,6 +115,16 @@ impl Object {
         column.value(py, index, view, member.name.bind(py))
     }
 
+    /// Why an attribute cannot be set.
+    fn unchanging(&self, py: Python<'_>, name: &str) -> String {
+        let oid = self.oid().map_or_else(|_| "oid".to_owned(), |oid| oid.__repr__());
+        let class = self.class_name(py).map_or_else(|_| String::new(), |name| name.to_string());
+        format!(
+            "objects of class {class} that are stored do not change; give a new value in a transaction, \
+             with container.update({oid}, {name}=...)"
+        )
+    }
+
     /// What there is instead of a field.
     fn absence(&self, name: &Bound<'_, PyString>) -> PyResult<String> {
         self.view.bind(name.py()).call_method1("_no_field", (name,))?.extract()
@@ -146,6 +156,11 @@ impl Object {
     #[getter]
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         Ok(self.view.bind(py).getattr("fields")?.cast_into()?)
+    }
+
+    /// Names of the fields, for ``dict(object)``.
+    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.fields(py)
     }
 
     /// The view that the object is of.
@@ -190,8 +205,19 @@ impl Object {
         Err(PyAttributeError::new_err(reason))
     }
 
-    fn __getitem__<'py>(&self, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    /// Refuses to change what is stored.
+    fn __setattr__(&self, py: Python<'_>, name: &str, _value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyAttributeError::new_err(self.unchanging(py, name)))
+    }
+
+    fn __getitem__<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = name.py();
+        let Ok(name) = name.cast::<PyString>() else {
+            let shown = name.repr()?;
+            let text =
+                format!("an object has fields by name, such as object[\"run\"], not {shown}");
+            return Err(wrong_type(text));
+        };
         match self.handle.get().shape(py)?.item(name) {
             Some(member) => self.value(py, member),
             None => Err(exception("not-found", self.absence(name)?)),
@@ -216,8 +242,11 @@ impl Object {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let Ok(oid) = self.oid() else {
+            return Ok(format!("<object {} of a closed federation>", self.entry));
+        };
         let fields = self.fields(py)?.extract::<Vec<String>>()?.join(", ");
-        Ok(format!("<{} {}: {fields}>", self.class_name(py)?, self.oid()?.__str__()))
+        Ok(format!("<{} {}: {fields}>", self.class_name(py)?, oid.__str__()))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {

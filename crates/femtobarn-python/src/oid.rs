@@ -45,7 +45,8 @@ impl Oid {
         format!("{}-{}-{}", self.database, self.container, self.entry)
     }
 
-    fn __repr__(&self) -> String {
+    /// As Python writes it, such as `Oid(3, 7, 12)`.
+    pub fn __repr__(&self) -> String {
         format!("Oid({}, {}, {})", self.database, self.container, self.entry)
     }
 

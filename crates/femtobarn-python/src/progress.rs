@@ -3,17 +3,26 @@
 use femtobarn::{Progress, Watch};
 use pyo3::prelude::*;
 
+use crate::error::wrong_type;
+
 /// Runs `operation` without the interpreter's lock. `tell` is a Python function that is called with
 /// what is done to what, and with the bytes done and in all; what it raises, and Ctrl-C, stop the
 /// operation.
 ///
 /// # Errors
-/// What `tell` raised, `KeyboardInterrupt`, or what the operation failed of.
+/// `WrongTypeError` if `tell` cannot be called. What `tell` raised, `KeyboardInterrupt`, or what the operation failed of.
 pub fn watched<T: Send>(
     py: Python<'_>,
     tell: Option<Py<PyAny>>,
     operation: impl FnOnce(&mut Watch<'_>) -> PyResult<T> + Send,
 ) -> PyResult<T> {
+    if let Some(tell) = tell.as_ref().map(|tell| tell.bind(py))
+        && !tell.is_callable()
+    {
+        let text = "progress is a function that is called with what is done, to what, and the bytes done \
+                    and in all, not";
+        return Err(wrong_type(format!("{text} {}", tell.repr()?)));
+    }
     let mut raised = None;
     let done = py.detach(|| {
         let mut watch = |progress: &Progress| {

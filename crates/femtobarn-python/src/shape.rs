@@ -37,7 +37,10 @@ impl Shape {
     /// # Errors
     /// As for making strings.
     pub fn new(py: Python<'_>, view: &View) -> PyResult<Self> {
-        let own = py.get_type::<Object>().dir()?.extract::<Vec<String>>()?.into_iter().collect();
+        let mut own: HashSet<String> =
+            py.get_type::<Object>().dir()?.extract::<Vec<String>>()?.into_iter().collect();
+        // It came later than the first fields of that name.
+        own.remove("keys");
         let fields = &view.class().fields;
         let members = fields.iter().map(|field| Member::new(py, field, &own));
         let members: Vec<Member> = members.collect();
