@@ -16,7 +16,8 @@ from math import isfinite
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin, overload
 
 from ._annotations import evaluate, node_of
-from ._exceptions import InvalidError, NotFoundError
+from ._declared import declare_strictly
+from ._exceptions import InvalidError, NotFoundError, WrongTypeError
 from ._types import Definition, Field, Node, Primitive, Record, Reduced, String
 
 __all__ = ["definition_of", "field", "is_persistent", "persistent"]
@@ -96,7 +97,8 @@ def persistent(cls: type[Any] | None = None, /, *, version: int = 1, name: str |
     Returns
     -------
     type
-        The class as a dataclass with keyword arguments.
+        The class as a dataclass with keyword arguments, whose objects take no attributes that it does not
+        declare, but for those whose names begin with ``_``.
 
     Raises
     ------
@@ -125,6 +127,11 @@ def persistent(cls: type[Any] | None = None, /, *, version: int = 1, name: str |
     names = dict(caller.f_locals) if caller is not None else {}
 
     def decorate(cls: type[Any]) -> type[Any]:
+        if not isinstance(cls, type):
+            raise WrongTypeError(
+                f"fb.persistent is for classes, not {cls!r}; write @fb.persistent or "
+                "@fb.persistent(version=2) above a class"
+            )
         return _declare(cls, version, name or cls.__name__, names)
 
     return decorate if cls is None else decorate(cls)
@@ -133,7 +140,9 @@ def persistent(cls: type[Any] | None = None, /, *, version: int = 1, name: str |
 def _declare(cls: type[Any], version: int, name: str, names: dict[str, Any]) -> type[Any]:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise InvalidError(f"class {name} has version {version!r}; versions count from 1")
+    has_own_init = "__init__" in vars(cls)
     made = dataclasses.dataclass(kw_only=True)(cls)
+    declare_strictly(made, has_own_init=has_own_init)
     info = ClassInfo(made, name, version, names)
     made.__femtobarn__ = info
     _REGISTRY[name] = made

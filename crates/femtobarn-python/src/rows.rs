@@ -9,7 +9,7 @@
 
 use femtobarn::{Class, Field, FieldType};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyList, PyString, PyType};
 use rntuple::{Array, Primitive, bytes_of};
 
 use crate::error::exception;
@@ -26,7 +26,7 @@ pub struct Rows {
 impl Rows {
     /// No rows of a class.
     pub fn new(py: Python<'_>, class: &Class) -> Self {
-        let root = RecordColumns::new(py, &class.fields);
+        let root = RecordColumns::new(py, &class.name, &class.fields);
         Self { class: class.name.clone(), root, rows: 0 }
     }
 
@@ -138,7 +138,10 @@ struct ListColumns {
 }
 
 struct RecordColumns {
+    class: String,
     members: Vec<(Py<PyString>, String, Columns)>,
+    /// The Python class of the last value, if its declaration was looked at.
+    known: Option<Py<PyType>>,
 }
 
 struct VariantColumns {
@@ -161,7 +164,9 @@ impl Columns {
                 let content = Box::new(Columns::Number(NumberColumn::new(Primitive::Bool)));
                 Columns::Fixed { size: *size as usize, content }
             }
-            FieldType::Record { fields, .. } => Columns::Record(RecordColumns::new(py, fields)),
+            FieldType::Record { class, fields } => {
+                Columns::Record(RecordColumns::new(py, class, fields))
+            }
             FieldType::Link(_) => Columns::Link(LinkColumns::new(false)),
             FieldType::ElementLink(_) => Columns::Link(LinkColumns::new(true)),
             FieldType::Variant(items) => Columns::Variant(VariantColumns::new(py, items)),
@@ -174,7 +179,10 @@ impl Columns {
             Columns::Number(column) => column.push(value),
             Columns::String { offsets, bytes } => {
                 let text = value.cast::<PyString>().map_err(|_| Refusal::of(value, "text"))?;
-                bytes.extend_from_slice(text.to_str()?.as_bytes());
+                // Python's text can have halves of surrogate pairs, which are no characters.
+                let text =
+                    text.to_str().map_err(|_| Refusal::of(value, "text that UTF-8 can hold"))?;
+                bytes.extend_from_slice(text.as_bytes());
                 offsets.push(bytes.len() as i64);
                 Ok(())
             }
@@ -309,18 +317,20 @@ impl ListColumns {
 }
 
 impl RecordColumns {
-    fn new(py: Python<'_>, fields: &[Field]) -> Self {
+    fn new(py: Python<'_>, class: &str, fields: &[Field]) -> Self {
         let member = |field: &Field| {
             let name = PyString::intern(py, &field.name).unbind();
             (name, field.name.clone(), Columns::new(py, &field.of))
         };
-        Self { members: fields.iter().map(member).collect() }
+        let members = fields.iter().map(member).collect();
+        Self { class: class.to_owned(), members, known: None }
     }
 
     fn push(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
         if let Ok(dictionary) = value.cast::<PyDict>() {
             return self.push_dictionary(dictionary);
         }
+        self.check_declared(value)?;
         for (name, text, columns) in &mut self.members {
             let member = value.getattr(&*name).map_err(|_| {
                 let kind =
@@ -329,6 +339,24 @@ impl RecordColumns {
             })?;
             columns.push(&member).map_err(|refusal| refusal.within(text))?;
         }
+        Ok(())
+    }
+
+    /// Refuses an object that has more fields than are stored. What a Python class declares is looked
+    /// at once, as long as objects of it come.
+    fn check_declared(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
+        let (py, class) = (value.py(), value.get_type());
+        if self.known.as_ref().is_some_and(|known| known.is(&class)) {
+            return Ok(());
+        }
+        let names = PyList::new(py, self.members.iter().map(|(name, _, _)| name))?;
+        let look = py.import("femtobarn._declared")?.getattr("surplus_of")?;
+        let (surplus, is_of_class): (Option<String>, bool) =
+            look.call1((value, names, &self.class))?.extract()?;
+        if let Some(reason) = surplus {
+            return Err(Refusal::because(reason));
+        }
+        self.known = is_of_class.then(|| class.unbind());
         Ok(())
     }
 

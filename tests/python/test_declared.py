@@ -1,0 +1,192 @@
+"""Objects are stored with all that their class declares, and take nothing that it does not."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import inspect
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import femtobarn as fb
+
+
+@fb.persistent
+class P:
+    px: fb.float32
+
+
+@fb.persistent
+class Q(P):
+    pz: fb.float32
+
+
+@fb.persistent(name="P", version=2)
+class NewP:
+    px: fb.float32
+    py: fb.float32
+
+
+@fb.persistent
+class Event:
+    run: fb.uint32
+    best: P
+    points: list[P] = fb.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Plain:
+    px: float
+    mass: float
+
+
+class Duck:
+    px = 1.0
+    name = "no dataclass: what it has besides is its own affair"
+
+
+Q_IN_P = "field 'pz' of class Q would be lost, since class P as stored has none; store Q in a container"
+
+
+@pytest.fixture
+def fed(tmp_path: Path) -> Iterator[fb.Federation]:
+    with fb.create(tmp_path / "lhc.fed") as federation:
+        yield federation
+
+
+def test_an_object_with_more_fields_than_are_stored_is_refused_by_every_way(fed: fb.Federation) -> None:
+    """A container of P took `Q(px=1, pz=2)` and dropped `pz`; a dictionary with it was refused."""
+    both = Q(px=1, pz=2)
+    with fed.transaction() as txn:
+        database = txn.database("d", create=True)
+        points = database.container("p", P, create=True)
+        events = database.container("e", Event, create=True)
+        oid = points.append(P(px=1))
+        for attempt in (
+            lambda: points.append(both),
+            lambda: points.extend([both]),
+            lambda: points.extend([{"px": 1}, both]),
+            lambda: points.update(oid, both),
+            lambda: events.append(Event(run=1, best=both)),
+            lambda: events.append({"run": 1, "best": P(px=1), "points": [P(px=1), both]}),
+            lambda: events.extend({"run": [1], "best": [both], "points": [[]]}),
+            lambda: events.extend({"run": [1], "best": [P(px=1)], "points": [[both]]}),
+        ):
+            with pytest.raises(fb.InvalidError, match=Q_IN_P):
+                attempt()
+        assert len(points) == 1
+        assert len(events) == 0
+
+
+def test_what_was_read_is_not_stored_by_halves_either(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        database = txn.database("d", create=True)
+        wide = database.container("q", Q, create=True)
+        wide.append(Q(px=1, pz=2))
+        points = database.container("p", P, create=True)
+        with pytest.raises(fb.InvalidError, match="field 'pz' of class Q would be lost"):
+            points.append(wide.view()[0])
+        assert wide.append(wide.view()[0]).entry == 1
+        assert wide.view()[1].pz == 2
+
+
+def test_a_newer_version_of_the_class_is_told_how_to_be_stored(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        points = txn.database("d", create=True).container("p", P, create=True)
+        with pytest.raises(fb.InvalidError, match=r"'py' of class P would be lost.*evolve=True"):
+            points.append(NewP(px=1, py=2))
+
+
+def test_other_dataclasses_are_held_to_the_same_and_other_objects_are_not(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        points = txn.database("d", create=True).container("p", P, create=True)
+        with pytest.raises(fb.InvalidError, match="'mass' of class Plain would be lost"):
+            points.append(Plain(1, 2))
+        points.append(Duck())
+        points.append(P(px=2))
+        assert points.view()["px"].to_list() == [1, 2]
+
+
+def test_an_attribute_that_is_not_declared_is_refused_with_near_misses() -> None:
+    """`setattr(P(px=1), "Px", 9)` was accepted, and the old value stored."""
+    point = P(px=1)
+    with pytest.raises(AttributeError, match="class P declares no field 'Px'; did you mean 'px'"):
+        point.Px = 9  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="declares no field 'mass'"):
+        Q(px=1, pz=2).mass = 3  # type: ignore[attr-defined]
+    point.px = 2
+    assert point == P(px=2)
+
+
+@fb.persistent
+class Rich:
+    x: fb.float32
+    items: list[int] = fb.field(default_factory=list)
+    name: str = "none"
+    calls: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        self._squares: list[float] = [self.x**2]
+
+    @property
+    def doubled(self) -> float:
+        return self.x * 2
+
+    @doubled.setter
+    def doubled(self, value: float) -> None:
+        self.x = value / 2
+
+    @functools.cached_property
+    def slow(self) -> float:
+        return self.x + 1
+
+    def scaled(self, factor: float) -> Rich:
+        return dataclasses.replace(self, x=self.x * factor)
+
+
+def test_what_dataclasses_can_do_besides_they_can_still_do() -> None:
+    rich, other = Rich(x=3), Rich(x=1, items=[1], name="a")
+    assert (rich.items, rich.name, rich._squares, other._squares) == ([], "none", [9], [1])
+    assert rich.items is not Rich(x=1).items
+    rich.doubled = 10
+    rich._private = 1  # type: ignore[attr-defined]
+    rich.calls = 4  # type: ignore[misc]
+    assert (rich.x, rich.slow, rich.scaled(2).x, Rich.calls) == (5, 6, 10, 0)
+    assert copy.copy(rich) == copy.deepcopy(rich) == pickle.loads(pickle.dumps(rich)) == rich
+    assert repr(rich) == "Rich(x=5.0, items=[], name='none')"
+    with pytest.raises(TypeError, match=r"missing 1 required keyword-only argument: 'x'"):
+        Rich()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'y'"):
+        Rich(x=1, y=2)  # type: ignore[call-arg]
+    assert list(inspect.signature(Rich).parameters) == ["x", "items", "name"]
+
+
+def test_a_class_that_makes_its_objects_itself_does() -> None:
+    class Counted:
+        x: fb.int32
+
+        def __init__(self, x: int) -> None:
+            self.x = x + 1
+
+    class Loud:
+        x: fb.int32
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+    class Given:
+        x: fb.int32
+        scale: dataclasses.InitVar[int]
+
+        def __post_init__(self, scale: int) -> None:
+            self.x *= scale
+
+    assert fb.persistent(Counted)(1).x == 2
+    loud: Any = fb.persistent(Loud)(x=1)  # type: ignore[call-arg]
+    loud.anything = 2
+    assert fb.persistent(Given)(x=2, scale=3).x == 6  # type: ignore[call-arg]
