@@ -58,12 +58,13 @@ from ._exceptions import (
     StorageError,
     UnavailableError,
     UnsupportedError,
+    WrongTypeError,
 )
 from ._federations import Attached, Federation, create, identify, open, rebuild_catalogue, restore
 from ._femtobarn import __version__
 from ._imports import Imported
 from ._objects import ElementRef, LinkList, LinkRef, Object
-from ._oid import Oid, OidRange
+from ._oid import Oid, OidArray, OidRange
 from ._serving import Server, serve
 from ._snapshots import Snapshot
 from ._transactions import ContainerWriter, Database, Savepoint, Transaction
@@ -97,6 +98,7 @@ __all__ = [
     "NotFoundError",
     "Object",
     "Oid",
+    "OidArray",
     "OidRange",
     "Problem",
     "RepairReport",
@@ -109,6 +111,7 @@ __all__ = [
     "UnsupportedError",
     "VacuumReport",
     "View",
+    "WrongTypeError",
     "__version__",
     "array",
     "bitset",

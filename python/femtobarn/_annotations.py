@@ -94,13 +94,20 @@ if TYPE_CHECKING:
 else:
 
     class link:
-        """A reference to an object of another class: ``link["RawEvent"]``."""
+        """A reference to an object of another class: ``link["RawEvent"]``.
+
+        It may always lead nowhere, whether or not ``| None`` is added: None is stored as a null link, and
+        read as None, in arrays as a missing value.
+        """
 
         def __class_getitem__(cls, target: Any) -> Node:
             return Link(_target_name(target, "link"))
 
     class element_link:
-        """A reference to one element of a collection inside an object: ``element_link["Hits"]``."""
+        """A reference to one element of a collection inside an object: ``element_link["Hits"]``.
+
+        It may always lead nowhere, as a :class:`link`.
+        """
 
         def __class_getitem__(cls, target: Any) -> Node:
             return ElementLink(_target_name(target, "element_link"))

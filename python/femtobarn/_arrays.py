@@ -16,13 +16,12 @@ caller's memory wherever its layout fits; the extension module keeps it alive an
 Invariants
 ----------
 1. Members of a record are in the order of the class, whatever the order of the arrays.
-2. Every value arrives unchanged, or the call is refused before anything is written.
+2. Every value arrives as :mod:`femtobarn._casts` says, or the call is refused before anything is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -57,24 +56,26 @@ Tree = tuple[Any, ...]
 BYTES = (Primitive("byte"), Primitive("char"), Primitive("uint8"))
 """Items of lists that Python's ``bytes`` may go into."""
 
+LINK_NAMES = ("Link", "ElementLink")
+"""What awkward knows the records of links as."""
+
 LINK_RECORDS: dict[type[Node], Record] = {
     Link: Record("", tuple(Field(name, Primitive(kind)) for name, kind in LINK_MEMBERS)),
     ElementLink: Record("", tuple(Field(name, Primitive(kind)) for name, kind in ELEMENT_LINK_MEMBERS)),
 }
 
 
-def columns_of(data: Any, record: Record, *, narrow: bool = False) -> Tree:
+def columns_of(data: Any, record: Record) -> Tree:
     """Match arrays against a class and return its columns.
 
     Parameters
     ----------
     data
-        A record array of awkward, a structured NumPy array, a pandas data frame, an Arrow table or
-        batch, a mapping of field names to arrays or lists, or a list of dictionaries.
+        A record array of awkward, a structured NumPy array, a pandas data frame, an Arrow table or batch,
+        what gives itself as an Arrow stream, a mapping of field names to arrays or lists, or a list of
+        dictionaries.
     record
         The class.
-    narrow
-        Whether ``float64`` may be rounded to ``float32``; numbers in Python lists always are.
 
     Raises
     ------
@@ -83,9 +84,8 @@ def columns_of(data: Any, record: Record, *, narrow: bool = False) -> Tree:
     """
     parts = named_parts(data)
     if parts is not None:
-        return _record_of_parts(parts, record, narrow)
-    layout, of_python = layout_of(data, record)
-    return Matcher(narrow or of_python).match(layout, record, "")
+        return _record_of_parts(parts, record)
+    return _matched(layout_of(data, record), record, "")
 
 
 def tree_length(tree: Tree) -> int:
@@ -100,12 +100,11 @@ def tree_length(tree: Tree) -> int:
     return int(tree[1]) if kind == "record" else int(tree[1].nbytes)
 
 
-def _record_of_parts(parts: Mapping[str, Any], record: Record, narrow: bool) -> Tree:
+def _record_of_parts(parts: Mapping[str, Any], record: Record) -> Tree:
     _check_names([str(name) for name in parts], record, "")
     contents, lengths = [], {}
     for field in record.fields:
-        layout, of_python = layout_of(parts[field.name], field.type)
-        tree = Matcher(narrow or of_python).match(layout, field.type, field.name)
+        tree = _matched(layout_of(parts[field.name], field.type), field.type, field.name)
         lengths[field.name] = tree_length(tree)
         contents.append(tree)
     if len(set(lengths.values())) > 1:
@@ -127,129 +126,132 @@ def _check_names(given: Sequence[str], record: Record, path: str) -> None:
         raise InvalidError(f"{where} needs field {', '.join(map(repr, missing))}, which the data lack")
 
 
-@dataclass(frozen=True)
-class Matcher:
-    """Matches awkward layouts against types."""
+def _matched(layout: ak.contents.Content, node: Node, path: str) -> Tree:
+    """Return the columns of a layout of which every value is of the type."""
+    if layout.is_indexed and not layout.is_option:
+        layout = _direct(layout)
+    if isinstance(layout, ak.contents.NumpyArray) and layout.purelist_depth > 1:
+        layout = layout.to_RegularArray()
+    if layout.is_unknown and not isinstance(node, Optional):
+        return _empty(node)
+    if isinstance(node, Optional):
+        return _optional(layout, node, path)
+    if isinstance(node, Link | ElementLink):
+        return _link(layout, node, path)
+    if isinstance(node, Variant) and layout.is_option:
+        return _variant_or_none(layout, node, path)
+    if layout.is_option:
+        if isinstance(node, Record) and layout.purelist_parameter("__record__") in LINK_NAMES:
+            # Links that go to where they are numbers.
+            return _matched(_null(layout, node), node, path)
+        layout = _without_missing(layout, node, path)
+        return _matched(layout, node, path)
+    if isinstance(node, Variant):
+        return _variant(layout, node, path)
+    return _value(layout, node, path)
 
-    narrow: bool
 
-    def match(self, layout: ak.contents.Content, node: Node, path: str) -> Tree:
-        """Return the columns of a layout of which every value is of the type."""
-        if layout.is_indexed and not layout.is_option:
-            layout = _direct(layout)
-        if isinstance(layout, ak.contents.NumpyArray) and layout.purelist_depth > 1:
-            layout = layout.to_RegularArray()
-        if layout.is_unknown and not isinstance(node, Optional):
-            return _empty(node)
-        if isinstance(node, Optional):
-            return self._optional(layout, node, path)
-        if isinstance(node, Link | ElementLink):
-            return self._link(layout, node, path)
-        if isinstance(node, Variant) and layout.is_option:
-            return self._variant_or_none(layout, node, path)
-        if layout.is_option:
-            layout = _without_missing(layout, node, path)
-            return self.match(layout, node, path)
-        if isinstance(node, Variant):
-            return self._variant(layout, node, path)
-        return self._value(layout, node, path)
+def _value(layout: ak.contents.Content, node: Node, path: str) -> Tree:
+    if isinstance(node, Record) and layout.is_record and not layout.is_tuple:
+        return _record(layout, node, path)
+    kind = layout.parameter("__array__")
+    if isinstance(node, String) and kind == "string":
+        offsets, content = _lists(layout)
+        return ("string", _bytes_of(offsets), _bytes_of(content.data))
+    as_lists = (None, "bytestring") if isinstance(node, List) and node.item in BYTES else (None,)
+    if isinstance(node, List) and layout.is_list and kind in as_lists:
+        offsets, content = _lists(layout)
+        return ("list", _bytes_of(offsets), _matched(content, node.item, path), False)
+    if isinstance(node, Fixed) and layout.is_list and kind is None:
+        return _fixed(layout, node.item, node.size, path)
+    if isinstance(node, Bitset) and layout.is_list and kind is None:
+        return _fixed(layout, Primitive("bool"), node.size, path)
+    if isinstance(node, Primitive | Reduced) and layout.is_numpy:
+        numbers = cast_numbers(layout.data, node, path)
+        return ("primitive", node.dtype_name, _bytes_of(numbers))
+    raise InvalidError(f"{_place(path)} is {node}, which cannot hold {_described(layout)}")
 
-    def _value(self, layout: ak.contents.Content, node: Node, path: str) -> Tree:
-        if isinstance(node, Record) and layout.is_record and not layout.is_tuple:
-            return self._record(layout, node, path)
-        kind = layout.parameter("__array__")
-        if isinstance(node, String) and kind == "string":
-            offsets, content = _lists(layout)
-            return ("string", _bytes_of(offsets), _bytes_of(content.data))
-        as_lists = (None, "bytestring") if isinstance(node, List) and node.item in BYTES else (None,)
-        if isinstance(node, List) and layout.is_list and kind in as_lists:
-            offsets, content = _lists(layout)
-            return ("list", _bytes_of(offsets), self.match(content, node.item, path), False)
-        if isinstance(node, Fixed) and layout.is_list and kind is None:
-            return self._fixed(layout, node.item, node.size, path)
-        if isinstance(node, Bitset) and layout.is_list and kind is None:
-            return self._fixed(layout, Primitive("bool"), node.size, path)
-        if isinstance(node, Primitive | Reduced) and layout.is_numpy:
-            numbers = cast_numbers(layout.data, node, path, narrow=self.narrow)
-            return ("primitive", node.dtype_name, _bytes_of(numbers))
-        raise InvalidError(f"{_place(path)} is {node}, which cannot hold {_described(layout)}")
 
-    def _record(self, layout: ak.contents.Content, node: Record, path: str) -> Tree:
-        _check_names(layout.fields, node, path)
-        contents = tuple(
-            self.match(layout.content(field.name), field.type, f"{path}.{field.name}" if path else field.name)
-            for field in node.fields
-        )
-        return ("record", layout.length, tuple(node.by_name), contents)
+def _record(layout: ak.contents.Content, node: Record, path: str) -> Tree:
+    _check_names(layout.fields, node, path)
+    contents = tuple(
+        _matched(layout.content(field.name), field.type, f"{path}.{field.name}" if path else field.name)
+        for field in node.fields
+    )
+    return ("record", layout.length, tuple(node.by_name), contents)
 
-    def _fixed(self, layout: ak.contents.Content, item: Node, size: int, path: str) -> Tree:
-        if not layout.is_regular or layout.size != size:
-            offsets, content = _lists(layout)
-            counts = np.diff(offsets)
-            if (counts != size).any():
-                wrong = int(np.flatnonzero(counts != size)[0])
-                raise InvalidError(
-                    f"{_place(path)} takes {size} items, but value {wrong} has {int(counts[wrong])}"
-                )
-        else:
-            content = layout.content[: layout.length * size]
-        return ("fixed", size, layout.length, self.match(content, item, path))
 
-    def _optional(self, layout: ak.contents.Content, node: Optional, path: str) -> Tree:
-        if layout.is_option:
-            offsets = _counted(layout.mask_as_bool(valid_when=True))
-            layout = _direct(layout.project())
-        else:
-            offsets = np.arange(layout.length + 1, dtype=np.int64)
-        return ("list", _bytes_of(offsets), self.match(layout, node.item, path), True)
-
-    def _link(self, layout: ak.contents.Content, node: Link | ElementLink, path: str) -> Tree:
-        record = LINK_RECORDS[type(node)]
-        if layout.is_unknown:
-            return _empty(node)
-        if layout.is_option:
-            # A missing link is a null one: all members are 0.
-            layout = _null(layout, record)
-        if not layout.is_record:
+def _fixed(layout: ak.contents.Content, item: Node, size: int, path: str) -> Tree:
+    if not layout.is_regular or layout.size != size:
+        offsets, content = _lists(layout)
+        counts = np.diff(offsets)
+        if (counts != size).any():
+            wrong = int(np.flatnonzero(counts != size)[0])
             raise InvalidError(
-                f"{_place(path)} is {node}, which cannot hold {_described(layout)}; give OIDs, or records of "
-                f"{', '.join(record.by_name)}"
+                f"{_place(path)} takes {size} items, but value {wrong} has {int(counts[wrong])}"
             )
-        return self._record(layout, record, path)
+    else:
+        content = layout.content[: layout.length * size]
+    return ("fixed", size, layout.length, _matched(content, item, path))
 
-    def _variant(self, layout: ak.contents.Content, node: Variant, path: str) -> Tree:
-        if not layout.is_union:
-            number, content = self._alternative(layout, node, path)
-            tags = np.full(layout.length, number, np.int8)
-            return _variant_tree(node, tags, np.arange(layout.length), {number: content})
-        tags, contents = np.full(layout.length, -1, np.int8), {}
-        for given in range(len(layout.contents)):
-            number, content = self._alternative(layout.contents[given], node, path)
-            if number in contents:
-                raise InvalidError(
-                    f"{_place(path)}: two kinds of values both fit {node.alternatives[number]}"
-                )
-            contents[number] = content
-            tags[layout.tags.data == given] = number
-        return _variant_tree(node, tags, layout.index.data[: layout.length], contents)
 
-    def _variant_or_none(self, layout: ak.contents.Content, node: Variant, path: str) -> Tree:
-        """A variant can have no value: its tag is then -1."""
-        valid = layout.mask_as_bool(valid_when=True)
-        _, tags, positions, contents = self.match(_direct(layout.project()), node, path)
-        all_tags = np.full(layout.length, -1, np.int8)
-        all_positions = np.zeros(layout.length, np.int64)
-        all_tags[valid] = tags.view(np.int8)
-        all_positions[valid] = positions.view(np.int64)
-        return ("variant", _bytes_of(all_tags), _bytes_of(all_positions), contents)
+def _optional(layout: ak.contents.Content, node: Optional, path: str) -> Tree:
+    if layout.is_option:
+        offsets = _counted(layout.mask_as_bool(valid_when=True))
+        layout = _direct(layout.project())
+    else:
+        offsets = np.arange(layout.length + 1, dtype=np.int64)
+    return ("list", _bytes_of(offsets), _matched(layout, node.item, path), True)
 
-    def _alternative(self, layout: ak.contents.Content, node: Variant, path: str) -> tuple[int, Tree]:
-        for number, alternative in enumerate(node.alternatives):
-            try:
-                return number, self.match(layout, alternative, path)
-            except InvalidError:
-                continue
-        raise InvalidError(f"{_place(path)} is {node}, which cannot hold {_described(layout)}")
+
+def _link(layout: ak.contents.Content, node: Link | ElementLink, path: str) -> Tree:
+    record = LINK_RECORDS[type(node)]
+    if layout.is_unknown:
+        return _empty(node)
+    if layout.is_option:
+        # A missing link is a null one: all members are 0.
+        layout = _null(layout, record)
+    if not layout.is_record:
+        raise InvalidError(
+            f"{_place(path)} is {node}, which cannot hold {_described(layout)}; give OIDs, or records of "
+            f"{', '.join(record.by_name)}"
+        )
+    return _record(layout, record, path)
+
+
+def _variant(layout: ak.contents.Content, node: Variant, path: str) -> Tree:
+    if not layout.is_union:
+        number, content = _alternative(layout, node, path)
+        tags = np.full(layout.length, number, np.int8)
+        return _variant_tree(node, tags, np.arange(layout.length), {number: content})
+    tags, contents = np.full(layout.length, -1, np.int8), {}
+    for given in range(len(layout.contents)):
+        number, content = _alternative(layout.contents[given], node, path)
+        if number in contents:
+            raise InvalidError(f"{_place(path)}: two kinds of values both fit {node.alternatives[number]}")
+        contents[number] = content
+        tags[layout.tags.data == given] = number
+    return _variant_tree(node, tags, layout.index.data[: layout.length], contents)
+
+
+def _variant_or_none(layout: ak.contents.Content, node: Variant, path: str) -> Tree:
+    """A variant can have no value: its tag is then -1."""
+    valid = layout.mask_as_bool(valid_when=True)
+    _, tags, positions, contents = _matched(_direct(layout.project()), node, path)
+    all_tags = np.full(layout.length, -1, np.int8)
+    all_positions = np.zeros(layout.length, np.int64)
+    all_tags[valid] = tags.view(np.int8)
+    all_positions[valid] = positions.view(np.int64)
+    return ("variant", _bytes_of(all_tags), _bytes_of(all_positions), contents)
+
+
+def _alternative(layout: ak.contents.Content, node: Variant, path: str) -> tuple[int, Tree]:
+    for number, alternative in enumerate(node.alternatives):
+        try:
+            return number, _matched(layout, alternative, path)
+        except InvalidError:
+            continue
+    raise InvalidError(f"{_place(path)} is {node}, which cannot hold {_described(layout)}")
 
 
 def _variant_tree(node: Variant, tags: Values, positions: Values, contents: dict[int, Tree]) -> Tree:
@@ -283,6 +285,8 @@ def _direct(layout: ak.contents.Content) -> ak.contents.Content:
 
 def _null(layout: ak.contents.Content, record: Record) -> ak.contents.Content:
     """Return records of links in which those missing have members that are all 0."""
+    if isinstance(layout, ak.contents.UnmaskedArray):
+        return _direct(layout.content)
     valid = layout.mask_as_bool(valid_when=True)
     present = _direct(layout.project())
     if not present.is_record and not present.is_unknown:

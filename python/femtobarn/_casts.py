@@ -1,7 +1,9 @@
-"""Conversion of numbers to the type of a field, where nothing is lost.
+"""Conversion of numbers to the type of a field, by the rules that objects appended one by one follow.
 
-The rules: widening is silent; integers may be narrowed as long as every value fits; ``float64``
-becomes ``float32`` only with the caller's consent; a real number never becomes an integer.
+1. Real numbers are rounded to the precision that the field declares, as ROOT, NumPy and awkward do; a finite
+   one never becomes infinite.
+2. Integers are kept exactly: in a narrower field, and in one of real numbers, every value has to fit.
+3. A real number never becomes an integer, and no number a truth value.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ __all__ = ["cast_numbers"]
 Values: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
-def cast_numbers(values: Values, node: Primitive | Reduced, path: str, *, narrow: bool) -> Values:
+def cast_numbers(values: Values, node: Primitive | Reduced, path: str) -> Values:
     """Return the values as the field's type: contiguous, aligned, in native byte order.
 
     Parameters
@@ -29,19 +31,17 @@ def cast_numbers(values: Values, node: Primitive | Reduced, path: str, *, narrow
         Type of the field.
     path
         Dotted name of the field, for the text of errors.
-    narrow
-        Whether the caller consents to rounding ``float64`` to ``float32``.
 
     Raises
     ------
     InvalidError
-        If a value would change; the text names the field and the value.
+        If a value does not fit; the text names the field and the value.
 
     Examples
     --------
-    >>> cast_numbers(np.array([1, 2]), Primitive("uint8"), "n", narrow=False).dtype
+    >>> cast_numbers(np.array([1, 2]), Primitive("uint8"), "n").dtype
     dtype('uint8')
-    >>> cast_numbers(np.array([1, 300]), Primitive("uint8"), "n", narrow=False)
+    >>> cast_numbers(np.array([1, 300]), Primitive("uint8"), "n")
     Traceback (most recent call last):
     ...
     femtobarn._exceptions.InvalidError: field 'n': 300 (value 1) does not fit into uint8 (0 to 255)
@@ -49,18 +49,18 @@ def cast_numbers(values: Values, node: Primitive | Reduced, path: str, *, narrow
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
     if values.dtype != node.dtype:
-        values = _converted(values, node, path, narrow)
+        values = _converted(values, node, path)
     return np.require(values, requirements=["C", "A"])
 
 
-def _converted(values: Values, node: Primitive | Reduced, path: str, narrow: bool) -> Values:
+def _converted(values: Values, node: Primitive | Reduced, path: str) -> Values:
     source, target = values.dtype.kind, node.dtype.kind
     if source in "iub" and target in "iu":
         return _to_integers(values, node, path)
     if source in "iub" and target == "f":
-        return _integers_to_reals(values, node, path, narrow)
+        return _integers_to_reals(values, node, path)
     if source == "f" and target == "f":
-        return _to_reals(values, node, path, narrow)
+        return _rounded(values, node, path)
     raise InvalidError(
         f"field {path!r} is {node}, which cannot hold {_named(values)}{_advice(source, target)}"
     )
@@ -90,38 +90,33 @@ def _to_integers(values: Values, node: Primitive | Reduced, path: str) -> Values
     return values.astype(node.dtype)
 
 
-def _integers_to_reals(values: Values, node: Primitive | Reduced, path: str, narrow: bool) -> Values:
+def _integers_to_reals(values: Values, node: Primitive | Reduced, path: str) -> Values:
     reals = values.astype(node.dtype)
     limit = 2 ** (np.finfo(node.dtype).nmant + 1)
-    if not narrow and values.size and (int(values.max()) > limit or int(values.min()) < -limit):
+    if not values.size or (int(values.max()) <= limit and int(values.min()) >= -limit):
+        return reals
+    # Those that are rounded up to where integers of their type end cannot be turned back.
+    is_exact = reals < 2.0 ** np.iinfo(values.dtype).bits / (1 if values.dtype.kind == "u" else 2)
+    is_exact[is_exact] = reals[is_exact].astype(values.dtype) == values[is_exact]
+    if not is_exact.all():
+        position = int(np.flatnonzero(~is_exact)[0])
         raise InvalidError(
-            f"field {path!r} is {node}, which cannot hold all of the {_named(values)} exactly; "
-            "pass narrow=True to round them"
+            f"field {path!r} is {node}, which cannot hold {values[position]} (value {position}) exactly; "
+            "convert to real numbers first, such as x.astype(float), to have them rounded"
         )
     return reals
 
 
-def _to_reals(values: Values, node: Primitive | Reduced, path: str, narrow: bool) -> Values:
-    if values.dtype.itemsize > node.dtype.itemsize:
-        # A field declared with reduced precision is consent in itself.
-        if not narrow and not isinstance(node, Reduced):
-            raise InvalidError(
-                f"field {path!r} is {node}, and {_named(values)} would lose precision; pass narrow=True "
-                "to round them, or declare the field fb.float64"
-            )
-        return _narrowed(values, node, path)
-    return values.astype(node.dtype)
-
-
-def _narrowed(values: Values, node: Primitive | Reduced, path: str) -> Values:
+def _rounded(values: Values, node: Primitive | Reduced, path: str) -> Values:
     with np.errstate(over="ignore", under="ignore"):
         reals = values.astype(node.dtype)
-    overflown = np.isinf(reals) & np.isfinite(values)
-    if overflown.any():
-        position = int(np.flatnonzero(overflown)[0])
-        raise InvalidError(
-            f"field {path!r}: {values[position]:g} (value {position}) does not fit into {node}"
-        )
+    if values.dtype.itemsize > node.dtype.itemsize:
+        overflown = np.isinf(reals) & np.isfinite(values)
+        if overflown.any():
+            position = int(np.flatnonzero(overflown)[0])
+            raise InvalidError(
+                f"field {path!r}: {values[position]:g} (value {position}) does not fit into {node}"
+            )
     return reals
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ._arrays import Tree, columns_of
+from ._declared import surplus_of
 from ._exceptions import InvalidError
-from ._oid import Oid, OidRange
+from ._oid import Oid, OidArray, OidRange
 from ._types import Definition, Field, Record
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Chosen", "entries_of", "new_values"]
 
-Chosen: TypeAlias = "int | Oid | Object | LinkRef | OidRange | Sequence[Any] | np.ndarray[Any, Any]"
+Chosen: TypeAlias = (
+    "int | Oid | Object | LinkRef | OidRange | OidArray | Sequence[Any] | np.ndarray[Any, Any]"
+)
 """Objects of a container: one or many, by OID, as objects or links, or by their numbers in it."""
 
 
@@ -36,9 +39,9 @@ def entries_of(chosen: Any, place: tuple[int, int]) -> tuple[np.ndarray[Any, Any
     >>> entries_of([Oid(1, 2, 7), 3], (1, 2))
     (array([7, 3], dtype=uint64), False)
     """
-    if isinstance(chosen, OidRange):
+    if isinstance(chosen, OidRange | OidArray):
         _check_place((chosen.database, chosen.container), place)
-        return np.arange(chosen.start, chosen.stop, dtype=np.uint64), False
+        return chosen.entries, False
     if isinstance(chosen, np.ndarray) and chosen.dtype.kind in "iu":
         if chosen.ndim != 1 or (chosen.size and int(chosen.min()) < 0):
             raise InvalidError("entries are numbers from 0 upwards, in one dimension")
@@ -66,9 +69,7 @@ def _check_place(found: tuple[int, int], place: tuple[int, int]) -> None:
         )
 
 
-def new_values(
-    values: Any, named: Mapping[str, Any], definition: Definition, single: bool, narrow: bool
-) -> Tree:
+def new_values(values: Any, named: Mapping[str, Any], definition: Definition, single: bool) -> Tree:
     """Return the columns of new values, by the dotted names of the fields that they are of.
 
     Parameters
@@ -79,16 +80,13 @@ def new_values(
         More fields with their values.
     single
         Whether there is one value of each field rather than one for each of several objects.
-    narrow
-        Whether ``float64`` may be rounded to ``float32``.
     """
     given = {**_fields_of(values, definition), **named}
     if not given:
         raise InvalidError("no field to change is named")
     fields = tuple(Field(path, definition.resolve(path)) for path in given)
     columns = {path: [value] for path, value in given.items()} if single else given
-    # A single number is meant as it stands, as when an object is appended.
-    return columns_of(columns, Record("", fields), narrow=narrow or single)
+    return columns_of(columns, Record("", fields))
 
 
 def _fields_of(values: Any, definition: Definition) -> Mapping[str, Any]:
@@ -97,7 +95,11 @@ def _fields_of(values: Any, definition: Definition) -> Mapping[str, Any]:
     if isinstance(values, Mapping):
         return values
     if hasattr(type(values), "__femtobarn__"):
-        return {field.name: getattr(values, field.name) for field in definition.fields}
+        names = [field.name for field in definition.fields]
+        surplus, _ = surplus_of(values, names, definition.name)
+        if surplus is not None:
+            raise InvalidError(surplus)
+        return {name: getattr(values, name) for name in names}
     if hasattr(values, "fields"):
         return {name: values[name] for name in values.fields}
     raise InvalidError(

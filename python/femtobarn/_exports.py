@@ -14,12 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ._arrays import columns_of
-from ._exceptions import ExistsError, InvalidError, UnsupportedError, near_misses
+from ._exceptions import (
+    ExistsError,
+    FemtobarnError,
+    InvalidError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+    check_progress,
+    near_misses,
+)
 from ._femtobarn import ExportHandle
 from ._later import ak
-from ._paths import Expressions, all_paths, expand
+from ._paths import Expressions, all_paths
+from ._projections import Projection
 from ._results import as_library
-from ._types import Definition, Field, Fixed, List, Node, Optional, Record, Variant, innermost
+from ._types import Definition, Record, Variant, innermost
 
 if TYPE_CHECKING:
     from ._views import View
@@ -67,6 +77,7 @@ def export_views(
     path, expressions, where, format, step_size, progress
         As for :meth:`femtobarn.View.export`.
     """
+    check_progress(progress, "done, total")
     target = Path(os.fspath(path))
     kind = format_of(target, format)
     if kind != "root" and len(views) != 1:
@@ -74,19 +85,20 @@ def export_views(
     if target.exists():
         raise ExistsError(f"file {target} exists already; remove it, or choose another name")
     total, done = sum(map(len, views.values())), 0
+    chosen = list(expressions) if isinstance(expressions, Iterator) else expressions
     with _completed(target) as partial:
         sink = _SINKS[kind](partial, target.name)
         for name, view in views.items():
-            paths = expand(expressions, view.definition)
-            sink.begin(name, part_of(view.definition, paths))
+            sink.begin(name, Projection.of(chosen, view.definition).as_class(view.definition))
             # An empty batch first, so that a file without objects has its fields too.
-            sink.write(view.arrays(paths, entry_stop=0))
-            for batch in view.iterate(paths, where, step_size=step_size):
-                sink.write(batch)
+            _write(sink, view.arrays(chosen, entry_stop=0), target)
+            for batch in view.iterate(chosen, where, step_size=step_size):
+                _write(sink, batch, target)
                 done += len(batch)
                 if progress is not None:
                     progress(done, total)
-        sink.close()
+        with _told(target):
+            sink.close()
     return done
 
 
@@ -102,37 +114,22 @@ def format_of(path: Path, given: str | None) -> str:
     return kind
 
 
-def part_of(definition: Definition, paths: list[str]) -> Definition:
-    """Return a class with only the fields at some paths.
-
-    Examples
-    --------
-    >>> form = {"name": "A", "fields": [{"name": "x", "type": "int8"}, {"name": "y", "type": "int8"}]}
-    >>> part_of(Definition.from_json(form), ["y"]).record.fields
-    (Field(name='y', type=Primitive(name='int8'), description='', was='', default=None),)
-    """
-    return Definition(definition.name, definition.version, _chosen(definition.record, "", set(paths)))
+def _write(sink: _Sink, batch: ak.Array, target: Path) -> None:
+    with _told(target):
+        sink.write(batch)
 
 
-def _chosen(record: Record, prefix: str, paths: set[str]) -> tuple[Field, ...]:
-    fields = []
-    for field in record.fields:
-        path = prefix + field.name
-        if path in paths:
-            fields.append(field)
-        elif any(each.startswith(f"{path}.") for each in paths):
-            fields.append(Field(field.name, _part(field.type, f"{path}.", paths), field.description))
-    return tuple(fields)
-
-
-def _part(node: Node, prefix: str, paths: set[str]) -> Node:
-    if isinstance(node, Record):
-        return Record(node.class_name, _chosen(node, prefix, paths))
-    if isinstance(node, List):
-        return List(_part(node.item, prefix, paths))
-    if isinstance(node, Optional):
-        return Optional(_part(node.item, prefix, paths))
-    return Fixed(_part(node.item, prefix, paths), node.size) if isinstance(node, Fixed) else node
+@contextlib.contextmanager
+def _told(target: Path) -> Iterator[None]:
+    """Make an error of the disk that a library met, such as that it is full, one of ours."""
+    try:
+        yield
+    except FemtobarnError:
+        raise
+    except FileNotFoundError as error:
+        raise NotFoundError(f"folder {target.parent} does not exist") from error
+    except OSError as error:
+        raise StorageError(f"export to {target}: {error}; nothing of it is left") from error
 
 
 @contextlib.contextmanager

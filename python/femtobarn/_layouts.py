@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ._arrow import is_arrow_stream, layout_of_arrow, table_of
 from ._casts import Values
+from ._declared import surplus_of
 from ._exceptions import InvalidError
 from ._later import ak
-from ._oid import Oid, OidRange
+from ._oid import Oid, OidArray, OidRange
 from ._types import ElementLink, Fixed, Link, List, Node, Optional, Record, String, Variant
 
 __all__ = ["layout_of", "named_parts"]
@@ -28,30 +30,36 @@ def named_parts(data: Any) -> Mapping[str, Any] | None:
         return {name: data[name] for name in data.dtype.names}
     if _is_of(data, "pandas", "DataFrame"):
         return {str(name): column for name, column in data.items()}
+    if _is_of(data, "pyarrow", "Array", "ChunkedArray"):
+        return None
+    if is_arrow_stream(data):
+        data = table_of(data)
     if _is_of(data, "pyarrow", "Table", "RecordBatch"):
         return dict(zip(data.column_names, data.columns, strict=True))
     return None
 
 
-def layout_of(data: Any, node: Node) -> tuple[ak.contents.Content, bool]:
-    """Return an array as an awkward layout, and whether it was made from Python objects."""
+def layout_of(data: Any, node: Node) -> ak.contents.Content:
+    """Return an array as an awkward layout."""
     if isinstance(data, ak.Array):
-        return _materialised(data), False
-    if isinstance(data, OidRange):
-        return ak.from_numpy(data.to_numpy(), highlevel=False), False
+        return _materialised(data)
+    if isinstance(data, OidRange | OidArray):
+        return ak.from_numpy(data.to_numpy(), highlevel=False)
     if isinstance(data, np.ndarray) and data.dtype != object:
-        return _of_numpy(data), False
+        return _of_numpy(data)
     if _is_of(data, "pandas", "Series"):
         return _of_series(data, node)
-    if type(data).__module__.partition(".")[0] == "pyarrow":
-        return _of_arrow(data), False
+    if is_arrow_stream(data) or type(data).__module__.partition(".")[0] == "pyarrow":
+        return layout_of_arrow(data)
     if hasattr(data, "__dask_graph__"):
         raise InvalidError("a Dask collection holds no data yet; call .compute() first")
+    if hasattr(data, "collect"):
+        raise InvalidError("a lazy data frame holds no data yet; call .collect() first")
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
         raise InvalidError(
             f"{type(data).__name__} is not an array; give awkward, NumPy, Arrow or pandas data, or a list"
         )
-    return _of_python(data, node), True
+    return _of_python(data, node)
 
 
 def _of_python(data: Iterable[Any], node: Node) -> ak.contents.Content:
@@ -59,6 +67,8 @@ def _of_python(data: Iterable[Any], node: Node) -> ak.contents.Content:
         return ak.from_iter(_plain(list(data), List(node)), highlevel=False)
     except (TypeError, ValueError) as error:
         raise InvalidError(f"the list cannot be made an array of {node}: {error}") from error
+    except RuntimeError as error:  # From a cast of text to UTF-8.
+        raise InvalidError("a text of the list has half a surrogate pair, which is no character") from error
 
 
 def _of_numpy(data: Values) -> ak.contents.Content:
@@ -66,48 +76,20 @@ def _of_numpy(data: Values) -> ak.contents.Content:
         raise InvalidError(f"NumPy values of type {data.dtype} cannot be stored; convert to numbers first")
     if not data.dtype.isnative:
         data = data.astype(data.dtype.newbyteorder("="))
-    return ak.from_numpy(data, regulararray=True, highlevel=False)
+    try:
+        return ak.from_numpy(data, regulararray=True, highlevel=False)
+    except UnicodeEncodeError as error:
+        raise InvalidError("a text of the array has half a surrogate pair, which is no character") from error
 
 
-def _of_series(data: Any, node: Node) -> tuple[ak.contents.Content, bool]:
+def _of_series(data: Any, node: Node) -> ak.contents.Content:
     if isinstance(data.dtype, np.dtype) and data.dtype != object:
-        return _of_numpy(data.to_numpy()), False
+        return _of_numpy(data.to_numpy())
     if data.dtype != object:
         import pyarrow
 
-        return _of_arrow(pyarrow.array(data)), False
-    return _of_python(data, node), True
-
-
-def _of_arrow(data: Any) -> ak.contents.Content:
-    """Return Arrow data as a layout, parts of larger arrays as arrays of their own first.
-
-    Awkward 2.14 takes the missing values of a part from the beginning of the whole.
-    """
-    import pyarrow as pa
-
-    if isinstance(data, pa.ChunkedArray):
-        data = pa.chunked_array([_whole(chunk) for chunk in data.chunks], data.type)
-    elif isinstance(data, pa.Array):
-        data = _whole(data)
-    return ak.from_arrow(data, highlevel=False)
-
-
-def _whole(array: Any) -> Any:
-    return array.take(np.arange(len(array))) if _is_part(array) else array
-
-
-def _is_part(array: Any) -> bool:
-    import pyarrow as pa
-
-    kinds = pa.types
-    if array.offset:
-        return True
-    if kinds.is_struct(array.type):
-        return any(_is_part(array.field(position)) for position in range(array.type.num_fields))
-    if any(test(array.type) for test in (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)):
-        return _is_part(array.values)
-    return False
+        return layout_of_arrow(pyarrow.array(data))
+    return _of_python(data, node)
 
 
 def _materialised(data: ak.Array) -> ak.contents.Content:
@@ -133,7 +115,7 @@ def _plain(value: Any, node: Node) -> Any:
         )
     if isinstance(node, ElementLink) and isinstance(value, tuple):
         return _plain(value[0], Link("")) | {"element": value[1]}
-    if isinstance(node, List | Fixed) and isinstance(value, list | tuple | OidRange):
+    if isinstance(node, List | Fixed) and isinstance(value, list | tuple | OidRange | OidArray):
         return [_plain(item, node.item) for item in value]
     if isinstance(node, Optional):
         return _plain(value, node.item)
@@ -158,6 +140,9 @@ def _alternative_for(value: Any, node: Variant) -> Node:
 
 def _plain_record(value: Any, node: Record) -> Any:
     if hasattr(type(value), "__femtobarn__"):
+        surplus, _ = surplus_of(value, list(node.by_name), node.class_name)
+        if surplus is not None:
+            raise InvalidError(surplus)
         value = {name: getattr(value, name) for name in node.by_name}
     if not isinstance(value, dict):
         return value

@@ -29,18 +29,16 @@ def _snapshot_of(array: Any) -> Snapshot:
 
 
 class LinkRecord(ak.Record):  # type: ignore[misc]
-    """One link in an awkward array."""
+    """One link in an awkward array; a null one is None instead."""
 
     @property
-    def oid(self) -> Oid | None:
-        """The OID that the link holds, or None if it is null."""
-        members = [int(self[name]) for name in ("database", "container", "entry")]
-        return Oid(*members) if members[1] else None
+    def oid(self) -> Oid:
+        """The OID that the link holds."""
+        return Oid(*(int(self[name]) for name in OID_DTYPE.names or ()))
 
     def get(self) -> Any:
-        """Return the object that the link leads to, or None if it is null."""
-        oid = self.oid
-        return None if oid is None else _snapshot_of(self).object(oid)
+        """Return the object that the link leads to."""
+        return _snapshot_of(self).object(self.oid)
 
 
 class LinkArray(ak.Array):  # type: ignore[misc]
@@ -51,7 +49,7 @@ class LinkArray(ak.Array):  # type: ignore[misc]
         snapshot = _snapshot_of(self)
 
         def replace(layout: Any, **_: Any) -> Any:
-            if layout.is_record:
+            if layout.is_record or (layout.is_option and layout.content.is_record):
                 return snapshot.fetch(link_records(ak.Array(layout)), expressions).layout
             return None
 
@@ -70,7 +68,8 @@ BEHAVIOR: dict[Any, Any] = {
 def link_records(links: Any) -> np.ndarray[Any, np.dtype[Any]]:
     """Return OIDs in any form as a structured array with ``database``, ``container`` and ``entry``."""
     if isinstance(links, ak.Array) and links.ndim == 1 and links.fields:
-        return _filled(len(links), {name: ak.to_numpy(links[name]) for name in OID_DTYPE.names or ()})
+        columns = {name: ak.to_numpy(links[name]) for name in OID_DTYPE.names or ()}
+        return _filled(len(links), {name: np.ma.filled(column, 0) for name, column in columns.items()})
     if isinstance(links, np.ndarray) and links.dtype.names is not None:
         return _filled(len(links), {name: links[name] for name in OID_DTYPE.names or ()})
     if hasattr(links, "to_numpy") and not isinstance(links, ak.Array):

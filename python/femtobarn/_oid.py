@@ -1,4 +1,4 @@
-"""Object ids, one by one and in ranges."""
+"""Object ids, one by one, in ranges and in arrays."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any, overload
 import numpy as np
 
 from ._femtobarn import Oid
+from ._positions import is_number, positions_of
 
-__all__ = ["OID_DTYPE", "Oid", "OidRange"]
+__all__ = ["OID_DTYPE", "Oid", "OidArray", "OidRange"]
+
+Entries = np.ndarray[Any, np.dtype[np.uint64]]
 
 OID_DTYPE = np.dtype([("database", np.uint32), ("container", np.uint32), ("entry", np.uint64)])
 """NumPy type of an array of OIDs."""
@@ -40,14 +43,18 @@ class OidRange(Sequence[Oid]):
     @overload
     def __getitem__(self, index: int) -> Oid: ...
     @overload
-    def __getitem__(self, index: slice) -> OidRange: ...
-    def __getitem__(self, index: int | slice) -> Oid | OidRange:
+    def __getitem__(self, index: slice) -> OidRange | OidArray: ...
+    @overload
+    def __getitem__(self, index: Sequence[int] | np.ndarray[Any, Any]) -> OidArray: ...
+    def __getitem__(self, index: Any) -> Oid | OidRange | OidArray:
+        if is_number(index):
+            return Oid(self.database, self.container, self._entries[index])
         if isinstance(index, slice):
             part = self._entries[index]
-            if part.step != 1:
-                raise IndexError("a range of OIDs has no gaps; take a slice without a step")
-            return OidRange(self.database, self.container, part.start, part.stop)
-        return Oid(self.database, self.container, self._entries[index])
+            if part.step == 1:
+                return OidRange(self.database, self.container, part.start, part.stop)
+        positions = positions_of(index, len(self), "the range of OIDs")
+        return OidArray(self.database, self.container, positions.astype(np.uint64) + np.uint64(self.start))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OidRange) and self._key() == other._key()
@@ -69,8 +76,66 @@ class OidRange(Sequence[Oid]):
         >>> OidRange(3, 7, 100, 102).to_numpy()["entry"]
         array([100, 101], dtype=uint64)
         """
-        oids = np.empty(len(self), OID_DTYPE)
-        oids["database"] = self.database
-        oids["container"] = self.container
-        oids["entry"] = np.arange(self.start, self.stop, dtype=np.uint64)
-        return oids
+        return _records(self.database, self.container, self.entries)
+
+    @property
+    def entries(self) -> Entries:
+        """Numbers of the objects in their container."""
+        return np.arange(self.start, self.stop, dtype=np.uint64)
+
+
+class OidArray(Sequence[Oid]):
+    """OIDs of objects of one container, in any order.
+
+    Examples
+    --------
+    >>> oids = OidRange(3, 7, 100, 110)[[2, -1]]
+    >>> oids, oids[0], oids[[False, True]]
+    (OidArray(3, 7, [102, 109]), Oid(3, 7, 102), OidArray(3, 7, [109]))
+    """
+
+    __slots__ = ("container", "database", "entries")
+
+    def __init__(self, database: int, container: int, entries: Sequence[int] | Entries) -> None:
+        self.database = database
+        self.container = container
+        self.entries: Entries = np.asarray(entries, np.uint64)
+        """Numbers of the objects in their container."""
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @overload
+    def __getitem__(self, index: int) -> Oid: ...
+    @overload
+    def __getitem__(self, index: slice | Sequence[int] | np.ndarray[Any, Any]) -> OidArray: ...
+    def __getitem__(self, index: Any) -> Oid | OidArray:
+        if is_number(index):
+            return Oid(self.database, self.container, int(self.entries[index]))
+        positions = positions_of(index, len(self), "the array of OIDs")
+        return OidArray(self.database, self.container, self.entries[positions])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OidArray):
+            return False
+        is_there = (self.database, self.container) == (other.database, other.container)
+        return is_there and np.array_equal(self.entries, other.entries)
+
+    def __hash__(self) -> int:
+        return hash((self.database, self.container, self.entries.tobytes()))
+
+    def __repr__(self) -> str:
+        shown = np.array2string(self.entries, separator=", ", threshold=8)
+        return f"OidArray({self.database}, {self.container}, {shown})"
+
+    def to_numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """Return the OIDs as a structured array, to be stored in links."""
+        return _records(self.database, self.container, self.entries)
+
+
+def _records(database: int, container: int, entries: Entries) -> np.ndarray[Any, np.dtype[Any]]:
+    oids = np.empty(len(entries), OID_DTYPE)
+    oids["database"] = database
+    oids["container"] = container
+    oids["entry"] = entries
+    return oids

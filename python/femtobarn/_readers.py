@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._exceptions import CorruptError, InvalidError, NotFoundError, near_misses
-from ._exports import format_of, part_of
+from ._exceptions import CorruptError, InvalidError, NotFoundError, check_progress, near_misses
+from ._exports import format_of
 from ._imports import Imported, numbered
 from ._paths import Expressions, expand
+from ._projections import part_of
 from ._types import (
     ELEMENT_LINK_MEMBERS,
     LINK_MEMBERS,
@@ -70,6 +71,7 @@ def import_file(
     progress: Callable[[int, int], None] | None = None,
 ) -> Imported:
     """Copy a file into a container; see :meth:`femtobarn.Federation.import_file`."""
+    check_progress(progress, "done, total")
     file = Path(os.fspath(path))
     kind = format_of(file, None)
     if not file.exists():

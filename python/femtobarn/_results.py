@@ -32,7 +32,7 @@ from ._types import (
     innermost,
 )
 
-__all__ = ["LIBRARIES", "Library", "as_library", "awkward_of", "tree_nbytes"]
+__all__ = ["LIBRARIES", "Library", "as_library", "awkward_of", "check_library", "tree_nbytes"]
 
 Library: TypeAlias = Literal["ak", "np", "pd", "pa"]
 
@@ -64,9 +64,7 @@ def as_library(array: ak.Array, node: Record, library: str) -> Any:
         ``"ak"`` (awkward array), ``"np"`` (dictionary of NumPy arrays), ``"pd"`` (pandas data frame)
         or ``"pa"`` (Arrow table).
     """
-    chosen = LIBRARIES.get(library)
-    if chosen is None:
-        raise InvalidError(f"library {library!r} does not exist{near_misses(library, LIBRARIES)}")
+    chosen = check_library(library)
     if chosen == "ak":
         return array
     if chosen == "np":
@@ -74,6 +72,13 @@ def as_library(array: ak.Array, node: Record, library: str) -> Any:
     if chosen == "pa":
         return _arrow_of(array)
     return _pandas_of(array, node)
+
+
+def check_library(library: str) -> str:
+    """Return the short name of a library, or refuse what is none."""
+    if library not in LIBRARIES:
+        raise InvalidError(f"library {library!r} does not exist{near_misses(str(library), LIBRARIES)}")
+    return LIBRARIES[library]
 
 
 def awkward_of(tree: Tree, node: Node | None, **settings: Any) -> ak.Array:
@@ -113,7 +118,16 @@ def _record(tree: Tree, node: Node | None) -> ak.contents.Content:
     _, length, names, contents = tree
     members = _members(node)
     layouts = [layout_of(content, members.get(name)) for name, content in zip(names, contents, strict=True)]
-    return ak.contents.RecordArray(layouts, list(names), length=length, parameters=_parameters(node))
+    record = ak.contents.RecordArray(layouts, list(names), length=length, parameters=_parameters(node))
+    return _links(record) if isinstance(node, Link | ElementLink) else record
+
+
+def _links(record: ak.contents.Content) -> ak.contents.Content:
+    """Return links as values that may be missing: null ones are."""
+    present = record.content("container").data != 0
+    if present.all():
+        return ak.contents.UnmaskedArray(record)
+    return ak.contents.ByteMaskedArray(ak.index.Index8(present.view(np.int8)), record, valid_when=True)
 
 
 def _members(node: Node | None) -> dict[str, Node]:
@@ -216,7 +230,7 @@ def _links_of(column: ak.Array, fields: tuple[Field, ...]) -> Any:
     dtype = np.dtype([(f.name, f.type.dtype) for f in fields if isinstance(f.type, Primitive)])
     links = np.empty(len(column), dtype)
     for field in fields:
-        links[field.name] = ak.to_numpy(column[field.name])
+        links[field.name] = np.ma.filled(ak.to_numpy(column[field.name]), 0)
     return links
 
 

@@ -19,6 +19,7 @@ from ._arrays import Tree
 from ._casts import Values
 from ._later import ak
 from ._paths import whole_link
+from ._results import awkward_of
 from ._selection import COUNT, Selection
 from ._types import DTYPES, Primitive, Reduced
 
@@ -117,7 +118,7 @@ class Scan:
             column = column[3][column[2].index(name)]
         if column[0] == "primitive":
             return np.frombuffer(column[2], DTYPES[column[1]])
-        array: Any = self._view._awkward(tree)
+        array: Any = awkward_of(tree, self._view.definition.record)
         for name in path.split("."):
             array = array[name]
         values: Values = ak.to_numpy(array)

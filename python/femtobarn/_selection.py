@@ -8,6 +8,7 @@ collection X. Nothing is evaluated by Python itself, so that an expression can d
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,8 +18,9 @@ import numpy as np
 
 from ._casts import Values
 from ._comparisons import Comparison, comparison_of
-from ._exceptions import InvalidError, NotFoundError, near_misses
+from ._exceptions import InvalidError, NotFoundError, WrongTypeError, check_text, near_misses
 from ._later import numexpr
+from ._paths import counted
 from ._types import Definition, Fixed, Link, List, Node, Primitive, Record, Reduced, innermost
 
 __all__ = ["Selection"]
@@ -105,10 +107,17 @@ class Selection:
         NotFoundError
             If a name is not a field; near misses are named.
         """
+        if not isinstance(text, str):
+            raise WrongTypeError(
+                f'where is a text such as "nMuon == 2 and met.pt > 30", not {text!r}; to choose by a mask, '
+                "index the view with it"
+            )
+        check_text(text, "where")
         try:
             tree = ast.parse(text.strip(), mode="eval")
-        except SyntaxError as error:
-            raise InvalidError(f"where {text!r} is not an expression: {error.msg}") from None
+        except (SyntaxError, ValueError) as error:
+            reason = _slip_in(text) or getattr(error, "msg", str(error))
+            raise InvalidError(f"where {text!r} is not an expression: {reason}") from None
         rewriter = _Rewriter(text, definition)
         body = rewriter.visit(tree.body)
         return cls(text, ast.unparse(ast.fix_missing_locations(body)), rewriter.variables)
@@ -149,6 +158,23 @@ class Selection:
                 f"where {self.text!r} gives numbers ({selected.dtype}), not yes or no; compare them"
             )
         return np.broadcast_to(selected, (length,)) if selected.ndim == 0 else selected
+
+
+SLIPS = (
+    (r"&&", "write and"),
+    (r"\|\|", "write or"),
+    (r"!(?!=)", "write not"),
+    (r"(?<![=<>!])=(?!=)", "compare with =="),
+)
+"""Signs of other languages, and what is written here."""
+
+
+def _slip_in(text: str) -> str | None:
+    for sign, advice in SLIPS:
+        found = re.search(sign, text)
+        if found is not None:
+            return f"instead of {found[0]}, {advice}"
+    return None
 
 
 def _evaluable(values: Values, path: str) -> Values:
@@ -214,9 +240,44 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         if any(isinstance(op, ast.In | ast.NotIn | ast.Is | ast.IsNot) for op in node.ops):
             return self.generic_visit(node)
+        for side in (node.left, *node.comparators):
+            self._check_parentheses(side, is_chain=len(node.ops) > 1)
         sides = [self.visit(side) for side in (node.left, *node.comparators)]
         pairs = zip(sides[:-1], node.ops, sides[1:], strict=True)
         return _chain([ast.Compare(left, [op], [right]) for left, op, right in pairs], ast.BitAnd())
+
+    def _check_parentheses(self, side: ast.expr, *, is_chain: bool) -> None:
+        """Refuse ``a > 1 | b > 2``, which to Python means ``a > (1 | b) > 2``.
+
+        What can be meant so, ``flags & 4 == 4``, is let through: a number of the bits of integers.
+        """
+        if not isinstance(side, ast.BinOp) or not isinstance(side.op, ast.BitAnd | ast.BitOr | ast.BitXor):
+            return
+        is_number_of_bits = all(map(self._is_integer, (side.left, side.right)))
+        if self._is_in_parentheses(side) or (is_number_of_bits and not is_chain):
+            return
+        sign = {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}[type(side.op)]
+        raise InvalidError(
+            f"where {self.text!r}: {sign} binds more tightly than comparisons; write these in parentheses, "
+            f"such as (a > 1) {sign} (b > 2), or use and, or"
+        )
+
+    def _is_in_parentheses(self, node: ast.expr) -> bool:
+        line = self.text.strip().encode()  # Columns are counted in bytes.
+        return line[: node.col_offset].rstrip().endswith(b"(")
+
+    def _is_integer(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.BinOp):
+            return self._is_integer(node.left) and self._is_integer(node.right)
+        if isinstance(node, ast.Constant):
+            return isinstance(node.value, int) and not isinstance(node.value, bool)
+        if not isinstance(node, ast.Name | ast.Attribute):
+            return False
+        try:
+            of = self.definition.resolve(self._path(node))
+        except (NotFoundError, InvalidError):
+            return True  # Said when it is visited.
+        return isinstance(of, Primitive) and of.dtype.kind in "iu"
 
     def _path(self, node: ast.AST) -> str:
         if isinstance(node, ast.Name):
@@ -230,23 +291,12 @@ class _Rewriter(ast.NodeTransformer):
         try:
             node = self.definition.resolve(path)
         except NotFoundError:
-            counted = self._counted(path)
-            if counted is None:
+            collection = counted(path, self.definition)
+            if collection is None:
                 raise
-            return self._count(counted)
+            return self._count(collection)
         self._check_flat(path, node)
         return self._named(path)
-
-    def _counted(self, path: str) -> str | None:
-        """Return the collection X that ``nX`` counts, or None."""
-        parent, _, name = path.rpartition(".")
-        collection = f"{parent}.{name[1:]}" if parent else name[1:]
-        if not name.startswith("n") or len(name) == 1:
-            return None
-        try:
-            return collection if isinstance(self.definition.resolve(collection), List) else None
-        except NotFoundError:
-            return None
 
     def _count(self, path: str) -> ast.AST:
         node = self.definition.resolve(path)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._exceptions import ClosedError, WrongTypeError, check_text, is_text
 from ._exports import Progress, export_views
 from ._later import ak
 from ._objects import Object
 from ._oid import Oid, OidRange
 from ._paths import Expressions, all_paths
+from ._projections import Projection
 from ._results import as_library
 from ._types import Definition, Link, Record, innermost
 from ._views import View
@@ -63,10 +65,11 @@ class Snapshot(Mapping[str, View]):
         return super().keys()
 
     def __getitem__(self, name: str) -> View:
+        check_container_path(name)
         return self._keep(View(self, name, self._handle.view(name)))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._handle.has(name)
+        return isinstance(name, str) and is_text(name) and self._handle.has(name)
 
     def __iter__(self) -> Iterator[str]:
         for database in self.databases():
@@ -77,7 +80,10 @@ class Snapshot(Mapping[str, View]):
         return sum(1 for _ in self)
 
     def __repr__(self) -> str:
-        return f"<Snapshot of {self.federation.name!r} as of csn {self.csn}>"
+        try:
+            return f"<Snapshot of {self.federation.name!r} as of csn {self.csn}>"
+        except ClosedError:
+            return f"<Snapshot of {self.federation.name!r}, which is closed>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Snapshot) and self._identity() == other._identity()
@@ -178,7 +184,7 @@ class Snapshot(Mapping[str, View]):
         for place in np.unique(places[records["container"] != 0]).tolist():
             chosen = np.flatnonzero(places == place)
             view = self._view_of(place >> 32, place & 0xFFFFFFFF)
-            merged = merged or view.definition.record
+            merged = merged or Projection.of(expressions, view.definition).record
             positions[chosen] = sum(len(part) for part in parts) + np.arange(len(chosen))
             parts.append(view.fetch(records["entry"][chosen], expressions))
         return as_library(self._assembled(parts, positions), merged or Record("", ()), library)
@@ -244,6 +250,13 @@ class Snapshot(Mapping[str, View]):
         if len(self._views) >= VIEWS_MAX:
             self._views.clear()
         return self._views.setdefault((view.oids.database, view.oids.container), view)
+
+
+def check_container_path(name: object) -> None:
+    """Refuse what cannot be the name of a container in its federation."""
+    if not isinstance(name, str):
+        raise WrongTypeError(f'containers go by name, such as fed["run7/events"], not {name!r}')
+    check_text(name, "container")
 
 
 def _links_to(definition: Definition, class_name: str, known: set[str]) -> list[str]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ._arrays import columns_of
+from ._arrow import is_arrow_stream
 from ._changes import Chosen, entries_of, new_values
 from ._classes import definition_of
-from ._exceptions import InvalidError
+from ._exceptions import InvalidError, NotFoundError, check_text
 from ._oid import OidRange
-from ._snapshots import Snapshot
+from ._snapshots import Snapshot, check_container_path
 from ._types import Definition
 from ._views import View, bytes_of_size
 
@@ -78,7 +80,9 @@ class Transaction:
         InvalidError
             If the place has other characters than letters, digits, ``.``, ``_`` and ``-``.
         """
-        self._handle.database(name, create, place)
+        check_text(name, "database")
+        with _advised("the database", create):
+            self._handle.database(name, create, place)
         return Database(self, name)
 
     def __getitem__(self, name: str) -> View:
@@ -199,6 +203,7 @@ class _OwnSnapshot(Snapshot):
         self._transaction = transaction
 
     def __getitem__(self, name: str) -> View:
+        check_container_path(name)
         return View(self, name, self._transaction._handle.view(name))
 
     def _view_of(self, database: int, container: int) -> View:
@@ -251,16 +256,18 @@ class Database:
             If another writer holds the lock for longer than the transaction waits.
         """
         definition = definition_of(cls) if cls is not None else None
-        handle = self.transaction._handle.container(
-            self.name,
-            name,
-            definition_json(definition) if definition is not None else None,
-            create,
-            evolve,
-            _bytes(page_size),
-            _bytes(cluster_size),
-            compression,
-        )
+        check_text(name, "container")
+        with _advised("the container", create):
+            handle = self.transaction._handle.container(
+                self.name,
+                name,
+                definition_json(definition) if definition is not None else None,
+                create,
+                evolve,
+                _bytes(page_size),
+                _bytes(cluster_size),
+                compression,
+            )
         return ContainerWriter(self, name, handle)
 
     def reserve(self, size: int | str) -> None:
@@ -307,7 +314,11 @@ class ContainerWriter:
         self._handle = handle
         self._definition: Definition | None = None
         self.append = handle.append
-        """Append one object (of a persistent class, or a dictionary) and return its OID."""
+        """Append one object (of a persistent class, or a dictionary) and return its OID.
+
+        An object with a field that the class of the container has not is refused, with
+        :class:`~femtobarn.InvalidError`.
+        """
 
     @property
     def definition(self) -> Definition:
@@ -331,21 +342,23 @@ class ContainerWriter:
         """Number of entries, those of this transaction and of deleted objects included."""
         return self._handle.entries
 
-    def extend(self, data: Any, *, narrow: bool = False) -> OidRange:
+    def extend(self, data: Any) -> OidRange:
         """Append many objects and return their OIDs.
+
+        Values are taken as :attr:`append` takes them: real numbers are rounded to the precision of their
+        field, integers are kept exactly or refused, and what would become infinite is refused.
 
         Parameters
         ----------
         data
-            A record array of awkward, a structured NumPy array, a pandas data frame, an Arrow table,
-            a mapping of fields to arrays, or objects of a persistent class.
-        narrow
-            Whether ``float64`` may be rounded to ``float32``.
+            A record array of awkward, a structured NumPy array, a pandas data frame, what gives itself as
+            Arrow data (a table or a reader of pyarrow, a data frame of polars, ...), a mapping of fields to
+            arrays, or objects of a persistent class.
 
         Raises
         ------
         InvalidError
-            If names or values do not fit the class; nothing is appended.
+            If names or values do not fit the class; of arrays, nothing is appended.
 
         Examples
         --------
@@ -359,7 +372,7 @@ class ContainerWriter:
         ...     jets: list[Jet]
         >>> with fed.transaction() as txn:
         ...     events = txn.database("mc", create=True).container("events", Event, create=True)
-        ...     events.extend(ak.Array([{"jets": [{"pt": 31.5}]}, {"jets": []}]), narrow=True)
+        ...     events.extend(ak.Array([{"jets": [{"pt": 31.5}]}, {"jets": []}]))
         OidRange(1, 1, 0, 2)
         """
         first = self._handle.entries
@@ -367,10 +380,10 @@ class ContainerWriter:
             for item in data:
                 self._handle.append(item)
         else:
-            self._handle.extend(columns_of(data, self.definition.record, narrow=narrow))
+            self._handle.extend(columns_of(data, self.definition.record))
         return OidRange(self._handle.database, self._handle.container, first, self._handle.entries)
 
-    def update(self, objects: Chosen, values: Any = None, /, *, narrow: bool = False, **fields: Any) -> None:
+    def update(self, objects: Chosen, values: Any = None, /, **fields: Any) -> None:
         """Replace fields of objects; earlier snapshots keep what they were.
 
         Parameters
@@ -380,8 +393,6 @@ class ContainerWriter:
         values
             New values by the dotted names of fields: one of each for a single object, as many as there
             are objects for several. An object of the class replaces all fields of a single one.
-        narrow
-            Whether ``float64`` may be rounded to ``float32``.
         fields
             Further fields with their new values.
 
@@ -406,7 +417,7 @@ class ContainerWriter:
         [10, 20, 30]
         """
         entries, single = entries_of(objects, self._place)
-        tree = new_values(values, fields, self.definition, single, narrow)
+        tree = new_values(values, fields, self.definition, single)
         self._handle.update(entries.tobytes(), tree)
 
     def delete(self, objects: Chosen | None = None, *, where: str | None = None) -> int:
@@ -501,7 +512,18 @@ def _bytes(size: int | str | None) -> int | None:
     return bytes_of_size(size) if isinstance(size, str) else size
 
 
+@contextlib.contextmanager
+def _advised(what: str, create: bool) -> Iterator[None]:
+    """Say of what was not found how it is made."""
+    try:
+        yield
+    except NotFoundError as error:
+        if create:
+            raise
+        raise NotFoundError(f"{error}; pass create=True to make {what}") from None
+
+
 def _are_objects(data: Any) -> bool:
     if isinstance(data, Iterator):
-        return True
+        return not is_arrow_stream(data)
     return isinstance(data, list | tuple) and bool(data) and hasattr(type(data[0]), "__femtobarn__")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import typing
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -37,6 +38,7 @@ __all__ = [
     "Reduced",
     "String",
     "Variant",
+    "paths_of",
     "type_from_json",
 ]
 
@@ -286,7 +288,7 @@ class Record(Node):
 
 
 LINK_MEMBERS = (("database", "uint32"), ("container", "uint32"), ("entry", "uint64"))
-"""Members of the record that a link is stored as; a null link has container 0."""
+"""Members of the record that a link is stored as; every link may be null, which has container 0."""
 
 ELEMENT_LINK_MEMBERS = (*LINK_MEMBERS, ("element", "uint32"))
 """Members of the record that a link to an element is stored as."""
@@ -336,11 +338,28 @@ def resolve(record: Node, path: str) -> Node:
         members = _members(innermost(node))
         if part not in members:
             where = f" in {'.'.join(walked)}" if walked else ""
-            hint = near_misses(part, members)
+            hint = near_misses(part, members) if walked else _meant(record, path)
             raise NotFoundError(f"field {part!r} does not exist{where}{hint}")
         walked.append(part)
         node = members[part]
     return node
+
+
+def _meant(record: Node, path: str) -> str:
+    """Return the end of an error text: the branches of a flat ntuple are fields such as ``Muon.pt`` here."""
+    paths = [each for each, _ in paths_of(record)]
+    flat = {each.replace(".", "_"): each for each in paths}
+    if path in flat:
+        return f"; did you mean {flat[path]!r}?"
+    first = path.partition(".")[0]
+    return near_misses(first, _members(record), further=paths)
+
+
+def paths_of(record: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
+    """Yield the dotted name and the type of each field of a record, members of records in it included."""
+    for name, node in record.by_name.items() if isinstance(record, Record) else ():
+        yield prefix + name, node
+        yield from paths_of(innermost(node), f"{prefix}{name}.")
 
 
 def _members(node: Node) -> dict[str, Node]:

@@ -13,15 +13,17 @@ import numpy as np
 from ._arrays import Tree
 from ._casts import Values
 from ._classes import definition_of
-from ._exceptions import InvalidError, NotFoundError, near_misses
+from ._exceptions import ClosedError, InvalidError, NotFoundError, near_misses
 from ._exports import Progress, export_views
 from ._later import ak
 from ._live import LiveEntries
 from ._objects import LinkRef, Object, value_of
 from ._oid import Oid, OidRange
-from ._paths import Expressions, all_paths, expand
+from ._paths import Expressions, all_paths
+from ._positions import Positions, is_number, positions_of
+from ._projections import Projection
 from ._pruning import ClusterBounds, excluded_ranges, without_ranges
-from ._results import LIBRARIES, as_library, awkward_of, tree_nbytes
+from ._results import as_library, awkward_of, check_library, tree_nbytes
 from ._scans import Scan, is_flat
 from ._selection import COUNT, Selection
 from ._types import Definition, Record
@@ -117,10 +119,11 @@ class View:
         return len(self._window) if self._live is None else len(self._live)
 
     def __repr__(self) -> str:
-        return (
-            f"<View {self.name!r}: {len(self):,} objects of class {self.definition.name} "
-            f"as of csn {self.snapshot.csn}>"
-        )
+        try:
+            size = f"{len(self):,} objects of class {self.definition.name} as of csn {self.snapshot.csn}"
+        except ClosedError:
+            size = "of a closed federation"
+        return f"<View {self.name!r}: {size}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _view_at, (self.snapshot, self.name, self._window.start, self._window.stop, self._recast_to)
@@ -130,22 +133,56 @@ class View:
     @overload
     def __getitem__(self, index: int) -> Object: ...
     @overload
-    def __getitem__(self, index: slice) -> View: ...
+    def __getitem__(self, index: slice | Sequence[int] | np.ndarray[Any, Any]) -> View: ...
     @overload
     def __getitem__(self, index: str) -> ak.Array: ...
-    def __getitem__(self, index: int | slice | str) -> Object | View | ak.Array:
+    def __getitem__(self, index: Any) -> Object | View | ak.Array:
+        """Return an object by its position, a field by its name, or a view of some of the objects.
+
+        Those are named by a slice, a mask of truth values, or numbers of positions, as in NumPy; nothing is
+        read before it is asked of the view.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [5, 6, 7, 8]})
+        >>> view = fed["d/numbers"]
+        >>> view[2].n, view["n"].to_list(), view[1:]["n"].to_list()
+        (7, [5, 6, 7, 8], [6, 7, 8])
+        >>> view[[-1, 0]]["n"].to_list(), view[view["n"] > 6]["n"].to_list()
+        ([8, 5], [7, 8])
+        """
         if isinstance(index, str):
             array = self.arrays(index)
             for name in index.split("."):
                 array = array[name]
             return array
-        if isinstance(index, slice):
-            if index.step not in (None, 1):
-                raise InvalidError("a view has no gaps; take a slice without a step, or fetch OIDs")
-            part = View(self.snapshot, self.name, self._handle, self._slice(index))
-            part._recast_to = self._recast_to
-            return part
-        return self.object_at(self._entry(index))
+        if is_number(index):
+            return self.object_at(self._entry(index))
+        if isinstance(index, slice) and index.step in (None, 1):
+            return self._sliced(index)
+        from ._picked_views import PickedView  # It is a view itself.
+
+        return PickedView(self, self._entries_at(positions_of(index, len(self), self.name)))
+
+    def _sliced(self, index: slice) -> View:
+        return self._within(self._slice(index))
+
+    def _within(self, window: range) -> View:
+        """Return a view of a range of entries."""
+        part = View(self.snapshot, self.name, self._handle, window)
+        part._recast_to = self._recast_to
+        return part
+
+    def _entries_at(self, positions: Positions) -> Values:
+        """Return the entries of the objects at some positions."""
+        if self._live is None:
+            return positions.astype(np.uint64) + np.uint64(self._window.start)
+        return self.entries()[positions]
 
     def __iter__(self) -> Iterator[Object]:
         runs = iter([self._window]) if self._live is None else self._live.runs
@@ -195,8 +232,11 @@ class View:
         try:
             position = range(len(self))[index]
         except IndexError:
-            raise IndexError(f"{self.name} has {len(self)} objects here, no {index}") from None
+            raise self._no_position(index) from None
         return self._window[position] if self._live is None else self._live.entry(position)
+
+    def _no_position(self, index: int) -> IndexError:
+        return IndexError(f"{self.name} has {len(self)} objects here, no {index}")
 
     def _slice(self, index: slice) -> range:
         """Return the entries from the first to the last object of a slice."""
@@ -222,7 +262,8 @@ class View:
         ----------
         expressions
             Dotted names, globs (``"Muon_*"``), regular expressions (``"/Muon_.*/"``), a list of
-            these, or a function that chooses by name. All fields if not given.
+            these, or a function that chooses by name; ``nX`` is the number of items of the collection
+            X. All fields if not given. They come in this order, and else in that of the class.
         where
             Condition on flat fields, such as ``"nMuon == 2 and met.pt > 30"``; ``nX`` and ``len(X)``
             are the number of items of the collection X. The fields it uses are read first, the
@@ -258,15 +299,11 @@ class View:
         >>> view.arrays("run", library="np")
         {'run': array([1, 1, 2], dtype=uint32)}
         """
-        paths = expand(expressions, self.definition)
-        if library not in LIBRARIES:
-            as_library(None, self.definition.record, library)
-        window = self._range(entry_start, entry_stop)
-        if where is None:
-            array = self._awkward(self.read_tree(paths, window.start, window.stop))
-        else:
-            array = self._selected(paths, Selection.parse(where, self.definition), window)
-        return as_library(array, self.definition.record, library)
+        projection = Projection.of(expressions, self.definition)
+        selection = Selection.parse(where, self.definition) if where is not None else None
+        check_library(library)
+        array = self._array_of(projection, selection, self._part(entry_start, entry_stop))
+        return as_library(array, projection.record, library)
 
     def iterate(
         self,
@@ -299,55 +336,59 @@ class View:
         >>> [batch.n.to_list() for batch in fed["d/numbers"].iterate(step_size=2)]
         [[0, 1], [2, 3], [4]]
         """
-        paths = expand(expressions, self.definition)
+        projection = Projection.of(expressions, self.definition)
         selection = Selection.parse(where, self.definition) if where is not None else None
-        if library not in LIBRARIES:
-            as_library(None, self.definition.record, library)
-        batches = self._batches(paths, selection, self._range(entry_start, entry_stop), step_size)
-        return (as_library(array, self.definition.record, library) for array in batches)
+        check_library(library)
+        batches = self._batches(projection, selection, self._part(entry_start, entry_stop), step_size)
+        return (as_library(array, projection.record, library) for array in batches)
 
     def _batches(
-        self, paths: list[str], selection: Selection | None, window: range, step_size: int | str
+        self, projection: Projection, selection: Selection | None, window: range, step_size: int | str
     ) -> Iterator[ak.Array]:
         target = None if isinstance(step_size, int) else bytes_of_size(step_size)
         step = step_size if isinstance(step_size, int) else FIRST_STEP_ENTRIES
         if step < 1:
             raise InvalidError(f"a batch has at least one entry, not {step_size}")
-        return self._read_ahead(paths, selection, window, step, target)
+        return self._read_ahead(projection, selection, window, step, target)
 
     def _read_ahead(
-        self, paths: list[str], selection: Selection | None, window: range, step: int, target: int | None
+        self,
+        projection: Projection,
+        selection: Selection | None,
+        window: range,
+        step: int,
+        target: int | None,
     ) -> Iterator[ak.Array]:
-        def read(part: range) -> tuple[ak.Array, int]:
-            if selection is not None:
-                array = self._selected(paths, selection, part)
-                return array, array.nbytes
-            tree = self.read_tree(paths, part.start, part.stop)
-            return self._awkward(tree), tree_nbytes(tree)
-
         with ThreadPoolExecutor(1, "femtobarn-read-ahead") as reader:
             part = window[:step]
-            reading = reader.submit(read, part)
+            reading = reader.submit(self._array_of, projection, selection, part)
             while len(part):
-                array, size = reading.result()
+                array = reading.result()
                 if target is not None:
-                    step = _next_step(target, size, len(part))
+                    step = _next_step(target, array.nbytes, len(part))
                 part = range(part.stop, min(part.stop + step, window.stop))
                 if len(part):
-                    reading = reader.submit(read, part)
+                    reading = reader.submit(self._array_of, projection, selection, part)
                 yield array
 
-    def _selected(self, paths: list[str], selection: Selection, window: range) -> ak.Array:
-        scan = self._scan(selection, window)
-        if is_flat(self, paths):
-            return self._awkward(scan.columns(paths))
-        entries = scan.entries()
+    def _array_of(self, projection: Projection, selection: Selection | None, part: range) -> ak.Array:
+        """Return fields of a part of the view, of the objects that are selected."""
+        if selection is None:
+            return self._awkward(projection, self.read_tree(projection.paths, part.start, part.stop))
+        scan = self._scan(selection, part)
+        if is_flat(self, projection.paths):
+            return self._awkward(projection, scan.columns(projection.paths))
+        return self._read_entries(projection, scan.entries())
+
+    def _read_entries(self, projection: Projection, entries: Values) -> ak.Array:
+        """Return fields of the objects at entries, which are in order."""
+        paths = projection.paths
         if not len(entries):
-            return self._awkward(self.read_tree(paths, window.start, window.start))
+            return self._awkward(projection, self.read_tree(paths, 0, 0))
         first, last = int(entries[0]), int(entries[-1])
         if self._is_sparse(paths, entries):
-            return self._awkward(self._handle.fetch(entries.tobytes(), paths))
-        array = self._awkward(self.read_tree(paths, first, last + 1))
+            return self._awkward(projection, self._handle.fetch(entries.tobytes(), paths))
+        array = self._awkward(projection, self.read_tree(paths, first, last + 1))
         if len(entries) == len(array):
             return array
         return array[np.searchsorted(self._entries_within(first, last + 1), entries)]
@@ -444,9 +485,10 @@ class View:
         wanted = np.asarray(entries)
         if wanted.size and (wanted.dtype.kind not in "iu" or wanted.min() < 0):
             raise InvalidError("entries are numbers from 0 upwards")
-        paths = expand(expressions, self.definition)
-        array = self._awkward(self._handle.fetch(wanted.astype(np.uint64).tobytes(), paths))
-        return as_library(array, self.definition.record, library)
+        projection = Projection.of(expressions, self.definition)
+        check_library(library)
+        tree = self._handle.fetch(wanted.astype(np.uint64).tobytes(), projection.paths)
+        return as_library(self._awkward(projection, tree), projection.record, library)
 
     def entries(self, where: str | None = None) -> Values:
         """Return the numbers in the container of all objects, or of those that meet a condition.
@@ -511,10 +553,7 @@ class View:
         >>> fed["d/numbers"].find(n=6).oid
         Oid(1, 1, 1)
         """
-        if len(self._window) == self._handle.entries:
-            entry = self._handle.find(values)
-        else:
-            entry = next(iter(self._found(values)), None)
+        entry = self._first_found(values)
         if entry is None:
             shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
             raise NotFoundError(f"{self.name} has no object with {shown} as of this snapshot")
@@ -523,6 +562,11 @@ class View:
     def find_all(self, /, **values: Any) -> list[Object]:
         """Return all objects whose fields have some values, in order; see :meth:`find`."""
         return [self.object_at(entry) for entry in self._found(values)]
+
+    def _first_found(self, values: dict[str, Any]) -> int | None:
+        if len(self._window) == self._handle.entries:
+            return self._handle.find(values)
+        return next(iter(self._found(values)), None)
 
     def _found(self, values: dict[str, Any]) -> list[int]:
         found = np.frombuffer(memoryview(self._handle.find_all(values)), np.uint64).tolist()
@@ -536,10 +580,10 @@ class View:
         """Return columns of a range of entries as they come from the engine."""
         return self._handle.read(paths, start, stop)
 
-    def _awkward(self, tree: Tree) -> ak.Array:
-        return awkward_of(tree, self.definition.record, **self.snapshot.array_settings)
+    def _awkward(self, projection: Projection, tree: Tree) -> ak.Array:
+        return awkward_of(projection.arrange(tree), projection.record, **self.snapshot.array_settings)
 
-    def _range(self, entry_start: int | None, entry_stop: int | None) -> range:
+    def _part(self, entry_start: int | None, entry_stop: int | None) -> range:
         return self._window[slice(entry_start, entry_stop)]
 
 

@@ -1,7 +1,8 @@
 """Columns of links: references to objects, and to elements of the collections in objects.
 
 A link is the record (database, container, entry), an element link has the element's index too. Ids of
-containers start at 1, so that a link of zeros refers to nothing.
+containers start at 1, so that a link of zeros refers to nothing. It is read as a missing value, and may be
+given as one.
 """
 
 from __future__ import annotations

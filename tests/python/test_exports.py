@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,12 @@ class Event:
     previous: fb.link[Event]
     near: list[fb.link[Event]]
     half: fb.float16
+
+
+@fb.persistent
+class Links:
+    previous: fb.link[Event]
+    near: list[fb.link[Event]]
 
 
 @fb.persistent
@@ -93,6 +100,9 @@ def test_what_is_exported_is_imported_as_it_was(fed: fb.Federation, tmp_path: Pa
     if suffix == ".root":
         # There an optional record is a list of at most one.
         before = ak.with_field(before, ak.fill_none(ak.singletons(before.first), []), "first")
+        # And links are numbers, of which a null one has only zeros.
+        zeros = ak.zeros_like(before.previous[1])
+        before = ak.with_field(before, ak.fill_none(before.previous, zeros), "previous")
     assert after.to_list() == before.to_list()
     types = {name: text for name, text in other["events/events"].typenames().items() if "." not in name}
     assert (types["number"], types["weight"], types["raw"]) == ("uint32", "float64", "bytes")
@@ -246,3 +256,39 @@ def test_a_link_leads_nowhere_in_another_federation(fed: fb.Federation, tmp_path
     imported = other.import_file(tmp_path / "e.root")
     array: Any = other[imported.container].arrays()
     assert ak.to_list(array.previous) == [{"database": 1, "container": 1, "entry": 1}]
+
+
+@pytest.mark.parametrize("suffix", [".root", ".parquet", ".arrow"])
+def test_a_disk_that_is_full_is_a_storage_error_and_leaves_nothing(
+    fed: fb.Federation, tmp_path: Path, suffix: str
+) -> None:
+    """Of Parquet and Arrow files it was a bare OSError, which `except fb.FemtobarnError` does not catch."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+    try:
+        with pytest.raises(fb.StorageError, match="too large") as raised:
+            fed["run/events"].export(tmp_path / f"e{suffix}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert raised.value.kind == "storage"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", [".root", ".parquet", ".arrow"])
+def test_an_export_into_no_folder_finds_none(fed: fb.Federation, tmp_path: Path, suffix: str) -> None:
+    with pytest.raises(fb.NotFoundError, match=r"folder|No such file"):
+        fed["run/events"].export(tmp_path / "none" / f"e{suffix}")
+
+
+def test_null_links_are_exported_as_missing_and_copied_as_such(fed: fb.Federation, tmp_path: Path) -> None:
+    view = fed["run/events"]
+    view.export(tmp_path / "e.parquet", ["previous", "near"])
+    table = pq.read_table(tmp_path / "e.parquet")
+    assert table["previous"].null_count == 1
+    with fb.create(tmp_path / "o.fed") as other, other.transaction() as txn:
+        events = txn.database("run", create=True).container("links", Links, create=True)
+        events.extend(table)
+        events.extend(view.arrays(["previous", "near"]))
+        links = events.view().arrays()
+        assert ak.is_none(links.previous).to_list() == ([True] + [False] * (ENTRIES - 1)) * 2
+        txn.rollback()

@@ -113,7 +113,7 @@ class FederationModel(RuleBasedStateMachine):
         new = data.draw(st.lists(rows, min_size=len(entries), max_size=len(entries)))
         if data.draw(st.booleans()):
             columns = {"number": [row[0] for row in new], "values": [row[2] for row in new]}
-            writer.update(entries, columns, narrow=True)
+            writer.update(entries, columns)
         else:
             for entry, row in zip(entries, new, strict=True):
                 writer.update(fb.Oid(*self.place(writer), entry), number=row[0], values=row[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import numexpr
@@ -177,3 +178,32 @@ def test_comparisons_by_numpy_answer_as_numexpr_does(limit: float, dtype: type[A
                 assert limit == 2**24 + 1, text
             else:
                 assert holds({"v0": values}).tolist() == expected.tolist(), text
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("run = 3", "instead of =, compare with =="),
+        ("run > 1 && weight < 2", "instead of &&, write and"),
+        ("run > 1 || weight < 2", "instead of ||, write or"),
+        ("!good", "instead of !, write not"),
+        ("run == ", "invalid syntax"),
+        ("run > 1 | weight < 2", "(a > 1) | (b > 2)"),
+        ("weight > 1 | weight < 2", "(a > 1) | (b > 2)"),
+        ("run > 1 & good", "(a > 1) & (b > 2)"),
+        ("good & run > 1", "(a > 1) & (b > 2)"),
+        ("run > 1 & run < 5", "(a > 1) & (b > 2)"),
+        ("nMuon > 1 ^ weight", "(a > 1) ^ (b > 2)"),
+    ],
+)
+def test_slips_from_other_languages_are_told_what_is_written_here(text: str, advice: str) -> None:
+    """`=` and `&&` were invalid syntax; `good & run > 1` was `(good & run) > 1`, which nothing is."""
+    with pytest.raises(fb.InvalidError, match=re.escape(advice)):
+        Selection.parse(text, EVENT)
+
+
+def test_bits_of_integers_are_compared_as_python_reads_them() -> None:
+    run = np.array([1, 2, 3, 4])
+    assert select("run & 1 == 1", run=run) == select("(run & 1) == 1", run=run) == [True, False, True, False]
+    assert select("0 < (run & 6) < 4", run=run) == [False, True, True, False]
+    assert select("(run > 1) & (run < 4) | (run == 4)", run=run) == [False, True, True, True]

@@ -100,8 +100,6 @@ def _plain_record(value: dict[str, Any], node: Node) -> Any:
     if isinstance(node, Optional):
         return _plain(value, node.item)
     if isinstance(node, Link | ElementLink):
-        if value["container"] == 0:
-            return None
         oid = f"{value['database']}-{value['container']}-{value['entry']}"
         return {"oid": oid, "element": value["element"]} if "element" in value else oid
     members = node.by_name if isinstance(node, Record) else {}

@@ -1,0 +1,167 @@
+"""What is said of arguments that cannot be: Python's error where it has one, always with a text of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femtobarn as fb
+
+HALF = "a\ud800"
+"""A text with half a surrogate pair, which Python can hold and UTF-8 cannot."""
+
+
+@fb.persistent
+class Event:
+    run: fb.int32
+    name: str
+    previous: fb.link[Event]
+
+
+@pytest.fixture
+def fed(tmp_path: Path) -> Iterator[fb.Federation]:
+    with fb.create(tmp_path / "lhc.fed") as federation:
+        with federation.transaction() as txn:
+            events = txn.database("d", create=True).container("events", Event, create=True)
+            oid = events.append(Event(run=1, name="a", previous=None))
+            events.append(Event(run=2, name="b", previous=oid))
+        yield federation
+
+
+WRONG_TYPES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "where": (lambda fed: fed["d/events"].arrays(where=lambda event: True), "where is a text such as"),
+    "entries": (lambda fed: fed["d/events"].entries(np.array([True])), "where is a text such as"),
+    "container": (lambda fed: fed[0], r"containers go by name, such as fed\[.run7/events.\], not 0"),
+    "snapshot": (lambda fed: fed.snapshot()[None], "containers go by name"),
+    "item": (lambda fed: fed["d/events"][0][0], "an object has fields by name"),
+    "fields": (lambda fed: fed["d/events"].arrays([1]), "1 is not the name of a field"),
+    "progress": (
+        lambda fed: fed["d/events"].export(fed.path + "/x.root", progress=True),
+        "progress is a function that is called with done, total.*, not True",
+    ),
+    "check": (lambda fed: fed.check(progress=True), "progress is a function .*, not True"),
+    "database": (lambda fed: fed.transaction().database(7), "database 7 is not text"),
+    "persistent": (lambda fed: fb.persistent(*[3]), "fb.persistent is for classes, not 3"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TYPES)
+def test_an_argument_of_a_wrong_type_is_a_type_error_of_ours(fed: fb.Federation, name: str) -> None:
+    """These showed Python's inside: 'function' object has no attribute 'strip', 'bool' is not callable."""
+    attempt, text = WRONG_TYPES[name]
+    with pytest.raises(fb.WrongTypeError, match=text) as raised:
+        attempt(fed)
+    assert isinstance(raised.value, TypeError)
+    assert isinstance(raised.value, fb.InvalidError)
+
+
+def store(fed: fb.Federation, act: Callable[[fb.ContainerWriter], Any]) -> None:
+    with fed.transaction() as txn:
+        act(txn.database("d").container("events"))
+
+
+HALVES: list[Callable[[fb.Federation], Any]] = [
+    lambda fed: store(fed, lambda events: events.append(Event(run=1, name=HALF, previous=None))),
+    lambda fed: store(fed, lambda events: events.extend({"run": [1], "name": [HALF], "previous": [None]})),
+    lambda fed: store(
+        fed, lambda events: events.extend({"run": [1], "name": np.array([HALF]), "previous": [None]})
+    ),
+    lambda fed: store(fed, lambda events: events.update(0, name=HALF)),
+    lambda fed: fed.find("d/events", name=HALF),
+    lambda fed: fed[HALF],
+    lambda fed: fed["d/events"].entries(f"{HALF} > 1"),
+    lambda fed: fed.transaction(message=HALF),
+    lambda fed: fed.transaction().database(HALF, create=True),
+    lambda fed: fed.transaction().database("d").container(HALF, Event, create=True),
+]
+
+
+@pytest.mark.parametrize("number", range(len(HALVES)))
+def test_a_surrogate_is_refused_as_invalid(fed: fb.Federation, number: int) -> None:
+    """It was a bare UnicodeEncodeError, and of lists a RuntimeError about a cast in C++."""
+    with pytest.raises(fb.InvalidError):
+        HALVES[number](fed)
+    assert HALF not in fed.snapshot()
+
+
+def test_nothing_stored_can_be_set_and_it_is_said_what_to_do(fed: fb.Federation) -> None:
+    """It said that Object has no attribute 'run'."""
+    event: Any = fed["d/events"][0]
+    with pytest.raises(AttributeError, match=r"do not change.*container.update\(Oid\(1, 1, 0\), run=...\)"):
+        event.run = 3
+    with pytest.raises(AttributeError, match=r"do not change.*container.update"):
+        event.new = 3
+
+
+def test_objects_become_dictionaries(fed: fb.Federation) -> None:
+    """`dict(event)` said that an int is not an instance of str."""
+    event = fed["d/events"][1]
+    assert dict(event) == {"run": 2, "name": "b", "previous": event.previous}
+    assert dict(event.previous) == {"run": 1, "name": "a", "previous": None}
+    assert event.keys() == event.fields
+
+
+def test_a_field_called_keys_is_the_field(fed: fb.Federation) -> None:
+    form = {"name": "Piano", "fields": [{"name": "keys", "type": "int32"}]}
+    with fed.transaction() as txn:
+        txn.database("d").container("pianos", form, create=True).append({"keys": 88})
+    piano: Any = fed["d/pianos"][0]
+    assert piano.keys == 88
+
+
+def test_everything_can_be_shown_after_the_federation_was_closed(fed: fb.Federation) -> None:
+    """`repr(obj)` raised ClosedError, so that a notebook or a debugger could not show a traceback."""
+    view, snapshot, txn = fed["d/events"], fed.snapshot(), fed.transaction()
+    database = txn.database("d")
+    held = [view, view[0], view[1].previous, view[1:], view[[1]], snapshot, txn, database]
+    held += [database.container("events"), fed, view.oids, view[[1]].oids, view["previous"]]
+    before = list(map(repr, held))
+    fed.close()
+    assert repr(held[0]) == "<View 'd/events': of a closed federation>"
+    assert repr(held[1]) == "<object 0 of a closed federation>"
+    assert all(map(repr, held))
+    assert len(before) == len(held)
+
+
+def test_what_does_not_exist_is_said_to_be_made_by_create(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        with pytest.raises(
+            fb.NotFoundError, match=r'"e" does not exist.*; pass create=True to make the data'
+        ):
+            txn.database("e")
+        with pytest.raises(fb.NotFoundError, match=r"did you mean.*; pass create=True to make the container"):
+            txn.database("d").container("event", Event)
+
+
+def test_a_changed_class_of_the_same_version_is_told_to_raise_it(fed: fb.Federation) -> None:
+    """`evolve=True` was answered with the advice to pass `evolve=True`."""
+    changed = {"name": "Event", "version": 1, "fields": [{"name": "run", "type": "int64"}]}
+    advice = {
+        1: r"raise the version, as in @fb.persistent\(version=2\), and pass evolve=True",
+        2: r"pass evolve=True to make its objects such",
+    }
+    with fed.transaction() as txn:
+        database = txn.database("d")
+        for evolve, version in ((True, 1), (False, 1), (False, 2)):
+            with pytest.raises(fb.InvalidError, match=advice[version]):
+                database.container("events", changed | {"version": version}, evolve=evolve)
+
+
+@pytest.mark.parametrize("name", ["..", "*", "q?", "a;1", "-rf", "a:b", "~"])
+def test_names_that_paths_shells_and_root_take_for_something_else_are_refused(
+    fed: fb.Federation, name: str
+) -> None:
+    with fed.transaction() as txn:
+        database = txn.database("d")
+        for attempt in (
+            lambda: txn.database(name, create=True),
+            lambda: database.container(name, Event, create=True),
+            lambda: txn.rename("d", name),
+            lambda: txn.rename("d/events", name),
+        ):
+            with pytest.raises(fb.InvalidError, match="name"):
+                attempt()
