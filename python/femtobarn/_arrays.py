@@ -225,13 +225,22 @@ def _variant(layout: ak.contents.Content, node: Variant, path: str) -> Tree:
         tags = np.full(layout.length, number, np.int8)
         return _variant_tree(node, tags, np.arange(layout.length), {number: content})
     tags, contents = np.full(layout.length, -1, np.int8), {}
-    for given in range(len(layout.contents)):
-        number, content = _alternative(layout.contents[given], node, path)
+    positions = layout.index.data[: layout.length].astype(np.int64)
+    for given, content in enumerate(layout.contents):
+        places = np.flatnonzero(layout.tags.data[: layout.length] == given)
+        if content.is_option:
+            # A union has its missing values in its contents; here they have no alternative.
+            valid = content.mask_as_bool(valid_when=True)
+            places = places[valid[positions[places]]]
+            positions[places] = (np.cumsum(valid) - 1)[positions[places]]
+            content = _direct(content.project())
+        number, tree = _alternative(content, node, path)
         if number in contents:
             raise InvalidError(f"{_place(path)}: two kinds of values both fit {node.alternatives[number]}")
-        contents[number] = content
-        tags[layout.tags.data == given] = number
-    return _variant_tree(node, tags, layout.index.data[: layout.length], contents)
+        contents[number] = tree
+        tags[places] = number
+    positions[tags < 0] = 0
+    return _variant_tree(node, tags, positions, contents)
 
 
 def _variant_or_none(layout: ak.contents.Content, node: Variant, path: str) -> Tree:

@@ -118,11 +118,19 @@ class Scan:
             column = column[3][column[2].index(name)]
         if column[0] == "primitive":
             return np.frombuffer(column[2], DTYPES[column[1]])
-        array: Any = awkward_of(tree, self._view.definition.record)
+        array: Any = awkward_of(tree, None)  # Without its class, so that null links are zeros.
         for name in path.split("."):
             array = array[name]
-        values: Values = ak.to_numpy(array)
-        return values
+        return _without_mask(ak.to_numpy(array))
+
+
+def _without_mask(values: Any) -> Values:
+    """Return values of optional records with those missing as NaN, which compares as false."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return np.asarray(values)
+    if values.dtype == np.bool_:
+        return np.asarray(values.filled(False))
+    return np.asarray(values.astype(np.float64).filled(np.nan))
 
 
 def is_flat(view: View, paths: list[str]) -> bool:

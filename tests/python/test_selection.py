@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, Literal
 
 import numexpr
@@ -207,3 +208,20 @@ def test_bits_of_integers_are_compared_as_python_reads_them() -> None:
     assert select("run & 1 == 1", run=run) == select("(run & 1) == 1", run=run) == [True, False, True, False]
     assert select("0 < (run & 6) < 4", run=run) == [False, True, True, False]
     assert select("(run > 1) & (run < 4) | (run == 4)", run=run) == [False, True, True, True]
+
+
+def test_conditions_on_what_may_be_missing_leave_the_missing_out(tmp_path: Path) -> None:
+    """They compared whatever lay in its place; members of null links are 0."""
+    form = {"name": "Inner", "fields": [{"name": "n", "type": "int32"}, {"name": "k", "type": {"link": "A"}}]}
+    record = {"record": {"class": "Inner", "fields": form["fields"]}}
+    outer = {"name": "Outer", "fields": [{"name": "r", "type": {"optional": record}}]}
+    with fb.create(tmp_path / "lhc.fed") as fed:
+        with fed.transaction() as txn:
+            outers = txn.database("d", create=True).container("outers", outer, create=True)
+            first = outers.append({"r": {"n": 5, "k": None}})
+            outers.extend([{"r": None}, {"r": {"n": 0, "k": first}}, {"r": {"n": -5, "k": None}}])
+        view = fed["d/outers"]
+        assert view.entries("r.n >= 0").tolist() == [0, 2]
+        assert view.entries("r.n < 5").tolist() == [2, 3]
+        assert view.entries("r.k.container > 0").tolist() == [2]
+        assert view.entries("r.k.container == 0").tolist() == [0, 3]

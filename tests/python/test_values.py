@@ -36,6 +36,8 @@ KINDS: list[tuple[Any, Any, Any]] = [
     (an.link["Point"], None, None),
     (list[an.link["Point"]], [None, OID], [None, LINK]),
     (an.element_link["Point"], None, None),
+    (an.variant[int, an.link["Point"]], None, None),
+    (list[an.variant[int, an.link["Point"]]], [OID, None, 3], [LINK, None, 3]),
     (list[an.element_link["Point"]], [(OID, 1)], [LINK | {"element": 1}]),
     (an.variant[int, str], 3, 3),
     (an.variant[int, str], "x", "x"),
