@@ -29,4 +29,9 @@ pub struct PathId(pub u8);
 impl PathId {
     /// In pgread and pgwrite: whichever stream the server likes.
     pub const ANY: PathId = PathId(0xff);
+
+    /// Whether this is the connection of the request that names it.
+    pub fn is_here(self) -> bool {
+        matches!(self, PathId(0) | PathId::ANY)
+    }
 }

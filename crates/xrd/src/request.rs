@@ -24,7 +24,7 @@ use bytes::Bytes;
 use crate::codes::RequestCode;
 use crate::error::{Error, Result};
 use crate::fattr::Fattr;
-use crate::ids::{FileHandle, StreamId};
+use crate::ids::{FileHandle, PathId, StreamId};
 use crate::limits::request_body_bytes_max;
 use crate::location::Location;
 use crate::wire::{Reader, Writer};
@@ -36,6 +36,7 @@ pub use names::{
     Chmod, Dirlist, Locate, Mkdir, Mv, Prepare, Query, Rm, Rmdir, Stat, Statx, Truncate,
 };
 pub use session::{Auth, Bind, Capability, Endsess, Login, Ping, Protocol, Set, Sigver};
+pub(crate) use writing::data_behind;
 pub use writing::{PgWrite, Write, WriteV};
 
 /// Bytes of a request's header.
@@ -229,6 +230,23 @@ requests! {
 }
 
 impl Request {
+    /// The bound stream on which the data of a write come, and how many bytes; none where they follow the
+    /// request.
+    pub fn data_elsewhere(&self) -> Option<(PathId, u32)> {
+        let (path, length) = match self {
+            Request::Write(write)
+            | Request::Chkpoint(Chkpoint::Execute(CheckpointWrite::Write(write))) => {
+                (write.path, write.length)
+            }
+            Request::PgWrite(write)
+            | Request::Chkpoint(Chkpoint::Execute(CheckpointWrite::PgWrite(write))) => {
+                (write.path, write.length)
+            }
+            _ => return None,
+        };
+        (!path.is_here()).then_some((path, length))
+    }
+
     /// Appends the request's bytes to `out`; the caller sends [`Request::data_bytes`] of data
     /// behind them.
     ///

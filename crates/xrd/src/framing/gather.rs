@@ -19,6 +19,11 @@ impl Gather {
         Gather { wanted: held.len() + more, held: held.to_vec() }
     }
 
+    /// Whether nothing has come yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// Takes bytes off the input; all that were wanted once they are there, without copying if
     /// they are in one piece.
     pub(super) fn take(&mut self, input: &mut Bytes) -> Option<Bytes> {

@@ -13,7 +13,9 @@ use crate::error::{Error, Result};
 use crate::handshake::{HANDSHAKE, HANDSHAKE_BYTES};
 use crate::ids::StreamId;
 use crate::limits::{SKIPPED_BODY_BYTES_MAX, request_body_bytes_max};
-use crate::request::{REQUEST_HEADER_BYTES, Request, RequestHeader, inner_header, is_execute};
+use crate::request::{
+    REQUEST_HEADER_BYTES, Request, RequestHeader, data_behind, inner_header, is_execute,
+};
 
 /// What a client sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +25,8 @@ pub enum RequestEvent {
     /// A request.
     Request(ReceivedRequest),
     /// Data of the request before: of a write, pgwrite, writev, or of one of these in a checkpoint.
-    /// They come whether the request was sound or not, and a server that refuses it ignores them.
+    /// They come whether the request was sound or not, and a server that refuses it ignores them. Where
+    /// the request names a bound stream they come there ([`RequestFramer::expect_data`]).
     Data {
         /// The request that they belong to.
         stream: StreamId,
@@ -114,6 +117,17 @@ impl RequestFramer {
         }
     }
 
+    /// Takes what comes next for data of a request that came on another connection of the session.
+    ///
+    /// # Panics
+    /// If a request or its data have begun to come.
+    pub fn expect_data(&mut self, stream: StreamId, count: u64) {
+        let is_between = matches!(&self.state, State::Header(gather) if gather.is_empty());
+        assert!(is_between, "data are expected within a request");
+        self.stream = stream;
+        self.state = State::after_request(count);
+    }
+
     /// Counts data that the caller took itself, such as straight into a buffer or a file.
     ///
     /// # Panics
@@ -186,7 +200,7 @@ impl RequestFramer {
     /// After a header: writes are there at once, others wait for their body.
     fn begin(&mut self, header: RequestHeader) -> Result<Option<RequestEvent>> {
         if matches!(header.code, RequestCode::WRITE | RequestCode::PG_WRITE) {
-            self.state = State::after_request(u64::from(header.length));
+            self.state = State::after_request(data_behind(&header));
             let request = Request::decode(&header, &Bytes::new());
             return Ok(Some(received(header, Bytes::new(), request)));
         }

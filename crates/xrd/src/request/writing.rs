@@ -1,11 +1,12 @@
 //! Requests that data follow: write, pgwrite, writev.
 //!
 //! The data are no part of these types, because they may be larger than what anybody wants to hold:
-//! they follow the request on the wire, [`super::Request::data_bytes`] of them.
+//! they follow the request on the wire, [`super::Request::data_bytes`] of them, or come on a bound stream
+//! ([`super::Request::data_elsewhere`]).
 
 use bytes::Bytes;
 
-use super::{Body, REQUEST_HEADER_BYTES};
+use super::{Body, REQUEST_HEADER_BYTES, RequestHeader};
 use crate::codes::RequestCode;
 use crate::error::{Error, Result};
 use crate::flags::{PageFlags, WriteVOptions};
@@ -22,9 +23,9 @@ pub struct Write {
     pub handle: FileHandle,
     /// Where it starts in the file, in bytes.
     pub offset: u64,
-    /// The stream that the data come on; clients only use 0.
+    /// The stream that the data come on. If it is a bound one, nothing follows the request.
     pub path: PathId,
-    /// Bytes of data that follow; the header's length.
+    /// Bytes of data; the header's length.
     pub length: u32,
 }
 
@@ -48,7 +49,7 @@ impl Body for Write {
     }
 
     fn data_bytes(&self) -> u64 {
-        u64::from(self.length)
+        data_here(self.path, self.length)
     }
 }
 
@@ -62,11 +63,11 @@ pub struct PgWrite {
     pub handle: FileHandle,
     /// Where it starts in the file, in bytes.
     pub offset: u64,
-    /// The stream that the data come on.
+    /// The stream that the data come on. If it is a bound one, nothing follows the request.
     pub path: PathId,
     /// Whether it corrects an earlier write.
     pub flags: PageFlags,
-    /// Bytes of data with their checksums that follow; the header's length.
+    /// Bytes of data with their checksums; the header's length.
     pub length: u32,
 }
 
@@ -91,8 +92,18 @@ impl Body for PgWrite {
     }
 
     fn data_bytes(&self) -> u64 {
-        u64::from(self.length)
+        data_here(self.path, self.length)
     }
+}
+
+/// Bytes of data that follow the header of a write or pgwrite, be the rest of the request sound or not.
+pub(crate) fn data_behind(header: &RequestHeader) -> u64 {
+    // Both have their path behind the handle and the offset.
+    data_here(PathId(header.parameters[12]), header.length)
+}
+
+fn data_here(path: PathId, length: u32) -> u64 {
+    if path.is_here() { u64::from(length) } else { 0 }
 }
 
 fn refuse_long_data(length: u32, writer: &mut Writer) {

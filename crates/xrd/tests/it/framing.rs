@@ -2,7 +2,7 @@
 //! data may be taken past them, and answers are joined.
 
 use bytes::Bytes;
-use xrd::request::{PgRead, Request, Write};
+use xrd::request::{PgRead, Ping, Request, Write};
 use xrd::response::{Attention, Status, StatusKind};
 use xrd::segment::Segment;
 use xrd::{
@@ -76,6 +76,33 @@ fn data_may_be_taken_past_the_framer() {
     let last = framer.next(&mut Bytes::from_static(b"!")).unwrap();
     assert!(matches!(last, Some(RequestEvent::Data { remaining: 0, .. })));
     assert!(matches!(framer.next(&mut bytes.into()), Ok(Some(RequestEvent::Request(_)))));
+}
+
+#[test]
+fn data_that_come_on_a_bound_stream_are_taken_there() {
+    let handle = FileHandle::default();
+    let write = Request::from(Write { handle, offset: 0, path: PathId(3), length: 5 });
+    assert_eq!((write.data_bytes(), write.data_elsewhere()), (0, Some((PathId(3), 5))));
+    let mut bytes = Vec::new();
+    for request in [write, Ping.into()] {
+        request.encode(STREAM, &mut bytes).unwrap();
+    }
+    // A write that cannot be understood leaves the connection in step, too.
+    let mut broken = bytes.clone();
+    broken[8] = 0x80;
+    for mut input in [Bytes::from(bytes), Bytes::from(broken)] {
+        let mut framer = RequestFramer::after_handshake();
+        framer.next(&mut input).unwrap();
+        let Some(RequestEvent::Request(ping)) = framer.next(&mut input).unwrap() else { panic!() };
+        assert_eq!(ping.request, Ok(Ping.into()));
+    }
+    let mut there = RequestFramer::after_handshake();
+    there.expect_data(OTHER, 5);
+    let event = there.next(&mut Bytes::from_static(b"12345")).unwrap();
+    let data = RequestEvent::Data { stream: OTHER, bytes: "12345".into(), remaining: 0 };
+    assert_eq!(event, Some(data));
+    there.expect_data(STREAM, 1);
+    assert_eq!(there.data_remaining(), 1);
 }
 
 #[test]

@@ -26,7 +26,7 @@ use super::asking::Asker;
 use super::failures::failed;
 use super::outgoing::{Outgoing, encoded};
 use super::socket::Socket;
-use super::streams::Delegated;
+use super::streams::{Delegated, Work};
 use super::writing::Incoming;
 use crate::logical::sessions::{Counters, Session};
 use crate::protocol::buffers::{BUFFER_BYTES, Buffer, PIECE_BYTES};
@@ -85,7 +85,7 @@ pub(super) enum Stage {
     Proving(Arc<Session>),
     /// It has a session.
     In(Arc<Session>),
-    /// It is one more connection of a session.
+    /// It is one more connection of a session, without requests of its own.
     Bound(Arc<Session>, Receiver<Delegated>),
 }
 
@@ -144,8 +144,12 @@ impl Connection {
                     self.write_permit = None;
                 }
                 Event::Late(late) => self.push(&late.bytes).await?,
-                Event::Delegated(delegated) => {
-                    self.perform(delegated.stream, delegated.reading).await?;
+                Event::Delegated(Delegated { stream, work: Work::Read(reading) }) => {
+                    self.perform(stream, reading).await?;
+                }
+                Event::Delegated(Delegated { stream, work: Work::Write(incoming, bytes) }) => {
+                    self.framer.expect_data(stream, bytes);
+                    self.incoming = Some(*incoming);
                 }
                 Event::Over => return self.flush().await,
             }
@@ -167,10 +171,11 @@ impl Connection {
         if let Poll::Ready(late) = self.poll_late(context) {
             return Poll::Ready(late.map(Event::Late));
         }
-        if let Stage::Bound(_, delegated) = &mut self.stage
-            && let Poll::Ready(delegated) = delegated.poll_recv(context)
-        {
-            return Poll::Ready(Ok(delegated.map_or(Event::Over, Event::Delegated)));
+        if let (Stage::Bound(_, delegated), None) = (&mut self.stage, &self.incoming) {
+            if let Poll::Ready(delegated) = delegated.poll_recv(context) {
+                return Poll::Ready(Ok(delegated.map_or(Event::Over, Event::Delegated)));
+            }
+            return self.poll_closed(context).map_ok(|()| Event::Over);
         }
         if self.late.len() >= LATE_MAX {
             return Poll::Pending;
@@ -193,6 +198,22 @@ impl Connection {
             }
         }
         Poll::Pending
+    }
+
+    /// Comes when the client has closed a bound connection, on which nothing is due.
+    fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if let Some(look) = &mut self.next_look {
+                ready!(look.as_mut().poll(context));
+                self.next_look = None;
+            }
+            ready!(self.socket.poll_readable(context))?;
+            if self.socket.is_ended() {
+                return Poll::Ready(Ok(()));
+            }
+            // Data have overtaken the request that they belong to.
+            self.next_look = Some(Box::pin(tokio::time::sleep(LOOK)));
+        }
     }
 
     /// Some bytes. Data that are to be written are taken from the kernel only by those who may hold some.
@@ -283,6 +304,12 @@ impl Connection {
             if self.begins_tls {
                 self.begin_tls(&input).await?;
             }
+            if matches!(self.stage, Stage::Bound(..))
+                && self.incoming.is_none()
+                && !input.is_empty()
+            {
+                return Err(io::Error::other("bytes came before the stream was bound"));
+            }
         }
     }
 
@@ -309,7 +336,7 @@ impl Connection {
                 return self.answer(stream, &response).await;
             }
         };
-        let (Stage::In(session) | Stage::Bound(session, _)) = &self.stage else {
+        let Stage::In(session) = &self.stage else {
             return Box::pin(self.greet(stream, request)).await;
         };
         session.asked();

@@ -14,13 +14,13 @@ use std::sync::Arc;
 use xrd::page::{self, PAGE_BYTES};
 use xrd::request::{PgRead, Read};
 use xrd::response::{Response, Status, StatusKind};
-use xrd::{ErrorCode, PathId, RequestCode, StatusCode, StreamId};
+use xrd::{PathId, RequestCode, StatusCode, StreamId};
 
 use super::asking::{blocking, file_of};
 use super::connection::{Connection, Late};
-use super::failures::{failed, response_of};
+use super::failures::response_of;
 use super::outgoing::{HEADER_BYTES, encoded, header};
-use super::streams::Delegated;
+use super::streams::Work;
 use super::vector::Want;
 use crate::logical::handles::OpenFile;
 use crate::logical::sessions::Counters;
@@ -91,21 +91,10 @@ impl Connection {
         stream: StreamId,
         reading: Reading,
     ) -> io::Result<()> {
-        let Some(session) = self.session() else { return Ok(()) };
-        if path == PathId::default() {
-            return self.perform(stream, reading).await;
+        match path == PathId::default() {
+            true => self.perform(stream, reading).await,
+            false => self.delegate(path, stream, Work::Read(reading)).await,
         }
-        let Some(sender) = self.shared.streams.sender(&session.id, path) else {
-            let what = format!("there is no stream {} to answer on", path.0);
-            return self.answer(stream, &failed(ErrorCode::ARG_INVALID, what)).await;
-        };
-        // What waits here may be what the client needs to go on taking what waits there.
-        self.flush().await?;
-        if sender.send(Delegated { stream, reading }).await.is_err() {
-            let what = format!("the stream {} has just ended", path.0);
-            return self.answer(stream, &failed(ErrorCode::ARG_INVALID, what)).await;
-        }
-        Ok(())
     }
 
     /// Reads and answers on this connection.

@@ -82,16 +82,25 @@ impl Socket {
     ) -> Poll<io::Result<()>> {
         let Socket::Plain(stream) = self else { return Poll::Ready(Ok(())) };
         wake_for(stream, count);
-        loop {
-            ready!(stream.poll_read_ready(context))?;
-            let arrived = stream.try_io(Interest::READABLE, || is_ready(stream, PollFlags::POLLIN));
-            match arrived {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                other => {
-                    wake_for(stream, 1);
-                    return Poll::Ready(other);
-                }
-            }
+        let arrived = ready!(poll_readable(stream, context));
+        wake_for(stream, 1);
+        Poll::Ready(arrived)
+    }
+
+    /// Comes when anything is there, which is left there, or the client has sent its last.
+    pub(super) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.stream() {
+            Some(stream) => poll_readable(stream, context),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    /// The socket below TLS.
+    fn stream(&self) -> Option<&TcpStream> {
+        match self {
+            Socket::Plain(stream) => Some(stream),
+            Socket::Tls(stream) => Some(stream.get_ref().0),
+            Socket::Lost => None,
         }
     }
 
@@ -128,11 +137,7 @@ impl Socket {
 
     /// Whether the client has sent its last, be there bytes that were not received yet or not.
     pub(super) fn is_ended(&self) -> bool {
-        let stream = match self {
-            Socket::Plain(stream) => stream,
-            Socket::Tls(stream) => stream.get_ref().0,
-            Socket::Lost => return true,
-        };
+        let Some(stream) = self.stream() else { return true };
         let ended = PollFlags::from_bits_retain(libc::POLLRDHUP);
         let mut descriptors = [PollFd::new(stream.as_fd(), ended)];
         // Errors and a connection that was reset are told unasked.
@@ -183,6 +188,16 @@ impl Socket {
             }
         }
         Ok(())
+    }
+}
+
+fn poll_readable(stream: &TcpStream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    loop {
+        ready!(stream.poll_read_ready(context))?;
+        match stream.try_io(Interest::READABLE, || is_ready(stream, PollFlags::POLLIN)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            arrived => return Poll::Ready(arrived),
+        }
     }
 }
 

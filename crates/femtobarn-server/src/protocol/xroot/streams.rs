@@ -1,23 +1,39 @@
-//! Connections that were bound to a session, and what they are to answer.
+//! Connections that were bound to a session, and what they are to do for it.
 //!
-//! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_bind.
+//! 1. A bound connection has no requests of its own. Requests come on the session's first connection, and
+//!    name a bound one to have their answer sent there, or to have the data of a write taken from there.
+//! 2. What comes on a bound connection stays in the kernel until such a request says how much of it is data.
+//! 3. What it was asked for it does in turn. A write that fails takes its data nevertheless.
+//!
+//! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_bind, kXR_write and kXR_pgwrite.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use xrd::limits::BOUND_STREAMS_MAX;
-use xrd::{PathId, StreamId};
+use xrd::{ErrorCode, PathId, StreamId};
 
+use super::connection::Connection;
+use super::failures::failed;
 use super::reading::Reading;
+use super::writing::Incoming;
 
-/// Readings that wait for one bound connection; further ones make the session wait.
+/// Requests that wait for one bound connection; further ones make the session wait.
 const WAITING_MAX: usize = 4;
 
-/// A reading that one connection was asked for and another answers.
+/// A request that one connection got and another does and answers.
 pub(super) struct Delegated {
     pub stream: StreamId,
-    pub reading: Reading,
+    pub work: Work,
+}
+
+/// What a bound connection is to do.
+pub(super) enum Work {
+    Read(Reading),
+    /// Take so many bytes of data, and write them.
+    Write(Box<Incoming>, u64),
 }
 
 /// By session, the places of its streams.
@@ -30,7 +46,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Adds a connection to a session: its number, and where its readings come from. None if there are
+    /// Adds a connection to a session: its number, and where its work comes from. None if there are
     /// as many as the protocol allows.
     pub(super) fn bind(&self, session: [u8; 16]) -> Option<(PathId, Receiver<Delegated>)> {
         let (sender, receiver) = channel(WAITING_MAX);
@@ -48,7 +64,7 @@ impl Streams {
         Some((PathId(index as u8 + 1), receiver))
     }
 
-    /// Where readings for a bound connection go.
+    /// Where work for a bound connection goes.
     pub(super) fn sender(&self, session: &[u8; 16], path: PathId) -> Option<Sender<Delegated>> {
         let index = usize::from(path.0).checked_sub(1)?;
         self.sessions().get(session)?.get(index)?.clone()
@@ -61,5 +77,29 @@ impl Streams {
 
     fn sessions(&self) -> MutexGuard<'_, Bound> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connection {
+    /// Has another connection of the session do something. If there is no such one, nothing is skipped
+    /// here: the data of a write do not come on this connection.
+    pub(super) async fn delegate(
+        &mut self,
+        path: PathId,
+        stream: StreamId,
+        work: Work,
+    ) -> io::Result<()> {
+        let Some(session) = self.session() else { return Ok(()) };
+        let Some(sender) = self.shared.streams.sender(&session.id, path) else {
+            let what = format!("the session has no stream {}", path.0);
+            return self.answer(stream, &failed(ErrorCode::ARG_INVALID, what)).await;
+        };
+        // What waits here may be what the client needs to go on taking what waits there.
+        self.flush().await?;
+        if sender.send(Delegated { stream, work }).await.is_err() {
+            let what = format!("the stream {} has just ended", path.0);
+            return self.answer(stream, &failed(ErrorCode::ARG_INVALID, what)).await;
+        }
+        Ok(())
     }
 }

@@ -6,6 +6,7 @@
 //!    when all data have come, is the first failure.
 //! 3. Pages with wrong checksums are written, too; they are told, and the file remembers them until they
 //!    are corrected.
+//! 4. Data that come on a bound connection are taken and answered there (`streams`).
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3: kXR_write, kXR_pgwrite, kXR_writev, kXR_chkpoint.
 
@@ -26,6 +27,7 @@ use super::connection::Connection;
 use super::failures::{failed, response_of};
 use super::opening::{locked, not_writable};
 use super::outgoing::encoded;
+use super::streams::Work;
 use crate::logical::handles::OpenFile;
 use crate::logical::sessions::{Counters, Session};
 use crate::physical::{Answer, Trouble};
@@ -97,14 +99,15 @@ impl PagesTarget {
 }
 
 impl Connection {
-    /// A request that data follow.
+    /// A request that data follow, or that tells where they come.
     pub(super) async fn begin_write(
         &mut self,
         stream: StreamId,
         session: &Session,
         request: Request,
     ) -> io::Result<()> {
-        let data_bytes = request.data_bytes();
+        let elsewhere = request.data_elsewhere();
+        let data_bytes = elsewhere.map_or(request.data_bytes(), |(_, length)| u64::from(length));
         let (in_checkpoint, target) = match request {
             Request::Write(write) => (false, plain(session, write.handle, write.offset)),
             Request::PgWrite(write) => (false, pages(session, write)),
@@ -120,9 +123,12 @@ impl Connection {
         };
         let is_large = data_bytes > PIECE_BYTES as u64;
         let incoming = Incoming { stream, target, in_checkpoint, is_large, failure };
-        match data_bytes {
-            0 => self.end_write(incoming).await,
-            _ => {
+        match elsewhere {
+            _ if data_bytes == 0 => self.end_write(incoming).await,
+            Some((path, _)) => {
+                self.delegate(path, stream, Work::Write(Box::new(incoming), data_bytes)).await
+            }
+            None => {
                 self.incoming = Some(incoming);
                 Ok(())
             }

@@ -32,11 +32,128 @@ fn answers_come_where_they_are_wanted() {
     assert!(matches!(received.response, Ok(Response::Status(_))));
     assert_eq!(two.response().header.stream, many);
     main.assert_well();
-    // A bound connection may also ask for itself.
-    assert_eq!(one.read(handle, 0, 10), content[..10]);
     let arguments = Some(ReadArguments { path: PathId(9), ahead: vec![] });
     let nowhere = xrd::request::Read { segment, arguments };
     assert_eq!(main.refused(nowhere, &[]), ErrorCode::ARG_INVALID);
+}
+
+/// A write whose data come on a bound stream.
+fn write_on(path: PathId, handle: FileHandle, offset: u64, data: &[u8]) -> xrd::request::Write {
+    xrd::request::Write { path, ..write(handle, offset, data) }
+}
+
+/// The server once took the next requests' bytes for the data, and said that all was well.
+#[test]
+fn a_write_takes_its_data_from_the_stream_that_it_names() {
+    let server = Server::start();
+    let mut main = server.client();
+    let handle = main.open("/file", to_make());
+    let (mut stream, path) = bound(&server, main.session);
+    let content = pattern(5_000_001);
+    let (first, second) = content.split_at(4_000_000);
+    let one = main.send(write_on(path, handle, 0, first), &[]);
+    let two = main.send(write_on(path, handle, 4_000_000, second), &[]);
+    main.assert_well();
+    stream.send_bytes(&content);
+    for asked in [one, two] {
+        let received = stream.response();
+        assert_eq!(
+            (received.header.stream, received.response),
+            (asked, Ok(Response::Ok("".into())))
+        );
+    }
+    assert!(server.bytes_of("file") == content, "the file differs");
+    // The data may be there before their request.
+    stream.send_bytes(b"overtaken");
+    std::thread::sleep(Duration::from_millis(50));
+    main.send(write_on(path, handle, 0, b"overtaken"), &[]);
+    assert!(matches!(stream.joined(), Response::Ok(_)));
+    assert_eq!(&server.bytes_of("file")[..10], [b"overtaken", &content[9..10]].concat());
+    // Nothing to write needs no stream.
+    assert!(matches!(main.ask(write_on(path, handle, 0, b""), &[]), Response::Ok(_)));
+    main.assert_well();
+}
+
+#[test]
+fn pages_and_changes_in_checkpoints_come_on_the_stream_that_they_name() {
+    let server = Server::start();
+    let mut main = server.client();
+    let handle = main.open("/file", to_make());
+    let (mut stream, path) = bound(&server, main.session);
+    let content = pattern(10_000);
+    let mut wire = Vec::new();
+    xrd::page::encode_pages(0, &content, &mut wire);
+    main.send(PgWrite { path, ..pgwrite(handle, 0, &wire, PageFlags(0)) }, &[]);
+    main.assert_well();
+    stream.send_bytes(&wire);
+    let received = stream.response();
+    assert!(matches!(received.response, Ok(Response::Status(_))) && received.data.is_empty());
+    assert!(server.bytes_of("file") == content, "the file differs");
+    main.ok(Chkpoint::Begin(handle));
+    let change = CheckpointWrite::Write(write_on(path, handle, 0, b"gone"));
+    main.send(Chkpoint::Execute(change), &[]);
+    stream.send_bytes(b"gone");
+    assert!(matches!(stream.joined(), Response::Ok(_)));
+    assert_eq!(&server.bytes_of("file")[..4], b"gone");
+    main.ok(Chkpoint::Rollback(handle));
+    assert!(server.bytes_of("file") == content, "the change is undone");
+}
+
+#[test]
+fn a_write_to_a_stream_that_is_not_there_is_refused_and_skips_nothing() {
+    let server = Server::start();
+    let mut main = server.client();
+    let handle = main.open("/file", to_make());
+    for path in [PathId(1), PathId(15), PathId(200)] {
+        let refused = main.refused(write_on(path, handle, 0, &[1; 100]), &[]);
+        assert_eq!(refused, ErrorCode::ARG_INVALID);
+        let pages = PgWrite { path, ..pgwrite(handle, 0, &[1; 100], PageFlags(0)) };
+        assert_eq!(main.refused(pages, &[]), ErrorCode::ARG_INVALID);
+    }
+    main.assert_well();
+    assert_eq!(server.bytes_of("file"), b"");
+}
+
+#[test]
+fn a_refused_write_takes_its_data_from_the_stream_that_it_names() {
+    let server = Server::start();
+    let mut main = server.client();
+    let handle = main.open("/file", to_make());
+    let (mut stream, path) = bound(&server, main.session);
+    let lost = main.send(write_on(path, FileHandle([9; 4]), 0, &[1; 3_000_000]), &[]);
+    main.send(write_on(path, handle, 0, b"kept"), &[]);
+    stream.send_bytes(&vec![1; 3_000_000]);
+    stream.send_bytes(b"kept");
+    let received = stream.response();
+    let Ok(Response::Error(failure)) = received.response else { panic!("{received:?}") };
+    assert_eq!((received.header.stream, failure.code), (lost, ErrorCode::FILE_NOT_OPEN));
+    assert!(matches!(stream.joined(), Response::Ok(_)));
+    assert_eq!(server.bytes_of("file"), b"kept");
+}
+
+#[test]
+fn what_comes_on_a_bound_stream_unasked_is_no_request() {
+    let server = Server::start();
+    let mut main = server.client();
+    let handle = main.open("/file", to_make());
+    let (mut stream, path) = bound(&server, main.session);
+    let mut ping = Vec::new();
+    Request::from(Ping).encode(StreamId([7, 7]), &mut ping).unwrap();
+    stream.send_bytes(&ping);
+    main.send(write_on(path, handle, 0, &ping), &[]);
+    assert!(matches!(stream.joined(), Response::Ok(_)));
+    assert_eq!(server.bytes_of("file"), ping);
+    // A client that goes is noticed, though what it sent is not read.
+    stream.send_bytes(&ping);
+    drop(stream);
+    wait_until("a free stream", || bound(&server, main.session).1 == path);
+    // Before the stream is bound its number is not known, and nothing can be meant for it.
+    let mut hasty = server.greeted();
+    let mut bytes = Vec::new();
+    Request::from(Bind { session: main.session }).encode(StreamId([0, 1]), &mut bytes).unwrap();
+    hasty.send_bytes(&[bytes, ping].concat());
+    hasty.assert_closed();
+    main.assert_well();
 }
 
 #[test]
