@@ -12,6 +12,10 @@ pub const SEGMENTS_MAX: usize = 1024;
 /// A server may announce more by `query config readv_ior_max`.
 pub const SEGMENT_DATA_BYTES: u32 = 2_097_136;
 
+/// Bytes of data of one writev request (ours): as many as [`SEGMENTS_MAX`] segments of 2 MiB have, which
+/// is what other servers take.
+pub const WRITE_V_DATA_BYTES_MAX: usize = SEGMENTS_MAX << 21;
+
 /// Ranges of one clone request (protocol: `maxClonesz`).
 pub const CLONE_RANGES_MAX: usize = 1024;
 

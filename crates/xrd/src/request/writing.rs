@@ -11,6 +11,7 @@ use crate::codes::RequestCode;
 use crate::error::{Error, Result};
 use crate::flags::{PageFlags, WriteVOptions};
 use crate::ids::{FileHandle, PathId};
+use crate::limits::WRITE_V_DATA_BYTES_MAX;
 use crate::segment::{Segment, decode_segments, encode_segments};
 use crate::wire::{Reader, Writer};
 
@@ -133,15 +134,28 @@ impl Body for WriteV {
     fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
         let options = WriteVOptions(parameters.u8()?);
         let mut reader = Reader::new("writev", body, REQUEST_HEADER_BYTES);
-        Ok(WriteV { options, segments: decode_segments(&mut reader)? })
+        let request = WriteV { options, segments: decode_segments(&mut reader)? };
+        request.check().map(|()| request)
     }
 
     fn encode(&self, parameters: &mut Writer, body: &mut Writer) {
         parameters.u8(self.options.0);
         encode_segments(&self.segments, body);
+        if let Err(error) = self.check() {
+            body.fail(error);
+        }
     }
 
     fn data_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| u64::from(segment.length)).sum()
+    }
+}
+
+impl WriteV {
+    fn check(&self) -> Result<()> {
+        match usize::try_from(self.data_bytes()).unwrap_or(usize::MAX) {
+            bytes if bytes <= WRITE_V_DATA_BYTES_MAX => Ok(()),
+            bytes => Err(Error::too_many_bytes("data of a writev", bytes, WRITE_V_DATA_BYTES_MAX)),
+        }
     }
 }

@@ -270,6 +270,25 @@ fn strangers_join_and_end_no_sessions() {
     peer.assert_well();
 }
 
+/// 1,024 pieces may announce 2 TiB, which the server once waited for.
+#[test]
+fn a_writev_of_too_many_bytes_is_refused_at_once() {
+    let server = Server::start();
+    let mut peer = server.client();
+    let handle = peer.open("/file", to_make());
+    let mut bytes = head(RequestCode::WRITE_V, 1024 * 16);
+    for _ in 0..1024 {
+        bytes.extend(handle.0);
+        bytes.extend(i32::MAX.to_be_bytes());
+        bytes.extend(0_u64.to_be_bytes());
+    }
+    peer.send_bytes(&bytes);
+    let Response::Error(failure) = peer.joined() else { panic!("it was taken") };
+    assert_eq!(failure.code, ErrorCode::ARG_TOO_LONG);
+    peer.assert_closed();
+    assert_eq!(server.bytes_of("file"), b"");
+}
+
 #[test]
 fn any_bytes_harm_nobody() {
     let server = Server::start();
