@@ -24,16 +24,23 @@ pub enum ChecksumKind {
     Adler32,
     /// CRC-32C (RFC 7143).
     Crc32c,
-    /// CRC-32 as zlib has it (RFC 1952).
+    /// CRC-32 with the length behind the data, as `cksum` has it (POSIX).
     Crc32,
+    /// CRC-32 as zlib has it (RFC 1952), its bytes from the lowest on, as XRootD tells it.
+    Zcrc32,
     /// MD5 (RFC 1321).
     Md5,
 }
 
 impl ChecksumKind {
     /// All kinds; the first is the default.
-    pub const ALL: [ChecksumKind; 4] =
-        [ChecksumKind::Adler32, ChecksumKind::Crc32c, ChecksumKind::Crc32, ChecksumKind::Md5];
+    pub const ALL: [ChecksumKind; 5] = [
+        ChecksumKind::Adler32,
+        ChecksumKind::Crc32c,
+        ChecksumKind::Crc32,
+        ChecksumKind::Zcrc32,
+        ChecksumKind::Md5,
+    ];
 
     /// The name by which clients ask for it.
     pub fn name(self) -> &'static str {
@@ -41,15 +48,17 @@ impl ChecksumKind {
             ChecksumKind::Adler32 => "adler32",
             ChecksumKind::Crc32c => "crc32c",
             ChecksumKind::Crc32 => "crc32",
+            ChecksumKind::Zcrc32 => "zcrc32",
             ChecksumKind::Md5 => "md5",
         }
     }
 
-    /// The kind of this name. `zcrc32` is what XRootD calls zlib's.
+    /// The kind of this name, in letters of any case; `default` is the first one.
     pub fn of_name(name: &[u8]) -> Option<Self> {
-        match name {
-            b"zcrc32" => Some(ChecksumKind::Crc32),
-            name => Self::ALL.into_iter().find(|kind| kind.name().as_bytes() == name),
+        let is_called = |known: &str| known.as_bytes().eq_ignore_ascii_case(name);
+        match is_called("default") {
+            true => Some(Self::ALL[0]),
+            false => Self::ALL.into_iter().find(|kind| is_called(kind.name())),
         }
     }
 
@@ -100,7 +109,8 @@ impl Wish {
 enum Running {
     Adler32(simd_adler32::Adler32),
     Crc32c(u32),
-    Crc32(crc32fast::Hasher),
+    Crc32(PosixCrc),
+    Zcrc32(crc32fast::Hasher),
     Md5(Md5),
 }
 
@@ -109,7 +119,8 @@ impl Running {
         match kind {
             ChecksumKind::Adler32 => Running::Adler32(simd_adler32::Adler32::new()),
             ChecksumKind::Crc32c => Running::Crc32c(0),
-            ChecksumKind::Crc32 => Running::Crc32(crc32fast::Hasher::new()),
+            ChecksumKind::Crc32 => Running::Crc32(PosixCrc::new()),
+            ChecksumKind::Zcrc32 => Running::Zcrc32(crc32fast::Hasher::new()),
             ChecksumKind::Md5 => Running::Md5(Md5::new()),
         }
     }
@@ -118,7 +129,8 @@ impl Running {
         match self {
             Running::Adler32(state) => state.write(bytes),
             Running::Crc32c(state) => *state = crc32c::crc32c_append(*state, bytes),
-            Running::Crc32(state) => state.update(bytes),
+            Running::Crc32(state) => state.add(bytes),
+            Running::Zcrc32(state) => state.update(bytes),
             Running::Md5(state) => state.update(bytes),
         }
     }
@@ -127,11 +139,46 @@ impl Running {
         match self {
             Running::Adler32(state) => format!("{:08x}", state.finish()),
             Running::Crc32c(state) => format!("{state:08x}"),
-            Running::Crc32(state) => format!("{:08x}", state.finalize()),
+            Running::Crc32(state) => format!("{:08x}", state.finish()),
+            Running::Zcrc32(state) => format!("{:08x}", state.finalize().swap_bytes()),
             Running::Md5(state) => {
                 state.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
             }
         }
+    }
+}
+
+/// The checksum of `cksum` (POSIX), by the one of zlib: the same polynomial, but the bits of each byte come
+/// the other way round, it begins with 0, and the length follows the data.
+struct PosixCrc {
+    state: crc32fast::Hasher,
+    length: u64,
+    reversed: Vec<u8>,
+}
+
+impl PosixCrc {
+    fn new() -> Self {
+        // zlib's has the complement of its state.
+        let state = crc32fast::Hasher::new_with_initial(u32::MAX);
+        PosixCrc { state, length: 0, reversed: Vec::new() }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        self.add_reversed(bytes);
+    }
+
+    fn add_reversed(&mut self, bytes: &[u8]) {
+        self.reversed.clear();
+        self.reversed.extend(bytes.iter().map(|byte| byte.reverse_bits()));
+        self.state.update(&self.reversed);
+    }
+
+    fn finish(mut self) -> u32 {
+        let bytes = self.length.to_le_bytes();
+        let count = bytes.len() - (self.length.leading_zeros() / 8) as usize;
+        self.add_reversed(&bytes[..count]);
+        self.state.finalize().reverse_bits()
     }
 }
 
