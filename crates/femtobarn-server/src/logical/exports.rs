@@ -128,6 +128,24 @@ impl Exports {
         path.as_bytes() == b"/" || self.names_below(path).next().is_some()
     }
 
+    /// The space of all file systems that exports below this path lie in.
+    fn space_below(&self, path: &StoragePath) -> Answer<Space> {
+        let mut spaces: Vec<Space> = Vec::new();
+        for export in self.exports.iter().filter(|export| lies_below(&export.prefix, path)) {
+            let space = export.storage.space(&StoragePath::new(b"/")?)?;
+            if spaces.iter().all(|known| known.file_system != space.file_system) {
+                spaces.push(space);
+            }
+        }
+        let together = |all: Space, space: Space| Space {
+            total: all.total + space.total,
+            free: all.free + space.free,
+            largest: all.largest.max(space.largest),
+            file_system: 0,
+        };
+        Ok(spaces.into_iter().fold(Space::default(), together))
+    }
+
     /// The next piece of each prefix that continues this path.
     fn names_below(&self, path: &StoragePath) -> impl Iterator<Item = &[u8]> {
         let top = path.as_bytes().strip_suffix(b"/").unwrap_or(path.as_bytes()).to_vec();
@@ -136,6 +154,12 @@ impl Exports {
             rest.split(|byte| *byte == b'/').next()
         })
     }
+}
+
+/// Whether a prefix continues a path.
+fn lies_below(prefix: &[u8], path: &StoragePath) -> bool {
+    let top = path.as_bytes().strip_suffix(b"/").unwrap_or(path.as_bytes());
+    prefix.strip_prefix(top).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
 /// What is known of a folder that is there only because exports lie below it.
@@ -246,7 +270,7 @@ impl Storage for Exports {
 
     fn space(&self, path: &StoragePath) -> Answer<Space> {
         if self.export(path).is_none() && self.is_above(path) {
-            return Ok(Space::default());
+            return self.space_below(path);
         }
         let (storage, below) = self.storage(path)?;
         storage.space(&below)

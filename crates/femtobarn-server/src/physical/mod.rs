@@ -148,6 +148,8 @@ pub struct Space {
     pub free: u64,
     /// Bytes of the largest piece that can be written.
     pub largest: u64,
+    /// Tells file systems apart, since several storages may lie in one.
+    pub file_system: u64,
 }
 
 /// A tree of files.

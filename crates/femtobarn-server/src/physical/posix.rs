@@ -265,7 +265,8 @@ impl Storage for PosixStorage {
         let found = found.map_err(|errno| Trouble::cannot("find the space at", path, errno))?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.fragment_size());
         let free = bytes(found.blocks_available());
-        Ok(Space { total: bytes(found.blocks()), free, largest: free })
+        let (total, file_system) = (bytes(found.blocks()), found.filesystem_id());
+        Ok(Space { total, free, largest: free, file_system })
     }
 
     fn attributes(&self, path: &StoragePath) -> Answer<Vec<Vec<u8>>> {

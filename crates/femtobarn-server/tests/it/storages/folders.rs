@@ -1,8 +1,12 @@
 //! The tree: folders, names, facts.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use femtobarn_server::physical::{Creation, FileKind, Opaque, OpenHow, StoragePath};
+use femtobarn_server::logical::exports::{Exports, Manner};
+use femtobarn_server::physical::{
+    Creation, FileKind, MemoryStorage, Opaque, OpenHow, PosixStorage, Storage, StoragePath,
+};
 use nix::errno::Errno;
 
 use super::{at, errno_of, how, stages};
@@ -194,4 +198,22 @@ fn there_is_space() {
         assert!(space.total > 0, "{}", stage.kind);
         assert_eq!(errno_of(stage.storage.space(&at("/none"))), Some(Errno::ENOENT));
     }
+}
+
+/// `xrdfs spaceinfo /` said 0 of 0 bytes where exports lie below the top.
+#[test]
+fn the_space_above_exports_counts_each_file_system_once() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let mut exports = Exports::default();
+    for (name, folder) in ["/lhc/one", "/lhc/two"].into_iter().zip(&folders) {
+        let storage = Arc::new(PosixStorage::new(folder.path()).unwrap());
+        exports.add(&at(name), storage, Manner::default()).unwrap();
+    }
+    let memory = Arc::new(MemoryStorage::new(1 << 20));
+    exports.add(&at("/memory"), memory, Manner::default()).unwrap();
+    let total = |path| exports.space(&at(path)).unwrap().total;
+    assert!(total("/lhc/one") > 0);
+    assert_eq!(total("/lhc"), total("/lhc/one"));
+    assert_eq!(total("/"), total("/lhc") + (1 << 20));
+    assert_eq!(errno_of(exports.space(&at("/none"))), Some(Errno::ENOENT));
 }
