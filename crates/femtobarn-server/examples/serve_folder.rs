@@ -1,7 +1,8 @@
-//! Serves a plain folder over `root://`, to everybody, as the root of all paths: for tests and measurements.
+//! Serves a plain folder over `root://`, to everybody: for tests and measurements. It is the root of all
+//! paths, or is found by `NAME`.
 //!
 //! ```text
-//! serve_folder -p PORT FOLDER [CERTIFICATE KEY]
+//! serve_folder -p PORT FOLDER[=NAME] [CERTIFICATE KEY]
 //! ```
 //!
 //! With a certificate and its key, files in PEM format, all sessions must be encrypted. It listens on the
@@ -18,11 +19,12 @@ type Failure = Box<dyn std::error::Error>;
 fn config() -> Option<Config> {
     let mut words = std::env::args().skip(1);
     let (flag, port) = (words.next()?, words.next()?);
-    let folder = words.next()?.into();
+    let folder = words.next()?;
+    let (folder, name) = folder.split_once('=').unwrap_or((&folder, "/"));
+    let (folder, name) = (folder.into(), name.to_owned());
     let certificate = words.next().unwrap_or_default();
     let required = !certificate.is_empty();
     let key = words.next().unwrap_or_default().into();
-    let name = "/".to_owned();
     let export = Export { folder, name, read_only: false, throttle: None, faults: vec![] };
     (flag == "-p").then_some(Config {
         address: "127.0.0.1".to_owned(),
@@ -35,7 +37,7 @@ fn config() -> Option<Config> {
 }
 
 fn main() -> Result<(), Failure> {
-    let config = config().ok_or("usage: serve_folder -p PORT FOLDER [CERTIFICATE KEY]")?;
+    let config = config().ok_or("usage: serve_folder -p PORT FOLDER[=NAME] [CERTIFICATE KEY]")?;
     let server = Server::start(config)?;
     println!("listening on port {}", server.address().port());
     std::io::stdout().flush()?;

@@ -243,7 +243,9 @@ impl Trouble {
     /// The operating system did not do it. `what` is a verb, and more if need be, that stands before
     /// the path as the client knows it.
     pub fn cannot(what: &str, path: &StoragePath, errno: Errno) -> Self {
-        Trouble::Refused(errno, format!("cannot {what} {path}: {}", errno.desc()))
+        // In small letters, as XRootD's servers have it: clients tell errors apart by `directory not empty`.
+        let why = errno.desc().to_lowercase();
+        Trouble::Refused(errno, format!("cannot {what} {path}: {why}"))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use nix::errno::Errno;
 use xrd::request::{Chkpoint, Request, Set};
 use xrd::response::Response;
 use xrd::{ErrorCode, FileHandle, Location};
@@ -12,7 +13,7 @@ use super::failures::{failed, response_of};
 use crate::auth::{Action, Identity};
 use crate::logical::handles::OpenFile;
 use crate::logical::sessions::Session;
-use crate::physical::{Answer, Opaque, StoragePath, Trouble};
+use crate::physical::{Answer, FileKind, Opaque, Storage, StoragePath, Trouble};
 
 /// A client's session, with what a request may need besides.
 pub(super) struct Asker {
@@ -58,25 +59,46 @@ impl Asker {
     }
 
     /// The path of a location, if its client may do this there.
-    pub(super) fn path(
+    pub(super) async fn path(
         &self,
         location: &Location,
         action: Action,
     ) -> Result<StoragePath, Response> {
         let path = StoragePath::new(location.path()).map_err(response_of)?;
         match self.may(location, &path, action)? {
-            true => Ok(path),
+            true => self.unless_slashed_file(location, path).await,
             false => Err(self.forbidden(&path)),
+        }
+    }
+
+    /// The path, but an error if it ends with a slash and leads to something that is no folder.
+    pub(super) async fn unless_slashed_file(
+        &self,
+        location: &Location,
+        path: StoragePath,
+    ) -> Result<StoragePath, Response> {
+        if !is_slashed(location) {
+            return Ok(path);
+        }
+        let (name, location) = (path.clone(), location.clone());
+        let found = self.call(false, move |shared| {
+            Ok(shared.logical.exports.facts(&name, opaque(&location)).ok())
+        });
+        match found.await? {
+            Some(facts) if facts.kind != FileKind::Folder => {
+                Err(response_of(Trouble::cannot("enter", &path, Errno::ENOTDIR)))
+            }
+            _ => Ok(path),
         }
     }
 
     /// The path of a location, if its client may do anything there: who puts files somewhere looks first
     /// whether they are there.
-    pub(super) fn visible(&self, location: &Location) -> Result<StoragePath, Response> {
+    pub(super) async fn visible(&self, location: &Location) -> Result<StoragePath, Response> {
         let path = StoragePath::new(location.path()).map_err(response_of)?;
         for action in [Action::Read, Action::Create, Action::Modify, Action::Stage] {
             if self.may(location, &path, action)? {
-                return Ok(path);
+                return self.unless_slashed_file(location, path).await;
             }
         }
         Err(self.forbidden(&path))
@@ -165,14 +187,19 @@ pub(super) fn file_of(session: &Session, handle: FileHandle) -> Result<Arc<OpenF
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Answer<T> + Send + 'static,
 ) -> Answer<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
-        Err(Trouble::refused(nix::errno::Errno::EIO, "the server failed to do this"))
-    })
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|_| Err(Trouble::refused(Errno::EIO, "the server failed to do this")))
 }
 
 /// An empty answer.
 pub(super) fn done() -> Result<Response, Response> {
     Ok(Response::Ok(Default::default()))
+}
+
+/// Whether a location ends with a slash, which only paths of folders may.
+pub(super) fn is_slashed(location: &Location) -> bool {
+    location.path().ends_with(b"/")
 }
 
 /// The opaque information of a location, to be handed down.

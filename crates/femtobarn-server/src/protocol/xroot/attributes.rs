@@ -22,8 +22,8 @@ impl Asker {
     pub(super) async fn fattr(&self, fattr: Fattr) -> Result<Response, Response> {
         let changes = matches!(fattr.action, AttributeAction::Delete(_) | AttributeAction::Set(_));
         let path = match &fattr.target {
-            Target::Location(location) if changes => self.path(location, Action::Modify)?,
-            Target::Location(location) => self.path(location, Action::Read)?,
+            Target::Location(location) if changes => self.path(location, Action::Modify).await?,
+            Target::Location(location) => self.path(location, Action::Read).await?,
             Target::Handle(handle) if changes => self.writable(*handle)?.path.clone(),
             Target::Handle(handle) => self.file(*handle)?.path.clone(),
         };

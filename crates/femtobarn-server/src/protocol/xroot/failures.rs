@@ -37,7 +37,7 @@ fn without_zeros(text: String) -> String {
 /// The code that says what an operating system's error number does.
 pub(super) fn code_of(errno: Errno) -> ErrorCode {
     match errno {
-        Errno::ENOENT | Errno::ENOTDIR => ErrorCode::NOT_FOUND,
+        Errno::ENOENT => ErrorCode::NOT_FOUND,
         Errno::EACCES | Errno::EPERM => ErrorCode::NOT_AUTHORIZED,
         Errno::EINVAL | Errno::EDOM => ErrorCode::ARG_INVALID,
         Errno::ENAMETOOLONG | Errno::E2BIG => ErrorCode::ARG_TOO_LONG,

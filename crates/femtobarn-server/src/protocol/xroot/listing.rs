@@ -47,7 +47,7 @@ impl Connection {
 
 impl Asker {
     async fn list(&self, list: Dirlist) -> Result<Vec<u8>, Response> {
-        let path = self.path(&list.location, Action::Read)?;
+        let path = self.path(&list.location, Action::Read).await?;
         let has = |option| list.options.intersects(option);
         let with_checksums = has(DirlistOptions::CHECKSUM);
         let with_stat =
@@ -83,15 +83,15 @@ impl Asker {
         entry: &FolderEntry,
         kind: ChecksumKind,
     ) -> Option<EntryChecksum> {
+        let none = EntryChecksum { kind: kind.name().to_owned(), digest: "none".to_owned() };
         if entry.facts.as_ref()?.kind != FileKind::File {
-            return None;
+            return Some(none);
         }
         let path = folder.join(&entry.name).ok()?;
         let shared = std::sync::Arc::clone(&self.shared);
         let compute = move |wish: &Wish| super::queries::digest(&shared, &path, &[], kind, wish);
         let digest = super::queries::in_turn(&self.shared.checksums, compute).await;
-        let digest = digest.unwrap_or_else(|_| "none".to_owned());
-        Some(EntryChecksum { kind: kind.name().to_owned(), digest })
+        Some(digest.map_or(none.clone(), |digest| EntryChecksum { digest, ..none }))
     }
 }
 

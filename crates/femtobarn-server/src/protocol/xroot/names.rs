@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use nix::errno::Errno;
 use uuid::Uuid;
 use xrd::flags::{
     LocateOptions, MkdirOptions, Mode, PrepareMore, PrepareOptions, StatFlags, StatOptions,
@@ -21,7 +22,8 @@ use super::asking::{Asker, done, opaque};
 use super::failures::failed;
 use super::greeting::ok;
 use crate::auth::Action;
-use crate::physical::{Facts, FileKind, Space, Storage, StoragePath};
+use crate::logical::exports::Exports;
+use crate::physical::{Answer, Facts, FileKind, Opaque, Space, Storage, StoragePath, Trouble};
 
 /// Permission bits of new folders where the client tells none.
 const DEFAULT_FOLDER_MODE: u32 = 0o755;
@@ -53,7 +55,7 @@ impl Asker {
         &self,
         location: &Location,
     ) -> Result<(StoragePath, Facts), Response> {
-        let path = self.visible(location)?;
+        let path = self.visible(location).await?;
         let exports = &self.shared.logical.exports;
         if exports.is_quick(&path) {
             let facts = exports.facts(&path, opaque(location));
@@ -68,7 +70,7 @@ impl Asker {
     }
 
     pub(super) async fn space(&self, location: &Location) -> Result<(Space, bool), Response> {
-        let path = self.path(location, Action::Read)?;
+        let path = self.path(location, Action::Read).await?;
         let is_writable = self.may(location, &path, Action::Create)?;
         let space = self.call(false, move |shared| shared.logical.exports.space(&path)).await?;
         Ok((space, is_writable))
@@ -78,7 +80,7 @@ impl Asker {
         let mut flags = Vec::with_capacity(statx.locations.len());
         for location in &statx.locations {
             let (_, facts) = self.facts(location).await?;
-            flags.push(stat_flags(&facts).0 as u8);
+            flags.push(kind_flag(&facts).0 as u8);
         }
         Ok(Response::Ok(flags.into()))
     }
@@ -112,43 +114,60 @@ impl Asker {
     }
 
     pub(super) async fn mkdir(&self, mkdir: Mkdir) -> Result<Response, Response> {
-        let path = self.path(&mkdir.location, Action::Create)?;
+        let path = self.path(&mkdir.location, Action::Create).await?;
         let parents = mkdir.options.contains(MkdirOptions::MAKE_PATH);
         let mode = match u32::from(mkdir.mode.0) {
             0 => DEFAULT_FOLDER_MODE,
             // Its maker may go on with it.
             mode => mode | 0o700,
         };
-        let make =
-            move |shared: &super::Shared| shared.logical.exports.make_folder(&path, mode, parents);
+        let make = move |shared: &super::Shared| {
+            let exports = &shared.logical.exports;
+            match exports.make_folder(&path, mode, parents) {
+                // Made twice, such as by a client that did not get the first answer.
+                Err(Trouble::Refused(Errno::EEXIST, _)) if is_folder(exports, &path, mode) => {
+                    Ok(())
+                }
+                made => made,
+            }
+        };
         self.call(false, make).await?;
         done()
     }
 
     pub(super) async fn rm(&self, rm: Rm) -> Result<Response, Response> {
-        let path = self.path(&rm.location, Action::Modify)?;
+        let path = self.path(&rm.location, Action::Modify).await?;
         let remove = move |shared: &super::Shared| {
-            shared.logical.exports.remove_file(&path, opaque(&rm.location))
+            let exports = &shared.logical.exports;
+            match exports.remove_file(&path, opaque(&rm.location)) {
+                Err(Trouble::Refused(Errno::EISDIR, _)) => exports.remove_folder(&path),
+                removed => removed,
+            }
         };
         self.call(false, remove).await?;
         done()
     }
 
     pub(super) async fn rmdir(&self, rmdir: Rmdir) -> Result<Response, Response> {
-        let path = self.path(&rmdir.location, Action::Modify)?;
-        self.call(false, move |shared| shared.logical.exports.remove_folder(&path)).await?;
+        let path = self.path(&rmdir.location, Action::Modify).await?;
+        let remove = move |shared: &super::Shared| match shared.logical.exports.remove_folder(&path)
+        {
+            Err(Trouble::Refused(Errno::ENOENT, _)) => Ok(()),
+            removed => removed,
+        };
+        self.call(false, remove).await?;
         done()
     }
 
     pub(super) async fn mv(&self, mv: Mv) -> Result<Response, Response> {
-        let from = self.path(&mv.from, Action::Modify)?;
-        let to = self.path(&mv.to, Action::Modify)?;
-        self.call(false, move |shared| shared.logical.exports.rename(&from, &to)).await?;
+        let from = self.path(&mv.from, Action::Modify).await?;
+        let to = self.path(&mv.to, Action::Modify).await?;
+        self.call(false, move |shared| rename(&shared.logical.exports, &from, &to)).await?;
         done()
     }
 
     pub(super) async fn chmod(&self, chmod: Chmod) -> Result<Response, Response> {
-        let path = self.path(&chmod.location, Action::Modify)?;
+        let path = self.path(&chmod.location, Action::Modify).await?;
         let mode = u32::from(chmod.mode.0);
         self.call(false, move |shared| shared.logical.exports.set_mode(&path, mode)).await?;
         done()
@@ -167,16 +186,36 @@ impl Asker {
         }
         if prepare.more.contains(PrepareMore::EVICT) {
             for location in &prepare.locations {
-                self.path(location, Action::Stage)?;
+                self.path(location, Action::Stage).await?;
             }
             return done();
         }
         let is_staging = prepare.options.contains(PrepareOptions::STAGE);
         for location in &prepare.locations {
-            self.path(location, if is_staging { Action::Stage } else { Action::Read })?;
+            self.path(location, if is_staging { Action::Stage } else { Action::Read }).await?;
         }
         let name = self.shared.preparations.add(names().collect());
         Ok(Response::Ok(format!("{name}\0").into_bytes().into()))
+    }
+}
+
+/// Whether a folder with these permission bits is there.
+fn is_folder(exports: &Exports, path: &StoragePath, mode: u32) -> bool {
+    exports
+        .facts(path, Opaque::default())
+        .is_ok_and(|facts| facts.kind == FileKind::Folder && facts.mode & 0o777 == mode & 0o777)
+}
+
+/// Renames, and makes the folders that the new name is to lie in if it must.
+fn rename(exports: &Exports, from: &StoragePath, to: &StoragePath) -> Answer<()> {
+    let renamed = exports.rename(from, to);
+    let is_there = || exports.facts(from, Opaque::default()).is_ok();
+    match (&renamed, to.parent()) {
+        (Err(Trouble::Refused(Errno::ENOENT, _)), Some((folder, _))) if is_there() => {
+            exports.make_folder(&folder, DEFAULT_FOLDER_MODE, true)?;
+            exports.rename(from, to)
+        }
+        _ => renamed,
     }
 }
 
@@ -243,6 +282,15 @@ fn word(name: &str) -> String {
     match name {
         "" => "*".to_owned(),
         name => name.replace([' ', '\n', '\0'], "_"),
+    }
+}
+
+/// Of the flags those that statx tells: what a name is, if it is here.
+fn kind_flag(facts: &Facts) -> StatFlags {
+    match facts.kind {
+        _ if !facts.is_online => StatFlags::OFFLINE,
+        FileKind::Folder => StatFlags::DIRECTORY,
+        FileKind::File | FileKind::Other => StatFlags::default(),
     }
 }
 

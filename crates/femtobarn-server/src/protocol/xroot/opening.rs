@@ -13,7 +13,7 @@ use xrd::request::{CloneRanges, Close, Open, Sync, Target, Truncate};
 use xrd::response::{CheckpointAnswer, Compression, OpenAnswer, Response};
 use xrd::{ErrorCode, FileHandle};
 
-use super::asking::{Asker, blocking, done, opaque};
+use super::asking::{Asker, blocking, done, is_slashed, opaque};
 use super::failures::{failed, response_of};
 use super::greeting::ok;
 use super::names::stat_line;
@@ -39,7 +39,7 @@ const COPY_BYTES: u64 = 1024 * 1024;
 
 impl Asker {
     pub(super) async fn open(&self, open: Open) -> Result<Response, Response> {
-        let (path, how) = self.allowed_open(&open)?;
+        let (path, how) = self.allowed_open(&open).await?;
         self.redirect(&path, opaque(&open.location))?;
         let exports = &self.shared.logical.exports;
         // Making a file may wait for a disk.
@@ -70,12 +70,16 @@ impl Asker {
     }
 
     /// The path and how it is to be opened, as far as the client's rights go.
-    fn allowed_open(&self, open: &Open) -> Result<(StoragePath, OpenHow), Response> {
+    async fn allowed_open(&self, open: &Open) -> Result<(StoragePath, OpenHow), Response> {
         let mut how = how(open);
         if !how.write {
-            return Ok((self.path(&open.location, Action::Read)?, how));
+            return Ok((self.path(&open.location, Action::Read).await?, how));
         }
         let path = StoragePath::new(open.location.path()).map_err(response_of)?;
+        if is_slashed(&open.location) {
+            self.visible(&open.location).await?;
+            return Err(response_of(Trouble::cannot("open", &path, Errno::EISDIR)));
+        }
         if self.may(&open.location, &path, Action::Modify)? {
             return Ok((path, how));
         }
@@ -159,7 +163,7 @@ impl Asker {
                 blocking(move || file.file.truncate(size)).await.map_err(response_of)?;
             }
             Target::Location(location) => {
-                let path = self.path(&location, Action::Modify)?;
+                let path = self.path(&location, Action::Modify).await?;
                 let cut =
                     move |shared: &super::Shared| shared.logical.exports.truncate(&path, size);
                 self.call(false, cut).await?;

@@ -155,9 +155,7 @@ fn digest_of(
 impl Asker {
     async fn query(&self, query: Query) -> Result<Response, Response> {
         match query.kind {
-            QueryCode::CONFIG => Ok(ok(&ConfigAnswer {
-                values: query.words().map(|word| self.configured(word)).collect(),
-            })),
+            QueryCode::CONFIG => self.query_config(&query),
             QueryCode::SPACE => self.query_space(&query).await,
             QueryCode::STATS => Ok(text(self.statistics())),
             QueryCode::XATTR => self.query_xattr(&query).await,
@@ -168,10 +166,20 @@ impl Asker {
         }
     }
 
+    fn query_config(&self, query: &Query) -> Result<Response, Response> {
+        let values: Vec<_> = query.words().map(|word| self.configured(word)).collect();
+        match values.is_empty() {
+            true => {
+                Err(failed(ErrorCode::ARG_MISSING, "nothing of the configuration was asked for"))
+            }
+            false => Ok(ok(&ConfigAnswer { values })),
+        }
+    }
+
     async fn wanted_checksum(&self, query: &Query) -> Result<Wanted, Response> {
         let location = location_of(query)?;
         let kind = checksum_kind(&location)?;
-        if let Some((path, open)) = self.meant(&location)? {
+        if let Some((path, open)) = self.meant(&location).await? {
             let file = Arc::clone(&open);
             let facts = self.call(false, move |_| file.facts()).await?;
             return Ok(Wanted { path, location, facts, kind, open: Some(open) });
@@ -186,7 +194,7 @@ impl Asker {
 
     /// The file that the client has open by this name, if the name may mean another one by now: copying
     /// clients ask for the checksum of what they copy by its name alone, before they close it.
-    fn meant(
+    async fn meant(
         &self,
         location: &Location,
     ) -> Result<Option<(StoragePath, Arc<SharedFile>)>, Response> {
@@ -194,7 +202,7 @@ impl Asker {
         if opaque.any(|(key, _)| !key.starts_with(b"cks.") && !key.starts_with(b"xrd")) {
             return Ok(None);
         }
-        let path = self.path(location, Action::Read)?;
+        let path = self.path(location, Action::Read).await?;
         let open = self.session.handles.all().into_iter();
         let open = open.filter(|open| open.path == path && !open.file.is_what_its_name_says());
         let last = open.max_by_key(|open| open.since);
@@ -229,7 +237,7 @@ impl Asker {
         let (space, _) = self.space(&location_of(query)?).await?;
         let used = space.total.saturating_sub(space.free);
         Ok(text(format!(
-            "oss.cgroup=default&oss.space={}&oss.free={}&oss.maxf={}&oss.used={used}&oss.quota=-1",
+            "oss.cgroup=public&oss.space={}&oss.free={}&oss.maxf={}&oss.used={used}&oss.quota=-1",
             space.total, space.free, space.largest
         )))
     }
@@ -238,15 +246,14 @@ impl Asker {
         let (_, facts) = self.facts(&location_of(query)?).await?;
         let kind = if facts.kind == FileKind::Folder { 'd' } else { 'f' };
         let access = if facts.is_writable { 'w' } else { 'r' };
+        // Whose it is stat tells; other servers never say so here.
         Ok(text(format!(
-            "oss.cgroup=default&oss.type={kind}&oss.used={}&oss.mt={}&oss.ct={}&oss.at={}&oss.u={}\
-             &oss.g={}&oss.fs={access}",
+            "oss.cgroup=public&oss.type={kind}&oss.used={}&oss.mt={}&oss.ct={}&oss.at={}&oss.u=*\
+             &oss.g=*&oss.fs={access}",
             facts.size,
             seconds(facts.modified),
             seconds(facts.changed),
             seconds(facts.accessed),
-            facts.owner,
-            facts.group,
         )))
     }
 

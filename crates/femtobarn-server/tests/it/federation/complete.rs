@@ -143,7 +143,7 @@ fn an_attached_file_is_itself_wherever_it_lies() {
     std::fs::remove_file(stage.file("run7.root")).unwrap();
     let gone = other.open("/taken.root", "").err().unwrap();
     let femtobarn_server::physical::Trouble::Refused(_, text) = gone else { panic!("{gone:?}") };
-    assert_eq!(text, "cannot open /taken.root: No such file or directory");
+    assert_eq!(text, "cannot open /taken.root: no such file or directory");
 }
 
 #[test]

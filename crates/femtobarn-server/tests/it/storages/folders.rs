@@ -186,7 +186,7 @@ fn errors_name_the_path_as_the_client_knows_it() {
             panic!("{error:?}")
         };
         assert_eq!(errno, Errno::ENOENT, "{}", stage.kind);
-        assert_eq!(text, "cannot open /no/such: No such file or directory", "{}", stage.kind);
+        assert_eq!(text, "cannot open /no/such: no such file or directory", "{}", stage.kind);
     }
 }
 
