@@ -35,11 +35,13 @@ pub fn find_container(
     };
     let stored = transaction.class(key).or_raise()?.clone();
     match class {
-        Some(class) if evolve && class.name == stored.name && class.version > stored.version => {
+        Some(class)
+            if evolve && stored.is_called(&class.name) && class.version > stored.version =>
+        {
             transaction.evolve(key, &class).or_raise()?;
-            Ok((key, class))
+            Ok((key, transaction.class(key).or_raise()?.clone()))
         }
-        Some(class) if class.name != stored.name || class.fields != stored.fields => {
+        Some(class) if !stored.is_called(&class.name) || class.fields != stored.fields => {
             Err(exception("invalid", mismatch(name, &class, &stored)))
         }
         _ => Ok((key, stored)),
@@ -47,7 +49,7 @@ pub fn find_container(
 }
 
 fn mismatch(container: &str, given: &Class, stored: &Class) -> String {
-    if given.name != stored.name {
+    if !stored.is_called(&given.name) {
         let (stored, given) = (&stored.name, &given.name);
         return format!("container {container:?} holds objects of class {stored}, not {given}");
     }

@@ -118,6 +118,9 @@ impl FederationHandle {
         facts.set_item("name", attached.name)?;
         facts.set_item("containers", attached.containers)?;
         facts.set_item("ignored", attached.ignored)?;
+        let renamed = PyDict::new(py);
+        attached.renamed.into_iter().try_for_each(|(there, here)| renamed.set_item(there, here))?;
+        facts.set_item("renamed", renamed)?;
         Ok(facts)
     }
 

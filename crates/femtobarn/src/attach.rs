@@ -20,6 +20,7 @@ use crate::ContainerOptions;
 use crate::annex::Annex;
 use crate::chain;
 use crate::class::Class;
+use crate::class_names;
 use crate::deletion::Deletions;
 use crate::description::{self, DESCRIPTION, Description};
 use crate::error::{Error, Result};
@@ -42,6 +43,8 @@ pub struct Attached {
     pub name: String,
     /// Its containers.
     pub containers: Vec<String>,
+    /// Names of classes in the file, each with the other name that the class has in the federation.
+    pub renamed: Vec<(String, String)>,
     /// Fields that cannot be read, with the reason.
     pub ignored: Vec<String>,
 }
@@ -167,7 +170,7 @@ impl Attaching {
 
     fn commit(mut self, federation: &Federation, name: String) -> Result<Attached> {
         let catalog = federation.catalog();
-        let new_classes = number_classes(&mut self.entries, catalog.classes()?);
+        let (new_classes, renamed) = self.name_classes(catalog.classes()?, &name)?;
         self.number_containers(catalog)?;
         let database = catalog.reserve_database()?;
         let folder = std::fs::canonicalize(federation.folder()).ok();
@@ -199,9 +202,35 @@ impl Attaching {
         Ok(Attached {
             database,
             name,
+            renamed,
             ignored: self.entries.iter().flat_map(NewEntry::ignored).collect(),
             containers: self.entries.into_iter().map(|entry| entry.name).collect(),
         })
+    }
+
+    /// Finds out which classes of the federation those of the file are. Returns the classes to declare, and
+    /// the names in the file of those that have another name here, with that.
+    fn name_classes(
+        &mut self,
+        known: Vec<ClassRow>,
+        database: &str,
+    ) -> Result<(Vec<ClassRow>, Vec<(String, String)>)> {
+        let mut known = class_names::namesakes(known, self.entries.iter().map(|it| &it.class))?;
+        let (mut new, mut renamed) = (vec![], vec![]);
+        for entry in &mut self.entries {
+            let is_foreign = entry.id.is_none();
+            let here = class_names::in_federation(&entry.class, &known, database, is_foreign);
+            if !known.contains(&here) {
+                new.push(here.row());
+                known.push(here.clone());
+            }
+            let there = std::mem::replace(&mut entry.class, here);
+            renamed.push((there.name, entry.class.name.clone()));
+        }
+        renamed.retain(|(there, here)| there != here);
+        renamed.sort();
+        renamed.dedup();
+        Ok((new, renamed))
     }
 
     /// Numbers containers that have no number, and sees to it that no later one gets a number that
@@ -456,38 +485,4 @@ fn check_whole(source: &Source, what: &str) -> Result<FileHeader> {
         });
     }
     Ok(header)
-}
-
-/// Gives the classes of foreign files versions: the one that has the same definition already, or a
-/// new one. Returns the classes to declare.
-fn number_classes(entries: &mut [NewEntry], mut known: Vec<ClassRow>) -> Vec<ClassRow> {
-    let mut new = vec![];
-    for entry in entries {
-        let class = &mut entry.class;
-        let mut versions = 1_u32..;
-        let described = entry.id.is_some();
-        loop {
-            if !described {
-                class.version = versions.next().expect("versions do not run out");
-            }
-            let row = ClassRow {
-                name: class.name.clone(),
-                version: class.version,
-                definition: class.to_json(),
-            };
-            let same =
-                known.iter().find(|other| (&other.name, other.version) == (&row.name, row.version));
-            match same {
-                Some(other) if other.definition == row.definition => break,
-                // A described class keeps its version; the catalogue refuses it if it differs.
-                Some(_) if !described => continue,
-                _ => {
-                    known.push(row.clone());
-                    new.push(row);
-                    break;
-                }
-            }
-        }
-    }
-    new
 }

@@ -4,8 +4,9 @@
 //! fields of an RNTuple. Links are records of plain numbers there, and optional records are lists
 //! of at most one, because ROOT reads these without a dictionary.
 
-use rntuple::{Precision, Primitive, Type};
-use serde::{Deserialize, Serialize};
+use femtobarn_catalog::ClassRow;
+use rntuple::{Inherited, Precision, Primitive, Type, is_base_class, told_apart};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{Error, Result};
 
@@ -97,6 +98,7 @@ pub enum FieldType {
         /// The name of the record's class; empty if it has none.
         #[serde(default)]
         class: String,
+        #[serde(deserialize_with = "inherited")]
         fields: Vec<Field>,
     },
     /// A value of one of several types.
@@ -120,6 +122,11 @@ impl Class {
     /// The JSON definition, as the catalogue keeps it.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a class has only names and numbers")
+    }
+
+    /// The class as the catalogue lists it.
+    pub(crate) fn row(&self) -> ClassRow {
+        ClassRow { name: self.name.clone(), version: self.version, definition: self.to_json() }
     }
 
     /// The class of an RNTuple that somebody else wrote.
@@ -332,6 +339,28 @@ fn number(primitive: Primitive) -> FieldType {
         Primitive::Float32 => FieldType::Float32,
         Primitive::Float64 => FieldType::Float64,
     }
+}
+
+/// The members of a record. Earlier versions kept those of its base classes in members of their own, where
+/// they were in the files of others.
+fn inherited<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Vec<Field>, D::Error> {
+    let fields = Vec::<Field>::deserialize(from)?;
+    if !fields.iter().any(|field| is_base_class(&field.name)) {
+        return Ok(fields);
+    }
+    let parts = fields.into_iter().map(|field| match field.of {
+        FieldType::Record { class, fields } if is_base_class(&field.name) => (Some(class), fields),
+        _ => (None, vec![field]),
+    });
+    let inherited = parts.flat_map(|(base, fields)| {
+        let bases: Vec<String> = base.into_iter().collect();
+        let of = move |member: Field| (bases.clone(), member);
+        fields.into_iter().map(of)
+    });
+    let inherited =
+        inherited.map(|(bases, member)| Inherited { bases, name: member.name.clone(), member });
+    let named = told_apart(inherited.collect()).into_iter();
+    Ok(named.map(|(name, field)| Field { name, ..field }).collect())
 }
 
 /// The members of rows of such fields.

@@ -38,6 +38,7 @@ mod bursts;
 mod chain;
 mod check;
 mod class;
+mod class_names;
 mod compact;
 mod cursor;
 mod detach;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use femtobarn_catalog::{Catalogue, ContainerRow, Csn, VersionRow};
 use rntuple::{
-    ByteSource, DELETED_FIELD, PageBuffers, PageLocation, Reader, Schema, encoded_size, open_page,
+    ByteSource, PageBuffers, PageLocation, Reader, Schema, encoded_size, open_page,
     uncompressed_size_max,
 };
 
@@ -134,13 +134,15 @@ impl Checking<'_, '_> {
     ) -> Result<bool> {
         let class = self.inner.catalog.class(&container.class, Some(row.class_version));
         let class = class.map_err(Error::from).and_then(|row| Class::from_json(&row.definition));
-        let mut members = reader.members();
-        if row.deleted > 0 {
-            // Sealing adds it for those who know nothing of annexes.
-            members.retain(|(name, _)| name != DELETED_FIELD);
-        }
+        // Sealing adds one for those who know nothing of annexes. A foreign file may have fields that nobody
+        // could read when it was attached.
+        let is_of = |class: &Class| {
+            let mut members = reader.members();
+            members.retain(|(name, _)| class.fields.iter().any(|field| field.name == *name));
+            members == class.members()
+        };
         let what = match class {
-            Ok(class) if class.members() == members => return Ok(true),
+            Ok(class) if is_of(&class) => return Ok(true),
             Ok(class) => {
                 format!("its objects are not of class {} version {}", class.name, class.version)
             }

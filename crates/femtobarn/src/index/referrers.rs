@@ -7,6 +7,7 @@ use rntuple::{Array, Primitive, Value, values_of};
 
 use super::ENTRIES_AT_ONCE;
 use crate::class::{Class, Field, FieldType};
+use crate::class_names::plain;
 use crate::error::{Error, ErrorKind, Result};
 use crate::snapshot::Snapshot;
 use crate::view::View;
@@ -122,10 +123,11 @@ impl View {
     }
 }
 
-/// Paths of the fields that hold links to objects of a class, in collections of any depth.
+/// Paths of the fields that hold links to objects of a class, in collections of any depth. The class, and
+/// that which a link names, go by their plain names: a link was declared where its class had no origin yet.
 fn link_fields(class: &Class, to: &str) -> Vec<String> {
     let mut found = vec![];
-    collect(&class.fields, "", to, &mut found);
+    collect(&class.fields, "", plain(to), &mut found);
     found
 }
 
@@ -133,7 +135,7 @@ fn collect(fields: &[Field], prefix: &str, to: &str, found: &mut Vec<String>) {
     for field in fields {
         let path = format!("{prefix}{}", field.name);
         match field.of.item() {
-            FieldType::Link(class) | FieldType::ElementLink(class) if class == to => {
+            FieldType::Link(class) | FieldType::ElementLink(class) if plain(class) == to => {
                 found.push(path);
             }
             FieldType::Record { fields, .. } => collect(fields, &format!("{path}."), to, found),
@@ -146,7 +148,7 @@ fn collect(fields: &[Field], prefix: &str, to: &str, found: &mut Vec<String>) {
 
 fn holds_links(of: &FieldType, to: &str) -> bool {
     match of.item() {
-        FieldType::Link(class) | FieldType::ElementLink(class) => class == to,
+        FieldType::Link(class) | FieldType::ElementLink(class) => plain(class) == to,
         FieldType::Record { fields, .. } => fields.iter().any(|field| holds_links(&field.of, to)),
         FieldType::Variant(of) => of.iter().any(|of| holds_links(of, to)),
         _ => false,

@@ -98,11 +98,7 @@ impl Assembly {
 
     fn apply_version(&mut self, csn: Csn, found: &Found, of: &record::ContainerRecord) {
         let key = (found.record.number, of.id);
-        let class = ClassRow {
-            name: of.class.name.clone(),
-            version: of.class.version,
-            definition: of.class.to_json(),
-        };
+        let class = of.class.row();
         let is_known = |(known, _): &(ClassRow, Csn)| {
             (&known.name, known.version) == (&class.name, class.version)
         };

@@ -2,6 +2,7 @@
 
 use super::Transaction;
 use crate::class::Class;
+use crate::class_names;
 use crate::error::{Error, ErrorKind, Result};
 
 impl Transaction {
@@ -16,15 +17,31 @@ impl Transaction {
         self.add_class(class)
     }
 
+    /// Declares a class for objects that are to come, unless the same is declared already. If its name and
+    /// version are those of a class with other fields, it may be that this class came with a database and
+    /// goes by another name here. Returns the class by the name that it has here.
+    pub(super) fn class_here(&mut self, class: &Class) -> Result<Class> {
+        match self.add_class(class) {
+            Ok(()) => Ok(class.clone()),
+            Err(taken @ Error::Exists { .. }) => {
+                let rows = self.federation.catalog().classes()?;
+                let namesakes = class_names::namesakes(rows, [class].into_iter())?;
+                let same = class_names::with_same_fields(class, &namesakes);
+                same.filter(|same| same.version == class.version).cloned().ok_or(taken)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Declares a class, unless the same is declared already.
     pub(super) fn add_class(&mut self, class: &Class) -> Result<()> {
         let named = |other: &&Class| other.name == class.name && other.version == class.version;
         let known = match self.new_classes.iter().find(named) {
-            Some(other) => Some(other.to_json()),
+            Some(other) => Some(other.clone()),
             None => self.committed_class(class)?,
         };
         match known {
-            Some(definition) if definition == class.to_json() => Ok(()),
+            Some(known) if known == *class => Ok(()),
             Some(_) => Err(Error::Exists {
                 what: format!(
                     "class {} version {} has another definition; raise its version",
@@ -38,11 +55,11 @@ impl Transaction {
         }
     }
 
-    /// The definition that the catalogue has of a class. The commit looks again; this is so that
+    /// The class that the catalogue has under a name and a version. The commit looks again; this is so that
     /// nobody writes in vain.
-    fn committed_class(&self, class: &Class) -> Result<Option<String>> {
+    fn committed_class(&self, class: &Class) -> Result<Option<Class>> {
         match self.federation.catalog().class(&class.name, Some(class.version)) {
-            Ok(row) => Ok(Some(row.definition)),
+            Ok(row) => Class::from_json(&row.definition).map(Some),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -1,8 +1,8 @@
 //! What a commit tells the catalogue.
 
 use femtobarn_catalog::{
-    ClassRow, Commit, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DroppedDatabase,
-    NewContainer, NewDatabase, NewVersion,
+    Commit, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DroppedDatabase, NewContainer,
+    NewDatabase, NewVersion,
 };
 
 use super::{ContainerKey, Transaction};
@@ -21,7 +21,7 @@ impl Transaction {
             message: self.options.message.clone(),
             new_databases: new_databases.map(|open| new_database(&open.row)).collect(),
             new_containers: new_containers.map(|open| new_container(&open.row)).collect(),
-            new_classes: self.new_classes.iter().map(class_row).collect(),
+            new_classes: self.new_classes.iter().map(Class::row).collect(),
             versions: versions.iter().map(|(_, version)| *version).collect(),
             link_targets: link_targets.collect(),
             renamed_databases: self
@@ -89,8 +89,4 @@ fn new_container(row: &ContainerRow) -> NewContainer {
         class_version: row.class_version,
         options: row.options.clone(),
     }
-}
-
-fn class_row(class: &Class) -> ClassRow {
-    ClassRow { name: class.name.clone(), version: class.version, definition: class.to_json() }
 }

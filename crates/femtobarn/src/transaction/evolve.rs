@@ -17,7 +17,7 @@ impl Transaction {
     /// Makes the objects of a container objects of a newer version of their class: fields can be
     /// added, left out, renamed, widened and made collections. Pages that hold them stay, as far as
     /// they can; earlier snapshots see the older version. Indexes over fields that change are made
-    /// anew.
+    /// anew. The name of the class may lack the origin that the container's has in this federation.
     ///
     /// # Errors
     /// `Invalid` that names the field and the reason if objects cannot become such, if the class is
@@ -28,12 +28,13 @@ impl Transaction {
         self.check_entries(key, &[])?;
         class.check()?;
         let old = self.class(key)?.clone();
-        if class.name != old.name || class.version <= old.version {
+        if !old.is_called(&class.name) || class.version <= old.version {
             return Err(Error::invalid(format!(
                 "class {} version {} is no newer version of class {} version {}",
                 class.name, class.version, old.name, old.version
             )));
         }
+        let class = &Class { name: old.name.clone(), ..class.clone() };
         let evolution = class.evolution_over(&self.versions_before(class, &old)?)?;
         let open = self.containers.get(&key).ok_or_else(unopened)?;
         let indexes = renamed_indexes(&open.annex.indexes, &evolution)?;

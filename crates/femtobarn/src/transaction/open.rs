@@ -213,7 +213,8 @@ pub(super) fn resume(
 }
 
 impl Transaction {
-    /// Creates a container for objects of a class.
+    /// Creates a container for objects of a class. A class that came into the federation with a database,
+    /// and has a name with an origin here, is also meant by its name and fields.
     ///
     /// # Errors
     /// `Exists` if the name is taken; `Invalid` for a class that cannot be stored; `Closed` for a
@@ -232,7 +233,7 @@ impl Transaction {
         if self.find_container(database, name)?.is_some() {
             return Err(Error::Exists { what: format!("container {name:?} exists already") });
         }
-        self.add_class(class)?;
+        let class = self.class_here(class)?;
         let id = self.federation.new_container_number()?;
         let extents = &mut self.open_database(database)?.extents;
         let (appender, header) =
@@ -252,7 +253,6 @@ impl Transaction {
             key,
             OpenContainer {
                 row,
-                class: class.clone(),
                 options,
                 is_new: true,
                 base: None,
@@ -266,7 +266,8 @@ impl Transaction {
                 appender,
                 targets: vec![],
                 known_targets: 0,
-                is_dressed: is_dressed(class),
+                is_dressed: is_dressed(&class),
+                class,
                 indexing: Pending::default(),
                 summaries: vec![],
                 opened: None,

@@ -22,6 +22,7 @@ mod links;
 mod model;
 mod moving;
 mod names;
+mod naming;
 mod places;
 mod power;
 mod processes;
