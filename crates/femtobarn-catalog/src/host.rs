@@ -39,6 +39,35 @@ pub(crate) fn host_name() -> &'static str {
     })
 }
 
+/// The program that a process of this machine runs: a script's name rather than that of its interpreter. Empty
+/// if that is nobody's to know, or there is no such process.
+pub(crate) fn application_of(pid: u32) -> String {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<String> = line
+        .split(|byte| *byte == 0)
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
+    application(&words)
+}
+
+/// The program of a command line.
+fn application(words: &[String]) -> String {
+    let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let program = words.first().map_or_else(String::new, |path| last(path));
+    if !program.starts_with("python") {
+        return program;
+    }
+    match words[1..].iter().position(|word| !word.starts_with('-') || word == "-m" || word == "-c")
+    {
+        Some(at) => match words[1 + at].as_str() {
+            "-m" => words.get(at + 2).cloned().unwrap_or(program),
+            "-c" | "" => program,
+            script => last(script),
+        },
+        None => program,
+    }
+}
+
 pub(crate) fn user_name() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| {
@@ -48,4 +77,25 @@ pub(crate) fn user_name() -> &'static str {
             _ => uid.to_string(),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_told_by_its_own_name() {
+        for (line, name) in [
+            ("/usr/bin/femtobarn-bench", "femtobarn-bench"),
+            ("python3 -u /home/anna/reco.py --fast", "reco.py"),
+            ("/usr/bin/python3 -m pytest tests", "pytest"),
+            ("python -c pass", "python"),
+            ("python3", "python3"),
+            ("", ""),
+        ] {
+            let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+            assert_eq!(application(&words), name, "{line}");
+        }
+        assert!(!application_of(process_id()).is_empty());
+    }
 }

@@ -15,6 +15,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -30,6 +31,7 @@ mod connection;
 mod contents;
 mod creation;
 mod decode;
+mod labels;
 mod log;
 mod lookup;
 pub(crate) mod numbers;
@@ -38,6 +40,8 @@ mod retention;
 mod session;
 mod survey;
 mod vacuum;
+
+pub(crate) use labels::Labels;
 
 pub use contents::{Contents, LinkTargets};
 pub use retention::Kept;
@@ -58,7 +62,7 @@ pub(crate) const BUSY_WAIT: Duration = Duration::from_secs(30);
 pub struct Catalog {
     folder: PathBuf,
     identity: Identity,
-    sessions: session::Sessions,
+    sessions: Arc<session::Sessions>,
     pins: SnapshotPins,
 }
 
@@ -86,7 +90,7 @@ impl Catalog {
             .map_err(|error| Error::io("cannot find the folder", folder, error))?;
         let (sessions, identity) = session::Sessions::open(&folder)?;
         let pins = SnapshotPins::new(&folder);
-        Ok(Catalog { folder, identity, sessions, pins })
+        Ok(Catalog { folder, identity, sessions: Arc::new(sessions), pins })
     }
 
     /// The identity of the federation.
@@ -119,7 +123,7 @@ impl Catalog {
 
     /// The lock table of this federation.
     pub fn locks(&self) -> LockTable {
-        LockTable::new(&self.folder)
+        LockTable::named(&self.folder, Labels::new(Arc::clone(&self.sessions)))
     }
 
     /// The snapshots that are being read; see [`Catalog::pin`].

@@ -194,7 +194,7 @@ impl LockFile {
     pub(super) fn read_holder(&self, slot: u64) -> Result<Option<Holder>> {
         let mut record = [0; SLOT_BYTES as usize];
         match self.file.read_exact_at(&mut record, slot * SLOT_BYTES) {
-            Ok(()) => Ok(Holder::decode(&record)),
+            Ok(()) => Ok(Holder::decode(&record).map(Holder::with_application)),
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(None),
             Err(error) => Err(Error::io("cannot read the lock file", &self.path, error)),
         }

@@ -31,26 +31,46 @@ pub struct Holder {
     pub pid: u32,
     /// The user that the process runs as.
     pub user: String,
+    /// The program, as far as it is known; empty if it is not.
+    pub application: String,
     /// Since when, in milliseconds since 1970.
     pub since_ms: u64,
 }
 
 impl Holder {
-    pub(super) fn this_process() -> Self {
+    /// This process, from now on.
+    pub fn this_process() -> Self {
         let host = host::host_name().to_owned();
         let (pid, user) = (host::process_id(), host::user_name().to_owned());
-        Holder { host, pid, user, since_ms: host::now_ms() }
+        Holder { host, pid, user, application: host::application_of(pid), since_ms: host::now_ms() }
+    }
+
+    /// Looks for the program of a process on this host: records have no room for it.
+    pub(super) fn with_application(mut self) -> Self {
+        if self.host.as_bytes() == cut(host::host_name(), HOST_BYTES_MAX) {
+            self.application = host::application_of(self.pid);
+        }
+        self
     }
 
     /// One that has not written its record yet.
     pub(super) fn unknown() -> Self {
         let (host, user) = ("an unknown host".into(), "unknown".into());
-        Holder { host, pid: 0, user, since_ms: host::now_ms() }
+        Holder { host, pid: 0, user, application: String::new(), since_ms: host::now_ms() }
+    }
+
+    /// The program, process, host and user, as far as they are known.
+    pub fn name(&self) -> String {
+        let Holder { host, pid, user, application, .. } = self;
+        match application.as_str() {
+            "" => format!("process {pid} on {host} ({user})"),
+            application => format!("{application}, process {pid} on {host} ({user})"),
+        }
     }
 
     pub(super) fn encode(&self) -> [u8; RECORD] {
-        let host = &self.host.as_bytes()[..self.host.len().min(HOST_BYTES_MAX)];
-        let user = &self.user.as_bytes()[..self.user.len().min(USER_BYTES_MAX)];
+        let host = cut(&self.host, HOST_BYTES_MAX);
+        let user = cut(&self.user, USER_BYTES_MAX);
         let mut record = [0; RECORD];
         record[..4].copy_from_slice(MAGIC);
         record[4..8].copy_from_slice(&self.pid.to_le_bytes());
@@ -77,6 +97,7 @@ impl Holder {
         Some(Holder {
             host: text(host),
             user: text(rest.get(..user_bytes)?),
+            application: String::new(),
             pid: u32::from_le_bytes(record[4..8].try_into().ok()?),
             since_ms: u64::from_le_bytes(record[8..16].try_into().ok()?),
         })
@@ -86,9 +107,13 @@ impl Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = host::now_ms().saturating_sub(self.since_ms) as f64 / 1e3;
-        let Holder { host, pid, user, .. } = self;
-        write!(f, "process {pid} on {host} ({user}) for {seconds:.1} s")
+        write!(f, "{} for {seconds:.1} s", self.name())
     }
+}
+
+/// The front of a name, as far as there is room for it.
+fn cut(name: &str, bytes: usize) -> &[u8] {
+    &name.as_bytes()[..name.len().min(bytes)]
 }
 
 /// FNV-1a: a few dozen bytes need no better, and no dependency.
@@ -103,7 +128,8 @@ mod tests {
     #[test]
     fn a_record_is_read_back_and_a_torn_one_is_not() {
         let (host, user) = ("h".repeat(80), "u".repeat(80));
-        let holder = Holder { host, pid: 7, user, since_ms: 1 << 40 };
+        let application = String::new();
+        let holder = Holder { host, pid: 7, user, application, since_ms: 1 << 40 };
         let mut record = holder.encode();
         let read = Holder::decode(&record).unwrap();
         assert_eq!((read.pid, read.since_ms), (7, 1 << 40));

@@ -10,6 +10,7 @@ use super::file::{Kind, LockFile, Span};
 use super::monitor;
 use super::target::LockTarget;
 use super::wait;
+use crate::catalog::Labels;
 use crate::error::{Error, Result};
 use crate::host;
 use crate::ids::DatabaseId;
@@ -23,6 +24,7 @@ const IDLE_FILES_MAX: usize = 8;
 #[derive(Debug)]
 pub(super) struct KernelOwner {
     folder: PathBuf,
+    labels: Option<Labels>,
     files: Mutex<HashMap<Option<DatabaseId>, Arc<HeldFile>>>,
 }
 
@@ -34,8 +36,8 @@ pub(super) struct KernelGuard {
 }
 
 impl KernelOwner {
-    pub(super) fn new(folder: PathBuf) -> Self {
-        KernelOwner { folder, files: Mutex::default() }
+    pub(super) fn new(folder: PathBuf, labels: Option<Labels>) -> Self {
+        KernelOwner { folder, labels, files: Mutex::default() }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -64,7 +66,7 @@ impl KernelOwner {
                 Some(holder) => Some(holder),
                 None => monitor::any_writer(claim.file(), &target)?,
             };
-            return Err(Error::Busy { what: target.to_string(), holder, waited });
+            return Err(Error::Busy { what: self.label(&target), holder, waited });
         }
         let is_signed = kind == Kind::Exclusive;
         let guard = KernelGuard { claim, is_signed };
@@ -74,10 +76,17 @@ impl KernelOwner {
         Ok(guard)
     }
 
+    fn label(&self, target: &LockTarget) -> String {
+        self.labels.as_ref().map_or_else(|| target.to_string(), |labels| labels.label(target))
+    }
+
     fn claim(&self, target: LockTarget) -> Result<Claim> {
         let held = self.file(&target)?;
         if !lock(&held.slots).insert(target.slot()) {
-            return Err(Error::invalid(format!("{target} is already locked by this owner")));
+            return Err(Error::invalid(format!(
+                "{} is already locked by this owner",
+                self.label(&target)
+            )));
         }
         Ok(Claim { held, target })
     }

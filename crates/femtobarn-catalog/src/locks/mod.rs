@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catalog::LOCKS_FOLDER;
+use crate::catalog::{LOCKS_FOLDER, Labels};
 use crate::error::Result;
 use crate::ids::{ContainerId, DatabaseId};
 
@@ -86,15 +86,20 @@ pub struct LockTable {
 
 #[derive(Clone, Debug)]
 enum Keeper {
-    /// With the folder of the lock files.
-    Kernel(PathBuf),
+    /// With the folder of the lock files, and what knows names for errors.
+    Kernel(PathBuf, Option<Labels>),
     Leased(Arc<dyn LeasedLocks>),
 }
 
 impl LockTable {
-    /// The locks of the federation in `federation`.
+    /// The locks of the federation in `federation`; errors tell numbers, where those of a catalogue tell names.
     pub fn new(federation: &Path) -> Self {
-        LockTable { keeper: Keeper::Kernel(federation.join(LOCKS_FOLDER)) }
+        LockTable { keeper: Keeper::Kernel(federation.join(LOCKS_FOLDER), None) }
+    }
+
+    /// The locks of the federation in `federation`, told of by names.
+    pub(crate) fn named(federation: &Path, labels: Labels) -> Self {
+        LockTable { keeper: Keeper::Kernel(federation.join(LOCKS_FOLDER), Some(labels)) }
     }
 
     /// Locks that somebody else keeps.
@@ -105,7 +110,7 @@ impl LockTable {
     /// A new owner, for one transaction.
     pub fn owner(&self) -> LockOwner {
         match &self.keeper {
-            Keeper::Kernel(folder) => LockOwner::in_kernel(folder.clone()),
+            Keeper::Kernel(folder, labels) => LockOwner::in_kernel(folder.clone(), labels.clone()),
             Keeper::Leased(locks) => LockOwner::on_lease(locks),
         }
     }
@@ -133,7 +138,7 @@ impl LockTable {
     pub fn holder(&self, database: DatabaseId, container: ContainerId) -> Result<Option<Holder>> {
         let target = LockTarget::Container(database, container);
         match &self.keeper {
-            Keeper::Kernel(folder) => monitor::holder(folder, &target),
+            Keeper::Kernel(folder, _) => monitor::holder(folder, &target),
             Keeper::Leased(locks) => locks.holder(target),
         }
     }
@@ -141,7 +146,7 @@ impl LockTable {
     /// All locks that are held at the moment, by database and container.
     pub fn held(&self) -> Result<Vec<HeldLock>> {
         match &self.keeper {
-            Keeper::Kernel(folder) => monitor::held(folder),
+            Keeper::Kernel(folder, _) => monitor::held(folder),
             Keeper::Leased(locks) => locks.held(),
         }
     }
@@ -149,7 +154,7 @@ impl LockTable {
     /// All who have been waiting for a lock for more than some milliseconds, the longest first.
     pub fn waiting(&self) -> Result<Vec<Waiter>> {
         match &self.keeper {
-            Keeper::Kernel(folder) => monitor::waiting(folder),
+            Keeper::Kernel(folder, _) => monitor::waiting(folder),
             Keeper::Leased(locks) => locks.waiting(),
         }
     }

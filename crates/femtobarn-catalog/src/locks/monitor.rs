@@ -19,7 +19,7 @@ pub struct HeldLock {
     pub target: LockTarget,
     /// Whether others can share it.
     pub is_shared: bool,
-    /// Who holds it. Not known of shared locks, and of one that was just taken.
+    /// Who holds it, or one of those who share it. Not known of one that was just taken.
     pub holder: Option<Holder>,
 }
 
@@ -37,7 +37,7 @@ pub struct Waiter {
 impl Waiter {
     /// What its file says.
     pub(super) fn to_text(&self) -> String {
-        let Holder { host, pid, user, since_ms } = &self.by;
+        let Holder { host, pid, user, since_ms, .. } = &self.by;
         let (host, user) = (host.replace('\n', " "), user.replace('\n', " "));
         let (name, slot) = (self.target.file_name(), self.target.slot());
         format!("{name}\n{slot}\n{pid}\n{since_ms}\n{host}\n{user}\nend\n")
@@ -51,6 +51,7 @@ impl Waiter {
             host: host.to_owned(),
             pid: pid.parse().ok()?,
             user: user.to_owned(),
+            application: String::new(),
             since_ms: since_ms.parse().ok()?,
         };
         let target = LockTarget::of_slot(database_of(name)?, slot.parse().ok()?)?;
@@ -82,9 +83,9 @@ pub(super) fn waiting(locks: &Path) -> Result<Vec<Waiter>> {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap_or_default();
-        if let Some(mut waiter) = Waiter::from_text(&text) {
-            waiter.holder = holder(locks, &waiter.target)?;
-            waiters.push(waiter);
+        if let Some(Waiter { target, by, .. }) = Waiter::from_text(&text) {
+            let holder = holder(locks, &target)?;
+            waiters.push(Waiter { target, by: by.with_application(), holder });
         }
     }
     waiters.sort_by_key(|waiter| waiter.by.since_ms);
@@ -120,7 +121,10 @@ fn held_in(file: &LockFile, database: Option<DatabaseId>) -> Result<Vec<HeldLock
     for (slot, kind) in locked.iter().filter_map(|one| Some((slot_of(one)?, one.kind))) {
         let Some(target) = LockTarget::of_slot(database, slot) else { continue };
         let is_shared = kind == Kind::Shared;
-        let holder = if is_shared { None } else { file.read_holder(slot)? };
+        let holder = match is_shared {
+            true => any_writer(file, &target)?,
+            false => file.read_holder(slot)?,
+        };
         held.push(HeldLock { target, is_shared, holder });
     }
     Ok(held)
@@ -164,7 +168,13 @@ mod tests {
 
     #[test]
     fn a_waiter_is_read_back_and_half_a_one_is_not() {
-        let by = Holder { host: "tau".into(), pid: 7, user: "anna".into(), since_ms: 9 };
+        let by = Holder {
+            host: "tau".into(),
+            pid: 7,
+            user: "anna".into(),
+            application: "".into(),
+            since_ms: 9,
+        };
         for target in [
             LockTarget::Container(DatabaseId(3), ContainerId(u32::MAX)),
             LockTarget::Database(DatabaseId(3)),

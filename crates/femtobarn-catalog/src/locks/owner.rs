@@ -8,6 +8,7 @@ use super::file::Kind;
 use super::kernel::{KernelGuard, KernelOwner};
 use super::leased::{LeasedGuard, LeasedLocks, LeasedOwner};
 use super::target::LockTarget;
+use crate::catalog::Labels;
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, DatabaseId};
 
@@ -39,8 +40,8 @@ enum Kept {
 }
 
 impl LockOwner {
-    pub(super) fn in_kernel(folder: PathBuf) -> Self {
-        LockOwner { keeper: Keeper::Kernel(KernelOwner::new(folder)) }
+    pub(super) fn in_kernel(folder: PathBuf, labels: Option<Labels>) -> Self {
+        LockOwner { keeper: Keeper::Kernel(KernelOwner::new(folder, labels)) }
     }
 
     pub(super) fn on_lease(locks: &Arc<dyn LeasedLocks>) -> Self {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use femtobarn_catalog::{Csn, Error, Result};
+use femtobarn_catalog::{Csn, Error, Holder, Result};
 use quick_cache::sync::Cache;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
@@ -20,7 +20,7 @@ use super::{Address, ConnectOptions, token};
 use crate::MESSAGE_BYTES_MAX;
 use crate::convert::refusal;
 use crate::v1::catalogue_client::CatalogueClient;
-use crate::v1::{Answer, ClientTurn, Hello, Holder, ServerTurn, Welcome};
+use crate::v1::{Answer, ClientTurn, Hello, ServerTurn, Welcome};
 
 /// Answers that are kept.
 const ANSWERS_MAX: usize = 16_384;
@@ -236,7 +236,7 @@ impl Shared {
         let hello = Hello {
             federation: self.federation.clone(),
             session: self.session.into_bytes().to_vec(),
-            client: Some(this_process()),
+            client: Some(Holder::this_process().into()),
             locks,
             pins,
         };
@@ -382,19 +382,6 @@ fn endpoint(address: &Address, options: &ConnectOptions) -> Result<Endpoint> {
         tls = tls.ca_certificate(Certificate::from_pem(pem));
     }
     endpoint.tls_config(tls).map_err(wrong)
-}
-
-/// Who is shown to those who wait for our locks.
-fn this_process() -> Holder {
-    let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
-    let uid = nix::unistd::Uid::effective();
-    let user = match nix::unistd::User::from_uid(uid) {
-        Ok(Some(user)) => user.name,
-        _ => uid.to_string(),
-    };
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let since_ms = since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0));
-    Holder { host: host.unwrap_or_default(), pid: std::process::id(), user, since_ms }
 }
 
 /// What a status says, with the errors that it came from.

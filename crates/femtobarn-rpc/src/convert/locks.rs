@@ -38,14 +38,14 @@ impl TryFrom<v1::Target> for LockTarget {
 }
 
 impl From<Holder> for v1::Holder {
-    fn from(Holder { host, pid, user, since_ms }: Holder) -> Self {
-        v1::Holder { host, pid, user, since_ms }
+    fn from(Holder { host, pid, user, application, since_ms }: Holder) -> Self {
+        v1::Holder { host, pid, user, since_ms, application }
     }
 }
 
 impl From<v1::Holder> for Holder {
-    fn from(v1::Holder { host, pid, user, since_ms }: v1::Holder) -> Self {
-        Holder { host, pid, user, since_ms }
+    fn from(v1::Holder { host, pid, user, since_ms, application }: v1::Holder) -> Self {
+        Holder { host, pid, user, application, since_ms }
     }
 }
 

@@ -123,7 +123,7 @@ fn rows_come_back_and_half_ones_are_refused() {
 
 #[test]
 fn errors_come_back_with_their_texts() {
-    let holder = Holder { host: "tau".into(), pid: 7, user: "anna".into(), since_ms: 9 };
+    let holder = Holder { host: "tau".into(), pid: 7, user: "anna".into(), application: "reco.py".into(), since_ms: 9 };
     let errors = [
         Error::Conflict { container: "run7/events".into(), base: None, head: Some(Csn(3)) },
         Error::Changed { what: "it was renamed".into() },
@@ -153,7 +153,7 @@ fn errors_come_back_with_their_texts() {
 
 #[test]
 fn locks_come_back() {
-    let holder = Holder { host: "tau".into(), pid: 7, user: "anna".into(), since_ms: 9 };
+    let holder = Holder { host: "tau".into(), pid: 7, user: "anna".into(), application: "reco.py".into(), since_ms: 9 };
     for target in [
         LockTarget::Container(DatabaseId(3), ContainerId(u32::MAX)),
         LockTarget::Database(DatabaseId(3)),
