@@ -1,9 +1,10 @@
 """The exceptions of Femtobarn: one tree, each with a stable ``kind``.
 
 A kind says what the caller should do, not where the error came from: try the transaction again
-(``conflict``, ``busy``, ``unavailable``), correct the call (``invalid``, ``not-found``, ``exists``),
-restore the file (``corrupt``), or upgrade (``unsupported``). Where Python has an exception for the same
-situation, ours is one of it too, so that ``except KeyError`` and ``except ValueError`` do what they say.
+(``conflict``, ``busy``, ``unavailable``), get the right to (``denied``), correct the call (``invalid``,
+``not-found``, ``exists``), restore the file (``corrupt``), or upgrade (``unsupported``). Where Python has an
+exception for the same situation, ours is one of it too, so that ``except KeyError`` and ``except
+ValueError`` do what they say.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ __all__ = [
     "ClosedError",
     "ConflictError",
     "CorruptError",
+    "DeniedError",
     "ExistsError",
     "FemtobarnError",
     "InternalError",
@@ -76,9 +78,18 @@ class BusyError(FemtobarnError):
 
 
 class UnavailableError(FemtobarnError, ConnectionError):
-    """The server of a federation does not answer; the text says which and what was tried."""
+    """The server of a federation does not answer; the text says which and what was tried.
+
+    Where it was lost while a transaction was published, the text says that the outcome is not known.
+    """
 
     kind = "unavailable"
+
+
+class DeniedError(FemtobarnError, PermissionError):
+    """The caller lacks a right: a token that is refused or expired, or a folder that may only be read."""
+
+    kind = "denied"
 
 
 class InvalidError(FemtobarnError, ValueError):
@@ -129,6 +140,7 @@ BY_KIND: dict[str, type[FemtobarnError]] = {
         ExistsError,
         BusyError,
         UnavailableError,
+        DeniedError,
         InvalidError,
         CorruptError,
         UnsupportedError,

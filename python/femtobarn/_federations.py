@@ -67,6 +67,7 @@ def open(
     read_ahead_bytes: int | None = None,
     disk_cache: str | os.PathLike[str] | None = None,
     disk_cache_bytes: int | None = None,
+    timeout: float | None = None,
 ) -> Federation:
     """Open a federation.
 
@@ -90,16 +91,30 @@ def open(
     disk_cache_bytes
         Bytes that are kept there of each federation, 16 GiB by default; what was used least recently goes
         first.
+    timeout
+        Seconds for which a server that was reached is waited for while it does not answer, as while it
+        restarts, 60 by default. A server that cannot be connected to here is an error at once.
 
     Raises
     ------
     NotFoundError
         If there is none at that place.
+    UnavailableError
+        If the server cannot be reached, or its certificate is not trusted.
+    DeniedError
+        If the server does not let the caller in, or the folder may not be read.
     UnsupportedError
         If it was made by a newer release.
     """
     handle = FederationHandle.open(
-        _local_path(path), cache_bytes, threads, streams, read_ahead_bytes, disk_cache, disk_cache_bytes
+        _local_path(path),
+        cache_bytes,
+        threads,
+        streams,
+        read_ahead_bytes,
+        disk_cache,
+        disk_cache_bytes,
+        timeout,
     )
     return Federation(handle)
 

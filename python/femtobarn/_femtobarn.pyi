@@ -139,6 +139,7 @@ class FederationHandle:
         read_ahead_bytes: int | None,
         disk_cache: str | os.PathLike[str] | None,
         disk_cache_bytes: int | None,
+        timeout: float | None,
     ) -> FederationHandle: ...
     @property
     def name(self) -> str: ...

@@ -14,6 +14,7 @@ KINDS = {
     "closed": fb.ClosedError,
     "conflict": fb.ConflictError,
     "corrupt": fb.CorruptError,
+    "denied": fb.DeniedError,
     "exists": fb.ExistsError,
     "internal": fb.InternalError,
     "invalid": fb.InvalidError,
@@ -36,7 +37,13 @@ def test_every_error_is_a_femtobarn_error(error: type[fb.FemtobarnError]) -> Non
 
 @pytest.mark.parametrize(
     ("error", "builtin"),
-    [(fb.NotFoundError, KeyError), (fb.InvalidError, ValueError), (fb.StorageError, OSError)],
+    [
+        (fb.NotFoundError, KeyError),
+        (fb.InvalidError, ValueError),
+        (fb.StorageError, OSError),
+        (fb.DeniedError, PermissionError),
+        (fb.UnavailableError, ConnectionError),
+    ],
 )
 def test_python_names_for_the_same_situation_catch_it(error: type, builtin: type) -> None:
     with pytest.raises(builtin):

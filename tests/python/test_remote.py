@@ -132,7 +132,7 @@ def test_who_is_second_is_told(local: fb.Federation, far: fb.Federation, server:
         txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))
         with (
             other.transaction(lock_timeout=0.1) as second,
-            pytest.raises(fb.BusyError, match="is locked by"),
+            pytest.raises(fb.BusyError, match="container run7/events is locked by"),
         ):
             second.database("run7").container("events").append(Event(run=7, event=2, pt=[]))
     assert local["run7/events"].arrays("event").event.to_list() == [1]
@@ -167,10 +167,37 @@ def test_readers_may_only_read(local: fb.Federation) -> None:
     with (
         fb.serve(local.path, port=0, address="127.0.0.1") as server,
         fb.open(server.url("/lhc.fed")) as far,
-        pytest.raises(fb.FemtobarnError, match="can only be read"),
+        pytest.raises(fb.DeniedError, match="can only be read"),
         far.transaction() as txn,
     ):
         txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))
+    assert len(local["run7/events"]) == 0
+
+
+def test_a_server_that_is_not_there_is_an_error_at_once(local: fb.Federation) -> None:
+    """A closed port was tried for a minute."""
+    with fb.serve(local.path, port=0, address="127.0.0.1") as server:
+        url = server.url("/lhc.fed")
+    with pytest.raises(fb.UnavailableError, match="cannot be reached"):
+        fb.open(url)
+    with pytest.raises(ConnectionError):
+        fb.open(url, timeout=3600)
+    with pytest.raises(fb.InvalidError, match="cannot be waited for"):
+        fb.open(url, timeout=-1)
+
+
+def test_a_server_that_went_away_is_unavailable(local: fb.Federation, tmp_path: Path) -> None:
+    """It was of kind `storage`, and is waited for as long as is said."""
+    config = tmp_path / "server.toml"
+    config.write_text("[limits]\ndrain_seconds = 0")
+    with fb.serve(local.path, port=0, address="127.0.0.1", anonymous="all", config=config) as server:
+        far = fb.open(server.url("/lhc.fed"), timeout=0.5)
+        txn = far.transaction()
+        txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))
+    with pytest.raises(fb.UnavailableError):
+        txn.commit()
+    with pytest.raises(fb.UnavailableError):
+        far.head()
     assert len(local["run7/events"]) == 0
 
 

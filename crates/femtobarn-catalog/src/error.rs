@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
 use rusqlite::ErrorCode;
 
 use crate::ids::Csn;
@@ -25,6 +27,8 @@ pub enum ErrorKind {
     Busy,
     /// The server does not answer: come back later.
     Unavailable,
+    /// The server or the operating system does not let the caller do this: get the right to, or a new token.
+    Denied,
     /// The caller asked for something that makes no sense.
     Invalid,
     /// The catalogue's bytes are damaged.
@@ -117,6 +121,12 @@ pub enum Error {
         /// Which, what was tried, and what to do about it.
         what: String,
     },
+    /// The caller has not the right to do this.
+    #[error("{what}")]
+    Denied {
+        /// Who may not do what to which thing, and what to do about it.
+        what: String,
+    },
     /// The caller asked for something that makes no sense.
     #[error("{what}")]
     Invalid {
@@ -177,6 +187,7 @@ impl Error {
                 ErrorKind::Conflict
             }
             Error::Unavailable { .. } => ErrorKind::Unavailable,
+            Error::Denied { .. } => ErrorKind::Denied,
             Error::NotFound { .. } | Error::NoFederation { .. } => ErrorKind::NotFound,
             Error::Exists { .. } => ErrorKind::Exists,
             Error::Busy { .. } => ErrorKind::Busy,
@@ -192,6 +203,10 @@ impl Error {
 
     pub(crate) fn invalid(what: impl Into<String>) -> Self {
         Error::Invalid { what: what.into() }
+    }
+
+    pub(crate) fn denied(what: impl Into<String>) -> Self {
+        Error::Denied { what: what.into() }
     }
 
     pub(crate) fn closed(what: impl Into<String>) -> Self {
@@ -217,6 +232,9 @@ impl Error {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
                 Error::Full { path: path.to_owned() }
             }
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                Error::denied(format!("{what} {}: {source}", path.display()))
+            }
             _ => Error::Io { what: format!("{what} {}", path.display()), source: Arc::new(source) },
         }
     }
@@ -233,11 +251,17 @@ impl Error {
                 Error::Busy { what: what(), holder: None, waited: crate::catalog::BUSY_WAIT }
             }
             Some(ErrorCode::ReadOnly) => {
-                Error::closed(format!("{} is read-only here; nothing was committed", what()))
+                Error::denied(format!("{} is read-only here; nothing was committed", what()))
             }
-            Some(
-                ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::PermissionDenied,
-            ) => Error::Io { what: what(), source: Arc::new(source) },
+            Some(ErrorCode::PermissionDenied) => Error::denied(format!("{}: {source}", what())),
+            Some(ErrorCode::CannotOpen)
+                if access(path, AccessFlags::R_OK) == Err(Errno::EACCES) =>
+            {
+                Error::denied(format!("{} may not be read: {}", what(), Errno::EACCES.desc()))
+            }
+            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
+                Error::Io { what: what(), source: Arc::new(source) }
+            }
             _ => Error::internal(format!("{}: {source}", what())),
         }
     }

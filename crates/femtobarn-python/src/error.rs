@@ -64,6 +64,7 @@ fn name_of(kind: ErrorKind) -> &'static str {
         ErrorKind::Exists => "exists",
         ErrorKind::Busy => "busy",
         ErrorKind::Unavailable => "unavailable",
+        ErrorKind::Denied => "denied",
         ErrorKind::Invalid => "invalid",
         ErrorKind::Corrupt => "corrupt",
         ErrorKind::Unsupported => "unsupported",

@@ -14,6 +14,9 @@ use crate::snapshot::SnapshotHandle;
 use crate::transaction::TransactionHandle;
 use crate::upkeep::UpkeepHandle;
 
+/// How long a server is waited for at most: a year.
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// An open federation.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct FederationHandle {
@@ -29,7 +32,7 @@ impl FederationHandle {
 
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "the facade passes them by position")]
-    #[pyo3(signature = (path, cache_bytes, threads, streams, read_ahead_bytes, disk_cache, disk_cache_bytes))]
+    #[pyo3(signature = (path, cache_bytes, threads, streams, read_ahead_bytes, disk_cache, disk_cache_bytes, timeout))]
     fn open(
         py: Python<'_>,
         path: PathBuf,
@@ -39,6 +42,7 @@ impl FederationHandle {
         read_ahead_bytes: Option<u64>,
         disk_cache: Option<PathBuf>,
         disk_cache_bytes: Option<u64>,
+        timeout: Option<f64>,
     ) -> PyResult<Self> {
         let usual = OpenOptions::default();
         let options = OpenOptions {
@@ -48,6 +52,7 @@ impl FederationHandle {
             read_ahead_bytes: read_ahead_bytes.unwrap_or(usual.read_ahead_bytes),
             disk_cache,
             disk_cache_bytes: disk_cache_bytes.unwrap_or(usual.disk_cache_bytes),
+            timeout: timeout.map_or(Ok(usual.timeout), server_timeout)?,
         };
         let open = || match path.to_str().filter(|text| text.contains("://")) {
             Some(url) => Federation::open_url(url, options),
@@ -182,6 +187,18 @@ impl FederationHandle {
     /// A handle on a federation that was just opened.
     pub fn over(federation: Federation) -> Self {
         Self { federation: Kept::new(federation, &Session::new()) }
+    }
+}
+
+/// How long to wait for a server.
+///
+/// # Errors
+/// `InvalidError` if that is no time.
+fn server_timeout(seconds: f64) -> PyResult<Duration> {
+    match Duration::try_from_secs_f64(seconds) {
+        // Clocks cannot tell what is beyond.
+        Ok(time) if !time.is_zero() => Ok(time.min(TIMEOUT_MAX)),
+        _ => Err(exception("invalid", format!("a server cannot be waited for {seconds} s"))),
     }
 }
 

@@ -139,6 +139,12 @@ fn io_kind(error: &std::io::Error) -> ErrorKind {
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::Full,
         std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            ErrorKind::Denied
+        }
+        std::io::ErrorKind::ConnectionRefused
+        | std::io::ErrorKind::ConnectionReset
+        | std::io::ErrorKind::TimedOut => ErrorKind::Unavailable,
         _ => ErrorKind::Io,
     }
 }

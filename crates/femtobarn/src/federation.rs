@@ -96,10 +96,12 @@ impl Federation {
     /// token is found where XRootD's clients look for one.
     ///
     /// # Errors
-    /// `Invalid` if that is no such URL; `NotFound` if the server has no such federation; `Io` if the
-    /// server cannot be reached; `Closed` if it does not let us in.
+    /// `Invalid` if that is no such URL; `NotFound` if the server has no such federation; `Unavailable` if
+    /// the server cannot be reached, or its certificate is not trusted; `Denied` if it does not let the caller
+    /// in.
     pub fn open_url(url: &str, options: OpenOptions) -> Result<Self> {
-        let catalogue = RemoteCatalogue::connect(url, &ConnectOptions::default())?;
+        let connect = ConnectOptions { patience: options.timeout, ..ConnectOptions::default() };
+        let catalogue = RemoteCatalogue::connect(url, &connect)?;
         Self::over_server(Arc::new(catalogue), url, options)
     }
 
@@ -107,13 +109,14 @@ impl Federation {
     /// `roots://` for TLS.
     ///
     /// # Errors
-    /// `Invalid` if that is no such URL; `Io` if the server cannot be reached or refuses.
+    /// `Invalid` if that is no such URL; `Unavailable` if the server cannot be reached; `Denied` if it refuses.
     pub fn over_server(
         catalog: Arc<dyn Catalogue>,
         url: &str,
         options: OpenOptions,
     ) -> Result<Self> {
-        let folder = RemoteFolder::connect(url, catalog.session(), options.streams)?;
+        let folder =
+            RemoteFolder::connect(url, catalog.session(), options.streams, options.timeout)?;
         let keep = |disk: &PathBuf| {
             DiskCache::open(disk, catalog.uuid(), options.disk_cache_bytes)
                 .map_err(|error| Error::io("make the folder", disk, error))

@@ -21,6 +21,9 @@ pub struct OpenOptions {
     /// holds up to two and a half bursts, a federation eight. With 0 nothing is read ahead: what is needed is
     /// asked for then.
     pub read_ahead_bytes: u64,
+    /// How long a server that was reached once is waited for while it does not answer, as while it restarts: a
+    /// minute by default. What cannot be connected to at first is not waited for.
+    pub timeout: Duration,
     /// Where what was read from a server is kept, also for other processes; nowhere by default.
     pub disk_cache: Option<PathBuf>,
     /// Bytes that are kept there of each federation: 16 GiB by default.
@@ -35,6 +38,7 @@ impl Default for OpenOptions {
             threads,
             streams: 2,
             read_ahead_bytes: 2 << 20,
+            timeout: Duration::from_secs(60),
             disk_cache: None,
             disk_cache_bytes: 16 << 30,
         }

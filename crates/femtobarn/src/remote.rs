@@ -13,6 +13,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use femtobarn_catalog::DatabaseId;
 use rntuple::ReadRequest;
@@ -37,15 +38,16 @@ pub(crate) struct RemoteFolder {
 #[derive(Debug)]
 struct Ahead {
     url: Url,
+    options: Options,
     /// None for one that cannot be made: then the first connection does for it.
     clients: Vec<OnceLock<Option<Client>>>,
     turn: AtomicUsize,
 }
 
 impl Ahead {
-    fn new(url: Url, streams: usize) -> Self {
+    fn new(url: Url, options: Options, streams: usize) -> Self {
         let clients = std::iter::repeat_with(OnceLock::new).take(streams).collect();
-        Ahead { url, clients, turn: AtomicUsize::new(0) }
+        Ahead { url, options, clients, turn: AtomicUsize::new(0) }
     }
 
     /// Whose turn it is.
@@ -54,23 +56,40 @@ impl Ahead {
     }
 
     fn client(&self, index: usize) -> Option<&Client> {
-        let connect = || Client::connect(&self.url, options()).ok();
+        let connect = || Client::connect(&self.url, self.options.clone()).ok();
         self.clients[index].get_or_init(connect).as_ref()
     }
 }
 
-fn options() -> Options {
-    Options { application: "femtobarn".to_owned(), ..Options::default() }
+/// A server that asks for patience, as one with slow disks does, gets as much as ever; one that says nothing
+/// is waited for until the time-out.
+fn options(timeout: Duration) -> Options {
+    let usual = Options::default();
+    Options {
+        application: "femtobarn".to_owned(),
+        connect_timeout: usual.connect_timeout.min(timeout),
+        request_timeout: timeout,
+        reconnect_timeout: timeout,
+        patience: usual.patience.max(timeout),
+        ..usual
+    }
 }
 
 impl RemoteFolder {
     /// Connects to the server of `root://host:port//federation`; a session of its catalogue is needed to
-    /// write. Bursts come over so many connections more.
-    pub fn connect(url: &str, session: Option<Uuid>, streams: usize) -> Result<Self> {
+    /// write. Bursts come over so many connections more. A server that does not answer is waited for until the
+    /// time-out.
+    pub fn connect(
+        url: &str,
+        session: Option<Uuid>,
+        streams: usize,
+        timeout: Duration,
+    ) -> Result<Self> {
         let failed = |error: ClientError| Error::io("connect to", Path::new(url), error.into_io());
         let url = Url::parse(url).map_err(|error| Error::invalid(error.to_string()))?;
-        let client = Client::connect(&url, options()).map_err(failed)?;
-        Ok(RemoteFolder { client, session, ahead: Arc::new(Ahead::new(url, streams)) })
+        let options = options(timeout);
+        let client = Client::connect(&url, options.clone()).map_err(failed)?;
+        Ok(RemoteFolder { client, session, ahead: Arc::new(Ahead::new(url, options, streams)) })
     }
 
     /// The URL of a file, as if it were a path.
@@ -219,9 +238,17 @@ fn read_many(file: &File, requests: &mut [ReadRequest<'_>]) -> std::io::Result<(
     file.read_many(&mut pieces).map_err(told)
 }
 
-/// What a client says, in words of the engine where it says that a lock was lost.
+/// What a client says, in words of the engine where it says that a lock or the server was lost.
 fn told(error: ClientError) -> std::io::Error {
     match error {
+        // Only what changes files is lost so, and files count only as of a commit.
+        ClientError::Lost { server, path, reason } => std::io::Error::new(
+            std::io::ErrorKind::ConnectionReset,
+            format!(
+                "{server} was lost, {reason}; what was written to {path} and not committed is lost, too: \
+                 run the transaction again"
+            ),
+        ),
         ClientError::Refused { code: ErrorCode::FILE_LOCKED, message, .. } => {
             std::io::Error::other(Error::Conflict { what: message })
         }

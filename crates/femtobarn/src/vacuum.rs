@@ -87,7 +87,7 @@ impl Federation {
     /// space back: to the file system, and to writers. Others may read and write meanwhile.
     ///
     /// # Errors
-    /// `Busy` while another vacuum or a backup runs; `Closed` if the federation can only be read; as
+    /// `Busy` while another vacuum or a backup runs; `Denied` if the federation can only be read; as
     /// the disk. Run again, it goes on where it was.
     pub fn vacuum(
         &self,

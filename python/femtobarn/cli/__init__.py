@@ -32,6 +32,7 @@ EXIT_CODES = {
     "closed": 9,
     "storage": 10,
     "unavailable": 11,
+    "denied": 12,
 }
 """Exit code by the kind of error; 0 is success, 2 also a wrong command line, 130 Ctrl-C, 143 `kill`."""
 
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _fail(options, "storage", str(error))
+        return _fail(options, "denied" if isinstance(error, PermissionError) else "storage", str(error))
     except KeyboardInterrupt:
         print("femtobarn: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT

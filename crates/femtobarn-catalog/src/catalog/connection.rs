@@ -32,7 +32,7 @@ impl Handle {
     /// A connection for look-ups; what it finds missing or damaged is told in full.
     pub(super) fn open_reader(path: &Path) -> Result<(Self, Identity)> {
         Self::open_shared_reader(path).or_else(|error| match error.kind() {
-            ErrorKind::Io | ErrorKind::Closed if !is_writable(path) => {
+            ErrorKind::Io | ErrorKind::Denied if !is_writable(path) => {
                 Self::open_immutable(path, error)
             }
             _ => Err(error),

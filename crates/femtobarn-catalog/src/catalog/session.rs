@@ -251,7 +251,7 @@ impl Session {
         let read_only = reader.is_read_only();
         self.keep(reader);
         if read_only {
-            return Err(Error::closed(format!(
+            return Err(Error::denied(format!(
                 "catalogue {} is read-only here; nothing was committed",
                 self.path.display()
             )));

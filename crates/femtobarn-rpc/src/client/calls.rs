@@ -9,7 +9,8 @@ use prost::Message;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use super::session::{Shared, reason};
+use super::session::Shared;
+use super::trouble::{Trouble, reason, trouble_of};
 use crate::convert::refusal;
 use crate::v1::catalogue_client::CatalogueClient;
 use crate::v1::failure::Of;
@@ -41,6 +42,9 @@ impl From<Status> for Attempt {
         match refusal(&status) {
             Some(failure) if matches!(failure.of, Some(Of::NoSession(_))) => Attempt::NoSession,
             Some(failure) => Attempt::Refused(failure.into()),
+            None if trouble_of(&status) == Trouble::Distrust => {
+                Attempt::Refused(Error::Unavailable { what: reason(&status) })
+            }
             None => Attempt::Lost(reason(&status)),
         }
     }
@@ -187,12 +191,12 @@ impl Shared {
     fn unknown(&self, error: Error, why: Option<&str>) -> Error {
         match why {
             None => error,
-            Some(why) => Error::Io {
+            Some(why) => Error::Unavailable {
                 what: format!(
-                    "whether the commit is durable is not known; look for it in the history of {}",
+                    "whether the commit is durable is not known; look for it in the history of {}: \
+                     {why}; {error}",
                     self.url
                 ),
-                source: Arc::new(std::io::Error::other(format!("{why}; {error}"))),
             },
         }
     }

@@ -5,6 +5,7 @@
 //! | `address` | where the server is, and which federation |
 //! | `token` | who asks, to the server |
 //! | `ledger` | what the session holds and waits for |
+//! | `trouble` | what keeps a call from being answered, and whether to wait for the end of it |
 //! | `session` | the task that keeps the session, and opens it again |
 //! | `calls` | single calls, sent again where that does no harm |
 //! | `catalogue` | the catalogue made of these |
@@ -31,6 +32,7 @@ mod catalogue;
 mod ledger;
 mod session;
 mod token;
+mod trouble;
 
 pub use address::Address;
 
@@ -41,9 +43,11 @@ use session::Shared;
 pub struct ConnectOptions {
     /// A bearer token; otherwise one is looked for where such tokens are kept, and sent over TLS only.
     pub token: Option<String>,
-    /// A certificate that is trusted besides those of the system, in PEM format.
+    /// A certificate that is trusted besides those of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`
+    /// where they are set, in PEM format.
     pub certificate: Option<Vec<u8>>,
-    /// How long a server that does not answer is waited for: a minute by default.
+    /// How long a server that does not answer is waited for, or one that was there and is gone: a minute by
+    /// default. What cannot be connected to at first is not waited for.
     pub patience: Duration,
 }
 
@@ -69,8 +73,9 @@ impl RemoteCatalogue {
     /// Opens a session at a server: `root://host:port//name.fed`, or `roots://` for TLS.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is no such URL; [`Error::Unavailable`] if no server answers there;
-    /// [`Error::NoFederation`] if it has none of this name; [`Error::Closed`] if it does not let us in.
+    /// [`Error::Invalid`] if it is no such URL; [`Error::Unavailable`] if no server answers there, or its
+    /// certificate is not trusted; [`Error::NoFederation`] if it has none of this name; [`Error::Denied`] if
+    /// it does not let the caller in.
     pub fn connect(url: &str, options: &ConnectOptions) -> Result<Self> {
         let address = Address::parse(url)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()

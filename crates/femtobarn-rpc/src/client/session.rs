@@ -16,6 +16,7 @@ use tonic::{Request, Status, Streaming};
 use uuid::Uuid;
 
 use super::ledger::Ledger;
+use super::trouble::{Trouble, reason, trouble_of, with_sources};
 use super::{Address, ConnectOptions, token};
 use crate::MESSAGE_BYTES_MAX;
 use crate::convert::refusal;
@@ -140,6 +141,11 @@ impl Shared {
         }
     }
 
+    /// There is no use in waiting.
+    fn unreachable(&self, why: &str) -> Error {
+        Error::Unavailable { what: format!("the server of {} cannot be reached: {why}", self.url) }
+    }
+
     pub fn unavailable(&self, why: &str) -> Error {
         let Shared { url, patience, .. } = self;
         let seconds = patience.as_secs_f32();
@@ -193,7 +199,7 @@ impl Shared {
                 Err(status) => status,
             };
             let is_late = broken_since.elapsed() >= self.patience;
-            if let Some(error) = self.reason_to_stop(&status, is_late) {
+            if let Some(error) = self.reason_to_stop(&status, is_late, welcomed.is_some()) {
                 self.ledger().fail(&error);
                 if let Some(welcomed) = welcomed.take() {
                     drop(welcomed.send(Err(error)));
@@ -209,8 +215,9 @@ impl Shared {
         matches!(*self.link.borrow(), Link::Leaving | Link::Left)
     }
 
-    /// Why those who wait need not wait any longer; none if the session may be opened soon.
-    fn reason_to_stop(&self, status: &Status, is_late: bool) -> Option<Error> {
+    /// Why those who wait need not wait any longer; none if the session may be opened soon. What cannot be
+    /// connected to at `first` is not waited for: only what was there may be restarting.
+    fn reason_to_stop(&self, status: &Status, is_late: bool, first: bool) -> Option<Error> {
         let refused = refusal(status).map(Error::from);
         match refused {
             // It is over, and begins anew.
@@ -221,8 +228,11 @@ impl Shared {
             }
             Some(Error::Unavailable { .. }) if !is_late => None,
             Some(error) => Some(error),
-            None if is_late => Some(self.unavailable(&reason(status))),
-            None => None,
+            None => match trouble_of(status) {
+                Trouble::Distrust => Some(self.unreachable(&reason(status))),
+                Trouble::NoConnection if first => Some(self.unreachable(&reason(status))),
+                _ => is_late.then(|| self.unavailable(&reason(status))),
+            },
         }
     }
 
@@ -382,25 +392,6 @@ fn endpoint(address: &Address, options: &ConnectOptions) -> Result<Endpoint> {
         tls = tls.ca_certificate(Certificate::from_pem(pem));
     }
     endpoint.tls_config(tls).map_err(wrong)
-}
-
-/// What a status says, with the errors that it came from.
-pub(super) fn reason(status: &Status) -> String {
-    let source = std::error::Error::source(status);
-    match source {
-        Some(source) => with_sources(source),
-        None => status.message().to_owned(),
-    }
-}
-
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(deeper) = source {
-        text = format!("{text}: {deeper}");
-        source = deeper.source();
-    }
-    text
 }
 
 /// A panic elsewhere leaves what is locked whole.

@@ -17,7 +17,7 @@ const THINGS: [&str; 8] =
 
 /// An error as a message.
 pub fn failure_of(error: &Error) -> Failure {
-    Failure { of: Some(described(error)) }
+    Failure { of: Some(described(error)), denied: matches!(error, Error::Denied { .. }) }
 }
 
 /// An error as the end of a call.
@@ -28,6 +28,7 @@ pub fn status_of(error: &Error) -> Status {
 /// The end of a call, from a message. The text is for people who use other clients.
 pub(crate) fn status(failure: &Failure, text: String) -> Status {
     let code = match &failure.of {
+        Some(Of::Closed(_)) if failure.denied => Code::PermissionDenied,
         Some(Of::Conflict(_) | Of::Changed(_) | Of::Deadlock(_)) => Code::Aborted,
         Some(Of::NotFound(_) | Of::NoFederation(_)) => Code::NotFound,
         Some(Of::Exists(_)) => Code::AlreadyExists,
@@ -52,14 +53,15 @@ pub fn refusal(status: &Status) -> Option<Failure> {
         return Some(failure);
     }
     let text = status.message().to_owned();
+    let denied = matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied);
     let of = match status.code() {
-        Code::Unauthenticated | Code::PermissionDenied => Of::Closed(text),
+        _ if denied => Of::Closed(text),
         Code::Unimplemented => Of::Unsupported(text),
         Code::InvalidArgument | Code::OutOfRange | Code::ResourceExhausted => Of::Invalid(text),
         Code::NotFound => Of::NoFederation(text),
         _ => return None,
     };
-    Some(Failure { of: Some(of) })
+    Some(Failure { of: Some(of), denied })
 }
 
 fn described(error: &Error) -> Of {
@@ -94,7 +96,7 @@ fn described(error: &Error) -> Of {
             Of::Corrupt(missing("catalogue", &path.to_string_lossy(), std::slice::from_ref(reason)))
         }
         Error::Unsupported { what } => Of::Unsupported(what.clone()),
-        Error::Closed { what } => Of::Closed(what.clone()),
+        Error::Closed { what } | Error::Denied { what } => Of::Closed(what.clone()),
         Error::Full { path } => Of::Full(path.to_string_lossy().into_owned()),
         Error::Io { what, source } => Of::Io(missing(what, "", &[source.to_string()])),
         Error::Internal { what } => Of::Internal(what.clone()),
@@ -131,6 +133,7 @@ impl From<Failure> for Error {
                 Error::Corrupt { path: PathBuf::from(name), reason: joined(words) }
             }
             Some(Of::Unsupported(what)) => Error::Unsupported { what },
+            Some(Of::Closed(what)) if failure.denied => Error::Denied { what },
             Some(Of::Closed(what)) => Error::Closed { what },
             Some(Of::Full(path)) => Error::Full { path: PathBuf::from(path) },
             Some(Of::Io(Missing { what, words, .. })) => {

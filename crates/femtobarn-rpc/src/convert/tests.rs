@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use femtobarn_catalog::{
     BlobRange, ClassRow, Commit, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow,
-    DatabaseState, DroppedDatabase, EnvelopeRange, Error, HeldLock, Holder, LockTarget,
+    DatabaseState, DroppedDatabase, EnvelopeRange, Error, ErrorKind, HeldLock, Holder, LockTarget,
     NewContainer, NewDatabase, NewVersion, VersionRow, Waiter,
 };
 use uuid::Uuid;
@@ -123,7 +123,13 @@ fn rows_come_back_and_half_ones_are_refused() {
 
 #[test]
 fn errors_come_back_with_their_texts() {
-    let holder = Holder { host: "tau".into(), pid: 7, user: "anna".into(), application: "reco.py".into(), since_ms: 9 };
+    let holder = Holder {
+        host: "tau".into(),
+        pid: 7,
+        user: "anna".into(),
+        application: "reco.py".into(),
+        since_ms: 9,
+    };
     let errors = [
         Error::Conflict { container: "run7/events".into(), base: None, head: Some(Csn(3)) },
         Error::Changed { what: "it was renamed".into() },
@@ -139,6 +145,7 @@ fn errors_come_back_with_their_texts() {
         Error::Invalid { what: "no".into() },
         Error::Unsupported { what: "newer".into() },
         Error::Closed { what: "sealed".into() },
+        Error::Denied { what: "the token is refused".into() },
         Error::Internal { what: "bug".into() },
     ];
     for error in errors {
@@ -147,13 +154,23 @@ fn errors_come_back_with_their_texts() {
         assert_eq!((back.kind(), back.to_string()), (error.kind(), error.to_string()));
         assert_eq!(Error::from(failure_of(&error)).kind(), error.kind());
     }
+    for refused in [tonic::Status::unauthenticated("who?"), tonic::Status::permission_denied("no")]
+    {
+        assert_eq!(Error::from(refusal(&refused).unwrap()).kind(), ErrorKind::Denied);
+    }
     assert!(refusal(&tonic::Status::unavailable("connection reset")).is_none());
     assert!(refusal(&tonic::Status::unknown("half an answer")).is_none());
 }
 
 #[test]
 fn locks_come_back() {
-    let holder = Holder { host: "tau".into(), pid: 7, user: "anna".into(), application: "reco.py".into(), since_ms: 9 };
+    let holder = Holder {
+        host: "tau".into(),
+        pid: 7,
+        user: "anna".into(),
+        application: "reco.py".into(),
+        since_ms: 9,
+    };
     for target in [
         LockTarget::Container(DatabaseId(3), ContainerId(u32::MAX)),
         LockTarget::Database(DatabaseId(3)),

@@ -378,7 +378,8 @@ fn a_restart_of_the_server_fails_only_what_was_being_written() {
     stage.stop();
     stage.start();
     let error = transaction.commit().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("run the transaction again"), "{error}");
     remote.let_go_of_pages();
     assert_eq!(numbers(&remote).len(), 1000);
 
@@ -396,7 +397,7 @@ fn no_server_is_an_error() {
     let catalogue = Arc::new(Catalog::open(&stage.place()).unwrap());
     let url = format!("root://127.0.0.1:{}//test.fed", stage.port);
     let opened = Federation::over_server(catalogue.clone(), &url, OpenOptions::default());
-    assert_eq!(opened.err().unwrap().kind(), ErrorKind::Io);
+    assert_eq!(opened.err().unwrap().kind(), ErrorKind::Unavailable);
     let opened = Federation::over_server(catalogue, "http://host", OpenOptions::default());
     assert_eq!(opened.err().unwrap().kind(), ErrorKind::Invalid);
 }

@@ -146,7 +146,12 @@ impl Checking<'_, '_> {
             Ok(class) => {
                 format!("its objects are not of class {} version {}", class.name, class.version)
             }
-            Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::Io | ErrorKind::Denied | ErrorKind::Unavailable | ErrorKind::Corrupt
+                ) =>
+            {
                 return Err(error);
             }
             Err(error) => error.to_string(),

@@ -79,12 +79,12 @@ impl Transaction {
             }
         };
         if let Err(error) = &committed {
-            // If the disk failed while the catalogue committed, the commit may yet turn out to be
-            // durable, and its files are needed.
-            let kind = error.kind();
-            let may_be_durable =
-                matches!(kind, ErrorKind::Io | ErrorKind::Internal | ErrorKind::Corrupt);
-            self.close(may_be_durable);
+            // If the disk failed while the catalogue committed, or the server was lost, the commit may
+            // yet turn out to be durable, and its files are needed.
+            self.close(matches!(
+                error.kind(),
+                ErrorKind::Io | ErrorKind::Unavailable | ErrorKind::Internal | ErrorKind::Corrupt
+            ));
         }
         committed
     }

@@ -106,9 +106,8 @@ struct OpenDatabase {
 impl Transaction {
     pub(crate) fn begin(federation: Federation, options: TransactionOptions) -> Result<Self> {
         if federation.catalog().is_read_only() {
-            return Err(Error::Closed {
-                what: format!("federation {} can only be read", federation.folder().display()),
-            });
+            let what = format!("federation {} can only be read", federation.folder().display());
+            return Err(femtobarn_catalog::Error::Denied { what }.into());
         }
         federation.catalog().check_not_failed()?;
         let owner = federation.inner.kept.take_owner();

@@ -265,6 +265,13 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_not_trusted_is_not_tried_again() {
+        let now = Instant::now();
+        let error = attempt(now).after(Trouble::Distrust("expired".into()), now).unwrap_err();
+        assert!(matches!(error, ClientError::Unreachable { .. }));
+    }
+
+    #[test]
     fn what_must_not_be_done_twice_is_not() {
         let now = Instant::now();
         let mut attempt = attempt(now).once();

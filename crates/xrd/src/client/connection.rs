@@ -457,7 +457,12 @@ async fn start_tls(
 ) -> Result<(), Trouble> {
     let tls = super::tls::Tls::new(&server.host, options);
     let started = async { stream.start_tls(tls?).await }.await;
-    started.map_err(|error| Trouble::Login(format!("TLS: {error}")))
+    started.map_err(|error| match super::tls::is_distrust(&error) {
+        true => Trouble::Distrust(format!(
+            "TLS: {error}; SSL_CERT_FILE and X509_CERT_DIR name certificates that are trusted"
+        )),
+        false => Trouble::Unreachable(format!("TLS: {error}")),
+    })
 }
 
 #[cfg(not(feature = "tls"))]

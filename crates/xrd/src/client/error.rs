@@ -23,7 +23,7 @@ pub enum ClientError {
         /// The server's text.
         message: String,
     },
-    /// There is no connection to the server.
+    /// There is no connection to the server, or none that can be trusted.
     #[error("{server} cannot be reached for {path}: {reason}")]
     Unreachable {
         /// The server.

@@ -26,8 +26,8 @@ pub struct Options {
     /// `BEARER_TOKEN`, in the file that `BEARER_TOKEN_FILE` names, and in `bt_u<uid>` of
     /// `XDG_RUNTIME_DIR`.
     pub token: Option<Token>,
-    /// A file or a folder of certificates that sign those of servers; where none is given,
-    /// `X509_CERT_DIR`, `SSL_CERT_FILE`, or what the operating system trusts.
+    /// A file or a folder of certificates that sign those of servers; where none is given, those that
+    /// `X509_CERT_DIR` and `SSL_CERT_FILE` name, or else what the operating system trusts.
     pub authorities: Option<PathBuf>,
     /// What the client is called in the server's records.
     pub application: String,

@@ -132,34 +132,50 @@ impl Tls {
     }
 }
 
+/// Whether a handshake failed since the server's certificate is not trusted, or nothing is. All else may be
+/// trouble of the network.
+pub(super) fn is_distrust(error: &io::Error) -> bool {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    error.kind() == ErrorKind::NotFound || matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
+}
+
 /// Whose signatures are trusted.
 fn authorities(options: &Options) -> io::Result<RootCertStore> {
-    let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let place = options.authorities.clone().or_else(|| named("X509_CERT_DIR"));
-    let place = place.or_else(|| named("SSL_CERT_FILE"));
-    let system = || SYSTEM_AUTHORITIES.iter().map(PathBuf::from).find(|path| path.exists());
-    let Some(place) = place.or_else(system) else {
-        return Err(io::Error::new(ErrorKind::NotFound, "there are no certificates to trust"));
-    };
+    let places = places(options);
     let mut store = RootCertStore::empty();
-    for file in files_of(&place)? {
+    for file in places.iter().flat_map(|place| files_of(place)) {
         // Folders of authorities also have other files, and one bad file is no reason to trust none.
         if let Ok(certificates) = CertificateDer::pem_file_iter(&file) {
             store.add_parsable_certificates(certificates.filter_map(std::result::Result::ok));
         }
     }
-    match store.is_empty() {
-        true => Err(io::Error::new(
-            ErrorKind::NotFound,
-            format!("{} has no certificates to trust", place.display()),
-        )),
-        false => Ok(store),
+    if store.is_empty() {
+        let places: Vec<_> = places.iter().map(|place| format!(" {}", place.display())).collect();
+        let text = format!("there are no certificates to trust in{}", places.join(" and"));
+        return Err(io::Error::new(ErrorKind::NotFound, text));
+    }
+    Ok(store)
+}
+
+/// Files and folders of certificates: what was given, or what the environment names, or the system's.
+fn places(options: &Options) -> Vec<PathBuf> {
+    if let Some(given) = &options.authorities {
+        return vec![given.clone()];
+    }
+    let names = ["X509_CERT_DIR", "SSL_CERT_FILE"];
+    let named: Vec<_> = names.iter().filter_map(std::env::var_os).map(PathBuf::from).collect();
+    match named.is_empty() {
+        true => {
+            let first = SYSTEM_AUTHORITIES.iter().find(|path| Path::new(path).exists());
+            vec![PathBuf::from(first.unwrap_or(&SYSTEM_AUTHORITIES[0]))]
+        }
+        false => named,
     }
 }
 
-fn files_of(place: &Path) -> io::Result<Vec<PathBuf>> {
-    if !place.is_dir() {
-        return Ok(vec![place.to_owned()]);
+fn files_of(place: &Path) -> Vec<PathBuf> {
+    match std::fs::read_dir(place) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        Err(_) => vec![place.to_owned()],
     }
-    std::fs::read_dir(place)?.map(|entry| entry.map(|entry| entry.path())).collect()
 }

@@ -23,6 +23,8 @@ pub(super) enum Trouble {
     Malformed(crate::Error),
     /// There is no connection, so nothing was sent.
     Unreachable(String),
+    /// There is no secret connection: the server's certificate is not valid here, or the two cannot agree.
+    Distrust(String),
     /// The server does not let the user in.
     Login(String),
 }
@@ -53,7 +55,9 @@ impl Trouble {
             Trouble::Lost(reason) => ClientError::Lost { server, path, reason },
             Trouble::Silent(after) => ClientError::TimedOut { server, path, after },
             Trouble::Malformed(source) => ClientError::Protocol { server, path, source },
-            Trouble::Unreachable(reason) => ClientError::Unreachable { server, path, reason },
+            Trouble::Unreachable(reason) | Trouble::Distrust(reason) => {
+                ClientError::Unreachable { server, path, reason }
+            }
             Trouble::Login(reason) => ClientError::Login { server, user: user.to_owned(), reason },
         }
     }

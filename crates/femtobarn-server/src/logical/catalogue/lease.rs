@@ -52,7 +52,7 @@ impl Served {
     /// Opens a session, or takes it up again.
     ///
     /// # Errors
-    /// [`Error::Closed`] if it is somebody else's; [`Error::Unavailable`] if there are too many.
+    /// [`Error::Denied`] if it is somebody else's; [`Error::Unavailable`] if there are too many.
     pub async fn attend(self: &Arc<Self>, claims: Claims) -> Result<Welcome> {
         if claims.locks.len() + claims.pins.len() > SHARE_MAX {
             return Err(Error::Invalid { what: "a session claims too many locks".to_owned() });
@@ -73,7 +73,7 @@ impl Served {
         if let Some(known) = sessions.get(&claims.session) {
             return match known.identity == claims.identity {
                 true => Ok(Arc::clone(known)),
-                false => Err(Error::Closed { what: "the session is somebody else's".to_owned() }),
+                false => Err(Error::Denied { what: "the session is somebody else's".to_owned() }),
             };
         }
         if sessions.len() >= SESSIONS_MAX {

@@ -126,7 +126,7 @@ impl Served {
 
     fn check_lock(&self, session: &Session) -> Result<()> {
         if self.is_read_only || !session.may_write {
-            return Err(Error::Closed {
+            return Err(Error::Denied {
                 what: format!("federation {} can only be read by this session", self.name),
             });
         }

@@ -34,7 +34,7 @@ pub(super) async fn change(
 ) -> Result<ChangeReply> {
     if served.is_read_only() {
         let what = format!("federation {} is served only for reading", served.name());
-        return Err(Error::Closed { what });
+        return Err(Error::Denied { what });
     }
     let of = needed(request.of, "change")?;
     let session = uuid(&request.session).ok().and_then(|id| served.session(id));
@@ -141,7 +141,7 @@ fn check_path(path: &str) -> Result<()> {
 
 /// The client has to open its session again.
 pub(super) fn no_session() -> Status {
-    let failure = Failure { of: Some(Reason::NoSession(Empty {})) };
+    let failure = Failure { of: Some(Reason::NoSession(Empty {})), denied: false };
     let text = "the session is not known; open it again";
     Status::with_details(Code::FailedPrecondition, text, failure.encode_to_vec().into())
 }

@@ -38,13 +38,13 @@ pub(super) fn open(port: u16) -> Federation {
     Federation::open_url(&url, options).unwrap()
 }
 
-pub(super) fn class() -> Class {
+pub fn class() -> Class {
     let json =
         r#"{"name": "Event", "version": 1, "fields": [{"name": "number", "type": "uint64"}]}"#;
     Class::from_json(json).unwrap()
 }
 
-pub(super) fn events(numbers: std::ops::Range<u64>) -> Array {
+pub fn events(numbers: std::ops::Range<u64>) -> Array {
     let numbers: Vec<u64> = numbers.collect();
     let length = numbers.len();
     let numbers = Array::primitive(Primitive::UInt64, numbers);
@@ -183,7 +183,11 @@ fn writers_far_and_near_wait_for_each_other() {
 
 /// A server in a process of its own.
 fn killable(folder: &Path, port: u16) -> Killable {
-    Killable::start("catalogue::engine::serves", format!("{port} {}", folder.display()))
+    let server =
+        Killable::start("catalogue::engine::serves", format!("{port} {}", folder.display()));
+    // What cannot be connected to at first is an error at once.
+    until("starting", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    server
 }
 
 /// What a server's process runs. It is no test by itself.
@@ -233,7 +237,7 @@ fn writers_carry_on_when_the_server_is_killed() {
                 // What was written and not synced is lost with the server.
                 Err(error) => {
                     let kind = error.kind();
-                    let is_clean = matches!(kind, ErrorKind::Io | ErrorKind::Conflict);
+                    let is_clean = matches!(kind, ErrorKind::Unavailable | ErrorKind::Conflict);
                     assert!(is_clean, "{kind:?}: {error}");
                     let is_known = !error.to_string().contains("whether the commit is durable");
                     assert!(is_known, "{error}");

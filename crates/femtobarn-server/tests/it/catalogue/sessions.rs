@@ -169,11 +169,11 @@ fn who_may_only_read_can_neither_lock_nor_publish() {
     assert_eq!(there.databases(Csn::MAX).unwrap().len(), 1);
     drop(there.pin_head().unwrap());
     let locked = there.locks().owner().share_database(stage.database, LONG);
-    assert_eq!(locked.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(locked.unwrap_err().kind(), ErrorKind::Denied);
     let refused = there.commit(stage.version(None)).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Closed, "{refused}");
-    assert_eq!(there.drop_tag("x").unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
+    assert_eq!(there.drop_tag("x").unwrap_err().kind(), ErrorKind::Denied);
     let nobody = Stage::with(LONG, Authenticator::default());
     let refused = connect(&nobody.url()).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Closed, "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
 }
