@@ -64,6 +64,8 @@ pub struct Server {
 /// What is told of a server.
 pub(crate) struct Watched {
     pub started: Instant,
+    /// The names of exports.
+    pub exports: Vec<String>,
     pub is_draining: AtomicBool,
     pub counts: Arc<ConnectionCounts>,
     pub logical: Arc<Logical>,
@@ -98,15 +100,18 @@ impl Server {
         let counts = Arc::new(ConnectionCounts::default());
         let watched = Arc::new(Watched {
             started: Instant::now(),
+            exports: names.clone(),
             is_draining: AtomicBool::new(false),
             counts: Arc::clone(&counts),
             logical: Arc::clone(&logical),
             federations: federations.clone(),
             disks,
         });
-        let status = Arc::clone(&watched);
+        let (status, draining) = (Arc::clone(&watched), Arc::clone(&watched));
         let site = Arc::new(Site {
             status: Box::new(move || watching::status(&status)),
+            is_draining: Box::new(move || draining.is_draining.load(Ordering::Relaxed)),
+            metrics: config.metrics_readers(),
             federations: federations
                 .iter()
                 .map(|served| (format!("/{}", served.name()), Arc::clone(served.catalog())))
@@ -191,9 +196,11 @@ impl Server {
 
     fn end(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            tracing::info!(address = %self.address, "stopped");
             self.workers.iter().for_each(|workers| workers.stop());
+            let sessions = &self.watched.logical.sessions;
+            sessions.all().iter().for_each(|session| sessions.remove(session));
             runtime.shutdown_timeout(Duration::from_secs(1));
+            tracing::info!(address = %self.address, "stopped");
         }
     }
 }

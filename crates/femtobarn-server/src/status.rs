@@ -23,6 +23,57 @@ pub struct Status {
     pub waits: Vec<LockStatus>,
     /// The disks of throttled exports.
     pub disks: Vec<DiskStatus>,
+    /// Bytes of memory that the server's process has.
+    pub memory_bytes: u64,
+    /// What is served.
+    pub exports: Vec<ExportStatus>,
+    /// Those of them that are federations.
+    pub federations: Vec<FederationStatus>,
+    /// How long requests took, for each kind of each export.
+    pub latencies: Vec<LatencyStatus>,
+}
+
+/// What is served under one name, and the file system that it is on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ExportStatus {
+    /// Its name.
+    pub name: String,
+    /// Bytes that the file system has in all.
+    pub total_bytes: u64,
+    /// Bytes of these that can be written.
+    pub free_bytes: u64,
+}
+
+/// A federation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FederationStatus {
+    /// Its export's name.
+    pub name: String,
+    /// The newest commit.
+    pub head: u64,
+    /// Sessions of remote clients that are open.
+    pub sessions: u64,
+    /// Locks that are held.
+    pub locks_held: u64,
+    /// Locks that somebody waits for.
+    pub locks_waited: u64,
+    /// Deadlocks that were found.
+    pub deadlocks: u64,
+    /// Commits of remote clients.
+    pub commits: u64,
+}
+
+/// How long requests of one kind took for one export, since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LatencyStatus {
+    /// The export's name.
+    pub export: String,
+    /// `open`, `read`, `write`, `commit` or `lock_wait`.
+    pub kind: &'static str,
+    /// How many took as long as each bucket says, and no shorter one; the last has all that took longer.
+    pub buckets: Vec<u64>,
+    /// Seconds that they took together, without those that were answered from memory at once.
+    pub sum_seconds: f64,
 }
 
 /// Sums since the start, and what is now.

@@ -8,10 +8,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use femtobarn_catalog::{Holder, LockTarget};
 
 use crate::exporting::Disks;
+use crate::logical::Logical;
 use crate::logical::catalogue::{self, Served};
+use crate::logical::latency::{Kind, Latencies};
 use crate::logical::sessions::Session;
+use crate::physical::{Storage, StoragePath};
 use crate::server::Watched;
-use crate::status::{DiskStatus, FileStatus, LockStatus, SessionStatus, Status, Totals};
+use crate::status::{
+    DiskStatus, ExportStatus, FederationStatus, FileStatus, LatencyStatus, LockStatus,
+    SessionStatus, Status, Totals,
+};
 
 /// Rows of each kind that are told.
 const ROWS_MAX: usize = 1000;
@@ -22,6 +28,8 @@ pub(crate) fn status(watched: &Watched) -> Status {
     let all = logical.sessions.all();
     let moved = logical.sessions.totals();
     let (locks, waits) = all_locks(&watched.federations);
+    let federations = watched.federations.iter();
+    let federations = federations.map(|served| federation_status(served, &locks, &waits)).collect();
     let remote: Vec<_> = watched.federations.iter().flat_map(|served| served.sessions()).collect();
     let files = logical.files.counts();
     let totals = Totals {
@@ -61,7 +69,71 @@ pub(crate) fn status(watched: &Watched) -> Status {
         locks: locks.into_iter().take(ROWS_MAX).collect(),
         waits: waits.into_iter().take(ROWS_MAX).collect(),
         disks: watched.disks.iter().flat_map(disk_statuses).collect(),
+        memory_bytes: memory_bytes(),
+        exports: watched.exports.iter().filter_map(|name| export_status(logical, name)).collect(),
+        federations,
+        latencies: latencies(watched),
     }
+}
+
+/// Bytes that the operating system has given to this process; 0 if it does not tell.
+fn memory_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kibibytes = text.lines().find_map(|line| {
+        line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    });
+    kibibytes.map_or(0, |count| count * 1024)
+}
+
+/// None if its file system does not tell.
+fn export_status(logical: &Logical, name: &str) -> Option<ExportStatus> {
+    let path = StoragePath::new(name.as_bytes()).ok()?;
+    let space = logical.exports.space(&path).ok()?;
+    Some(ExportStatus { name: name.to_owned(), total_bytes: space.total, free_bytes: space.free })
+}
+
+fn federation_status(
+    served: &Served,
+    locks: &[LockStatus],
+    waits: &[LockStatus],
+) -> FederationStatus {
+    let of_it = |locks: &[LockStatus]| {
+        locks.iter().filter(|lock| lock.federation == served.name()).count() as u64
+    };
+    FederationStatus {
+        name: format!("/{}", served.name()),
+        head: served.catalog().head().unwrap_or_default().0,
+        sessions: served.sessions().len() as u64,
+        locks_held: of_it(locks),
+        locks_waited: of_it(waits),
+        deadlocks: served.deadlocks(),
+        commits: served.publisher().published().0,
+    }
+}
+
+/// How long requests took: of files for each export, of transactions for each federation.
+fn latencies(watched: &Watched) -> Vec<LatencyStatus> {
+    let row = |export: &str, kind: Kind, latencies: &Latencies| {
+        let histogram = latencies.histogram(kind);
+        LatencyStatus {
+            export: export.to_owned(),
+            kind: kind.name(),
+            buckets: histogram.buckets.to_vec(),
+            sum_seconds: histogram.sum_us as f64 / 1e6,
+        }
+    };
+    let exports = watched.exports.iter().filter_map(|name| {
+        let path = StoragePath::new(name.as_bytes()).ok()?;
+        Some((name.as_str(), watched.logical.exports.latencies(&path)))
+    });
+    let of_files = exports.flat_map(|(name, latencies)| {
+        [Kind::Open, Kind::Read, Kind::Write].map(|kind| row(name, kind, &latencies))
+    });
+    let of_transactions = watched.federations.iter().flat_map(|served| {
+        let name = format!("/{}", served.name());
+        [Kind::Commit, Kind::LockWait].map(|kind| row(&name, kind, served.latencies()))
+    });
+    of_files.chain(of_transactions).collect()
 }
 
 fn disk_statuses(disks: &Disks) -> impl Iterator<Item = DiskStatus> {
@@ -105,7 +177,10 @@ fn remote_status(session: &catalogue::Session) -> SessionStatus {
         protocol: "catalogue".to_owned(),
         user: client.user,
         host: client.host,
-        program: format!("process {}", client.pid),
+        program: match client.application.as_str() {
+            "" => format!("process {}", client.pid),
+            application => format!("{application}, process {}", client.pid),
+        },
         age_seconds: seconds_since(client.since_ms),
         ..SessionStatus::default()
     }
@@ -117,8 +192,9 @@ fn all_locks(federations: &[Arc<Served>]) -> (Vec<LockStatus>, Vec<LockStatus>) 
     for served in federations {
         let row = |target: LockTarget, by: Option<&Holder>| LockStatus {
             federation: served.name().to_owned(),
-            target: target.to_string(),
-            by: by.map_or_else(|| "somebody".to_owned(), ToString::to_string),
+            target: served.label(&target),
+            // Only those who share are not known, and only those who came without this server.
+            by: by.map_or_else(|| "a process on the server's machine".to_owned(), Holder::name),
             seconds: by.map_or(0, |by| seconds_since(by.since_ms)),
         };
         let locks = served.held().unwrap_or_default();

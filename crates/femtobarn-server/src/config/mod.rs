@@ -10,6 +10,10 @@ use serde::Deserialize;
 use crate::auth::{Authenticator, Issuer, Rights, Tokens};
 use crate::logical::placement::{Either, Neighbour, Overflow, Placement, Replicas};
 
+mod network;
+
+pub use network::{MetricsReaders, Network};
+
 /// The whole of a configuration file with all defaults, and comments for people.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
 
@@ -30,6 +34,8 @@ pub struct Config {
     pub auth: Auth,
     /// Encryption.
     pub tls: Tls,
+    /// The pages and numbers for people and for what watches.
+    pub http: Http,
     /// How much of anything.
     pub limits: Limits,
     /// What the logical layer does to save work.
@@ -132,6 +138,29 @@ pub struct Tls {
     pub key: PathBuf,
     /// Refuse clients that do not encrypt.
     pub required: bool,
+}
+
+/// The pages and numbers for people and for what watches.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Http {
+    /// Who may read `/metrics`.
+    pub metrics: Metrics,
+    /// From where it may be read without a token, too.
+    pub metrics_from: Vec<Network>,
+}
+
+/// Who may read `/metrics`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Metrics {
+    /// Everybody where anonymous clients may do something, and otherwise as [`Metrics::Closed`].
+    #[default]
+    Auto,
+    /// Everybody.
+    Open,
+    /// Those who may read `/` by their token, and those who come from the addresses named.
+    Closed,
 }
 
 /// How much of anything.
@@ -284,6 +313,16 @@ impl Config {
         Ok(Arc::new(Either(Replicas { replicas: replicas? }, overflow)))
     }
 
+    /// Who may read the metrics.
+    pub fn metrics_readers(&self) -> MetricsReaders {
+        let is_open = match self.http.metrics {
+            Metrics::Open => true,
+            Metrics::Closed => false,
+            Metrics::Auto => self.auth.anonymous != Allowed::Nothing,
+        };
+        MetricsReaders { is_open, from: self.http.metrics_from.clone() }
+    }
+
     /// Who may do what.
     ///
     /// # Errors
@@ -357,6 +396,7 @@ impl Default for Config {
             exports: vec![],
             auth: Auth::default(),
             tls: Tls::default(),
+            http: Http::default(),
             limits: Limits::default(),
             logical: Logical::default(),
             redirect: Redirect::default(),
@@ -428,6 +468,15 @@ mod tests {
         assert!(config.check().is_err_and(|what| what.contains("TLS")));
     }
 
+    #[test]
+    fn metrics_are_closed_where_nobody_may_do_anything_unless_told() {
+        let is_open = |text| Config::from_toml(text).unwrap().metrics_readers().is_open;
+        assert!(is_open(""));
+        assert!(!is_open("[auth]\nanonymous = 'nothing'"));
+        assert!(is_open("[auth]\nanonymous = 'nothing'\n[http]\nmetrics = 'open'"));
+        assert!(!is_open("[http]\nmetrics = 'closed'"));
+    }
+
     fn throttled(setting: &str) -> String {
         let all = format!("bytes_per_second = 1, seeks_per_second = 1, {setting}");
         format!("[[export]]\nfolder = 'x'\nthrottle = {{ {all} }}")
@@ -438,6 +487,7 @@ mod tests {
         for (text, said) in [
             ("prot = 1", "unknown field `prot`"),
             ("port = 70000", "line 1"),
+            ("[http]\nmetrics_from = ['tau']", "\"tau\" is no address"),
             ("[auth]\nanonymous = 'write'", "unknown variant `write`"),
             ("[tls]\nkey = 'a'", "give both or none"),
             ("[tls]\nrequired = true", "tls.required needs"),

@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use nix::errno::Errno;
 
 use super::journal::JOURNALS;
+use super::latency::Latencies;
 use crate::physical::{
     Answer, Creation, Facts, FileKind, FolderEntry, Opaque, OpenHow, Space, Storage, StoragePath,
     StoredFile, Trouble,
@@ -29,6 +30,7 @@ struct Export {
     prefix: Vec<u8>,
     storage: Arc<dyn Storage>,
     manner: Manner,
+    latencies: Arc<Latencies>,
 }
 
 /// How a storage is exported.
@@ -60,7 +62,7 @@ impl Exports {
             let name = String::from_utf8_lossy(&prefix).into_owned();
             return Err(Trouble::refused(Errno::EEXIST, format!("{name}/ is exported already")));
         }
-        self.exports.push(Export { prefix, storage, manner });
+        self.exports.push(Export { prefix, storage, manner, latencies: Arc::default() });
         self.exports.sort_by_key(|export| std::cmp::Reverse(export.prefix.len()));
         Ok(())
     }
@@ -68,6 +70,12 @@ impl Exports {
     /// Whether looking at this path and opening it takes microseconds.
     pub fn is_quick(&self, path: &StoragePath) -> bool {
         self.export(path).is_none_or(|(export, _)| export.manner.is_quick)
+    }
+
+    /// How long requests for what lies in the export of this path took; what lies in none is not told of.
+    pub fn latencies(&self, path: &StoragePath) -> Arc<Latencies> {
+        let export = self.export(path);
+        export.map_or_else(Arc::default, |(export, _)| Arc::clone(&export.latencies))
     }
 
     /// The prefixes, `/` for the top.

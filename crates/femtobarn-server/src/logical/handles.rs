@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use super::checkpoint::Checkpoint;
 use super::files::SharedFile;
+use super::latency::Latencies;
 use crate::physical::StoragePath;
 
 /// A file that a session has open.
@@ -22,6 +23,8 @@ pub struct OpenFile {
     pub is_writable: bool,
     /// Whether small calls of its storage take microseconds.
     pub is_quick: bool,
+    /// How long requests for its export took.
+    pub latencies: Arc<Latencies>,
     /// Whether the file is to vanish unless it is closed.
     pub persists_on_close: AtomicBool,
     /// Where pages start that came with wrong checksums and were not corrected yet.

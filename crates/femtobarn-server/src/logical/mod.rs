@@ -9,6 +9,7 @@ pub mod exports;
 pub mod files;
 pub mod handles;
 pub(crate) mod journal;
+pub mod latency;
 pub mod locks;
 pub mod placement;
 pub mod sessions;

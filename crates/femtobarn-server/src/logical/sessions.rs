@@ -114,6 +114,24 @@ impl Session {
         Counters::add(&self.counters.bytes_out, count);
     }
 
+    /// Tells the log of its end, if that was told of its beginning.
+    fn log_end(&self) {
+        let Some(identity) = self.identity() else { return };
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (counters, age) = (&self.counters, self.since.elapsed().unwrap_or_default());
+        tracing::info!(
+            session = self.number,
+            peer = %self.host,
+            user = %identity.name,
+            seconds = age.as_secs(),
+            requests = count(&counters.requests),
+            refused = count(&counters.errors),
+            bytes_read = count(&counters.bytes_out),
+            bytes_written = count(&counters.bytes_in),
+            "session ends"
+        );
+    }
+
     /// Ends it: its connections close.
     pub fn end(&self) {
         self.is_ended.store(true, Ordering::Release);
@@ -174,8 +192,10 @@ impl Sessions {
 
     /// Forgets a session, whose connection is gone.
     pub fn remove(&self, session: &Session) {
-        if self.sessions().remove(&session.id).is_some() {
+        let known = self.sessions().remove(&session.id);
+        if known.is_some() {
             self.past.add_all(&session.counters);
+            session.log_end();
         }
     }
 

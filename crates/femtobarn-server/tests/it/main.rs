@@ -7,6 +7,7 @@ mod ending;
 mod federation;
 mod files;
 mod killable;
+mod metrics;
 mod remote;
 mod slow;
 mod storages;

@@ -1,13 +1,11 @@
 //! A whole server whose disks are slow on purpose.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use femtobarn_server::Server;
 use femtobarn_server::config::{Allowed, Config};
 use tempfile::TempDir;
 use xrd::flags::OpenOptions;
 
+use crate::metrics::get;
 use crate::xroot::{Peer, read, to_make, wait_until, write};
 
 /// A server of a folder with two disks of these properties.
@@ -24,15 +22,6 @@ fn serving(throttle: &str) -> (Server, TempDir) {
     let mut config = Config::from_toml(&text).unwrap();
     config.auth.anonymous = Allowed::All;
     (Server::start(config).unwrap(), folder)
-}
-
-fn metrics(server: &Server) -> String {
-    let mut socket = TcpStream::connect(server.address()).unwrap();
-    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    socket.write_all(request.as_bytes()).unwrap();
-    let mut text = String::new();
-    socket.read_to_string(&mut text).unwrap();
-    text
 }
 
 #[test]
@@ -52,7 +41,7 @@ fn a_long_read_is_one_work_of_its_disk_and_that_is_told() {
     let busy = f64::from(BYTES) / 1e9 + 0.001;
     assert!((disks[0].busy_seconds - busy).abs() < 1e-6, "{:?}", disks[0]);
     assert_eq!((disks[1].seeks, disks[1].bytes_read), (0, 0));
-    let metrics = metrics(&server);
+    let metrics = get(server.address(), "/metrics");
     for line in [
         "# TYPE femtobarn_disk_seeks_total counter\n".to_owned(),
         "femtobarn_disk_seeks_total{disk=\"/slow/disk0\"} 1\n".to_owned(),

@@ -10,10 +10,12 @@ use std::sync::atomic::Ordering;
 
 use femtobarn_catalog::{Commit, Csn, Error, Holder, LockKind, LockTarget, Result};
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::session::{self, Asked, SHARE_MAX, Session};
 use super::{SESSIONS_MAX, Served, over};
+use crate::logical::latency::Kind;
 use crate::logical::locks::Owner;
 
 /// What a client says when it comes.
@@ -84,6 +86,14 @@ impl Served {
         let number = self.next_session.fetch_add(1, Ordering::Relaxed);
         let session = Arc::new(Session::new(number, claims));
         sessions.insert(claims.session, Arc::clone(&session));
+        drop(sessions);
+        tracing::info!(
+            session = format_args!("c{number}"),
+            federation = self.name,
+            client = claims.client.name(),
+            identity = claims.identity,
+            "session begins"
+        );
         Ok(session)
     }
 
@@ -127,7 +137,8 @@ impl Served {
             if session.lock().held.contains_key(&(owner, target)) {
                 continue;
             }
-            let asked = Asked { number: 0, owner, target, kind: *kind, generation, deadline: None };
+            let (kind, since) = (*kind, Instant::now());
+            let asked = Asked { number: 0, owner, target, kind, generation, since, deadline: None };
             if !self.retake(session, asked, *epoch).await {
                 lost.push((owner, target));
             }
@@ -154,16 +165,20 @@ impl Served {
         tokio::spawn(async move {
             tokio::time::sleep(patience).await;
             if session.lock().generation == generation {
-                served.end(&session);
+                served.end_for(&session, if is_closed { "connection closed" } else { "silence" });
             }
         });
     }
 
-    /// Ends a session, as soon as nothing of it is being published.
+    /// Ends a session whose client said goodbye, as soon as nothing of it is being published.
     pub fn end(self: &Arc<Self>, session: &Arc<Session>) {
+        self.end_for(session, "goodbye");
+    }
+
+    fn end_for(self: &Arc<Self>, session: &Arc<Session>, why: &'static str) {
         let is_publishing = {
             let mut state = session.lock();
-            state.is_over = true;
+            (state.is_over, state.end) = (true, why);
             state.publishing > 0
         };
         if !is_publishing {
@@ -184,10 +199,22 @@ impl Served {
         for ((number, target), held) in held {
             self.free(Owner { session: session.number(), number }, target, held);
         }
-        let mut sessions = session::lock(&self.sessions);
-        let is_same = |known: &Arc<Session>| Arc::ptr_eq(known, session);
-        if sessions.get(&session.id()).is_some_and(is_same) {
-            sessions.remove(&session.id());
+        let is_known = {
+            let mut sessions = session::lock(&self.sessions);
+            let is_same = |known: &Arc<Session>| Arc::ptr_eq(known, session);
+            let is_known = sessions.get(&session.id()).is_some_and(is_same);
+            if is_known {
+                sessions.remove(&session.id());
+            }
+            is_known
+        };
+        if is_known {
+            let (commits, why) = {
+                let state = session.lock();
+                (state.published, state.end)
+            };
+            let session = format_args!("c{}", session.number()).to_string();
+            tracing::info!(session, federation = self.name, commits, why, "session ends");
         }
     }
 
@@ -213,9 +240,11 @@ impl Served {
                 return made.ok_or(error);
             }
         };
-        let served = Arc::clone(self);
+        let (served, since) = (Arc::clone(self), Instant::now());
         let published = tokio::spawn(async move {
             let result = served.publisher.publish(commit, again).await;
+            served.latencies.took(Kind::Commit, since.elapsed());
+            publishing.session.lock().published += u64::from(result.is_ok());
             drop(publishing);
             result
         });

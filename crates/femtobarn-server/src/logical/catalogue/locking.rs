@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use femtobarn_catalog::{Csn, Error, Holder, LockKind, LockTarget, Result};
+use femtobarn_catalog::{Csn, Error, LockKind, LockTarget, Result};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::session::{Asked, Granted, HeldBy, Outcome, Session, Ticket, Wait};
 use super::{Served, over};
+use crate::logical::latency::Kind;
 use crate::logical::locks::{Answer, KernelLocks, Owner, Waiting};
 
 /// What a client wants to be done with a lock or a pin.
@@ -72,8 +73,10 @@ impl Served {
         }
         Ok(match operation {
             Operation::Lock { number, owner, target, kind, wait } => {
-                let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
-                self.lock(session, Asked { number, owner, target, kind, generation, deadline })
+                let since = Instant::now();
+                let deadline = wait.and_then(|wait| since.checked_add(wait));
+                let asked = Asked { number, owner, target, kind, generation, since, deadline };
+                self.lock(session, asked)
             }
             Operation::Unlock { owner, target } => {
                 let held = session.lock().let_go(owner, target);
@@ -114,7 +117,7 @@ impl Served {
             Answer::Waits => None,
             Answer::Busy => refused(self.busy(&asked.target, Duration::ZERO)),
             Answer::Twice => refused(Error::Invalid {
-                what: format!("{} is already locked by this owner", asked.target),
+                what: format!("{} is already locked by this owner", self.label(&asked.target)),
             }),
             Answer::Deadlock(cycle) => {
                 self.deadlocks.fetch_add(1, Ordering::Relaxed);
@@ -152,6 +155,7 @@ impl Served {
         let owner = Owner { session: session.number(), number: wait.owner };
         let (gone, granted) = self.table.give_up(owner, wait.target);
         if gone.is_some() {
+            self.latencies.took(Kind::LockWait, waited);
             let result = Err(self.busy(&wait.target, waited));
             session.tell(Outcome { number, result });
         }
@@ -221,7 +225,8 @@ impl Served {
         asked: Asked,
         locked: Result<u64>,
     ) -> Outcome {
-        let Asked { number, owner, target, generation, .. } = asked;
+        let Asked { number, owner, target, generation, since, .. } = asked;
+        self.latencies.took(Kind::LockWait, since.elapsed());
         let in_kernel = KernelLocks::has(&target) && locked.is_ok();
         let held = HeldBy { in_kernel, epoch: *locked.as_ref().unwrap_or(&0) };
         let result = locked.and_then(|epoch| {
@@ -328,15 +333,15 @@ impl Served {
 
     fn busy(&self, target: &LockTarget, waited: Duration) -> Error {
         let holder = self.table.holder(target).and_then(|owner| self.holder(owner));
-        Error::Busy { what: target.to_string(), holder, waited }
+        Error::Busy { what: self.label(target), holder, waited }
     }
 
     fn told_of(&self, waiter: Owner, target: &LockTarget) -> String {
         let name = match self.holder(waiter) {
-            Some(Holder { host, pid, user, .. }) => format!("process {pid} on {host} ({user})"),
+            Some(holder) => holder.name(),
             None => "a session that ended".to_owned(),
         };
-        format!("transaction {} of {name} waits for {target}", waiter.number)
+        format!("transaction {} of {name} waits for {}", waiter.number, self.label(target))
     }
 }
 

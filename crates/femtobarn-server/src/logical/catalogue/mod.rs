@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 use femtobarn_catalog::{Catalog, Error, HeldLock, Holder, LockKind, LockTarget, Result, Waiter};
 use uuid::Uuid;
 
+use super::latency::Latencies;
 use super::locks::{KernelLocks, Owner, Table};
 
 mod extending;
@@ -68,6 +69,7 @@ pub struct Served {
     sessions: Mutex<HashMap<Uuid, Arc<Session>>>,
     next_session: AtomicU64,
     deadlocks: AtomicU64,
+    latencies: Arc<Latencies>,
 }
 
 impl Served {
@@ -86,12 +88,13 @@ impl Served {
             since: Instant::now(),
             table: Table::default(),
             kernel: KernelLocks::new(Arc::clone(&catalog)),
-            publisher: Publisher::new(Arc::clone(&catalog)),
+            publisher: Publisher::new(name, Arc::clone(&catalog)),
             catalog,
             unborn: Unborn::default(),
             sessions: Mutex::default(),
             next_session: AtomicU64::new(1),
             deadlocks: AtomicU64::new(0),
+            latencies: Arc::default(),
         })
     }
 
@@ -141,6 +144,16 @@ impl Served {
     /// Deadlocks that were found since the start.
     pub fn deadlocks(&self) -> u64 {
         self.deadlocks.load(Ordering::Relaxed)
+    }
+
+    /// How long its commits and lock waits took.
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
+    /// What people call the target of a lock.
+    pub fn label(&self, target: &LockTarget) -> String {
+        self.catalog.label(target)
     }
 
     /// All locks of sessions, and those of local processes.

@@ -17,6 +17,8 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
+mod log;
+
 /// Commits in one durable write.
 const GROUP_MAX: usize = 256;
 
@@ -28,6 +30,8 @@ pub struct Publisher {
 
 #[derive(Debug)]
 struct Shared {
+    /// The federation, for the log.
+    name: String,
     catalog: Arc<Catalog>,
     state: Mutex<State>,
 }
@@ -50,8 +54,9 @@ struct Waiting {
 }
 
 impl Publisher {
-    pub(super) fn new(catalog: Arc<Catalog>) -> Self {
-        Publisher { shared: Arc::new(Shared { catalog, state: Mutex::default() }) }
+    pub(super) fn new(name: &str, catalog: Arc<Catalog>) -> Self {
+        let name = name.to_owned();
+        Publisher { shared: Arc::new(Shared { name, catalog, state: Mutex::default() }) }
     }
 
     /// Commits that were published, and the durable writes that it took.
@@ -145,10 +150,22 @@ impl Shared {
         let commits = new.iter().map(|waiting| waiting.commit.clone()).collect();
         let results = self.catalog.commit_all(commits);
         self.lock().writes += 1;
+        let mut published = Vec::with_capacity(new.len());
         for (waiting, result) in new.iter().zip(results) {
+            published.extend(result.as_ref().ok().map(|csn| (*csn, waiting.commit.clone())));
             let result = result.or_else(|error| self.may_be_published(waiting, error));
             self.answer(waiting.commit.transaction, result);
         }
+        if published.is_empty() || !tracing::enabled!(tracing::Level::INFO) {
+            return;
+        }
+        // The next group does not wait for the log.
+        let (name, catalog) = (self.name.clone(), Arc::clone(&self.catalog));
+        spawn_blocking(move || {
+            for (csn, commit) in &published {
+                log::published(&name, &catalog, *csn, commit);
+            }
+        });
     }
 
     /// The commit that a transaction has made already.

@@ -37,8 +37,12 @@ pub(super) struct State {
     /// How often its client has come; who speaks for an earlier time is not heard.
     pub generation: u64,
     pub is_over: bool,
+    /// Why it is over, for the log.
+    pub end: &'static str,
     /// Transactions that are being published now, until when it does not end.
     pub publishing: usize,
+    /// Transactions that were published.
+    pub published: u64,
     /// Changed together with `writes`: see [`State::hold`] and [`State::let_go`].
     pub held: HashMap<(u64, LockTarget), HeldBy>,
     /// What is written of the databases that it holds.
@@ -74,6 +78,7 @@ pub(super) struct Asked {
     pub target: LockTarget,
     pub kind: LockKind,
     pub generation: u64,
+    pub since: Instant,
     /// None if it may take as long as it takes.
     pub deadline: Option<Instant>,
 }
@@ -115,7 +120,9 @@ impl Session {
                 client: claims.client.clone(),
                 generation: 0,
                 is_over: false,
+                end: "",
                 publishing: 0,
+                published: 0,
                 held: HashMap::new(),
                 writes: HashMap::new(),
                 waiting: HashMap::new(),

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::status::{DiskStatus, Status};
+use crate::logical::latency::BOUNDS_US;
+use crate::status::{DiskStatus, ExportStatus, FederationStatus, LatencyStatus, Status};
 
 /// The content type that goes with it.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
@@ -41,31 +42,95 @@ pub fn text(status: &Status) -> String {
             "# HELP femtobarn_{name} {help}.\n# TYPE femtobarn_{name} {kind}\nfemtobarn_{name} {value}\n"
         );
     }
-    add_disks(&mut text, &status.disks);
+    let _ = write!(
+        text,
+        "# HELP process_resident_memory_bytes Memory of the server's process.\n\
+         # TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes {}\n",
+        status.memory_bytes
+    );
+    add_rows(&mut text, "export", "export", &EXPORTS, &status.exports, |export| &export.name);
+    let federations = &status.federations;
+    add_rows(&mut text, "federation", "export", &FEDERATIONS, federations, |each| &each.name);
+    add_rows(&mut text, "disk", "disk", &DISKS, &status.disks, |disk| &disk.name);
+    add_latencies(&mut text, &status.latencies);
     text
 }
 
-/// What names a metric of disks, its kind, what it is, and its value.
-type OfDisk = (&'static str, &'static str, &'static str, fn(&DiskStatus) -> f64);
+/// What names a metric, its kind, what it is, and its value.
+type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> f64);
 
-fn add_disks(text: &mut String, disks: &[DiskStatus]) {
-    let metrics: [OfDisk; 6] = [
-        ("busy_seconds_total", "counter", "Seconds for which a disk was busy", |d| d.busy_seconds),
-        ("seek_seconds_total", "counter", "Of these, seconds with seeks", |d| d.seek_seconds),
-        ("seeks_total", "counter", "Seeks", |d| d.seeks as f64),
-        ("read_bytes_total", "counter", "Bytes that a disk read", |d| d.bytes_read as f64),
-        ("written_bytes_total", "counter", "Bytes that it wrote", |d| d.bytes_written as f64),
-        ("queue_seconds", "gauge", "Seconds of work that it still has to do", |d| d.queue_seconds),
-    ];
-    for (name, kind, help, value) in metrics.into_iter().filter(|_| !disks.is_empty()) {
+const EXPORTS: [Metric<ExportStatus>; 2] = [
+    ("total_bytes", "gauge", "Bytes of the file system of an export", |e| e.total_bytes as f64),
+    ("free_bytes", "gauge", "Bytes of it that can be written", |e| e.free_bytes as f64),
+];
+
+const FEDERATIONS: [Metric<FederationStatus>; 6] = [
+    ("newest_commit", "gauge", "Number of the newest commit", |f| f.head as f64),
+    ("sessions", "gauge", "Open sessions of remote clients", |f| f.sessions as f64),
+    ("locks_held", "gauge", "Locks that are held", |f| f.locks_held as f64),
+    ("locks_waited", "gauge", "Locks that somebody waits for", |f| f.locks_waited as f64),
+    ("deadlocks_total", "counter", "Deadlocks that were found", |f| f.deadlocks as f64),
+    ("commits_total", "counter", "Commits of remote clients", |f| f.commits as f64),
+];
+
+const DISKS: [Metric<DiskStatus>; 6] = [
+    ("busy_seconds_total", "counter", "Seconds for which a disk was busy", |d| d.busy_seconds),
+    ("seek_seconds_total", "counter", "Of these, seconds with seeks", |d| d.seek_seconds),
+    ("seeks_total", "counter", "Seeks", |d| d.seeks as f64),
+    ("read_bytes_total", "counter", "Bytes that a disk read", |d| d.bytes_read as f64),
+    ("written_bytes_total", "counter", "Bytes that it wrote", |d| d.bytes_written as f64),
+    ("queue_seconds", "gauge", "Seconds of work that it still has to do", |d| d.queue_seconds),
+];
+
+/// Adds metrics that have a value for each row, told apart by a label.
+fn add_rows<T>(
+    text: &mut String,
+    family: &str,
+    label: &str,
+    metrics: &[Metric<T>],
+    rows: &[T],
+    name_of: impl Fn(&T) -> &str,
+) {
+    for (name, kind, help, value) in metrics.iter().filter(|_| !rows.is_empty()) {
         // Writing to a string cannot fail.
         let _ = write!(
             text,
-            "# HELP femtobarn_disk_{name} {help}.\n# TYPE femtobarn_disk_{name} {kind}\n"
+            "# HELP femtobarn_{family}_{name} {help}.\n# TYPE femtobarn_{family}_{name} {kind}\n"
         );
-        for disk in disks {
-            let label = disk.name.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
-            let _ = writeln!(text, "femtobarn_disk_{name}{{disk=\"{label}\"}} {}", value(disk));
+        for row in rows {
+            let (of, value) = (escaped(name_of(row)), value(row));
+            let _ = writeln!(text, "femtobarn_{family}_{name}{{{label}=\"{of}\"}} {value}");
         }
     }
+}
+
+fn add_latencies(text: &mut String, rows: &[LatencyStatus]) {
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        "# HELP femtobarn_request_seconds How long requests took.\n\
+         # TYPE femtobarn_request_seconds histogram\n"
+    );
+    for LatencyStatus { export, kind, buckets, sum_seconds } in rows {
+        let labels = format!("export=\"{}\",kind=\"{kind}\"", escaped(export));
+        let mut count = 0;
+        let bounds = BOUNDS_US.iter().map(|us| (*us as f64 / 1e6).to_string());
+        for (bucket, bound) in buckets.iter().zip(bounds.chain(["+Inf".to_owned()])) {
+            count += bucket;
+            let _ = writeln!(
+                text,
+                "femtobarn_request_seconds_bucket{{{labels},le=\"{bound}\"}} {count}"
+            );
+        }
+        let _ = write!(
+            text,
+            "femtobarn_request_seconds_sum{{{labels}}} {sum_seconds}\n\
+             femtobarn_request_seconds_count{{{labels}}} {count}\n"
+        );
+    }
+}
+
+/// A label's value: names of exports may hold anything.
+fn escaped(name: &str) -> String {
+    name.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

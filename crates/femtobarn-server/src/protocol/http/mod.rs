@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `/` | the page |
 //! | `/healthz` | `ok`, or 503 while the server is about to stop |
-//! | `/metrics` | the server's numbers, for Prometheus |
+//! | `/metrics` | the server's numbers, for Prometheus; for those whom the operator lets read them |
 //! | `/api/status` | [`Status`] as JSON |
 //! | `/api/federations` | the names of the federations that are served |
 //! | `/api/federations/NAME?csn=` | what is in one |
@@ -25,6 +25,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::auth::{Action, Authenticator, Identity, Refusal};
+use crate::config::MetricsReaders;
 use crate::protocol::listen::Peer;
 use crate::status::Status;
 
@@ -37,8 +38,12 @@ const STYLE: &str = include_str!("page/page.css");
 
 /// What the pages are about.
 pub struct Site {
-    /// What the server is doing.
+    /// What the server is doing. It may wait for a file system.
     pub status: Box<dyn Fn() -> Status + Send + Sync>,
+    /// Whether it is about to stop.
+    pub is_draining: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Who may read the metrics.
+    pub metrics: MetricsReaders,
     /// The federations that are served, by the names that paths to them begin with.
     pub federations: Vec<(String, Arc<Catalog>)>,
     /// Who may see it.
@@ -92,14 +97,41 @@ fn file(kind: &'static str, text: &'static str) -> Response {
 }
 
 async fn health(State(site): Shared) -> Response {
-    match (site.status)().is_draining {
+    match (site.is_draining)() {
         false => "ok\n".into_response(),
         true => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
     }
 }
 
-async fn metrics(State(site): Shared) -> Response {
-    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&(site.status)())).into_response()
+async fn metrics(
+    State(site): Shared,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Response {
+    let refusal = match (site.metrics.has(peer.address.ip()), headers.contains_key(AUTHORIZATION)) {
+        (true, _) => None,
+        (false, true) => refused(&site, &headers, peer, "/"),
+        (false, false) => Some(said(
+            StatusCode::UNAUTHORIZED,
+            "metrics are for those with a token, or at an address of http.metrics_from",
+        )),
+    };
+    if let Some(answer) = refusal {
+        return answer;
+    }
+    match current_status(&site).await {
+        Ok(status) => {
+            ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&status)).into_response()
+        }
+        Err(answer) => answer,
+    }
+}
+
+/// The status, without keeping connections waiting for a file system.
+async fn current_status(site: &Arc<Site>) -> Result<Status, Response> {
+    let site = Arc::clone(site);
+    let status = tokio::task::spawn_blocking(move || (site.status)()).await;
+    status.map_err(|error| said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))
 }
 
 async fn status(
@@ -108,7 +140,10 @@ async fn status(
     headers: HeaderMap,
 ) -> Response {
     match refused(&site, &headers, peer, "/") {
-        None => Json((site.status)()).into_response(),
+        None => match current_status(&site).await {
+            Ok(status) => Json(status).into_response(),
+            Err(answer) => answer,
+        },
         Some(answer) => answer,
     }
 }

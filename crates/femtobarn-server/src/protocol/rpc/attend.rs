@@ -95,7 +95,7 @@ fn claims_of(hello: Hello, identity: &Identity, may_write: bool) -> Result<Claim
     if is_proved {
         client.user.clone_from(&identity.name);
     }
-    for name in [&mut client.user, &mut client.host] {
+    for name in [&mut client.user, &mut client.host, &mut client.application] {
         if name.len() > NAME_BYTES_MAX {
             *name = name.chars().take(NAME_BYTES_MAX / 4).collect();
         }

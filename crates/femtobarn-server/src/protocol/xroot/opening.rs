@@ -22,6 +22,7 @@ use crate::logical::Logical;
 use crate::logical::checkpoint::{CHECKPOINT_BYTES_MAX, Checkpoint};
 use crate::logical::files::SharedFile;
 use crate::logical::handles::OpenFile;
+use crate::logical::latency::Kind;
 use crate::logical::placement::Load;
 use crate::logical::sessions::Session;
 use crate::physical::{
@@ -42,6 +43,8 @@ impl Asker {
         let (path, how) = self.allowed_open(&open).await?;
         self.redirect(&path, opaque(&open.location))?;
         let exports = &self.shared.logical.exports;
+        let latencies = exports.latencies(&path);
+        let _timed = latencies.timed(Kind::Open);
         // Making a file may wait for a disk.
         let is_quick = exports.is_quick(&path) && how.creation == Creation::Existing;
         let (name, location) = (path.clone(), open.location.clone());
@@ -56,6 +59,7 @@ impl Asker {
             file,
             is_writable: how.write,
             is_quick: exports.is_quick(&path),
+            latencies,
             path,
             persists_on_close: AtomicBool::new(
                 how.write && open.options.contains(OpenOptions::PERSIST_ON_CLOSE),

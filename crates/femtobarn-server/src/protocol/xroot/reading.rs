@@ -23,6 +23,7 @@ use super::outgoing::{HEADER_BYTES, encoded, header};
 use super::streams::Work;
 use super::vector::Want;
 use crate::logical::handles::OpenFile;
+use crate::logical::latency::Kind;
 use crate::logical::sessions::Counters;
 use crate::physical::{Answer, StoredFile};
 use crate::protocol::buffers::{Buffer, PIECE_BYTES};
@@ -119,6 +120,7 @@ impl Connection {
                     let header = header(stream, StatusCode::OK, count);
                     buffer.room()[..HEADER_BYTES].copy_from_slice(&header);
                     buffer.grow(HEADER_BYTES + count);
+                    want.file.latencies.at_once(Kind::Read);
                     return Ok(());
                 }
                 Ok(None) => {}
@@ -131,9 +133,11 @@ impl Connection {
     /// A small piece that may have to be waited for: beside others, as long as there are not too many
     /// bytes of such answers already.
     async fn read_cold(&mut self, stream: StreamId, want: Want) -> io::Result<()> {
+        let timed = want.file.latencies.timed(Kind::Read);
         let kibibytes = (want.length / 1024 + 1) as u32;
         let late = Arc::clone(&self.shared.late).try_acquire_many_owned(kibibytes);
         let answer = async move {
+            let _timed = timed;
             match blocking(move || read_answer(stream, &want)).await {
                 Ok(bytes) => bytes,
                 Err(trouble) => encoded(stream, &response_of(trouble)),
@@ -156,6 +160,7 @@ impl Connection {
     /// A long piece, part by part. The file's size tells how long it is, so that the kernel is never
     /// asked for what is not there.
     async fn read_long(&mut self, stream: StreamId, want: Want) -> io::Result<()> {
+        let _timed = want.file.latencies.timed(Kind::Read);
         let file = Arc::clone(&want.file);
         let is_open = file.file.ready().is_some_and(|interface| interface.descriptor().is_some());
         let facts = match file.is_quick || is_open {
@@ -250,6 +255,7 @@ impl Connection {
     }
 
     async fn pgread(&mut self, stream: StreamId, want: Want) -> io::Result<()> {
+        let _timed = want.file.latencies.timed(Kind::Read);
         Counters::add(&want.file.bytes_read, want.length);
         let interface = match want.file.file.ready() {
             Some(interface) => Ok(interface),

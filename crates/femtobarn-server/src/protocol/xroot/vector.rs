@@ -20,6 +20,7 @@ use super::failures::response_of;
 use super::outgoing::{HEADER_BYTES, header};
 use super::reading::Reading;
 use crate::logical::handles::OpenFile;
+use crate::logical::latency::Kind;
 use crate::logical::sessions::Counters;
 use crate::physical::{Answer, StoredFile, Trouble};
 use crate::protocol::buffers::{Buffer, PIECE_BYTES};
@@ -57,6 +58,7 @@ impl Connection {
     }
 
     pub(super) async fn readv(&mut self, stream: StreamId, wants: Vec<Want>) -> io::Result<()> {
+        let _timed = wants.first().map(|want| want.file.latencies.timed(Kind::Read));
         let wants = Arc::new(wants);
         let checked = match wants.iter().all(|want| want.file.is_quick) {
             true => check(&wants),

@@ -29,6 +29,7 @@ use super::opening::{locked, not_writable};
 use super::outgoing::encoded;
 use super::streams::Work;
 use crate::logical::handles::OpenFile;
+use crate::logical::latency::{Kind, Timed};
 use crate::logical::sessions::{Counters, Session};
 use crate::physical::{Answer, Trouble};
 use crate::protocol::buffers::{LARGE_PIECE_BYTES, PIECE_BYTES};
@@ -46,6 +47,8 @@ pub(super) struct Incoming {
     is_large: bool,
     /// Why the data are passed over.
     failure: Option<Response>,
+    /// Until it is answered.
+    _timed: Option<Timed>,
 }
 
 enum Target {
@@ -90,6 +93,18 @@ fn to_border(offset: u64) -> u64 {
     LARGE_PIECE_BYTES as u64 - offset % LARGE_PIECE_BYTES as u64
 }
 
+impl Target {
+    fn timed(&self) -> Option<Timed> {
+        let file = match self {
+            Target::Plain { file, .. } => file,
+            Target::Pages(pages) => &pages.file,
+            Target::Vector(vector) => &vector.pieces.first()?.0,
+            Target::Nothing => return None,
+        };
+        Some(file.latencies.timed(Kind::Write))
+    }
+}
+
 impl PagesTarget {
     /// Bytes with checksums that are missing of the data before this place of the file.
     fn wire_to(&self, end: u64) -> u64 {
@@ -122,7 +137,8 @@ impl Connection {
             Err(response) => (Target::Nothing, Some(response)),
         };
         let is_large = data_bytes > PIECE_BYTES as u64;
-        let incoming = Incoming { stream, target, in_checkpoint, is_large, failure };
+        let timed = target.timed();
+        let incoming = Incoming { stream, target, in_checkpoint, is_large, failure, _timed: timed };
         match elsewhere {
             _ if data_bytes == 0 => self.end_write(incoming).await,
             Some((path, _)) => {
@@ -178,7 +194,7 @@ impl Connection {
     }
 
     async fn end_write(&mut self, incoming: Incoming) -> io::Result<()> {
-        let Incoming { stream, target, failure, .. } = incoming;
+        let Incoming { stream, target, failure, _timed, .. } = incoming;
         if let Some(response) = failure {
             return self.answer(stream, &response).await;
         }

@@ -12,6 +12,8 @@ mod proxy;
 mod sessions;
 mod unborn;
 
+pub use engine::{class, events};
+
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,0 +1,119 @@
+//! What a whole server tells those who watch it, and whom it tells.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use femtobarn::{Federation, OpenOptions, TransactionOptions};
+use femtobarn_server::Server;
+use femtobarn_server::config::Config;
+use tempfile::TempDir;
+use xrd::flags::OpenOptions as Flags;
+
+use crate::catalogue::{class, events};
+use crate::xroot::{Peer, to_make, write};
+
+/// The answer to a request for a page.
+pub fn get(server: SocketAddr, path: &str) -> String {
+    let mut socket = TcpStream::connect(server).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// A server of a federation and a folder, with these settings.
+fn serving(settings: &str) -> (Server, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let (fed, store) = (folder.path().join("lhc.fed"), folder.path().join("store"));
+    Federation::create(&fed, "lhc").unwrap();
+    std::fs::create_dir(&store).unwrap();
+    let text = format!(
+        "address = '127.0.0.1'\nport = 0\n{settings}\n[[export]]\nfolder = {fed:?}\n\
+         [[export]]\nfolder = {store:?}"
+    );
+    (Server::start(Config::from_toml(&text).unwrap()).unwrap(), folder)
+}
+
+#[test]
+fn metrics_are_for_those_who_may_read_them() {
+    let nobody = "auth.anonymous = 'nothing'\n";
+    for (settings, is_told) in [
+        ("", true),
+        // Anybody may read `/` there, but not these without a token.
+        ("http.metrics = 'closed'", false),
+        (nobody, false),
+        (&format!("{nobody}http.metrics = 'open'"), true),
+        (&format!("{nobody}http.metrics_from = ['127.0.0.0/8']"), true),
+        (&format!("{nobody}http.metrics_from = ['10.0.0.0/8']"), false),
+    ] {
+        let (server, _folder) = serving(settings);
+        let answer = get(server.address(), "/metrics");
+        assert_eq!(answer.starts_with("HTTP/1.1 200"), is_told, "{settings}: {answer}");
+        assert!(get(server.address(), "/healthz").starts_with("HTTP/1.1 200"));
+    }
+}
+
+#[test]
+fn requests_are_told_by_kind_and_export_with_how_long_they_took() {
+    let (server, _folder) = serving("auth.anonymous = 'all'");
+    let mut peer = Peer::logged_in(server.address());
+    let file = peer.open("/store/file", to_make());
+    peer.ask(write(file, 0, b"0123456789"), b"0123456789");
+    let file = peer.open("/store/file", Flags::READ);
+    for _ in 0..3 {
+        assert_eq!(peer.read(file, 0, 10), "0123456789");
+    }
+    let url = format!("root://{}//lhc.fed", server.address());
+    let far = Federation::open_url(&url, OpenOptions::default()).unwrap();
+    let mut transaction = far.transaction(TransactionOptions::default()).unwrap();
+    let database = transaction.create_database("run7").unwrap();
+    let options = femtobarn::ContainerOptions::default();
+    let key = transaction.create_container(database, "events", &class(), options).unwrap();
+    transaction.extend(key, events(0..10)).unwrap();
+    transaction.commit().unwrap();
+    let metrics = get(server.address(), "/metrics");
+    for line in [
+        "# TYPE femtobarn_request_seconds histogram\n",
+        "femtobarn_request_seconds_count{export=\"/store\",kind=\"open\"} 2\n",
+        "femtobarn_request_seconds_bucket{export=\"/store\",kind=\"read\",le=\"+Inf\"} 3\n",
+        "femtobarn_request_seconds_count{export=\"/store\",kind=\"write\"} 1\n",
+        "femtobarn_request_seconds_count{export=\"/lhc.fed\",kind=\"commit\"} 1\n",
+        "femtobarn_federation_commits_total{export=\"/lhc.fed\"} 1\n",
+        "femtobarn_federation_sessions{export=\"/lhc.fed\"} 1\n",
+        "# TYPE femtobarn_export_free_bytes gauge\n",
+        "# TYPE process_resident_memory_bytes gauge\n",
+    ] {
+        assert!(metrics.contains(line), "{line}{metrics}");
+    }
+    let status = server.status();
+    assert!(status.memory_bytes > 1 << 20 && status.exports[0].total_bytes > 0);
+    let waits = status.latencies.iter().find(|row| row.kind == "lock_wait").unwrap();
+    assert!(waits.buckets.iter().sum::<u64>() > 0, "the database was locked");
+}
+
+#[test]
+fn locks_are_told_by_names_and_by_who_has_them() {
+    let (server, _folder) = serving("auth.anonymous = 'all'");
+    let url = format!("root://{}//lhc.fed", server.address());
+    let far = Federation::open_url(&url, OpenOptions::default()).unwrap();
+    let mut transaction = far.transaction(TransactionOptions::default()).unwrap();
+    let database = transaction.create_database("run7").unwrap();
+    let options = femtobarn::ContainerOptions::default();
+    transaction.create_container(database, "events", &class(), options).unwrap();
+    transaction.commit().unwrap();
+    let wait = Duration::from_secs(60);
+    let options = TransactionOptions { lock_wait: wait, ..TransactionOptions::default() };
+    let mut transaction = far.transaction(options).unwrap();
+    let database = transaction.database("run7").unwrap();
+    let key = transaction.container(database, "events").unwrap();
+    transaction.extend(key, events(0..10)).unwrap();
+    let locks = server.status().locks;
+    let targets: Vec<_> = locks.iter().map(|lock| lock.target.as_str()).collect();
+    assert_eq!(targets, ["container run7/events", "database run7"]);
+    let process = format!("process {} on ", std::process::id());
+    assert!(locks.iter().all(|lock| lock.by.contains(&process)), "{locks:?}");
+    transaction.rollback();
+}
