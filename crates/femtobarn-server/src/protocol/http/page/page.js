@@ -31,8 +31,12 @@ function fill(id, rows, none) {
     const line = body.insertRow();
     row.forEach((text, at) => {
       const cell = line.insertCell();
-      cell.textContent = text;
+      const value = document.createElement("span");
+      value.textContent = text;
+      if (text !== "") cell.append(value);
       cell.className = heads[at].className;
+      // Shown before the text where there is no room for columns.
+      cell.dataset.head = heads[at].textContent;
     });
   }
   if (!rows.length) {
