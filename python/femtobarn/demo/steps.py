@@ -41,6 +41,9 @@ NTUPLES = ("nano_dimuon_rntuple.root", "nano_dy_rntuple.root", "pfnano_rntuple.r
 DIMUON_NTUPLE = "Run2012BC_DoubleMuParked_Muons_1000evts_rntuple_v1-0-0-0.root"
 """CMS Open Data of 2012, in no package; attached if the folder of extra data has it."""
 
+NO_ROOT = "ROOT was not asked: it is not among the demo's packages; `make setup` installs it, too (570 MB)"
+"""Said where ROOT is not installed."""
+
 SELECTION = "n_jets >= 4 and lead_jet_pt > 90"
 """What the tag of an interesting event says."""
 
@@ -252,9 +255,7 @@ class Run:
             raise RuntimeError(f"uproot reads {found} from {entries} entries instead of {expected}")
         lines = [f"{path.name}, {path.stat().st_size / 1e6:,.0f} MB: uproot reads {entries:,} events alike"]
         root = root_entries(path, CONTAINERS["RawEvent"])
-        lines.append(
-            f"ROOT {root[0]} reads {root[1]:,} events" if root else "ROOT is not installed here: not asked"
-        )
+        lines.append(f"ROOT {root[0]} reads {root[1]:,} events" if root else NO_ROOT)
         self.facts["sealed"] = "; ".join(lines)
         return lines
 
