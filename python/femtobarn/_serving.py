@@ -56,7 +56,7 @@ def serve(
     """
     text = Path(config).read_text() if config is not None else ""
     pairs = [_folder_and_name(os.fspath(folder)) for folder in folders]
-    return Server(ServerHandle.start(text, pairs, port, address, anonymous, read_only))
+    return Server(ServerHandle.start(text, pairs, port, address, anonymous, read_only), config)
 
 
 def _folder_and_name(text: str) -> tuple[str, str]:
@@ -67,8 +67,9 @@ def _folder_and_name(text: str) -> tuple[str, str]:
 class Server:
     """A server that is running in threads of this process."""
 
-    def __init__(self, handle: ServerHandle) -> None:
+    def __init__(self, handle: ServerHandle, config: str | os.PathLike[str] | None = None) -> None:
         self._handle = handle
+        self._config = config
 
     @property
     def port(self) -> int:
@@ -88,6 +89,19 @@ class Server:
         """Return what it is doing: totals, sessions, files, locks."""
         status: dict[str, Any] = json.loads(self._handle.status())
         return status
+
+    def reload(self) -> None:
+        """Read the configuration file, certificates and keys of tokens' issuers again.
+
+        Certificates, keys and the log's level are taken from them; the log says what was. Other settings
+        take a restart.
+
+        Raises
+        ------
+        InvalidError
+            If something is wrong, as the log says, too; for that the old stays in force.
+        """
+        self._handle.reload(Path(self._config).read_text() if self._config is not None else "")
 
     def stop(self) -> None:
         """Stop taking sessions, let the running ones finish, and end."""

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import femtobarn as fb
+from femtobarn.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JUDGES = ROOT / "tests" / "judges"
@@ -205,6 +206,7 @@ def test_http_tells_what_is_going_on(served: Served) -> None:
     status = json.loads(ask(served, "/api/status")[1])
     assert status["totals"]["connections"] > 0
     metrics = ask(served, "/metrics")[1]
+    assert 'femtobarn_request_seconds_count{export="/store",kind="read"}' in metrics
     assert "# TYPE femtobarn_read_bytes_total counter" in metrics
     assert json.loads(ask(served, "/api/federations")[1]) == ["/lhc.fed"]
     contents = json.loads(ask(served, "/api/federations/lhc.fed")[1])
@@ -257,6 +259,65 @@ def test_serve_and_top_from_the_shell(served: Served) -> None:
         server.send_signal(signal.SIGTERM)
         _, errors = server.communicate(timeout=60)
     assert server.returncode == 0, errors
+
+
+def test_top_shows_rates_at_its_first_look(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], served: Served
+) -> None:
+    """A rate takes two looks; `top -n 1` took one, and showed zeros."""
+    status = served.server.status()
+    looks = (
+        {**status, "totals": {**status["totals"], "requests": 1_000_000_000 * number}} for number in (1, 2)
+    )
+    monkeypatch.setattr("femtobarn.cli.serving._ask", lambda _: next(looks))
+    assert main(["top", "-n", "1", "-d", "0.001"]) == 0
+    assert "requests 0/s" not in capsys.readouterr().out
+
+
+LEVELS = "[log]\nlevel = '{}'\n"
+
+
+def test_a_running_server_takes_new_settings_and_logs_what_is_done(tmp_path: Path) -> None:
+    """SIGHUP killed the server without a line; its log told neither commits nor the ends of sessions."""
+    place, config = fb.create(tmp_path / "lhc.fed").path, tmp_path / "server.toml"
+    config.write_text(LEVELS.format("error"))
+    command = [
+        sys.executable,
+        "-m",
+        "femtobarn",
+        "serve",
+        place,
+        "-w",
+        "-p",
+        "0",
+        "-c",
+        str(config),
+        "--json",
+    ]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    assert server.stderr is not None
+    try:
+        url = f"root://127.0.0.1:{json.loads(server.stdout.readline())['port']}//lhc.fed"
+        config.write_text("prot = 1")
+        server.send_signal(signal.SIGHUP)
+        assert "the old stays in force" in server.stderr.readline()
+        config.write_text(LEVELS.format("info"))
+        server.send_signal(signal.SIGHUP)
+        assert "log.level info" in server.stderr.readline()
+        with fb.open(url) as far, far.transaction(message="from afar") as txn:
+            events = txn.database("run7", create=True).container("events", Event, create=True)
+            events.append(Event(run=7, event=1, pt=[]))
+    finally:
+        server.send_signal(signal.SIGTERM)
+        _, log = server.communicate(timeout=60)
+    assert server.returncode == 0, log
+    [commit] = [line for line in log.splitlines() if "committed" in line]
+    for word in ("csn=1", 'commit_message="from afar"', "run7/events", "objects=1", "bytes=", "by="):
+        assert word in commit, commit
+    ends = [line for line in log.splitlines() if "session ends" in line]
+    assert any('why="goodbye"' in line and "commits=1" in line for line in ends), log
+    assert any("bytes_written" in line for line in ends), log
 
 
 def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use femtobarn_server::config::Allowed;
 use femtobarn_server::{Config, Server, StartError};
 use pyo3::prelude::*;
 
@@ -13,8 +14,33 @@ use crate::error::exception;
 pub struct ServerHandle {
     port: u16,
     exports: Vec<String>,
+    overrides: Overrides,
     /// None once it was stopped.
     server: Mutex<Option<Server>>,
+}
+
+/// What is given beside a configuration file.
+struct Overrides {
+    folders: Vec<(PathBuf, String)>,
+    port: Option<u16>,
+    address: Option<String>,
+    anonymous: Option<Allowed>,
+    read_only: bool,
+}
+
+impl Overrides {
+    /// What a configuration file and these want together.
+    fn config(&self, text: &str) -> Result<Config, String> {
+        let mut config = Config::from_toml(text)?;
+        self.folders.iter().for_each(|(folder, name)| config.export(folder.clone(), name.clone()));
+        config.port = self.port.unwrap_or(config.port);
+        config.read_only |= self.read_only;
+        config.auth.anonymous = self.anonymous.unwrap_or(config.auth.anonymous);
+        if let Some(address) = &self.address {
+            config.address.clone_from(address);
+        }
+        Ok(config)
+    }
 }
 
 #[pymethods]
@@ -32,14 +58,9 @@ impl ServerHandle {
         read_only: bool,
     ) -> PyResult<Self> {
         let invalid = |what: String| exception("invalid", what);
-        let mut config = Config::from_toml(config).map_err(invalid)?;
-        folders.into_iter().for_each(|(folder, name)| config.export(folder, name));
-        config.port = port.unwrap_or(config.port);
-        config.address = address.unwrap_or(config.address);
-        config.read_only |= read_only;
-        if let Some(anonymous) = anonymous {
-            config.auth.anonymous = anonymous.parse().map_err(invalid)?;
-        }
+        let anonymous = anonymous.map(str::parse).transpose().map_err(invalid)?;
+        let overrides = Overrides { folders, port, address, anonymous, read_only };
+        let config = overrides.config(config).map_err(invalid)?;
         let server = py.detach(|| Server::start(config)).map_err(|error| match error {
             StartError::Config(what) => exception("invalid", what),
             StartError::System(what) => exception("storage", what),
@@ -47,6 +68,7 @@ impl ServerHandle {
         Ok(ServerHandle {
             port: server.address().port(),
             exports: server.exports(),
+            overrides,
             server: Mutex::new(Some(server)),
         })
     }
@@ -71,6 +93,19 @@ impl ServerHandle {
             }
             None => Err(exception("closed", "the server was stopped".to_owned())),
         }
+    }
+
+    /// Takes what can change while it runs: certificates, keys of tokens' issuers, the log's level.
+    fn reload(&self, py: Python<'_>, config: &str) -> PyResult<()> {
+        let reload = || {
+            let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(server) = &*server else {
+                return Err(("closed", "the server was stopped".to_owned()));
+            };
+            let config = self.overrides.config(config).map_err(|what| ("invalid", what))?;
+            server.reload(&config).map_err(|wrong| ("invalid", wrong.join("; ")))
+        };
+        py.detach(reload).map_err(|(kind, what)| exception(kind, what))
     }
 
     /// Stops it; a second time does nothing.

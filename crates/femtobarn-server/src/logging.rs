@@ -1,6 +1,8 @@
-//! The log of a process that serves: on standard error, for people or for machines.
+//! The log of a process that serves: on standard error, for people or for machines. How much is told can be
+//! changed while it runs.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::Subscriber;
@@ -12,13 +14,47 @@ use crate::config::{Log, LogFormat};
 /// # Errors
 /// A text, if the level is none.
 pub fn start(log: &Log) -> Result<(), String> {
-    let filter = EnvFilter::try_new(&log.level)
-        .map_err(|error| format!("log.level: {:?} is no level: {error}", log.level))?;
-    let builder = Subscriber::builder().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = Subscriber::builder().with_env_filter(filter(log)?).with_writer(std::io::stderr);
     // Whoever embeds the server may have a log already, which stays.
-    let _ = match log.format {
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => builder.json().try_init(),
+    let set: Set = match log.format {
+        LogFormat::Text => {
+            let is_terminal = std::io::stderr().is_terminal();
+            let builder = builder.with_ansi(is_terminal).with_filter_reloading();
+            let handle = builder.reload_handle();
+            match builder.try_init() {
+                Ok(()) => Box::new(move |filter| handle.reload(filter).is_ok()),
+                Err(_) => return Ok(()),
+            }
+        }
+        LogFormat::Json => {
+            let builder = builder.json().with_filter_reloading();
+            let handle = builder.reload_handle();
+            match builder.try_init() {
+                Ok(()) => Box::new(move |filter| handle.reload(filter).is_ok()),
+                Err(_) => return Ok(()),
+            }
+        }
     };
+    // Only the first log of a process was begun.
+    drop(SET.set(set));
     Ok(())
+}
+
+/// Changes how much the log of this process tells; whether it could: a log of others stays as it is.
+///
+/// # Errors
+/// A text, if the level is none.
+pub fn set_level(log: &Log) -> Result<bool, String> {
+    let filter = filter(log)?;
+    Ok(SET.get().is_some_and(|set| set(filter)))
+}
+
+/// What changes the level of the log that was begun.
+type Set = Box<dyn Fn(EnvFilter) -> bool + Send + Sync>;
+
+static SET: OnceLock<Set> = OnceLock::new();
+
+fn filter(log: &Log) -> Result<EnvFilter, String> {
+    EnvFilter::try_new(&log.level)
+        .map_err(|error| format!("log.level: {:?} is no level: {error}", log.level))
 }

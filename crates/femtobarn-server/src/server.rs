@@ -3,20 +3,24 @@
 //! 1. Threads are bounded by cores: for `root://`, for HTTP and gRPC, and some of each for what may block; more
 //!    for `root://` where that waits for throttled disks. So who waits for a disk does not keep catalogues waiting.
 //!    One more accepts connections, and tidies up.
-//! 2. When a server is told to stop it takes no more connections, waits for copies and transactions that
+//! 2. Certificates, keys of tokens' issuers and the log's level can change while it runs; what is wrong with new
+//!    ones is told, and the old stay in force. All else is of its start.
+//! 3. When a server is told to stop it takes no more connections, waits for copies and transactions that
 //!    are under way for as long as was configured, and ends what is left.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use crate::config::Config;
+use crate::auth::Tokens;
+use crate::config::{self, Config};
 use crate::exporting::{self, Disks, Exported};
+use crate::logging;
 use crate::logical::catalogue::Served;
 use crate::logical::{Logical, Settings};
 use crate::protocol::http::{self, Site};
@@ -24,7 +28,7 @@ use crate::protocol::listen::{self, ConnectionCounts, Protocols};
 use crate::protocol::workers::Workers;
 use crate::protocol::{rpc, xroot};
 use crate::status::Status;
-use crate::tls;
+use crate::tls::{self, Certificates};
 use crate::watching;
 
 /// Threads for what may block, for each core.
@@ -53,12 +57,21 @@ pub struct Server {
     address: SocketAddr,
     exports: Vec<String>,
     drain: Duration,
+    reloading: Mutex<Reloading>,
     watched: Arc<Watched>,
     accepting: JoinHandle<()>,
     /// For `root://`, and for the rest.
     workers: [Arc<Workers>; 2],
     /// None only while it is stopped.
     runtime: Option<Runtime>,
+}
+
+/// What can change while a server runs.
+struct Reloading {
+    /// As it is now in force.
+    config: Config,
+    certificates: Option<Arc<Certificates>>,
+    tokens: Option<Arc<Tokens>>,
 }
 
 /// What is told of a server.
@@ -83,6 +96,8 @@ impl Server {
         let Exported { exports, names, federations, disks } = exporting::open(&config)?;
         let authenticator = config.authenticator().map_err(StartError::Config)?;
         let tls = tls::server_config(&config.tls).map_err(StartError::Config)?;
+        let (tls, certificates) = tls.unzip();
+        let tokens = authenticator.tokens.clone();
         let runtime = runtime()?;
         let blocking = match disks.is_empty() {
             true => BLOCKING_THREADS_PER_CORE,
@@ -148,7 +163,34 @@ impl Server {
         tracing::info!(%address, exports = ?names, "serving");
         let drain = Duration::from_secs(config.limits.drain_seconds);
         let runtime = Some(runtime);
-        Ok(Server { address, exports: names, drain, watched, accepting, workers, runtime })
+        let reloading = Mutex::new(Reloading { config, certificates, tokens });
+        Ok(Server {
+            address,
+            exports: names,
+            drain,
+            reloading,
+            watched,
+            accepting,
+            workers,
+            runtime,
+        })
+    }
+
+    /// Takes what can change while it runs from a configuration: certificates, from files that may have been
+    /// written anew under the old names, keys of tokens' issuers, and the log's level. The log says what was
+    /// taken.
+    ///
+    /// # Errors
+    /// Texts of what is wrong, which the log has, too; for that the old stays in force.
+    pub fn reload(&self, config: &Config) -> Result<(), Vec<String>> {
+        let mut reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut taken, mut wrong) = (vec![], vec![]);
+        reloading.take_all(config, &mut taken, &mut wrong);
+        tracing::info!(taken = taken.join(", "), "reloaded");
+        for what in &wrong {
+            tracing::error!(what, "not reloaded; the old stays in force");
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 
     /// Where it listens.
@@ -201,6 +243,49 @@ impl Server {
             sessions.all().iter().for_each(|session| sessions.remove(session));
             runtime.shutdown_timeout(Duration::from_secs(1));
             tracing::info!(address = %self.address, "stopped");
+        }
+    }
+}
+
+impl Reloading {
+    fn take_all(&mut self, new: &Config, taken: &mut Vec<String>, wrong: &mut Vec<String>) {
+        if let Some(certificates) = &self.certificates
+            && !new.tls.certificate.as_os_str().is_empty()
+        {
+            match certificates.read_again(&new.tls) {
+                Ok(()) => {
+                    taken.push(format!("the certificate {}", new.tls.certificate.display()));
+                    self.config.tls.certificate.clone_from(&new.tls.certificate);
+                    self.config.tls.key.clone_from(&new.tls.key);
+                }
+                Err(what) => wrong.push(what),
+            }
+        }
+        if let Some(tokens) = &self.tokens {
+            match tokens.read_again() {
+                Ok(count) => taken.push(format!("the keys of {count} issuers of tokens")),
+                Err(what) => wrong.extend(what),
+            }
+        }
+        if self.config.log.level != new.log.level {
+            match logging::set_level(&new.log) {
+                Ok(true) => {
+                    taken.push(format!("log.level {}", new.log.level));
+                    self.config.log.level.clone_from(&new.log.level);
+                }
+                Ok(false) => {
+                    wrong.push("the log is another program's, with a level of its own".into())
+                }
+                Err(what) => wrong.push(what),
+            }
+        }
+        // What could not be taken was told of.
+        let old = &self.config;
+        let tls = config::Tls { required: new.tls.required, ..old.tls.clone() };
+        let log = config::Log { format: new.log.format, ..old.log.clone() };
+        let has_tls = |tls: &config::Tls| !tls.certificate.as_os_str().is_empty();
+        if *old != (Config { tls, log, ..new.clone() }) || has_tls(&old.tls) != has_tls(&new.tls) {
+            wrong.push("other settings changed, too; they take a restart".to_owned());
         }
     }
 }

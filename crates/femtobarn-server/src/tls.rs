@@ -1,37 +1,81 @@
-//! The server's certificates and key, from files.
+//! The server's certificates and key, from files that can be read again while it runs.
+//!
+//! Connections that there are keep what they began with.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
 use crate::config::Tls;
 
-/// What encrypts connections; none if there is no certificate.
+/// The certificates that connections are encrypted with from now on.
+#[derive(Debug)]
+pub struct Certificates {
+    current: RwLock<Arc<CertifiedKey>>,
+}
+
+impl Certificates {
+    /// Takes those of other files, or of the same ones as they are now.
+    ///
+    /// # Errors
+    /// A text that names the file and what is wrong with it; the old ones stay then.
+    pub fn read_again(&self, tls: &Tls) -> Result<(), String> {
+        let new = Arc::new(certified_key(tls, &provider())?);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// What encrypts connections, and its certificates; none if there is no certificate.
 ///
 /// # Errors
 /// A text that names the file and what is wrong with it.
-pub fn server_config(tls: &Tls) -> Result<Option<Arc<ServerConfig>>, String> {
+pub fn server_config(tls: &Tls) -> Result<Option<(Arc<ServerConfig>, Arc<Certificates>)>, String> {
     if tls.certificate.as_os_str().is_empty() {
         return Ok(None);
     }
+    let provider = provider();
+    let current = RwLock::new(Arc::new(certified_key(tls, &provider)?));
+    let certificates = Arc::new(Certificates { current });
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS cannot be set up: {error}"))?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::clone(&certificates) as Arc<dyn ResolvesServerCert>);
+    // XRootD's clients ask for none of these, which is fine.
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Some((Arc::new(config), certificates)))
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// The certificates of files, with the key that belongs to the first of them.
+fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
     let certificates = CertificateDer::pem_file_iter(&tls.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| unusable("certificate", &tls.certificate, &error))?;
     let key = PrivateKeyDer::from_pem_file(&tls.key)
         .map_err(|error| unusable("key", &tls.key, &error))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| format!("TLS cannot be set up: {error}"))?
-        .with_no_client_auth()
-        .with_single_cert(certificates, key)
-        .map_err(|error| unusable("certificate", &tls.certificate, &error))?;
-    // XRootD's clients ask for none of these, which is fine.
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Some(Arc::new(config)))
+    if certificates.is_empty() {
+        return Err(unusable("certificate", &tls.certificate, &"there is none in it"));
+    }
+    CertifiedKey::from_der(certificates, key, provider)
+        .map_err(|error| unusable("certificate", &tls.certificate, &error))
 }
 
 fn unusable(what: &str, path: &Path, error: &dyn std::fmt::Display) -> String {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import os
 import shutil
 import signal
 import sys
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import _serving
-from .._exceptions import InvalidError, StorageError
+from .._exceptions import DeniedError, FemtobarnError, InvalidError, UnavailableError
 from .._femtobarn import default_config, start_log
 from .output import emit_line, human_size, table
 
@@ -22,6 +24,9 @@ __all__ = ["serve", "serve_arguments", "top", "top_arguments"]
 
 TOP_ROWS = 12
 """Rows of each table that are shown at most."""
+
+FIRST_SECONDS = 1.0
+"""Seconds between the look that is not shown and the first one that is, at most."""
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,9 +52,10 @@ def serve(options: argparse.Namespace) -> None:
     if options.writable and options.read_only:
         raise InvalidError("--writable and --read-only exclude each other")
     start_log(Path(options.config).read_text() if options.config else "")
-    # Blocked before threads start, so that none of them takes the signals that end the server.
-    ends = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    # Blocked before threads start, so that none of them takes the signals that are for the server.
+    signals = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    has_terminal = os.isatty(0)
     server = _serving.serve(
         *options.folders,
         port=options.port,
@@ -64,8 +70,20 @@ def serve(options: argparse.Namespace) -> None:
     people.append(f"  http://localhost:{server.port}/ shows what it is doing")
     emit_line(json.dumps(facts) if options.json else "\n".join(people))
     sys.stdout.flush()
-    signal.sigwait(ends)
+    # Of a terminal that was closed nothing is left, and nobody who would want the server.
+    while signal.sigwait(signals) == signal.SIGHUP and os.isatty(0) == has_terminal:
+        _reload(server)
     server.stop()
+
+
+def _reload(server: _serving.Server) -> None:
+    """Take what has changed; what is wrong with it is in the log, or here where there is none to read."""
+    try:
+        server.reload()
+    except (FemtobarnError, OSError) as error:
+        print(
+            f"femtobarn: not all was reloaded, the old stays in force: {error}", file=sys.stderr, flush=True
+        )
 
 
 def top_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,16 +99,18 @@ def top(options: argparse.Namespace) -> None:
     """Show what a server is doing, again and again."""
     address = _status_address(options.server)
     before: tuple[float, dict[str, Any]] | None = None
-    looks = 0
-    while True:
+    if not options.json:
+        # A rate takes two looks, so the first one is not shown.
+        before = (time.monotonic(), _ask(address)["totals"])
+        time.sleep(min(options.delay, FIRST_SECONDS))
+    for looks in itertools.count(1):
         status = _ask(address)
         now = time.monotonic()
         if options.json:
             emit_line(json.dumps(status))
-        else:
-            _show(status, _rates(before, now, status["totals"]))
+        elif before is not None:
+            _show(status, _rates(*before, now, status["totals"]))
         before = (now, status["totals"])
-        looks += 1
         if looks == options.times:
             return
         time.sleep(options.delay)
@@ -112,9 +132,10 @@ def _ask(address: str) -> dict[str, Any]:
             status: dict[str, Any] = json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
-            raise StorageError(f"{address} answers {error.code}: {_reason(error)}") from None
+            kind = DeniedError if error.code in (401, 403) else UnavailableError
+            raise kind(f"{address} answers {error.code}: {_reason(error)}") from None
     except (urllib.error.URLError, TimeoutError, ValueError) as error:
-        raise StorageError(f"no server of ours answers at {address}: {error}") from None
+        raise UnavailableError(f"no server of ours answers at {address}: {error}") from None
     return status
 
 
@@ -125,12 +146,7 @@ def _reason(error: urllib.error.HTTPError) -> str:
         return error.reason
 
 
-def _rates(
-    before: tuple[float, dict[str, Any]] | None, now: float, totals: dict[str, Any]
-) -> dict[str, float]:
-    if before is None:
-        return dict.fromkeys(totals, 0.0)
-    then, old = before
+def _rates(then: float, old: dict[str, Any], now: float, totals: dict[str, Any]) -> dict[str, float]:
     return {name: max(0.0, totals[name] - old[name]) / max(now - then, 1e-3) for name in totals}
 
 

@@ -104,6 +104,21 @@ impl Tokens {
         Ok(Identity { name: claims.sub, how: "token", rights })
     }
 
+    /// Reads all keys again, whether their files were written since or not.
+    ///
+    /// # Errors
+    /// Texts that name files whose keys cannot be read; the old ones stay then.
+    pub fn read_again(&self) -> Result<usize, Vec<String>> {
+        let read = |(issuer, keys): &(Issuer, Mutex<Keys>)| {
+            let mut new = Keys::default();
+            new.read(issuer)?;
+            *keys.lock().unwrap_or_else(PoisonError::into_inner) = new;
+            Ok(())
+        };
+        let wrong: Vec<String> = self.issuers.iter().filter_map(|each| read(each).err()).collect();
+        if wrong.is_empty() { Ok(self.issuers.len()) } else { Err(wrong) }
+    }
+
     fn validation(&self, issuer: &Issuer, algorithm: Algorithm) -> Validation {
         let mut validation = Validation::new(algorithm);
         validation.leeway = LEEWAY_SECONDS;

@@ -14,15 +14,18 @@ use serde_json::json;
 use tempfile::TempDir;
 use xrd::Location;
 use xrd::client::blocking::Client;
-use xrd::client::{Options, Token, Url};
+use xrd::client::{ClientError, Options, Token, Url};
 use xrd::flags::OpenOptions;
 
 const ISSUER: &str = "https://issuer.example";
+/// Longer than anything takes on a machine that is busy with other things.
+const LONG: Duration = Duration::from_secs(60);
 const AUDIENCE: &str = "root://storage.example";
 
 /// A server that wants tokens and has TLS; it serves a federation and a folder.
 struct Guarded {
     server: Server,
+    config: Config,
     key: EncodingKey,
     certificate: PathBuf,
     folder: TempDir,
@@ -48,8 +51,8 @@ impl Guarded {
         config.auth.audiences = vec![AUDIENCE.to_owned()];
         let issuer = Issuer { issuer: ISSUER.into(), keys: at("issuers"), base: String::new() };
         config.auth.issuers = vec![issuer];
-        let server = Server::start(config).unwrap();
-        Guarded { server, key, certificate: at("certificate"), folder }
+        let server = Server::start(config.clone()).unwrap();
+        Guarded { server, config, key, certificate: at("certificate"), folder }
     }
 
     fn url(&self, scheme: &str, path: &str) -> String {
@@ -108,14 +111,60 @@ fn a_token_opens_a_catalogue_for_what_it_allows() {
     assert_eq!(writer.reserve_database().unwrap().0, 1);
     let elsewhere = guarded.catalogue("roots", Some("storage.read:/store"));
     assert!(elsewhere.is_err(), "it is for another path");
-    assert_eq!(guarded.catalogue("roots", None).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(guarded.catalogue("roots", None).unwrap_err().kind(), ErrorKind::Denied);
+}
+
+/// It was tried for a minute, as a server that restarts.
+#[test]
+fn a_certificate_that_is_not_trusted_is_an_error_at_once() {
+    let guarded = Guarded::start();
+    let options = ConnectOptions { patience: LONG, ..ConnectOptions::default() };
+    let refused = RemoteCatalogue::connect(&guarded.url("roots", "/lhc.fed"), &options);
+    let error = refused.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let text = error.to_string();
+    assert!(text.contains("cannot be reached") && text.contains("SSL_CERT_FILE"), "{text}");
+
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let trusted = guarded.folder.path().join("another");
+    std::fs::write(&trusted, other.cert.pem()).unwrap();
+    let url = Url::parse(&guarded.url("roots", "/")).unwrap();
+    let options = Options { authorities: Some(trusted), ..Options::default() };
+    let error = Client::connect(&url, options).unwrap_err();
+    let is_said =
+        matches!(&error, ClientError::Unreachable { reason, .. } if reason.contains("TLS"));
+    assert!(is_said, "{error:?}");
+}
+
+#[test]
+fn a_new_certificate_is_taken_while_the_server_runs_and_a_wrong_one_is_not() {
+    let guarded = Guarded::start();
+    let mut config = guarded.config.clone();
+    let scope = Some("storage.read:/lhc.fed");
+    let old = std::fs::read(&guarded.certificate).unwrap();
+    std::fs::write(&guarded.certificate, "no certificate").unwrap();
+    let wrong = guarded.server.reload(&config).unwrap_err();
+    assert!(wrong.iter().any(|what| what.contains("tls.certificate")), "{wrong:?}");
+    std::fs::write(&guarded.certificate, &old).unwrap();
+    assert!(guarded.catalogue("roots", scope).is_ok(), "the old one stays");
+
+    let new = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(&guarded.certificate, new.cert.pem()).unwrap();
+    std::fs::write(&config.tls.key, new.signing_key.serialize_pem()).unwrap();
+    guarded.server.reload(&config).unwrap();
+    assert!(guarded.catalogue("roots", scope).is_ok(), "the new one, which alone is trusted");
+    config.limits.connections += 1;
+    assert!(guarded.server.reload(&config).unwrap_err()[0].contains("restart"));
+    std::fs::write(guarded.folder.path().join("issuers"), "no keys").unwrap();
+    assert!(guarded.server.reload(&guarded.config).unwrap_err()[0].contains("keys of"));
+    assert!(guarded.catalogue("roots", scope).is_ok(), "the old keys stay");
 }
 
 #[test]
 fn a_token_is_refused_where_others_could_read_it() {
     let guarded = Guarded::start();
     let scope = "storage.read:/ storage.modify:/";
-    assert_eq!(guarded.catalogue("root", Some(scope)).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(guarded.catalogue("root", Some(scope)).unwrap_err().kind(), ErrorKind::Denied);
     let file = Location::new("/store/file").unwrap();
     let plain = guarded.client("root", scope).and_then(|c| c.open(&file, OpenOptions::READ));
     assert!(plain.is_err());

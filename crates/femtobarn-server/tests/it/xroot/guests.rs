@@ -187,7 +187,8 @@ fn encrypted(requires_tls: bool) -> Server {
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let mut shared = Shared::new(Arc::new(logical(&folder, quick())), Authenticator::open());
-    shared.tls = server_config(&Tls { certificate, key, required: requires_tls }).unwrap();
+    let tls = server_config(&Tls { certificate, key, required: requires_tls }).unwrap();
+    shared.tls = tls.map(|(config, _)| config);
     shared.requires_tls = requires_tls;
     Server::of(folder, shared)
 }
