@@ -129,8 +129,8 @@ def _without_mask(values: Any) -> Values:
     if not isinstance(values, np.ma.MaskedArray):
         return np.asarray(values)
     if values.dtype == np.bool_:
-        return np.asarray(values.filled(False))
-    return np.asarray(values.astype(np.float64).filled(np.nan))
+        return np.ma.filled(values, False)
+    return np.ma.filled(values.astype(np.float64), np.nan)
 
 
 def is_flat(view: View, paths: list[str]) -> bool:
