@@ -130,6 +130,15 @@ impl Annex {
         let runs = self.indexes.iter().flat_map(|index| &index.runs).map(|run| &run.blob);
         deletions.chain(statistics).chain(runs)
     }
+
+    /// The same, to say that they lie elsewhere.
+    pub fn blobs_mut(&mut self) -> impl Iterator<Item = &mut Blob> {
+        let deletions = self.deletions.iter_mut().chain(&mut self.forgotten);
+        let statistics = self.statistics.iter_mut().map(|run| &mut run.blob);
+        let runs = self.indexes.iter_mut().flat_map(|index| &mut index.runs);
+        let blobs = deletions.map(|chunk| &mut chunk.blob).chain(statistics);
+        blobs.chain(runs.map(|run| &mut run.blob))
+    }
 }
 
 impl Blob {

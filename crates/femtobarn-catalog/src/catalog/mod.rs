@@ -36,6 +36,7 @@ mod log;
 mod lookup;
 pub(crate) mod numbers;
 mod queue;
+mod relocation;
 mod retention;
 mod session;
 mod survey;

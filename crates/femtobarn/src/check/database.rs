@@ -13,6 +13,7 @@ use crate::chain;
 use crate::error::Result;
 use crate::file::DatabaseFile;
 use crate::inventory::{self, Inventory, Part, Ranges};
+use crate::repair;
 use crate::view::Source;
 
 /// A database that is being checked.
@@ -27,6 +28,17 @@ pub(super) struct Subject<'a> {
     pub parts: Vec<(Range<u64>, &'static str)>,
     /// Whether all page lists of all versions could be read.
     pub is_told: bool,
+}
+
+/// What lies at the front of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Front {
+    /// What should lie there.
+    Whole,
+    /// Something else, in a file that has the database's commits.
+    WrittenOver,
+    /// The front of another database, or of no ROOT file.
+    Another,
 }
 
 impl Subject<'_> {
@@ -63,7 +75,8 @@ impl Checking<'_, '_> {
                 return Ok(());
             }
         };
-        if !self.identity(row, &place, &file) {
+        let front = self.front(row, &place, &file);
+        if front == Front::Another {
             return Ok(());
         }
         let source = Arc::new(Source(file.clone()));
@@ -85,7 +98,8 @@ impl Checking<'_, '_> {
                 self.container(&mut subject, &record.row, is_live)?;
             }
         }
-        if self.level == CheckLevel::Full && self.report.is_complete {
+        // Without a front there is no first key, from which the others are found.
+        if self.level == CheckLevel::Full && self.report.is_complete && front == Front::Whole {
             self.layout(&mut subject, &file)?;
         }
         // What was not read, because nothing is there or pages are shared, is dealt with too.
@@ -94,28 +108,29 @@ impl Checking<'_, '_> {
         Ok(())
     }
 
-    /// Whether the file is that of the database.
-    fn identity(&mut self, row: &DatabaseRow, place: &Place, file: &DatabaseFile) -> bool {
-        match file.identity() {
-            Err(error) => {
-                self.damage(place.clone(), ProblemKind::WrongFile, error.to_string());
-                false
+    /// Looks whether the file is that of the database.
+    fn front(&mut self, row: &DatabaseRow, place: &Place, file: &Arc<DatabaseFile>) -> Front {
+        let fault = match file.identity().map(|identity| Uuid::from_bytes(identity.uuid)) {
+            // The files of some programs have no identity.
+            Ok(uuid) if uuid == row.uuid => return Front::Whole,
+            Ok(uuid) if uuid.is_nil() && row.state == DatabaseState::Attached => {
+                return Front::Whole;
             }
-            Ok(identity) => {
-                let uuid = Uuid::from_bytes(identity.uuid);
-                // The files of some programs have no identity.
-                if uuid == row.uuid || uuid.is_nil() && row.state == DatabaseState::Attached {
-                    return true;
-                }
-                let what = format!(
-                    "{} is database {uuid}, where {} should be",
-                    file.path.display(),
-                    row.uuid
-                );
-                self.damage(place.clone(), ProblemKind::WrongFile, what);
-                false
+            Ok(uuid) => {
+                format!("{} is database {uuid}, where {} should be", file.path.display(), row.uuid)
             }
+            Err(error) => error.to_string(),
+        };
+        if repair::is_written_over(self.inner, row, file).unwrap_or(false) {
+            let what = format!(
+                "other bytes are where the front of its file should be, as servers of earlier versions could leave \
+                 it; its objects lie where the catalogue says ({fault})"
+            );
+            self.damage(place.clone(), ProblemKind::Front, what);
+            return Front::WrittenOver;
         }
+        self.damage(place.clone(), ProblemKind::WrongFile, fault);
+        Front::Another
     }
 
     /// Whether keys follow each other, and nothing that is referred to lies on something else.
@@ -208,6 +223,10 @@ impl Checking<'_, '_> {
         let advice = match kind {
             ProblemKind::MissingFile | ProblemKind::WrongFile => {
                 "put the database's file back, or restore it from a backup"
+            }
+            ProblemKind::Front => {
+                "repair moves what lies there and writes the front anew; until then the file cannot be \
+                 copied as a ROOT file, sealed, or found by a rebuild of the catalogue"
             }
             ProblemKind::Statistics | ProblemKind::Index => "repair makes it anew",
             ProblemKind::Disagreement | ProblemKind::Annex => {

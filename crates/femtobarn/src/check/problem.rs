@@ -25,6 +25,8 @@ pub enum ProblemKind {
     MissingFile,
     /// A file is that of another database.
     WrongFile,
+    /// A database's file has something else where its front should be.
+    Front,
     /// A file is shorter than what it should hold.
     ShortFile,
     /// A file is there that no database has.

@@ -4,23 +4,28 @@
 //! |---|---|
 //! | `examine` | one version of a container, looked at by itself |
 //! | `container` | a container whose newest version is damaged: a new one with what is left |
+//! | `front` | a file with data where its front should be |
 //!
 //! Invariants:
 //! 1. No byte that a version refers to is written over; a container is mended by a new version.
-//!    Damage in older versions stays until a vacuum takes them away.
+//!    Damage in older versions stays until a vacuum takes them away. Versions with data in place of the front
+//!    refer to copies of them before the front is written.
 //! 2. Without salvage no object, change or deletion is lost.
 //! 3. A file that has a commit in it, or is not ours, is never removed.
 //! 4. The federation is locked against vacuum: what a new version refers to is not given away.
 
 mod container;
 mod examine;
+mod front;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use femtobarn_catalog::{ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState};
+use femtobarn_catalog::{
+    ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRecord, DatabaseRow, DatabaseState,
+};
 use rntuple::ByteSource;
 
 use crate::chain;
@@ -34,6 +39,7 @@ use crate::progress::Watch;
 use crate::view::Source;
 use container::{Doubts, Verdict};
 use examine::Examiner;
+pub(crate) use front::is_written_over;
 
 /// A file that was written to within this time may be somebody's.
 const ORPHAN_AGE_MIN: Duration = Duration::from_secs(3600);
@@ -91,9 +97,11 @@ impl Federation {
             options,
             report: RepairReport::default(),
             containers: HashMap::new(),
+            fronts: BTreeSet::new(),
             told: BTreeSet::new(),
         };
         repair.orphans()?;
+        repair.fronts(&found)?;
         repair.containers(&found, progress)?;
         repair.chains(&found)?;
         let remaining = match options.dry_run || repair.report.done.is_empty() {
@@ -127,6 +135,8 @@ struct Repair<'a> {
     options: &'a RepairOptions,
     report: RepairReport,
     containers: HashMap<(DatabaseId, ContainerId), Fate>,
+    /// Databases whose fronts were mended.
+    fronts: BTreeSet<DatabaseId>,
     /// Databases whose keys were dealt with.
     told: BTreeSet<DatabaseId>,
 }
@@ -171,6 +181,40 @@ impl Repair<'_> {
         advice: String,
     ) {
         self.report.left.push(Problem { severity, kind, place, what, advice });
+    }
+
+    /// Writes the fronts of files anew that have data there.
+    fn fronts(&mut self, found: &CheckReport) -> Result<()> {
+        let damaged = found.problems.iter().filter(|it| it.kind == ProblemKind::Front);
+        let damaged: BTreeSet<DatabaseId> =
+            damaged.filter_map(|it| Some(it.place.database.as_ref()?.0)).collect();
+        let mut every = self.federation.inner.local()?.every_database()?;
+        every.retain(|record| damaged.contains(&record.row.id));
+        for DatabaseRecord { row, .. } in every {
+            let (name, wait) = (&row.name, self.options.lock_wait);
+            let mended = match self.options.dry_run {
+                true => Ok(String::new()),
+                false => front::mend(self.federation, &row, wait)
+                    .map(|bytes| format!(", and {bytes} bytes that lay there are elsewhere")),
+            };
+            match mended {
+                Ok(moved) => {
+                    self.fronts.insert(row.id);
+                    let what = format!("{name}: the front of its file was written anew{moved}");
+                    self.report.done.push(what);
+                }
+                Err(error) => {
+                    let place = Place { database: Some((row.id, row.name)), ..Place::default() };
+                    self.leave(
+                        (Severity::Damage, ProblemKind::Front, place),
+                        format!("the front of its file cannot be written anew: {error}"),
+                        "repair when nobody writes to it, or restore the file from a backup"
+                            .to_owned(),
+                    );
+                }
+            }
+        }
+        Ok(())
     }
 
     fn containers(&mut self, found: &CheckReport, progress: &mut Watch<'_>) -> Result<()> {
@@ -302,6 +346,10 @@ impl Repair<'_> {
             let database = problem.place.database.as_ref().map(|it| it.0);
             let is_told = match problem.kind {
                 ProblemKind::OrphanFile => true,
+                // Those that could not be mended were told with the reason.
+                ProblemKind::Front => {
+                    self.options.dry_run || !database.is_some_and(|id| self.fronts.contains(&id))
+                }
                 ProblemKind::Chain => database.is_some_and(|id| self.told.contains(&id)),
                 ProblemKind::Overlap if self.options.dry_run => {
                     database.is_some_and(|id| self.told.contains(&id))

@@ -32,7 +32,10 @@ impl Transaction {
         for (key, mut open) in std::mem::take(&mut self.containers) {
             let grown = open.grown();
             open.committed(csn);
-            self.federation.inner.kept.keep_container(key, open, grown);
+            // Not what is of a database that was dropped.
+            let Some(database) = self.databases.get(&key.database) else { continue };
+            let of = (key, database.row.epoch);
+            self.federation.inner.kept.keep_container(of, open, grown);
         }
         self.close(true);
         Ok(csn)

@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //! 1. A kept container is one version, as it was committed. It is used only by who has locked the
-//!    container and found in the catalogue that this version is still the newest; otherwise it is
-//!    forgotten. All else that may change, such as its name, comes from the catalogue.
+//!    container and found in the catalogue that this version is still the newest, in the same epoch of the
+//!    database, in which nothing of it was moved; otherwise it is forgotten. All else that may change, such as its name, comes from the catalogue.
 //! 2. Little memory is kept: few containers, and no buffers of those that a large transaction wrote.
 //! 3. A kept owner of locks holds none.
 //! 4. Numbers that were reserved and not given yet are nobody else's.
@@ -30,8 +30,8 @@ const OWNERS_MAX: usize = 8;
 /// What is kept.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// The one that was used last is the last.
-    containers: Mutex<VecDeque<(ContainerKey, OpenContainer)>>,
+    /// Each with the epoch of its database. The one that was used last is the last.
+    containers: Mutex<VecDeque<(ContainerKey, u64, OpenContainer)>>,
     owners: Mutex<Vec<LockOwner>>,
     databases: Numbers<DatabaseId>,
     containers_to_come: Numbers<ContainerId>,
@@ -39,7 +39,12 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// Keeps a container that was committed just now, and frees its lock.
-    pub(super) fn keep_container(&self, key: ContainerKey, mut open: OpenContainer, grown: u64) {
+    pub(super) fn keep_container(
+        &self,
+        (key, epoch): (ContainerKey, u64),
+        mut open: OpenContainer,
+        grown: u64,
+    ) {
         open.lock = None;
         if open.written.is_none() {
             return;
@@ -48,26 +53,31 @@ impl Kept {
             open.appender.release_memory();
         }
         let mut containers = lock(&self.containers);
-        containers.retain(|(kept, _)| *kept != key);
+        containers.retain(|(kept, ..)| *kept != key);
         if containers.len() == CONTAINERS_MAX {
             containers.pop_front();
         }
-        containers.push_back((key, open));
+        containers.push_back((key, epoch, open));
     }
 
-    /// A container, if it was kept as of the commit `base`.
-    pub(super) fn take_container(&self, key: ContainerKey, base: Csn) -> Option<OpenContainer> {
+    /// A container, if it was kept as of the commit `base` in an epoch of its database.
+    pub(super) fn take_container(
+        &self,
+        key: ContainerKey,
+        base: Csn,
+        epoch: u64,
+    ) -> Option<OpenContainer> {
         let mut containers = lock(&self.containers);
-        let position = containers.iter().rposition(|(kept, _)| *kept == key)?;
-        let (_, open) = containers.remove(position)?;
-        (open.base == Some(base)).then_some(open)
+        let position = containers.iter().rposition(|(kept, ..)| *kept == key)?;
+        let (_, of, open) = containers.remove(position)?;
+        (open.base == Some(base) && of == epoch).then_some(open)
     }
 
     /// The container that had a name when it was kept; it may have another one now.
     pub(super) fn container_named(&self, database: DatabaseId, name: &str) -> Option<ContainerKey> {
         let containers = lock(&self.containers);
-        let mut kept = containers.iter().rev().filter(|(key, _)| key.database == database);
-        kept.find(|(_, open)| open.row.name == name).map(|(key, _)| *key)
+        let mut kept = containers.iter().rev().filter(|(key, ..)| key.database == database);
+        kept.find(|(.., open)| open.row.name == name).map(|(key, ..)| *key)
     }
 
     pub(super) fn keep_owner(&self, owner: LockOwner) {

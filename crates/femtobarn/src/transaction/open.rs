@@ -326,13 +326,14 @@ impl Transaction {
         };
         let catalog = self.federation.catalog();
         let (of, row, base) = catalog.container_to_write(database, container)?;
+        let epoch = of.epoch;
         if let Some(shared) = shared {
             self.insert_database(of, shared)?;
         }
         let base = base.ok_or_else(|| Error::NotFound {
             what: format!("container {:?} has no version", row.name),
         })?;
-        let mut open = match self.federation.inner.kept.take_container(key, base.csn) {
+        let mut open = match self.federation.inner.kept.take_container(key, base.csn, epoch) {
             Some(kept) => kept.renamed(row),
             None => self.read_container(row, &base)?,
         };

@@ -1,0 +1,87 @@
+"""A database whose file has data where its front should be is mended from the catalogue.
+
+Servers once let the call that lengthens a new file overtake the front of the file, and gave its first bytes to
+data. `tests/golden/overtaken.tar.gz` has four such databases as that server left them: two with a container each,
+one of many containers, with changes, deletions and an index on top, and one with nothing but a commit record.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uproot
+
+import femtobarn as fb
+from femtobarn.cli import main
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+MANY = "run-" + 120 * "7"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    with tarfile.open(GOLDEN / "overtaken.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    return tmp_path / "overtaken.fed"
+
+
+def contents(fed: fb.Federation) -> dict[int, dict[str, Any]]:
+    """Return what all snapshots hold that are kept."""
+    snapshots = {csn: fed.snapshot(csn=csn) for csn in range(4, 8)}
+    return {csn: {name: shot[name].arrays().to_list() for name in shot} for csn, shot in snapshots.items()}
+
+
+def test_a_front_that_was_written_over_is_named_and_objects_can_be_read(place: Path) -> None:
+    with fb.open(place) as fed:
+        report = fed.check(full=True)
+        assert [problem.kind for problem in report.problems] == 4 * ["Front"]
+        assert all("repair moves what lies there" in problem.advice for problem in report.problems)
+        assert len(contents(fed)[7][f"{MANY}/c0"]) == 4
+        would = fed.repair(dry_run=True)
+        assert (len(would.done), would.left) == (4, [])
+        assert len(fed.check().problems) == 4
+
+
+def test_a_front_that_was_written_over_is_written_anew_and_no_snapshot_is_lost(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with fb.open(place) as fed, fb.open(place) as other:
+        with other.transaction() as txn:  # What a process keeps for its next transaction is of the old places.
+            txn.database("run1").container("c0").append({"n": 9, "x": [9.0]})
+        before = contents(fed)
+        assert main(["repair", str(place)]) == 0
+        assert capsys.readouterr().out.count("the front of its file was written anew") == 4
+        assert fed.check(full=True).problems == []
+        with other.transaction() as txn:
+            txn.database("run1").container("c0").append({"n": 10, "x": []})
+    with fb.open(place) as fed:
+        assert contents(fed) == before
+        assert fed.check(full=True).problems == []
+        assert fed["run1/c0"].arrays(["n"])["n"].to_list() == [1, 2, 3, 9, 10]
+        assert fed.repair() == fb.RepairReport(done=[], left=[])
+
+
+def test_mended_databases_are_found_by_a_rebuild_written_from_afar_and_sealed(place: Path) -> None:
+    with fb.open(place) as fed:
+        fed.repair()
+        before = {name: fed[name].arrays().to_list() for name in fed}
+    (place / "catalogue.sqlite").unlink()
+    assert fb.rebuild_catalogue(place)["left_out"] == []
+    with fb.open(place) as fed:
+        assert {name: fed[name].arrays().to_list() for name in fed} == before
+        assert fed.check(full=True).problems == []
+        with fb.serve(place, port=0, address="127.0.0.1", anonymous="all") as server:
+            far = fb.open(server.url("/overtaken.fed"))
+            with far.transaction() as txn:
+                txn.database(MANY).container("c0").append({"n": 11, "x": [1.0]})
+            far.close()
+        before[f"{MANY}/c0"].append({"n": 11, "x": [1.0]})
+        assert fed.check(full=True).problems == []
+        for name in ("run1", MANY):
+            fed.seal(name)
+            with uproot.open(place / "databases" / f"{name}.root") as file:
+                assert file["c0"].arrays(["n"])["n"].to_list()[-1] == before[f"{name}/c0"][-1]["n"]
+        assert fed.check(full=True).problems == []
