@@ -19,6 +19,8 @@ pub struct OpenFile {
     pub file: Arc<SharedFile>,
     /// The path that the client named.
     pub path: StoragePath,
+    /// The snapshot that it shows, if it shows one and the client did not say which.
+    pub unnamed_snapshot: Option<u64>,
     /// Whether it may be written to.
     pub is_writable: bool,
     /// Whether small calls of its storage take microseconds.

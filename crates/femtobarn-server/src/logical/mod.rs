@@ -12,6 +12,7 @@ pub(crate) mod journal;
 pub mod latency;
 pub mod locks;
 pub mod placement;
+pub mod reopening;
 pub mod sessions;
 
 use std::sync::Arc;

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use tokio::sync::Notify;
-use uuid::Uuid;
 
 use super::handles::Handles;
+use super::reopening::{self, Broken, Inheritance, Opened};
 use crate::auth::Identity;
 
 /// What was moved and asked.
@@ -75,6 +75,8 @@ pub struct Session {
     pub since: SystemTime,
     /// The files that it has open.
     pub handles: Handles,
+    /// What sessions had open whose clients go on in this one.
+    pub inheritance: Inheritance,
     /// What it moved.
     pub counters: Counters,
     /// What the client calls its work.
@@ -95,6 +97,16 @@ impl Session {
     pub fn identify(&self, identity: Identity) {
         // A second identity would let a client change what it opened as somebody else.
         let _ = self.identity.set(identity);
+    }
+
+    /// What the client may open again in another session: what it has open as of snapshots that it did not name,
+    /// and what it had so before and has not opened again.
+    fn opened(&self) -> Vec<Opened> {
+        let files = self.handles.all().into_iter();
+        let opened = files.filter_map(|file| {
+            Some(Opened { path: file.path.clone(), snapshot: file.unnamed_snapshot? })
+        });
+        opened.chain(self.inheritance.rest()).collect()
     }
 
     /// Counts a request.
@@ -156,24 +168,37 @@ impl Session {
 }
 
 /// Everybody who is connected.
-#[derive(Default)]
 pub struct Sessions {
     sessions: Mutex<HashMap<[u8; 16], Arc<Session>>>,
+    broken: Broken,
     last: AtomicU64,
     /// What sessions moved that are over.
     past: Counters,
 }
 
+impl Default for Sessions {
+    fn default() -> Self {
+        Sessions {
+            sessions: Mutex::default(),
+            broken: Broken::new(SystemTime::now()),
+            last: AtomicU64::default(),
+            past: Counters::default(),
+        }
+    }
+}
+
 impl Sessions {
     /// Begins one.
     pub fn begin(&self, client: Client, host: SocketAddr) -> Arc<Session> {
+        let since = SystemTime::now();
         let session = Arc::new(Session {
-            id: Uuid::new_v4().into_bytes(),
+            id: reopening::new_session_id(since),
             number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
             client,
             host,
-            since: SystemTime::now(),
+            since,
             handles: Handles::default(),
+            inheritance: Inheritance::default(),
             counters: Counters::default(),
             application: RwLock::default(),
             identity: OnceLock::new(),
@@ -190,10 +215,24 @@ impl Sessions {
         self.sessions().get(id).cloned()
     }
 
-    /// Forgets a session, whose connection is gone.
+    /// Lets a session go on from another one, which ends if it has not.
+    pub fn go_on(&self, session: &Session, from: &[u8; 16]) {
+        // Looked at together, as in `remove`: it is known there or here.
+        let mut sessions = self.sessions();
+        if let Some(other) = sessions.remove(from) {
+            self.past.add_all(&other.counters);
+            self.broken.remember(other.id, other.opened());
+            other.log_end();
+            other.end();
+        }
+        session.inheritance.add(self.broken.take(from));
+    }
+
+    /// Forgets a session, whose connection is gone, but for what its client may open again.
     pub fn remove(&self, session: &Session) {
-        let known = self.sessions().remove(&session.id);
-        if known.is_some() {
+        let mut sessions = self.sessions();
+        if sessions.remove(&session.id).is_some() {
+            self.broken.remember(session.id, session.opened());
             self.past.add_all(&session.counters);
             session.log_end();
         }

@@ -250,10 +250,10 @@ impl FederationStorage {
     fn open_complete(&self, row: &DatabaseRow, moment: Moment) -> Answer<Arc<dyn StoredFile>> {
         let file = self.file_of(row)?;
         if row.state != DatabaseState::Open {
-            return Ok(Arc::new(Whole(file)));
+            return Ok(Arc::new(Whole { file, csn: moment.csn }));
         }
         let made = self.made(row, moment.csn, &file)?;
-        Ok(Arc::new(Shown::new(file, made, moment.pin)))
+        Ok(Arc::new(Shown::new(file, made, (moment.csn, moment.pin))))
     }
 
     fn made(&self, row: &DatabaseRow, at: Csn, file: &Arc<dyn StoredFile>) -> Answer<Arc<MadeUp>> {

@@ -223,6 +223,10 @@ pub trait StoredFile: Send + Sync + 'static {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
+    /// The number of the commit as of which this is shown, if the same path is shown as of others at other times.
+    fn snapshot(&self) -> Option<u64> {
+        None
+    }
     /// Whether who opens the same in the same way later may be given this.
     fn can_be_shared(&self) -> bool {
         true

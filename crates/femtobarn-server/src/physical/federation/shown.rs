@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use femtobarn_catalog::PinGuard;
+use femtobarn_catalog::{Csn, PinGuard};
 use nix::errno::Errno;
 
 use super::making::MadeUp;
@@ -13,12 +13,17 @@ use crate::physical::{Answer, Facts, StoredFile, Trouble};
 pub(super) struct Shown {
     file: Arc<dyn StoredFile>,
     made: Arc<MadeUp>,
+    csn: Csn,
     _pin: PinGuard,
 }
 
 impl Shown {
-    pub(super) fn new(file: Arc<dyn StoredFile>, made: Arc<MadeUp>, pin: PinGuard) -> Self {
-        Shown { file, made, _pin: pin }
+    pub(super) fn new(
+        file: Arc<dyn StoredFile>,
+        made: Arc<MadeUp>,
+        (csn, pin): (Csn, PinGuard),
+    ) -> Self {
+        Shown { file, made, csn, _pin: pin }
     }
 }
 
@@ -59,26 +64,33 @@ impl StoredFile for Shown {
         self.file.will_need(offset, size);
     }
 
+    fn snapshot(&self) -> Option<u64> {
+        Some(self.csn.0)
+    }
+
     /// Once it is closed, nobody keeps its snapshot, and its name is that of another.
     fn can_be_reopened(&self) -> bool {
         false
     }
 }
 
-/// A database whose file is complete.
-pub(super) struct Whole(pub Arc<dyn StoredFile>);
+/// A database whose file is complete, as of a snapshot. It may not have been so in an earlier one.
+pub(super) struct Whole {
+    pub file: Arc<dyn StoredFile>,
+    pub csn: Csn,
+}
 
 impl StoredFile for Whole {
     fn facts(&self) -> Answer<Facts> {
-        Ok(read_only(self.0.facts()?))
+        Ok(read_only(self.file.facts()?))
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<usize> {
-        self.0.read_at(offset, buffer)
+        self.file.read_at(offset, buffer)
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<Option<usize>> {
-        self.0.try_read_at(offset, buffer)
+        self.file.try_read_at(offset, buffer)
     }
 
     fn write_at(&self, _offset: u64, _bytes: &[u8]) -> Answer<()> {
@@ -94,11 +106,15 @@ impl StoredFile for Whole {
     }
 
     fn will_need(&self, offset: u64, size: u64) {
-        self.0.will_need(offset, size);
+        self.file.will_need(offset, size);
+    }
+
+    fn snapshot(&self) -> Option<u64> {
+        Some(self.csn.0)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.0.descriptor()
+        self.file.descriptor()
     }
 }
 

@@ -151,16 +151,14 @@ impl Connection {
         Ok(ok(&BindAnswer { path }))
     }
 
-    /// Ends the session that a client had before it connected anew, or this one.
+    /// Ends the session that a client had before it connected anew, or this one. What it had open it may open
+    /// again in this one, as it was.
     pub(super) fn end_session(&self, end: Endsess) -> Response {
-        let this = self.session().map(|session| session.id);
-        let session = match end.session.0 {
-            id if id == [0; 16] => None,
-            id => self.shared.logical.sessions.get(&id),
-        };
+        let before = end.session.0;
         // This session ends with its connection, which the client is going to close.
-        if let Some(session) = session.filter(|session| Some(session.id) != this) {
-            session.end();
+        let this = self.session().filter(|session| before != [0; 16] && session.id != before);
+        if let Some(this) = this {
+            self.shared.logical.sessions.go_on(this, &before);
         }
         Response::Ok(Default::default())
     }

@@ -24,6 +24,7 @@ use crate::logical::files::SharedFile;
 use crate::logical::handles::OpenFile;
 use crate::logical::latency::Kind;
 use crate::logical::placement::Load;
+use crate::logical::reopening::{Left, Opened};
 use crate::logical::sessions::Session;
 use crate::physical::{
     Answer, Creation, Facts, Opaque, OpenHow, Storage, StoragePath, StoredFile, Trouble,
@@ -47,16 +48,38 @@ impl Asker {
         let _timed = latencies.timed(Kind::Open);
         // Making a file may wait for a disk.
         let is_quick = exports.is_quick(&path) && how.creation == Creation::Existing;
-        let (name, location) = (path.clone(), open.location.clone());
+        let names_snapshot =
+            ["fb.csn", "fb.tag"].iter().any(|key| open.location.value_of(key).is_some());
+        let before = match names_snapshot {
+            true => None,
+            false => self.session.inheritance.take(&path).map_err(response_of)?,
+        };
+        let (name, mut known) = (path.clone(), opaque(&open.location).0.to_vec());
+        if let Some(csn) = before {
+            known.extend_from_slice(format!("&fb.csn={csn}").as_bytes());
+        }
         let opened = self
-            .call(is_quick, move |shared| shared.logical.files.open(&name, how, opaque(&location)));
-        let (file, mut facts) = opened.await?;
+            .call(is_quick, move |shared| shared.logical.files.open(&name, how, Opaque(&known)));
+        let opened = opened.await;
+        if let (Some(snapshot), Err(_)) = (before, &opened) {
+            // It may be told to come again.
+            let again = Opened { path: path.clone(), snapshot };
+            self.session.inheritance.add(Left::of(vec![again]));
+        }
+        let (file, mut facts) = opened?;
+        let snapshot = file.ready().and_then(|interface| interface.snapshot());
+        let unnamed_snapshot = snapshot.filter(|_| !names_snapshot);
+        if unnamed_snapshot.is_some() {
+            let inherited = &self.session.inheritance;
+            inherited.check_unchanged(&path, facts.modified).map_err(response_of)?;
+        }
         if open.template_options.contains(OpenTemplateOptions::DUPLICATE) {
             self.copy_template(&open, &file).await?;
             facts = self.shared_facts(&file).await?;
         }
         let handle = self.keep(OpenFile {
             file,
+            unnamed_snapshot,
             is_writable: how.write,
             is_quick: exports.is_quick(&path),
             latencies,

@@ -1,0 +1,168 @@
+"""A copy whose connection breaks is of one snapshot, or fails: with XRootD's own client.
+
+It opens the file again by the path that it had, and goes on where it was. Without `fb.csn` the path shows the newest
+snapshot, so the copy was a mix of two, and `xrdcp` said that all was well.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import femtobarn as fb
+
+XRDCP = shutil.which("xrdcp")
+pytestmark = pytest.mark.skipif(XRDCP is None, reason="xrdcp is not installed")
+
+EVENTS = 3_000_000
+
+
+@fb.persistent
+class Number:
+    number: fb.uint64
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    with fb.create(tmp_path / "lhc.fed") as fed:
+        append(fed, 0, EVENTS)
+    return tmp_path / "lhc.fed"
+
+
+def append(fed: fb.Federation, first: int, count: int) -> None:
+    with fed.transaction() as txn:
+        events = txn.database("run7", create=True).container("events", Number, create=True, compression="none")
+        events.extend({"number": np.arange(first, first + count, dtype="u8")})
+
+
+class CuttingProxy:
+    """Passes bytes on, and closes the first connection that got `most` of them."""
+
+    def __init__(self, port: int, most: int) -> None:
+        self.target, self.most, self.cut = port, most, threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.target))
+            threading.Thread(target=self.pump, args=(client, server, False), daemon=True).start()
+            threading.Thread(target=self.pump, args=(server, client, True), daemon=True).start()
+
+    def pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
+        passed = 0
+        try:
+            while chunk := source.recv(1 << 16):
+                passed += len(chunk)
+                if is_answer and passed > self.most and not self.cut.is_set():
+                    self.cut.set()
+                    # The client comes again after somebody has committed.
+                    self.before_coming_again()
+                    break
+                sink.sendall(chunk)
+        except OSError:
+            pass
+        for end in (source, sink):
+            end.close()
+
+    def before_coming_again(self) -> None:
+        """Do what happens meanwhile."""
+
+
+def copy(url: str, target: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "XRD_CONNECTIONWINDOW": "1", "XRD_STREAMERRORWINDOW": "0", "XRD_CPCHUNKSIZE": "1048576"}
+    assert XRDCP is not None
+    command = [XRDCP, "--nopbar", "--force", url, str(target)]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def snapshots(place: Path, folder: Path, head: int) -> list[bytes]:
+    """Return what the file is as of each commit."""
+    with fb.serve(place, port=0, address="127.0.0.1") as server:
+        found = []
+        for csn in range(1, head + 1):
+            target = folder / f"as-of-{csn}.root"
+            assert copy(server.url(f"/lhc.fed/run7.root?fb.csn={csn}"), target).wait(60) == 0
+            found.append(target.read_bytes())
+        return found
+
+
+def test_a_copy_whose_connection_is_cut_is_of_the_snapshot_that_it_began_with(place: Path, tmp_path: Path) -> None:
+    with fb.open(place) as fed, fb.serve(place, port=0, address="127.0.0.1") as server:
+        proxy = CuttingProxy(int(server.url("/").split(":")[2].split("/")[0]), most=8 << 20)
+        proxy.before_coming_again = lambda: append(fed, EVENTS, 1000)  # type: ignore[method-assign]
+        running = copy(f"root://127.0.0.1:{proxy.port}//lhc.fed/run7.root", tmp_path / "copy.root")
+        assert running.wait(120) == 0, running.stderr and running.stderr.read()
+        proxy.listener.close()
+        assert proxy.cut.is_set()
+        assert fed.head() == 2
+    before, after = snapshots(place, tmp_path, 2)
+    copied = (tmp_path / "copy.root").read_bytes()
+    assert (copied == before, before != after) == (True, True)
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        number = taken.getsockname()[1]
+    yield number
+
+
+def start(place: Path, port: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "femtobarn", "serve", str(place), "--port", str(port), "--address", "127.0.0.1"]
+    server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        else:
+            return server
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_a_copy_from_a_server_that_is_killed_fails_if_the_database_changed_since(
+    place: Path, tmp_path: Path, port: int, changes: bool
+) -> None:
+    server = start(place, port)
+    proxy = CuttingProxy(port, most=8 << 20)
+    servers = [server]
+
+    def restart() -> None:
+        server.send_signal(signal.SIGKILL)
+        server.wait()
+        if changes:
+            with fb.open(place) as fed:
+                append(fed, EVENTS, 1000)
+        servers.append(start(place, port))
+
+    proxy.before_coming_again = restart  # type: ignore[method-assign]
+    running = copy(f"root://127.0.0.1:{proxy.port}//lhc.fed/run7.root", tmp_path / "copy.root")
+    code = running.wait(120)
+    proxy.listener.close()
+    servers[-1].terminate()
+    servers[-1].wait()
+    assert proxy.cut.is_set()
+    if changes:
+        assert code != 0
+    else:
+        assert (code, (tmp_path / "copy.root").read_bytes()) == (0, snapshots(place, tmp_path, 1)[0])
