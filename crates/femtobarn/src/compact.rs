@@ -10,12 +10,13 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use femtobarn_catalog::{ContainerId, ContainerRow, Csn, DatabaseId, DatabaseState};
+use femtobarn_catalog::{ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState};
+use nix::sys::statvfs::statvfs;
 use rntuple::{Compaction, Reader};
 
 use crate::annex::Annex;
 use crate::deletion::Deletions;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::federation::Federation;
 use crate::inventory::{Inventory, Ranges};
 use crate::progress::{Progress, Watch};
@@ -77,7 +78,8 @@ impl Federation {
     ///
     /// # Errors
     /// `NotFound` for the name; `Closed` for a database that takes no commits, and if `progress`
-    /// stops it; `Busy` if somebody writes a container; as the disk.
+    /// stops it; `Busy` if somebody writes a container; `Full`, with the bytes that it can take and those that
+    /// are free, if the disk is too small for the old and the new version together; as the disk.
     pub fn compact(
         &self,
         path: &str,
@@ -99,8 +101,32 @@ impl Federation {
             Some(name) => vec![self.catalog().container(database.id, name, Csn::MAX)?],
             None => self.catalog().containers(database.id, Csn::MAX)?,
         };
-        let one = |row: &ContainerRow| self.compact_one(database.id, row.id, options, progress);
+        let one = |row: &ContainerRow| {
+            let compacted = self.compact_one(database.id, row.id, options, progress);
+            compacted.map_err(|error| self.told_of_space(&database, row, error))
+        };
         containers.iter().map(one).collect()
+    }
+
+    /// The error of a full disk, with what compacting a container can take and what there is.
+    fn told_of_space(&self, database: &DatabaseRow, row: &ContainerRow, error: Error) -> Error {
+        if error.kind() != ErrorKind::Full {
+            return error;
+        }
+        let version = self.catalog().version(database.id, row.id, Csn::MAX).ok().flatten();
+        let needed = version.map_or(0, |version| version.bytes);
+        let path = self.inner.path_of(database);
+        let free = statvfs(&path).map_or(0, |disk| disk.blocks_available() * disk.fragment_size());
+        let what = format!(
+            "compacting {}/{} takes up to {needed} bytes beside what is there, and the disk of {} has {free} \
+             free; nothing changed. A vacuum gives back what was taken, and what no snapshot needs; compact \
+             one container after the other, with a vacuum after each",
+            database.name,
+            row.name,
+            path.display()
+        );
+        let source = std::io::Error::new(std::io::ErrorKind::StorageFull, error.to_string());
+        Error::Io { what, source }
     }
 
     /// Compacts all containers of a database, or of all databases that take commits, and vacuums.

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use twox_hash::XxHash3_64;
 
-use super::manifest::{CHUNK_BYTES, FileEntry};
+use super::manifest::{FileEntry, chunk_bytes_for};
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Watch};
 
@@ -38,24 +38,27 @@ impl Copying<'_> {
         };
         let cannot_read = |error| Error::io("read", &from, error);
         let cannot_write = |error| Error::io("write", &to, error);
-        let mut source = as_long_as_it_is(source).map_err(cannot_read)?;
+        let (mut source, size) = as_long_as_it_is(source).map_err(cannot_read)?;
+        let known = self.known.flatten();
+        let chunk_bytes = known.map_or_else(|| chunk_bytes_for(size), |known| known.chunk_bytes);
         let mut target = File::create_new(&to).map_err(cannot_write)?;
         let mut entry = FileEntry {
             path: self.path.to_owned(),
             size: 0,
+            chunk_bytes,
             chunks: vec![],
             stored: self.known.map(|_| vec![]),
         };
-        let (mut chunk, mut stored) = (Vec::with_capacity(CHUNK_BYTES as usize), 0);
+        let (mut chunk, mut stored) = (Vec::with_capacity(chunk_bytes as usize), 0);
         loop {
-            read_chunk(&mut source, &mut chunk).map_err(cannot_read)?;
+            read_chunk(&mut source, chunk_bytes, &mut chunk).map_err(cannot_read)?;
             if chunk.is_empty() {
                 break;
             }
             let (checksum, number) = (XxHash3_64::oneshot(&chunk), entry.chunks.len());
-            let is_known = self.known.flatten().is_some_and(|known| {
+            let is_known = known.is_some_and(|known| {
                 known.chunks.get(number) == Some(&checksum)
-                    && known.size.min(CHUNK_BYTES * (number as u64 + 1))
+                    && known.size.min(chunk_bytes * (number as u64 + 1))
                         == entry.size + chunk.len() as u64
             });
             if !is_known {
@@ -76,33 +79,16 @@ impl Copying<'_> {
     }
 }
 
-/// What the manifest says about a file that is in the backup already.
-pub(super) fn describe(folder: &Path, name: &str) -> Result<FileEntry> {
-    let path = folder.join(name);
-    let cannot = |error| Error::io("read", &path, error);
-    let mut file = File::open(&path).map_err(cannot)?;
-    let mut entry = FileEntry { path: name.to_owned(), size: 0, chunks: vec![], stored: None };
-    let mut chunk = Vec::with_capacity(CHUNK_BYTES as usize);
-    loop {
-        read_chunk(&mut file, &mut chunk).map_err(cannot)?;
-        if chunk.is_empty() {
-            return Ok(entry);
-        }
-        entry.chunks.push(XxHash3_64::oneshot(&chunk));
-        entry.size += chunk.len() as u64;
-    }
-}
-
 /// What a file holds now, without what others add to it later.
-fn as_long_as_it_is(file: File) -> std::io::Result<impl Read> {
+fn as_long_as_it_is(file: File) -> std::io::Result<(impl Read, u64)> {
     let bytes = file.metadata()?.len();
-    Ok(file.take(bytes))
+    Ok((file.take(bytes), bytes))
 }
 
 /// Reads the next chunk; what is shorter is the last, and an empty one is the end.
-fn read_chunk(source: &mut impl Read, chunk: &mut Vec<u8>) -> std::io::Result<()> {
+fn read_chunk(source: &mut impl Read, bytes: u64, chunk: &mut Vec<u8>) -> std::io::Result<()> {
     chunk.clear();
-    source.take(CHUNK_BYTES).read_to_end(chunk).map(drop)
+    source.take(bytes).read_to_end(chunk).map(drop)
 }
 
 /// Writes a chunk; one of zeros is left as a hole.

@@ -14,9 +14,25 @@ use crate::file;
 /// The name of the manifest in a backup's folder. It is written last: a folder without one is no
 /// complete backup.
 pub(super) const MANIFEST: &str = "backup.json";
-/// Bytes of a chunk, the unit in which files are compared.
-pub(super) const CHUNK_BYTES: u64 = 4 << 20;
-const FORMAT: u32 = 1;
+/// Bytes of a chunk, the unit in which files are compared, as chunks of the first format were, and as they
+/// are of large files.
+const CHUNK_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of a chunk of small files: a small commit to one of them is to be a small backup.
+const CHUNK_BYTES_MIN: u64 = 16 << 10;
+/// Chunks of a file from which on they are larger: each is 20 bytes of the manifest.
+const CHUNKS_ENOUGH: u64 = 4096;
+/// The second has `chunk_bytes`.
+const FORMAT: u32 = 2;
+
+/// Bytes of a chunk of a file of some size that no earlier backup holds.
+pub(super) fn chunk_bytes_for(size: u64) -> u64 {
+    let wanted = size.div_ceil(CHUNKS_ENOUGH).next_power_of_two();
+    wanted.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
+}
+
+fn chunk_bytes_of_format_1() -> u64 {
+    CHUNK_BYTES_MAX
+}
 
 /// A backup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +56,9 @@ pub(super) struct FileEntry {
     /// Its path in the federation's folder, and in that of the backup.
     pub path: String,
     pub size: u64,
+    /// Bytes of a chunk but the last: the same in all backups that follow each other.
+    #[serde(default = "chunk_bytes_of_format_1")]
+    pub chunk_bytes: u64,
     /// XXH3-64 of each chunk.
     pub chunks: Vec<u64>,
     /// The numbers of the chunks that this backup holds, back to back, in the file of that path;
@@ -108,7 +127,10 @@ impl Manifest {
             path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
         };
         let is_whole = |file: &FileEntry| {
-            let count = file.size.div_ceil(CHUNK_BYTES);
+            if !(CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&file.chunk_bytes) {
+                return false;
+            }
+            let count = file.size.div_ceil(file.chunk_bytes);
             let stored = file.stored.iter().flatten();
             file.chunks.len() as u64 == count && stored.into_iter().all(|&chunk| chunk < count)
         };

@@ -61,23 +61,27 @@ impl Federation {
         self.check_parent(parent.as_ref())?;
         let _kept = self.inner.locks().owner().share_maintenance(MAINTENANCE_WAIT)?;
         make_empty(folder)?;
-        let csn = catalog.backup_to(&folder.join(CATALOGUE_FILE))?;
+        let draft = folder.join("draft");
+        std::fs::create_dir(&draft).map_err(|error| Error::io("create", &draft, error))?;
+        let csn = catalog.backup_to(&draft.join(CATALOGUE_FILE))?;
         let mut made = Manifest::new(parent.as_ref(), self.uuid(), self.name(), csn);
         let files = places::files(self.folder())?;
         let mut tell = Progress { doing: "backing up", of: String::new(), done: 0, total: 0 };
-        tell.total = files.iter().map(|file| file.size).sum();
-        let catalogue = copy::describe(folder, CATALOGUE_FILE)?;
-        made.files.push(catalogue);
-        let mut stored = made.files[0].size;
-        for path in files.into_iter().map(|file| file.relative) {
+        let catalogue_bytes = draft.join(CATALOGUE_FILE).metadata().map_or(0, |facts| facts.len());
+        tell.total = catalogue_bytes + files.iter().map(|file| file.size).sum::<u64>();
+        let mut stored = 0;
+        let files = files.into_iter().map(|file| (self.folder(), file.relative));
+        let catalogue = (&*draft, CATALOGUE_FILE.to_owned());
+        for (from, path) in std::iter::once(catalogue).chain(files) {
             tell.of.clone_from(&path);
             places::make_folder_of(&folder.join(&path))?;
             let known = parent.as_ref().map(|parent| parent.file(&path));
-            let copying = Copying { from: self.folder(), to: folder, path: &path, known };
+            let copying = Copying { from, to: folder, path: &path, known };
             let Some((entry, bytes)) = copying.run(&mut tell, progress)? else { continue };
             stored += bytes;
             made.files.push(entry);
         }
+        std::fs::remove_dir_all(&draft).map_err(|error| Error::io("remove", &draft, error))?;
         places::folders(folder)?.iter().try_for_each(|folder| file::sync_folder(folder))?;
         made.write(folder)?;
         Ok(BackupReport {

@@ -9,7 +9,7 @@ use twox_hash::XxHash3_64;
 
 use super::copy::{put, stopped};
 use super::make_empty;
-use super::manifest::{CHUNK_BYTES, FileEntry, Manifest};
+use super::manifest::{FileEntry, Manifest};
 use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::file;
@@ -82,8 +82,8 @@ impl Chain {
         let mut target = File::create_new(&path).map_err(cannot)?;
         let mut chunk = vec![];
         for (number, &checksum) in (0..).zip(&entry.chunks) {
-            let size = CHUNK_BYTES.min(entry.size - number * CHUNK_BYTES);
-            self.read_chunk(&entry.path, number, size, checksum, &mut chunk)?;
+            let size = entry.chunk_bytes.min(entry.size - number * entry.chunk_bytes);
+            self.read_chunk(entry, number, size, checksum, &mut chunk)?;
             put(&mut target, &chunk).map_err(cannot)?;
             tell.done += size;
             if !progress(tell) {
@@ -96,18 +96,21 @@ impl Chain {
     /// Reads a chunk from the newest backup that holds it.
     fn read_chunk(
         &self,
-        path: &str,
+        entry: &FileEntry,
         number: u64,
         size: u64,
         checksum: u64,
         chunk: &mut Vec<u8>,
     ) -> Result<()> {
+        let FileEntry { path, chunk_bytes, .. } = entry;
         let place = |(folder, manifest): &(PathBuf, Manifest)| {
-            let position = match &manifest.file(path)?.stored {
+            // Whoever is told of the file by other chunks has it of an earlier file of that path.
+            let held = manifest.file(path).filter(|held| held.chunk_bytes == *chunk_bytes)?;
+            let position = match &held.stored {
                 None => number,
                 Some(stored) => stored.iter().position(|&stored| stored == number)? as u64,
             };
-            Some((folder.join(path), position * CHUNK_BYTES))
+            Some((folder.join(path), position * chunk_bytes))
         };
         let lost = |what: String| Error::Corrupt { what };
         let (file, offset) = self

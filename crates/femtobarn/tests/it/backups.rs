@@ -50,7 +50,8 @@ fn incremental_backups_hold_what_changed_and_restore_each_state() {
     for n in 1..3 {
         append(&federation, 800_009 + n as u64, 1);
         let made = federation.backup(&folders[n], Some(&folders[n - 1]), &mut |_| true).unwrap();
-        assert!(made.stored < full.stored / 2, "{made:?}, of {full:?}");
+        // One appended object took the whole chunk of 4 MiB that it lies in, and the whole catalogue.
+        assert!(made.stored < 200 << 10, "{made:?}, of {full:?}");
     }
     for n in 1..=3 {
         let chain: Vec<&Path> = folders[..n].iter().map(|folder| &**folder).collect();
