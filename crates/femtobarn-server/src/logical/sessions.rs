@@ -234,6 +234,7 @@ impl Sessions {
         if sessions.remove(&session.id).is_some() {
             self.broken.remember(session.id, session.opened());
             self.past.add_all(&session.counters);
+            drop(sessions);
             session.log_end();
         }
     }
