@@ -1,7 +1,7 @@
-"""XRootD's own test suites and clients, as they are, against our server.
+"""Test suites of XRootD and of libraries above its client, and clients, as they are, against our server.
 
-The suites are in XRootD's source archive, which is fetched when the tests run and never kept in the project.
-The command-line clients are those of the operating system's package (`xrootd-client`).
+The suites are in source archives of their packages, which are fetched when the tests run and never kept in
+the project. The command-line clients are those of the operating system's package (`xrootd-client`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -21,6 +22,11 @@ from pathlib import Path
 import pytest
 
 VERSION = "6.2.1"
+FSSPEC_XROOTD = "0.5.5"
+# Later archives of it have no tests.
+XROOTDPYFS = "2.0.0"
+# All of it but setuptools, whose later versions lack what fs wants of them.
+XROOTDPYFS_NEEDS = ["--no-deps", "fs==2.4.16", "mock==5.2.0", "six==1.17.0", "appdirs==1.4.4"]
 XRDCLIENT = "xrdclient==0.4.0"
 CLIENTS = ["xrdcp", "xrdfs", "xrdadler32", "xrdcrc32c", "cconfig", "openssl"]
 
@@ -32,23 +38,40 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="session")
-def source(project: Path) -> Path:
-    """XRootD's source, fetched if it is not there yet."""
+def source_of(package: str, version: str, project: Path) -> Path:
+    """The source archive of a package, unpacked, fetched if it is not there yet."""
     cache = project / ".cache" / "xrootd"
-    folder = cache / f"xrootd-{VERSION}"
+    folder = cache / f"{package}-{version}"
     if folder.is_dir():
         return folder
     cache.mkdir(parents=True, exist_ok=True)
-    options = ["--quiet", "--no-deps", "--no-binary=xrootd", f"--dest={cache}"]
-    fetched = subprocess.run([sys.executable, "-m", "pip", "download", *options, f"xrootd=={VERSION}"])
+    options = ["--quiet", "--no-deps", f"--no-binary={package}", f"--dest={cache}"]
+    fetched = subprocess.run([sys.executable, "-m", "pip", "download", *options, f"{package}=={version}"])
     if fetched.returncode != 0:
-        pytest.skip("XRootD's source cannot be fetched")
+        pytest.skip(f"the source of {package} cannot be fetched")
     part = cache / "part"
-    with tarfile.open(cache / f"xrootd-{VERSION}.tar.gz") as archive:
+    with tarfile.open(cache / f"{folder.name}.tar.gz") as archive:
         archive.extractall(part, filter="data")
     (part / folder.name).rename(folder)
     return folder
+
+
+def installed(name: str, packages: list[str], project: Path) -> Path:
+    """A folder with packages that are not to be where others are, fetched if they are not there yet."""
+    folder = project / ".cache" / name
+    if not folder.is_dir():
+        part = folder.with_name(f"{name}-part")
+        options = ["--quiet", "--target", str(part)]
+        if subprocess.run([sys.executable, "-m", "pip", "install", *options, *packages]).returncode != 0:
+            pytest.skip(f"{name} cannot be fetched")
+        part.rename(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def source(project: Path) -> Path:
+    """XRootD's source."""
+    return source_of("xrootd", VERSION, project)
 
 
 @pytest.fixture(scope="session")
@@ -65,10 +88,11 @@ def program(project: Path) -> Path:
 
 
 @contextmanager
-def served(program: Path, folder: Path, *tls: Path) -> Iterator[int]:
+def served(program: Path, folder: Path, *tls: Path, name: str = "/") -> Iterator[int]:
     """Serve a folder, encrypted if there are a certificate and its key; the port."""
     folder.mkdir(parents=True, exist_ok=True)
-    server = subprocess.Popen([program, "-p", "0", folder, *tls], stdout=subprocess.PIPE, text=True)
+    command = [program, "-p", "0", f"{folder}={name}", *tls]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     with server:
         try:
@@ -108,6 +132,49 @@ def test_the_suite_of_the_python_bindings_passes(source: Path, program: Path, tm
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
     text = run([*command], source / "python" / "tests", XROOTD=str(wrapper), XRDFS=xrdfs)
     assert re.search(r"\b94 passed", text), text[-2000:]
+
+
+def pytest_of(suite: Path, *options: str, **settings: str) -> str:
+    """Run a suite that must pass; what was said of it."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", *options]
+    return run([*command], suite, **settings)
+
+
+def test_the_suite_of_fsspec_xrootd_passes(project: Path, program: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fsspec_xrootd")
+    suite = tmp_path / "suite"
+    shutil.copytree(source_of("fsspec_xrootd", FSSPEC_XROOTD, project) / "tests", suite)
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    fixtures = suite / "conftest.py"
+    text = fixtures.read_text().replace("PORT = 1094", f"PORT = {port}")
+    fixtures.write_text(text.replace("root://localhost//", f"root://localhost:{port}//"))
+    # The suite starts `xrootd -p PORT -c SETTINGS`, and serves the folder of the settings.
+    wrapper = tmp_path / "bin" / "xrootd"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\nexec {program} -p "$2" "$(dirname "$4")"\n')
+    wrapper.chmod(0o755)
+    # This one asks where nobody listens, for which the client takes minutes.
+    options = [".", "--deselect=test_basicio.py::test_broken_server"]
+    said = pytest_of(suite, *options, PATH=f"{wrapper.parent}:{os.environ['PATH']}")
+    assert re.search(r"\b44 passed", said), said[-2000:]
+
+
+def test_the_suite_of_xrootdpyfs_passes(project: Path, program: Path, tmp_path: Path) -> None:
+    pytest.importorskip("XRootD")
+    suite = tmp_path / "suite"
+    shutil.copytree(source_of("xrootdpyfs", XROOTDPYFS, project), suite)
+    needs = installed(f"xrootdpyfs-{XROOTDPYFS}", XROOTDPYFS_NEEDS, project)
+    place = tmp_path / "place"
+    with served(program, place, name=str(place)) as port:
+        for script in (suite / "tests").glob("*.py"):
+            script.write_text(script.read_text().replace("root://localhost/{", f"root://localhost:{port}/{{"))
+        settings = {"TMPDIR": str(place), "PYTHONPATH": f"{suite}:{needs}"}
+        # The one wants a server that has no checksums, the other an older client.
+        strange = ["tests/test_fs.py::test_checksum", "tests/test_opener.py"]
+        said = pytest_of(suite, "tests", *[f"--deselect={test}" for test in strange], **settings)
+    assert re.search(r"\b94 passed", said), said[-2000:]
 
 
 def client_version() -> int:
@@ -164,6 +231,16 @@ def test_copies_are_the_same(program: Path, tmp_path: Path, content: bytes, page
         assert (tmp_path / "served" / "folder" / "file").read_bytes() == content
         run([*copy, url, "to"], tmp_path, XRD_CPUSEPGWRTRD=pages)
     assert (tmp_path / "to").read_bytes() == content
+
+
+@pytest.mark.parametrize("kind", ["adler32", "crc32", "crc32c", "zcrc32", "md5"])
+def test_checksums_are_those_that_clients_compute(
+    program: Path, tmp_path: Path, content: bytes, kind: str
+) -> None:
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "file").write_bytes(content)
+    with served(program, tmp_path / "served") as port:
+        run(["xrdcp", "-N", "-C", kind, f"root://127.0.0.1:{port}//file", "to"], tmp_path)
 
 
 def test_folders_are_copied_both_ways(program: Path, tmp_path: Path, content: bytes) -> None:
@@ -273,14 +350,7 @@ def test_encrypted_copies_are_the_same(
 @pytest.fixture(scope="session")
 def xrdclient(project: Path) -> Path:
     """A folder with `xrdclient`, which changes what `root://` means to others where it is installed."""
-    folder = project / ".cache" / XRDCLIENT
-    if not folder.is_dir():
-        part = folder.with_name("xrdclient-part")
-        options = ["--quiet", "--target", str(part)]
-        if subprocess.run([sys.executable, "-m", "pip", "install", *options, XRDCLIENT]).returncode != 0:
-            pytest.skip("xrdclient cannot be fetched")
-        part.rename(folder)
-    return folder
+    return installed(XRDCLIENT, [XRDCLIENT], project)
 
 
 def test_a_client_of_other_origin_does_everything(
