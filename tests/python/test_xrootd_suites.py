@@ -91,7 +91,7 @@ def program(project: Path) -> Path:
 def served(program: Path, folder: Path, *tls: Path, name: str = "/") -> Iterator[int]:
     """Serve a folder, encrypted if there are a certificate and its key; the port."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [program, "-p", "0", f"{folder}={name}", *tls]
+    command = [str(program), "-p", "0", f"{folder}={name}", *map(str, tls)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     with server:
