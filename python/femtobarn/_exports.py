@@ -196,9 +196,11 @@ class _ParquetSink(_ArrowSink):
     def begin(self, name: str, definition: Definition) -> None:
         super().begin(name, definition)
         for path, node in all_paths(definition).items():
-            if isinstance(innermost(node), Variant):
+            inner = innermost(node)
+            if isinstance(inner, Variant) or (isinstance(inner, Record) and not inner.fields):
+                shown = "of records without members" if isinstance(inner, Record) else node
                 raise UnsupportedError(
-                    f"{path!r} is {node}, which Parquet has no type for; leave it out, or export to .root"
+                    f"{path!r} is {shown}, which Parquet has no type for; leave it out, or export to .root"
                 )
 
     def _open(self, schema: Any) -> Any:

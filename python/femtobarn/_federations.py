@@ -175,6 +175,9 @@ class Attached:
     """Names of its containers."""
     ignored: list[str]
     """Fields that cannot be read, with the reason."""
+    renamed: dict[str, str]
+    """Other names that classes of the file have in this federation, such as ``"Events@dimuon"`` for
+    ``"Events"``, because it has a class of that name with other fields."""
 
 
 class Federation(Upkeep):
@@ -329,6 +332,10 @@ class Federation(Upkeep):
     def attach(self, path: str | os.PathLike[str], name: str | None = None) -> Attached:
         """Take a file with RNTuples into the federation without copying it.
 
+        A class of the file that this federation has with the same fields is that class. If the federation has
+        the name and version with other fields, the class gets the name of the database behind its own:
+        ``"Events@dimuon"``. A persistent class ``Events`` with the same fields goes on meaning it.
+
         Parameters
         ----------
         path
@@ -346,7 +353,7 @@ class Federation(Upkeep):
             If the file, or a database of its name, is in the federation already.
         """
         facts = self._handle.attach(os.fspath(path), name)
-        return Attached(facts["name"], facts["containers"], facts["ignored"])
+        return Attached(facts["name"], facts["containers"], facts["ignored"], facts["renamed"])
 
     def import_tree(
         self,

@@ -190,7 +190,8 @@ def _leaves(array: ak.Array, node: Record, prefix: str) -> Iterator[tuple[str, a
 
 def _leaf(column: ak.Array, node: Node, path: str) -> Iterator[tuple[str, ak.Array, Node]]:
     inner = innermost(node)
-    if isinstance(inner, Record):
+    # Of records without members there is still how many there are.
+    if isinstance(inner, Record) and inner.fields:
         for name in column.fields:
             yield from _leaf(column[name], _holding(node, inner.by_name[name]), f"{path}.{name}")
     else:

@@ -16,7 +16,7 @@ from ._oid import Oid, OidRange
 from ._paths import Expressions, all_paths
 from ._projections import Projection
 from ._results import as_library
-from ._types import Definition, Link, Record, innermost
+from ._types import Definition, Link, Record, innermost, plain_name
 from ._views import View
 
 if TYPE_CHECKING:
@@ -135,8 +135,9 @@ class Snapshot(Mapping[str, View]):
         [Oid(1, 1, 1)]
         """
         oid = target.oid if isinstance(target, Object) else target
-        class_name = self._view_of(oid.database, oid.container).definition.name
-        known = {each["name"] for each in self.federation.classes()}
+        # A link was declared where its class had no origin yet.
+        class_name = plain_name(self._view_of(oid.database, oid.container).definition.name)
+        known = {plain_name(each["name"]) for each in self.federation.classes()}
         found: dict[Oid, Object] = {}
         for name in self:
             view = self[name]
@@ -262,7 +263,7 @@ def check_container_path(name: object) -> None:
 def _links_to(definition: Definition, class_name: str, known: set[str]) -> list[str]:
     """Return the fields whose links may lead to objects of a class: its own, and those of interfaces."""
     targets = {
-        path: inner.target
+        path: plain_name(inner.target)
         for path, inner in ((path, innermost(node)) for path, node in all_paths(definition).items())
         if isinstance(inner, Link)
     }

@@ -39,6 +39,7 @@ __all__ = [
     "String",
     "Variant",
     "paths_of",
+    "plain_name",
     "type_from_json",
 ]
 
@@ -305,7 +306,7 @@ class Definition:
     @cached_property
     def record(self) -> Record:
         """The class as the type of one object."""
-        return Record(self.name, self.fields)
+        return Record(plain_name(self.name), self.fields)
 
     def to_json(self) -> dict[str, Any]:
         """Return the definition in the catalogue's form."""
@@ -328,6 +329,17 @@ class Definition:
             If there is no such field; near misses are named.
         """
         return resolve(self.record, path)
+
+
+def plain_name(class_name: str) -> str:
+    """Return the name of a class without its origin, the database that brought it into the federation.
+
+    Examples
+    --------
+    >>> plain_name("Events@dimuon")
+    'Events'
+    """
+    return class_name.partition("@")[0]
 
 
 def resolve(record: Node, path: str) -> Node:

@@ -32,6 +32,19 @@ struct Track : public Point {
    std::string name;
 };
 
+struct Empty {};
+
+struct Tagged {
+   std::int32_t tag = 0;
+   float x = 0;
+};
+
+// Several base classes, one without members, and a name that all hide.
+struct Seed : public Point, public Tagged, public Empty {
+   double x = 0;
+   Empty none;
+};
+
 // Written as an object in ROOT's own serialisation.
 struct Streamed {
    std::int32_t number = 0;

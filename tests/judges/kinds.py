@@ -309,7 +309,7 @@ class Atomic:
 
 @dataclass(frozen=True)
 class Struct:
-    """A class of classes.hxx; a base class is the member `:_0`."""
+    """A class of classes.hxx; its base classes are the members `:_0`, `:_1` and so on."""
 
     cpp: str
     members: tuple[tuple[str, Kind], ...]
@@ -348,6 +348,11 @@ TRACK = Struct(
         ("points", vector(POINT)),
         ("name", Text()),
     ),
+)
+EMPTY = Struct("judge::Empty", ())
+TAGGED = Struct("judge::Tagged", (("tag", INT32), ("x", FLOAT)))
+SEED = Struct(
+    "judge::Seed", ((":_0", POINT), (":_1", TAGGED), (":_2", EMPTY), ("x", DOUBLE), ("none", EMPTY))
 )
 
 
@@ -408,5 +413,12 @@ def everything() -> Sequence[tuple[str, Kind]]:
         ("track", TRACK),
         ("vector_track", vector(TRACK, most=3)),
         ("array_track", Array(TRACK, 2)),
+        ("seed", SEED),
+        ("vector_seed", vector(SEED, most=3)),
+        ("empty", EMPTY),
+        ("vector_empty", vector(EMPTY)),
+        ("vector_vector_empty", vector(vector(EMPTY))),
+        ("array_empty", Array(EMPTY, 3)),
+        ("optional_empty", Nullable("std::optional", EMPTY)),
     ]
     return fields

@@ -7,6 +7,9 @@
 #pragma link C++ enum judge::Plain+;
 #pragma link C++ class judge::Point+;
 #pragma link C++ class judge::Track+;
+#pragma link C++ class judge::Empty+;
+#pragma link C++ class judge::Tagged+;
+#pragma link C++ class judge::Seed+;
 #pragma link C++ class judge::Streamed+;
 #pragma link C++ class std::set<std::int32_t>+;
 #pragma link C++ class std::set<std::string>+;

@@ -63,6 +63,8 @@ def values(layout: Any) -> list[Json]:
     if layout.is_record:
         names = [f"_{i}" for i in range(len(layout.contents))] if layout.is_tuple else layout.fields
         columns = [values(content[: len(layout)]) for content in layout.contents]
+        if not columns:
+            return [{} for _ in range(len(layout))]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     if layout.is_list and layout.parameter("__array__") not in ("string", "bytestring"):
         listed = layout.to_ListOffsetArray64(start_at_zero=True)

@@ -8,13 +8,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import awkward as ak
 import pytest
-from compare import differences, lines
+from compare import differences, lines, plain
+
+import femtobarn as fb
 
 if TYPE_CHECKING:
     from femtobarn.importers.samples import Samples
@@ -38,6 +42,12 @@ UPROOT_CANNOT = {
 UPROOT_LOSS = 2.0**-23
 # Metadata that is split over several keys.
 UPROOT_REFUSES = {"many_keys"}
+
+# Fields with base classes, or with records without members.
+SHOWN = ["track", "vector_track", "array_track", "seed", "vector_seed", "empty", "vector_empty"]
+SHOWN += ["vector_vector_empty", "array_empty", "optional_empty"]
+# The base classes of the judges' classes, by the names of their fields.
+BASES = {":_0": "judge::Point", ":_1": "judge::Tagged", ":_2": "judge::Empty"}
 
 pytestmark = pytest.mark.judge
 
@@ -172,13 +182,17 @@ def uproot_value(field: str, value: Any) -> Any:
 
 
 def flat(value: Any) -> Any:
-    """The value with the members of base classes among those of the class."""
+    """The value with the members of base classes among those of the class; hidden ones say whose they are."""
     if isinstance(value, list):
         return [flat(each) for each in value]
     if not isinstance(value, dict):
         return value
-    base = flat(value[":_0"]) if ":_0" in value else {}
-    return {**base, **{key: flat(each) for key, each in value.items() if key != ":_0"}}
+    own = {key: flat(each) for key, each in value.items() if key not in BASES}
+    bases = {name: flat(value[key]) for key, name in BASES.items() if key in value}
+    names = Counter(name for members in (own, *bases.values()) for name in members)
+    for base, members in bases.items():
+        own |= {name if names[name] == 1 else f"{base}::{name}": each for name, each in members.items()}
+    return own
 
 
 def without(entries: list[Any], known: list[Any]) -> list[Any]:
@@ -206,7 +220,7 @@ def test_we_read_what_root_wrote(by_root: list[Written], examples: Path, tmp_pat
     """Bit for bit what ROOT itself reads, lossy columns included."""
     expected = dumped("root_read", by_root, tmp_path)
     found = {each.name: dump_by_us(examples, each) for each in by_root}
-    wanted = [(each.name, lines(expected[each.name])) for each in by_root]
+    wanted = [(each.name, flat(lines(expected[each.name]))) for each in by_root]
     check(wanted, found)
 
 
@@ -224,6 +238,76 @@ def test_uproot_reads_what_root_wrote(by_root: list[Written], tmp_path: Path) ->
     values = {name: lines(path) for name, path in found.items()}
     visible = {name: without(values[name], entries) for name, entries in wanted}
     check(wanted, visible, {each.name: each.lossy for each in by_root})
+
+
+def test_a_federation_shows_the_classes_of_root_as_uproot_does(
+    by_root: list[Written], tmp_path: Path
+) -> None:
+    """Base classes were members `:_0`; collections of records without members were left out."""
+    uproot = pytest.importorskip("uproot")
+    written = next(each for each in by_root if each.name == "everything_zstd")
+    entries = [flat(entry) for entry in lines(written.values)]
+    with fb.create(tmp_path / "lhc.fed") as fed:
+        assert fed.attach(written.file, "root").ignored == []
+        view = fed[f"root/{written.ntuple}"]
+        same(view.arrays(SHOWN), entries)
+        with uproot.open(f"{written.file}:{written.ntuple}") as by_uproot:
+            same(view.arrays(SHOWN), records(by_uproot.arrays(SHOWN).to_list()))
+        tags = [[seed["tag"] for seed in entry["vector_seed"]] for entry in entries]
+        assert view.arrays("vector_seed.tag").vector_seed.tag.to_list() == tags
+        tags = [entry["seed"]["tag"] for entry in entries]
+        assert [view[n].seed.tag for n in range(len(view))] == tags
+        assert len(view.arrays("int32_t", where="seed.tag > 0")) == sum(tag > 0 for tag in tags)
+        assert fed.check(full=True).problems == []
+
+
+def test_records_without_members_are_counted_in_every_library(by_root: list[Written], tmp_path: Path) -> None:
+    written = next(each for each in by_root if each.name == "everything_zstd")
+    sizes = [len(entry["vector_empty"]) for entry in lines(written.values)]
+    with fb.create(tmp_path / "lhc.fed") as fed:
+        fed.attach(written.file, "root")
+        view = fed[f"root/{written.ntuple}"]
+        array = view.arrays("vector_empty").vector_empty
+        assert str(array.type) == f"{len(sizes)} * var * judge::Empty"
+        assert ak.num(array).to_list() == sizes
+        assert [len(view[n].vector_empty) for n in range(len(view))] == sizes
+        assert [len(each) for each in view.arrays("vector_empty", library="np")["vector_empty"]] == sizes
+        assert view.arrays("vector_empty", library="pd").vector_empty.map(len).to_list() == sizes
+        table = view.arrays("vector_empty", library="pa")
+        assert [len(each) for each in table.column(0).to_pylist()] == sizes
+        with pytest.raises(fb.UnsupportedError, match="records without members"):
+            view.export(tmp_path / "x.parquet", "vector_empty")
+
+
+def test_classes_of_root_are_exported_as_they_are_shown(by_root: list[Written], tmp_path: Path) -> None:
+    written = next(each for each in by_root if each.name == "everything_zstd")
+    # An array of records has no name in ROOT, and an optional one is a list of at most one.
+    names = [name for name in SHOWN if not name.startswith(("array", "optional"))]
+    wanted = [{name: flat(entry)[name] for name in names} for entry in lines(written.values)]
+    path = tmp_path / "exported.root"
+    with fb.create(tmp_path / "lhc.fed") as fed:
+        fed.attach(written.file, "root")
+        fed[f"root/{written.ntuple}"].export(path, names)
+        assert fed.attach(path).ignored == []
+        same(fed[f"exported/{written.ntuple}"].arrays(), wanted)
+    exported = [Written("exported", path, written.ntuple, path, {})]
+    for script in ("root_read", "uproot_read"):
+        check([("exported", wanted)], {"exported": lines(dumped(script, exported, tmp_path)["exported"])})
+
+
+def same(array: ak.Array, entries: list[Any]) -> None:
+    """Compare the fields of an array with those of entries."""
+    wanted = [plain({name: entry[name] for name in array.fields}) for entry in entries]
+    assert differences(wanted, [plain(entry) for entry in array.to_list()]) == []
+
+
+def records(value: Any) -> Any:
+    """The value with records without members where uproot has tuples."""
+    if isinstance(value, list):
+        return [records(each) for each in value]
+    if isinstance(value, dict):
+        return {name: records(each) for name, each in value.items()}
+    return {} if value == () else value
 
 
 # ---- we wrote
@@ -273,7 +357,7 @@ def compare_with_root(ntuples: list[Written], examples: Path, folder: Path) -> N
     """Every entry of every RNTuple, bit for bit."""
     expected = dumped("root_read", ntuples, folder)
     found = {each.name: dump_by_us(examples, each) for each in ntuples}
-    check([(each.name, lines(expected[each.name])) for each in ntuples], found)
+    check([(each.name, flat(lines(expected[each.name]))) for each in ntuples], found)
 
 
 # ---- we made new versions of old ones

@@ -140,10 +140,12 @@ def attach(options: argparse.Namespace) -> None:
                 "database": attached.name,
                 "containers": attached.containers,
                 "ignored": attached.ignored,
+                "renamed": attached.renamed,
             }
         )
     lines = [f"attached {row['file']} as {row['database']}: {', '.join(row['containers'])}" for row in rows]
     lines += [f"  left out: {reason}" for row in rows for reason in row["ignored"]]
+    lines += [f"  its class {there} is {here} here" for row in rows for there, here in row["renamed"].items()]
     emit(options, rows, "\n".join(lines))
 
 
