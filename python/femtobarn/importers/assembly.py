@@ -85,6 +85,8 @@ def _fields_of(name: str, members: list[Column]) -> list[Field]:
     if len(lists) < len(members) or not lists:
         return [_build(name, members, "record")]
     agreeing = _majority(lists)
+    if members[0].leaf.presumed and len(agreeing) < len(members):
+        return [_plain(member) for member in members]
     others = [member for member in lists if not any(member is agreed for agreed in agreeing)]
     if len(agreeing) == 1 and others:
         return [_build(name, members, "record")]
@@ -137,20 +139,21 @@ def _check_lengths(name: str, first: Column, other: Column) -> None:
     entry = int(np.flatnonzero(a != b)[0]) - 1
     raise InvalidError(
         f"the members {first.leaf.name!r} and {other.leaf.name!r} of {name!r} differ in length from entry "
-        f"{entry} of a batch on; import with grouping=False"
+        f"{entry} of a batch on; import with grouping=False (--no-grouping)"
     )
 
 
 def _nest(members: Mapping[tuple[str, ...], Content], label: str) -> Content:
     """A record, with records for members whose paths go deeper."""
-    named = {path or ("value",): content for path, content in members.items()}
-    names = list(dict.fromkeys(path[0] for path in named))
-    contents = []
-    for name in names:
-        deeper = {path[1:]: content for path, content in named.items() if len(path) > 1 and path[0] == name}
-        contents.append(_nest(deeper, f"{label}_{name}") if deeper else named[name,])
-    parameters = {"__record__": label}
-    return ak.contents.RecordArray(contents, [identifier(name) for name in names], parameters=parameters)
+    named: dict[str, dict[tuple[str, ...], Content]] = {}
+    for path, content in members.items():
+        named.setdefault(path[0] if path else "value", {})[path[1:]] = content
+    contents = [
+        deeper[()] if list(deeper) == [()] else _nest(deeper, f"{label}_{name}")
+        for name, deeper in named.items()
+    ]
+    names = [identifier(name) for name in named]
+    return ak.contents.RecordArray(contents, names, parameters={"__record__": label})
 
 
 def _unique(fields: list[Field]) -> list[Field]:

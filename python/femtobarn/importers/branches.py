@@ -5,14 +5,16 @@ A path names a place: ``("Muon", "pt")`` is the member pt of whatever becomes of
 - ROOT's own splitting: branch ``BuildUpVertices`` with children ``BuildUpVertices.position.x``;
 - dots in names, as in ATLAS's ``AnalysisElectronsAuxDyn.pt``;
 - NanoAOD's convention, but only where the file itself confirms it: branches ``X_*`` that are counted by
-  ``nX`` belong together, and in a file with such collections flat branches ``Y_*`` do too.
+  ``nX`` belong together, and in a file with such collections flat branches ``Y_*`` do too. In skims by
+  uproot each ``X_y`` may have a counter ``nX_y`` of its own: with an ``nX`` they belong together as well;
+  without one they are presumed to, and their lengths decide.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +22,6 @@ __all__ = ["Leaf", "leaves_of"]
 
 AUXILIARY = re.compile(r"(AuxDyn|Aux)$")
 """ATLAS's suffixes for the place of a collection's members, no part of its name."""
-
 
 OBJECT_FLAGS = "fBits"
 """ROOT's own bookkeeping in every TObject: of varying size, and no data."""
@@ -33,7 +34,7 @@ class Leaf:
     Parameters
     ----------
     branch
-        The uproot branch.
+        The uproot branch; none where its file is not open.
     path
         Where it belongs; the last part is its own name.
     class_name
@@ -42,6 +43,10 @@ class Leaf:
         Name of the branch that counts this one's elements, "" without one.
     number
         Tells leaves apart, since names of branches need not differ.
+    presumed
+        Whether only its name says that it is a member: the lengths of all members have to agree.
+    name
+        Name of the branch in its file, with those it is a child of.
     """
 
     branch: Any
@@ -49,24 +54,24 @@ class Leaf:
     class_name: str = ""
     counter: str = ""
     number: int = 0
-
-    @property
-    def name(self) -> str:
-        """Name of the branch in its file, with those it is a child of."""
-        return str(self.branch.object_path.split(":")[-1])
+    presumed: bool = False
+    name: str = ""
 
 
-def leaves_of(tree: Any, *, grouping: bool) -> list[Leaf]:
+def leaves_of(tree: Any, *, grouping: bool, records: Collection[str] = ()) -> list[Leaf]:
     """All branches with data, in the order of the tree.
 
     Parameters
     ----------
     grouping
         Follow the conventions in names as well; ROOT's own splitting is always followed.
+    records
+        Names that flat branches are grouped under even if there is only one of a kind, as they are in
+        other files of the same class.
     """
     found = [leaf for branch in tree.branches for leaf in _descend(branch, ())]
     if grouping:
-        placed = _by_convention(found)
+        placed = _by_convention(found, records)
     else:
         placed = [leaf if leaf.class_name else replace(leaf, path=("_".join(leaf.path),)) for leaf in found]
     return _with_places_of_their_own(placed)
@@ -82,7 +87,8 @@ def _descend(branch: Any, parents: tuple[str, ...], class_name: str = "") -> Ite
         if path[-1] != OBJECT_FLAGS:
             count = branch.count_branch
             counter = "" if count is None else str(count.name)
-            yield Leaf(branch, _without_suffix(path), class_name, counter)
+            full_name = str(branch.object_path.split(":")[-1])
+            yield Leaf(branch, _without_suffix(path), class_name, counter, name=full_name)
         return
     inner = (_element_class(branch.typename) or path[0]) if len(path) == 1 else ""
     for child in branch.branches:
@@ -99,20 +105,23 @@ def _element_class(typename: str) -> str:
     return inner.split("::")[-1] if re.fullmatch(r"[\w:]+", inner) and not inner.endswith("_t") else ""
 
 
-def _by_convention(leaves: list[Leaf]) -> list[Leaf]:
+def _by_convention(leaves: list[Leaf], records: Collection[str]) -> list[Leaf]:
     """Apply NanoAOD's convention to the branches that ROOT did not split itself."""
     names = {leaf.path[0] for leaf in leaves if len(leaf.path) == 1}
-    collections = {_counted(name): name for name in names if _counted(name)}
-    members = [(leaf, _collection_of(leaf, collections)) for leaf in leaves]
+    # A branch with a counter of its own is no collection: what is called after it belongs elsewhere.
+    alone = {leaf.path[0] for leaf in leaves if _has_own_counter(leaf)}
+    collections = {_counted(name): name for name in names if _counted(name) and _counted(name) not in alone}
+    presumed = _presumed(leaves, collections)
+    members = [(leaf, _collection_of(leaf, collections) or presumed.get(leaf.path, "")) for leaf in leaves]
     used = {collection for _, collection in members if collection}
     if not used:
         return leaves
-    dropped = {collections[name] for name in used}
-    dropped |= {leaf.counter for leaf in leaves if _counted(leaf.counter) == leaf.path[0]}
+    dropped = {collections[name] for name in used if name in collections}
+    dropped |= {leaf.counter for leaf in leaves if _has_own_counter(leaf)}
     dropped |= {leaf.counter for leaf, collection in members if collection}
-    prefixes = _flat_prefixes(leaves, set(collections))
+    prefixes = _flat_prefixes(leaves, set(collections) | used, records)
     return [
-        _placed(leaf, collection, prefixes)
+        replace(_placed(leaf, collection, prefixes), presumed=bool(collection) and leaf.path in presumed)
         for leaf, collection in members
         if leaf.path[0] not in dropped or leaf.counter
     ]
@@ -124,7 +133,7 @@ def _counted(name: str) -> str:
     return match[1] if match else ""
 
 
-def _collection_of(leaf: Leaf, collections: dict[str, str]) -> str:
+def _collection_of(leaf: Leaf, collections: Mapping[str, str]) -> str:
     """The collection X that X_pt belongs to, or "".
 
     It does if nX counts it, or if it has a counter of its own, nX_pt, as uproot writes it, and there is
@@ -139,12 +148,31 @@ def _collection_of(leaf: Leaf, collections: dict[str, str]) -> str:
     return owner if owner and leaf.counter in (collections[owner], f"n{name}") else ""
 
 
-def _flat_prefixes(leaves: list[Leaf], collections: set[str]) -> set[str]:
-    """Prefixes that at least two flat branches share and nothing else is called by."""
+def _has_own_counter(leaf: Leaf) -> bool:
+    """Whether this branch alone is counted by its counter, by its name."""
+    return len(leaf.path) == 1 and _counted(leaf.counter) == leaf.path[0]
+
+
+def _presumed(leaves: list[Leaf], collections: Mapping[str, str]) -> dict[tuple[str, ...], str]:
+    """Where branches with counters of their own may belong, if no collection owns them: by their prefix."""
+    alone = [leaf for leaf in leaves if _has_own_counter(leaf) and not _collection_of(leaf, collections)]
+    taken = {leaf.path[0] for leaf in leaves} | set(collections)
+    prefixes = Counter(leaf.path[0].split("_")[0] for leaf in alone if "_" in leaf.path[0].strip("_"))
+    return {
+        leaf.path: prefix
+        for leaf in alone
+        for prefix, underscore, rest in [leaf.path[0].partition("_")]
+        if rest and prefixes[prefix] > 1 and prefix not in taken
+    }
+
+
+def _flat_prefixes(leaves: list[Leaf], collections: set[str], records: Collection[str]) -> set[str]:
+    """Prefixes that at least two flat branches share, or records have, and nothing else is called by."""
     taken = collections | {leaf.path[0] for leaf in leaves}
     flat = [leaf.path[0] for leaf in leaves if len(leaf.path) == 1 and not leaf.counter]
     prefixes = Counter(name.split("_")[0] for name in flat if re.match(r"[A-Za-z0-9]+_\w", name))
-    return {prefix for prefix, count in prefixes.items() if count > 1 and prefix not in taken}
+    shared = {prefix for prefix, count in prefixes.items() if count > 1 or prefix in records}
+    return shared - taken
 
 
 def _placed(leaf: Leaf, collection: str, prefixes: set[str]) -> Leaf:
