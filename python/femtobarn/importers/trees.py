@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import awkward as ak
+import numpy as np
+from awkward.contents import Content
 
 from femtobarn._exceptions import CorruptError, InvalidError, NotFoundError, UnsupportedError, near_misses
 from femtobarn.definitions import Definition
 from femtobarn.importers.assembly import Column, assemble, definition_fields, plan
+from femtobarn.importers.baskets import Baskets, Numbers
 from femtobarn.importers.branches import Leaf, leaves_of
-from femtobarn.importers.files import find_tree
+from femtobarn.importers.files import TreeFile, mapped, uncollected
 from femtobarn.importers.types import Unrepresentable, identifier, normalise
 
-__all__ = ["Skipped", "TreeSource", "open_tree"]
+__all__ = ["BATCH_BYTES", "Skipped", "TreeSource", "open_tree", "open_trees"]
 
 SAMPLE_ENTRIES = 200
 """Entries on which the class is decided."""
 
-BATCH_BYTES = 32_000_000
+BATCH_BYTES = 64_000_000
 """Uncompressed size of the batches."""
 
 
@@ -34,11 +38,29 @@ class Skipped:
     reason: str
 
 
+@dataclass(frozen=True)
+class _Place:
+    """How a tree is found and its branches are grouped; the same place gives the same leaves."""
+
+    path: str
+    tree: str
+    grouping: bool
+    records: frozenset[str]
+
+    def open(self, file: TreeFile | None = None) -> tuple[Any, list[Leaf]]:
+        tree = (file or TreeFile(self.path)).tree(self.tree)
+        return tree, leaves_of(tree, grouping=self.grouping, records=self.records)
+
+
 class TreeSource:
     """A tree, ready to be imported; made by `open_tree`.
 
+    It can be pickled, and opens its file again where it is read.
+
     Attributes
     ----------
+    path, tree
+        The file, and the name of the tree in it.
     definition
         The class of the objects, as JSON.
     entries
@@ -47,24 +69,40 @@ class TreeSource:
         Branches that could not be read.
     """
 
-    def __init__(self, tree: Any, leaves: list[Leaf], name: str) -> None:
-        self._tree = tree
-        self.entries = int(tree.num_entries)
+    def __init__(self, place: _Place, file: TreeFile, name: str | None, only: list[str] | None) -> None:
+        self._place = place
+        self.path, self.tree = place.path, place.tree
+        found, leaves = place.open(file)
+        if only is not None:
+            leaves = [leaf for leaf in leaves if any(fnmatch.fnmatchcase(leaf.name, each) for each in only)]
+        self.entries = int(found.num_entries)
         self.skipped: list[Skipped] = []
-        sample = self._sample(leaves)
-        if not sample:
-            reason = self.skipped_line or "it has none"
-            raise UnsupportedError(f"tree {tree.name!r} has no branch that can be imported: {reason}")
-        self._fields = plan(sample)
-        self.definition: Definition = {"name": name, "version": 1, "fields": definition_fields(self._fields)}
-        self._leaves = [leaf for made in self._fields for leaf in made.leaves]
-        self._types = {column.leaf.number: column.type for column in sample}
         # Reading a small tree with thousands of branches twice would double the time of its import.
-        whole = self.entries <= SAMPLE_ENTRIES
-        self._whole = {column.leaf.number: column for column in sample} if whole else {}
+        self._whole: dict[int, Column] = {}
+        self._data = file.data
+        self._baskets = {} if file.data is None else _baskets_of(leaves)
+        sample = self._sample(found, leaves)
+        if not sample:
+            reason = self.skipped_line or ("it has none" if only is None else "none matches")
+            raise UnsupportedError(f"tree {found.name!r} has no branch that can be imported: {reason}")
+        self._fields = plan(sample)
+        fields = definition_fields(self._fields)
+        self.definition: Definition = {"name": name or identifier(found.name), "version": 1, "fields": fields}
+        self._types = {column.leaf.number: column.type for column in sample}
+        leaves = [leaf for made in self._fields for leaf in made.leaves]
+        self._bytes = sum(int(leaf.branch.uncompressed_bytes) for leaf in leaves)
+        largest = max(leaves, key=lambda leaf: int(leaf.branch.uncompressed_bytes))
+        baskets = self._baskets.get(largest.number)
+        self._edges = np.zeros(1, np.int64) if baskets is None else baskets.edges
+        self._opened: tuple[Any, list[Leaf]] | None = (found, leaves)
+        self._fields = [replace(made, leaves=tuple(map(_closed, made.leaves))) for made in self._fields]
+        self._leaves = [leaf for made in self._fields for leaf in made.leaves]
 
     def __repr__(self) -> str:
         return f"<TreeSource {self.definition['name']}: {self.entries} entries, {len(self._fields)} fields>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_opened": None, "_data": None, "_whole": {}}
 
     @property
     def skipped_line(self) -> str:
@@ -75,45 +113,94 @@ class TreeSource:
         more = f" and {len(self.skipped) - 5} more" if len(self.skipped) > 5 else ""
         return f"{len(self.skipped)} branches cannot be read: {names}{more}"
 
-    def batches(self, *, size: int = BATCH_BYTES) -> Iterator[ak.Array]:
-        """All objects in order.
+    def spans(self, *, size: int = BATCH_BYTES) -> list[tuple[int, int]]:
+        """The first entry and the one after the last of each batch, in order.
 
         Parameters
         ----------
         size
-            Uncompressed bytes of a batch, about; it has at least one entry.
+            Uncompressed bytes of a batch, about; it has at least one entry, and ends where a basket of the
+            largest branch ends, if it can: baskets that two batches share are read twice.
         """
-        stored = sum(int(leaf.branch.uncompressed_bytes) for leaf in self._leaves)
-        step = max(1, size * self.entries // max(stored, 1))
-        for start in range(0, self.entries, step):
-            yield self.read(start, min(start + step, self.entries))
+        count = max(1, -(-self._bytes // size))
+        step = max(1, -(-self.entries // count))
+        found, start = [], 0
+        while start < self.entries:
+            stop = min(start + step, self.entries)
+            edge = int(self._edges[int(np.searchsorted(self._edges, stop, "right")) - 1])
+            stop = edge if start < edge < stop else stop
+            found.append((start, stop))
+            start = stop
+        return found
 
+    def batches(self, *, size: int = BATCH_BYTES) -> Iterator[ak.Array]:
+        """All objects in order, in batches of so many uncompressed bytes, about."""
+        for start, stop in self.spans(size=size):
+            yield self.read(start, stop)
+
+    @uncollected
     def read(self, start: int, stop: int) -> ak.Array:
         """The objects ``start:stop``."""
-        columns = {leaf.number: self._column(leaf, start, stop) for leaf in self._leaves}
-        return assemble(self._fields, columns)
+        known = self._whole if (start, stop) == (0, self.entries) else {}
+        leaves = [leaf for leaf in self._leaves if leaf.number not in known]
+        columns = {column.leaf.number: column for column in self._columns(leaves, start, stop)}
+        return assemble(self._fields, known | columns)
 
-    def _sample(self, leaves: list[Leaf]) -> list[Column]:
-        """Read the first entries of every branch, and sort out what cannot be read."""
-        columns = []
-        for leaf in leaves:
+    def close(self) -> None:
+        """Give up the file and its memory; reading opens it again."""
+        self._opened = self._data = None
+
+    def _open(self) -> tuple[Any, list[Leaf]]:
+        if self._opened is None:
+            self._opened = self._place.open()
+        return self._opened
+
+    def _sample(self, tree: Any, leaves: list[Leaf]) -> list[Column]:
+        """Find the types of branches, by their first entries where need be; sort out what cannot be read."""
+        columns = {leaf.number: _without_entries(leaf) for leaf in _certain(leaves)}
+        rest = [leaf for leaf in leaves if leaf.number not in columns]
+        stop = min(self.entries, SAMPLE_ENTRIES)
+        arrays = self._numbers(rest, 0, stop) or _read_together(tree, rest, 0, stop)
+        for leaf in rest:
             try:
-                columns.append(_read(leaf, 0, min(self.entries, SAMPLE_ENTRIES)))
+                columns[leaf.number] = _column(leaf, arrays.get(leaf.number), 0, stop)
             except Exception as error:
                 self.skipped.append(Skipped(leaf.name, _reason(error)))
-        return columns
+        if stop == self.entries:
+            self._whole = {leaf.number: columns[leaf.number] for leaf in rest if leaf.number in columns}
+        return [columns[leaf.number] for leaf in leaves if leaf.number in columns]
 
-    def _column(self, leaf: Leaf, start: int, stop: int) -> Column:
-        if self._whole and (start, stop) == (0, self.entries):
-            return self._whole[leaf.number]
-        try:
-            column = _read(leaf, start, stop)
-        except Exception as error:
-            where = f"entries {start} to {stop} of branch {leaf.name!r}"
-            raise CorruptError(f"{where} cannot be read, earlier ones could: {_reason(error)}") from error
-        if column.type != self._types[leaf.number]:
-            raise InvalidError(f"branch {leaf.name!r} changes its type from entry {start} on")
-        return column
+    def _columns(self, leaves: list[Leaf], start: int, stop: int) -> Iterator[Column]:
+        layouts = self._numbers(leaves, start, stop)
+        rest = {leaf.number for leaf in leaves if leaf.number not in layouts}
+        if rest:
+            # Only for these uproot has to open the file.
+            tree, opened = self._open()
+            leaves = [leaf for leaf in leaves if leaf.number not in rest]
+            unread = [leaf for leaf in opened if leaf.number in rest]
+            layouts |= {} if self._baskets else _read_together(tree, unread, start, stop)
+            leaves += unread
+        for leaf in leaves:
+            try:
+                column = _column(leaf, layouts.pop(leaf.number, None), start, stop)
+            except Exception as error:
+                where = f"entries {start} to {stop} of branch {leaf.name!r} of {self.path}"
+                raise CorruptError(f"{where} cannot be read: {_reason(error)}") from error
+            if column.type != self._types[leaf.number]:
+                raise InvalidError(f"branch {leaf.name!r} changes its type from entry {start} on")
+            yield column
+
+    def _numbers(self, leaves: list[Leaf], start: int, stop: int) -> dict[int, Content]:
+        """What leaves of plain numbers hold, as far as it is found where the file is here."""
+        found: dict[int, Content] = {}
+        if self._baskets and self._data is None:
+            self._data = mapped(self.path)
+        for leaf in leaves:
+            baskets = self._baskets.get(leaf.number)
+            if baskets is not None and self._data is not None:
+                layout = baskets.read(self._data, start, stop)
+                found |= {} if layout is None else {leaf.number: layout}
+        return found
 
 
 def open_tree(
@@ -140,28 +227,151 @@ def open_tree(
         Make collections and records of branches with a common prefix, where the file shows that they
         belong together.
     """
-    found = find_tree(path, tree)
-    leaves = leaves_of(found, grouping=grouping)
+    file = TreeFile(path)
+    tree = tree or file.usual_tree()
     if only is not None:
-        leaves = _matching(found, leaves, only)
-    return TreeSource(found, leaves, name or identifier(found.name))
+        _require_matches({tree: _names(file.tree(tree))}, only)
+    return TreeSource(_Place(file.location, tree, grouping, frozenset()), file, name, only)
 
 
-def _matching(tree: Any, leaves: list[Leaf], patterns: list[str]) -> list[Leaf]:
-    """The leaves that any pattern matches; a pattern may also match a counter, which is no leaf."""
-    names = [str(name) for name in tree.keys()]  # noqa: SIM118 - a tree iterates over its entries
+@uncollected
+def open_trees(
+    path: str | os.PathLike[str],
+    trees: Sequence[str] | None = None,
+    *,
+    only: list[str] | None = None,
+    grouping: bool = True,
+    records: Collection[str] = (),
+) -> tuple[list[TreeSource], dict[str, str], str]:
+    """Open trees of a file for import: those that are named, or all that can be imported.
+
+    Parameters
+    ----------
+    path, only, grouping
+        As for `open_tree`. Trees without a branch that a pattern of ``only`` matches are left out.
+    trees
+        Names of the trees; all if not given.
+    records
+        Names that flat branches are grouped under even if there is only one of a kind.
+
+    Returns
+    -------
+    The sources; what else is in the file, with the reason why it is left out; and its UUID, or "".
+    """
+    file = TreeFile(path)
+    file.require_trees()
+    if only is not None:
+        _require_matches({tree: _names(file.tree(tree)) for tree in trees or file.trees}, only)
+    left_out = {other: _reason_of_kind(kind) for other, kind in file.others.items()}
+    if trees is not None:
+        left_out |= {tree: "not asked for" for tree in file.trees if tree not in trees}
+    sources: list[TreeSource] = []
+    errors: list[UnsupportedError] = []
+    for tree in file.trees if trees is None else trees:
+        place = _Place(file.location, tree, grouping, frozenset(records))
+        try:
+            sources.append(TreeSource(place, file, _unique_name(tree, file), only))
+        except UnsupportedError as error:
+            left_out[tree] = str(error)
+            errors.append(error)
+    if errors and (trees is not None or not sources):
+        raise errors[0]
+    return sources, left_out, file.uuid
+
+
+def _unique_name(tree: str, file: TreeFile) -> str:
+    """A class name for a tree: its own, or that with its folder if another tree is called the same."""
+    own = tree.rpartition("/")[2]
+    others = [other for other in file.trees if other.rpartition("/")[2] == own]
+    return identifier(own if len(others) == 1 else tree)
+
+
+def _reason_of_kind(kind: str) -> str:
+    if kind == "ROOT::RNTuple":
+        return "an RNTuple; attach the file, or import it as RNTuples"
+    return f"a {kind}, not a tree"
+
+
+def _names(tree: Any) -> list[str]:
+    return [str(name) for name in tree.keys()]  # noqa: SIM118 - a tree iterates over its entries
+
+
+def _require_matches(names: dict[str, list[str]], patterns: list[str]) -> None:
+    """Refuse a pattern that matches no branch of any tree; one may also match a counter, which is no leaf."""
+    known = [name for each in names.values() for name in each]
     for pattern in patterns:
-        if not fnmatch.filter(names, pattern):
-            raise NotFoundError(f"no branch matches {pattern!r}{near_misses(pattern, names)}")
-    return [leaf for leaf in leaves if any(fnmatch.fnmatchcase(leaf.name, pattern) for pattern in patterns)]
+        if not fnmatch.filter(known, pattern):
+            raise NotFoundError(f"no branch matches {pattern!r}{near_misses(pattern, known)}")
 
 
-def _read(leaf: Leaf, start: int, stop: int) -> Column:
-    array = leaf.branch.array(entry_start=start, entry_stop=stop, library="ak")
+def _closed(leaf: Leaf) -> Leaf:
+    return replace(leaf, branch=None)
+
+
+def _baskets_of(leaves: list[Leaf]) -> dict[int, Baskets]:
+    """The baskets of those leaves that hold plain numbers, by number."""
+    found = ((leaf.number, Baskets.of(leaf.branch)) for leaf in leaves)
+    return {number: baskets for number, baskets in found if baskets is not None}
+
+
+def _certain(leaves: list[Leaf]) -> list[Leaf]:
+    """The leaves whose types are known without reading them: numbers, and lists with a counter in common."""
+    groups: dict[str, list[Leaf]] = {}
+    for leaf in leaves:
+        groups.setdefault(leaf.path[0], []).append(leaf)
+    return [leaf for group in groups.values() if _is_certain(group) for leaf in group]
+
+
+def _is_certain(group: list[Leaf]) -> bool:
+    kinds = [Numbers.of(leaf.branch) for leaf in group]
+    are_lists = {kind.is_list for kind in kinds if kind is not None}
+    counters = {leaf.counter for leaf in group}
+    agree = len(group) == 1 or (len(counters) == 1 and counters != {""})
+    return None not in kinds and (are_lists == {False} or (are_lists == {True} and agree))
+
+
+def _without_entries(leaf: Leaf) -> Column:
+    """The column of a leaf of numbers for no entries: it has the type, and costs nothing."""
+    numbers = Numbers.of(leaf.branch)
+    assert numbers is not None, "only leaves of numbers are certain"
+    return _column(leaf, numbers.layout(np.empty(0, numbers.dtype), np.zeros(1, np.int64)), 0, 0)
+
+
+def _read_together(tree: Any, leaves: list[Leaf], start: int, stop: int) -> dict[int, Content]:
+    """What leaves hold, by number, read in one call, since each takes a journey where files are far.
+
+    Only leaves of plain numbers in flat trees: uproot looks up names with dots in times that grow with the
+    square of their number. If one cannot be read, none is here: which, reading one by one tells.
+    """
+    names = Counter(leaf.name for leaf in leaves)
+    unique = {
+        leaf.branch.cache_key: leaf
+        for leaf in leaves
+        if names[leaf.name] == 1 and leaf.name.isidentifier() and Numbers.of(leaf.branch) is not None
+    }
+    if not unique:
+        return {}
+    try:
+        arrays = tree.arrays(
+            filter_branch=lambda branch: branch.cache_key in unique,
+            entry_start=start,
+            entry_stop=stop,
+            library="ak",
+            how=dict,
+        )
+    except Exception:
+        return {}
+    return {leaf.number: arrays[leaf.name].layout for leaf in unique.values() if leaf.name in arrays}
+
+
+def _column(leaf: Leaf, layout: Content | None, start: int, stop: int) -> Column:
+    """The column of a leaf; it is read if that was not done yet."""
+    if layout is None:
+        layout = leaf.branch.array(entry_start=start, entry_stop=stop, library="ak").layout
     label = leaf.class_name if len(leaf.path) == 1 else ""
-    if len(array) != stop - start:
-        raise CorruptError(f"{stop - start} entries were expected, {len(array)} are there")
-    type_, content = normalise(ak.to_packed(array).layout, label or "_".join(leaf.path))
+    if len(layout) != stop - start:
+        raise CorruptError(f"{stop - start} entries were expected, {len(layout)} are there")
+    type_, content = normalise(layout, label or "_".join(leaf.path))
     return Column(leaf, type_, content)
 
 
