@@ -17,7 +17,7 @@ from ._femtobarn import FederationHandle, count_fork
 from ._femtobarn import identify as _identify
 from ._femtobarn import rebuild_catalogue as _rebuild_catalogue
 from ._femtobarn import restore as _restore
-from ._imports import Imported, import_tree
+from ._imports import Files, Imported, Wish, expanded, import_trees, main_tree
 from ._objects import Object
 from ._paths import Expressions
 from ._readers import import_file
@@ -362,39 +362,110 @@ class Federation(Upkeep):
         *,
         database: str | None = None,
         container: str | None = None,
+        class_name: str | None = None,
         only: list[str] | None = None,
-        batch_bytes: int = 32_000_000,
+        grouping: bool = True,
+        again: bool = False,
+        jobs: int = 1,
+        batch_bytes: int = 64_000_000,
         progress: Callable[[int, int], None] | None = None,
     ) -> Imported:
-        """Copy a TTree of a ROOT file into a container, in one transaction.
+        """Copy a TTree of a ROOT file, or all that are in it, in one transaction.
 
         Parameters
         ----------
         path
             A ROOT file.
         tree
-            Name of the tree, if the file has more than one.
+            Name of the tree; all trees of the file if not given.
+        database, container, class_name, only, grouping, again, jobs, batch_bytes, progress
+            As for :meth:`import_trees`.
+
+        Returns
+        -------
+        Imported
+            Of the tree that was named; else of the one with a usual name, such as ``Events``, or the largest.
+        """
+        wish = Wish(
+            None if tree is None else [tree],
+            database,
+            container,
+            class_name,
+            only,
+            grouping,
+            again,
+            jobs,
+            batch_bytes,
+        )
+        return main_tree(import_trees(self, [(os.fspath(path), None)], wish, progress))
+
+    def import_trees(
+        self,
+        files: Files,
+        trees: Sequence[str] | None = None,
+        *,
+        database: str | None = None,
+        container: str | None = None,
+        class_name: str | None = None,
+        only: list[str] | None = None,
+        grouping: bool = True,
+        again: bool = False,
+        jobs: int = 1,
+        batch_bytes: int = 64_000_000,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[Imported]:
+        """Copy TTrees of ROOT files into containers: all files in one transaction, or nothing.
+
+        Trees that go into one container become one class. A field that some of the files lack is optional
+        in it, and missing in the objects of these: a trigger that is not in a file has not failed to fire.
+        A container that is there takes a newer version of its class if a file has other fields.
+
+        The container ``imports`` of a database says which files its objects came from, and which entries.
+
+        Parameters
+        ----------
+        files
+            ROOT files, patterns such as ``"dy/**/*.root"``, or ``FILE:TREE``; one, or a list.
+        trees
+            Names of the trees; all that can be imported if not given.
         database
-            Database to import into, made if needed; by default named as the file.
+            Database to import into, made if needed; by default one for each file, named as it is.
         container
-            Container to append to, made if needed; by default named as the tree.
+            Container to append to, made if needed; by default named as the tree. ``{tree}`` in it stands for
+            the name of the tree.
+        class_name
+            Class of the objects of a new container, by default named as the tree; ``{tree}`` as above.
         only
             Globs of branches to import; all if not given.
+        grouping
+            Whether branches that belong together by their names become collections and records.
+        again
+            Whether to import what was imported before, too.
+        jobs
+            Processes that read, beside this one, which writes. With 1 it is a thread. A script that gives
+            more has to have ``if __name__ == "__main__":``.
         batch_bytes
-            Memory for each batch.
+            Uncompressed bytes that are read at once; each job holds a few times as much.
         progress
             Called with the objects imported so far and the objects in all.
+
+        Returns
+        -------
+        list
+            What became of each tree, and what was left out.
+
+        Raises
+        ------
+        ExistsError
+            If a tree of a file was imported before, or is the same as another one's: files are known by
+            their UUIDs, which copies share.
+        InvalidError
+            If trees cannot be of one class; the text names the field.
+        NotFoundError
+            If there is no such file or tree, or a pattern matches nothing.
         """
-        return import_tree(
-            self,
-            path,
-            tree,
-            database=database,
-            container=container,
-            only=only,
-            batch_bytes=batch_bytes,
-            progress=progress,
-        )
+        wish = Wish(trees, database, container, class_name, only, grouping, again, jobs, batch_bytes)
+        return import_trees(self, expanded(files), wish, progress)
 
     def import_file(
         self,
@@ -402,8 +473,10 @@ class Federation(Upkeep):
         *,
         database: str | None = None,
         container: str | None = None,
+        class_name: str | None = None,
         ntuple: str | None = None,
         expressions: Expressions = None,
+        again: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> Imported:
         """Copy a Parquet or Arrow file, or an RNTuple of a ROOT file, into a container.
@@ -416,15 +489,21 @@ class Federation(Upkeep):
             Database to import into, made if needed; by default named as the file.
         container
             Container to append to, made if needed; by default named as the file or the RNTuple.
+        class_name
+            Class of the objects, by default named as the file or the RNTuple.
         ntuple
             Name of the RNTuple, if the file has more than one.
         expressions
             Fields to import, as for :meth:`View.arrays`; all if not given.
+        again
+            Whether to import the file even if it was imported before.
         progress
             Called with the objects imported so far and the objects in all.
 
         Raises
         ------
+        ExistsError
+            If the file was imported before.
         InvalidError
             If a column is of a type that cannot be stored; the text names it.
 
@@ -444,8 +523,10 @@ class Federation(Upkeep):
             path,
             database=database,
             container=container,
+            class_name=class_name,
             ntuple=ntuple,
             expressions=expressions,
+            again=again,
             progress=progress,
         )
 

@@ -6,13 +6,15 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._exceptions import CorruptError, InvalidError, NotFoundError, check_progress, near_misses
 from ._exports import format_of
+from ._femtobarn import identify as _identify
 from ._imports import Imported, numbered
+from ._origins import Origin, identity_of, refuse_known, remember
 from ._paths import Expressions, expand
 from ._projections import part_of
 from ._types import (
@@ -57,6 +59,7 @@ class _Source:
     name: str
     definition: Definition
     entries: int
+    tree: str
     batches: Callable[[list[str]], Iterator[Any]]
 
 
@@ -66,8 +69,10 @@ def import_file(
     *,
     database: str | None = None,
     container: str | None = None,
+    class_name: str | None = None,
     ntuple: str | None = None,
     expressions: Expressions = None,
+    again: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Imported:
     """Copy a file into a container; see :meth:`femtobarn.Federation.import_file`."""
@@ -85,17 +90,24 @@ def import_file(
         if kind != "root":
             # Columns are read whole.
             paths = list(dict.fromkeys(each.partition(".")[0] for each in paths))
-        definition = numbered(part_of(source.definition, paths), federation.classes())
+        chosen = replace(part_of(source.definition, paths), name=class_name or source.definition.name)
+        definition = numbered(chosen, federation.classes())
         place, name = database or file.stem, container or source.name
+        uuid = _identify(str(file))["uuid"] if kind == "root" else None
+        origin = Origin(str(file), identity_of(str(file), uuid), source.tree)
+        origins = [] if again else [origin]
+        refuse_known(federation.snapshot(), origins)
         with federation.transaction(message=f"import {file}") as txn:
             writer = txn.database(place, create=True).container(name, definition, create=True)
+            refuse_known(federation.snapshot(), origins)  # Another process may have imported it meanwhile.
             before = len(writer)
             for batch in source.batches(paths):
                 oids = writer.extend(batch)
                 if progress is not None:
                     progress(oids.stop - before, source.entries)
             added = len(writer) - before
-    return Imported(f"{place}/{name}", definition.name, added, {})
+            remember(txn, place, origin, writer, before, added)
+    return Imported(f"{place}/{name}", definition.name, added, {}, str(file), source.tree)
 
 
 @contextmanager
@@ -124,7 +136,7 @@ def _table(path: Path, kind: str) -> Iterator[_Source]:
             parts = (_decoded(batch[columns[name]]) for name in chosen)
             yield pa.table(dict(zip(chosen, parts, strict=True)))
 
-    yield _Source(path.stem, Definition(_identifier(path.stem), 1, fields), file.rows, batches)
+    yield _Source(path.stem, Definition(_identifier(path.stem), 1, fields), file.rows, "", batches)
 
 
 @dataclass(frozen=True)
@@ -244,8 +256,9 @@ def _ntuple(path: Path, name: str | None) -> Iterator[_Source]:
             view = federation[f"file/{name or attached.containers[0]}"]
             record = _without_links(view.definition.record)
             fields = record.fields if isinstance(record, Record) else ()
-            chosen = _identifier(name or attached.containers[0])
-            yield _Source(chosen, Definition(view.definition.name, 1, fields), len(view), view.iterate)
+            tree = name or attached.containers[0]
+            definition = Definition(view.definition.name, 1, fields)
+            yield _Source(_identifier(tree), definition, len(view), tree, view.iterate)
 
 
 def _without_links(node: Node) -> Node:

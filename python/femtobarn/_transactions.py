@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ._arrays import columns_of
+from ._arrays import Tree, columns_of
 from ._arrow import is_arrow_stream
 from ._changes import Chosen, entries_of, new_values
 from ._classes import definition_of
@@ -382,6 +382,10 @@ class ContainerWriter:
         else:
             self._handle.extend(columns_of(data, self.definition.record))
         return OidRange(self._handle.database, self._handle.container, first, self._handle.entries)
+
+    def extend_columns(self, columns: Tree) -> None:
+        """Append many objects whose columns have been matched against the class already."""
+        self._handle.extend(columns)
 
     def update(self, objects: Chosen, values: Any = None, /, **fields: Any) -> None:
         """Replace fields of objects; earlier snapshots keep what they were.

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import femtobarn as fb
+from femtobarn._imports import split_place
 from femtobarn.cli import EXIT_CODES, main
-from femtobarn.cli.ingest import _place
 
 
 @fb.persistent
@@ -138,9 +138,18 @@ def test_import_of_a_tree(run: Command, place: str, tmp_path: Path) -> None:
     with uproot.recreate(path) as file:
         file.mktree("Events", {"run": "int32", "met": "float32"})
         file["Events"].extend({"run": np.arange(10, dtype=np.int32), "met": np.ones(10, np.float32)})
-    assert "imported 10 objects" in run.text("import", place, path)
-    (row,) = run.json("import", place, f"{path}:Events", "--database", "d", "--container", "c")
-    assert (row["container"], row["entries"]) == ("d/c", 10)
+        file.mktree("Runs", {"sum": "float64"})
+        file["Runs"].extend({"sum": np.ones(2)})
+        file["spectrum"] = np.histogram(np.arange(10))
+    said = run.text("import", place, path)
+    assert "imported 10 objects of class Events into nano/Events" in said
+    assert "imported 2 objects of class Runs into nano/Runs" in said
+    assert "left out spectrum: a TH1D, not a tree" in said
+    assert run.error("import", place, path)[0] == EXIT_CODES["exists"]
+    options = ["--database", "d", "--container", "c", "--class-name", "Muons", "--again"]
+    (row,) = run.json("import", place, f"{path}:Events", *options)
+    assert (row["container"], row["class"], row["entries"]) == ("d/c", "Muons", 10)
+    assert row["left_out"]["Runs"] == "not asked for"
     assert run.text("cat", place, "nano/Events", "run", "-n", "1") == "run=0\n"
     assert run.error("import", place, str(tmp_path / "none.root"))[0] == EXIT_CODES["not-found"]
 
@@ -172,7 +181,7 @@ def test_wrong_command_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> N
     ],
 )
 def test_tree_may_follow_the_file(text: str, parts: tuple[str, str | None]) -> None:
-    assert _place(text) == parts
+    assert split_place(text) == parts
 
 
 def test_module_runs_and_a_closed_pipe_is_no_error(place: str) -> None:

@@ -18,6 +18,8 @@ import uproot
 
 from femtobarn import CorruptError, InvalidError, NotFoundError, StorageError
 from femtobarn.importers import TreeSource, open_tree, samples
+from femtobarn.importers.baskets import Baskets
+from femtobarn.importers.files import TreeFile
 from femtobarn.importers.samples import SAMPLES, Sample, Samples
 from femtobarn.importers.types import identifier, normalise
 
@@ -122,6 +124,30 @@ def test_nan_and_infinity_and_an_empty_tree(tmp_path: Path) -> None:
     empty = open_tree(write(tmp_path / "empty.root", {"x": np.array([], np.int16)}))
     assert (empty.entries, types_of(empty)) == (0, {"x": "int16"})
     assert list(empty.batches()) == []
+
+
+@pytest.mark.parametrize("kind", [None, "ZLIB", "LZMA", "LZ4", "ZSTD"])
+def test_baskets_of_numbers_are_read_as_uproot_reads_them(tmp_path: Path, kind: str | None) -> None:
+    counts = np.random.default_rng(1).integers(0, 4, 1000)
+    lists = ak.unflatten(np.arange(counts.sum(), dtype=np.float32), counts)
+    columns = {"n": np.arange(1000), "m": np.arange(3000, dtype=np.int16).reshape(1000, 3), "x": lists}
+    compression = None if kind is None else getattr(uproot, kind)(1)
+    with uproot.recreate(tmp_path / "b.root", compression=compression) as made:
+        made.mktree("t", {"n": np.int64, "m": np.dtype((np.int16, (3,))), "x": "var * float32"})
+        for start in range(0, 1000, 300):
+            made["t"].extend({name: values[start : start + 300] for name, values in columns.items()})
+    file = TreeFile(tmp_path / "b.root")
+    assert file.data is not None
+    for name, values in columns.items():
+        found = Baskets.of(file.tree("t")[name])
+        assert found is not None
+        for start, stop in [(0, 1000), (299, 301), (300, 600), (950, 1000), (0, 0)]:
+            layout = found.read(file.data, start, stop)
+            assert layout is not None, "it was left to uproot"
+            assert ak.array_equal(ak.Array(layout), values[start:stop], dtype_exact=True)
+        damaged = bytearray(file.data)
+        damaged[found.places[0]] ^= 1
+        assert found.read(memoryview(damaged), 0, 1000) is None
 
 
 def test_names_are_made_valid_and_stay_distinct(tmp_path: Path) -> None:
@@ -234,6 +260,42 @@ def test_nanoaod_with_a_counter_for_every_branch(files: Samples) -> None:
     types = types_of(opened(files.path("nano_tt_v15.root")))
     assert "nJet_pt" not in types
     assert members_of(types["Jet"])["pt"] == "float32"
+
+
+def test_a_branch_with_a_counter_of_its_own_is_no_collection(files: Samples) -> None:
+    # Muon_mvaMuID_WP became a list Muon_mvaMuID{WP}, since there is a counter nMuon_mvaMuID, too.
+    types = types_of(opened(files.path("nano_tt_v15.root")))
+    assert {"mvaMuID", "mvaMuID_WP"} <= set(members_of(types["Muon"]))
+    assert not [name for name in types if name.startswith("Muon_")]
+
+
+def skim(path: Path, *, with_counter: bool) -> Path:
+    """Branches of muons and electrons as a skim has them: arrays one by one, each with a counter."""
+    counts = {"Muon": [2, 0, 1], "Electron": [0, 1, 1]}
+    members = {"Muon": ["pt", "mvaMuID", "mvaMuID_WP"], "Electron": ["pt", "cutBased"]}
+    columns: dict[str, Any] = {"run": np.arange(3)}
+    for name, lengths in counts.items():
+        if with_counter:
+            columns[f"n{name}"] = np.array(lengths, np.uint32)
+        for number, member in enumerate(members[name]):
+            values = np.arange(sum(lengths), dtype=np.float32) + number
+            columns[f"{name}_{member}"] = ak.unflatten(values, lengths)
+    return write(path, columns)
+
+
+@pytest.mark.parametrize("with_counter", [True, False])
+def test_a_skim_is_grouped_as_the_original(tmp_path: Path, with_counter: bool) -> None:
+    source = open_tree(skim(tmp_path / "skim.root", with_counter=with_counter))
+    types = types_of(source)
+    assert set(types) == {"run", "Muon", "Electron"}
+    assert members_of(types["Muon"]) == dict.fromkeys(["pt", "mvaMuID", "mvaMuID_WP"], "float32")
+    assert source.read(0, 3).Muon.mvaMuID_WP.to_list() == [[2, 3], [], [4]]
+
+
+def test_lists_of_a_common_prefix_that_differ_in_length_stay_apart(tmp_path: Path) -> None:
+    columns = {"good_jets": ak.Array([[1.0], [], []]), "good_muons": ak.Array([[], [], [2.0]])}
+    types = types_of(open_tree(write(tmp_path / "x.root", columns)))
+    assert types == {"good_jets": {"list": "float64"}, "good_muons": {"list": "float64"}}
 
 
 def test_podio_collections_and_relations(files: Samples) -> None:

@@ -19,6 +19,9 @@ __all__ = ["ALL", "Command"]
 CAT_BATCH_ENTRIES = 1000
 """Objects that `cat` reads at once."""
 
+LEFT_OUT_LINES = 20
+"""Branches, or objects of a file, of which `import` tells one by one why they were left out."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -120,10 +123,18 @@ def import_files(options: argparse.Namespace) -> None:
 
     done = ingest(options)
     lines = []
-    for row in done:
+    for number, row in enumerate(done):
         lines.append(f"imported {row['entries']:,} objects of class {row['class']} into {row['container']}")
-        lines += [f"  left out {branch}: {reason}" for branch, reason in row["skipped"].items()]
+        lines += _left_out(row["skipped"])
+        if number + 1 == len(done) or done[number + 1]["file"] != row["file"]:
+            lines += _left_out(row["left_out"])
     emit(options, done, "\n".join(lines))
+
+
+def _left_out(reasons: dict[str, str]) -> list[str]:
+    lines = [f"  left out {name}: {reason}" for name, reason in reasons.items()]
+    more = len(lines) - LEFT_OUT_LINES
+    return [*lines[:LEFT_OUT_LINES], f"  left out {more} more; --json lists them"] if more > 0 else lines
 
 
 def attach(options: argparse.Namespace) -> None:
@@ -222,13 +233,20 @@ def _import_arguments(sub: argparse.ArgumentParser) -> None:
         "files",
         metavar="FILE",
         nargs="+",
-        help="ROOT file, or FILE:TREE for one tree of it; Parquet or Arrow file",
+        help="ROOT file or pattern, or FILE:TREE for one tree of it; Parquet or Arrow file",
     )
     sub.add_argument("--ntuples", action="store_true", help="copy RNTuples of ROOT files instead of trees")
+    sub.add_argument("--tree", action="append", metavar="NAME", help="tree to import; all by default")
     sub.add_argument("--database", help="database to import into, by default named as the file")
-    sub.add_argument("--container", help="container to import into, by default named as the tree")
+    sub.add_argument("--container", help="container to import into, by default named as the tree, {tree}")
+    sub.add_argument("--class-name", metavar="NAME", help="class of the objects, by default {tree}")
     sub.add_argument("--only", action="append", metavar="GLOB", help="what to import; all by default")
-    sub.add_argument("--step", default="32 MB", help='memory for each batch, by default "32 MB"')
+    sub.add_argument(
+        "--no-grouping", action="store_true", help="make a field of each branch, and no collections by name"
+    )
+    sub.add_argument("--again", action="store_true", help="import what was imported before, too")
+    sub.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that read, 1 by default")
+    sub.add_argument("--step", default="64 MB", help='what is read at once, by default "64 MB"')
 
 
 def _attach_arguments(sub: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The command ``import``: files of trees, tables and RNTuples, each with a progress bar."""
+"""The command ``import``: files of trees in one transaction, tables and RNTuples each in its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import _federations
 from .._exceptions import InvalidError
-from .._imports import Imported
+from .._imports import Imported, Wish, expanded, import_trees
 from .._views import bytes_of_size
 from .exchange import objects_bar
 
@@ -19,53 +19,60 @@ COPIED = (".parquet", ".arrow", ".feather")
 
 
 def ingest(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Import the files that the options name, and return what came of each."""
-    if len(options.files) > 1 and options.database is not None and options.container is None:
-        raise InvalidError("several files go into one database only with --container, which they share")
+    """Import the files that the options name, and return what came of each tree."""
     federation = _federations.open(options.federation)
-    rows = []
-    for text in options.files:
-        path, tree = _place(text)
-        rows.append({"file": path, **_facts(_import(federation, path, tree, options))})
-    return rows
+    places = expanded(options.files)
+    tables = [place for place in places if options.ntuples or Path(place[0]).suffix.lower() in COPIED]
+    if len(tables) > 1 and options.database is not None and options.container is None:
+        raise InvalidError("several tables go into one database only with --container, which they share")
+    done = _trees(federation, [place for place in places if place not in tables], options)
+    done += [_table(federation, path, name, options) for path, name in tables]
+    return [_facts(each) for each in done]
 
 
-def _import(
-    federation: _federations.Federation, path: str, tree: str | None, options: argparse.Namespace
+def _trees(
+    federation: _federations.Federation, places: list[tuple[str, str | None]], options: argparse.Namespace
+) -> list[Imported]:
+    if not places:
+        return []
+    wish = Wish(
+        options.tree,
+        options.database,
+        options.container,
+        options.class_name,
+        options.only,
+        not options.no_grouping,
+        options.again,
+        options.jobs,
+        bytes_of_size(options.step),
+    )
+    with objects_bar(places[0][0] if len(places) == 1 else f"{len(places)} files") as tell:
+        return import_trees(federation, places, wish, tell)
+
+
+def _table(
+    federation: _federations.Federation, path: str, name: str | None, options: argparse.Namespace
 ) -> Imported:
     with objects_bar(path) as tell:
-        if options.ntuples or Path(path).suffix.lower() in COPIED:
-            return federation.import_file(
-                path,
-                database=options.database,
-                container=options.container,
-                ntuple=tree,
-                expressions=options.only,
-                progress=tell,
-            )
-        return federation.import_tree(
+        return federation.import_file(
             path,
-            tree,
             database=options.database,
             container=options.container,
-            only=options.only,
-            batch_bytes=bytes_of_size(options.step),
+            class_name=options.class_name,
+            ntuple=name,
+            expressions=options.only,
+            again=options.again,
             progress=tell,
         )
 
 
 def _facts(done: Imported) -> dict[str, Any]:
     return {
+        "file": done.file,
+        "tree": done.tree,
         "container": done.container,
         "class": done.class_name,
         "entries": done.entries,
         "skipped": done.skipped,
+        "left_out": done.left_out,
     }
-
-
-def _place(text: str) -> tuple[str, str | None]:
-    """Split ``file.root:tree`` as uproot does; a URL has a colon of its own."""
-    path, colon, tree = text.rpartition(":")
-    if not colon or tree.startswith("//") or "/" in tree or not path:
-        return text, None
-    return path, tree

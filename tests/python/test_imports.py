@@ -1,0 +1,295 @@
+"""Importing files into a federation: all trees, once, as one class, in order, or not at all."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import awkward as ak
+import numpy as np
+import pytest
+
+pytest.importorskip("uproot", reason="the extra `io` is not installed")
+
+import uproot
+
+import femtobarn as fb
+
+Trees = dict[str, dict[str, Any]]
+
+
+def write(path: Path, trees: Trees, **others: Any) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    with uproot.recreate(path) as file:
+        for name, columns in trees.items():
+            file.mktree(name, {field: ak.Array(values).type.content for field, values in columns.items()})
+            file[name].extend(columns)
+        for name, value in others.items():
+            file[name] = value
+    return path
+
+
+def damage(path: Path, branch: str) -> None:
+    """Overwrite what is stored of the first basket of a branch of Events."""
+    with uproot.open(path) as file:
+        start = int(file["Events"][branch].member("fBasketSeek")[0]) + 200
+    with path.open("r+b") as raw:
+        raw.seek(start)
+        raw.write(bytes(2000))
+
+
+@pytest.fixture
+def fed(tmp_path: Path) -> fb.Federation:
+    return fb.create(tmp_path / "lhc.fed")
+
+
+@pytest.fixture
+def nano(tmp_path: Path) -> Path:
+    """A file with the trees of a NanoAOD."""
+    events = {"run": np.array([1, 1, 2]), "HLT_Mu8": np.array([True, False, True])}
+    trees = {"Events": events, "Runs": {"run": np.array([1, 2]), "genEventSumw": np.array([2.5, 3.5])}}
+    return write(tmp_path / "nano.root", trees, spectrum=np.histogram(np.arange(10)))
+
+
+def test_every_tree_of_a_file_is_imported_and_the_rest_is_told(fed: fb.Federation, nano: Path) -> None:
+    # Runs, with the normalisation of the events, was left out without a word.
+    done = fed.import_trees(nano)
+    assert [(each.tree, each.container, each.entries) for each in done] == [
+        ("Events", "nano/Events", 3),
+        ("Runs", "nano/Runs", 2),
+    ]
+    assert done[0].left_out == {"spectrum": "a TH1D, not a tree"}
+    assert fed["nano/Runs"]["genEventSumw"].to_list() == [2.5, 3.5]
+
+
+def test_trees_that_were_not_asked_for_are_told(fed: fb.Federation, nano: Path) -> None:
+    made = fed.import_tree(nano, "Runs")
+    assert (made.container, made.left_out["Events"]) == ("nano/Runs", "not asked for")
+    assert fed.import_tree(nano, "Events").entries == 3
+    with pytest.raises(fb.NotFoundError, match="has no tree 'Run'; did you mean 'Runs'"):
+        fed.import_trees(f"{nano}:Run")
+
+
+def test_a_tree_that_cannot_be_imported_is_told_and_the_others_are(fed: fb.Federation, nano: Path) -> None:
+    (made,) = fed.import_trees(nano, only=["HLT_*"])
+    assert made.container == "nano/Events"
+    assert made.left_out["Runs"] == "tree 'Runs' has no branch that can be imported: none matches"
+    with pytest.raises(fb.NotFoundError, match=r"no branch matches 'HTL_\*'"):
+        fed.import_trees(nano, only=["HLT_*", "HTL_*"])
+
+
+def test_a_file_is_imported_once(fed: fb.Federation, nano: Path) -> None:
+    # Importing a file twice doubled its data without a word.
+    fed.import_trees(nano)
+    with pytest.raises(fb.ExistsError, match=r"imported already: 3 objects are in nano/Events; again=True"):
+        fed.import_trees(nano)
+    copy = shutil.copy(nano, nano.with_name("copy.root"))
+    with pytest.raises(fb.ExistsError, match=r"copy.root was imported already as .*nano\.root"):
+        fed.import_trees(copy, database="elsewhere")
+    assert list(fed) == ["nano/Events", "nano/Runs", "nano/imports"]
+    fed.import_trees(copy, database="nano", again=True)
+    assert len(fed["nano/Events"]) == 6
+    rows = fed["nano/imports"].arrays(["tree", "container", "first", "entries"]).to_list()
+    assert [tuple(row.values()) for row in rows] == [
+        ("Events", 1, 0, 3),
+        ("Runs", 2, 0, 2),
+        ("Events", 1, 3, 3),
+        ("Runs", 2, 2, 2),
+    ]
+
+
+def test_copies_of_a_file_in_one_call_are_refused(fed: fb.Federation, nano: Path) -> None:
+    copy = shutil.copy(nano, nano.with_name("copy.root"))
+    with pytest.raises(fb.ExistsError, match="is the same file as"):
+        fed.import_trees([nano, copy], database="d")
+    assert list(fed) == []
+
+
+def test_what_was_dropped_can_be_imported_again(fed: fb.Federation, nano: Path) -> None:
+    fed.import_trees(nano)
+    with fed.transaction() as txn:
+        txn.rename("nano/Runs", "sums")
+        txn.drop("nano/Events")
+    fed.import_tree(nano, "Events")
+    with pytest.raises(fb.ExistsError, match="2 objects are in nano/sums"):
+        fed.import_tree(nano, "Runs")
+
+
+def test_imported_files_are_known_after_the_catalogue_was_made_again(fed: fb.Federation, nano: Path) -> None:
+    fed.import_trees(nano)
+    fed.close()
+    fb.rebuild_catalogue(fed.path)
+    with pytest.raises(fb.ExistsError, match="imported already"):
+        fb.open(fed.path).import_trees(nano)
+
+
+def test_a_file_without_uuid_is_known_by_its_bytes(fed: fb.Federation, nano: Path) -> None:
+    data = nano.read_bytes()
+    uuid = uproot.open(nano).file.uuid.bytes
+    assert uuid in data
+    nano.write_bytes(data.replace(uuid, bytes(16)))
+    fed.import_trees(nano)
+    assert fed["nano/imports"][0].identity.startswith("sha256:")
+    with pytest.raises(fb.ExistsError):
+        fed.import_trees(nano)
+
+
+def test_a_table_is_imported_once(fed: fb.Federation, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    pd.DataFrame({"n": [1, 2]}).to_parquet(tmp_path / "t.parquet")
+    fed.import_file(tmp_path / "t.parquet", class_name="Numbers")
+    assert fed["t/t"].definition.name == "Numbers"
+    with pytest.raises(fb.ExistsError, match=r"t\.parquet was imported already: 2 objects are in t/t"):
+        fed.import_file(tmp_path / "t.parquet")
+    fed.import_file(tmp_path / "t.parquet", again=True, class_name="Numbers")
+    assert fed["t/t"]["n"].to_list() == [1, 2, 1, 2]
+
+
+def test_nothing_remains_of_an_import_that_fails(fed: fb.Federation, nano: Path) -> None:
+    bad = write(nano.with_name("worse.root"), {"Events": {"run": np.random.default_rng(1).random(5000)}})
+    damage(bad, "run")
+    with pytest.raises(fb.CorruptError, match=r"branch 'run' of .*worse\.root cannot be read"):
+        fed.import_trees([f"{nano}:Events", bad])
+    assert fed.databases() == []
+    assert len(fed.import_trees(nano)) == 2
+
+
+def triggers(folder: Path) -> list[Path]:
+    """Two files of one class with unlike triggers and collections; one has a single trigger."""
+    first = {
+        "run": np.array([1, 2], np.int32),
+        "nMuon": np.array([1, 0], np.uint32),
+        "Muon_pt": ak.Array([[5.0], []]),
+        "HLT_Mu8": np.array([True, False]),
+        "HLT_Mu9": np.array([False, False]),
+    }
+    second = {
+        "run": np.array([3], np.int64),
+        "nMuon": np.array([2], np.uint32),
+        "Muon_pt": ak.Array([[6.0, 7.0]]),
+        "Muon_eta": ak.Array([[0.5, 0.6]]),
+        "HLT_Mu9": np.array([True]),
+    }
+    return [
+        write(folder / "a" / f"{n}.root", {"Events": columns}) for n, columns in enumerate((first, second))
+    ]
+
+
+EVENTS = [
+    {"run": 1, "Muon": [{"pt": 5.0, "eta": None}], "HLT": {"Mu8": True, "Mu9": False}},
+    {"run": 2, "Muon": [], "HLT": {"Mu8": False, "Mu9": False}},
+    {"run": 3, "Muon": [{"pt": 6.0, "eta": 0.5}, {"pt": 7.0, "eta": 0.6}], "HLT": {"Mu8": None, "Mu9": True}},
+]
+
+
+def test_files_with_unlike_triggers_become_one_class(fed: fb.Federation, tmp_path: Path) -> None:
+    triggers(tmp_path)
+    done = fed.import_trees(str(tmp_path / "**" / "*.root"), database="mu", class_name="MuonEvents")
+    assert [(Path(each.file).name, each.container) for each in done] == [
+        ("0.root", "mu/Events"),
+        ("1.root", "mu/Events"),
+    ]
+    view = fed["mu/Events"]
+    assert view.arrays().to_list() == EVENTS
+    assert (view.definition.name, view.definition.version) == ("MuonEvents", 1)
+    assert str(view.definition.resolve("run")) == "int64"
+
+
+def test_a_file_with_other_triggers_evolves_the_class_of_its_container(
+    fed: fb.Federation, tmp_path: Path
+) -> None:
+    first, second = triggers(tmp_path)
+    fed.import_tree(first, database="mu")
+    fed.import_tree(second, database="mu")
+    view = fed["mu/Events"]
+    assert view.arrays().to_list() == EVENTS
+    assert view.definition.version == 2
+    fed.import_tree(first, database="mu", again=True)
+    assert fed["mu/Events"].definition.version == 2
+
+
+def test_trees_that_cannot_be_of_one_class_are_refused(fed: fb.Federation, tmp_path: Path) -> None:
+    one = write(tmp_path / "one.root", {"t": {"x": np.arange(2), "n": np.arange(2)}})
+    two = write(tmp_path / "two.root", {"t": {"x": np.arange(2), "n": np.array([0.5])[[0, 0]]}})
+    other = write(tmp_path / "three.root", {"t": {"y": np.arange(2)}})
+    with pytest.raises(
+        fb.InvalidError, match=r"field 'n' is int64 in .*one.root:t and float64 in .*two.root:t"
+    ):
+        fed.import_trees([one, two], database="d")
+    with pytest.raises(fb.InvalidError, match="have no field in common"):
+        fed.import_trees([one, other], database="d")
+    fed.import_trees([one, two, other])
+    with pytest.raises(fb.InvalidError, match="container one/t has objects of class t, not u"):
+        fed.import_trees(one, database="one", class_name="u", again=True)
+
+
+def test_one_name_for_several_trees_says_how_to_make_more_of_it(fed: fb.Federation, nano: Path) -> None:
+    with pytest.raises(
+        fb.InvalidError, match=r"\(Events, Runs\), which class 'DY' cannot hold.*'DY_\{tree\}'"
+    ):
+        fed.import_trees(nano, class_name="DY")
+    done = fed.import_trees(nano, class_name="DY_{tree}", container="{tree}_2018")
+    assert [(each.container, each.class_name) for each in done] == [
+        ("nano/Events_2018", "DY_Events"),
+        ("nano/Runs_2018", "DY_Runs"),
+    ]
+
+
+def test_files_of_one_name_do_not_meet_in_one_database_unawares(fed: fb.Federation, tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        write(tmp_path / folder / "x.root", {"t": {"n": np.arange(2)}})
+    with pytest.raises(fb.InvalidError, match="would go into one database 'x'; name it"):
+        fed.import_trees(tmp_path / "*" / "x.root")
+    with pytest.raises(fb.NotFoundError, match=r"no file matches .*\*\.rot"):
+        fed.import_trees(tmp_path / "*.rot")
+
+
+def test_processes_import_what_one_does_and_in_order(fed: fb.Federation, tmp_path: Path) -> None:
+    for n in range(3):
+        columns = {"i": np.arange(1000 * n, 1000 * (n + 1)), "x": np.linspace(0, 1, 1000)}
+        write(
+            tmp_path / "in" / f"{n}.root", {"Events": columns | ({"HLT_A": np.ones(1000, bool)} if n else {})}
+        )
+    told: list[tuple[int, int]] = []
+    for jobs in (1, 2):
+        fed.import_trees(
+            tmp_path / "in" / "*.root",
+            database=f"j{jobs}",
+            again=True,
+            jobs=jobs,
+            batch_bytes=4000,
+            progress=lambda *at: told.append(at),
+        )
+    one, two = (fed[f"j{jobs}/Events"].arrays() for jobs in (1, 2))
+    assert ak.array_equal(one, two)
+    np.testing.assert_array_equal(two.i, np.arange(3000))
+    assert two.HLT_A[[0, 1000]].to_list() == [None, True]
+    assert told[: len(told) // 2] == told[len(told) // 2 :]
+    assert told == sorted(told[: len(told) // 2]) * 2
+    assert told[-1] == (3000, 3000)
+
+
+def test_what_stops_a_process_that_reads_stops_the_import(
+    fed: fb.Federation, tmp_path: Path, nano: Path
+) -> None:
+    values = np.random.default_rng(1).random(4000)
+    bad = write(tmp_path / "bad.root", {"Events": {"x": values}})
+    damage(bad, "x")
+    with pytest.raises(fb.CorruptError, match="branch 'x' of"):
+        fed.import_trees(bad, jobs=2, batch_bytes=4000)
+    assert fed.databases() == []
+    with pytest.raises(fb.InvalidError, match="0 jobs"):
+        fed.import_trees(nano, jobs=0)
+
+
+def test_an_import_that_is_interrupted_leaves_nothing(fed: fb.Federation, nano: Path) -> None:
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    stop: Callable[[int, int], None] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        fed.import_trees(nano, progress=stop)
+    assert fed.databases() == []
+    fed.import_trees(nano)
