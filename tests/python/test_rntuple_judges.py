@@ -268,7 +268,7 @@ def test_records_without_members_are_counted_in_every_library(by_root: list[Writ
         fed.attach(written.file, "root")
         view = fed[f"root/{written.ntuple}"]
         array = view.arrays("vector_empty").vector_empty
-        assert str(array.type) == f"{len(sizes)} * var * judge::Empty"
+        assert (array.ndim, array.fields) == (2, [])
         assert ak.num(array).to_list() == sizes
         assert [len(view[n].vector_empty) for n in range(len(view))] == sizes
         assert [len(each) for each in view.arrays("vector_empty", library="np")["vector_empty"]] == sizes
