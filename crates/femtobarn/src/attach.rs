@@ -98,6 +98,9 @@ impl Federation {
     }
 }
 
+/// Names of classes in a file, each with the other name that the class has in the federation.
+type Renamed = Vec<(String, String)>;
+
 /// A file on its way into the federation.
 struct Attaching {
     source: Arc<Source>,
@@ -214,7 +217,7 @@ impl Attaching {
         &mut self,
         known: Vec<ClassRow>,
         database: &str,
-    ) -> Result<(Vec<ClassRow>, Vec<(String, String)>)> {
+    ) -> Result<(Vec<ClassRow>, Renamed)> {
         let mut known = class_names::namesakes(known, self.entries.iter().map(|it| &it.class))?;
         let (mut new, mut renamed) = (vec![], vec![]);
         for entry in &mut self.entries {
