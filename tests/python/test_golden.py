@@ -53,6 +53,27 @@ def test_it_is_sound_and_goes_on(kept: tuple[str, str]) -> None:
         assert federation.check(full=True).sound
 
 
+def test_what_is_sealed_of_it_has_offsets_of_64_bits(kept: tuple[str, str]) -> None:
+    # Its containers have 32-bit ones, from which coffea reads wrong lists without a word.
+    uproot = pytest.importorskip("uproot", reason="the extra `io` is not installed")
+    narrow = {14, 26}
+    folder, _ = kept
+    with fb.open(folder) as federation:
+        expected = federation["run7/events"].arrays()
+        federation.seal("run7")
+        (path,) = (Path(row["path"]) for row in federation.databases() if row["name"] == "run7")
+        assert federation["run7/events"].arrays().to_list() == expected.to_list()
+        assert federation.check(full=True).sound
+    with uproot.open(path) as file:
+        for name in file.keys(cycle=False):
+            assert not narrow & {column.type for column in file[name].header.column_records}, name
+            assert len(file[name].footer.cluster_group_records) <= 1
+            assert file[name].footer.extension_links.column_records == []
+        assert sum(file["events"]["_deleted"].array()) == len(file["events"]["_deleted"].array()) - len(
+            expected
+        )
+
+
 def test_its_catalogue_can_be_made_again(kept: tuple[str, str]) -> None:
     folder, _ = kept
     with fb.open(folder) as federation:

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use femtobarn_catalog::{Catalogue, ContainerRow, Csn, DatabaseRow, VersionRow};
-use rntuple::{Anchor, BlobSink, ByteSource, EnvelopeLink, Reader};
+use rntuple::{Anchor, BlobSink, ByteSource, Reader};
 use uuid::Uuid;
 
 use crate::deletion::Deletions;
@@ -53,8 +53,8 @@ pub fn complete(
     let mut anchors = vec![];
     let mut descriptions = vec![];
     for (container, version) in versions {
-        let footer = completed(source, sink, row, container, version)?;
-        anchors.push((container.name.clone(), Anchor::new(link(&version.header), footer)));
+        let anchor = completed(source, sink, row, container, version)?;
+        anchors.push((container.name.clone(), anchor));
         descriptions.push(describe(catalog, container, version)?);
     }
     let written = description::write(sink, &**source, &descriptions);
@@ -63,25 +63,26 @@ pub fn complete(
     Ok(anchors)
 }
 
-/// Makes a version such that those can read it who know nothing of Femtobarn: right element offsets,
-/// one representation of each column, and a field that says which entries are deleted.
+/// Makes a version such that those can read it who know nothing of Femtobarn: one header with 64-bit
+/// offsets, one representation of each column and a field that says which entries are deleted, right
+/// element offsets, and one cluster group.
 fn completed(
     source: &Arc<dyn ByteSource>,
     sink: &mut dyn BlobSink,
     row: &DatabaseRow,
     container: &ContainerRow,
     version: &VersionRow,
-) -> Result<EnvelopeLink> {
+) -> Result<Anchor> {
     let deletions = Deletions::of(&**source, version)?;
     let deleted = match deletions.count() {
         0 => vec![],
         _ => deletions.runs(&**source, version.entries)?,
     };
-    let footer = link(&version.footer);
+    let current = Anchor::new(link(&version.header), link(&version.footer));
     let options = ContainerOptions::from_json(&container.options)?.write_options();
-    Reader::from_links(Arc::clone(source), &link(&version.header), &footer)
-        .and_then(|reader| rntuple::complete(&reader, sink, footer, &deleted, options))
-        .map(|completed| completed.footer)
+    Reader::from_links(Arc::clone(source), &current.header, &current.footer)
+        .and_then(|reader| rntuple::complete(&reader, sink, &current, &deleted, options))
+        .map(|completed| completed.anchor)
         .map_err(Error::storage(format!("container {}/{}", row.name, container.name)))
 }
 

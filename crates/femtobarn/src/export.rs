@@ -87,7 +87,7 @@ impl Export {
     pub fn finish(mut self) -> Result<()> {
         let mut anchors = vec![];
         for mut ntuple in self.ntuples {
-            let version = ntuple.appender.finish_version(&mut self.file, &Vec::new());
+            let version = ntuple.appender.finish_whole(&mut self.file, &Vec::new());
             let version = version.map_err(Error::storage(format!("RNTuple {}", ntuple.name)))?;
             anchors.push((ntuple.name, Anchor::new(ntuple.header, version.footer)));
         }

@@ -2,7 +2,8 @@
 //!
 //! Source: specification, "Mapping of C++ Types to Fields and Columns". Records without a class
 //! name and collections of them become untyped fields, which ROOT reads without a dictionary.
-//! Collections count with 32-bit offsets, so a cluster holds at most 2^32 items of a collection.
+//! Collections count with 64-bit offsets, as ROOT's do: a reader that knows only these takes 32-bit
+//! ones for pairs of numbers (coffea 2026.9). Headers with 32-bit ones are continued as they are.
 
 use crate::column::ColumnType;
 use crate::error::{Error, Result};
@@ -133,8 +134,8 @@ impl Builder {
 
     fn add_offsets(&mut self, id: FieldId) {
         match self.encoding {
-            Encoding::Plain => self.add_column(id, ColumnType::Index32, 32, None),
-            Encoding::Split => self.add_column(id, ColumnType::SplitIndex32, 32, None),
+            Encoding::Plain => self.add_column(id, ColumnType::Index64, 64, None),
+            Encoding::Split => self.add_column(id, ColumnType::SplitIndex64, 64, None),
         }
     }
 

@@ -123,8 +123,9 @@ impl Work {
 
     fn complete(&mut self, deleted: &[std::ops::Range<u64>]) -> Outcome {
         let reader = self.reader()?;
-        let revised = complete(&reader, &mut self.file, self.footer, deleted, self.options)?;
-        self.footer = revised.footer;
+        let current = Anchor::new(self.header, self.footer);
+        let anchor = complete(&reader, &mut self.file, &current, deleted, self.options)?.anchor;
+        (self.header, self.footer) = (anchor.header, anchor.footer);
         Ok(())
     }
 

@@ -1,23 +1,28 @@
-//! What an RNTuple needs before others read it: element offsets that are right, one representation
-//! of each field, and a field that tells which entries are deleted.
+//! An RNTuple as readers other than this crate want it: under one header with one column for each part
+//! of a field, 64-bit offsets, element offsets that are right, one cluster group, and a field that
+//! tells which entries are deleted.
 //!
-//! While a database is open its own reader needs neither: it counts within clusters and knows
-//! representations and deletions. ROOT seeks by element offsets, and uproot reads wrong numbers from
-//! fields whose representation changes.
+//! While a database is open its own reader needs none of these: it counts within clusters, and knows
+//! representations, extensions and deletions. ROOT seeks by element offsets; uproot reads wrong numbers
+//! from fields whose representation changes; coffea reads wrong lists from 32-bit offsets; JSROOT 7.11
+//! reads the first cluster group alone and mistakes columns that an extension added.
 
 use std::ops::Range;
 
-use super::Revised;
-use super::cluster::{ElementCounter, unchanged};
+use super::cluster::ElementCounter;
 use super::fill::{Fill, PageMaker};
 use super::groups::GroupWriter;
+use crate::anchor::Anchor;
 use crate::column::ColumnType;
+use crate::encoding::encoded_size;
 use crate::error::{Error, Result};
-use crate::page_list::{Cluster, ColumnPages};
-use crate::reader::{Reader, Segment, StoredCluster, element_of};
-use crate::schema::{Column, ColumnId, Field, FieldId, Schema, Structure};
+use crate::header::Header;
+use crate::locator::EnvelopeLink;
+use crate::page_list::{Cluster, ColumnPages, PageLocation, WHOLE_SIZE_MAX};
+use crate::reader::{Reader, Segment, StoredCluster, deferred_repetitions, element_of};
+use crate::schema::{AliasColumn, Column, ColumnId, Field, FieldId, Schema, Structure};
 use crate::source::BlobSink;
-use crate::writer::WriteOptions;
+use crate::writer::{WriteOptions, write_envelope};
 
 /// The field that tells which entries are deleted.
 pub const DELETED_FIELD: &str = "_deleted";
@@ -25,10 +30,21 @@ pub const DELETED_FIELD: &str = "_deleted";
 /// Entries of a cluster with deletions: one byte of memory each.
 const ENTRIES_MAX: u64 = 1 << 30;
 
+/// A version that other readers read as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// Where its header and its footer are.
+    pub anchor: Anchor,
+    /// Bytes of pages and envelopes that were written.
+    pub bytes: u64,
+}
+
 /// Makes a version complete. `deleted` are ranges of entries that rise and do not touch; if there
-/// are any, the top-level field [`DELETED_FIELD`] is added, a truth value for each entry. Only page
-/// lists that have to change are written, and only pages of columns that change their
-/// representation. If there is nothing to do, the footer stays what it is; `current` is where.
+/// are any, the top-level field [`DELETED_FIELD`] is added, a truth value for each entry. Pages are
+/// written only of columns that change their representation, a header only if the schema changes. If
+/// there is nothing to do, the anchor stays what it is: `current`.
+///
+/// Page lists of more than 64 MiB stay several cluster groups.
 ///
 /// # Errors
 /// [`Error::Invalid`] if there are no such entries, or a field has that name already; as for reading
@@ -36,51 +52,88 @@ const ENTRIES_MAX: u64 = 1 << 30;
 pub fn complete(
     reader: &Reader,
     sink: &mut dyn BlobSink,
-    current: crate::locator::EnvelopeLink,
+    current: &Anchor,
     deleted: &[Range<u64>],
     options: WriteOptions,
-) -> Result<Revised> {
+) -> Result<Completed> {
     check_ranges(deleted, reader.entries())?;
-    let mut extension = reader.footer().extension.clone();
+    let (mut schema, teams) = folded(reader.schema());
     let marks = match deleted {
         [] => None,
-        _ => Some(Marks::new(reader.schema(), &mut extension)?),
+        _ => Some(Marks::new(&mut schema)?),
+    };
+    let has_new_header =
+        schema != *reader.schema() || reader.footer().extension != Schema::default();
+    let (header, checksum, header_size) = match has_new_header {
+        true => write_header(reader, sink, &schema)?,
+        false => (current.header, reader.footer().header_checksum, 0),
     };
     let mut completion = Completion {
         reader,
-        teams: reader.schema().teams(),
+        repetitions: deferred_repetitions(reader.schema())?,
+        counter: ElementCounter::new(&schema),
+        schema,
+        teams,
         deleted,
         marks,
         pages: PageMaker::new(options),
-        counter: ElementCounter::new(reader.schema()),
     };
-    let mut groups = GroupWriter::new(reader.footer().header_checksum);
-    let mut is_changed = completion.marks.is_some();
-    let mut links = reader.footer().cluster_groups.clone();
-    links.retain(|link| link.entry_span > 0);
-    links.sort_by_key(|link| link.min_entry);
-    for link in links {
-        let entries = link.min_entry..link.min_entry + link.entry_span;
-        let mut clusters = vec![];
-        let mut is_stale = completion.marks.is_some();
-        for stored in reader.clusters_of(&entries)? {
-            let (cluster, was_wrong) = completion.cluster(sink, stored)?;
-            is_stale |= was_wrong;
-            clusters.push(cluster);
-        }
-        is_changed |= is_stale;
-        match is_stale {
-            true => clusters.into_iter().try_for_each(|cluster| groups.push(sink, cluster))?,
-            false => groups.keep(sink, link)?,
+    match completion.groups(sink, checksum, has_new_header)? {
+        None => Ok(Completed { anchor: *current, bytes: 0 }),
+        Some(mut groups) => {
+            let footer = groups.finish(sink, Schema::default())?;
+            let bytes = header_size + completion.pages.bytes + groups.bytes;
+            Ok(Completed { anchor: Anchor::new(header, footer), bytes })
         }
     }
-    if !is_changed {
-        return Ok(Revised::nothing(current, reader.clusters()));
-    }
-    let footer = groups.finish(sink, extension)?;
-    let bytes = groups.bytes + completion.pages.bytes;
-    let (clusters_before, clusters) = (reader.clusters(), groups.count);
-    Ok(Revised { footer, bytes, clusters_before, clusters, summaries: vec![] })
+}
+
+/// A schema without an extension, in which each field has its first representation alone, and the
+/// columns whose elements each of the new columns takes.
+fn folded(old: &Schema) -> (Schema, Vec<Vec<ColumnId>>) {
+    let teams = old.teams();
+    let column = |team: &Vec<ColumnId>| {
+        let first = &old.columns[team[0] as usize];
+        let first_element = None;
+        match first.column_type {
+            ColumnType::Index32 | ColumnType::SplitIndex32 => Column {
+                column_type: ColumnType::SplitIndex64,
+                bits: 64,
+                first_element,
+                ..first.clone()
+            },
+            _ => Column { first_element, ..first.clone() },
+        }
+    };
+    let new_id = |old: ColumnId| teams.iter().position(|team| team.contains(&old)).unwrap_or(0);
+    let alias = |alias: &AliasColumn| AliasColumn {
+        physical: new_id(alias.physical) as ColumnId,
+        ..*alias
+    };
+    let schema = Schema {
+        fields: old.fields.clone(),
+        columns: teams.iter().map(column).collect(),
+        aliases: old.aliases.iter().map(alias).collect(),
+        extra: old.extra.clone(),
+    };
+    (schema, teams)
+}
+
+/// Writes a header of the same RNTuple with another schema; returns where it is, its checksum and size.
+fn write_header(
+    reader: &Reader,
+    sink: &mut dyn BlobSink,
+    schema: &Schema,
+) -> Result<(EnvelopeLink, u64, u64)> {
+    let header = Header {
+        name: reader.name().to_owned(),
+        description: reader.description().to_owned(),
+        writer: crate::writer::WRITER.to_owned(),
+        schema: schema.clone(),
+    };
+    let bytes = header.encode();
+    let (_, checksum) = Header::decode(&bytes)?;
+    Ok((write_envelope(sink, &bytes)?, checksum, bytes.len() as u64))
 }
 
 /// Refuses ranges that do not rise or go beyond the end.
@@ -106,7 +159,7 @@ struct Marks {
 
 impl Marks {
     /// Adds the field behind all others.
-    fn new(schema: &Schema, extension: &mut Schema) -> Result<Self> {
+    fn new(schema: &mut Schema) -> Result<Self> {
         let top = schema.fields.iter().enumerate().filter(|(id, of)| of.parent as usize == *id);
         if top.into_iter().any(|(_, field)| field.name == DELETED_FIELD) {
             return Err(Error::invalid(format!(
@@ -114,7 +167,7 @@ impl Marks {
             )));
         }
         let id = schema.fields.len() as FieldId;
-        extension.fields.push(Field {
+        schema.fields.push(Field {
             version: 0,
             type_version: 0,
             parent: id,
@@ -135,7 +188,7 @@ impl Marks {
             first_element: None,
             range: None,
         };
-        extension.columns.push(column.clone());
+        schema.columns.push(column.clone());
         let (none, all) = (Fill::of_byte(&column, 0), Fill::of_byte(&column, 1));
         Ok(Marks { none: none?, all: all?, column })
     }
@@ -143,47 +196,119 @@ impl Marks {
 
 struct Completion<'a> {
     reader: &'a Reader,
+    /// Of the old columns, as [`deferred_repetitions`] tells.
+    repetitions: Vec<u64>,
+    counter: ElementCounter,
+    /// The new schema.
+    schema: Schema,
+    /// For each new column but that of the marks the old ones.
     teams: Vec<Vec<ColumnId>>,
     deleted: &'a [Range<u64>],
     marks: Option<Marks>,
     pages: PageMaker,
-    counter: ElementCounter,
 }
 
 impl Completion<'_> {
-    /// The complete cluster, and whether anything in it had to change.
+    /// The page lists that are new, and those that stay; `None` if all of them stay as they are.
+    fn groups(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        header_checksum: u64,
+        has_new_header: bool,
+    ) -> Result<Option<GroupWriter>> {
+        let mut links = self.reader.footer().cluster_groups.clone();
+        links.retain(|link| link.entry_span > 0);
+        links.sort_by_key(|link| link.min_entry);
+        let size: u64 = links.iter().map(|link| link.page_list.length).sum();
+        let mut groups = match size <= WHOLE_SIZE_MAX {
+            true => GroupWriter::of_one_group(header_checksum),
+            false => GroupWriter::new(header_checksum),
+        };
+        let all_change = has_new_header || (links.len() > 1 && size <= WHOLE_SIZE_MAX);
+        let mut is_changed = all_change;
+        for link in links {
+            let entries = link.min_entry..link.min_entry + link.entry_span;
+            let mut clusters = vec![];
+            let mut is_stale = all_change;
+            for stored in self.reader.clusters_of(&entries)? {
+                let (cluster, was_wrong) = self.cluster(sink, stored)?;
+                is_stale |= was_wrong;
+                clusters.push(cluster);
+            }
+            is_changed |= is_stale;
+            match is_stale {
+                true => clusters.into_iter().try_for_each(|cluster| groups.push(sink, cluster))?,
+                false => groups.keep(sink, link)?,
+            }
+        }
+        Ok(is_changed.then_some(groups))
+    }
+
+    /// The complete cluster, and whether something that the page list says of it was wrong.
     fn cluster(
         &mut self,
         sink: &mut dyn BlobSink,
         stored: &StoredCluster,
     ) -> Result<(Cluster, bool)> {
-        let mut cluster = unchanged(stored);
-        let mut is_changed = false;
-        for team in &self.teams {
-            let [first, others @ ..] = &team[..] else { continue };
-            let Some((active, run)) = stored.active(others) else { continue };
-            if stored.active(&[*first]).is_some() {
-                continue;
-            }
-            let column = &self.reader.schema().columns[*first as usize];
-            let whole = Segment { cluster: stored, range: 0..run.elements, is_told: true };
-            let values = self.reader.elements().read(&[active], &[whole], element_of(column)?)?;
-            let pages = self.pages.pages(sink, column, &values)?;
-            cluster.columns[*first as usize] = self.pages.column(pages);
-            cluster.columns[active as usize] = ColumnPages::default();
-            is_changed = true;
+        let Range { start, end } = stored.entries;
+        let mut columns = Vec::with_capacity(self.schema.columns.len());
+        let mut was_wrong = false;
+        for id in 0..self.teams.len() {
+            let column = self.column(sink, stored, id)?;
+            let said = stored.active(&self.teams[id]).map(|(_, run)| run.compression);
+            was_wrong |= said.is_some_and(|said| said != column.compression);
+            columns.push(column);
         }
-        is_changed |= self.counter.count(&mut cluster)?;
         if self.marks.is_some() {
-            let marks = self.marks(sink, stored)?;
-            if cluster.columns.len() != self.reader.schema().columns.len() {
-                return Err(Error::unsupported("marking deletions where fields were added later"));
-            }
-            cluster
-                .columns
-                .push(ColumnPages { element_offset: Some(cluster.first_entry), ..marks });
+            columns.push(self.marks(sink, stored)?);
         }
-        Ok((cluster, is_changed))
+        let mut cluster = Cluster { first_entry: start, entries: end - start, columns };
+        was_wrong |= self.counter.count(&mut cluster)?;
+        Ok((cluster, was_wrong))
+    }
+
+    /// The pages of a new column: the old ones, if they are as the new column has them.
+    fn column(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        stored: &StoredCluster,
+        id: usize,
+    ) -> Result<ColumnPages> {
+        let (column, team) = (&self.schema.columns[id], &self.teams[id]);
+        let Some((active, run)) = stored.active(team) else {
+            // The field is younger than the cluster.
+            let entries = stored.entries.end - stored.entries.start;
+            let zeros = entries.saturating_mul(self.repetitions[team[0] as usize]);
+            let pages = match zeros {
+                0 => vec![],
+                _ => self.pages.fill(sink, 2 + id, &Fill::of_zero(column)?, zeros)?,
+            };
+            return Ok(self.pages.column(pages));
+        };
+        let old = &self.reader.schema().columns[active as usize];
+        let same = (old.column_type, old.bits, old.range)
+            == (column.column_type, column.bits, column.range);
+        if same && run.missing == 0 {
+            let pages = run.pages.clone();
+            // Pages of defaults are compressed where others are not, which was not said once.
+            let full = |page: &PageLocation| {
+                encoded_size(old.column_type, old.bits, page.elements as usize)
+            };
+            let is_packed =
+                |page: &PageLocation| full(page).is_ok_and(|size| page.locator.size < size as u64);
+            let compression = match run.compression {
+                0 if pages.iter().any(is_packed) => self.pages.column(vec![]).compression,
+                said => said,
+            };
+            return Ok(ColumnPages { element_offset: Some(run.offset), compression, pages });
+        }
+        let whole = Segment { cluster: stored, range: 0..run.elements, is_told: true };
+        let values = self.reader.elements().read(&[active], &[whole], element_of(column)?)?;
+        let pages = match column.column_type.is_index() {
+            true => self.pages.small_pages(sink, column, &values)?,
+            false => self.pages.pages(sink, column, &values)?,
+        };
+        Ok(self.pages.column(pages))
     }
 
     fn marks(&mut self, sink: &mut dyn BlobSink, stored: &StoredCluster) -> Result<ColumnPages> {

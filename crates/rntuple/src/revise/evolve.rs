@@ -182,6 +182,7 @@ impl Evolution<'_> {
         };
         let position = team.old.iter().position(|&old| old == id).unwrap_or_default();
         let mut pages = run.pages.clone();
+        let mut compression = run.compression;
         if run.missing > 0 {
             // The zeros have the encoding of the other pages.
             let zero = Fill::of_zero(self.column(team.new[position]))?;
@@ -189,9 +190,11 @@ impl Evolution<'_> {
             let number = self.fills.len() - 1;
             let mut all = self.pages.fill(sink, number, &self.fills[number], run.missing)?;
             all.append(&mut pages);
-            pages = all;
+            let made = self.pages.column(all);
+            compression = compression.max(made.compression);
+            pages = made.pages;
         }
-        let column = ColumnPages { element_offset: Some(0), compression: run.compression, pages };
+        let column = ColumnPages { element_offset: Some(0), compression, pages };
         self.place(team.first, team.new[position], column);
         Ok(())
     }

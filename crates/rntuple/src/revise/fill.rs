@@ -206,7 +206,7 @@ impl PageMaker {
                     return Ok(*page);
                 }
                 let values = fill.elements(start, end);
-                let page = self.page(sink, &fill.column, &values, self.repetitive())?;
+                let page = self.page(sink, &fill.column, &values, self.some_compression())?;
                 self.written.insert(key, page);
                 Ok(page)
             })
@@ -220,10 +220,29 @@ impl PageMaker {
         column: &Column,
         values: &[u8],
     ) -> Result<Vec<PageLocation>> {
+        self.compressed_pages(sink, column, values, self.options.compression)
+    }
+
+    /// As [`pages`](Self::pages), compressed in any case.
+    pub fn small_pages(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        column: &Column,
+        values: &[u8],
+    ) -> Result<Vec<PageLocation>> {
+        self.compressed_pages(sink, column, values, self.some_compression())
+    }
+
+    fn compressed_pages(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        column: &Column,
+        values: &[u8],
+        compression: Compression,
+    ) -> Result<Vec<PageLocation>> {
         let size = element_of(column)?.size();
         let on_page = (self.options.page_size / size).max(1) * size;
-        let chunks = values.chunks(on_page);
-        chunks.map(|values| self.page(sink, column, values, self.options.compression)).collect()
+        values.chunks(on_page).map(|values| self.page(sink, column, values, compression)).collect()
     }
 
     fn page(
@@ -241,17 +260,19 @@ impl PageMaker {
         Ok(PageLocation { elements, checksum: true, locator: Locator { offset, size } })
     }
 
-    /// Pages of one value over and over are compressed in any case: they shrink to nothing.
-    fn repetitive(&self) -> Compression {
+    /// For pages that shrink to little: those of one value over and over, and sizes of collections.
+    fn some_compression(&self) -> Compression {
         match self.options.compression {
             Compression::None => Compression::Zstd { level: 1 },
             chosen => chosen,
         }
     }
 
-    /// Pages as a column of a cluster; the element offset is for the caller to say.
+    /// Pages as a column of a cluster; the element offset is for the caller to say. Readers take a page
+    /// of its full size for one that is not compressed; where settings say so of all, JSROOT 7.11 takes
+    /// it for true.
     pub fn column(&self, pages: Vec<PageLocation>) -> ColumnPages {
-        let compression = self.options.compression.settings();
+        let compression = self.some_compression().settings();
         ColumnPages { element_offset: Some(0), compression, pages }
     }
 }

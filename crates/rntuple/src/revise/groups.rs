@@ -1,7 +1,7 @@
 //! Page lists and the footer of a new version.
 //!
 //! Invariant: the clusters come in the order of their entries, and a group has at most
-//! [`LOCATORS_MAX`] page locators, unless one cluster has more.
+//! [`LOCATORS_MAX`] page locators, unless one cluster has more or all are to be one group.
 
 use crate::error::Result;
 use crate::footer::{ClusterGroup, Footer};
@@ -17,6 +17,7 @@ const LOCATORS_MAX: usize = 16 << 10;
 /// Takes clusters one by one and writes a page list whenever there are enough.
 pub(super) struct GroupWriter {
     header_checksum: u64,
+    locators_max: usize,
     clusters: Vec<Cluster>,
     locators: usize,
     groups: Vec<ClusterGroup>,
@@ -29,12 +30,25 @@ pub(super) struct GroupWriter {
 impl GroupWriter {
     pub fn new(header_checksum: u64) -> Self {
         let (clusters, groups) = (vec![], vec![]);
-        GroupWriter { header_checksum, clusters, locators: 0, groups, count: 0, bytes: 0 }
+        GroupWriter {
+            header_checksum,
+            locators_max: LOCATORS_MAX,
+            clusters,
+            locators: 0,
+            groups,
+            count: 0,
+            bytes: 0,
+        }
+    }
+
+    /// As [`new`](Self::new), but all clusters that are pushed one after the other are one group.
+    pub fn of_one_group(header_checksum: u64) -> Self {
+        GroupWriter { locators_max: usize::MAX, ..Self::new(header_checksum) }
     }
 
     pub fn push(&mut self, sink: &mut dyn BlobSink, cluster: Cluster) -> Result<()> {
         let locators: usize = cluster.columns.iter().map(|column| column.pages.len()).sum();
-        if !self.clusters.is_empty() && self.locators + locators > LOCATORS_MAX {
+        if !self.clusters.is_empty() && self.locators + locators > self.locators_max {
             self.end_group(sink)?;
         }
         self.locators += locators;

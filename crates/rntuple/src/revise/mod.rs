@@ -18,7 +18,7 @@ mod plan;
 mod widening;
 
 pub use compact::{Compaction, compact};
-pub use complete::{DELETED_FIELD, complete};
+pub use complete::{Completed, DELETED_FIELD, complete};
 pub use conversion::{Conversion, convert_array};
 pub use evolve::{Evolved, evolve};
 pub use plan::{Change, ChangeKind, Member, Origin, Plan, plan};

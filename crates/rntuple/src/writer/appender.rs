@@ -16,7 +16,7 @@ use super::summary::ClusterSummary;
 use crate::array::Array;
 use crate::compression::Compression;
 use crate::error::{Error, Result};
-use crate::footer::Footer;
+use crate::footer::{ClusterGroup, Footer};
 use crate::header::Header;
 use crate::locator::{EnvelopeLink, Locator};
 use crate::page::CHECKSUM_SIZE;
@@ -317,7 +317,31 @@ impl Appender {
         source: &dyn ByteSource,
     ) -> Result<Version> {
         self.end_cluster(sink)?;
-        let (cluster_groups, bytes) = self.state.groups.write(sink, source)?;
+        let groups = self.state.groups.write(sink, source)?;
+        self.write_footer(sink, groups)
+    }
+
+    /// As [`finish_version`](Self::finish_version), with one page list for all clusters: for files that
+    /// nobody goes on with, of which JSROOT 7.11 reads the first page list alone. It takes as long as
+    /// there are pages in all, not only new ones.
+    ///
+    /// # Errors
+    /// As [`finish_version`](Self::finish_version).
+    pub fn finish_whole(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        source: &dyn ByteSource,
+    ) -> Result<Version> {
+        self.end_cluster(sink)?;
+        let groups = self.state.groups.write_whole(sink, source)?;
+        self.write_footer(sink, groups)
+    }
+
+    fn write_footer(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        (cluster_groups, bytes): (Vec<ClusterGroup>, u64),
+    ) -> Result<Version> {
         self.state.bytes += bytes;
         let footer = Footer {
             header_checksum: self.header_checksum,

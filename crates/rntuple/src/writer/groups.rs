@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::envelope::{EnvelopeKind, read_envelope};
 use crate::error::{Error, Result};
 use crate::footer::ClusterGroup;
-use crate::page_list::{Cluster, PageList};
+use crate::page_list::{Cluster, PageList, WHOLE_SIZE_MAX};
 use crate::source::{BlobSink, ByteSource};
 
 use super::appender::write_envelope;
@@ -135,14 +135,33 @@ impl Groups {
         for group in groups {
             match &group.clusters {
                 Some(clusters) if group.link.is_none() => {
-                    bytes += self.write_groups(clusters, sink, &mut written)?;
+                    bytes += self.write_groups(clusters, PAGE_LIST_SIZE_MAX, sink, &mut written)?;
                 }
                 _ => written.push(group),
             }
         }
-        bytes += self.write_groups(&last.clusters, sink, &mut written)?;
+        bytes += self.write_groups(&last.clusters, PAGE_LIST_SIZE_MAX, sink, &mut written)?;
         self.groups = written;
         self.fresh.clear();
+        Ok((self.groups.iter().filter_map(|group| group.link).collect(), bytes))
+    }
+
+    /// As [`write`](Self::write), but as few groups as there can be: one, unless its page list had more than
+    /// [`WHOLE_SIZE_MAX`] bytes.
+    pub fn write_whole(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        source: &dyn ByteSource,
+    ) -> Result<(Vec<ClusterGroup>, u64)> {
+        let mut clusters = vec![];
+        for group in &mut self.groups {
+            clusters.extend_from_slice(group.load(self.header_checksum, source)?);
+        }
+        clusters.append(&mut self.fresh);
+        self.groups.clear();
+        let mut written = vec![];
+        let bytes = self.write_groups(&clusters, WHOLE_SIZE_MAX, sink, &mut written)?;
+        self.groups = written;
         Ok((self.groups.iter().filter_map(|group| group.link).collect(), bytes))
     }
 
@@ -166,17 +185,18 @@ impl Groups {
         Ok(merged)
     }
 
-    /// Writes clusters as one group or, if their page list is too long, as several.
+    /// Writes clusters as one group or, if their page list is longer than `size_max`, as several.
     fn write_groups(
         &self,
         clusters: &[Arc<Cluster>],
+        size_max: u64,
         sink: &mut dyn BlobSink,
         groups: &mut Vec<Group>,
     ) -> Result<u64> {
         let (mut first, mut size, mut bytes) = (0, 0, 0);
         for (position, cluster) in clusters.iter().enumerate() {
             let more = cluster.described_size();
-            if size + more > PAGE_LIST_SIZE_MAX && position > first {
+            if size + more > size_max && position > first {
                 bytes += self.write_group(&clusters[first..position], sink, groups)?;
                 (first, size) = (position, 0);
             }

@@ -129,7 +129,7 @@ impl Writer {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if it could not be written.
     pub fn finish(mut self) -> Result<()> {
-        let version = self.appender.finish_version(&mut self.file, &Vec::new())?;
+        let version = self.appender.finish_whole(&mut self.file, &Vec::new())?;
         let anchor = Anchor::new(self.header, version.footer);
         self.file.finish(&[(self.name, anchor)], now())?;
         Ok(())

@@ -307,8 +307,8 @@ fn only_the_pages_of_changed_values_are_written() {
     // The same size: offsets stay.
     let same = |at: u64| Value::String(format!("TEXT NUMBER {at}"));
     assert_eq!(cost("text", &[10_000], same), PAGE);
-    // Another size: half of the offsets, of four bytes each, and one page of characters or two.
-    let offsets = 10_000 * 4 * PAGE / 1024 / 2;
+    // Another size: half of the offsets, of eight bytes each, and one page of characters or two.
+    let offsets = 10_000 * 8 * PAGE / 1024;
     let longer = |at: u64| Value::String(format!("This is text number {at}"));
     let bytes = cost("text", &[10_000], longer);
     assert!((offsets..2 * offsets + 4 * PAGE).contains(&bytes), "{bytes} bytes");

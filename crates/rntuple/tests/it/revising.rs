@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proptest::{collection::vec, prelude::*};
 
 use rntuple::{
-    Appender, ErrorKind, Member, Origin, Primitive, Reader, Type, Value, WriteOptions, complete,
-    evolve, plan,
+    Anchor, Appender, ErrorKind, Member, Origin, Primitive, Reader, Type, Value, WriteOptions,
+    complete, evolve, plan,
 };
 
 use crate::representations::{FEW, expected, file};
@@ -275,10 +275,10 @@ fn fields_that_came_later_get_pages_for_all_entries() {
         }
         assert_eq!(row.member("n"), Some(&Value::UInt(3)));
     }
-    let mut footer = evolved.footer;
+    let mut anchor = Anchor::new(evolved.header, evolved.footer);
     for dead in [vec![], vec![3..4, 12..19]] {
-        let reader = reader(&memory, &evolved.header, &footer);
-        footer = complete(&reader, &mut memory, footer, &dead, options).unwrap().footer;
+        let reader = reader(&memory, &anchor.header, &anchor.footer);
+        anchor = complete(&reader, &mut memory, &anchor, &dead, options).unwrap().anchor;
     }
-    assert_eq!(rows_of(&reader(&memory, &evolved.header, &footer)).len() as u64, 3 * FEW);
+    assert_eq!(rows_of(&reader(&memory, &anchor.header, &anchor.footer)).len() as u64, 3 * FEW);
 }

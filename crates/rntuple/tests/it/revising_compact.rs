@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 use rntuple::{Compaction, Compression, ErrorKind, Type, Value, WriteOptions, compact};
 
 use crate::revising::{event, rows_of, tracks};
-use crate::revising_complete::{Made, assert_complete};
+use crate::revising_complete::{Made, assert_counted};
 use crate::round_trips::{assert_holds, options, tables};
 use crate::values::cases;
 
@@ -54,7 +54,7 @@ proptest! {
         let revised = made.compact(&Compaction { options: options[2], dead: &dead, all });
         assert_holds(&made.reader(), &of, &expected);
         if revised.bytes > 0 {
-            assert_complete(&made);
+            assert_counted(&made);
         }
         assert_holds(&before, &of, &rows[..before.entries() as usize]);
         let summarised: u64 = revised.summaries.iter().map(|of| of.entries).sum();
@@ -88,7 +88,7 @@ fn small_clusters_are_merged_and_large_ones_keep_their_pages() {
     assert_eq!(revised.bytes, written);
     assert!(written < small, "{written} bytes for about {small} of small clusters");
     assert_eq!(rows_of(&made.reader()), rows);
-    assert_complete(&made);
+    assert_counted(&made);
 
     let again = made.compact(&Compaction { options, ..Default::default() });
     assert_eq!((again.bytes, again.clusters), (0, again.clusters_before));
@@ -107,7 +107,7 @@ fn page_lists_of_full_clusters_stay() {
     let found = made.reader().footer().cluster_groups.clone();
     assert_eq!(found[..groups.len() - 1], groups[..groups.len() - 1]);
     assert_eq!(rows_of(&made.reader()), rows);
-    assert_complete(&made);
+    assert_counted(&made);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn all_is_compressed_when_asked_for() {
     let after = stored(&made);
     assert!(after < before / 2, "{after} of {before} bytes");
     assert_eq!(rows_of(&made.reader()), rows);
-    assert_complete(&made);
+    assert_counted(&made);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn what_the_dead_held_is_gone() {
     let array = reader.read(&reader.select(&["tracks"]).unwrap(), 0..5000).unwrap();
     assert_eq!(array.value(102).unwrap().member("tracks"), Some(&Value::List(vec![])));
     assert_eq!(array.value(4902).unwrap().member("tracks"), event(4902).member("tracks"));
-    assert_complete(&made);
+    assert_counted(&made);
     let beyond = 4999..5001;
     let compaction = Compaction { options, dead: &[beyond], ..Default::default() };
     let refused = compact(&reader, &mut made.store, made.footer, &compaction, &mut |_| ());

@@ -5,8 +5,9 @@ use std::ops::Range;
 use proptest::{collection::vec, prelude::*, sample::Index};
 
 use rntuple::{
-    Appender, ByteSource, EnvelopeLink, ErrorKind, Member, PageList, Primitive, Reader, Type,
-    Value, WriteOptions, complete, evolve,
+    Anchor, Appender, BlobSink, ByteSource, Column, ColumnType, Compaction, Completed, Compression,
+    EnvelopeLink, ErrorKind, Footer, Header, Locator, Member, PageList, Primitive, Reader, Schema,
+    Type, Value, WriteOptions, compact, complete, evolve,
 };
 
 use crate::revising::{event, number, record, rows_of, tracks};
@@ -36,6 +37,19 @@ impl Made {
         self.store.reader(&self.header, &self.footer)
     }
 
+    /// Makes it complete, and goes on with that.
+    pub fn complete(
+        &mut self,
+        deleted: &[Range<u64>],
+        options: WriteOptions,
+    ) -> rntuple::Result<Completed> {
+        let anchor = Anchor::new(self.header, self.footer);
+        let reader = self.reader();
+        let completed = complete(&reader, &mut self.store, &anchor, deleted, options)?;
+        (self.header, self.footer) = (completed.anchor.header, completed.anchor.footer);
+        Ok(completed)
+    }
+
     /// Adds rows as one version.
     pub fn append(&mut self, of: &Type, rows: &[Value], options: WriteOptions) {
         let mut appender = Appender::resume(&self.reader(), options).unwrap();
@@ -54,9 +68,23 @@ impl Made {
     }
 }
 
+/// Fails unless all columns are in the header, each once and with 64-bit offsets, all clusters in one
+/// group, and the elements of all columns are counted without a gap.
+pub fn assert_complete(made: &Made) {
+    let reader = made.reader();
+    let columns = &reader.schema().columns;
+    assert!(reader.footer().extension.columns.is_empty());
+    assert!(columns.iter().all(|column| column.representation == 0));
+    assert!(columns.iter().all(|column| column.first_element.is_none()));
+    let narrow = [ColumnType::Index32, ColumnType::SplitIndex32];
+    assert!(columns.iter().all(|column| !narrow.contains(&column.column_type)));
+    assert!(reader.footer().cluster_groups.len() <= 1);
+    assert_counted(made);
+}
+
 /// Fails unless the elements of all columns are counted without a gap, and each field has its first
 /// representation alone.
-pub fn assert_complete(made: &Made) {
+pub fn assert_counted(made: &Made) {
     let reader = made.reader();
     let columns = &reader.schema().columns;
     let mut totals = vec![0; columns.len()];
@@ -98,9 +126,7 @@ proptest! {
         deleted.dedup();
         let ranges: Vec<_> = deleted.iter().map(|&entry| entry..entry + 1).collect();
         let before = made.reader();
-        let revised =
-            complete(&before, &mut made.store, made.footer, &ranges, options[1]).unwrap();
-        made.footer = revised.footer;
+        made.complete(&ranges, options[1]).unwrap();
         assert_complete(&made);
         assert_holds(&before, &of, &expected);
         if deleted.is_empty() {
@@ -125,25 +151,24 @@ fn offsets_behind_an_edited_cluster_are_made_right_and_nothing_else_is_written()
     members[1].1 = longer;
 
     let size = made.store.len();
-    let revised = complete(&made.reader(), &mut made.store, made.footer, &[], options).unwrap();
-    assert_eq!(revised.bytes, made.store.len() - size);
-    made.footer = revised.footer;
+    let completed = made.complete(&[], options).unwrap();
+    assert_eq!(completed.bytes, made.store.len() - size);
     assert_complete(&made);
     assert_eq!(rows_of(&made.reader()), rows);
 
     let size = made.store.len();
-    let again = complete(&made.reader(), &mut made.store, made.footer, &[], options).unwrap();
-    assert_eq!((again.footer, again.bytes, made.store.len()), (made.footer, 0, size));
+    let again = made.complete(&[], options).unwrap();
+    assert_eq!(again, Completed { anchor: completed.anchor, bytes: 0 });
+    assert_eq!(made.store.len(), size);
 }
 
 #[test]
 fn marks_take_little_where_few_are_deleted() {
     let options = WriteOptions { page_size: 1 << 10, cluster_size: 1 << 10, ..Default::default() };
     let mut made = Made::new(&tracks(), &(0..20_000).map(event).collect::<Vec<_>>(), options);
-    let reader = made.reader();
     let deleted = [3..4, 500..9000, 19_999..20_000];
-    let revised = complete(&reader, &mut made.store, made.footer, &deleted, options).unwrap();
-    made.footer = revised.footer;
+    made.complete(&deleted, options).unwrap();
+    assert_complete(&made);
     let reader = made.reader();
     let array = reader.read(&reader.select(&["_deleted"]).unwrap(), 0..20_000).unwrap();
     for entry in 0..20_000 {
@@ -159,16 +184,14 @@ fn marks_are_refused_for_entries_that_do_not_exist_and_names_that_do() {
     let mut made = Made::new(&tracks(), &(0..10).map(event).collect::<Vec<_>>(), options);
     let (beyond, reversed) = (9..11, Range { start: 5, end: 4 });
     for deleted in [vec![beyond], vec![3..4, 2..3], vec![reversed]] {
-        let reader = made.reader();
-        let error = complete(&reader, &mut made.store, made.footer, &deleted, options).unwrap_err();
+        let error = made.complete(&deleted, options).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{deleted:?}");
     }
     let of = record(&[("_deleted", number(Primitive::Bool))]);
     let row = Value::Record(vec![("_deleted".to_owned(), Value::Bool(false))]);
     let mut made = Made::new(&of, &[row], options);
     let one = 0..1;
-    let error =
-        complete(&made.reader(), &mut made.store, made.footer, &[one], options).unwrap_err();
+    let error = made.complete(&[one], options).unwrap_err();
     assert!(error.to_string().contains("there is a field \"_deleted\" already"), "{error}");
 }
 
@@ -179,7 +202,81 @@ fn an_evolved_version_that_nobody_widened_is_complete() {
     let members = [Member::added("n", number(Primitive::Int8), None)];
     let evolved = evolve(&made.reader(), &mut made.store, &members, options).unwrap();
     (made.header, made.footer) = (evolved.header, evolved.footer);
-    let revised = complete(&made.reader(), &mut made.store, made.footer, &[], options).unwrap();
-    assert_eq!((revised.footer, revised.bytes), (made.footer, 0));
+    let before = Anchor::new(made.header, made.footer);
+    assert_eq!(made.complete(&[], options).unwrap(), Completed { anchor: before, bytes: 0 });
     assert_complete(&made);
+}
+
+#[test]
+fn versions_of_many_commits_become_one_cluster_group() {
+    // JSROOT 7.11 showed 4,000 of 7,000 entries: those of the first group.
+    let options = WriteOptions { page_size: 64, ..Default::default() };
+    let rows: Vec<Value> = (0..70).map(event).collect();
+    let mut made = Made::new(&tracks(), &rows[..10], options);
+    for rows in rows[10..].chunks(10) {
+        made.append(&tracks(), rows, options);
+    }
+    let header = made.header;
+    assert!(made.reader().footer().cluster_groups.len() > 1);
+    made.complete(&[], options).unwrap();
+    assert_complete(&made);
+    assert_eq!(made.header, header, "nothing of the schema changed");
+    assert_eq!(rows_of(&made.reader()), rows);
+}
+
+/// An RNTuple without entries whose offsets have 32 bits, as this crate wrote them at first.
+fn with_narrow_offsets(of: &Type, options: WriteOptions) -> Made {
+    let mut schema = Schema::new(members_of(of), options.encoding()).unwrap();
+    for column in &mut schema.columns {
+        let narrow = match column.column_type {
+            ColumnType::Index64 => ColumnType::Index32,
+            ColumnType::SplitIndex64 => ColumnType::SplitIndex32,
+            _ => continue,
+        };
+        (column.column_type, column.bits) = (narrow, 32);
+    }
+    let header = Header { name: "t".to_owned(), schema, ..Header::default() }.encode();
+    let (_, header_checksum) = Header::decode(&header).unwrap();
+    let footer = Footer { header_checksum, ..Footer::default() }.encode();
+    let mut store = Store::default();
+    let [header, footer] = [header, footer].map(|envelope| {
+        let size = envelope.len() as u64;
+        let offset = store.write_blob(&[&envelope]).unwrap();
+        EnvelopeLink { length: size, locator: Locator { offset, size } }
+    });
+    Made { store, header, footer }
+}
+
+#[test]
+fn containers_with_32_bit_offsets_go_on_and_are_complete_with_64_bit_ones() {
+    for compression in [Compression::None, Compression::Zstd { level: 1 }] {
+        let options = WriteOptions { page_size: 256, compression, ..Default::default() };
+        let rows: Vec<Value> = (0..200).map(event).collect();
+        let mut made = with_narrow_offsets(&tracks(), options);
+        made.append(&tracks(), &rows[..150], options);
+        made.append(&tracks(), &rows[150..], options);
+        let is_narrow = |of: &Column| of.column_type.is_index() && of.bits == 32;
+        assert!(made.reader().schema().columns.iter().any(is_narrow));
+        assert_eq!(rows_of(&made.reader()), rows);
+        let (compaction, last) = (Compaction { options, all: true, dead: &[] }, made.footer);
+        let compacted = compact(&made.reader(), &mut made.store, last, &compaction, &mut |_| ());
+        made.footer = compacted.unwrap().footer;
+
+        let members = [
+            Member::same("id", number(Primitive::Float64)),
+            Member::same("tracks", member_type(&tracks(), "tracks")),
+        ];
+        let evolved = evolve(&made.reader(), &mut made.store, &members, options).unwrap();
+        (made.header, made.footer) = (evolved.header, evolved.footer);
+        made.complete(&[7..9], options).unwrap();
+        assert_complete(&made);
+        for (before, after) in rows.iter().zip(rows_of(&made.reader())) {
+            assert_eq!(before.member("tracks"), after.member("tracks"));
+        }
+    }
+}
+
+fn member_type(of: &Type, name: &str) -> Type {
+    let member = members_of(of).iter().find(|(found, _)| found == name);
+    member.expect("there is such a member").1.clone()
 }

@@ -126,14 +126,15 @@ proptest! {
         let (mut memory, header, footer) = written(&tracks(), &rows, options);
         let footer = damaged(&mut memory, &footer, &all);
         let source = Arc::new(std::mem::take(&mut memory.0));
-        let Ok(reader) = Reader::from_anchor(source, &Anchor::new(header, footer)) else {
+        let anchor = Anchor::new(header, footer);
+        let Ok(reader) = Reader::from_anchor(source, &anchor) else {
             return Ok(());
         };
         let dead = [1..3, 50..51];
         let mut results = vec![
             evolve(&reader, &mut memory, &change(), options).map(|_| ()),
-            complete(&reader, &mut memory, footer, &dead, options).map(|_| ()),
-            complete(&reader, &mut memory, footer, &[], options).map(|_| ()),
+            complete(&reader, &mut memory, &anchor, &dead, options).map(|_| ()),
+            complete(&reader, &mut memory, &anchor, &[], options).map(|_| ()),
         ];
         for (dead, all) in [(&dead[..], false), (&[], true)] {
             let compaction = Compaction { options, dead, all };
