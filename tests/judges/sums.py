@@ -1,0 +1,95 @@
+"""What is added up of a file to tell whether a reader sees what was written.
+
+A path such as `Muon.pt` has `[how many finite numbers, their sum, that of their magnitudes]`; text and bytes
+are numbers, too. A path with `#` behind it, of lists and of text, has `[how many, sum of sizes, sum of their
+squares]`, so that a list that ends too early does not go unnoticed where no number is lost. Values that are
+absent are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+Sums = dict[str, list[float]]
+# Readers add up in different orders, and print single precision by its shortest digits.
+TOLERANCE = 1e-6
+
+
+def of_layout(layout: Any, path: str = "", found: Sums | None = None) -> Sums:
+    """The sums of an awkward layout; of variants there are none, whose forms differ from reader to reader."""
+    found = {} if found is None else found
+    if layout.is_union or layout.is_unknown:
+        return found
+    if layout.is_option or layout.is_indexed:
+        return of_layout(layout.project(), path, found)
+    if layout.is_record:
+        for name in layout.fields:
+            of_layout(layout.content(name)[: len(layout)], below(path, name), found)
+        return found
+    if layout.is_regular:
+        return of_layout(layout.content[: len(layout) * layout.size], path, found)
+    if layout.is_list:
+        layout = layout.to_ListOffsetArray64(start_at_zero=True)
+        offsets = np.asarray(layout.offsets)
+        put(found, f"{path}#", np.diff(offsets), squares=True)
+        return of_layout(layout.content[: offsets[-1]], path, found)
+    put(found, path, np.asarray(layout.data))
+    return found
+
+
+def of_entries(entries: Iterable[dict[str, Any]]) -> Sums:
+    """The sums of entries in the form of README.md; an array of fixed size counts as a list there."""
+    numbers: dict[str, list[float]] = {}
+    for entry in entries:
+        gather(entry, "", numbers)
+    found: Sums = {}
+    for path, values in numbers.items():
+        put(found, path, np.array(values, np.float64), squares=path.endswith("#"))
+    return found
+
+
+def gather(value: Any, path: str, numbers: dict[str, list[float]]) -> None:
+    """Add the numbers of a value to those of its paths."""
+    if isinstance(value, dict):
+        for name, member in value.items():
+            gather(member, below(path, name), numbers)
+    elif value in ("nan", "inf", "-inf"):
+        numbers.setdefault(path, []).append(math.nan)
+    elif isinstance(value, str):
+        gather(list(value.encode()), path, numbers)
+    elif isinstance(value, list):
+        numbers.setdefault(f"{path}#", []).append(len(value))
+        numbers.setdefault(path, [])
+        for item in value:
+            gather(item, path, numbers)
+    elif value is not None:
+        numbers.setdefault(path, []).append(float(value))
+
+
+def below(path: str, name: str) -> str:
+    """The path of a member."""
+    return f"{path}.{name}" if path else name
+
+
+def put(found: Sums, path: str, values: Any, *, squares: bool = False) -> None:
+    """Add the sums of a column; all levels of nested lists have the same path."""
+    values = values.astype(np.float64)
+    values = values[np.isfinite(values)]
+    magnitudes = values**2 if squares else np.abs(values)
+    new = [len(values), float(values.sum()), float(magnitudes.sum())]
+    found[path] = [a + b for a, b in zip(found.get(path, [0, 0.0, 0.0]), new, strict=True)]
+
+
+def differences(expected: Sums, actual: Sums) -> list[str]:
+    """Columns that have other sums, or none; those that are empty everywhere may be missing."""
+    wrong = []
+    for path, sums in expected.items():
+        other = actual.get(path, [0, 0.0, 0.0])
+        near = (abs(a - b) <= TOLERANCE * max(1.0, sums[2]) for a, b in zip(sums, other, strict=True))
+        if sums[0] != other[0] or not all(near):
+            wrong.append(f"{path}: {sums} expected, {actual.get(path, 'nothing')} found")
+    return wrong

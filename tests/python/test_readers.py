@@ -1,0 +1,351 @@
+"""Sealed and exported files, read as physicists read them: all readers see the same numbers in every column.
+
+Each reader has met files of ours that it read wrong without a word: coffea all lists and texts (it takes
+32-bit offsets for pairs of numbers), JSROOT the first commits alone. So the sums of columns are compared, and
+the sizes of lists.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import awkward as ak
+import jsroot
+import numpy as np
+import pytest
+import sums
+from compare import lines
+
+import femtobarn as fb
+
+if TYPE_CHECKING:
+    from femtobarn.importers.samples import Samples
+
+pytestmark = pytest.mark.judge
+
+JUDGES = Path(__file__).resolve().parent.parent / "judges"
+TREES = {
+    "uproot-HZZ.root": None,
+    "uproot-Zmumu.root": None,
+    "nano_dy.root": [
+        "run",
+        "event",
+        "nMuon",
+        "Muon_*",
+        "nGenPart",
+        "GenPart_*",
+        "nLHEPdf*",
+        "LHEPdf*",
+        "MET_*",
+        "HLT_Iso*",
+    ],
+}
+NTUPLES = ("nano_dimuon_rntuple.root", "pfnano_rntuple.root")
+# Of what is exported, evenly chosen: NanoAOD has 1,500.
+FIELDS_MAX = 60
+FRAME_COLUMNS_MAX = 40
+# coffea reads a whole list of records anew for each of their members.
+COFFEA_MEMBERS_MAX = 12
+COMMITS, ENTRIES = 7, 300
+
+
+@fb.persistent
+class Hit:
+    x: fb.float32
+    cells: list[fb.uint16]
+
+
+@fb.persistent
+class Event:
+    number: fb.uint64
+    name: str
+    small: fb.int8
+    flag: bool
+    weight: float
+    half: fb.float16
+    axes: fb.array[fb.float32, Literal[3]]
+    raw: bytes
+    words: list[str]
+    grid: list[list[fb.int32]]
+    hits: list[Hit]
+    vertex: Hit
+    best: fb.float32 | None
+    first: Hit | None
+
+
+@fb.persistent(version=2, name="Event")
+class Event2(Event):
+    small: fb.int32
+    late: fb.float64 = fb.field(default=0.5)
+    later: list[fb.float64]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An RNTuple in a file, and what is in it."""
+
+    name: str
+    file: Path
+    ntuple: str
+    types: dict[str, str]
+    expected: sums.Sums
+
+    def fields(self) -> list[str]:
+        """The top-level fields."""
+        return list(dict.fromkeys(path.split(".")[0] for path in self.types))
+
+    def optional(self) -> list[str]:
+        """The top-level fields that are or hold something optional."""
+        return sorted({path.split(".")[0] for path, text in self.types.items() if "| None" in text})
+
+    def large(self) -> list[str]:
+        """The top-level fields with many members."""
+        roots = [path.split(".")[0] for path in self.types]
+        return [root for root, count in Counter(roots).items() if count > COFFEA_MEMBERS_MAX]
+
+    def undivided(self) -> list[str]:
+        """The top-level fields that JSROOT shows as they are: no records, no optional or streamed values."""
+        roots = [path.split(".")[0] for path in self.types]
+        parts = [part for path in self.types for part in path.split(".")]
+        return [
+            root
+            for root in self.fields()
+            if roots.count(root) == 1 and parts.count(root) == 1 and "|" not in self.types[root]
+        ]
+
+
+def expected_of(view: fb.View) -> sums.Sums:
+    """The sums of what the federation has."""
+    return sums.of_layout(ak.to_layout(view.arrays()))
+
+
+def event(cls: type[Any], n: int, **more: Any) -> Any:
+    hits = [Hit(x=n + i / 4, cells=list(range(i))) for i in range(n % 4)]
+    return cls(
+        number=n,
+        name=f"n{n}",
+        small=n % 100 - 50,
+        flag=n % 3 == 0,
+        weight=n / 7,
+        half=n % 8 / 4,
+        axes=[n, 0, -n],
+        raw=b"abc"[: n % 4],
+        words=["x" * i for i in range(n % 3)],
+        grid=[[n] * i for i in range(n % 5)],
+        hits=hits,
+        vertex=Hit(x=n, cells=[n % 9]),
+        best=None if n % 3 else n / 2,
+        first=hits[0] if hits else None,
+        **more,
+    )
+
+
+def changed(fed: fb.Federation) -> sums.Sums:
+    """A container of many commits, two class versions and deletions; the sums with what is deleted."""
+    for first in range(0, COMMITS * ENTRIES, ENTRIES):
+        with fed.transaction() as txn:
+            events = txn.database("changed", create=True).container("events", Event, create=True)
+            events.extend([event(Event, n) for n in range(first, first + ENTRIES)])
+    with fed.transaction() as txn:
+        events = txn.database("changed").container("events", Event2, evolve=True)
+        events.extend([event(Event2, n, late=n, later=[n, n]) for n in range(ENTRIES)])
+    expected = expected_of(fed["changed/events"])
+    deleted = list(range(5, COMMITS * ENTRIES, 13))
+    with fed.transaction() as txn:
+        txn.database("changed").container("events").delete(deleted)
+    return {**expected, "_deleted": [(COMMITS + 1) * ENTRIES, len(deleted), len(deleted)]}
+
+
+@pytest.fixture(scope="module")
+def cases(files: Samples, tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
+    """What was imported or changed, sealed; what was imported or attached, exported."""
+    folder = tmp_path_factory.mktemp("readers")
+    fed = fb.create(folder / "r.fed")
+    found: list[Case] = []
+    views: dict[str, sums.Sums] = {}
+    for name, only in TREES.items():
+        imported = fed.import_tree(files.path(name), only=only)
+        views[imported.container] = expected_of(fed[imported.container])
+    views["changed/events"] = changed(fed)
+    for path, expected in views.items():
+        database, container = path.split("/")
+        types = fed[path].typenames()
+        fed.seal(database)
+        file = next(Path(row["path"]) for row in fed.databases() if row["name"] == database)
+        found.append(Case(f"sealed {database}", file, container, types, expected))
+    for name in NTUPLES:
+        fed.attach(files.path(name), Path(name).stem)
+        found.append(exported(fed[f"{Path(name).stem}/Events"], folder / f"exported_{name}"))
+    found.append(exported(fed["nano_dy/Events"], folder / "exported_nano_dy.root"))
+    return found
+
+
+def exported(view: fb.View, file: Path) -> Case:
+    """Some of the fields in a file of their own."""
+    fields = list(dict.fromkeys(path.split(".")[0] for path in view.typenames()))
+    fields = fields[:: -(-len(fields) // FIELDS_MAX)]
+    view.export(file, fields)
+    types = {path: text for path, text in view.typenames().items() if path.split(".")[0] in fields}
+    expected = sums.of_layout(ak.to_layout(view.arrays(fields)))
+    return Case(file.stem, file, view.name.split("/")[-1], types, expected)
+
+
+def judged(command: list[str], jobs: list[dict[str, Any]], folder: Path) -> list[Any]:
+    """What a judge makes of jobs, in their order."""
+    for at, job in enumerate(jobs):
+        job["target"] = str(folder / f"{at}.out")
+    (folder / "jobs.json").write_text(json.dumps(jobs))
+    done = subprocess.run([*command, str(folder / "jobs.json")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [Path(job["target"]) for job in jobs]
+
+
+def python(script: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-W", "ignore", str(JUDGES / script), *arguments]
+
+
+def assert_same(found: list[tuple[Case, str, sums.Sums]]) -> None:
+    """Fail unless every reader has all columns of each case that it was asked for, with the same sums."""
+    wrong = []
+    for case, reader, actual in found:
+        texts = sums.differences(case.expected, actual)
+        wrong += [f"{case.name}, {reader}: {text}" for text in texts[:5]]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_uproot_and_coffea_have_the_sums_of_every_column(cases: list[Case], tmp_path: Path) -> None:
+    jobs = [
+        {
+            "file": str(case.file),
+            "ntuple": case.ntuple,
+            "fields": case.fields(),
+            "without": case.optional() + case.large(),
+        }
+        for case in cases
+    ]
+    targets = judged(python("columnar_sums.py"), jobs, tmp_path)
+    found = []
+    for case, target in zip(cases, targets, strict=True):
+        for reader, actual in json.loads(target.read_text()).items():
+            assert isinstance(actual, dict), f"{case.name}: {reader}: {actual}"
+            left_out = case.optional() + case.large() if reader.startswith("coffea") else []
+            fields = [field for field in case.fields() if field not in left_out]
+            found.append((restricted(case, fields), reader, actual))
+    assert_same(found)
+
+
+def restricted(case: Case, fields: list[str]) -> Case:
+    """The case with some of its top-level fields alone."""
+    wanted = {path: each for path, each in case.expected.items() if root_of(path) in fields}
+    return replace(case, expected=wanted)
+
+
+def root_of(path: str) -> str:
+    """The top-level field of a path."""
+    return path.split(".")[0].rstrip("#")
+
+
+def test_roots_reader_and_its_data_frame_have_the_sums(cases: list[Case], tmp_path: Path) -> None:
+    jobs = [{"file": str(case.file), "ntuple": case.ntuple} for case in cases]
+    (tmp_path / "reader").mkdir()
+    targets = judged(python("root_read.py", "--batch"), jobs, tmp_path / "reader")
+    dumped = zip(cases, targets, strict=True)
+    assert_same([(case, "RNTupleReader", sums.of_entries(lines(target))) for case, target in dumped])
+
+    columns = [summable(case) for case in cases]
+    jobs = [{**job, "columns": each} for job, each in zip(jobs, columns, strict=True)]
+    targets = judged(python("frame_sums.py"), jobs, tmp_path)
+    for case, wanted, target in zip(cases, columns, targets, strict=True):
+        found = json.loads(target.read_text())
+        # RDataFrame adds up what is not a number, too; RNTupleReader has shown the others beside it.
+        finite = [column for column in wanted if np.isfinite(found[column])]
+        assert len(finite) > len(wanted) / 2
+        for column in finite:
+            near = pytest.approx(case.expected[column][1], rel=1e-5, abs=1e-5 * case.expected[column][2])
+            assert found[column] == near, f"{case.name}: {column}"
+
+
+def summable(case: Case) -> list[str]:
+    """Columns of numbers, and lists of such, evenly chosen."""
+    optional = case.optional()
+    numbers = [
+        path
+        for path in case.expected
+        if not path.endswith("#")
+        and path.split(".")[0] not in optional
+        and is_number(case.types.get(path, ""), case.types.get(path.rpartition(".")[0], ""))
+    ]
+    return numbers[:: max(1, len(numbers) // FRAME_COLUMNS_MAX)]
+
+
+def is_number(text: str, parent: str) -> bool:
+    """Whether RDataFrame adds up fields of this type, in a record or a list of such."""
+    numbers = [f"{kind}int{bits}" for kind in ("", "u") for bits in (16, 32, 64)] + ["float32", "float64"]
+    if parent.startswith("list[list") or parent.count("list") > 1:
+        return False
+    return text in numbers or (not parent and text in [f"list[{number}]" for number in numbers])
+
+
+@pytest.fixture(scope="module")
+def modules(project: Path) -> Path:
+    """The packages of JSROOT."""
+    reason = jsroot.absent()
+    if reason:
+        pytest.skip(reason)
+    try:
+        return jsroot.install(project / ".cache")
+    except OSError as error:
+        pytest.skip(str(error))
+
+
+def test_jsroot_has_the_sums_of_all_fields_without_records(
+    cases: list[Case], modules: Path, tmp_path: Path
+) -> None:
+    jobs = [{"file": str(case.file), "ntuple": case.ntuple, "fields": case.undivided()} for case in cases]
+    assert sum(len(job["fields"]) for job in jobs) > 100
+    targets = judged(["node", str(JUDGES / "jsroot_sums.mjs"), str(modules)], jobs, tmp_path)
+    found = []
+    for case, job, target in zip(cases, jobs, targets, strict=True):
+        found.append((restricted(case, job["fields"]), "JSROOT", json.loads(target.read_text())))
+    assert_same(found)
+
+
+def test_coffea_refuses_optional_fields_of_roots_files_as_of_ours(tmp_path: Path) -> None:
+    """The way round is that of docs/guide.md: name the fields that are wanted."""
+    done = subprocess.run([*python("root_optional.py"), str(tmp_path / "root.root")], check=False)
+    assert done.returncode == 0
+    fed = fb.create(tmp_path / "o.fed")
+
+    @fb.persistent
+    class Weighted:
+        number: fb.int32
+        weight: fb.float32 | None
+
+    with fed.transaction() as txn:
+        txn.database("run", create=True).container("ntuple", Weighted, create=True).extend(
+            {"number": np.zeros(1, np.int32), "weight": [None]}
+        )
+    fed["run/ntuple"].export(tmp_path / "ours.root")
+    jobs: list[dict[str, Any]] = [
+        {
+            "file": str(tmp_path / name),
+            "ntuple": "ntuple",
+            "fields": ["number", "weight"],
+            "without": without,
+        }
+        for name in ("root.root", "ours.root")
+        for without in ([], ["weight"])
+    ]
+    (by_root, named_by_root, ours, named) = (
+        json.loads(target.read_text()) for target in judged(python("columnar_sums.py"), jobs, tmp_path)
+    )
+    assert by_root == ours
+    assert "Only boolean NumpyArrays" in ours["coffea virtual"]
+    assert named_by_root == named
+    assert named["coffea virtual"] == {"number": [1, 0.0, 0.0]}
