@@ -1,8 +1,7 @@
 """A database whose file has data where its front should be is mended from the catalogue.
 
-Servers once let the call that lengthens a new file overtake the front of the file, and gave its first bytes to
-data. `tests/golden/overtaken.tar.gz` has four such databases as that server left them: two with a container each,
-one of many containers, with changes, deletions and an index on top, and one with nothing but a commit record.
+Servers once let the call that lengthens a new file overtake the front of the file, and gave its first bytes
+to data. `tests/golden/overtaken.tar.gz` has four such databases as that server left them: two of few, one of many containers, with changes, deletions and an index on top, and one with nothing but a commit record.
 """
 
 from __future__ import annotations
@@ -49,7 +48,9 @@ def test_a_front_that_was_written_over_is_written_anew_and_no_snapshot_is_lost(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with fb.open(place) as fed, fb.open(place) as other:
-        with other.transaction() as txn:  # What a process keeps for its next transaction is of the old places.
+        with (
+            other.transaction() as txn
+        ):  # What a process keeps for its next transaction is of the old places.
             txn.database("run1").container("c0").append({"n": 9, "x": [9.0]})
         before = contents(fed)
         assert main(["repair", str(place)]) == 0

@@ -1,11 +1,12 @@
 """A copy whose connection breaks is of one snapshot, or fails: with XRootD's own client.
 
-It opens the file again by the path that it had, and goes on where it was. Without `fb.csn` the path shows the newest
-snapshot, so the copy was a mix of two, and `xrdcp` said that all was well.
+It opens the file again by the path that it had, and goes on where it was. Without `fb.csn` the path shows
+the newest snapshot, so the copy was a mix of two, and `xrdcp` said that all was well.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -14,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +42,9 @@ def place(tmp_path: Path) -> Path:
 
 def append(fed: fb.Federation, first: int, count: int) -> None:
     with fed.transaction() as txn:
-        events = txn.database("run7", create=True).container("events", Number, create=True, compression="none")
+        events = txn.database("run7", create=True).container(
+            "events", Number, create=True, compression="none"
+        )
         events.extend({"number": np.arange(first, first + count, dtype="u8")})
 
 
@@ -79,14 +81,22 @@ class CuttingProxy:
         except OSError:
             pass
         for end in (source, sink):
-            end.close()
+            with contextlib.suppress(OSError):
+                end.shutdown(
+                    socket.SHUT_RDWR
+                )  # The other thread waits in `recv`, which a close does not end.
 
     def before_coming_again(self) -> None:
         """Do what happens meanwhile."""
 
 
 def copy(url: str, target: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "XRD_CONNECTIONWINDOW": "1", "XRD_STREAMERRORWINDOW": "0", "XRD_CPCHUNKSIZE": "1048576"}
+    environment = {
+        **os.environ,
+        "XRD_CONNECTIONWINDOW": "1",
+        "XRD_STREAMERRORWINDOW": "0",
+        "XRD_CPCHUNKSIZE": "1048576",
+    }
     assert XRDCP is not None
     command = [XRDCP, "--nopbar", "--force", url, str(target)]
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
@@ -103,7 +113,9 @@ def snapshots(place: Path, folder: Path, head: int) -> list[bytes]:
         return found
 
 
-def test_a_copy_whose_connection_is_cut_is_of_the_snapshot_that_it_began_with(place: Path, tmp_path: Path) -> None:
+def test_a_copy_whose_connection_is_cut_is_of_the_snapshot_that_it_began_with(
+    place: Path, tmp_path: Path
+) -> None:
     with fb.open(place) as fed, fb.serve(place, port=0, address="127.0.0.1") as server:
         proxy = CuttingProxy(int(server.url("/").split(":")[2].split("/")[0]), most=8 << 20)
         proxy.before_coming_again = lambda: append(fed, EVENTS, 1000)  # type: ignore[method-assign]
@@ -118,15 +130,24 @@ def test_a_copy_whose_connection_is_cut_is_of_the_snapshot_that_it_began_with(pl
 
 
 @pytest.fixture
-def port() -> Iterator[int]:
+def port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        number = taken.getsockname()[1]
-    yield number
+        return int(taken.getsockname()[1])
 
 
 def start(place: Path, port: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "femtobarn", "serve", str(place), "--port", str(port), "--address", "127.0.0.1"]
+    command = [
+        sys.executable,
+        "-m",
+        "femtobarn",
+        "serve",
+        str(place),
+        "--port",
+        str(port),
+        "--address",
+        "127.0.0.1",
+    ]
     server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while True:
