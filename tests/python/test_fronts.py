@@ -1,7 +1,8 @@
 """A database whose file has data where its front should be is mended from the catalogue.
 
 Servers once let the call that lengthens a new file overtake the front of the file, and gave its first bytes
-to data. `tests/golden/overtaken.tar.gz` has four such databases as that server left them: two of few, one of many containers, with changes, deletions and an index on top, and one with nothing but a commit record.
+to data. `tests/golden/overtaken.tar.gz` has four such databases as that server left them: two of few
+containers, one of many, with changes, deletions and an index on top, and one with nothing but a commit record.
 """
 
 from __future__ import annotations
