@@ -2,7 +2,8 @@
 
 Servers once let the call that lengthens a new file overtake the front of the file, and gave its first bytes
 to data. `tests/golden/overtaken.tar.gz` has four such databases as that server left them: two of few
-containers, one of many, with changes, deletions and an index on top, and one with nothing but a commit record.
+containers, one of many containers with changes, deletions and an index on top, and one with nothing but a
+commit record.
 """
 
 from __future__ import annotations

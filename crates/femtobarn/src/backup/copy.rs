@@ -13,6 +13,9 @@ use super::manifest::{FileEntry, chunk_bytes_for};
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Watch};
 
+/// Bytes after which a backup tells how far it is, and at the end of each file.
+const TOLD_BYTES: u64 = 4 << 20;
+
 /// A file on its way into a backup.
 pub(super) struct Copying<'a> {
     pub from: &'a Path,
@@ -68,10 +71,14 @@ impl Copying<'_> {
             }
             entry.chunks.push(checksum);
             entry.size += chunk.len() as u64;
+            let pieces_before = tell.done / TOLD_BYTES;
             tell.done += chunk.len() as u64;
-            if !progress(tell) {
+            if tell.done / TOLD_BYTES > pieces_before && !progress(tell) {
                 return Err(stopped("backup"));
             }
+        }
+        if !progress(tell) {
+            return Err(stopped("backup"));
         }
         // A hole at the end has not made the file longer yet.
         target.set_len(stored).and_then(|()| target.sync_all()).map_err(cannot_write)?;

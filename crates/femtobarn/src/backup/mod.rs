@@ -77,7 +77,9 @@ impl Federation {
             places::make_folder_of(&folder.join(&path))?;
             let known = parent.as_ref().map(|parent| parent.file(&path));
             let copying = Copying { from, to: folder, path: &path, known };
-            let Some((entry, bytes)) = copying.run(&mut tell, progress)? else { continue };
+            // Databases are what takes long.
+            let mut told = |tell: &Progress| path == CATALOGUE_FILE || progress(tell);
+            let Some((entry, bytes)) = copying.run(&mut tell, &mut told)? else { continue };
             stored += bytes;
             made.files.push(entry);
         }
