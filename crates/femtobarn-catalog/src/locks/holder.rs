@@ -38,15 +38,15 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// This process, from now on.
+    /// This process, from now on; without its program, which takes a look at a file.
     pub fn this_process() -> Self {
         let host = host::host_name().to_owned();
         let (pid, user) = (host::process_id(), host::user_name().to_owned());
-        Holder { host, pid, user, application: host::application_of(pid), since_ms: host::now_ms() }
+        Holder { host, pid, user, application: String::new(), since_ms: host::now_ms() }
     }
 
     /// Looks for the program of a process on this host: records have no room for it.
-    pub(super) fn with_application(mut self) -> Self {
+    pub fn with_application(mut self) -> Self {
         if self.host.as_bytes() == cut(host::host_name(), HOST_BYTES_MAX) {
             self.application = host::application_of(self.pid);
         }

@@ -98,7 +98,7 @@ fn a_read_only_medium_can_be_read() {
     let Some(command) = command_in_own_mounts("read", &folder, mount) else { return };
     let mut reader = Player::run(command);
     assert_eq!(reader.hear().unwrap(), "read-only, 1 databases");
-    assert_eq!(reader.hear().unwrap(), "Closed");
+    assert_eq!(reader.hear().unwrap(), "Denied");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_folder_of_somebody_else_can_be_read() {
     }
     let mut reader = Player::run(reader);
     assert_eq!(reader.hear().unwrap(), "read-only, 1 databases");
-    assert_eq!(reader.hear().unwrap(), "Closed");
+    assert_eq!(reader.hear().unwrap(), "Denied");
     fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
     let catalog = Catalog::open(&folder).unwrap();
     new_container(&catalog, database, "events").unwrap();

@@ -246,7 +246,7 @@ impl Shared {
         let hello = Hello {
             federation: self.federation.clone(),
             session: self.session.into_bytes().to_vec(),
-            client: Some(Holder::this_process().into()),
+            client: Some(Holder::this_process().with_application().into()),
             locks,
             pins,
         };

@@ -1,15 +1,15 @@
-//! What clients had open when their connection broke, so that who opens it again sees the same.
+//! The snapshots that a client's files showed when its connection broke, so that it opens the same ones again.
 //!
-//! XRootD's clients open their files again after trouble, by the path that they had, and go on where they were.
-//! The same path may be shown as a newer snapshot by then. They begin with kXR_endsess, which names the session
-//! that broke; so the next one goes on from it.
+//! XRootD's clients open their files again after trouble, by the path that they had, and go on reading where they
+//! were; by then the path may show a newer snapshot. Their first request is kXR_endsess with the id of the
+//! session that broke, so the new session inherits what that one had open.
 //!
 //! Invariants:
-//! 1. Who goes on from a session that this server had gets each file that the other had not closed as the snapshot
-//!    that it was, as often as it was open.
-//! 2. Of a session of an earlier server, which was killed or restarted, nothing is known but when it began. Who
-//!    goes on from it gets what has not changed since then, and else an error.
-//! 3. What is remembered is bounded; what is forgotten is as what an earlier server had.
+//! 1. A session that inherits from one that this server knows gets each file that was still open as the same
+//!    snapshot, as many times as it was open.
+//! 2. Of a session of an earlier server (killed or restarted) only the begin is known, from its id. A session that
+//!    inherits from it may open files that have not changed since then; any other is refused with ESTALE.
+//! 3. The memory is bounded; a session that is forgotten is treated as one of an earlier server.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -89,7 +89,7 @@ impl Broken {
         }
     }
 
-    /// What a session had open that ended: it is whoever's that goes on from it.
+    /// Takes what an ended session had open, for the session that inherits it.
     pub fn take(&self, session: &SessionId) -> Left {
         let mut memory = locked(&self.0);
         if let Some(position) = memory.sessions.iter().position(|(id, _)| id == session) {
@@ -104,11 +104,11 @@ impl Broken {
     }
 }
 
-/// What sessions left to the one that goes on from them.
+/// Files that sessions had open when they ended, for the session that inherits them.
 #[derive(Debug, Default)]
 pub struct Left {
     opened: Vec<Opened>,
-    /// When the first of those began of which nothing else is known.
+    /// The earliest begin of the sessions that this server does not know.
     unknown_since: Option<SystemTime>,
 }
 
