@@ -158,7 +158,7 @@ fn keep_up(local: &Federation, folder: &Path, turn: u64) {
             assert!(matches!(kind, ErrorKind::Busy | ErrorKind::Closed), "{kind:?}: {error}");
         });
     }
-    if turn % 8 == 0 {
+    if turn.is_multiple_of(8) {
         let to = folder.join(format!("backup{turn}"));
         local.backup(&to, None, watch).map(drop).unwrap_or_else(is_passing);
     }
