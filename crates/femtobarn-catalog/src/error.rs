@@ -105,7 +105,7 @@ pub enum Error {
         /// What is locked, such as `container 7 of database 3`.
         what: String,
         /// Who holds it, if it could be found out.
-        holder: Option<Holder>,
+        holder: Option<Box<Holder>>,
         /// How long this caller waited.
         waited: Duration,
     },
@@ -310,7 +310,7 @@ impl fmt::Display for Base<'_> {
     }
 }
 
-struct HolderText<'a>(&'a Option<Holder>);
+struct HolderText<'a>(&'a Option<Box<Holder>>);
 
 impl fmt::Display for HolderText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -39,11 +39,14 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-/// What encrypts connections, and its certificates; none if there is no certificate.
+/// The settings that connections are encrypted by, and the certificates in them, which can be exchanged.
+pub type Encryption = (Arc<ServerConfig>, Arc<Certificates>);
+
+/// The encryption of a server; none if it has no certificate.
 ///
 /// # Errors
 /// A text that names the file and what is wrong with it.
-pub fn server_config(tls: &Tls) -> Result<Option<(Arc<ServerConfig>, Arc<Certificates>)>, String> {
+pub fn server_config(tls: &Tls) -> Result<Option<Encryption>, String> {
     if tls.certificate.as_os_str().is_empty() {
         return Ok(None);
     }

@@ -66,7 +66,8 @@ impl KernelOwner {
                 Some(holder) => Some(holder),
                 None => monitor::any_writer(claim.file(), &target)?,
             };
-            return Err(Error::Busy { what: self.label(&target), holder, waited });
+            let (what, holder) = (self.label(&target), holder.map(Box::new));
+            return Err(Error::Busy { what, holder, waited });
         }
         let is_signed = kind == Kind::Exclusive;
         let guard = KernelGuard { claim, is_signed };

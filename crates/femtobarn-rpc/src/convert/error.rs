@@ -86,7 +86,7 @@ fn described(error: &Error) -> Of {
         }
         Error::Busy { what, holder, waited } => Of::Busy(v1::Busy {
             what: what.clone(),
-            holder: holder.clone().map(Into::into),
+            holder: holder.clone().map(|holder| (*holder).into()),
             waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
         }),
         Error::Deadlock { cycle } => Of::Deadlock(v1::Deadlock { cycle: cycle.clone() }),
@@ -123,7 +123,7 @@ impl From<Failure> for Error {
             }
             Some(Of::Busy(v1::Busy { what, holder, waited_ms })) => Error::Busy {
                 what,
-                holder: holder.map(Into::into),
+                holder: holder.map(|holder| Box::new(holder.into())),
                 waited: Duration::from_millis(waited_ms),
             },
             Some(Of::Deadlock(v1::Deadlock { cycle })) => Error::Deadlock { cycle },

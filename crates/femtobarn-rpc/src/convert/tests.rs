@@ -137,7 +137,7 @@ fn errors_come_back_with_their_texts() {
         Error::Exists { what: "class", name: "Event".into(), advice: "raise it".into() },
         Error::Busy {
             what: "container 1".into(),
-            holder: Some(holder),
+            holder: Some(Box::new(holder)),
             waited: Duration::from_millis(30),
         },
         Error::Deadlock { cycle: vec!["a waits for b".into(), "b waits for a".into()] },

@@ -268,7 +268,7 @@ fn containers_with_32_bit_offsets_go_on_and_are_complete_with_64_bit_ones() {
         ];
         let evolved = evolve(&made.reader(), &mut made.store, &members, options).unwrap();
         (made.header, made.footer) = (evolved.header, evolved.footer);
-        made.complete(&[7..9], options).unwrap();
+        made.complete(std::slice::from_ref(&(7..9)), options).unwrap();
         assert_complete(&made);
         for (before, after) in rows.iter().zip(rows_of(&made.reader())) {
             assert_eq!(before.member("tracks"), after.member("tracks"));

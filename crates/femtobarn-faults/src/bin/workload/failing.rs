@@ -132,7 +132,7 @@ impl<'a> Run<'a> {
             // SQLite does not always tell a full disk from a failing one.
             ErrorKind::Io => true,
             // Where SQLite cannot create its log it takes the disk for one that can only be read.
-            ErrorKind::Closed => self.fault.kind == FaultKind::Error,
+            ErrorKind::Denied => self.fault.kind == FaultKind::Error,
             _ => false,
         };
         let text = error.to_string();
@@ -172,7 +172,7 @@ impl<'a> Run<'a> {
         }
         match self.steps(runner) {
             None => Ok(()),
-            Some(error) if error.kind() == ErrorKind::Closed => Ok(()),
+            Some(error) if matches!(error.kind(), ErrorKind::Closed | ErrorKind::Denied) => Ok(()),
             Some(error) => Err(format!("after the fault the same handle says: {error}")),
         }
     }

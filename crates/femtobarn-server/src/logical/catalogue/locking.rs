@@ -333,7 +333,7 @@ impl Served {
 
     fn busy(&self, target: &LockTarget, waited: Duration) -> Error {
         let holder = self.table.holder(target).and_then(|owner| self.holder(owner));
-        Error::Busy { what: self.label(target), holder, waited }
+        Error::Busy { what: self.label(target), holder: holder.map(Box::new), waited }
     }
 
     fn told_of(&self, waiter: Owner, target: &LockTarget) -> String {
