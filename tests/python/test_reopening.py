@@ -15,7 +15,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pytest
@@ -55,7 +57,28 @@ class CuttingProxy:
         self.target, self.most, self.cut = port, most, threading.Event()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.sockets = [self.listener]
+        self.threads: list[threading.Thread] = []
+        self.begin(self.accept)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self.sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(
+                    socket.SHUT_RDWR
+                )  # Threads wait in `accept` and `recv`, which a close does not end.
+        for thread in self.threads:
+            thread.join(60)
+        for each in self.sockets:
+            each.close()
+
+    def begin(self, function: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=function, args=arguments, daemon=True)
+        self.threads.append(thread)
+        thread.start()
 
     def accept(self) -> None:
         while True:
@@ -63,9 +86,15 @@ class CuttingProxy:
                 client = self.listener.accept()[0]
             except OSError:
                 return
-            server = socket.create_connection(("127.0.0.1", self.target))
-            threading.Thread(target=self.pump, args=(client, server, False), daemon=True).start()
-            threading.Thread(target=self.pump, args=(server, client, True), daemon=True).start()
+            self.sockets.append(client)
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                client.shutdown(socket.SHUT_RDWR)
+                continue
+            self.sockets.append(server)
+            self.begin(self.pump, client, server, False)
+            self.begin(self.pump, server, client, True)
 
     def pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
         passed = 0
@@ -82,15 +111,13 @@ class CuttingProxy:
             pass
         for end in (source, sink):
             with contextlib.suppress(OSError):
-                end.shutdown(
-                    socket.SHUT_RDWR
-                )  # The other thread waits in `recv`, which a close does not end.
+                end.shutdown(socket.SHUT_RDWR)
 
     def before_coming_again(self) -> None:
         """Do what happens meanwhile."""
 
 
-def copy(url: str, target: Path) -> subprocess.Popen[str]:
+def copy(url: str, target: Path) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "XRD_CONNECTIONWINDOW": "1",
@@ -99,7 +126,7 @@ def copy(url: str, target: Path) -> subprocess.Popen[str]:
     }
     assert XRDCP is not None
     command = [XRDCP, "--nopbar", "--force", url, str(target)]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
 
 def snapshots(place: Path, folder: Path, head: int) -> list[bytes]:
@@ -108,7 +135,8 @@ def snapshots(place: Path, folder: Path, head: int) -> list[bytes]:
         found = []
         for csn in range(1, head + 1):
             target = folder / f"as-of-{csn}.root"
-            assert copy(server.url(f"/lhc.fed/run7.root?fb.csn={csn}"), target).wait(60) == 0
+            copied = copy(server.url(f"/lhc.fed/run7.root?fb.csn={csn}"), target)
+            assert copied.returncode == 0, copied.stderr
             found.append(target.read_bytes())
         return found
 
@@ -117,11 +145,10 @@ def test_a_copy_whose_connection_is_cut_is_of_the_snapshot_that_it_began_with(
     place: Path, tmp_path: Path
 ) -> None:
     with fb.open(place) as fed, fb.serve(place, port=0, address="127.0.0.1") as server:
-        proxy = CuttingProxy(int(server.url("/").split(":")[2].split("/")[0]), most=8 << 20)
-        proxy.before_coming_again = lambda: append(fed, EVENTS, 1000)  # type: ignore[method-assign]
-        running = copy(f"root://127.0.0.1:{proxy.port}//lhc.fed/run7.root", tmp_path / "copy.root")
-        assert running.wait(120) == 0, running.stderr and running.stderr.read()
-        proxy.listener.close()
+        with CuttingProxy(int(server.url("/").split(":")[2].split("/")[0]), most=8 << 20) as proxy:
+            proxy.before_coming_again = lambda: append(fed, EVENTS, 1000)  # type: ignore[method-assign]
+            done = copy(f"root://127.0.0.1:{proxy.port}//lhc.fed/run7.root", tmp_path / "copy.root")
+        assert done.returncode == 0, done.stderr
         assert proxy.cut.is_set()
         assert fed.head() == 2
     before, after = snapshots(place, tmp_path, 2)
@@ -165,7 +192,6 @@ def test_a_copy_from_a_server_that_is_killed_fails_if_the_database_changed_since
     place: Path, tmp_path: Path, port: int, changes: bool
 ) -> None:
     server = start(place, port)
-    proxy = CuttingProxy(port, most=8 << 20)
     servers = [server]
 
     def restart() -> None:
@@ -176,10 +202,9 @@ def test_a_copy_from_a_server_that_is_killed_fails_if_the_database_changed_since
                 append(fed, EVENTS, 1000)
         servers.append(start(place, port))
 
-    proxy.before_coming_again = restart  # type: ignore[method-assign]
-    running = copy(f"root://127.0.0.1:{proxy.port}//lhc.fed/run7.root", tmp_path / "copy.root")
-    code = running.wait(120)
-    proxy.listener.close()
+    with CuttingProxy(port, most=8 << 20) as proxy:
+        proxy.before_coming_again = restart  # type: ignore[method-assign]
+        code = copy(f"root://127.0.0.1:{proxy.port}//lhc.fed/run7.root", tmp_path / "copy.root").returncode
     servers[-1].terminate()
     servers[-1].wait()
     assert proxy.cut.is_set()
