@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -277,6 +278,21 @@ def test_top_shows_rates_at_its_first_look(
 LEVELS = "[log]\nlevel = '{}'\n"
 
 
+def wait_for_text(path: Path, text: str) -> None:
+    """Wait until a file that a program writes has a text."""
+    deadline = time.monotonic() + 60
+    while text not in path.read_text():
+        assert time.monotonic() < deadline, f"no {text!r} in {path.read_text()}"
+        time.sleep(0.02)
+
+
+def append_from_afar(url: str) -> None:
+    """Commit one object; the session ends with the last handle that it has given out."""
+    with fb.open(url) as far, far.transaction(message="from afar") as txn:
+        events = txn.database("run7", create=True).container("events", Event, create=True)
+        events.append(Event(run=7, event=1, pt=[]))
+
+
 def test_a_running_server_takes_new_settings_and_logs_what_is_done(tmp_path: Path) -> None:
     """SIGHUP killed the server without a line; its log told neither commits nor the ends of sessions."""
     place, config = fb.create(tmp_path / "lhc.fed").path, tmp_path / "server.toml"
@@ -294,23 +310,25 @@ def test_a_running_server_takes_new_settings_and_logs_what_is_done(tmp_path: Pat
         str(config),
         "--json",
     ]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    assert server.stderr is not None
-    try:
-        url = f"root://127.0.0.1:{json.loads(server.stdout.readline())['port']}//lhc.fed"
-        config.write_text("prot = 1")
-        server.send_signal(signal.SIGHUP)
-        assert any("the old stays in force" in line for line in server.stderr)
-        config.write_text(LEVELS.format("info"))
-        server.send_signal(signal.SIGHUP)
-        assert any("log.level info" in line for line in server.stderr)
-        with fb.open(url) as far, far.transaction(message="from afar") as txn:
-            events = txn.database("run7", create=True).container("events", Event, create=True)
-            events.append(Event(run=7, event=1, pt=[]))
-    finally:
-        server.send_signal(signal.SIGTERM)
-        _, log = server.communicate(timeout=60)
+    with (
+        (tmp_path / "log").open("w") as log_file,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log_file, text=True) as server,
+    ):
+        assert server.stdout is not None
+        try:
+            url = f"root://127.0.0.1:{json.loads(server.stdout.readline())['port']}//lhc.fed"
+            config.write_text("prot = 1")
+            server.send_signal(signal.SIGHUP)
+            wait_for_text(tmp_path / "log", "the old stays in force")
+            config.write_text(LEVELS.format("info"))
+            server.send_signal(signal.SIGHUP)
+            wait_for_text(tmp_path / "log", "log.level info")
+            append_from_afar(url)
+            # A client does not wait until the server has heard that it goes.
+            wait_for_text(tmp_path / "log", 'why="goodbye"')
+        finally:
+            server.send_signal(signal.SIGTERM)
+    log = (tmp_path / "log").read_text()
     assert server.returncode == 0, log
     [commit] = [line for line in log.splitlines() if "committed" in line]
     for word in ("csn=1", 'commit_message="from afar"', "run7/events", "objects=1", "bytes=", "by="):
