@@ -52,9 +52,7 @@ def serve(options: argparse.Namespace) -> None:
     if options.writable and options.read_only:
         raise InvalidError("--writable and --read-only exclude each other")
     start_log(Path(options.config).read_text() if options.config else "")
-    # Blocked before threads start, so that none of them takes the signals that are for the server.
-    signals = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    signals = _signals()
     has_terminal = os.isatty(0)
     server = _serving.serve(
         *options.folders,
@@ -71,9 +69,23 @@ def serve(options: argparse.Namespace) -> None:
     emit_line(json.dumps(facts) if options.json else "\n".join(people))
     sys.stdout.flush()
     # Of a terminal that was closed nothing is left, and nobody who would want the server.
-    while signal.sigwait(signals) == signal.SIGHUP and os.isatty(0) == has_terminal:
+    while os.read(signals, 1)[0] == signal.SIGHUP and os.isatty(0) == has_terminal:
         _reload(server)
     server.stop()
+
+
+def _signals() -> int:
+    """Return a pipe that gives the number of each signal that is for the server, one byte each.
+
+    Blocking them for `sigwait` is not enough: a thread that was started before, such as one of NumPy's, takes
+    a signal that comes while this one does not wait, and the process ends.
+    """
+    numbers, sink = os.pipe()
+    os.set_blocking(sink, False)
+    signal.set_wakeup_fd(sink)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    return numbers
 
 
 def _reload(server: _serving.Server) -> None:
