@@ -252,7 +252,7 @@ def root_of(path: str) -> str:
 
 
 def test_roots_reader_and_its_data_frame_have_the_sums(cases: list[Case], tmp_path: Path) -> None:
-    jobs = [{"file": str(case.file), "ntuple": case.ntuple} for case in cases]
+    jobs: list[dict[str, Any]] = [{"file": str(case.file), "ntuple": case.ntuple} for case in cases]
     (tmp_path / "reader").mkdir()
     targets = judged(python("root_read.py", "--batch"), jobs, tmp_path / "reader")
     dumped = zip(cases, targets, strict=True)
@@ -307,7 +307,9 @@ def modules(project: Path) -> Path:
 def test_jsroot_has_the_sums_of_all_fields_without_records(
     cases: list[Case], modules: Path, tmp_path: Path
 ) -> None:
-    jobs = [{"file": str(case.file), "ntuple": case.ntuple, "fields": case.undivided()} for case in cases]
+    jobs: list[dict[str, Any]] = [
+        {"file": str(case.file), "ntuple": case.ntuple, "fields": case.undivided()} for case in cases
+    ]
     assert sum(len(job["fields"]) for job in jobs) > 100
     targets = judged(["node", str(JUDGES / "jsroot_sums.mjs"), str(modules)], jobs, tmp_path)
     found = []

@@ -255,9 +255,9 @@ def test_a_federation_shows_the_classes_of_root_as_uproot_does(
             same(view.arrays(SHOWN), records(by_uproot.arrays(SHOWN).to_list()))
         tags = [[seed["tag"] for seed in entry["vector_seed"]] for entry in entries]
         assert view.arrays("vector_seed.tag").vector_seed.tag.to_list() == tags
-        tags = [entry["seed"]["tag"] for entry in entries]
-        assert [view[n].seed.tag for n in range(len(view))] == tags
-        assert len(view.arrays("int32_t", where="seed.tag > 0")) == sum(tag > 0 for tag in tags)
+        seeds = [entry["seed"]["tag"] for entry in entries]
+        assert [view[n].seed.tag for n in range(len(view))] == seeds
+        assert len(view.arrays("int32_t", where="seed.tag > 0")) == sum(tag > 0 for tag in seeds)
         assert fed.check(full=True).problems == []
 
 
