@@ -1,7 +1,7 @@
-"""Batches of trees as columns, in order, read ahead of who writes them: by a thread, or by processes.
+"""Reads trees ahead of the writer, in the order of their entries, in one thread or in worker processes.
 
-Reading is Python for the most part, and writing is not, so that one thread each keeps two processors busy.
-With several processes the columns come through pipes; this process does nothing but write.
+Branches of plain numbers are read by all processors in either case. What uproot reads is Python's work, which
+only processes do side by side; their columns come through pipes.
 
 Invariants
 ----------
@@ -17,7 +17,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 
 from ._arrays import Tree, columns_of
 from ._exceptions import StorageError
-from ._later import ak
 from ._types import Definition, Record
 from ._unions import fitted
 
@@ -38,9 +37,10 @@ __all__ = ["read_batches"]
 class _Reader:
     """Sources of which one at a time is open."""
 
-    def __init__(self, sources: Sequence[TreeSource], records: Sequence[Record]) -> None:
+    def __init__(self, sources: Sequence[TreeSource], records: Sequence[Record], threads: int) -> None:
         self._sources = sources
         self._records = records
+        self._threads = threads
         self._current = 0
 
     def read(self, number: int, start: int, stop: int) -> Tree:
@@ -49,15 +49,15 @@ class _Reader:
             self._sources[self._current].close()
             self._current = number
         source, record = self._sources[number], self._records[number]
-        batch = source.read(start, stop)
+        layout = source.read(start, stop, threads=self._threads).layout
         if Definition.from_json(source.definition).fields != record.fields:
-            return columns_of(ak.Array(fitted(batch.layout, record)), record)
-        return columns_of(batch, record)
+            layout = fitted(layout, record)
+        return columns_of(layout, record)
 
 
 def read_batches(
     sources: Sequence[TreeSource], records: Sequence[Record], *, batch_bytes: int, jobs: int
-) -> Iterator[tuple[int, Tree]]:
+) -> Generator[tuple[int, Tree]]:
     """Read all entries of trees.
 
     Parameters
@@ -74,56 +74,58 @@ def read_batches(
     The number of a tree, and columns of its next entries.
     """
     spans = [(n, *span) for n, source in enumerate(sources) for span in source.spans(size=batch_bytes)]
-    if len(spans) == 1:
-        yield 0, _Reader(sources, records).read(*spans[0])
-        return
     jobs = max(1, min(jobs, len(spans)))
-    executor = _processes(sources, records, jobs) if jobs > 1 else _thread(sources, records)
+    cores = len(os.sched_getaffinity(0))
+    reader = sources, records, max(1, cores // jobs)
+    if len(spans) == 1:
+        yield spans[0][0], _Reader(*reader).read(*spans[0])
+        return
+    executor = _processes(jobs, reader) if jobs > 1 else _thread(reader)
     pending: deque[tuple[int, Future[Tree]]] = deque()
     try:
         for span in spans:
             pending.append((span[0], executor.submit(_read, *span)))
             if len(pending) > jobs:
-                yield _next(pending)
+                number, future = pending.popleft()
+                yield number, future.result()
         while pending:
-            yield _next(pending)
-    finally:
-        executor.shutdown(cancel_futures=True)
-
-
-def _next(pending: deque[tuple[int, Future[Tree]]]) -> tuple[int, Tree]:
-    number, future = pending.popleft()
-    try:
-        return number, future.result()
+            number, future = pending.popleft()
+            yield number, future.result()
     except BrokenProcessPool as error:
         raise StorageError(
             "a process that reads has ended: there was no memory for it, it was killed, or it was started "
             "by a script without `if __name__ == '__main__':`; try with jobs=1"
         ) from error
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 _LOCAL = threading.local()
 """The reader of each thread that reads."""
 
 
-def _thread(sources: Sequence[TreeSource], records: Sequence[Record]) -> Executor:
-    return ThreadPoolExecutor(1, "import", initializer=_begin, initargs=(sources, records))
+_Made = tuple[Sequence["TreeSource"], Sequence[Record], int]
+"""What a reader is made of."""
 
 
-def _processes(sources: Sequence[TreeSource], records: Sequence[Record], jobs: int) -> Executor:
+def _thread(reader: _Made) -> Executor:
+    return ThreadPoolExecutor(1, "import", initializer=_begin, initargs=reader)
+
+
+def _processes(jobs: int, reader: _Made) -> Executor:
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(jobs, context, initializer=_begin_process, initargs=(sources, records))
+    return ProcessPoolExecutor(jobs, context, initializer=_begin_process, initargs=reader)
 
 
-def _begin(sources: Sequence[TreeSource], records: Sequence[Record]) -> None:
-    _LOCAL.reader = _Reader(sources, records)
+def _begin(sources: Sequence[TreeSource], records: Sequence[Record], threads: int) -> None:
+    _LOCAL.reader = _Reader(sources, records, threads)
 
 
-def _begin_process(sources: Sequence[TreeSource], records: Sequence[Record]) -> None:
+def _begin_process(sources: Sequence[TreeSource], records: Sequence[Record], threads: int) -> None:
     """Leave Ctrl-C to the process that writes, and end when it does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _begin(sources, records)
+    _begin(sources, records, threads)
 
 
 def _end_with_parent() -> None:

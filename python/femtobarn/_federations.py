@@ -17,7 +17,8 @@ from ._femtobarn import FederationHandle, count_fork
 from ._femtobarn import identify as _identify
 from ._femtobarn import rebuild_catalogue as _rebuild_catalogue
 from ._femtobarn import restore as _restore
-from ._imports import Files, Imported, Wish, expanded, import_trees, main_tree
+from ._import_plan import Wish
+from ._imports import Files, Imported, expanded, import_trees, main_tree
 from ._objects import Object
 from ._paths import Expressions
 from ._readers import import_file
@@ -442,8 +443,9 @@ class Federation(Upkeep):
         again
             Whether to import what was imported before, too.
         jobs
-            Processes that read, beside this one, which writes. With 1 it is a thread. A script that gives
-            more has to have ``if __name__ == "__main__":``.
+            Processes that read, beside this one, which writes. With 1 it is a thread; it is enough where
+            branches hold numbers and lists of numbers, which all processors read in either case. A script
+            that gives more has to have ``if __name__ == "__main__":``.
         batch_bytes
             Uncompressed bytes that are read at once; each job holds a few times as much.
         progress
@@ -457,8 +459,8 @@ class Federation(Upkeep):
         Raises
         ------
         ExistsError
-            If a tree of a file was imported before, or is the same as another one's: files are known by
-            their UUIDs, which copies share.
+            If a tree of a file was imported before, or is given twice: files are known by their UUIDs,
+            which copies share.
         InvalidError
             If trees cannot be of one class; the text names the field.
         NotFoundError

@@ -28,6 +28,7 @@ __all__ = [
     "default_config",
     "identify",
     "oid_records",
+    "read_branches",
     "rebuild_catalogue",
     "restore",
     "start_log",
@@ -64,6 +65,19 @@ class Oid:
 
 def oid_records(links: Iterable[Any]) -> Buffer:
     """Return OIDs, or what has one, as records of database, container and entry; None is a null link."""
+
+def read_branches(
+    file: ReadableBuffer,
+    branches: Sequence[tuple[bool, int, int, ReadableBuffer, ReadableBuffer]],
+    start: int,
+    stop: int,
+    threads: int,
+) -> list[tuple[Buffer, Buffer] | None]:
+    """Return values, and offsets of lists, of entries of branches.
+
+    A branch is: whether it has lists, numbers of an item, bytes of a number, places of its baskets, and their
+    first entries with the one after the last.
+    """
 
 @final
 class Object:

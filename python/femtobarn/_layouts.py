@@ -41,6 +41,8 @@ def named_parts(data: Any) -> Mapping[str, Any] | None:
 
 def layout_of(data: Any, node: Node) -> ak.contents.Content:
     """Return an array as an awkward layout."""
+    if isinstance(data, ak.contents.Content):
+        return data
     if isinstance(data, ak.Array):
         return _materialised(data)
     if isinstance(data, OidRange | OidArray):

@@ -7,7 +7,7 @@ Invariants
 1. What is imported and what is said about it are committed together, or neither is.
 2. A file is known by its UUID, which copies and renamed files share, or else by the SHA-256 of its bytes;
    never by its name. A file that was compressed anew or merged is another one.
-3. Of a container that was dropped nothing is said any more: its file may be imported again.
+3. Rows about a dropped container are ignored, so its file can be imported again.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from ._exceptions import ExistsError
 from ._types import Definition, Field, Primitive, String
 
 if TYPE_CHECKING:
+    from ._federations import Federation
     from ._snapshots import Snapshot
     from ._transactions import ContainerWriter, Transaction
 
-__all__ = ["Origin", "identity_of", "refuse_known", "remember"]
+__all__ = ["CONTAINER", "ORIGIN", "Origin", "identity_of", "prepare", "refuse_known", "remember"]
 
 CONTAINER = "imports"
 
@@ -76,11 +77,11 @@ def refuse_known(snapshot: Snapshot, origins: Iterable[Origin]) -> None:
     """
     wanted: dict[tuple[str, str], str] = {}
     for origin in origins:
-        other = wanted.setdefault((origin.identity, origin.tree), origin.file)
-        if other != origin.file:
-            raise ExistsError(
-                f"{origin.file} is the same file as {other}; again=True imports it all the same"
-            )
+        key = origin.identity, origin.tree
+        if key in wanted:
+            same = "is given twice" if wanted[key] == origin.file else f"is the same file as {wanted[key]}"
+            raise ExistsError(f"{origin.file} {same}; again=True imports it all the same")
+        wanted[key] = origin.file
     identities = {identity for identity, _ in wanted}
     if not identities:
         return
@@ -93,6 +94,19 @@ def refuse_known(snapshot: Snapshot, origins: Iterable[Origin]) -> None:
                 f"{tree} was imported already{known}: {row['entries']:,} objects are in {place}; again=True "
                 "(--again) imports it all the same"
             )
+
+
+def prepare(federation: Federation, databases: Iterable[str]) -> None:
+    """Have the container in those databases that are there and lack it.
+
+    Were it made by the imports themselves, the later of two first ones into a database could not commit.
+    """
+    snapshot = federation.snapshot()
+    there = {row["name"] for row in snapshot.databases()}
+    for database in there.intersection(databases):
+        if f"{database}/{CONTAINER}" not in snapshot:
+            with federation.transaction(message=f"where {database} keeps what was imported") as txn:
+                txn.database(database).container(CONTAINER, ORIGIN, create=True)
 
 
 def remember(

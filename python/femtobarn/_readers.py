@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ._exceptions import CorruptError, InvalidError, NotFoundError, check_progress, near_misses
 from ._exports import format_of
 from ._femtobarn import identify as _identify
-from ._imports import Imported, numbered
+from ._import_plan import numbered
+from ._imports import Imported
 from ._origins import Origin, identity_of, refuse_known, remember
 from ._paths import Expressions, expand
 from ._projections import part_of

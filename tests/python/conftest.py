@@ -7,11 +7,14 @@ that a skip means that something was left out unnoticed.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from written import Written, manifest
 
 if TYPE_CHECKING:
     from femtobarn.importers.samples import Samples
@@ -52,6 +55,16 @@ def files(project: Path) -> Samples:
     except StorageError as error:
         pytest.skip(str(error))
     return files
+
+
+@pytest.fixture(scope="session")
+def by_root(project: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
+    """RNTuples of every kind, written by real ROOT."""
+    folder = tmp_path_factory.mktemp("by-root")
+    script = project / "tests" / "judges" / "root_write.py"
+    command: list[str | Path] = [sys.executable, "-W", "ignore", script, folder]
+    subprocess.run(command, check=True, capture_output=True)
+    return manifest(folder)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

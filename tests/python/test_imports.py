@@ -237,11 +237,92 @@ def test_one_name_for_several_trees_says_how_to_make_more_of_it(fed: fb.Federati
     ]
 
 
+def test_a_tree_without_entries_keeps_its_place(fed: fb.Federation, tmp_path: Path) -> None:
+    empty = write(tmp_path / "empty.root", {"t": {"n": np.arange(0)}})
+    full = write(tmp_path / "full.root", {"t": {"n": np.arange(2)}})
+    fed.import_trees([empty, full])
+    assert [fed["empty/t"]["n"].to_list(), fed["full/t"]["n"].to_list()] == [[], [0, 1]]
+    fed.import_trees([empty, full], database="both", again=True)
+    rows = fed["both/imports"].arrays()
+    assert (rows.entries.to_list(), int(rows.first[1])) == ([0, 2], 0)
+
+
+def test_a_pattern_has_to_match_in_one_file_only(fed: fb.Federation, tmp_path: Path) -> None:
+    first, second = triggers(tmp_path)
+    fed.import_trees([first, second], database="mu", only=["run", "HLT_Mu8"])
+    assert fed["mu/Events"].arrays().to_list() == [
+        {"run": 1, "HLT": {"Mu8": True}},
+        {"run": 2, "HLT": {"Mu8": False}},
+        {"run": 3, "HLT": None},
+    ]
+    with pytest.raises(fb.NotFoundError, match=r"no branch matches 'HTL_Mu8'.*did you mean 'HLT_Mu8'"):
+        fed.import_trees([first, second], database="wrong", only=["run", "HTL_Mu8"])
+
+
+def test_trees_whose_names_become_one_stay_apart(fed: fb.Federation, tmp_path: Path) -> None:
+    trees = {name: {"n": np.array([n])} for n, name in enumerate(("a-b", "a_b", "a+b"))}
+    done = fed.import_trees(write(tmp_path / "x.root", trees))
+    assert {each.tree: each.container for each in done} == {
+        "a-b": "x/a_b",
+        "a_b": "x/a_b_2",
+        "a+b": "x/a_b_3",
+    }
+    assert [fed[each.container]["n"].to_list() for each in done] == [[0], [1], [2]]
+
+
+def test_a_file_given_twice_is_refused(fed: fb.Federation, nano: Path) -> None:
+    with pytest.raises(fb.ExistsError, match=r"nano\.root is given twice"):
+        fed.import_trees([nano, f"{nano}:Events"])
+    assert fed.databases() == []
+
+
+def test_the_container_of_origins_is_not_for_objects(fed: fb.Federation, tmp_path: Path) -> None:
+    imports = write(tmp_path / "x.root", {"imports": {"n": np.arange(2)}})
+    with pytest.raises(fb.InvalidError, match=r"x/imports is where .*; give container="):
+        fed.import_trees(imports)
+    fed.import_trees(imports, container="numbers")
+
+    @fb.persistent
+    class Mine:
+        n: fb.int32
+
+    with fed.transaction() as txn:
+        txn.database("y", create=True).container("imports", Mine, create=True)
+    with pytest.raises(fb.InvalidError, match="y/imports has objects of class Mine"):
+        fed.import_trees(imports, container="numbers", database="y", again=True)
+
+
+def test_imports_side_by_side_into_one_database_both_commit(fed: fb.Federation, tmp_path: Path) -> None:
+    files = [write(tmp_path / f"{n}.root", {f"t{n}": {"n": np.arange(2)}}) for n in range(2)]
+    with fed.transaction() as txn:
+        txn.database("d", create=True)
+    other = fb.open(fed.path)
+    began: list[int] = []
+
+    def import_the_other(done: int, total: int) -> None:
+        if not began:
+            began.append(done)
+            other.import_trees(files[1], database="d")
+
+    fed.import_trees(files[0], database="d", progress=import_the_other)
+    assert sorted(fed["d/imports"]["tree"].to_list()) == ["t0", "t1"]
+
+
+def test_a_version_of_a_class_is_registered_once(fed: fb.Federation, tmp_path: Path) -> None:
+    first, second = triggers(tmp_path)
+    for database in ("a", "b"):
+        fed.import_tree(first, database=database, again=True)
+        fed.import_tree(second, database=database, again=True)
+    assert [fed[f"{name}/Events"].definition.version for name in "ab"] == [2, 2]
+
+
 def test_files_of_one_name_do_not_meet_in_one_database_unawares(fed: fb.Federation, tmp_path: Path) -> None:
     for folder in ("a", "b"):
         write(tmp_path / folder / "x.root", {"t": {"n": np.arange(2)}})
     with pytest.raises(fb.InvalidError, match="would go into one database 'x'; name it"):
         fed.import_trees(tmp_path / "*" / "x.root")
+    with pytest.raises(fb.InvalidError, match="would go into one database 'x'; name it"):
+        fed.import_trees(tmp_path / "*" / "x.root", container="{tree}_raw")
     with pytest.raises(fb.NotFoundError, match=r"no file matches .*\*\.rot"):
         fed.import_trees(tmp_path / "*.rot")
 

@@ -25,6 +25,8 @@ from compare import lines
 import femtobarn as fb
 
 if TYPE_CHECKING:
+    from written import Written
+
     from femtobarn.importers.samples import Samples
 
 pytestmark = pytest.mark.judge
@@ -46,7 +48,18 @@ TREES = {
         "HLT_Iso*",
     ],
 }
-NTUPLES = ("nano_dimuon_rntuple.root", "pfnano_rntuple.root")
+# Whole, and some of their fields exported.
+WHOLE = (
+    "nano_dimuon.root",
+    "nano_tt_v15.root",
+    "PHYSLITE_example.root",
+    "edm4hep_ILD_mumuH_v01-00_podio_v01-07_10ev.root",
+    "test_FCC_Winter2023.root",
+    "delphes.root",
+)
+NTUPLES = ("nano_dimuon_rntuple.root", "nano_dy_rntuple.root", "pfnano_rntuple.root")
+# By ROOT itself; test_rntuple_judges.py exports some fields of its file of everything.
+BY_ROOT = ("clusters", "encodings", "lossy", "extended", "projected", "untyped", "representations", "large")
 # Of what is exported, evenly chosen: NanoAOD has 1,500.
 FIELDS_MAX = 60
 FRAME_COLUMNS_MAX = 40
@@ -91,7 +104,7 @@ class Case:
     """An RNTuple in a file, and what is in it."""
 
     name: str
-    file: Path
+    file: Path | str
     ntuple: str
     types: dict[str, str]
     expected: sums.Sums
@@ -163,10 +176,16 @@ def changed(fed: fb.Federation) -> sums.Sums:
 
 
 @pytest.fixture(scope="module")
-def cases(files: Samples, tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
+def fed(tmp_path_factory: pytest.TempPathFactory) -> fb.Federation:
+    return fb.create(tmp_path_factory.mktemp("readers") / "r.fed")
+
+
+@pytest.fixture(scope="module")
+def cases(
+    fed: fb.Federation, files: Samples, by_root: list[Written], tmp_path_factory: pytest.TempPathFactory
+) -> list[Case]:
     """What was imported or changed, sealed; what was imported or attached, exported."""
-    folder = tmp_path_factory.mktemp("readers")
-    fed = fb.create(folder / "r.fed")
+    folder = tmp_path_factory.mktemp("exported")
     found: list[Case] = []
     views: dict[str, sums.Sums] = {}
     for name, only in TREES.items():
@@ -182,6 +201,14 @@ def cases(files: Samples, tmp_path_factory: pytest.TempPathFactory) -> list[Case
     for name in NTUPLES:
         fed.attach(files.path(name), Path(name).stem)
         found.append(exported(fed[f"{Path(name).stem}/Events"], folder / f"exported_{name}"))
+    for written in by_root:
+        if written.name in BY_ROOT:
+            fed.attach(written.file, written.name)
+            view = fed[f"{written.name}/{written.ntuple}"]
+            found.append(exported(view, folder / f"exported_{written.name}.root"))
+    for name in WHOLE:
+        imported = fed.import_tree(files.path(name))
+        found.append(exported(fed[imported.container], folder / f"exported_{name}"))
     found.append(exported(fed["nano_dy/Events"], folder / "exported_nano_dy.root"))
     return found
 
@@ -220,6 +247,26 @@ def assert_same(found: list[tuple[Case, str, sums.Sums]]) -> None:
 
 
 def test_uproot_and_coffea_have_the_sums_of_every_column(cases: list[Case], tmp_path: Path) -> None:
+    assert_columnar(cases, tmp_path)
+
+
+def test_uproot_and_coffea_have_them_over_root_urls(
+    fed: fb.Federation, cases: list[Case], tmp_path: Path
+) -> None:
+    attached = [f"exported_{Path(name).stem}" for name in NTUPLES]
+    with fb.serve(fed.path, port=0, address="127.0.0.1", anonymous="read") as server:
+        far = [
+            replace(case, file=server.url(f"/r.fed/{case.name.removeprefix(prefix)}.root"))
+            for case in cases
+            for prefix in ("sealed ", "exported_")
+            if case.name.startswith(prefix) and (prefix == "sealed " or case.name in attached)
+        ]
+        assert len(far) == len(TREES) + 1 + len(NTUPLES)
+        assert_columnar(far, tmp_path)
+
+
+def assert_columnar(cases: list[Case], folder: Path) -> None:
+    """Fail unless uproot and coffea have all sums; coffea is not asked for what is optional or large."""
     jobs = [
         {
             "file": str(case.file),
@@ -229,7 +276,7 @@ def test_uproot_and_coffea_have_the_sums_of_every_column(cases: list[Case], tmp_
         }
         for case in cases
     ]
-    targets = judged(python("columnar_sums.py"), jobs, tmp_path)
+    targets = judged(python("columnar_sums.py"), jobs, folder)
     found = []
     for case, target in zip(cases, targets, strict=True):
         for reader, actual in json.loads(target.read_text()).items():

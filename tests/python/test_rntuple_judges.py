@@ -10,13 +10,13 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import pytest
 from compare import differences, lines, plain
+from written import Written, manifest
 
 import femtobarn as fb
 
@@ -52,26 +52,6 @@ BASES = {":_0": "judge::Point", ":_1": "judge::Tagged", ":_2": "judge::Empty"}
 pytestmark = pytest.mark.judge
 
 
-@dataclass(frozen=True)
-class Written:
-    """An RNTuple that somebody wrote, and the values it should hold."""
-
-    name: str
-    file: Path
-    ntuple: str
-    values: Path
-    lossy: dict[str, float]
-
-
-def manifest(folder: Path) -> list[Written]:
-    """The RNTuples that a writer left in a folder."""
-    listed = json.loads((folder / "manifest.json").read_text())
-    return [
-        Written(each["name"], folder / each["file"], each["ntuple"], folder / each["values"], each["lossy"])
-        for each in listed
-    ]
-
-
 def run(*command: str | Path) -> str:
     """The standard output of a command that has to succeed."""
     return complete(*command).stdout
@@ -97,14 +77,6 @@ def dumped(script: str, wanted: list[Written], folder: Path, *, silent: bool = F
     said = complete(sys.executable, "-W", "ignore", JUDGES / f"{script}.py", "--batch", batch).stderr
     assert not (silent and said), said
     return targets
-
-
-@pytest.fixture(scope="session")
-def by_root(tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
-    """What real ROOT wrote."""
-    folder = tmp_path_factory.mktemp("by-root")
-    run(sys.executable, "-W", "ignore", JUDGES / "root_write.py", folder)
-    return manifest(folder)
 
 
 @pytest.fixture(scope="session")

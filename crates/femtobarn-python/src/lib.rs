@@ -11,6 +11,7 @@
 //!    keep their owners alive.
 //! 3. An engine error becomes the Python exception of the same kind.
 
+mod baskets;
 mod buffer;
 mod columns;
 mod containers;
@@ -39,6 +40,8 @@ use pyo3::prelude::*;
 /// The extension module.
 #[pymodule]
 mod _femtobarn {
+    #[pymodule_export]
+    use super::baskets::read_branches;
     #[pymodule_export]
     use super::buffer::Buffer;
     #[pymodule_export]

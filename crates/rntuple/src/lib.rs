@@ -74,7 +74,8 @@
 //!
 //! # What it does not do
 //!
-//! - Read other objects of ROOT files, such as trees and histograms, or RNTuples before 1.0.
+//! - Read other objects of ROOT files, such as histograms, or RNTuples before 1.0; of trees it reads baskets
+//!   of plain numbers ([`tfile::Branch`]), whose places somebody else has to find.
 //! - Take objects in ROOT's own serialisation apart: they read as their bytes.
 //! - Write sets, maps, enumerations, streamed objects, projected fields, or fields added later; all
 //!   of them are read.

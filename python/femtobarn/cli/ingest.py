@@ -8,7 +8,8 @@ from typing import Any
 
 from .. import _federations
 from .._exceptions import InvalidError
-from .._imports import Imported, Wish, expanded, import_trees
+from .._import_plan import Wish
+from .._imports import Imported, expanded, import_trees
 from .._views import bytes_of_size
 from .exchange import objects_bar
 

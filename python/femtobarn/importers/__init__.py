@@ -12,6 +12,6 @@ RNTuple files are not imported but attached, as they are. Needs the extra `io`.
 """
 
 from femtobarn.importers.samples import Sample, Samples
-from femtobarn.importers.trees import Skipped, TreeSource, open_tree, open_trees
+from femtobarn.importers.trees import Skipped, TreeSource, open_tree, open_trees, require_matches
 
-__all__ = ["Sample", "Samples", "Skipped", "TreeSource", "open_tree", "open_trees"]
+__all__ = ["Sample", "Samples", "Skipped", "TreeSource", "open_tree", "open_trees", "require_matches"]

@@ -14,8 +14,10 @@ import uproot
 
 from femtobarn._exceptions import (
     CorruptError,
+    DeniedError,
     InvalidError,
     NotFoundError,
+    StorageError,
     UnsupportedError,
     near_misses,
 )
@@ -147,6 +149,8 @@ def _check_header(path: Path) -> None:
     except FileNotFoundError as error:
         others = [other.name for other in path.parent.glob("*.root")]
         raise NotFoundError(f"no file {path}{near_misses(path.name, others)}") from error
+    except PermissionError as error:
+        raise DeniedError(f"{path} may not be read: {error.strerror}") from error
     if not header.startswith(MAGIC):
         raise CorruptError(f"{path} is not a ROOT file: it begins with {header[:4]!r} instead of {MAGIC!r}")
     wide = int.from_bytes(header[4:8], "big", signed=True) >= BIG_FILE_VERSION
@@ -158,8 +162,11 @@ def _check_header(path: Path) -> None:
 
 def mapped(location: str) -> memoryview:
     """The bytes of a local file."""
-    with Path(location).open("rb") as file:
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    try:
+        with Path(location).open("rb") as file:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise StorageError(f"{location} is not there any more: {error.strerror}") from error
 
 
 def _first_line(error: Exception) -> str:

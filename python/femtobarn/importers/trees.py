@@ -15,13 +15,14 @@ from awkward.contents import Content
 
 from femtobarn._exceptions import CorruptError, InvalidError, NotFoundError, UnsupportedError, near_misses
 from femtobarn.definitions import Definition
+from femtobarn.importers import baskets
 from femtobarn.importers.assembly import Column, assemble, definition_fields, plan
 from femtobarn.importers.baskets import Baskets, Numbers
 from femtobarn.importers.branches import Leaf, leaves_of
 from femtobarn.importers.files import TreeFile, mapped, uncollected
 from femtobarn.importers.types import Unrepresentable, identifier, normalise
 
-__all__ = ["BATCH_BYTES", "Skipped", "TreeSource", "open_tree", "open_trees"]
+__all__ = ["BATCH_BYTES", "Skipped", "TreeSource", "open_tree", "open_trees", "require_matches"]
 
 SAMPLE_ENTRIES = 200
 """Entries on which the class is decided."""
@@ -139,11 +140,11 @@ class TreeSource:
             yield self.read(start, stop)
 
     @uncollected
-    def read(self, start: int, stop: int) -> ak.Array:
-        """The objects ``start:stop``."""
+    def read(self, start: int, stop: int, *, threads: int = 1) -> ak.Array:
+        """The objects ``start:stop``; branches of plain numbers are read by so many threads."""
         known = self._whole if (start, stop) == (0, self.entries) else {}
         leaves = [leaf for leaf in self._leaves if leaf.number not in known]
-        columns = {column.leaf.number: column for column in self._columns(leaves, start, stop)}
+        columns = {column.leaf.number: column for column in self._columns(leaves, start, stop, threads)}
         return assemble(self._fields, known | columns)
 
     def close(self) -> None:
@@ -160,7 +161,7 @@ class TreeSource:
         columns = {leaf.number: _without_entries(leaf) for leaf in _certain(leaves)}
         rest = [leaf for leaf in leaves if leaf.number not in columns]
         stop = min(self.entries, SAMPLE_ENTRIES)
-        arrays = self._numbers(rest, 0, stop) or _read_together(tree, rest, 0, stop)
+        arrays = self._numbers(rest, 0, stop, 1) or _read_together(tree, rest, 0, stop)
         for leaf in rest:
             try:
                 columns[leaf.number] = _column(leaf, arrays.get(leaf.number), 0, stop)
@@ -170,17 +171,19 @@ class TreeSource:
             self._whole = {leaf.number: columns[leaf.number] for leaf in rest if leaf.number in columns}
         return [columns[leaf.number] for leaf in leaves if leaf.number in columns]
 
-    def _columns(self, leaves: list[Leaf], start: int, stop: int) -> Iterator[Column]:
-        layouts = self._numbers(leaves, start, stop)
-        rest = {leaf.number for leaf in leaves if leaf.number not in layouts}
-        if rest:
-            # Only for these uproot has to open the file.
-            tree, opened = self._open()
-            leaves = [leaf for leaf in leaves if leaf.number not in rest]
-            unread = [leaf for leaf in opened if leaf.number in rest]
-            layouts |= {} if self._baskets else _read_together(tree, unread, start, stop)
-            leaves += unread
+    def _columns(self, leaves: list[Leaf], start: int, stop: int, threads: int) -> Iterator[Column]:
+        numbers = self._numbers(leaves, start, stop, threads)
         for leaf in leaves:
+            if leaf.number in numbers:
+                yield Column(leaf, self._types[leaf.number], numbers[leaf.number])
+        rest = {leaf.number for leaf in leaves if leaf.number not in numbers}
+        if not rest:
+            return
+        # Only for these uproot has to open the file.
+        tree, opened = self._open()
+        unread = [leaf for leaf in opened if leaf.number in rest]
+        layouts = {} if self._baskets else _read_together(tree, unread, start, stop)
+        for leaf in unread:
             try:
                 column = _column(leaf, layouts.pop(leaf.number, None), start, stop)
             except Exception as error:
@@ -190,17 +193,14 @@ class TreeSource:
                 raise InvalidError(f"branch {leaf.name!r} changes its type from entry {start} on")
             yield column
 
-    def _numbers(self, leaves: list[Leaf], start: int, stop: int) -> dict[int, Content]:
+    def _numbers(self, leaves: list[Leaf], start: int, stop: int, threads: int) -> dict[int, Content]:
         """What leaves of plain numbers hold, as far as it is found where the file is here."""
-        found: dict[int, Content] = {}
-        if self._baskets and self._data is None:
+        wanted = {leaf.number: self._baskets[leaf.number] for leaf in leaves if leaf.number in self._baskets}
+        if not wanted:
+            return {}
+        if self._data is None:
             self._data = mapped(self.path)
-        for leaf in leaves:
-            baskets = self._baskets.get(leaf.number)
-            if baskets is not None and self._data is not None:
-                layout = baskets.read(self._data, start, stop)
-                found |= {} if layout is None else {leaf.number: layout}
-        return found
+        return baskets.read(self._data, wanted, start, stop, threads=threads)
 
 
 def open_tree(
@@ -230,7 +230,7 @@ def open_tree(
     file = TreeFile(path)
     tree = tree or file.usual_tree()
     if only is not None:
-        _require_matches({tree: _names(file.tree(tree))}, only)
+        require_matches(_names(file.tree(tree)), only)
     return TreeSource(_Place(file.location, tree, grouping, frozenset()), file, name, only)
 
 
@@ -242,7 +242,7 @@ def open_trees(
     only: list[str] | None = None,
     grouping: bool = True,
     records: Collection[str] = (),
-) -> tuple[list[TreeSource], dict[str, str], str]:
+) -> tuple[list[TreeSource], dict[str, str], str, set[str]]:
     """Open trees of a file for import: those that are named, or all that can be imported.
 
     Parameters
@@ -256,18 +256,19 @@ def open_trees(
 
     Returns
     -------
-    The sources; what else is in the file, with the reason why it is left out; and its UUID, or "".
+    The sources; what else is in the file, with the reason why it is left out; its UUID, or ""; and the names
+    of all branches, where only some are wanted.
     """
     file = TreeFile(path)
     file.require_trees()
-    if only is not None:
-        _require_matches({tree: _names(file.tree(tree)) for tree in trees or file.trees}, only)
+    trees_asked = file.trees if trees is None else trees
+    names = set() if only is None else {name for tree in trees_asked for name in _names(file.tree(tree))}
     left_out = {other: _reason_of_kind(kind) for other, kind in file.others.items()}
     if trees is not None:
         left_out |= {tree: "not asked for" for tree in file.trees if tree not in trees}
     sources: list[TreeSource] = []
     errors: list[UnsupportedError] = []
-    for tree in file.trees if trees is None else trees:
+    for tree in trees_asked:
         place = _Place(file.location, tree, grouping, frozenset(records))
         try:
             sources.append(TreeSource(place, file, _unique_name(tree, file), only))
@@ -275,15 +276,19 @@ def open_trees(
             left_out[tree] = str(error)
             errors.append(error)
     if errors and (trees is not None or not sources):
+        require_matches(names, only or [])
         raise errors[0]
-    return sources, left_out, file.uuid
+    return sources, left_out, file.uuid, names
 
 
 def _unique_name(tree: str, file: TreeFile) -> str:
-    """A class name for a tree: its own, or that with its folder if another tree is called the same."""
-    own = tree.rpartition("/")[2]
-    others = [other for other in file.trees if other.rpartition("/")[2] == own]
-    return identifier(own if len(others) == 1 else tree)
+    """A class name for a tree: its own, with its folder where that is another's too, then with a number."""
+    own = identifier(tree.rpartition("/")[2])
+    if [identifier(other.rpartition("/")[2]) for other in file.trees].count(own) < 2:
+        return own
+    whole = identifier(tree)
+    number = [other for other in file.trees if identifier(other) == whole].index(tree)
+    return whole if number == 0 else f"{whole}_{number + 1}"
 
 
 def _reason_of_kind(kind: str) -> str:
@@ -296,12 +301,11 @@ def _names(tree: Any) -> list[str]:
     return [str(name) for name in tree.keys()]  # noqa: SIM118 - a tree iterates over its entries
 
 
-def _require_matches(names: dict[str, list[str]], patterns: list[str]) -> None:
-    """Refuse a pattern that matches no branch of any tree; one may also match a counter, which is no leaf."""
-    known = [name for each in names.values() for name in each]
+def require_matches(names: Collection[str], patterns: Sequence[str]) -> None:
+    """Refuse a pattern that matches no branch; one may also match a counter, which is no leaf."""
     for pattern in patterns:
-        if not fnmatch.filter(known, pattern):
-            raise NotFoundError(f"no branch matches {pattern!r}{near_misses(pattern, known)}")
+        if not fnmatch.filter(names, pattern):
+            raise NotFoundError(f"no branch matches {pattern!r}{near_misses(pattern, sorted(names))}")
 
 
 def _closed(leaf: Leaf) -> Leaf:

@@ -8,6 +8,7 @@ arrays as regular ones, tuples with names, strings as strings. Whatever has no s
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import awkward as ak
 import numpy as np
@@ -26,6 +27,7 @@ class Unrepresentable(Exception):
     """A branch holds something that no field type can hold; the text says what."""
 
 
+@lru_cache(maxsize=10_000)
 def identifier(name: str) -> str:
     """A name that is valid as a field and as an attribute in Python.
 

@@ -10,17 +10,19 @@
 //!    it in place.
 //!
 //! Only what RNTuple needs is here: no objects other than anchors, streamer information for the
-//! anchor's class alone, no reuse of free space.
+//! anchor's class alone, no reuse of free space; and baskets of numbers, for importing trees.
 //!
 //! Sources: ROOT's own description of its file format ("ROOT I/O", `TFile`, `TKey`, `TDirectory`)
 //! and files that ROOT wrote.
 
+mod basket;
 mod header;
 mod key;
 mod read;
 mod streamer_info;
 mod write;
 
+pub use basket::{Branch, BranchNumbers};
 pub use header::{DirectoryRecord, FileHeader};
 pub use key::{KEY_SIZE_MAX, KeyHeader, RBLOB_KEY_LENGTH, decode_key_header, encode_key};
 pub use key::{gap_header, rblob_key_header};

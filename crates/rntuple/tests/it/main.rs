@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod allocations;
+mod baskets;
 mod codecs;
 mod cursors;
 mod damage;
