@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ._snapshots import Snapshot
     from .importers import TreeSource
 
-__all__ = ["Part", "Target", "Wish", "definitions_of", "numbered", "parts_of"]
+__all__ = ["Classes", "Part", "Target", "Wish", "definitions_of", "parts_of"]
 
 OPEN_FILES_MAX = 8
 """Files that stay open from looking at them to reading them."""
@@ -71,38 +72,34 @@ class Part:
         return Definition.from_json(self.source.definition).record
 
 
-class _Classes:
+class Classes:
     """The classes of a federation, and those that an import adds."""
 
     def __init__(self, known: Iterable[dict[str, Any]]) -> None:
         self._known = [Definition.from_json(each) for each in known]
 
-    def numbered(self, definition: Definition) -> Definition:
-        """Return the registered class of this plain name with the same fields, or else the next version."""
-        namesakes = [each for each in self._known if plain_name(each.name) == plain_name(definition.name)]
-        same = [each for each in namesakes if each.fields == definition.fields]
+    def named(self, name: str, fields: tuple[Field, ...], database: str) -> Definition:
+        """Return the class of this plain name and these fields, or a new one, named as in docs/format.md."""
+        namesakes = [each for each in self._known if plain_name(each.name) == plain_name(name)]
+        same = [each for each in namesakes if each.fields == fields]
         if same:
-            return max(same, key=lambda each: (each.name == definition.name, each.version))
-        return self._next(definition, 0)
+            return max(same, key=lambda each: (each.name == name, each.version))
+        taken = {each.name for each in namesakes}
+        with_origin = f"{plain_name(name)}@{database}"
+        names = chain([name, with_origin], (f"{with_origin}-{number}" for number in count(2)))
+        return self._added(Definition(next(each for each in names if each not in taken), 1, fields))
 
     def evolved(self, there: Definition, fields: tuple[Field, ...]) -> Definition:
         """Return a later version of a class, with these fields: one that is registered, or the next."""
-        later = [each for each in self._known if each.name == there.name and each.version > there.version]
-        same = [each for each in later if each.fields == fields]
+        versions = {each.version: each.fields for each in self._known if each.name == there.name}
+        same = [version for version in versions if version > there.version and versions[version] == fields]
         if same:
-            return min(same, key=lambda each: each.version)
-        return self._next(Definition(there.name, 1, fields), there.version)
+            return Definition(there.name, min(same), fields)
+        return self._added(Definition(there.name, max(versions, default=there.version) + 1, fields))
 
-    def _next(self, definition: Definition, version: int) -> Definition:
-        versions = [each.version for each in self._known if each.name == definition.name]
-        made = replace(definition, version=max([version, *versions]) + 1)
-        self._known.append(made)
-        return made
-
-
-def numbered(definition: Definition, classes: Iterable[dict[str, Any]]) -> Definition:
-    """Return a class with the version under which its fields are registered, or else the next one."""
-    return _Classes(classes).numbered(definition)
+    def _added(self, definition: Definition) -> Definition:
+        self._known.append(definition)
+        return definition
 
 
 def parts_of(places: Sequence[tuple[str, str | None]], wish: Wish, snapshot: Snapshot) -> list[Part]:
@@ -210,7 +207,7 @@ def definitions_of(
     by_target: dict[Target, list[Part]] = {}
     for part in parts:
         by_target.setdefault(part.target, []).append(part)
-    known, made = _Classes(classes), {}
+    known, made = Classes(classes), {}
     for target, sources in by_target.items():
         there = snapshot[str(target)].definition if str(target) in snapshot else None
         classes_there = [(f"container {target}", there.record)] if there is not None else []
@@ -218,7 +215,7 @@ def definitions_of(
         fields = union(classes_there + read).fields
         name = _named(wish.class_name, sources[0].source)
         if there is None:
-            made[target] = known.numbered(Definition(name, 1, fields))
+            made[target] = known.named(name, fields, target.database)
         elif wish.class_name is not None and name not in (there.name, plain_name(there.name)):
             raise InvalidError(f"container {target} has objects of class {there.name}, not {name}")
         elif there.fields == fields:

@@ -6,14 +6,14 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._exceptions import CorruptError, InvalidError, NotFoundError, check_progress, near_misses
 from ._exports import format_of
 from ._femtobarn import identify as _identify
-from ._import_plan import numbered
+from ._import_plan import Classes
 from ._imports import Imported
 from ._origins import Origin, identity_of, refuse_known, remember
 from ._paths import Expressions, expand
@@ -91,9 +91,10 @@ def import_file(
         if kind != "root":
             # Columns are read whole.
             paths = list(dict.fromkeys(each.partition(".")[0] for each in paths))
-        chosen = replace(part_of(source.definition, paths), name=class_name or source.definition.name)
-        definition = numbered(chosen, federation.classes())
         place, name = database or file.stem, container or source.name
+        chosen = part_of(source.definition, paths)
+        classes = Classes(federation.classes())
+        definition = classes.named(class_name or chosen.name, chosen.fields, place)
         uuid = _identify(str(file))["uuid"] if kind == "root" else None
         origin = Origin(str(file), identity_of(str(file), uuid), source.tree)
         origins = [] if again else [origin]

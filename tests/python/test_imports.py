@@ -316,6 +316,24 @@ def test_a_version_of_a_class_is_registered_once(fed: fb.Federation, tmp_path: P
     assert [fed[f"{name}/Events"].definition.version for name in "ab"] == [2, 2]
 
 
+def test_unlike_trees_of_one_name_are_no_versions_of_each_other(fed: fb.Federation, tmp_path: Path) -> None:
+    first = write(tmp_path / "hzz.root", {"events": {"n": np.arange(2)}})
+    second = write(tmp_path / "ild.root", {"events": {"x": np.arange(2.0)}})
+    names = [done.class_name for done in fed.import_trees([first, second])]
+    assert names == ["events", "events@ild"]
+    fed.import_tree(second, database="again", again=True)
+    view = fed["again/events"]
+    assert (view.definition.name, view.definition.version) == ("events@ild", 1)
+
+    @fb.persistent(name="events")
+    class Events:
+        x: fb.float64
+
+    with fed.transaction() as txn:
+        txn.database("again").container("events", Events).append(Events(x=2.5))
+    assert fed["again/events"]["x"].to_list() == [0, 1, 2.5]
+
+
 def test_files_of_one_name_do_not_meet_in_one_database_unawares(fed: fb.Federation, tmp_path: Path) -> None:
     for folder in ("a", "b"):
         write(tmp_path / folder / "x.root", {"t": {"n": np.arange(2)}})
