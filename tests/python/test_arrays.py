@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import awkward as ak
@@ -26,6 +27,11 @@ an: Any = fb
 @fb.persistent
 class Raw:
     number: int
+
+
+@fb.persistent
+class Numbers:
+    x: fb.float32
 
 
 @fb.persistent
@@ -192,6 +198,17 @@ def test_real_numbers_are_rounded_to_the_precision_of_their_field(values: Any) -
     assert there_and_back({"x": values}, one(an.float32)).x[0] == np.float32(0.1)
     special = there_and_back({"x": np.array([np.inf, -np.inf, np.nan])}, one(an.float32)).x
     np.testing.assert_array_equal(special, [np.inf, -np.inf, np.nan])
+
+
+@pytest.mark.parametrize("value", [np.array(0.1), np.array(2), np.float32(0.1), np.int64(2)])
+def test_numbers_in_arrays_without_dimensions_are_stored(tmp_path: Path, value: Any) -> None:
+    """Real ones were refused with a TypeError, since their `__index__` fails."""
+    with fb.create(tmp_path / "f.fed") as fed, fed.transaction() as txn:
+        numbers = txn.database("d", create=True).container("n", Numbers, create=True)
+        numbers.append({"x": value})
+        assert numbers.view()["x"].to_list() == [np.float32(value)]
+        with pytest.raises(fb.InvalidError, match="exactly a float32"):
+            numbers.append({"x": np.array(2**24 + 1)})
 
 
 class Stream:

@@ -7,8 +7,10 @@ import dataclasses
 import functools
 import inspect
 import pickle
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any, ClassVar
 
 import pytest
@@ -93,6 +95,36 @@ def test_what_was_read_is_not_stored_by_halves_either(fed: fb.Federation) -> Non
             points.append(wide.view()[0])
         assert wide.append(wide.view()[0]).entry == 1
         assert wide.view()[1].pz == 2
+
+
+def test_what_objects_that_were_read_have_is_looked_at_once(fed: fb.Federation) -> None:
+    """Each object and each record in it was checked anew, which took most of the time of a skim."""
+    looked = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal looked
+        looked += event == "call" and frame.f_code.co_name == "surplus_of"
+
+    with fed.transaction() as txn:
+        database = txn.database("d", create=True)
+        events = database.container("events", Event, create=True)
+        for run in range(100):
+            events.append(Event(run=run, best=P(px=run), points=[P(px=1)]))
+        wide = database.container("q", Q, create=True)
+        wide.append(Q(px=1, pz=2))
+        points = database.container("p", P, create=True)
+        points.append(P(px=1))
+        skim, narrow = database.container("skim", Event, create=True), points.view()
+        sys.setprofile(count)
+        for event in events.view():
+            skim.append(event)
+        sys.setprofile(None)
+        assert 1 <= looked <= 3
+        assert skim.view()["best.px"].to_list() == list(range(100))
+        for _ in range(2):
+            points.append(narrow[0])
+            with pytest.raises(fb.InvalidError, match="field 'pz' of class Q would be lost"):
+                points.append(wide.view()[0])
 
 
 def test_a_newer_version_of_the_class_is_told_how_to_be_stored(fed: fb.Federation) -> None:

@@ -55,9 +55,11 @@ def test_a_front_that_was_written_over_is_written_anew_and_no_snapshot_is_lost(
         ):  # What a process keeps for its next transaction is of the old places.
             txn.database("run1").container("c0").append({"n": 9, "x": [9.0]})
         before = contents(fed)
+        assert contents(other) == before
         assert main(["repair", str(place)]) == 0
         assert capsys.readouterr().out.count("the front of its file was written anew") == 4
         assert fed.check(full=True).problems == []
+        assert contents(other) == before
         with other.transaction() as txn:
             txn.database("run1").container("c0").append({"n": 10, "x": []})
     with fb.open(place) as fed:
@@ -65,6 +67,48 @@ def test_a_front_that_was_written_over_is_written_anew_and_no_snapshot_is_lost(
         assert fed.check(full=True).problems == []
         assert fed["run1/c0"].arrays(["n"])["n"].to_list() == [1, 2, 3, 9, 10]
         assert fed.repair() == fb.RepairReport(done=[], left=[])
+
+
+def files(place: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in (place / "databases").iterdir()}
+
+
+def test_a_repair_that_was_killed_before_it_wrote_the_fronts_goes_on(place: Path) -> None:
+    """The catalogue had the new places already, so the files were taken for those of other databases."""
+    before = files(place)
+    with fb.open(place) as fed:
+        contained = contents(fed)
+        assert len(fed.repair().done) == 4
+    for path, mended in files(place).items():
+        path.write_bytes(before[path] + mended[len(before[path]) :])
+    with fb.open(place) as fed:
+        assert [problem.kind for problem in fed.check(full=True).problems] == 4 * ["Front"]
+        assert len(fed.repair().done) == 4
+        assert fed.check(full=True).problems == []
+        assert contents(fed) == contained
+        newest = {name: fed[name].arrays().to_list() for name in fed}
+    (place / "catalogue.sqlite").unlink()
+    assert fb.rebuild_catalogue(place)["left_out"] == []
+    with fb.open(place) as fed:
+        assert {name: fed[name].arrays().to_list() for name in fed} == newest
+        assert fed.check(full=True).problems == []
+
+
+def test_records_that_a_vacuum_kept_do_not_undo_their_transactions(place: Path) -> None:
+    """A repair wrote them a second time, so that a rebuild took each for one that another had overtaken."""
+    with fb.open(place) as fed:
+        for names in (("run1", "run2"), ("run1",)):
+            with fed.transaction() as txn:
+                for name in names:
+                    txn.database(name).container("c0").append({"n": 20, "x": []})
+        fed.vacuum(keep_from=fed.head())
+        assert len(fed.repair().done) == 4
+        newest = {name: fed[name].arrays().to_list() for name in fed}
+    (place / "catalogue.sqlite").unlink()
+    assert fb.rebuild_catalogue(place)["left_out"] == []
+    with fb.open(place) as fed:
+        assert {name: fed[name].arrays().to_list() for name in fed} == newest
+        assert fed.check(full=True).problems == []
 
 
 def test_mended_databases_are_found_by_a_rebuild_written_from_afar_and_sealed(place: Path) -> None:

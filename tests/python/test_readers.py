@@ -309,7 +309,7 @@ def test_roots_reader_and_its_data_frame_have_the_sums(cases: list[Case], tmp_pa
         found = json.loads(target.read_text())
         # RDataFrame adds up what is not a number, too; RNTupleReader has shown the others beside it.
         finite = [column for column in wanted if np.isfinite(found[column])]
-        assert finite
+        assert finite or not wanted
         for column in finite:
             near = pytest.approx(case.expected[column][1], rel=1e-5, abs=1e-5 * case.expected[column][2])
             assert found[column] == near, f"{case.name}: {column}"
@@ -351,6 +351,7 @@ def modules(project: Path) -> Path:
 def test_jsroot_has_the_sums_of_all_fields_without_records(
     cases: list[Case], modules: Path, tmp_path: Path
 ) -> None:
+    cases = [case for case in cases if case.undivided()]
     jobs: list[dict[str, Any]] = [
         {"file": str(case.file), "ntuple": case.ntuple, "fields": case.undivided()} for case in cases
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,12 @@ from femtobarn.cli import EXIT_CODES, main
 @fb.persistent
 class Event:
     number: fb.uint64
+
+
+@fb.persistent
+class Wide:
+    number: fb.uint64
+    more: fb.uint64
 
 
 @pytest.fixture
@@ -73,3 +80,16 @@ def test_objects_are_salvaged_only_when_asked_for(place: Path, capsys: pytest.Ca
         assert [int(event.number) for event in fed.snapshot()["run7/events"]] == list(range(10))
     assert main(["repair", str(place)]) == 0
     assert "nothing to mend" in capsys.readouterr().out
+
+
+def test_a_class_that_lacks_what_is_stored_is_found(place: Path) -> None:
+    """The check left fields out that the class lacks, as those of foreign files that could not be read."""
+    with fb.open(place) as fed, fed.transaction() as txn:
+        txn.database("run7").container("wide", Wide, create=True).append(Wide(number=1, more=2))
+    with sqlite3.connect(place / "catalogue.sqlite") as catalogue:
+        row = catalogue.execute("SELECT definition FROM classes WHERE name = 'Wide'").fetchone()
+        definition = json.loads(row[0])
+        del definition["fields"][1]
+        catalogue.execute("UPDATE classes SET definition = ? WHERE name = 'Wide'", [json.dumps(definition)])
+    with fb.open(place) as fed:
+        assert {problem.kind for problem in fed.check().problems} == {"Disagreement"}

@@ -57,15 +57,17 @@ fn application(words: &[String]) -> String {
     if !program.starts_with("python") {
         return program;
     }
-    match words[1..].iter().position(|word| !word.starts_with('-') || word == "-m" || word == "-c")
-    {
-        Some(at) => match words[1 + at].as_str() {
-            "-m" => words.get(at + 2).cloned().unwrap_or(program),
-            "-c" | "" => program,
-            script => last(script),
-        },
-        None => program,
+    let mut rest = words[1..].iter();
+    while let Some(word) = rest.next() {
+        match word.as_str() {
+            "-m" => return rest.next().cloned().unwrap_or(program),
+            "-c" | "" => return program,
+            "-W" | "-X" => drop(rest.next()),
+            option if option.starts_with('-') => {}
+            script => return last(script),
+        }
     }
+    program
 }
 
 pub(crate) fn user_name() -> &'static str {
@@ -90,6 +92,8 @@ mod tests {
             ("python3 -u /home/anna/reco.py --fast", "reco.py"),
             ("/usr/bin/python3 -m pytest tests", "pytest"),
             ("python -c pass", "python"),
+            ("python -W ignore -X dev -Wd job.py", "job.py"),
+            ("python -X dev", "python"),
             ("python3", "python3"),
             ("", ""),
         ] {

@@ -79,7 +79,9 @@ pub use locks::{
     HeldLock, Holder, LeasedLocks, LeasedPins, LockGuard, LockKind, LockOwner, LockTable,
     LockTarget, PinGuard, SnapshotPins, Waiter,
 };
-pub use names::{check_container_name, check_database_name, check_place, is_database_path};
+pub use names::{
+    NAME_BYTES_MAX, check_container_name, check_database_name, check_place, is_database_path,
+};
 pub use rows::{
     BlobRange, ClassRow, CommitRow, ContainerRecord, ContainerRow, Counts, DatabaseRecord,
     DatabaseRow, DatabaseState, EnvelopeRange, NameRow, Retention, TagRow, VersionRow,

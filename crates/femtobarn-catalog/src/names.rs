@@ -4,7 +4,7 @@ use crate::catalog::DATABASES_FOLDER;
 use crate::error::{Error, Result};
 
 /// Longest name of a database, a container or a class, in bytes.
-pub(crate) const NAME_BYTES_MAX: usize = 200;
+pub const NAME_BYTES_MAX: usize = 200;
 /// Most names that a hint lists.
 const NEAR_MISSES_MAX: usize = 3;
 /// Names less alike than this (1.0 is equal) are not worth a hint.

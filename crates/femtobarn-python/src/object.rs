@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use rntuple::Array;
@@ -101,6 +102,11 @@ impl Object {
         })
     }
 
+    /// The definition of its class, which all objects of its view share.
+    pub fn definition<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.view.bind(py).getattr(intern!(py, "definition"))
+    }
+
     #[inline]
     fn value<'py>(&self, py: Python<'py>, member: &Member) -> PyResult<Bound<'py, PyAny>> {
         let (handle, view) = (self.handle.get(), self.view.bind(py));
@@ -149,7 +155,7 @@ impl Object {
     /// Name of the object's class.
     #[getter]
     fn class_name<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.view.bind(py).getattr("definition")?.getattr("name")
+        self.definition(py)?.getattr("name")
     }
 
     /// Names of the fields.

@@ -8,11 +8,14 @@
 //!    precision of their field as C++ would.
 
 use femtobarn::{Class, Field, FieldType};
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyString, PyType};
 use rntuple::{Array, Primitive, bytes_of};
 
 use crate::error::exception;
+use crate::object::Object;
 use crate::rows_link::LinkColumns;
 use crate::rows_number::NumberColumn;
 
@@ -140,8 +143,8 @@ struct ListColumns {
 struct RecordColumns {
     class: String,
     members: Vec<(Py<PyString>, String, Columns)>,
-    /// The Python class of the last value, if its declaration was looked at.
-    known: Option<Py<PyType>>,
+    /// What says which fields the last value has, if that was looked at; see [`declaration_of`].
+    known: Option<Py<PyAny>>,
 }
 
 struct VariantColumns {
@@ -342,21 +345,24 @@ impl RecordColumns {
         Ok(())
     }
 
-    /// Refuses an object that has more fields than are stored. What a Python class declares is looked
+    /// Refuses an object that has more fields than are stored. What declares an object's fields is looked
     /// at once, as long as objects of it come.
     fn check_declared(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
-        let (py, class) = (value.py(), value.get_type());
-        if self.known.as_ref().is_some_and(|known| known.is(&class)) {
+        static SURPLUS_OF: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let py = value.py();
+        let declaration = declaration_of(value)?;
+        if self.known.as_ref().is_some_and(|known| known.is(&declaration)) {
             return Ok(());
         }
         let names = PyList::new(py, self.members.iter().map(|(name, _, _)| name))?;
-        let look = py.import("femtobarn._declared")?.getattr("surplus_of")?;
+        let look = SURPLUS_OF.import(py, "femtobarn._declared", "surplus_of")?;
         let (surplus, is_of_class): (Option<String>, bool) =
             look.call1((value, names, &self.class))?.extract()?;
         if let Some(reason) = surplus {
             return Err(Refusal::because(reason));
         }
-        self.known = is_of_class.then(|| class.unbind());
+        let holds_for_all = is_of_class || !declaration.is(value.get_type());
+        self.known = holds_for_all.then(|| declaration.unbind());
         Ok(())
     }
 
@@ -396,6 +402,21 @@ impl RecordColumns {
         let members =
             members.map(|(_, name, columns)| (name.clone(), columns.take(length))).collect();
         Array::Record { length, members }
+    }
+}
+
+/// What says which fields a value has: the definition of an object that was read, the type of a record in
+/// one, else the Python class. Other values of the same have the same fields, unless only their class is known.
+fn declaration_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    static RECORD: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = value.py();
+    if let Ok(object) = value.cast::<Object>() {
+        return object.get().definition(py);
+    }
+    let class = value.get_type();
+    match class.is(RECORD.import(py, "femtobarn._objects", "RecordValue")?) {
+        true => value.getattr(intern!(py, "_node")),
+        false => Ok(class.into_any()),
     }
 }
 

@@ -3,7 +3,7 @@
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt};
+use pyo3::types::{PyBool, PyBytes, PyFloat};
 use rntuple::{Array, Primitive, bytes_of};
 
 use crate::columns::name_of;
@@ -176,10 +176,11 @@ fn real_of(value: &Bound<'_, PyAny>, wanted: Primitive) -> Result<f64, Refusal> 
     let real = value.extract::<f64>().map_err(|error| number_refusal(error, value, wanted))?;
     let stored = if wanted == Primitive::Float32 { f64::from(real as f32) } else { real };
     // Real numbers are rounded, whole numbers are not.
-    let is_whole = value.is_instance_of::<PyInt>() || value.hasattr("__index__")?;
-    match is_whole && !value.call_method0("__index__")?.eq(stored)? {
-        true => Err(Refusal::of(value, &format!("exactly a {}", name_of(wanted)))),
-        false => Ok(real),
+    // Arrays of no dimension have `__index__`, which fails if the number is a real one.
+    let whole = value.call_method0("__index__").ok();
+    match whole.map(|whole| whole.eq(stored)).transpose()? {
+        Some(false) => Err(Refusal::of(value, &format!("exactly a {}", name_of(wanted)))),
+        _ => Ok(real),
     }
 }
 

@@ -218,17 +218,17 @@ impl Attaching {
         known: Vec<ClassRow>,
         database: &str,
     ) -> Result<(Vec<ClassRow>, Renamed)> {
-        let mut known = class_names::namesakes(known, self.entries.iter().map(|it| &it.class))?;
+        let known = class_names::namesakes(known, self.entries.iter().map(|it| &it.class))?;
+        let is_foreign = self.entries.iter().any(|entry| entry.id.is_none());
+        let there: Vec<Class> = self.entries.iter().map(|entry| entry.class.clone()).collect();
+        let here = class_names::in_federation(&there, known.clone(), database, is_foreign);
         let (mut new, mut renamed) = (vec![], vec![]);
-        for entry in &mut self.entries {
-            let is_foreign = entry.id.is_none();
-            let here = class_names::in_federation(&entry.class, &known, database, is_foreign);
-            if !known.contains(&here) {
+        for ((entry, there), here) in self.entries.iter_mut().zip(there).zip(here) {
+            if !known.contains(&here) && !new.contains(&here.row()) {
                 new.push(here.row());
-                known.push(here.clone());
             }
-            let there = std::mem::replace(&mut entry.class, here);
-            renamed.push((there.name, entry.class.name.clone()));
+            renamed.push((there.name, here.name.clone()));
+            entry.class = here;
         }
         renamed.retain(|(there, here)| there != here);
         renamed.sort();

@@ -5,7 +5,8 @@
 //! of at most one, because ROOT reads these without a dictionary.
 
 use femtobarn_catalog::ClassRow;
-use rntuple::{Inherited, Precision, Primitive, Type, is_base_class, told_apart};
+use rntuple::{Inherited, PREFIX_BYTES_MAX, Precision, Primitive, Type, is_base_class, told_apart};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{Error, Result};
@@ -349,18 +350,21 @@ fn inherited<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Vec<Fiel
         return Ok(fields);
     }
     let parts = fields.into_iter().map(|field| match field.of {
-        FieldType::Record { class, fields } if is_base_class(&field.name) => (Some(class), fields),
+        FieldType::Record { class, fields } if is_base_class(&field.name) => {
+            (Some(if class.is_empty() { field.name } else { class }), fields)
+        }
         _ => (None, vec![field]),
     });
-    let inherited = parts.flat_map(|(base, fields)| {
-        let bases: Vec<String> = base.into_iter().collect();
-        let of = move |member: Field| (bases.clone(), member);
-        fields.into_iter().map(of)
-    });
-    let inherited =
-        inherited.map(|(bases, member)| Inherited { bases, name: member.name.clone(), member });
-    let named = told_apart(inherited.collect()).into_iter();
-    Ok(named.map(|(name, field)| Field { name, ..field }).collect())
+    let (bases, members): (Vec<Option<String>>, Vec<Vec<Field>>) = parts.unzip();
+    let mut inherited = vec![];
+    for (base, fields) in bases.iter().zip(members) {
+        let base = base.as_deref();
+        let of = |member: Field| Inherited { base, name: member.name.clone(), member };
+        inherited.extend(fields.into_iter().map(of));
+    }
+    let named = told_apart(inherited, &mut { PREFIX_BYTES_MAX });
+    let named = named.ok_or_else(|| D::Error::custom("names of base classes are too long"))?;
+    Ok(named.into_iter().map(|(name, field)| Field { name, ..field }).collect())
 }
 
 /// The members of rows of such fields.

@@ -78,8 +78,8 @@ impl Federation {
     ///
     /// # Errors
     /// `NotFound` for the name; `Closed` for a database that takes no commits, and if `progress`
-    /// stops it; `Busy` if somebody writes a container; `Full`, with the bytes that it can take and those that
-    /// are free, if the disk is too small for the old and the new version together; as the disk.
+    /// stops it; `Busy` if somebody writes a container; `Full`, with about the bytes that it takes and, here, those
+    /// that are free, if the disk is too small for the old and the new version together; as the disk.
     pub fn compact(
         &self,
         path: &str,
@@ -108,19 +108,22 @@ impl Federation {
         containers.iter().map(one).collect()
     }
 
-    /// The error of a full disk, with what compacting a container can take and what there is.
+    /// The error of a full disk, with what compacting a container takes and what there is.
     fn told_of_space(&self, database: &DatabaseRow, row: &ContainerRow, error: Error) -> Error {
-        if error.kind() != ErrorKind::Full {
+        // The catalogue may be on another disk.
+        if error.kind() != ErrorKind::Full || matches!(error, Error::Catalogue(_)) {
             return error;
         }
         let version = self.catalog().version(database.id, row.id, Csn::MAX).ok().flatten();
         let needed = version.map_or(0, |version| version.bytes);
         let path = self.inner.path_of(database);
-        let free = statvfs(&path).map_or(0, |disk| disk.blocks_available() * disk.fragment_size());
+        // Only the server knows of its disk.
+        let free = statvfs(&path).map(|disk| disk.blocks_available() * disk.fragment_size());
+        let free = free.map_or_else(|_| "is full".to_owned(), |bytes| format!("has {bytes} free"));
         let what = format!(
-            "compacting {}/{} takes up to {needed} bytes beside what is there, and the disk of {} has {free} \
-             free; nothing changed. A vacuum gives back what was taken, and what no snapshot needs; compact \
-             one container after the other, with a vacuum after each",
+            "compacting {}/{} takes about {needed} bytes beside what is there, and the disk of {} {free}; \
+             this container did not change. A vacuum gives back what was taken, and what no snapshot needs; \
+             compact one container after the other, with a vacuum after each",
             database.name,
             row.name,
             path.display()

@@ -101,6 +101,12 @@ impl Class {
         }
     }
 
+    /// Whether objects of an older version become objects of this one with all fields that they have.
+    pub(crate) fn keeps_fields(&self, older: &Class) -> bool {
+        let pairs = pairs(&[&self.fields, &older.fields]);
+        keeps_all(&pairs, &older.fields) && self.evolution(older).is_ok()
+    }
+
     fn pairs<'a>(&'a self, older: &'a [Class]) -> Result<(Vec<Pair<'a>>, &'a Class)> {
         let oldest = older.last().unwrap_or(self);
         if older.iter().any(|class| class.name != self.name) {
@@ -205,6 +211,15 @@ fn backward(pairs: &[Pair<'_>], oldest: &[Field]) -> Result<Vec<Member>> {
         })
     };
     oldest.iter().map(member).collect()
+}
+
+/// Whether each of the older fields is one of the newer ones.
+fn keeps_all(pairs: &[Pair<'_>], older: &[Field]) -> bool {
+    older.iter().all(|field| {
+        let is_it = |pair: &&Pair<'_>| pair.old.is_some_and(|old| std::ptr::eq(old, field));
+        let inner = inner_fields(&field.of).unwrap_or_default();
+        pairs.iter().find(is_it).is_some_and(|pair| keeps_all(&pair.inner, inner))
+    })
 }
 
 /// Refuses what looks possible to those who only see how it is stored.

@@ -57,7 +57,7 @@ pub(crate) struct Inner {
     /// Threads that read a large array.
     pub threads: usize,
     pub blocks: BlockCache,
-    pub versions: Cache<(DatabaseId, ContainerId, Csn), Arc<Version>>,
+    pub versions: Cache<(DatabaseId, u64, ContainerId, Csn), Arc<Version>>,
     pub files: Arc<OpenFiles>,
     /// Extents that transactions left unfinished, for the next one to go on with; those that were
     /// used last come last.

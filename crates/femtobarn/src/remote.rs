@@ -238,7 +238,7 @@ fn read_many(file: &File, requests: &mut [ReadRequest<'_>]) -> std::io::Result<(
     file.read_many(&mut pieces).map_err(told)
 }
 
-/// What a client says, in words of the engine where it says that a lock or the server was lost.
+/// Converts a client's error: a lost lock becomes `Conflict`, a lost server says what has to be run again.
 fn told(error: ClientError) -> std::io::Error {
     match error {
         // Only what changes files is lost so, and files count only as of a commit.

@@ -110,7 +110,8 @@ impl Snapshot {
         let row = row.ok_or_else(|| Error::NotFound {
             what: format!("container {}/{} has no version", database.name, container.name),
         })?;
-        let key = (row.database, row.container, row.csn);
+        // A new epoch may have moved what the version refers to.
+        let key = (row.database, database.epoch, row.container, row.csn);
         let version = match inner.versions.get(&key) {
             Some(version) => version,
             None => Arc::new(Version::open(inner, &database, &container, &row)?),

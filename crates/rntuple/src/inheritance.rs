@@ -3,17 +3,21 @@
 //! ROOT stores a base class as a subfield `:_0`, `:_1` and so on (specification, "User-defined
 //! classes"). C++ and ROOT know its members as the class's own, so that is how they are read.
 //!
-//! **Invariant:** members keep the order of their columns; those of a base class come where it stands.
+//! Invariants:
+//! 1. Members keep the order of their columns; those of a base class come where it stands.
+//! 2. Names take as many bytes as are stored of them, and [`PREFIX_BYTES_MAX`] more in all.
 
 use std::collections::HashMap;
 
-/// A member of a record, and the base classes that it comes from.
+/// Bytes of names of base classes that are put in front of members' names, in all of a schema.
+pub const PREFIX_BYTES_MAX: usize = 16 << 20;
+
+/// A member of a record, or of one of its base classes.
 #[derive(Clone, Debug)]
-pub struct Inherited<T> {
-    /// Names of the base classes on the way to the member, from the record downwards; none if it is
-    /// the record's own.
-    pub bases: Vec<String>,
-    /// The member's name.
+pub struct Inherited<'a, T> {
+    /// The name of the base class; none if the member is the record's own.
+    pub base: Option<&'a str>,
+    /// The member's name, which is its own among those of its class.
     pub name: String,
     /// The member.
     pub member: T,
@@ -26,51 +30,68 @@ pub fn is_base_class(name: &str) -> bool {
 }
 
 /// The members of a record with names of their own: an inherited one whose name another member has, too,
-/// gets the names of its base classes in front, such as `Base::x`, as many as it takes.
-pub fn told_apart<T>(members: Vec<Inherited<T>>) -> Vec<(String, T)> {
-    let mut names: Vec<String> = members.iter().map(|it| it.name.clone()).collect();
-    let most = members.iter().map(|it| it.bases.len()).max().unwrap_or(0);
-    for prefixes in 1..=most {
+/// gets that of its base class in front, such as `Base::x`. None if that takes more bytes than are left of
+/// [`PREFIX_BYTES_MAX`].
+pub fn told_apart<T>(
+    members: Vec<Inherited<'_, T>>,
+    prefix_bytes_left: &mut usize,
+) -> Option<Vec<(String, T)>> {
+    /// A name with a prefix may be that of yet another member.
+    const ROUNDS: usize = 2;
+    let mut members = members;
+    for _ in 0..ROUNDS {
         let mut counts: HashMap<&str, usize> = HashMap::new();
-        names.iter().for_each(|name| *counts.entry(name).or_default() += 1);
-        let shared: Vec<bool> = names.iter().map(|name| counts[name.as_str()] > 1).collect();
-        for ((name, it), _) in names.iter_mut().zip(&members).zip(shared).filter(|it| it.1) {
-            let bases = &it.bases[..prefixes.min(it.bases.len())];
-            *name =
-                bases.iter().chain([&it.name]).map(String::as_str).collect::<Vec<_>>().join("::");
+        members.iter().for_each(|it| *counts.entry(&it.name).or_default() += 1);
+        let shared: Vec<bool> = members.iter().map(|it| counts[it.name.as_str()] > 1).collect();
+        for (it, _) in members.iter_mut().zip(shared).filter(|(_, is_shared)| *is_shared) {
+            let Some(base) = it.base.take() else { continue };
+            *prefix_bytes_left = prefix_bytes_left.checked_sub(base.len())?;
+            it.name = format!("{base}::{}", it.name);
         }
     }
-    names.into_iter().zip(members).map(|(name, it)| (name, it.member)).collect()
+    Some(members.into_iter().map(|it| (it.name, it.member)).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn names(members: &[(&[&str], &str)]) -> Vec<String> {
-        let inherited = |(bases, name): &(&[&str], &str)| Inherited {
-            bases: bases.iter().map(|base| (*base).to_owned()).collect(),
+    fn names(members: &[(&str, &str)], mut left: usize) -> Option<Vec<String>> {
+        let members = members.iter().map(|(base, name)| Inherited {
+            base: Some(*base).filter(|base| !base.is_empty()),
             name: (*name).to_owned(),
             member: (),
-        };
-        told_apart(members.iter().map(inherited).collect()).into_iter().map(|it| it.0).collect()
+        });
+        Some(told_apart(members.collect(), &mut left)?.into_iter().map(|it| it.0).collect())
+    }
+
+    fn named(members: &[(&str, &str)]) -> Vec<String> {
+        names(members, PREFIX_BYTES_MAX).unwrap()
     }
 
     #[test]
     fn members_of_base_classes_keep_their_names() {
-        assert_eq!(names(&[(&["A"], "x"), (&["A", "B"], "y"), (&[], "z")]), ["x", "y", "z"]);
+        assert_eq!(named(&[("A", "x"), ("A", "y"), ("", "z")]), ["x", "y", "z"]);
     }
 
     #[test]
     fn a_hidden_member_has_the_name_of_its_class_in_front() {
-        assert_eq!(names(&[(&["A"], "x"), (&[], "x")]), ["A::x", "x"]);
-        let through_two = names(&[(&["A", "Z"], "x"), (&["A"], "x"), (&[], "x")]);
-        assert_eq!(through_two, ["A::Z::x", "A::x", "x"]);
+        assert_eq!(named(&[("A", "x"), ("", "x")]), ["A::x", "x"]);
+        assert_eq!(named(&[("A", "Z::x"), ("A", "x"), ("", "x")]), ["Z::x", "A::x", "x"]);
     }
 
     #[test]
     fn members_inherited_twice_have_the_names_of_the_ways_in_front() {
-        assert_eq!(names(&[(&["B", "A"], "x"), (&["C", "A"], "x")]), ["B::x", "C::x"]);
+        assert_eq!(named(&[("B", "x"), ("C", "x")]), ["B::x", "C::x"]);
+        let twice = named(&[("A", "x"), ("B", "A::x"), ("B", "x"), ("", "x")]);
+        assert_eq!(twice, ["A::x", "B::A::x", "B::x", "x"]);
+    }
+
+    #[test]
+    fn names_of_base_classes_take_no_more_memory_than_they_may() {
+        let members = [("Base", "x"), ("Base", "y"), ("", "x"), ("", "y")];
+        assert!(names(&members, 8).is_some());
+        assert_eq!(names(&members, 7), None);
     }
 
     #[test]

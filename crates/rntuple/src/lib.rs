@@ -121,7 +121,7 @@ pub use envelope::{EnvelopeKind, envelope_checksum, open_envelope, read_envelope
 pub use error::{Error, ErrorKind, Result};
 pub use footer::{ClusterGroup, Footer};
 pub use header::Header;
-pub use inheritance::{Inherited, is_base_class, told_apart};
+pub use inheritance::{Inherited, PREFIX_BYTES_MAX, is_base_class, told_apart};
 pub use locator::{EnvelopeLink, Locator};
 pub use page::{CHECKSUM_SIZE, PageBuffers, SealedPage, open_page, seal_page};
 pub use page_cache::{FileNumber, PageCache};

@@ -21,8 +21,8 @@ const CLUSTER_SHARDED: u64 = 0x01;
 
 /// Elements that a column has at most: their numbers are signed in the file.
 pub(crate) const ELEMENTS_MAX: u64 = i64::MAX as u64;
-/// Bytes up to which the page lists of a file that nobody goes on with are one: some three million
-/// pages. Who asks for one entry has to read all of it, and some readers know the first list alone.
+/// Bytes up to which the page lists of a file that nobody goes on with are one: up to four million
+/// pages. A reader of one entry reads the whole list; JSROOT 7.11 reads only the first list.
 pub(crate) const WHOLE_SIZE_MAX: u64 = 64 << 20;
 pub(crate) const TOO_MANY_ELEMENTS: &str = "a column ends beyond element 2^63";
 

@@ -7,9 +7,11 @@
 //! A top-level field with anything unknown in it is left out as a whole and named with the reason,
 //! as the specification asks ("Notes on Backward and Forward Compatibility").
 
+use std::cell::Cell;
+
 use crate::column::ColumnType;
 use crate::error::{Error, Result};
-use crate::inheritance::{Inherited, is_base_class, told_apart};
+use crate::inheritance::{Inherited, PREFIX_BYTES_MAX, is_base_class, told_apart};
 use crate::schema::{ColumnId, Field, FieldId, Schema, Structure};
 use crate::types::{Precision, Primitive, Type};
 
@@ -154,6 +156,7 @@ struct Index<'a> {
     top: Vec<FieldId>,
     children: Vec<Vec<FieldId>>,
     columns: Vec<Vec<ColumnId>>,
+    prefix_bytes_left: Cell<usize>,
 }
 
 impl<'a> Index<'a> {
@@ -164,6 +167,7 @@ impl<'a> Index<'a> {
             top: vec![],
             children: vec![vec![]; count],
             columns: vec![vec![]; count],
+            prefix_bytes_left: Cell::new(PREFIX_BYTES_MAX),
         };
         for (id, field) in schema.fields.iter().enumerate() {
             let id = id as FieldId;
@@ -284,33 +288,29 @@ impl<'a> Index<'a> {
 
     /// The members of a record, those of its base classes among them.
     fn members(&self, id: FieldId, depth: usize) -> Result<Vec<Node>> {
+        check_depth(depth)?;
         let mut found = vec![];
-        self.inherit(id, depth, &mut vec![], &mut found)?;
-        let named = told_apart(found).into_iter();
-        Ok(named.map(|(name, node)| Node { name, ..node }).collect())
-    }
-
-    fn inherit(
-        &self,
-        id: FieldId,
-        depth: usize,
-        bases: &mut Vec<String>,
-        found: &mut Vec<Inherited<Node>>,
-    ) -> Result<()> {
         for &child in &self.children[id as usize] {
             let field = &self.schema.fields[child as usize];
             if field.structure == Structure::Record && is_base_class(&field.name) {
-                check_depth(depth + 1)?;
                 let class = [&field.type_name, &field.name].into_iter().find(|it| !it.is_empty());
-                bases.extend(class.cloned());
-                self.inherit(child, depth + 1, bases, found)?;
-                bases.pop();
+                let members = self.members(child, depth + 1)?.into_iter();
+                found.extend(members.map(|mut member| {
+                    let name = std::mem::take(&mut member.name);
+                    Inherited { base: class.map(String::as_str), name, member }
+                }));
                 continue;
             }
-            let (name, bases) = (field.name.clone(), bases.clone());
-            found.push(Inherited { bases, name, member: self.node(child, depth + 1)? });
+            let (name, member) = (field.name.clone(), self.node(child, depth + 1)?);
+            found.push(Inherited { base: None, name, member });
         }
-        Ok(())
+        let mut left = self.prefix_bytes_left.get();
+        let named = told_apart(found, &mut left);
+        self.prefix_bytes_left.set(left);
+        let named = named.ok_or_else(|| {
+            Error::unsupported("members with so long names of base classes in front")
+        })?;
+        Ok(named.into_iter().map(|(name, node)| Node { name, ..node }).collect())
     }
 
     fn variant(&self, id: FieldId, depth: usize) -> Result<Kind> {

@@ -6,7 +6,7 @@ use crate::array::{Array, values_of};
 use crate::error::{Error, Result};
 use crate::types::{Precision, Primitive, Type};
 
-/// Records without members that one list may show. Nothing is stored for them, so the bytes of a file do
+/// Records without members that one value may show. Nothing is stored for them, so the bytes of a file do
 /// not bound how many it says there are.
 const UNSTORED_MAX: usize = 1 << 20;
 
@@ -209,6 +209,11 @@ impl Array {
     /// # Errors
     /// [`Error::NotFound`] beyond the end. Text that is not UTF-8 shows replacement characters.
     pub fn value(&self, position: usize) -> Result<Value> {
+        self.part(position, &mut { UNSTORED_MAX })
+    }
+
+    /// The value at a position as a part of another, which may show so many more records without members.
+    fn part(&self, position: usize, unstored: &mut usize) -> Result<Value> {
         if position >= self.len() {
             return Err(Error::NotFound {
                 what: "position",
@@ -227,18 +232,19 @@ impl Array {
                 let range = range_of(offsets, position)?;
                 match (optional, range.is_empty()) {
                     (true, true) => Ok(Value::Null),
-                    (true, false) => content.value(range.start),
-                    (false, _) => content.list(range),
+                    (true, false) => content.part(range.start, unstored),
+                    (false, _) => content.list(range, unstored),
                 }
             }
             Array::Fixed { size, content, .. } => {
                 let size = *size as usize;
-                content.list(position * size..(position + 1) * size)
+                content.list(position * size..(position + 1) * size, unstored)
             }
             Array::Record { members, .. } => {
-                let value =
-                    |(name, array): &(String, Array)| Ok((name.clone(), array.value(position)?));
-                Ok(Value::Record(members.iter().map(value).collect::<Result<_>>()?))
+                let members = members.iter();
+                let values = members
+                    .map(|(name, array)| Ok((name.clone(), array.part(position, unstored)?)));
+                Ok(Value::Record(values.collect::<Result<_>>()?))
             }
             Array::Variant { tags, positions, contents } => {
                 let Ok(chosen) = usize::try_from(values_of::<i8>(tags)?[position]) else {
@@ -246,16 +252,25 @@ impl Array {
                 };
                 let position = values_of::<i64>(positions)?[position] as usize;
                 let content = contents.get(chosen).ok_or_else(short)?;
-                Ok(Value::Variant(chosen, content.value(position)?.into()))
+                Ok(Value::Variant(chosen, content.part(position, unstored)?.into()))
             }
         }
     }
 
-    fn list(&self, range: std::ops::Range<usize>) -> Result<Value> {
+    fn list(&self, range: std::ops::Range<usize>, unstored: &mut usize) -> Result<Value> {
         let count = range.len();
-        if self.unstored_parts().is_some_and(|parts| parts.saturating_mul(count) > UNSTORED_MAX) {
-            return Err(Error::invalid(format!("{count} values without content are too many")));
-        }
+        // The parts of such items are paid for here.
+        let (parts, mut paid) = (self.unstored_parts(), usize::MAX);
+        let unstored = match parts {
+            None => unstored,
+            Some(parts) => {
+                let left = unstored.checked_sub(parts.saturating_mul(count));
+                *unstored = left.ok_or_else(|| {
+                    Error::invalid(format!("{count} values without content are too many"))
+                })?;
+                &mut paid
+            }
+        };
         match self {
             Array::Primitive { primitive: Primitive::Byte | Primitive::UInt8, values } => {
                 if range.end > values.len() {
@@ -263,7 +278,7 @@ impl Array {
                 }
                 Ok(Value::Bytes(values.slice(range)))
             }
-            _ => Ok(Value::List(range.map(|at| self.value(at)).collect::<Result<_>>()?)),
+            _ => Ok(Value::List(range.map(|at| self.part(at, unstored)).collect::<Result<_>>()?)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What locks are on, as people know it: by names instead of numbers.
 //!
-//! Names are looked for only where somebody is told of a lock. What is not committed yet, or was dropped, has no
-//! name that others could know, and is told by its number.
+//! Names are looked up only where a lock is shown. A database or container that is uncommitted or dropped is shown
+//! by its number.
 
 use std::fmt;
 use std::sync::Arc;

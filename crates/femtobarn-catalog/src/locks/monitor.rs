@@ -19,7 +19,8 @@ pub struct HeldLock {
     pub target: LockTarget,
     /// Whether others can share it.
     pub is_shared: bool,
-    /// Who holds it, or one of those who share it. Not known of one that was just taken.
+    /// Its holder, or one of several that share it. Unknown for a lock that was just taken, a shared lock on
+    /// maintenance, and a shared lock on a database in which its holder writes no container.
     pub holder: Option<Holder>,
 }
 

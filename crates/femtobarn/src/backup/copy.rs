@@ -13,16 +13,18 @@ use super::manifest::{FileEntry, chunk_bytes_for};
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Watch};
 
-/// Bytes after which a backup tells how far it is, and at the end of each file.
-const TOLD_BYTES: u64 = 4 << 20;
+/// Bytes after which a backup or restoring tells how far it is, and at the end of each file.
+pub(super) const TOLD_BYTES: u64 = 4 << 20;
+/// How many times as large chunks must have become for a file's size that it is stored anew in full.
+const GROWTH_MAX: u64 = 4;
 
 /// A file on its way into a backup.
 pub(super) struct Copying<'a> {
     pub from: &'a Path,
     pub to: &'a Path,
     pub path: &'a str,
-    /// In an incremental backup: what the earlier one says about the file, if it was there.
-    pub known: Option<Option<&'a FileEntry>>,
+    /// What the earlier backup says about the file, if there is one and the file was there.
+    pub known: Option<&'a FileEntry>,
 }
 
 impl Copying<'_> {
@@ -42,15 +44,17 @@ impl Copying<'_> {
         let cannot_read = |error| Error::io("read", &from, error);
         let cannot_write = |error| Error::io("write", &to, error);
         let (mut source, size) = as_long_as_it_is(source).map_err(cannot_read)?;
-        let known = self.known.flatten();
-        let chunk_bytes = known.map_or_else(|| chunk_bytes_for(size), |known| known.chunk_bytes);
+        // A file that has grown a lot is stored in larger chunks, once in full.
+        let wanted = chunk_bytes_for(size);
+        let known = self.known.filter(|known| known.chunk_bytes >= wanted / GROWTH_MAX);
+        let chunk_bytes = known.map_or(wanted, |known| known.chunk_bytes);
         let mut target = File::create_new(&to).map_err(cannot_write)?;
         let mut entry = FileEntry {
             path: self.path.to_owned(),
             size: 0,
             chunk_bytes,
             chunks: vec![],
-            stored: self.known.map(|_| vec![]),
+            stored: known.map(|_| vec![]),
         };
         let (mut chunk, mut stored) = (Vec::with_capacity(chunk_bytes as usize), 0);
         loop {

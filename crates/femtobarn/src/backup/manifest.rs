@@ -19,7 +19,7 @@ pub(super) const MANIFEST: &str = "backup.json";
 const CHUNK_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of a chunk of small files: a small commit to one of them is to be a small backup.
 const CHUNK_BYTES_MIN: u64 = 16 << 10;
-/// Chunks of a file from which on they are larger: each is 20 bytes of the manifest.
+/// Chunks of a file from which on they are larger: each is about 30 bytes of the manifest.
 const CHUNKS_ENOUGH: u64 = 4096;
 /// The second has `chunk_bytes`.
 const FORMAT: u32 = 2;
@@ -56,7 +56,8 @@ pub(super) struct FileEntry {
     /// Its path in the federation's folder, and in that of the backup.
     pub path: String,
     pub size: u64,
-    /// Bytes of a chunk but the last: the same in all backups that follow each other.
+    /// Bytes of a chunk but the last: the same in backups that follow each other, until the file is several times
+    /// as large and is stored anew.
     #[serde(default = "chunk_bytes_of_format_1")]
     pub chunk_bytes: u64,
     /// XXH3-64 of each chunk.
@@ -131,8 +132,10 @@ impl Manifest {
                 return false;
             }
             let count = file.size.div_ceil(file.chunk_bytes);
-            let stored = file.stored.iter().flatten();
-            file.chunks.len() as u64 == count && stored.into_iter().all(|&chunk| chunk < count)
+            let stored = file.stored.as_deref().unwrap_or_default();
+            file.chunks.len() as u64 == count
+                && stored.is_sorted_by(|one, next| one < next)
+                && stored.last().is_none_or(|&last| last < count)
         };
         match self.files.iter().find(|file| !is_inside(file) || !is_whole(file)) {
             None => Ok(()),

@@ -75,9 +75,9 @@ impl Federation {
         for (from, path) in std::iter::once(catalogue).chain(files) {
             tell.of.clone_from(&path);
             places::make_folder_of(&folder.join(&path))?;
-            let known = parent.as_ref().map(|parent| parent.file(&path));
+            let known = parent.as_ref().and_then(|parent| parent.file(&path));
             let copying = Copying { from, to: folder, path: &path, known };
-            // Databases are what takes long.
+            // Progress is told for databases only; the catalogue is small.
             let mut told = |tell: &Progress| path == CATALOGUE_FILE || progress(tell);
             let Some((entry, bytes)) = copying.run(&mut tell, &mut told)? else { continue };
             stored += bytes;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use femtobarn_catalog::Catalog;
 use twox_hash::XxHash3_64;
 
-use super::copy::{put, stopped};
+use super::copy::{TOLD_BYTES, put, stopped};
 use super::make_empty;
 use super::manifest::{FileEntry, Manifest};
 use crate::error::{Error, Result};
@@ -80,57 +80,91 @@ impl Chain {
         let cannot = |error| Error::io("write", &path, error);
         places::make_folder_of(&path)?;
         let mut target = File::create_new(&path).map_err(cannot)?;
+        let mut held = self.held(entry);
         let mut chunk = vec![];
         for (number, &checksum) in (0..).zip(&entry.chunks) {
             let size = entry.chunk_bytes.min(entry.size - number * entry.chunk_bytes);
-            self.read_chunk(entry, number, size, checksum, &mut chunk)?;
+            read_chunk(&mut held, entry, (number, size), checksum, &mut chunk)?;
             put(&mut target, &chunk).map_err(cannot)?;
+            let pieces_before = tell.done / TOLD_BYTES;
             tell.done += size;
-            if !progress(tell) {
+            if tell.done / TOLD_BYTES > pieces_before && !progress(tell) {
                 return Err(stopped("restoring"));
             }
+        }
+        if !progress(tell) {
+            return Err(stopped("restoring"));
         }
         target.set_len(entry.size).and_then(|()| target.sync_all()).map_err(cannot)
     }
 
-    /// Reads a chunk from the newest backup that holds it.
-    fn read_chunk(
-        &self,
-        entry: &FileEntry,
-        number: u64,
-        size: u64,
-        checksum: u64,
-        chunk: &mut Vec<u8>,
-    ) -> Result<()> {
-        let FileEntry { path, chunk_bytes, .. } = entry;
-        let place = |(folder, manifest): &(PathBuf, Manifest)| {
-            // Whoever is told of the file by other chunks has it of an earlier file of that path.
-            let held = manifest.file(path).filter(|held| held.chunk_bytes == *chunk_bytes)?;
-            let position = match &held.stored {
-                None => number,
-                Some(stored) => stored.iter().position(|&stored| stored == number)? as u64,
-            };
-            Some((folder.join(path), position * chunk_bytes))
-        };
-        let lost = |what: String| Error::Corrupt { what };
-        let (file, offset) = self
-            .0
-            .iter()
-            .rev()
-            .find_map(place)
-            .ok_or_else(|| lost(format!("no backup holds chunk {number} of {path}")))?;
-        chunk.clear();
-        let read = File::open(&file).and_then(|mut file| {
-            file.seek(SeekFrom::Start(offset))?;
-            file.take(size).read_to_end(chunk)
+    /// The backups that hold chunks of a file, the newest first.
+    fn held(&self, entry: &FileEntry) -> Vec<Held<'_>> {
+        let held = self.0.iter().rev().filter_map(|(folder, manifest)| {
+            // A backup whose entry has another chunk size holds an older file of this path.
+            let of = manifest.file(&entry.path)?;
+            let stored = of.stored.as_deref();
+            (of.chunk_bytes == entry.chunk_bytes).then(|| Held {
+                path: folder.join(&entry.path),
+                stored,
+                file: None,
+            })
         });
-        read.map_err(|error| Error::io("read", &file, error))?;
-        match chunk.len() as u64 == size && XxHash3_64::oneshot(chunk) == checksum {
-            true => Ok(()),
-            false => Err(lost(format!(
-                "{} is damaged at byte {offset}: it is not what {path} was when it was backed up",
-                file.display()
-            ))),
+        held.collect()
+    }
+}
+
+/// What one backup holds of a file.
+struct Held<'a> {
+    path: PathBuf,
+    /// The numbers of its chunks; none if it has all of them.
+    stored: Option<&'a [u64]>,
+    /// Opened with the first chunk.
+    file: Option<File>,
+}
+
+impl Held<'_> {
+    /// Where a chunk is among those that are stored.
+    fn position(&self, number: u64) -> Option<u64> {
+        match self.stored {
+            None => Some(number),
+            Some(stored) => stored.binary_search(&number).ok().map(|position| position as u64),
         }
+    }
+
+    fn open(&mut self) -> std::io::Result<&mut File> {
+        match &mut self.file {
+            Some(file) => Ok(file),
+            none => Ok(none.insert(File::open(&self.path)?)),
+        }
+    }
+}
+
+/// Reads a chunk from the newest backup that holds it.
+fn read_chunk(
+    held: &mut [Held<'_>],
+    entry: &FileEntry,
+    (number, size): (u64, u64),
+    checksum: u64,
+    chunk: &mut Vec<u8>,
+) -> Result<()> {
+    let FileEntry { path, chunk_bytes, .. } = entry;
+    let lost = |what: String| Error::Corrupt { what };
+    let found = held.iter_mut().find_map(|held| Some((held.position(number)?, held)));
+    let (position, held) =
+        found.ok_or_else(|| lost(format!("no backup holds chunk {number} of {path}")))?;
+    let offset = position * chunk_bytes;
+    chunk.clear();
+    let read = held.open().and_then(|file| {
+        file.seek(SeekFrom::Start(offset))?;
+        file.take(size).read_to_end(chunk)
+    });
+    read.map_err(|error| Error::io("read", &held.path, error))?;
+    match chunk.len() as u64 == size && XxHash3_64::oneshot(chunk) == checksum {
+        true => Ok(()),
+        false => Err(lost(format!(
+            "{} is damaged at byte {offset}: it is not what {path} was when it was backed up",
+            held.path.display()
+        ))),
     }
 }

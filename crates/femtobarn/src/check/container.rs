@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use femtobarn_catalog::{Catalogue, ContainerRow, Csn, VersionRow};
+use femtobarn_catalog::{Catalogue, ContainerRow, Csn, DatabaseRow, DatabaseState, VersionRow};
 use rntuple::{
-    ByteSource, PageBuffers, PageLocation, Reader, Schema, encoded_size, open_page,
+    ByteSource, DELETED_FIELD, PageBuffers, PageLocation, Reader, Schema, encoded_size, open_page,
     uncompressed_size_max,
 };
 
@@ -115,7 +115,7 @@ impl Checking<'_, '_> {
             self.damage(place.clone(), ProblemKind::Disagreement, what);
             return Ok(false);
         }
-        let is_of_class = self.class(container, row, &reader, place)?;
+        let is_of_class = self.class((subject.row, container), row, &reader, place)?;
         if self.level == CheckLevel::Full {
             self.pages(subject, row, &reader, place)?;
         } else {
@@ -127,19 +127,24 @@ impl Checking<'_, '_> {
     /// Whether the version's fields are those of its class.
     fn class(
         &mut self,
-        container: &ContainerRow,
+        (database, container): (&DatabaseRow, &ContainerRow),
         row: &VersionRow,
         reader: &Reader,
         place: &Place,
     ) -> Result<bool> {
         let class = self.inner.catalog.class(&container.class, Some(row.class_version));
         let class = class.map_err(Error::from).and_then(|row| Class::from_json(&row.definition));
-        // Sealing adds one for those who know nothing of annexes. A foreign file may have fields that nobody
-        // could read when it was attached.
+        let is_attached = database.state == DatabaseState::Attached;
         let is_of = |class: &Class| {
             let mut members = reader.members();
+            // Sealing adds a field that tells other readers which objects are deleted.
+            members.retain(|(name, _)| row.deleted == 0 || name != DELETED_FIELD);
+            if !is_attached {
+                return members == class.members();
+            }
+            // A foreign file may have fields that could not be read when it was attached, and its class was
+            // made from what is stored; classes of records have names there.
             members.retain(|(name, _)| class.fields.iter().any(|field| field.name == *name));
-            // That of a foreign file was made from what is stored; classes of records have names there.
             members == class.members()
                 || Class::of_members(&class.name, &members).fields == class.fields
         };

@@ -67,7 +67,12 @@ fn prepared(files: &[Scanned], federation: Uuid) -> Vec<Happened<'_>> {
     let mut parts: HashMap<Uuid, Vec<(usize, &Found)>> = HashMap::new();
     for (number, file) in files.iter().enumerate() {
         for found in file.found.iter().filter(|it| it.record.federation == federation) {
-            parts.entry(found.record.transaction).or_default().push((number, found));
+            let parts = parts.entry(found.record.transaction).or_default();
+            // A file may have a record twice, whose first place a repair needed for the file's front.
+            match parts.iter_mut().find(|(file, _)| *file == number) {
+                Some(part) => part.1 = found,
+                None => parts.push((number, found)),
+            }
         }
     }
     let databases: HashSet<Uuid> =

@@ -1,16 +1,18 @@
 //! A database whose file has data where its front should be: they are moved, and the front is written.
 //!
 //! A server of an earlier version gave out the first bytes of a new file as an extent, if the call that
-//! lengthens the file overtook the file's front. The catalogue knows all that it takes: the name and the UUID
-//! that are in a front, and what lies where.
+//! lengthens the file overtook the file's front. A front holds the file's name and the database's UUID; the
+//! catalogue has the UUID and the path, and the place of every version.
 //!
 //! Invariants:
 //! 1. Versions of all snapshots keep their commits, objects and entries; only the ranges change where they
-//!    lie. What was read of the file before is read anew, since the database begins a new epoch.
+//!    lie. Snapshots that are opened afterwards, in any process, use the new ranges, since the database begins a
+//!    new epoch; views that were opened before keep the old ones, of which the front takes the first bytes.
 //! 2. In this order, each step durable before the next: what is in the way is written elsewhere, the
 //!    catalogue refers to that, commit records that tell of the old places are wiped, the front is written.
 //!    Killed in between, repair goes on where it was.
-//! 3. Nobody else has the database meanwhile.
+//! 3. Nobody writes to the database meanwhile; its exclusive lock does not stop readers.
+//! 4. A rebuild of the catalogue finds each transaction once in the file.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -114,8 +116,8 @@ fn write_front(
     file.sync()
 }
 
-/// Makes commit records unreadable that a moved one takes the place of: whoever rebuilds a catalogue would find
-/// the transaction twice.
+/// Overwrites the magic of each commit record that was copied elsewhere, so that a rebuild finds every transaction
+/// once.
 fn wipe_old_records(file: &DatabaseFile, row: &DatabaseRow, versions: &[VersionRow]) -> Result<()> {
     let current: HashSet<u64> = versions.iter().map(|version| version.record.offset).collect();
     let source = Source(Arc::new(DatabaseFile::open(file.path.clone())?));
@@ -158,7 +160,8 @@ impl Moving {
             version.footer = self.footer(version.footer)?;
             version.annex = self.annex(version.annex)?;
         }
-        let records = self.records(row)?;
+        let current = versions.iter().map(|version| version.record.offset).collect();
+        let records = self.records(row, &current)?;
         for version in &mut versions {
             version.record = *records.get(&version.record.offset).unwrap_or(&version.record);
         }
@@ -249,11 +252,19 @@ impl Moving {
         Ok(new)
     }
 
-    /// Writes anew the commit records that tell of old places, or lie in the way; where they are now, by where
-    /// they were.
-    fn records(&mut self, row: &DatabaseRow) -> Result<HashMap<u64, BlobRange>> {
+    /// Writes anew the commit records that lie in the way, and those of versions (`current`) that tell of old
+    /// places; returns their new ranges by their old offsets. A record that a vacuum kept, though it took the
+    /// record's versions away, stays where it is: no version would tell the copy from the original.
+    fn records(
+        &mut self,
+        row: &DatabaseRow,
+        current: &HashSet<u64>,
+    ) -> Result<HashMap<u64, BlobRange>> {
         let mut moved = HashMap::new();
         for Found { range, mut record } in scan::records(&self.source, row.uuid, &mut |_| true)? {
+            if range.offset >= self.end && !current.contains(&range.offset) {
+                continue;
+            }
             let mut is_changed = range.offset < self.end;
             for container in &mut record.containers {
                 let before = (container.header, container.footer, container.annex);

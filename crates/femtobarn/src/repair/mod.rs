@@ -78,8 +78,8 @@ impl Federation {
     /// again. Others may read and write meanwhile; what they hold is left.
     ///
     /// # Errors
-    /// `Busy` while a vacuum, a backup or another repair runs; `Closed` if the federation can only be
-    /// read, or `progress` stops it; as the disk. Run again, it goes on where it was.
+    /// `Busy` while a vacuum, a backup or another repair runs; `Denied` if the federation can only be
+    /// read; `Closed` if `progress` stops it; as the disk. Run again, it goes on where it was.
     pub fn repair(
         &self,
         options: &RepairOptions,

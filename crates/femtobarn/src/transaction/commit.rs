@@ -24,8 +24,8 @@ impl Transaction {
     ///
     /// # Errors
     /// `Conflict` if somebody else committed to one of the containers in spite of its lock; `Exists`
-    /// if a name was taken meanwhile; as the disk. Then nothing has happened, unless the disk failed
-    /// (`Io`) in the very moment that made it durable: the history tells.
+    /// if a name was taken meanwhile; as the disk. Then nothing has happened, unless the disk failed (`Io`)
+    /// or the server was lost while it made the commit durable: the history tells.
     pub fn commit(mut self) -> Result<Csn> {
         self.check_open()?;
         let csn = self.publish()?;

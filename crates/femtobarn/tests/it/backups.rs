@@ -15,6 +15,11 @@ fn append(federation: &Federation, first: u64, count: u64) {
     transaction.commit().unwrap();
 }
 
+/// What a backup says about itself.
+fn manifest(backup: &Path) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(backup.join("backup.json")).unwrap()).unwrap()
+}
+
 /// Flips a bit of a file, in the middle.
 fn damage(path: &Path) {
     let mut bytes = std::fs::read(path).unwrap();
@@ -145,4 +150,81 @@ fn what_is_added_to_a_file_while_it_is_copied_is_not_in_the_backup() {
     assert_eq!(made.unwrap().csn.0 + (next - 900_010) / 200_000, federation.head().unwrap().0);
     let restored = restore(&[&copy], &folder.path().join("restored"), &mut |_| true).unwrap();
     assert_eq!(numbers(&restored, "run7/events"), (0..900_010).collect::<Vec<_>>());
+}
+
+/// It kept the chunks of 16 KiB of its first backup for ever.
+#[test]
+fn a_file_that_has_grown_a_lot_is_stored_anew_in_larger_chunks() {
+    let (folder, federation) = federation();
+    with_ten_events(&federation);
+    let other = folder.path().join("test.fed/databases/other.root");
+    std::fs::write(&other, [7; 100]).unwrap();
+    let folders: Vec<_> = (0..4).map(|n| folder.path().join(format!("backup{n}"))).collect();
+    let mut chunk_bytes = vec![];
+    for (n, size) in [100, 60 << 20, 270 << 20, (270 << 20) + 1].into_iter().enumerate() {
+        std::fs::File::options().write(true).open(&other).unwrap().set_len(size).unwrap();
+        let since = n.checked_sub(1).map(|before| &*folders[before]);
+        let made = federation.backup(&folders[n], since, &mut |_| true).unwrap();
+        let files = manifest(&folders[n])["files"].take();
+        let is_it = |file: &&serde_json::Value| file["path"] == "databases/other.root";
+        let of = files.as_array().unwrap().iter().find(is_it).unwrap();
+        chunk_bytes.push(of["chunk_bytes"].as_u64().unwrap() >> 10);
+        // What is behind the end of the earlier file is stored in any case.
+        assert_eq!(made.stored >= size, n < 3, "{made:?}");
+    }
+    assert_eq!(chunk_bytes, [16, 16, 128, 128]);
+    let chain: Vec<&Path> = folders.iter().map(|folder| &**folder).collect();
+    let place = folder.path().join("restored");
+    restore(&chain, &place, &mut |_| true).unwrap();
+    let (there, here) = (place.join("databases/other.root"), other);
+    assert!(std::fs::read(there).unwrap() == std::fs::read(here).unwrap());
+}
+
+#[test]
+fn a_backup_of_the_first_format_is_restored_and_continued() {
+    let (folder, federation) = federation();
+    with_ten_events(&federation);
+    append(&federation, 10, 800_000);
+    let path = |name: &str| folder.path().join(name);
+    federation.backup(&path("full"), None, &mut |_| true).unwrap();
+    // The first format had chunks of 4 MiB and did not say so.
+    let mut first = manifest(&path("full"));
+    first["format"] = 1.into();
+    for file in first["files"].as_array_mut().unwrap() {
+        let bytes = std::fs::read(path("full").join(file["path"].as_str().unwrap())).unwrap();
+        let chunks = bytes.chunks(4 << 20).map(twox_hash::XxHash3_64::oneshot);
+        file["chunks"] = chunks.collect::<Vec<_>>().into();
+        file.as_object_mut().unwrap().remove("chunk_bytes");
+    }
+    std::fs::write(path("full/backup.json"), first.to_string()).unwrap();
+    append(&federation, 800_010, 1);
+    let more = federation.backup(&path("more"), Some(&path("full")), &mut |_| true).unwrap();
+    assert!(more.stored < more.bytes, "{more:?}");
+    for (count, chain) in [(800_010, &["full"][..]), (800_011, &["full", "more"])] {
+        let chain: Vec<_> = chain.iter().map(|name| path(name)).collect();
+        let chain: Vec<&Path> = chain.iter().map(|path| &**path).collect();
+        let restored = restore(&chain, &path(&format!("{count}.fed")), &mut |_| true).unwrap();
+        let view = restored.snapshot(None).unwrap().view("run7/events").unwrap();
+        assert_eq!(view.entries(), count);
+    }
+}
+
+#[test]
+fn a_manifest_whose_chunks_do_not_rise_is_refused() {
+    let (folder, federation) = federation();
+    with_ten_events(&federation);
+    append(&federation, 10, 800_000);
+    let path = |name: &str| folder.path().join(name);
+    federation.backup(&path("full"), None, &mut |_| true).unwrap();
+    append(&federation, 800_010, 10_000);
+    federation.backup(&path("more"), Some(&path("full")), &mut |_| true).unwrap();
+    let mut odd = manifest(&path("more"));
+    let files = odd["files"].as_array_mut().unwrap();
+    let lists = files.iter_mut().filter_map(|file| file["stored"].as_array_mut());
+    let stored = lists.max_by_key(|stored| stored.len()).unwrap();
+    assert!(stored.len() > 1);
+    stored.reverse();
+    std::fs::write(path("more/backup.json"), odd.to_string()).unwrap();
+    let error = restore(&[&path("full"), &path("more")], &path("r"), &mut |_| true).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
 }

@@ -34,11 +34,22 @@ fn numbers(fields: &[&str]) -> Array {
 
 /// A federation with one database, where tags link to events, detached; the path of its file.
 fn detached(folder: &TempDir, name: &str, fields: &[&str], sealed: bool) -> PathBuf {
+    detached_version(folder, name, 1, fields, sealed)
+}
+
+/// As [`detached`], with another version of the class of events.
+fn detached_version(
+    folder: &TempDir,
+    name: &str,
+    version: u32,
+    fields: &[&str],
+    sealed: bool,
+) -> PathBuf {
     let place = folder.path().join(format!("of-{name}.fed"));
     let federation = Federation::create(&place, name).unwrap();
     let mut transaction = begin(&federation);
     let database = transaction.create_database(name).unwrap();
-    let class = events_class(1, fields);
+    let class = events_class(version, fields);
     let options = Default::default();
     let events = transaction.create_container(database, "events", &class, options).unwrap();
     transaction.extend(events, numbers(fields)).unwrap();
@@ -175,4 +186,53 @@ fn names_with_an_origin_outlive_the_catalogue_and_end_where_a_file_goes_on() {
     let first = Federation::open(&folder.path().join("of-dimuon.fed")).unwrap();
     first.attach(&sealed, Some("home")).unwrap();
     assert_eq!(class_of(&first, "home/events"), ("Events".to_owned(), 1));
+}
+
+/// A class of another federation became the next version of one's own, and a field that it lacks was zero in all
+/// objects of the version after.
+#[test]
+fn another_class_of_the_same_name_does_not_come_between_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    for sealed in [false, true] {
+        let (dy, dimuon, tau) = match sealed {
+            false => ("dy", "dimuon", "tau"),
+            true => ("sealed-dy", "sealed-dimuon", "sealed-tau"),
+        };
+        let own = create(&folder, &format!("own-{sealed}.fed"));
+        own.adopt(&detached(&folder, dy, &["run", "event"], false), None).unwrap();
+        let other = detached_version(&folder, dimuon, 2, &["run", "mass"], sealed);
+        let attached = own.attach(&other, None).unwrap();
+        let name = format!("Events@{dimuon}");
+        assert_eq!(attached.renamed, [("Events".to_owned(), name.clone())]);
+        assert_eq!(class_of(&own, &format!("{dimuon}/events")), (name, 2));
+        // The next version of the same class has all its fields.
+        let next = detached_version(&folder, tau, 2, &["run", "event", "weight"], sealed);
+        assert_eq!(own.attach(&next, None).unwrap().renamed, []);
+        assert_eq!(class_of(&own, &format!("{tau}/events")), ("Events".to_owned(), 2));
+        let mut transaction = begin(&own);
+        let database = transaction.database(dy).unwrap();
+        let events = transaction.container(database, "events").unwrap();
+        let newest = events_class(3, &["run", "event", "weight", "charge"]);
+        transaction.evolve(events, &newest).unwrap();
+        transaction.commit().unwrap();
+        let view = own.snapshot(None).unwrap().view(&format!("{dy}/events")).unwrap();
+        assert_eq!(view.value(3).unwrap().member("event"), Some(&Value::UInt(3)));
+        assert_sound(&own);
+    }
+}
+
+#[test]
+fn a_sealed_database_comes_back_with_its_class_to_its_federation_and_to_a_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let fields = ["run", "event", "weight"];
+    let file = detached_version(&folder, "dy", 2, &fields, true);
+    let home = Federation::open(&folder.path().join("of-dy.fed")).unwrap();
+    assert_eq!(home.attach(&file, None).unwrap().renamed, []);
+    let copy = create(&folder, "copy.fed");
+    copy.attach(&detached(&folder, "old", &["run", "event"], false), None).unwrap();
+    copy.attach(&file, None).unwrap();
+    for federation in [home, copy] {
+        assert_eq!(class_of(&federation, "dy/events"), ("Events".to_owned(), 2));
+        assert_sound(&federation);
+    }
 }

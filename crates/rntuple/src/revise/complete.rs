@@ -219,7 +219,8 @@ impl Completion<'_> {
         let mut links = self.reader.footer().cluster_groups.clone();
         links.retain(|link| link.entry_span > 0);
         links.sort_by_key(|link| link.min_entry);
-        let size: u64 = links.iter().map(|link| link.page_list.length).sum();
+        let sizes = links.iter().map(|link| link.page_list.length);
+        let size = sizes.fold(0, u64::saturating_add);
         let mut groups = match size <= WHOLE_SIZE_MAX {
             true => GroupWriter::of_one_group(header_checksum),
             false => GroupWriter::new(header_checksum),

@@ -55,7 +55,7 @@ impl FileIdentity {
     /// What a file says about itself at its front.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if this is no ROOT file; as reading.
+    /// [`Error::Corrupt`] if this is no ROOT file, or its first key is not at byte 100 as it tells; as reading.
     pub fn read(source: &dyn ByteSource) -> Result<Self> {
         /// No front is longer: names have at most 255 bytes.
         const FRONT_MAX: u64 = 1024;
@@ -63,6 +63,10 @@ impl FileIdentity {
         let front = read_range(source, "file header", front)?;
         let header = FileHeader::decode(&front)?;
         let key = decode_key_header(front.get(FIRST_KEY as usize..).unwrap_or_default())?;
+        if key.gap || key.position != FIRST_KEY || header.begin != FIRST_KEY {
+            let reason = "the file's own key is not there";
+            return Err(Error::corrupt("key", FIRST_KEY, reason));
+        }
         Self::new(&key.name, header.uuid, key.written)
             .map_err(|error| Error::corrupt("key", FIRST_KEY, error.to_string()))
     }

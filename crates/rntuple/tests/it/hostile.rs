@@ -8,8 +8,8 @@ use std::sync::Arc;
 use proptest::{collection::vec, prelude::*, sample};
 
 use rntuple::{
-    Anchor, Appender, BlobSink, ColumnType, EnvelopeKind, EnvelopeLink, Footer, Header, Locator,
-    PageList, Reader, Result, Structure, Type, Value, read_envelope,
+    Anchor, Appender, Array, BlobSink, ColumnType, EnvelopeKind, EnvelopeLink, Footer, Header,
+    Locator, PageList, Reader, Result, Structure, Type, Value, bytes_of, read_envelope,
 };
 
 use crate::allocations::largest;
@@ -396,4 +396,70 @@ fn records_without_members_are_counted_and_too_many_are_not_spelled_out() {
         assert_eq!(array.value(2).is_ok(), is_shown, "{size}");
         read_all(&reader);
     }
+}
+
+/// Each of the lists was within a bound of its own, so a value of a few bytes took gigabytes.
+#[test]
+fn lists_of_records_without_members_share_one_bound() {
+    let value = |lists: i64, items: i64| {
+        let list = |ends: Vec<i64>, content: Array| Array::List {
+            offsets: bytes_of(ends),
+            content: Box::new(content),
+            optional: false,
+        };
+        let length = (lists * items) as usize;
+        let empty = Array::Record { length, members: vec![] };
+        let inner = list((0..=lists).map(|list| list * items).collect(), empty);
+        list(vec![0, lists], inner).value(0)
+    };
+    assert!(value(2, 1 << 10).is_ok());
+    assert!(value(3, 1 << 19).is_err());
+}
+
+/// The types of a schema with these records besides the first field: parent, name and name of the type.
+fn with_records(records: &[(u32, &str, &str)]) -> Reader {
+    let of = Type::Record {
+        class: String::new(),
+        members: vec![("first".to_owned(), Type::Primitive(rntuple::Primitive::Int32))],
+    };
+    let mut parts = Parts::of(&of, &[], rntuple::WriteOptions::default());
+    let field = |(parent, name, type_name): &(u32, &str, &str)| rntuple::Field {
+        structure: Structure::Record,
+        parent: *parent,
+        name: (*name).to_owned(),
+        type_name: (*type_name).to_owned(),
+        ..parts.header.schema.fields[0].clone()
+    };
+    let fields: Vec<_> = records.iter().map(field).collect();
+    parts.header.schema.fields.extend(fields);
+    let anchor = parts.anchor();
+    Reader::from_anchor(Arc::new(parts.blobs), &anchor).unwrap()
+}
+
+#[test]
+fn a_member_that_a_base_class_hides_has_a_name_of_its_own() {
+    let records =
+        [(1, "d", "D"), (1, ":_0", "B"), (2, ":_0", "A"), (3, "x", ""), (2, "x", ""), (1, "y", "")];
+    let members = with_records(&records).members();
+    let Type::Record { members, .. } = &members[1].1 else { panic!("{members:?}") };
+    let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["A::x", "x", "y"]);
+}
+
+/// A header of a megabyte took gigabytes: each inherited member had the names of its base classes.
+#[test]
+fn long_names_of_base_classes_take_no_memory_for_each_member() {
+    let long = "B".repeat(1 << 20);
+    let of = |count: usize| {
+        let names: Vec<String> = (0..count).map(|number| format!("m{number}")).collect();
+        let mut records = vec![(1, "d", "D"), (1, ":_0", &*long), (1, ":_1", &*long)];
+        for base in [2, 3] {
+            records.extend(names.iter().map(|name| (base, &**name, "")));
+        }
+        with_records(&records)
+    };
+    // All have the name of their base class in front, which is 16 MiB in all.
+    assert_eq!(of(8).members().len(), 2);
+    let refused = of(9);
+    assert_eq!((refused.members().len(), &*refused.ignored()[0].0), (1, "d"));
 }

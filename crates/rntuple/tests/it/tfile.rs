@@ -145,6 +145,20 @@ fn an_unsealed_file_has_no_objects() {
     assert_eq!(nameless.front_size(), FRONT_SIZE_MIN);
 }
 
+/// Data of an early server lay there, which were taken for the file's name and UUID.
+#[test]
+fn a_front_without_the_files_own_key_is_no_identity() {
+    let identity = sample::identity();
+    let front = identity.front();
+    assert_eq!(FileIdentity::read(&front).unwrap(), identity);
+    // Where the file header has the place of the first key, and that key its size and its own place.
+    for at in [11, 100, 125] {
+        let mut other = front.clone();
+        other[at] ^= 0x80;
+        assert!(FileIdentity::read(&other).is_err(), "byte {at}");
+    }
+}
+
 #[test]
 fn names_that_root_could_not_find_are_refused() {
     let link = EnvelopeLink { length: 0, locator: Locator::default() };
