@@ -220,6 +220,6 @@ def test_derived_classes_that_are_not_persistent_have_attributes_of_their_own(fe
     with fed.transaction() as txn:
         points = txn.database("d", create=True).container("p", P, create=True)
         points.append(caching)
-        with pytest.raises(fb.InvalidError, match="'mass' of class Heavy would be lost.*store Heavy in"):
+        with pytest.raises(fb.InvalidError, match=r"'mass' of class Heavy would be lost.*store Heavy in"):
             points.append(heavy)
         assert points.view()["px"].to_list() == [4]

@@ -129,7 +129,10 @@ def test_what_links_and_records_lead_to_does_not_change_and_says_so(fed: fb.Fede
     """`event.raw.number = 1` was answered by Python: 'LinkRef' object has no attribute 'number'."""
     form: Any = {"name": "Inner", "fields": [{"name": "n", "type": "int32"}]}
     record = {"record": {"class": "Inner", "fields": form["fields"]}}
-    hits = {"name": "Hits", "fields": [{"name": "hits", "type": {"list": "int32"}}, {"name": "r", "type": record}]}
+    hits = {
+        "name": "Hits",
+        "fields": [{"name": "hits", "type": {"list": "int32"}}, {"name": "r", "type": record}],
+    }
     element = {"name": "first", "type": {"element_link": "Hits.hits"}}
     leads = {"name": "Leads", "fields": [{"name": "raw", "type": {"link": "Hits"}}, element]}
     with fed.transaction() as txn:
@@ -137,7 +140,9 @@ def test_what_links_and_records_lead_to_does_not_change_and_says_so(fed: fb.Fede
         oid = database.container("hits", hits, create=True).append({"hits": [4, 5], "r": {"n": 1}})
         database.container("leads", leads, create=True).append({"raw": oid, "first": (oid, 1)})
     found = fed["d/leads"][0]
-    update = re.escape(f"do not change; give a new value in a transaction, with container.update({oid!r}, x=...)")
+    update = re.escape(
+        f"do not change; give a new value in a transaction, with container.update({oid!r}, x=...)"
+    )
     with pytest.raises(AttributeError, match=update):
         found.raw.x = 1
     with pytest.raises(AttributeError, match="class Hits that are stored do not change"):
@@ -530,6 +535,7 @@ def test_fetch_in_any_order_over_containers(fed: fb.Federation) -> None:
     assert [n and n["number"] for n in snapshot.fetch(oids, "number").to_list()] == [3, None, 1, 3]
     assert raw.fetch([5, 2, 5], "number").number.to_list() == [5, 2, 5]
     assert snapshot.fetch([], "number").to_list() == []
+    assert snapshot.fetch(oids, (name for name in ["number"])).to_list()[0] == {"number": 3}
     with pytest.raises(fb.InvalidError, match="not an OID"):
         snapshot.fetch([7])
     with pytest.raises(fb.NotFoundError):
