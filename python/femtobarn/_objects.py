@@ -82,6 +82,11 @@ class RecordValue(_Members):
 
     __slots__ = ("_index", "_node", "_snapshot", "_tree")
 
+    _index: int
+    _node: Record
+    _snapshot: Snapshot
+    _tree: Tree
+
     def __init__(self, tree: Tree, node: Record, index: int, snapshot: Snapshot) -> None:
         _set(self, "_tree", tree)
         _set(self, "_node", node)
@@ -115,6 +120,9 @@ class LinkRef(_Members):
     """A stored link to an object; its attributes are the object's."""
 
     __slots__ = ("_snapshot", "oid")
+
+    _snapshot: Snapshot
+    oid: Oid
 
     def __init__(self, oid: Oid, snapshot: Snapshot) -> None:
         _set(self, "oid", oid)
@@ -161,6 +169,11 @@ class ElementRef(_Members):
     """A stored link to one element of a collection; its attributes are the element's."""
 
     __slots__ = ("_snapshot", "_target", "element", "oid")
+
+    _snapshot: Snapshot
+    _target: str
+    element: int
+    oid: Oid
 
     def __init__(self, oid: Oid, element: int, target: str, snapshot: Snapshot) -> None:
         _set(self, "oid", oid)

@@ -121,7 +121,8 @@ class Scan:
         array: Any = awkward_of(tree, None)  # Without its class, so that null links are zeros.
         for name in path.split("."):
             array = array[name]
-        return ak.to_numpy(array)  # A masked array, where records around it are missing.
+        values: Values = ak.to_numpy(array)  # A masked array, where records around it are missing.
+        return values
 
 
 def is_flat(view: View, paths: list[str]) -> bool:

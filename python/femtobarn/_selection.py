@@ -153,7 +153,9 @@ class Selection:
         values = {
             name: _evaluable(np.ma.filled(each, 0), self.variables[name]) for name, each in given.items()
         }
-        present = {f"is_{name}": ~each.mask for name, each in given.items() if np.ma.is_masked(each)}
+        present = {
+            f"is_{name}": ~np.ma.getmaskarray(each) for name, each in given.items() if np.ma.is_masked(each)
+        }
         expression = self.expression
         if present:
             expression = where_known(expression, {name.removeprefix("is_"): name for name in present})

@@ -216,7 +216,7 @@ def test_derived_classes_that_are_not_persistent_have_attributes_of_their_own(fe
     assert (heavy.mass, caching.px, caching.cache) == (3, 4, {})
     assert Watched(px=1, py=2).py == 2
     with pytest.raises(AttributeError, match="class Watched declares no field 'pz'; there are px, py"):
-        Watched(px=1, py=2).pz = 3  # type: ignore[attr-defined]
+        Watched(px=1, py=2).pz = 3
     with fed.transaction() as txn:
         points = txn.database("d", create=True).container("p", P, create=True)
         points.append(caching)
