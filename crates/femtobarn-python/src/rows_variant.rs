@@ -69,7 +69,10 @@ fn own_type(value: &Bound<'_, PyAny>, depth: usize) -> Option<FieldType> {
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
         return own_type(&value.get_item(0).ok()?, depth - 1);
     }
-    let name: String = value.getattr_opt("dtype").ok()??.getattr("name").ok()?.extract().ok()?;
+    if !value.get_type().hasattr("dtype").ok()? {
+        return None; // Links would look for a field of this name.
+    }
+    let name: String = value.getattr("dtype").ok()?.getattr("name").ok()?.extract().ok()?;
     Some(match name.as_str() {
         "bool" => FieldType::Bool,
         "int8" => FieldType::Int8,

@@ -79,8 +79,6 @@ fn values_that_fit_become_such_of_narrower_types() {
     assert_eq!(narrow(list(number(Int32)), one.clone(), number(Int16)), ints(&[4, 5]));
     assert_eq!(narrow(list(number(Int32)), one.clone(), optional(number(Int32))), ints(&[4, 5]));
     assert_eq!(narrow(optional(number(Int32)), ints(&[7]), number(Int8)), ints(&[7]));
-    assert_eq!(narrow(list(number(Int32)), pair.clone(), optional(list(number(Int32)))), pair);
-    assert_eq!(narrow(optional(list(number(Int32))), pair.clone(), list(number(Int8))), pair);
     let array = Type::Array { item: number(Int8).into(), size: 2 };
     assert_eq!(narrow(list(number(Int32)), pair.clone(), array.clone()), pair);
     assert_eq!(narrow(array, pair.clone(), list(number(Int32))), pair);
