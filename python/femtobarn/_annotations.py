@@ -121,7 +121,11 @@ else:
             return _Unresolved("array", parameters)
 
     class variant:
-        """One of several types: ``variant[int32, str]``."""
+        """One of several types: ``variant[int32, str]``.
+
+        A value goes to the alternative of its own type (Python's ``int`` is ``int64``, its ``float``
+        ``float64``), else to the first that keeps its precision, else to the first that takes it.
+        """
 
         def __class_getitem__(cls, parameters: Any) -> Any:
             alternatives = parameters if isinstance(parameters, tuple) else (parameters,)

@@ -46,6 +46,7 @@ from ._types import (
     Reduced,
     String,
     Variant,
+    innermost,
 )
 
 __all__ = ["Tree", "columns_of", "tree_length"]
@@ -255,12 +256,31 @@ def _variant_or_none(layout: ak.contents.Content, node: Variant, path: str) -> T
 
 
 def _alternative(layout: ak.contents.Content, node: Variant, path: str) -> tuple[int, Tree]:
-    for number, alternative in enumerate(node.alternatives):
+    for number in sorted(range(len(node.alternatives)), key=lambda at: _loss(layout, node.alternatives[at])):
         try:
-            return number, _matched(layout, alternative, path)
+            return number, _matched(layout, node.alternatives[number], path)
         except InvalidError:
             continue
     raise InvalidError(f"{_place(path)} is {node}, which cannot hold {_described(layout)}")
+
+
+def _loss(layout: ak.contents.Content, node: Node) -> int:
+    """Tell how much numbers may lose: 0 in their own type, 1 in one that keeps them, 2 in one that rounds."""
+    while layout.is_option or layout.is_indexed or layout.is_list:
+        layout = layout.content
+    node = innermost(node)
+    if isinstance(node, Record) and layout.is_record:
+        kinds = node.by_name
+        return max(
+            (_loss(layout.content(name), kinds[name]) for name in layout.fields if name in kinds), default=1
+        )
+    if not layout.is_numpy or not isinstance(node, Primitive | Reduced):
+        return 1
+    source, target = layout.data.dtype, node.dtype
+    if isinstance(node, Primitive) and source == target:
+        return 0
+    precision = target.itemsize if isinstance(node, Primitive) else 4 if node.kind == "double32" else 2
+    return 2 if source.kind == "f" and source.itemsize > precision else 1
 
 
 def _variant_tree(node: Variant, tags: Values, positions: Values, contents: dict[int, Tree]) -> Tree:

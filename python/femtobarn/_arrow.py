@@ -16,7 +16,7 @@ __all__ = ["is_arrow_stream", "layout_of_arrow", "table_of"]
 
 
 def is_arrow_stream(data: Any) -> bool:
-    """Tell whether data give themselves as Arrow arrays of any library (the Arrow PyCapsule interface)."""
+    """Tell whether the object implements the Arrow PyCapsule interface."""
     return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
 
 
@@ -43,16 +43,21 @@ def layout_of_arrow(data: Any) -> ak.contents.Content:
 
     if not isinstance(data, pa.ChunkedArray | pa.Array | pa.Table | pa.RecordBatch | pa.Scalar):
         data = pa.chunked_array(data) if hasattr(data, "__arrow_c_stream__") else pa.array(data)
-    if not isinstance(data, pa.Scalar | pa.Table | pa.RecordBatch):
-        # A dictionary of views has to be one of plain texts before it can be taken apart.
-        for decode in (False, True):
-            kind = _plain_type(data.type, decode)
-            data = data if kind == data.type else data.cast(kind)
-    if isinstance(data, pa.ChunkedArray):
-        data = pa.chunked_array([_whole(chunk) for chunk in data.chunks], data.type)
-    elif isinstance(data, pa.Array):
-        data = _whole(data)
-    return ak.from_arrow(data, highlevel=False)
+    given = data
+    try:
+        if not isinstance(data, pa.Scalar | pa.Table | pa.RecordBatch):
+            # A dictionary of views has to be one of plain texts before it can be taken apart.
+            for decode in (False, True):
+                kind = _plain_type(data.type, decode)
+                data = data if kind == data.type else data.cast(kind)
+        if isinstance(data, pa.ChunkedArray):
+            data = pa.chunked_array([_whole(chunk) for chunk in data.chunks], data.type)
+        elif isinstance(data, pa.Array):
+            data = _whole(data)
+        return ak.from_arrow(data, highlevel=False)
+    except (AssertionError, NotImplementedError, TypeError, ValueError, pa.ArrowException) as error:
+        kind = getattr(given, "type", None) or given.schema
+        raise InvalidError(f"Arrow data of type {kind} cannot be read; cast them first") from error
 
 
 def _plain_type(kind: Any, decode: bool) -> Any:

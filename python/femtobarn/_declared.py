@@ -2,7 +2,8 @@
 
 1. An object is stored with all the fields that its class declares, or refused.
 2. An attribute that the class does not declare is refused when it is set, so that a slip of the pen is not
-   stored as the old value. Names that begin with ``_`` are the program's own.
+   stored as the old value. Names that begin with ``_`` are the program's own, as are the attributes of
+   derived classes that are not persistent themselves.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def surplus_of(value: Any, stored: Sequence[str], class_name: str) -> tuple[str 
     kind = type(value)
     if dataclasses.is_dataclass(kind):
         declared = [each.name for each in dataclasses.fields(kind) if not each.name.startswith("_")]
-        info = getattr(kind, "__femtobarn__", None)
+        info = vars(kind).get("__femtobarn__")
         given, is_of_class = kind.__name__ if info is None else str(info.name), True
     elif kind.__module__.partition(".")[0] == "femtobarn" and hasattr(kind, "fields"):
         declared, given, is_of_class = list(value.fields), getattr(value, "class_name", kind.__name__), False
@@ -77,12 +78,14 @@ def declare_strictly(cls: type[Any], *, has_own_init: bool) -> None:
     set_any = object.__setattr__
 
     def set_declared(self: Any, name: str, value: Any) -> None:
-        if name not in names and not name.startswith("_") and not hasattr(type(self), name):
-            hint = near_misses(name, names)
-            raise AttributeError(
-                f"class {type(self).__name__} declares no field {name!r}{hint}; "
-                "names of your own begin with _"
-            )
+        kind = type(self)
+        if name not in names and not name.startswith("_") and not hasattr(kind, name):
+            declared = {each.name for each in dataclasses.fields(kind)}
+            if name not in declared and "__femtobarn__" in vars(kind):
+                hint = near_misses(name, declared)
+                raise AttributeError(
+                    f"class {kind.__name__} declares no field {name!r}{hint}; names of your own begin with _"
+                )
         set_any(self, name, value)
 
     set_declared.is_strict = True  # type: ignore[attr-defined]

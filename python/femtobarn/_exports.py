@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ._arrays import columns_of
 from ._exceptions import (
+    DeniedError,
     ExistsError,
     FemtobarnError,
     InvalidError,
@@ -82,7 +83,9 @@ def export_views(
     kind = format_of(target, format)
     if kind != "root" and len(views) != 1:
         raise InvalidError(f"a {kind} file holds one container, not {len(views)}; export to a .root file")
-    if target.exists():
+    with _told(target):
+        is_taken = target.exists()
+    if is_taken:
         raise ExistsError(f"file {target} exists already; remove it, or choose another name")
     total, done = sum(map(len, views.values())), 0
     chosen = list(expressions) if isinstance(expressions, Iterator) else expressions
@@ -121,13 +124,15 @@ def _write(sink: _Sink, batch: ak.Array, target: Path) -> None:
 
 @contextlib.contextmanager
 def _told(target: Path) -> Iterator[None]:
-    """Make an error of the disk that a library met, such as that it is full, one of ours."""
+    """Make an error of the operating system that a library met, such as a full disk, one of ours."""
     try:
         yield
     except FemtobarnError:
         raise
     except FileNotFoundError as error:
         raise NotFoundError(f"folder {target.parent} does not exist") from error
+    except PermissionError as error:
+        raise DeniedError(f"export to {target}: {error}") from error
     except OSError as error:
         raise StorageError(f"export to {target}: {error}; nothing of it is left") from error
 
@@ -136,7 +141,8 @@ def _told(target: Path) -> Iterator[None]:
 def _completed(target: Path) -> Iterator[Path]:
     """Give a name to write to that becomes the target's when all went well."""
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    partial.unlink(missing_ok=True)
+    with _told(target):
+        partial.unlink(missing_ok=True)
     try:
         yield partial
         partial.replace(target)

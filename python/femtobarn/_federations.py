@@ -93,8 +93,8 @@ def open(
         Bytes that are kept there of each federation, 16 GiB by default; what was used least recently goes
         first.
     timeout
-        Seconds for which a server that was reached is waited for while it does not answer, as while it
-        restarts, 60 by default. A server that cannot be connected to here is an error at once.
+        Seconds to keep retrying a server that answered before and has stopped, for example while it
+        restarts; 60 by default. A server that cannot be connected to here is an error at once.
 
     Raises
     ------

@@ -28,10 +28,24 @@ if TYPE_CHECKING:
 __all__ = ["ElementRef", "LinkList", "LinkRef", "Object", "RecordValue"]
 
 
+_set = object.__setattr__
+
+
 class _Members:
-    """Attributes and items by the names of a record's members."""
+    """Attributes and items by the names of a record's members; none of them can be set."""
 
     __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(self._unchanging(name))
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        for name, value in state[1].items():
+            _set(self, name, value)
+
+    def _unchanging(self, name: str) -> str:
+        """Say why an attribute cannot be set, and what to do instead."""
+        raise NotImplementedError
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -68,11 +82,22 @@ class RecordValue(_Members):
 
     __slots__ = ("_index", "_node", "_snapshot", "_tree")
 
+    _index: int
+    _node: Record
+    _snapshot: Snapshot
+    _tree: Tree
+
     def __init__(self, tree: Tree, node: Record, index: int, snapshot: Snapshot) -> None:
-        self._tree = tree
-        self._node = node
-        self._index = index
-        self._snapshot = snapshot
+        _set(self, "_tree", tree)
+        _set(self, "_node", node)
+        _set(self, "_index", index)
+        _set(self, "_snapshot", snapshot)
+
+    def _unchanging(self, name: str) -> str:
+        return (
+            f"records of class {self._node.class_name} that are stored do not change; give the object that "
+            "has this one a new value in a transaction, with container.update(oid, ...)"
+        )
 
     @property
     def fields(self) -> list[str]:
@@ -96,9 +121,15 @@ class LinkRef(_Members):
 
     __slots__ = ("_snapshot", "oid")
 
+    _snapshot: Snapshot
+    oid: Oid
+
     def __init__(self, oid: Oid, snapshot: Snapshot) -> None:
-        self.oid = oid
-        self._snapshot = snapshot
+        _set(self, "oid", oid)
+        _set(self, "_snapshot", snapshot)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.get(), name, value)  # The object says why not.
 
     def get(self) -> Object:
         """Return the object that the link leads to, as of the same snapshot.
@@ -139,11 +170,22 @@ class ElementRef(_Members):
 
     __slots__ = ("_snapshot", "_target", "element", "oid")
 
+    _snapshot: Snapshot
+    _target: str
+    element: int
+    oid: Oid
+
     def __init__(self, oid: Oid, element: int, target: str, snapshot: Snapshot) -> None:
-        self.oid = oid
-        self.element = element
-        self._target = target
-        self._snapshot = snapshot
+        _set(self, "oid", oid)
+        _set(self, "element", element)
+        _set(self, "_target", target)
+        _set(self, "_snapshot", snapshot)
+
+    def _unchanging(self, name: str) -> str:
+        return (
+            "elements of objects that are stored do not change; give the object a new collection in a "
+            f"transaction, with container.update({self.oid!r}, {self._collection(self.get())}=...)"
+        )
 
     def get(self) -> Object:
         """Return the object that holds the element."""

@@ -25,7 +25,7 @@ class PickedView(View):
     """Some objects of a view, in the order in which they were picked, some perhaps several times.
 
     Its ranges (``entry_start``, ``entry_stop`` and those of slices) count these objects. A condition is
-    evaluated for all entries between the first and the last of them.
+    evaluated for all entries between the first and the last of those that are asked for.
     """
 
     def __init__(self, view: View, entries: Values) -> None:
@@ -46,12 +46,12 @@ class PickedView(View):
     @property
     def oids(self) -> OidArray:  # type: ignore[override]
         """OIDs of the objects."""
-        return OidArray(self._handle.database, self._handle.container, self._picked)
+        return OidArray(self._handle.database, self._handle.container, self._picked.copy())
 
     def entries(self, where: str | None = None) -> Values:
         """Return the numbers in the container of all objects, or of those that meet a condition."""
         if where is None:
-            return self._picked
+            return self._picked.copy()
         return self._selected(self._picked, Selection.parse(where, self.definition))
 
     def as_class(self, version: Any) -> View:
@@ -86,7 +86,10 @@ class PickedView(View):
         return self._awkward(projection, self._handle.fetch(entries.tobytes(), projection.paths))
 
     def _selected(self, entries: Values, selection: Selection) -> Values:
-        return entries[np.isin(entries, self._scan(selection, self._window).entries())]
+        if not len(entries):
+            return entries
+        between = range(int(entries.min()), int(entries.max()) + 1)
+        return entries[np.isin(entries, self._scan(selection, between).entries())]
 
     def _first_found(self, values: dict[str, Any]) -> int | None:
         return next(iter(self._found(values)), None)

@@ -66,10 +66,10 @@ def _numbers(index: Any, what: str) -> np.ndarray[Any, Any]:
             values = np.asarray(index)
         except (TypeError, ValueError):  # Of unlike lengths, or with values missing.
             values = np.empty((0, 0))
-        if values.ndim == 1 and not values.size:
-            return np.empty(0, np.int64)
         if values.ndim == 1 and values.dtype.kind in "biu":
             return values
+        if values.ndim == 1 and not values.size:  # Of a list, no numbers are real ones to NumPy.
+            return np.empty(0, np.int64)
     shown = repr(index)
     raise WrongTypeError(
         f"{what} takes a number, a slice, a mask of truth values, or numbers of objects, not "

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._exceptions import CorruptError, InvalidError, NotFoundError, check_progress, near_misses
+from ._exceptions import (
+    CorruptError,
+    DeniedError,
+    InvalidError,
+    NotFoundError,
+    check_progress,
+    near_misses,
+)
 from ._exports import format_of
 from ._femtobarn import identify as _identify
 from ._import_plan import Classes
@@ -123,6 +130,8 @@ def _table(path: Path, kind: str) -> Iterator[_Source]:
         for batch in file.batches(None):
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 _find_nulls(column, name, nulls)
+    except PermissionError as error:
+        raise DeniedError(f"file {path} may not be read: {error}") from error
     except (pa.ArrowInvalid, OSError) as error:
         raise CorruptError(f"{path} is no {kind} file, or damaged: {error}") from error
     names = {column.name: _identifier(column.name) for column in file.schema}

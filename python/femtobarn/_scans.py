@@ -121,16 +121,8 @@ class Scan:
         array: Any = awkward_of(tree, None)  # Without its class, so that null links are zeros.
         for name in path.split("."):
             array = array[name]
-        return _without_mask(ak.to_numpy(array))
-
-
-def _without_mask(values: Any) -> Values:
-    """Return values of optional records with those missing as NaN, which compares as false."""
-    if not isinstance(values, np.ma.MaskedArray):
-        return np.asarray(values)
-    if values.dtype == np.bool_:
-        return np.ma.filled(values, False)
-    return np.ma.filled(values.astype(np.float64), np.nan)
+        values: Values = ak.to_numpy(array)  # A masked array, where records around it are missing.
+        return values
 
 
 def is_flat(view: View, paths: list[str]) -> bool:

@@ -8,6 +8,7 @@ collection X. Nothing is evaluated by Python itself, so that an expression can d
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from ._casts import Values
 from ._comparisons import Comparison, comparison_of
 from ._exceptions import InvalidError, NotFoundError, WrongTypeError, check_text, near_misses
 from ._later import numexpr
+from ._missing_values import where_known
 from ._paths import counted
 from ._types import Definition, Fixed, Link, List, Node, Primitive, Record, Reduced, innermost
 
@@ -142,15 +144,25 @@ class Selection:
         Parameters
         ----------
         columns
-            Values of :attr:`fields` by path, and numbers of items by ``#`` and the path.
+            Values of :attr:`fields` by path, and numbers of items by ``#`` and the path; masked arrays
+            where values are missing.
         length
             Number of entries.
         """
-        values = {name: _evaluable(columns[path], path) for name, path in self.variables.items()}
-        if self._comparison is not None and all(each.dtype.kind in "fi" for each in values.values()):
+        given = {name: columns[path] for name, path in self.variables.items()}
+        values = {
+            name: _evaluable(np.ma.filled(each, 0), self.variables[name]) for name, each in given.items()
+        }
+        present = {
+            f"is_{name}": ~np.ma.getmaskarray(each) for name, each in given.items() if np.ma.is_masked(each)
+        }
+        expression = self.expression
+        if present:
+            expression = where_known(expression, {name.removeprefix("is_"): name for name in present})
+        elif self._comparison is not None and all(each.dtype.kind in "fi" for each in values.values()):
             return self._comparison(values)
         try:
-            selected = numexpr.evaluate(self.expression, local_dict=values, global_dict={})
+            selected = numexpr.evaluate(expression, local_dict={**values, **present}, global_dict={})
         except Exception as error:
             raise InvalidError(f"where {self.text!r} cannot be evaluated: {error}") from error
         if selected.dtype != np.bool_:
@@ -263,8 +275,11 @@ class _Rewriter(ast.NodeTransformer):
         )
 
     def _is_in_parentheses(self, node: ast.expr) -> bool:
-        line = self.text.strip().encode()  # Columns are counted in bytes.
-        return line[: node.col_offset].rstrip().endswith(b"(")
+        text = self.text.strip().encode()  # Columns are counted in bytes, from the start of their line.
+        starts = [0, *itertools.accumulate(map(len, text.splitlines(keepends=True)))]
+        before = text[: starts[node.lineno - 1] + node.col_offset].rstrip()
+        after = text[starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0) :].lstrip()
+        return before.endswith(b"(") and after.startswith(b")")
 
     def _is_integer(self, node: ast.expr) -> bool:
         if isinstance(node, ast.BinOp):

@@ -177,6 +177,7 @@ class Snapshot(Mapping[str, View]):
         """
         from ._linked import link_records  # Its classes are awkward's.
 
+        chosen_fields = list(expressions) if isinstance(expressions, Iterator) else expressions
         records = link_records(oids)
         places = records["database"].astype(np.uint64) << np.uint64(32) | records["container"]
         parts: list[ak.Array] = []
@@ -185,9 +186,9 @@ class Snapshot(Mapping[str, View]):
         for place in np.unique(places[records["container"] != 0]).tolist():
             chosen = np.flatnonzero(places == place)
             view = self._view_of(place >> 32, place & 0xFFFFFFFF)
-            merged = merged or Projection.of(expressions, view.definition).record
+            merged = merged or Projection.of(chosen_fields, view.definition).record
             positions[chosen] = sum(len(part) for part in parts) + np.arange(len(chosen))
-            parts.append(view.fetch(records["entry"][chosen], expressions))
+            parts.append(view.fetch(records["entry"][chosen], chosen_fields))
         return as_library(self._assembled(parts, positions), merged or Record("", ()), library)
 
     def export(

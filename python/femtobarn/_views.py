@@ -266,8 +266,9 @@ class View:
             X. All fields if not given. They come in this order, and else in that of the class.
         where
             Condition on flat fields, such as ``"nMuon == 2 and met.pt > 30"``; ``nX`` and ``len(X)``
-            are the number of items of the collection X. The fields it uses are read first, the
-            others only for the entries selected.
+            are the number of items of the collection X. Members of a missing record are in no result,
+            neither of a comparison nor of its ``not``. The fields it uses are read first, the others
+            only for the entries selected.
         entry_start, entry_stop
             Range of entries, as in OIDs; negative numbers count from the end. Entries of deleted
             objects are left out.

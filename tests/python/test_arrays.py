@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -244,6 +246,22 @@ def test_whatever_gives_itself_as_arrow_data_comes_in(of: Any) -> None:
         assert there_and_back({"pt": of(column), "hits": [[1], [2, 3]]}, record).to_list() == rows
         with pytest.raises(fb.InvalidError, match="is not a table of named columns"):
             columns_of(of(column), record)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([[1], [2, 3]], pa.list_view(pa.int32())),
+        ([[("a", 1)]], pa.map_(pa.string(), pa.int32())),
+        ([Decimal("1.5")], pa.decimal128(3, 1)),
+    ],
+)
+def test_arrow_types_that_are_not_read_are_named(values: list[Any], kind: Any) -> None:
+    """A list view was an AssertionError without text, a map a NotImplementedError of awkward's."""
+    column = pa.array(values, kind)
+    for data in ({"x": column}, {"x": pa.chunked_array([column])}, pa.table({"x": column})):
+        with pytest.raises(fb.InvalidError, match=re.escape(f"type {kind} cannot be read; cast them first")):
+            columns_of(data, one(an.int32))
 
 
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])

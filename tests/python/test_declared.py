@@ -222,3 +222,36 @@ def test_a_class_that_makes_its_objects_itself_does() -> None:
     loud: Any = fb.persistent(Loud)(x=1)  # type: ignore[call-arg]
     loud.anything = 2
     assert fb.persistent(Given)(x=2, scale=3).x == 6  # type: ignore[call-arg]
+
+
+def test_derived_classes_that_are_not_persistent_have_attributes_of_their_own(fed: fb.Federation) -> None:
+    """They inherited the setter, which knew the fields of the persistent class alone."""
+
+    @dataclasses.dataclass
+    class Heavy(P):
+        mass: float
+
+    class Caching(P):
+        def __init__(self, px: float) -> None:
+            super().__init__(px=px)
+            self.cache: dict[str, float] = {}
+
+    @fb.persistent
+    class Watched(P):
+        py: fb.float32
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+
+    heavy, caching = Heavy(px=1, mass=2), Caching(3)
+    heavy.mass, caching.px = 3, 4
+    assert (heavy.mass, caching.px, caching.cache) == (3, 4, {})
+    assert Watched(px=1, py=2).py == 2
+    with pytest.raises(AttributeError, match="class Watched declares no field 'pz'; there are px, py"):
+        Watched(px=1, py=2).pz = 3
+    with fed.transaction() as txn:
+        points = txn.database("d", create=True).container("p", P, create=True)
+        points.append(caching)
+        with pytest.raises(fb.InvalidError, match=r"'mass' of class Heavy would be lost.*store Heavy in"):
+            points.append(heavy)
+        assert points.view()["px"].to_list() == [4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import resource
 import subprocess
@@ -272,6 +273,30 @@ def test_a_disk_that_is_full_is_a_storage_error_and_leaves_nothing(
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert raised.value.kind == "storage"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_may_not_be_written_or_read_is_denied(
+    fed: fb.Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exporting was `storage`, as a full disk is, and what was imported was said to be damaged."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    for suffix in (".parquet", ".arrow"):
+        fed["run/events"].export(tmp_path / f"there{suffix}")
+    for library, name in (
+        (pq, "ParquetWriter"),
+        (pq, "ParquetFile"),
+        (pa.ipc, "new_file"),
+        (pa.ipc, "open_file"),
+    ):
+        monkeypatch.setattr(library, name, refuse)
+    for suffix in (".parquet", ".arrow"):
+        with pytest.raises(fb.DeniedError, match="Permission denied"):
+            fed["run/events"].export(tmp_path / f"e{suffix}")
+        with pytest.raises(fb.DeniedError, match="may not be read"):
+            fed.import_file(tmp_path / f"there{suffix}", database="copy")
 
 
 @pytest.mark.parametrize("suffix", [".root", ".parquet", ".arrow"])

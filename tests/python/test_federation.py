@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import operator
 import os
 import pickle
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -121,6 +123,36 @@ def test_links_are_followed_when_used(fed: fb.Federation) -> None:
     assert event.all_raw.fetch("number").number.to_list() == [7]
     seed = event.tracks[2].seed
     assert seed.get().number == 7
+
+
+def test_what_links_and_records_lead_to_does_not_change_and_says_so(fed: fb.Federation) -> None:
+    """`event.raw.number = 1` was answered by Python: 'LinkRef' object has no attribute 'number'."""
+    form: Any = {"name": "Inner", "fields": [{"name": "n", "type": "int32"}]}
+    record = {"record": {"class": "Inner", "fields": form["fields"]}}
+    hits = {
+        "name": "Hits",
+        "fields": [{"name": "hits", "type": {"list": "int32"}}, {"name": "r", "type": record}],
+    }
+    element = {"name": "first", "type": {"element_link": "Hits.hits"}}
+    leads = {"name": "Leads", "fields": [{"name": "raw", "type": {"link": "Hits"}}, element]}
+    with fed.transaction() as txn:
+        database = txn.database("d", create=True)
+        oid = database.container("hits", hits, create=True).append({"hits": [4, 5], "r": {"n": 1}})
+        database.container("leads", leads, create=True).append({"raw": oid, "first": (oid, 1)})
+    found = fed["d/leads"][0]
+    update = re.escape(
+        f"do not change; give a new value in a transaction, with container.update({oid!r}, x=...)"
+    )
+    with pytest.raises(AttributeError, match=update):
+        found.raw.x = 1
+    with pytest.raises(AttributeError, match="class Hits that are stored do not change"):
+        found.raw.oid = oid
+    with pytest.raises(AttributeError, match=r"with container.update\(Oid\(\d+, \d+, 0\), hits=...\)"):
+        found.first.x = 1
+    with pytest.raises(AttributeError, match=r"class Inner that are stored do not change.*container\.update"):
+        found.raw.r.n = 2
+    assert copy.copy(found.raw) == pickle.loads(pickle.dumps(found.raw)) == found.raw
+    assert copy.copy(found.first) == found.first
 
 
 def test_element_links_are_the_element(tmp_path: Path) -> None:
@@ -503,6 +535,7 @@ def test_fetch_in_any_order_over_containers(fed: fb.Federation) -> None:
     assert [n and n["number"] for n in snapshot.fetch(oids, "number").to_list()] == [3, None, 1, 3]
     assert raw.fetch([5, 2, 5], "number").number.to_list() == [5, 2, 5]
     assert snapshot.fetch([], "number").to_list() == []
+    assert snapshot.fetch(oids, (name for name in ["number"])).to_list()[0] == {"number": 3}
     with pytest.raises(fb.InvalidError, match="not an OID"):
         snapshot.fetch([7])
     with pytest.raises(fb.NotFoundError):

@@ -210,6 +210,32 @@ def test_a_file_with_other_triggers_evolves_the_class_of_its_container(
     assert fed["mu/Events"].definition.version == 2
 
 
+@pytest.mark.parametrize("is_together", [True, False])
+def test_a_file_without_a_collection_goes_where_one_with_it_went(
+    fed: fb.Federation, tmp_path: Path, is_together: bool
+) -> None:
+    """One after the other it was refused: 'a list may have several items'."""
+    muons = {"nMuon": np.array([2, 0], np.uint32), "Muon_pt": ak.Array([[5.0, 6.0], []])}
+    files = [
+        write(
+            tmp_path / "with.root", {"Events": {"run": np.array([1, 2]), "x": ak.Array([[1], []]), **muons}}
+        ),
+        write(tmp_path / "without.root", {"Events": {"run": np.array([3])}}),
+    ]
+    for part in [files] if is_together else [[file] for file in files]:
+        fed.import_trees(part, database="mu")
+    view = fed["mu/Events"]
+    assert view.arrays(["run", "x", "Muon"]).to_list() == [
+        {"run": 1, "x": [1], "Muon": [{"pt": 5.0}, {"pt": 6.0}]},
+        {"run": 2, "x": [], "Muon": []},
+        {"run": 3, "x": None, "Muon": None},
+    ]
+    if not is_together:
+        assert view[:2].as_class(1).arrays("x").x.to_list() == [[1], []]
+        with pytest.raises(fb.InvalidError, match="value 0 has 0 items"):
+            view[2:].as_class(1).arrays("x")
+
+
 def test_trees_that_cannot_be_of_one_class_are_refused(fed: fb.Federation, tmp_path: Path) -> None:
     one = write(tmp_path / "one.root", {"t": {"x": np.arange(2), "n": np.arange(2)}})
     two = write(tmp_path / "two.root", {"t": {"x": np.arange(2), "n": np.array([0.5])[[0, 0]]}})

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import femtobarn as fb
+from femtobarn._selection import Selection
 
 FORM = {
     "name": "Number",
@@ -86,6 +87,33 @@ def test_a_picked_view_reads_like_any_other(view: fb.View) -> None:
         part[5]
 
 
+def test_what_a_picked_view_gives_is_the_callers(view: fb.View) -> None:
+    part = view[[9, 2]]
+    expected = part["n"].to_list()
+    part.entries()[:] = 0
+    part.oids.entries[:] = 0
+    assert part["n"].to_list() == expected
+
+
+def test_batches_of_a_picked_view_evaluate_the_condition_once_for_each_entry(
+    view: fb.View, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch evaluated it for all entries between the first and the last of the view."""
+    evaluated: list[int] = []
+    evaluate = Selection.evaluate
+
+    def counted(self: Selection, columns: Any, length: int) -> Any:
+        evaluated.append(length)
+        return evaluate(self, columns, length)
+
+    monkeypatch.setattr(Selection, "evaluate", counted)
+    part = view[::2]
+    chosen = [n for batch in part.iterate("n", "n > 50", step_size=30) for n in batch.n.to_list()]
+    assert chosen == [n for n in part["n"].to_list() if n > 50]
+    assert sum(evaluated) <= len(view)
+    assert part[[]].arrays("n", "n > 50")["n"].to_list() == []
+
+
 def test_a_picked_view_is_exported(view: fb.View, tmp_path: Path) -> None:
     path = tmp_path / "part.parquet"
     assert view[[5, 1]].export(path) == 2
@@ -96,6 +124,7 @@ def test_a_picked_view_is_exported(view: fb.View, tmp_path: Path) -> None:
     ("index", "error", "text"),
     [
         ([True], IndexError, "a mask of 1 values"),
+        (np.zeros(0, bool), IndexError, "a mask of 0 values"),
         ([600], IndexError, "no 600"),
         ([-601], IndexError, "no -601"),
         ([0.5], TypeError, "takes a number, a slice, a mask"),

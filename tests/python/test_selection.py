@@ -195,6 +195,8 @@ def test_comparisons_by_numpy_answer_as_numexpr_does(limit: float, dtype: type[A
         ("good & run > 1", "(a > 1) & (b > 2)"),
         ("run > 1 & run < 5", "(a > 1) & (b > 2)"),
         ("nMuon > 1 ^ weight", "(a > 1) ^ (b > 2)"),
+        ("run == 1 and (good | nMuon > 2)", "(a > 1) | (b > 2)"),
+        ("(run == 1 and\n (1 < good | weight))", "(a > 1) | (b > 2)"),
     ],
 )
 def test_slips_from_other_languages_are_told_what_is_written_here(text: str, advice: str) -> None:
@@ -208,6 +210,7 @@ def test_bits_of_integers_are_compared_as_python_reads_them() -> None:
     assert select("run & 1 == 1", run=run) == select("(run & 1) == 1", run=run) == [True, False, True, False]
     assert select("0 < (run & 6) < 4", run=run) == [False, True, True, False]
     assert select("(run > 1) & (run < 4) | (run == 4)", run=run) == [False, True, True, True]
+    assert select("(run > 1 and\n 0 < ( run & 6 ) < 4)", run=run) == [False, True, True, False]
 
 
 def test_conditions_on_what_may_be_missing_leave_the_missing_out(tmp_path: Path) -> None:
@@ -225,3 +228,43 @@ def test_conditions_on_what_may_be_missing_leave_the_missing_out(tmp_path: Path)
         assert view.entries("r.n < 5").tolist() == [2, 3]
         assert view.entries("r.k.container > 0").tolist() == [2]
         assert view.entries("r.k.container == 0").tolist() == [0, 3]
+        assert view.entries("r.k.container != 0").tolist() == [2]
+
+
+SOME_MISSING = [
+    {"run": 1, "r": {"n": 5, "big": 2**53, "flags": 4, "ok": True}},
+    {"run": 2, "r": None},
+    {"run": 3, "r": {"n": 0, "big": 2**53 + 1, "flags": 6, "ok": False}},
+    {"run": 4, "r": None},
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("r.n != 5", [2]),
+        ("not (r.n == 5)", [2]),
+        ("r.n == 5 or not r.n == 5", [0, 2]),
+        ("r.n == 5 or run == 2", [0, 1]),
+        ("not (r.n == 5 and run < 4)", [2, 3]),
+        ("not (r.n == 5 or run == 3)", []),
+        ("not not r.ok", [0]),
+        ("not r.ok", [2]),
+        ("r.ok ^ (run > 0)", [2]),
+        ("r.big == 9007199254740993", [2]),
+        ("r.flags & 4 == 4", [0, 2]),
+        ("r.flags & 2 != 0 and r.big > r.n", [2]),
+    ],
+)
+def test_what_is_missing_is_in_no_result_of_a_comparison_or_of_its_not(
+    tmp_path: Path, text: str, expected: list[int]
+) -> None:
+    """`r.n != 5` chose what is missing; integers became real numbers, without bits and the last digit."""
+    kinds = {"n": "int32", "big": "int64", "flags": "uint32", "ok": "bool"}
+    fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    optional = {"optional": {"record": {"class": "Inner", "fields": fields}}}
+    outer = {"name": "Outer", "fields": [{"name": "run", "type": "int32"}, {"name": "r", "type": optional}]}
+    with fb.create(tmp_path / "lhc.fed") as fed:
+        with fed.transaction() as txn:
+            txn.database("d", create=True).container("o", outer, create=True).extend(SOME_MISSING)
+        assert fed["d/o"].entries(text).tolist() == expected

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import awkward as ak
+import numpy as np
 import pytest
 
 import femtobarn as fb
@@ -96,6 +98,72 @@ def test_quantised_numbers_stay_in_their_range(fed: fb.Federation, value: float)
     with pytest.raises(fb.InvalidError, match="range"):
         store(fed, an.quantised(8, 0, 1), value)
     assert list(fed) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "large", "too_large"),
+    [("float16", 65519.0, -65520.0), ("float16", 65519.0, 1e300), ("double32", 3.4028235e38, 1e300)],
+)
+def test_no_finite_number_becomes_infinite(
+    fed: fb.Federation, kind: str, large: float, too_large: float
+) -> None:
+    """70000 became infinite in half precision, and 1e300 in a double that is stored as a float."""
+    fields = [{"name": "x", "type": kind}, {"name": "l", "type": {"list": kind}}]
+    with fed.transaction() as txn:
+        probes = txn.database("d", create=True).container(
+            "probes", {"name": "Probe", "fields": fields}, create=True
+        )
+        for value in (large, float("inf"), float("nan")):
+            probes.append({"x": value, "l": [value]})
+            probes.extend({"x": [value], "l": [np.array([value])]})
+        for row in (
+            {"x": too_large, "l": []},
+            {"x": 0, "l": [too_large]},
+            {"x": 0, "l": np.array([too_large])},
+        ):
+            with pytest.raises(
+                fb.InvalidError, match=r"field '[xl]' of class Probe: .* is not within the range"
+            ):
+                probes.append(row)
+        for columns in ({"x": [too_large], "l": [[]]}, {"x": [0.0], "l": [[too_large]]}):
+            with pytest.raises(fb.InvalidError, match=r"too large for|does not fit into"):
+                probes.extend(columns)
+        assert len(probes) == 6
+        with pytest.raises(fb.InvalidError, match=r"too large for|does not fit into|within the range"):
+            probes.update([0], x=np.array([too_large]))
+    assert np.isfinite(fed["d/probes"].arrays("x").x).to_list() == [True, True] + [False] * 4
+
+
+SINGLE, DOUBLE = np.float32(0.1), 0.1
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "expected"),
+    [
+        (an.variant[an.float32, an.float64], DOUBLE, DOUBLE),
+        (an.variant[an.float64, an.float32], SINGLE, float(SINGLE)),
+        (an.variant[an.float16, an.float64], SINGLE, float(SINGLE)),
+        (an.variant[an.float16, an.float32], DOUBLE, 0.0999755859375),
+        (an.variant[list[an.float32], list[an.float64]], [DOUBLE], [DOUBLE]),
+        (an.variant[list[an.float32], list[an.float64]], np.array([DOUBLE]), [DOUBLE]),
+        (an.variant[an.int32, bool], True, True),
+        (an.variant[an.int32, an.float64], 3, 3),
+        (an.variant[an.int8, an.int32], 300, 300),
+    ],
+)
+def test_a_variant_takes_a_value_in_its_own_type(
+    fed: fb.Federation, annotation: Any, value: Any, expected: Any
+) -> None:
+    """The first alternative took it, and rounded it."""
+    declared = fb.persistent(type("Probe", (), {"__annotations__": {"x": annotation}}))
+    with fed.transaction() as txn:
+        probes = txn.database("d", create=True).container("probes", declared, create=True)
+        probes.append({"x": value})
+        probes.extend({"x": [value]})
+        probes.extend({"x": ak.Array([value])})
+    stored = [probe.to_dict()["x"] for probe in fed["d/probes"]]
+    assert stored == [expected] * 3
+    assert [type(each) for each in stored] == [type(expected)] * 3
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.0, 1e-45, 3.4e38])

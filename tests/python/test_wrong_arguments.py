@@ -120,11 +120,13 @@ def test_everything_can_be_shown_after_the_federation_was_closed(fed: fb.Federat
     held = [view, view[0], view[1].previous, view[1:], view[[1]], snapshot, txn, database]
     held += [database.container("events"), fed, view.oids, view[[1]].oids, view["previous"]]
     before = list(map(repr, held))
+    assert not any("closed" in text for text in before)
     fed.close()
     assert repr(held[0]) == "<View 'd/events': of a closed federation>"
     assert repr(held[1]) == "<object 0 of a closed federation>"
-    assert all(map(repr, held))
-    assert len(before) == len(held)
+    after = list(map(repr, held))
+    assert ["closed" in text for text in after[:6]] == [True, True, False, True, True, True]
+    assert all(after)
 
 
 def test_what_does_not_exist_is_said_to_be_made_by_create(fed: fb.Federation) -> None:

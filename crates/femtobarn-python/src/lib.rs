@@ -27,6 +27,7 @@ mod progress;
 mod rows;
 mod rows_link;
 mod rows_number;
+mod rows_variant;
 mod serving;
 mod session;
 mod shape;

@@ -18,6 +18,7 @@ use crate::error::exception;
 use crate::object::Object;
 use crate::rows_link::LinkColumns;
 use crate::rows_number::NumberColumn;
+use crate::rows_variant::Alternatives;
 
 /// Rows of one class.
 pub struct Rows {
@@ -148,6 +149,7 @@ struct RecordColumns {
 }
 
 struct VariantColumns {
+    alternatives: Alternatives,
     tags: Vec<i8>,
     positions: Vec<i64>,
     lengths: Vec<usize>,
@@ -173,6 +175,8 @@ impl Columns {
             FieldType::Link(_) => Columns::Link(LinkColumns::new(false)),
             FieldType::ElementLink(_) => Columns::Link(LinkColumns::new(true)),
             FieldType::Variant(items) => Columns::Variant(VariantColumns::new(py, items)),
+            FieldType::Float16 => Columns::Number(NumberColumn::Half(vec![])),
+            FieldType::Double32 => Columns::Number(NumberColumn::Single(vec![])),
             number => Columns::Number(NumberColumn::new(primitive_of(number))),
         }
     }
@@ -423,18 +427,20 @@ fn declaration_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
 impl VariantColumns {
     fn new(py: Python<'_>, items: &[FieldType]) -> Self {
         let contents: Vec<Columns> = items.iter().map(|item| Columns::new(py, item)).collect();
-        Self { tags: vec![], positions: vec![], lengths: vec![0; contents.len()], contents }
+        let alternatives = Alternatives::new(items);
+        let lengths = vec![0; contents.len()];
+        Self { alternatives, tags: vec![], positions: vec![], lengths, contents }
     }
 
-    /// Adds the value to the first alternative that takes it.
+    /// Adds the value to the first alternative that takes it, in the order that suits the value.
     fn push(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
         if value.is_none() {
             self.tags.push(-1);
             self.positions.push(0);
             return Ok(());
         }
-        for (tag, columns) in self.contents.iter_mut().enumerate() {
-            let position = self.lengths[tag];
+        for tag in self.alternatives.in_order(value) {
+            let (position, columns) = (self.lengths[tag], &mut self.contents[tag]);
             if columns.push(value).is_ok() {
                 self.tags.push(tag as i8);
                 self.positions.push(position as i64);
@@ -484,7 +490,7 @@ fn primitive_of(of: &FieldType) -> Primitive {
         FieldType::UInt32 => Primitive::UInt32,
         FieldType::Int64 => Primitive::Int64,
         FieldType::UInt64 => Primitive::UInt64,
-        FieldType::Float64 | FieldType::Double32 => Primitive::Float64,
+        FieldType::Float64 => Primitive::Float64,
         _ => Primitive::Float32,
     }
 }

@@ -24,6 +24,10 @@ pub enum NumberColumn {
     UInt64(Vec<u64>),
     Float32(Vec<f32>),
     Float64(Vec<f64>),
+    /// On disk of half precision.
+    Half(Vec<f32>),
+    /// On disk of single precision.
+    Single(Vec<f64>),
 }
 
 /// Runs an expression with the vector of whatever variant it is.
@@ -41,8 +45,8 @@ macro_rules! with_values {
             NumberColumn::UInt32($values) => $body,
             NumberColumn::Int64($values) => $body,
             NumberColumn::UInt64($values) => $body,
-            NumberColumn::Float32($values) => $body,
-            NumberColumn::Float64($values) => $body,
+            NumberColumn::Float32($values) | NumberColumn::Half($values) => $body,
+            NumberColumn::Float64($values) | NumberColumn::Single($values) => $body,
         }
     };
 }
@@ -86,6 +90,14 @@ impl NumberColumn {
                 values.push(single_of(value, real_of(value, wanted)?)?)
             }
             NumberColumn::Float64(values) => values.push(real_of(value, wanted)?),
+            NumberColumn::Half(values) => {
+                values.push(single_of(value, real_of(value, wanted)?)?);
+                check_halves(&values[values.len() - 1..])?;
+            }
+            NumberColumn::Single(values) => {
+                values.push(real_of(value, wanted)?);
+                check_singles(&values[values.len() - 1..])?;
+            }
         }
         Ok(())
     }
@@ -113,6 +125,16 @@ impl NumberColumn {
             NumberColumn::UInt64(values) => copy_buffer(array, values),
             NumberColumn::Float32(values) => copy_buffer(array, values),
             NumberColumn::Float64(values) => copy_buffer(array, values),
+            NumberColumn::Half(values) => {
+                let added = copy_buffer(array, values)?;
+                check_halves(&values[values.len() - added.unwrap_or(0)..])?;
+                Ok(added)
+            }
+            NumberColumn::Single(values) => {
+                let added = copy_buffer(array, values)?;
+                check_singles(&values[values.len() - added.unwrap_or(0)..])?;
+                Ok(added)
+            }
         }
     }
 
@@ -149,8 +171,8 @@ impl NumberColumn {
             NumberColumn::UInt32(_) => Primitive::UInt32,
             NumberColumn::Int64(_) => Primitive::Int64,
             NumberColumn::UInt64(_) => Primitive::UInt64,
-            NumberColumn::Float32(_) => Primitive::Float32,
-            NumberColumn::Float64(_) => Primitive::Float64,
+            NumberColumn::Float32(_) | NumberColumn::Half(_) => Primitive::Float32,
+            NumberColumn::Float64(_) | NumberColumn::Single(_) => Primitive::Float64,
         }
     }
 }
@@ -190,6 +212,23 @@ fn single_of(value: &Bound<'_, PyAny>, real: f64) -> Result<f32, Refusal> {
     match single.is_infinite() && real.is_finite() {
         true => Err(Refusal::of(value, "within the range of float32")),
         false => Ok(single),
+    }
+}
+
+/// Refuses finite numbers that are infinite in half precision.
+fn check_halves(values: &[f32]) -> Pushed {
+    const LIMIT: f32 = 65_520.0;
+    match values.iter().find(|value| value.is_finite() && value.abs() >= LIMIT) {
+        Some(value) => Err(Refusal::because(format!("{value} is not within the range of float16"))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses finite numbers that are infinite in single precision.
+fn check_singles(values: &[f64]) -> Pushed {
+    match values.iter().find(|value| value.is_finite() && (**value as f32).is_infinite()) {
+        Some(value) => Err(Refusal::because(format!("{value} is not within the range of float32"))),
+        None => Ok(()),
     }
 }
 

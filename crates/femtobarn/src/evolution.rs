@@ -4,7 +4,7 @@
 //! version to the next, so that a field that was renamed twice is still the same field. What becomes
 //! of the values is decided by `rntuple::revise`; here it is refused what only a class can tell.
 
-use rntuple::{Change, ChangeKind, Conversion, Member, Origin, Plan, Type, Value, plan};
+use rntuple::{Change, ChangeKind, Conversion, Member, Nesting, Origin, Plan, Type, Value, plan};
 
 use crate::class::{Class, Field, FieldType};
 use crate::dress;
@@ -189,7 +189,9 @@ fn forward(pairs: &[Pair<'_>]) -> Result<Vec<Member>> {
     let member = |pair: &Pair<'_>| {
         let of = pair.new.of.storage_type();
         Ok(match pair.old {
-            Some(old) => Member::was(&pair.new.name, of, &old.name).with(forward(&pair.inner)?),
+            Some(old) => Member::was(&pair.new.name, of, &old.name)
+                .with(forward(&pair.inner)?)
+                .nested(nesting(&old.of, &pair.new.of)),
             None => Member::added(&pair.new.name, of, default(pair.new, pair.default)?),
         })
     };
@@ -202,10 +204,14 @@ fn backward(pairs: &[Pair<'_>], oldest: &[Field]) -> Result<Vec<Member>> {
         let of = field.of.storage_type();
         let is_it = |pair: &&Pair<'_>| pair.old.is_some_and(|old| std::ptr::eq(old, field));
         Ok(match pairs.iter().find(is_it) {
-            Some(pair) if pair.inner.is_empty() => Member::was(&field.name, of, &pair.new.name),
             Some(pair) => {
-                let inner = backward(&pair.inner, inner_fields(&field.of).unwrap_or_default())?;
-                Member::was(&field.name, of, &pair.new.name).with(inner)
+                let inner = match pair.inner.is_empty() {
+                    true => vec![],
+                    false => backward(&pair.inner, inner_fields(&field.of).unwrap_or_default())?,
+                };
+                Member::was(&field.name, of, &pair.new.name)
+                    .with(inner)
+                    .nested(nesting(&pair.new.of, &field.of))
             }
             None => Member::added(&field.name, of, default(field, field.default.as_ref())?),
         })
@@ -232,8 +238,8 @@ fn check_all<'a>(
         path.push(&pair.new.name);
         if let Some(old) = pair.old {
             let checked = match is_backward {
-                false => check(&old.of, &pair.new.of),
-                true => check(&pair.new.of, &old.of),
+                false => check_field(&old.of, &pair.new.of),
+                true => check_field(&pair.new.of, &old.of),
             };
             checked.map_err(|reason| format!("field {:?}: {reason}", path.join(".")))?;
         }
@@ -241,6 +247,25 @@ fn check_all<'a>(
         path.pop();
     }
     Ok(())
+}
+
+fn check_field(from: &FieldType, to: &FieldType) -> std::result::Result<(), &'static str> {
+    match (nesting(from, to), from, to) {
+        (Nesting::Wrapped, _, FieldType::Optional(to)) => check(from, to),
+        (Nesting::Unwrapped, FieldType::Optional(from), _) => check(from, to),
+        _ => check(from, to),
+    }
+}
+
+/// What becomes of a list that may be missing in one of two versions. Optional lists of records are
+/// stored as lists of lists, so that their types do not tell.
+fn nesting(from: &FieldType, to: &FieldType) -> Nesting {
+    let is_list = |of: &FieldType| matches!(of, FieldType::List(_));
+    match (from, to) {
+        (FieldType::List(_), FieldType::Optional(to)) if is_list(to) => Nesting::Wrapped,
+        (FieldType::Optional(from), FieldType::List(_)) if is_list(from) => Nesting::Unwrapped,
+        _ => Nesting::ByType,
+    }
 }
 
 fn check(from: &FieldType, to: &FieldType) -> std::result::Result<(), &'static str> {

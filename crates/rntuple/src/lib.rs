@@ -130,8 +130,8 @@ pub use reader::{
     ColumnPath, Cursor, FieldCursor, FieldValue, FromCell, Projection, Reader, RowReader,
 };
 pub use revise::{
-    Change, ChangeKind, Compaction, Completed, Conversion, DELETED_FIELD, Evolved, Member, Origin,
-    Plan, Revised, compact, complete, convert_array, evolve, plan,
+    Change, ChangeKind, Compaction, Completed, Conversion, DELETED_FIELD, Evolved, Member, Nesting,
+    Origin, Plan, Revised, compact, complete, convert_array, evolve, plan,
 };
 pub use schema::{AliasColumn, Column, ColumnId, ExtraTypeInfo, Field, FieldId, Schema, Structure};
 pub use source::{BlobSink, ByteSource, ReadRequest};

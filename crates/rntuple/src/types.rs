@@ -106,17 +106,34 @@ pub enum Precision {
 
 impl Precision {
     /// Whether a number can be stored: a quantised one must be in the range, up to a rounding to
-    /// single precision, all others can be.
+    /// single precision; of others, finite ones must stay finite.
     pub(crate) fn holds(&self, value: f64) -> bool {
         match self {
+            Precision::Half => (value as f32).abs() < HALF_LIMIT || !value.is_finite(),
+            Precision::Single | Precision::Truncated { .. } => {
+                (value as f32).is_finite() || !value.is_finite()
+            }
             Precision::Quantised { min, max, .. } => {
                 let rounding = single_rounding(*min, *max);
                 (min - rounding..=max + rounding).contains(&value)
             }
-            _ => true,
+        }
+    }
+
+    /// What is wrong with a number that it does not hold.
+    pub(crate) fn refusal(&self, value: f64) -> String {
+        match self {
+            Precision::Half => format!("{value} is too large for half precision"),
+            Precision::Single | Precision::Truncated { .. } => {
+                format!("{value} is too large for single precision")
+            }
+            Precision::Quantised { .. } => format!("{value} is outside the quantised range"),
         }
     }
 }
+
+/// From here on numbers are rounded to a half precision that is infinite.
+const HALF_LIMIT: f32 = 65_520.0;
 
 /// The logical type of a field.
 #[derive(Clone, Debug, PartialEq)]

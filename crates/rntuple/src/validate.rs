@@ -128,16 +128,26 @@ fn fits_variant(
     })
 }
 
-/// Quantised numbers must be in their range; a page of them would be refused only when it is full.
+/// Numbers of little precision must be in its range: a page of quantised ones would be refused only
+/// when it is full, others would become infinite.
 fn fits_range(of: &Type, values: &[u8], path: &[&str]) -> Result<()> {
-    let Type::Reduced(primitive, precision @ Precision::Quantised { .. }) = of else {
-        return Ok(());
+    let wrong = match of {
+        // Every number in memory is one of those.
+        Type::Reduced(Primitive::Float32, Precision::Single | Precision::Truncated { .. }) => None,
+        Type::Reduced(Primitive::Float64, precision) => {
+            values_of::<f64>(values)?.iter().copied().find(|&x| !precision.holds(x))
+        }
+        Type::Reduced(_, precision) => {
+            values_of::<f32>(values)?.iter().map(|&x| x.into()).find(|&x| !precision.holds(x))
+        }
+        _ => None,
     };
-    let holds = match primitive {
-        Primitive::Float64 => values_of::<f64>(values)?.iter().all(|&x| precision.holds(x)),
-        _ => values_of::<f32>(values)?.iter().all(|&x| precision.holds(x.into())),
-    };
-    check(holds, path, || "a number is outside the quantised range".to_owned())
+    match (wrong, of) {
+        (Some(value), Type::Reduced(_, precision)) => {
+            check(false, path, || precision.refusal(value))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn is_whole(primitive: Primitive, values: &[u8]) -> bool {

@@ -118,9 +118,10 @@ impl Value {
             (Type::Primitive(primitive), _) => self.fits_primitive(*primitive),
             (Type::Reduced(primitive, precision), _) if self.as_float().is_some() => {
                 let value = self.as_float().unwrap_or_default();
-                match precision.holds(primitive.rounded(value)) {
+                let rounded = primitive.rounded(value);
+                match precision.holds(rounded) && rounded.is_finite() == value.is_finite() {
                     true => Ok(()),
-                    false => Err((vec![], format!("{value} is outside the quantised range"))),
+                    false => Err((vec![], precision.refusal(value))),
                 }
             }
             (Type::String, Value::String(_)) => Ok(()),

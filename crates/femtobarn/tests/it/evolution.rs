@@ -201,6 +201,34 @@ fn what_cannot_become_the_newer_version_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_list_that_newer_objects_may_lack_becomes_optional() {
+    let (folder, federation) = federation();
+    let with = |version: u32, of: &str| {
+        class(&format!(
+            r#"{{"name": "Track", "version": {version}, "fields": [{{"name": "l", "type": {of}}}]}}"#
+        ))
+    };
+    let list = |n: i64| record(&[("l", Value::List((0..n % 4).map(Value::Int).collect()))]);
+    let mut transaction = begin(&federation);
+    let database = transaction.create_database("run7").unwrap();
+    let older = with(1, r#"{"list": "int32"}"#);
+    let key = transaction.create_container(database, "tracks", &older, Default::default()).unwrap();
+    let mut expected: Vec<Value> = (0..20).map(list).collect();
+    for row in &expected {
+        transaction.append_value(key, row.clone()).unwrap();
+    }
+    transaction.commit().unwrap();
+    let (mut transaction, key) = open(&federation);
+    transaction.evolve(key, &with(2, r#"{"optional": {"list": "int64"}}"#)).unwrap();
+    expected.extend([record(&[("l", Value::Null)]), list(3)]);
+    for row in &expected[20..] {
+        transaction.append_value(key, row.clone()).unwrap();
+    }
+    transaction.commit().unwrap();
+    assert_are(&reopened(&folder).snapshot(None).unwrap(), 2, &expected);
+}
+
+#[test]
 fn a_savepoint_undoes_an_evolution() {
     let (_folder, federation) = federation();
     tracks(&federation, 20);

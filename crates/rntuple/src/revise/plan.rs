@@ -25,6 +25,20 @@ pub struct Member {
     /// come from. Those that are not named here keep their values if there was a member of the same
     /// name, and are zero if there was none.
     pub members: Vec<Member>,
+    /// What becomes of a list, where the types leave that open.
+    pub nesting: Nesting,
+}
+
+/// What becomes of the old value as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Nesting {
+    /// What the types say: a list becomes a list, item by item.
+    #[default]
+    ByType,
+    /// It becomes the one item of the new list or optional value, also if it is a list itself.
+    Wrapped,
+    /// The one item of the old list or optional value becomes the new value; for conversions only.
+    Unwrapped,
 }
 
 /// Where the values of a [`Member`] come from.
@@ -45,18 +59,25 @@ impl Member {
     /// A member whose values had another name.
     pub fn was(name: &str, of: Type, old: &str) -> Self {
         let from = Origin::Same(old.to_owned());
-        Member { name: name.to_owned(), of, from, members: vec![] }
+        Member { name: name.to_owned(), of, from, members: vec![], nesting: Nesting::ByType }
     }
 
     /// A new member; `None` stands for zero, empty or absent.
     pub fn added(name: &str, of: Type, default: Option<Value>) -> Self {
-        Member { name: name.to_owned(), of, from: Origin::Default(default), members: vec![] }
+        Member { from: Origin::Default(default), ..Self::same(name, of) }
     }
 
     /// The same with its nested members.
     #[must_use]
     pub fn with(mut self, members: Vec<Member>) -> Self {
         self.members = members;
+        self
+    }
+
+    /// The same with what becomes of the old value as a whole.
+    #[must_use]
+    pub fn nested(mut self, nesting: Nesting) -> Self {
+        self.nesting = nesting;
         self
     }
 }
@@ -234,7 +255,18 @@ impl Planner {
             self.note(kind);
         }
         self.old_path.push(from.to_owned());
-        let map = self.map(found, of, rule.map_or(&[], |rule| &rule.members))?;
+        let rules: &[Member] = rule.map_or(&[], |rule| &rule.members);
+        let map = match (rule.map_or(Nesting::ByType, |rule| rule.nesting), found, of) {
+            (Nesting::Wrapped, _, Type::List(item) | Type::Optional(item)) => {
+                self.note(ChangeKind::Wrapped);
+                Map::Wrap(self.map(found, item, rules)?.into())
+            }
+            (Nesting::Unwrapped, Type::List(item) | Type::Optional(item), _) if self.narrows => {
+                self.note(ChangeKind::Narrowed);
+                Map::Unwrap(self.map(item, of, rules)?.into())
+            }
+            _ => self.map(found, of, rules)?,
+        };
         self.old_path.pop();
         Ok(MemberMap { name: name.to_owned(), source, map })
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proptest::{collection::vec, prelude::*};
 
 use rntuple::{
-    Anchor, Appender, ErrorKind, Member, Origin, Primitive, Reader, Type, Value, WriteOptions,
-    complete, evolve, plan,
+    Anchor, Appender, ErrorKind, Member, Nesting, Origin, Primitive, Reader, Type, Value,
+    WriteOptions, complete, evolve, plan,
 };
 
 use crate::representations::{FEW, expected, file};
@@ -177,6 +177,29 @@ fn what_cannot_be_kept_is_refused_with_the_reason() {
     let unknown = Member::same("i", number(Primitive::Int32));
     let nested = Member::same("r", record(&[("x", number(Primitive::Int64))])).with(vec![unknown]);
     assert!(plan(&old, &[nested]).unwrap_err().to_string().contains("no such member"));
+}
+
+#[test]
+fn a_list_becomes_one_that_may_be_missing() {
+    let rows: Vec<Value> = (0..500).map(event).collect();
+    let options = WriteOptions { cluster_size: 4096, ..WriteOptions::default() };
+    let (mut memory, header, footer) = written(&tracks(), &rows, options);
+    let old = reader(&memory, &header, &footer);
+    let track = record(&[("pt", number(Primitive::Float64)), ("hits", number(Primitive::Int8))]);
+    let list = Type::Optional(Type::List(track.into()).into());
+    let members = [
+        Member::same("id", number(Primitive::UInt16)),
+        Member::same("tracks", list).nested(Nesting::Wrapped),
+    ];
+    let evolved = evolve(&old, &mut memory, &members, options).unwrap();
+    // What ROOT has no name for is optional only to those who say so: it is stored as a list.
+    let wrapped = |row: &Value| {
+        let tracks = Value::List(vec![row.member("tracks").unwrap().clone()]);
+        let id = row.member("id").unwrap().clone();
+        Value::Record(vec![("id".to_owned(), id), ("tracks".to_owned(), tracks)])
+    };
+    let expected: Vec<Value> = rows.iter().map(wrapped).collect();
+    assert_eq!(rows_of(&reader(&memory, &evolved.header, &evolved.footer)), expected);
 }
 
 #[test]

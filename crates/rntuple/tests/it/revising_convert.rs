@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use rntuple::{
-    Array, ChangeKind, Conversion, Member, Precision, Primitive, Type, Value, WriteOptions,
-    convert_array,
+    Array, ChangeKind, Conversion, Member, Nesting, Precision, Primitive, Type, Value,
+    WriteOptions, convert_array,
 };
 
 use crate::revising::{number, record, written};
@@ -43,12 +43,16 @@ fn optional(of: Type) -> Type {
 
 /// Converts values of one member `x`.
 fn convert(old: Type, values: &[Value], new: Type) -> rntuple::Result<Vec<Value>> {
+    convert_by(old, values, Member::same("x", new))
+}
+
+fn convert_by(old: Type, values: &[Value], member: Member) -> rntuple::Result<Vec<Value>> {
     let of = record(&[("x", old)]);
     let row = |x: &Value| Value::Record(vec![("x".to_owned(), x.clone())]);
     let array = array_of(&of, &values.iter().map(row).collect::<Vec<_>>());
-    let conversion = Conversion::new(&of, &[Member::same("x", new.clone())])?;
-    let converted = conversion.apply(&array)?;
-    converted.validate(&record(&[("x", new)]))?;
+    let new = record(&[("x", member.of.clone())]);
+    let converted = Conversion::new(&of, &[member])?.apply(&array)?;
+    converted.validate(&new)?;
     let x = |at| Ok(converted.value(at)?.member("x").unwrap().clone());
     (0..converted.len()).map(x).collect()
 }
@@ -91,9 +95,27 @@ fn values_that_fit_become_such_of_narrower_types() {
 }
 
 #[test]
+fn lists_become_the_one_item_of_others_and_back() {
+    let plain = list(record(&[("n", number(Primitive::Int32))]));
+    let nested = list(plain.clone());
+    let row = |n: i64| Value::Record(vec![("n".to_owned(), Value::Int(n))]);
+    let values = [Value::List(vec![row(1), row(2)]), Value::List(vec![])];
+    let wrapped = values.clone().map(|value| Value::List(vec![value]));
+    let with = |old: &Type, new: &Type, nesting, values: &[Value]| {
+        let member = Member::same("x", new.clone()).nested(nesting);
+        convert_by(old.clone(), values, member)
+    };
+    assert_eq!(with(&plain, &nested, Nesting::Wrapped, &values).unwrap(), wrapped);
+    assert_eq!(with(&nested, &plain, Nesting::Unwrapped, &wrapped).unwrap(), values);
+    let text = with(&nested, &plain, Nesting::Unwrapped, &[Value::List(vec![])]).unwrap_err();
+    assert!(text.to_string().contains("value 0 has 0 items, not one"), "{text}");
+}
+
+#[test]
 fn the_first_value_that_does_not_fit_is_named() {
     use Primitive::{Bool, Float32, Float64, Int8, Int32, Int64, UInt8};
     let quantised = Type::Reduced(Float32, Precision::Quantised { bits: 8, min: 0.0, max: 1.0 });
+    let half = Type::Reduced(Float32, Precision::Half);
     let lists = vec![Value::List(ints(&[1])), Value::List(ints(&[1, 2]))];
     let refused = [
         (number(Int32), ints(&[1, 300, 400]), number(Int8), "300, value 1, is no std::int8_t"),
@@ -108,6 +130,7 @@ fn the_first_value_that_does_not_fit_is_named() {
         ),
         (number(Float64), vec![Value::Float(1e300)], number(Float32), "is no float"),
         (number(Float32), vec![Value::Float(2.0)], quantised, "outside the quantised range"),
+        (number(Float32), vec![Value::Float(65_520.0)], half, "65520 is too large for half"),
         (list(number(Int8)), lists.clone(), number(Int8), "value 1 has 2 items, not one"),
         (list(number(Int8)), lists.clone(), optional(number(Int8)), "2 items, not at most one"),
         (optional(number(Int8)), vec![Value::Null], number(Int8), "value 0 has 0 items, not one"),

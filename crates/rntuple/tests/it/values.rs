@@ -89,6 +89,7 @@ pub fn values(of: &Type) -> BoxedStrategy<Value> {
             let rounded = move |x| if single { f64::from(x as f32) } else { x };
             (min * 0.999..max * 0.999).prop_map(move |x| Value::Float(rounded(x))).boxed()
         }
+        Type::Reduced(_, Precision::Half) => reals(true).prop_map(within_halves).boxed(),
         Type::Reduced(..) => reals(true),
         Type::String => ".{0,12}".prop_map(Value::String).boxed(),
         Type::List(item) => match (&**item, values(item)) {
@@ -135,6 +136,14 @@ fn reals(single: bool) -> BoxedStrategy<Value> {
     let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 1e-310, f64::MAX];
     let any = prop_oneof![8 => -1e9..1e9, 4 => -1.0..1.0, 1 => sample::select(odd.to_vec())];
     any.prop_map(move |x: f64| Value::Float(if single { f64::from(x as f32) } else { x })).boxed()
+}
+
+/// A number that half precision has, in place of one that is too large.
+fn within_halves(value: Value) -> Value {
+    match value {
+        Value::Float(x) if x.is_finite() && x.abs() >= 65_520.0 => Value::Float(x / 65_536.0),
+        other => other,
+    }
 }
 
 fn records(members: &[(String, Type)]) -> BoxedStrategy<Value> {
