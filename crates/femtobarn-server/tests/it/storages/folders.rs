@@ -217,7 +217,7 @@ fn the_space_above_exports_counts_each_file_system_once() {
     let gone = tempfile::tempdir().unwrap();
     let storage = Arc::new(FaultyStorage::failing(
         Arc::new(PosixStorage::new(gone.path()).unwrap()),
-        vec!["space=EIO".parse().unwrap()],
+        vec!["space:1+=EIO".parse().unwrap()],
     ));
     exports.add(&at("/gone"), storage, Manner::default()).unwrap();
     let total = |path| exports.space(&at(path)).unwrap().total;
