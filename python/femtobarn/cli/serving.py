@@ -75,7 +75,7 @@ def serve(options: argparse.Namespace) -> None:
 
 
 def _has_terminal() -> bool:
-    """Return whether this process was started from a terminal that is still open, wherever its input comes from."""
+    """Return whether this process was started from a terminal that is still open."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:
