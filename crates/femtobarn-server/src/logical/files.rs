@@ -55,6 +55,8 @@ pub struct SharedFile {
     key: Key,
     /// The file's id, by which it is known again.
     id: u64,
+    /// The commit whose snapshot it shows; none outside federations.
+    snapshot: Option<u64>,
     exports: Arc<Exports>,
     interface: Mutex<Option<Arc<dyn StoredFile>>>,
     was_used: AtomicBool,
@@ -97,6 +99,7 @@ impl Files {
         let shared = Arc::new(SharedFile {
             key: key.clone(),
             id: facts.id,
+            snapshot: interface.snapshot(),
             exports: Arc::clone(&self.exports),
             interface: Mutex::new(Some(interface)),
             was_used: AtomicBool::new(true),
@@ -151,6 +154,11 @@ impl SharedFile {
     /// The path that it was opened by.
     pub fn path(&self) -> &StoragePath {
         &self.key.path
+    }
+
+    /// The commit whose snapshot it shows; none outside federations.
+    pub fn snapshot(&self) -> Option<u64> {
+        self.snapshot
     }
 
     /// The storage that it lies in, and where it is there.

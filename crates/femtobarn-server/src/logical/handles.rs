@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use super::checkpoint::Checkpoint;
 use super::files::SharedFile;
 use super::latency::Latencies;
+use super::reopening::Claim;
 use crate::physical::StoragePath;
 
 /// A file that a session has open.
@@ -21,6 +22,8 @@ pub struct OpenFile {
     pub path: StoragePath,
     /// The snapshot that it shows, if it shows one and the client did not say which.
     pub unnamed_snapshot: Option<u64>,
+    /// Keeps that snapshot for whoever else opens the path, if a session before this one had it open.
+    pub claim: Option<Arc<Claim>>,
     /// Whether it may be written to.
     pub is_writable: bool,
     /// Whether small calls of its storage take microseconds.

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use tokio::sync::Notify;
 
 use super::handles::Handles;
-use super::reopening::{self, Broken, Inheritance, Opened};
+use super::reopening::{BrokenSessions, Inheritance, Inherited, Opened, SessionId};
 use crate::auth::Identity;
 
 /// What was moved and asked.
@@ -64,7 +64,7 @@ pub struct Client {
 /// Somebody who is connected.
 pub struct Session {
     /// Names it to those who may join or end it.
-    pub id: [u8; 16],
+    pub id: SessionId,
     /// Names it to everybody.
     pub number: u64,
     /// What the client says of itself.
@@ -101,12 +101,12 @@ impl Session {
 
     /// What the client may open again in another session: what it has open as of snapshots that it did not name,
     /// and what it had so before and has not opened again.
-    fn opened(&self) -> Vec<Opened> {
+    fn opened(&self) -> Inherited {
         let files = self.handles.all().into_iter();
         let opened = files.filter_map(|file| {
             Some(Opened { path: file.path.clone(), snapshot: file.unnamed_snapshot? })
         });
-        opened.chain(self.inheritance.rest()).collect()
+        Inherited::of(self.since, opened).with(self.inheritance.rest())
     }
 
     /// Counts a request.
@@ -169,8 +169,8 @@ impl Session {
 
 /// Everybody who is connected.
 pub struct Sessions {
-    sessions: Mutex<HashMap<[u8; 16], Arc<Session>>>,
-    broken: Broken,
+    sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
+    broken: BrokenSessions,
     last: AtomicU64,
     /// What sessions moved that are over.
     past: Counters,
@@ -180,7 +180,7 @@ impl Default for Sessions {
     fn default() -> Self {
         Sessions {
             sessions: Mutex::default(),
-            broken: Broken::new(SystemTime::now()),
+            broken: BrokenSessions::new(SystemTime::now()),
             last: AtomicU64::default(),
             past: Counters::default(),
         }
@@ -192,7 +192,7 @@ impl Sessions {
     pub fn begin(&self, client: Client, host: SocketAddr) -> Arc<Session> {
         let since = SystemTime::now();
         let session = Arc::new(Session {
-            id: reopening::new_session_id(since),
+            id: self.broken.new_session_id(since),
             number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
             client,
             host,
@@ -211,21 +211,25 @@ impl Sessions {
     }
 
     /// The session of this id.
-    pub fn get(&self, id: &[u8; 16]) -> Option<Arc<Session>> {
+    pub fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
         self.sessions().get(id).cloned()
     }
 
     /// Lets a session go on from another one, which ends if it has not.
-    pub fn go_on(&self, session: &Session, from: &[u8; 16]) {
+    pub fn go_on(&self, session: &Session, from: &SessionId) {
         // Looked at together, as in `remove`: it is known there or here.
         let mut sessions = self.sessions();
-        if let Some(other) = sessions.remove(from) {
+        let other = sessions.remove(from);
+        if let Some(other) = &other {
             self.past.add_all(&other.counters);
             self.broken.remember(other.id, other.opened());
-            other.log_end();
-            other.end();
         }
         session.inheritance.add(self.broken.take(from));
+        drop(sessions);
+        if let Some(other) = other {
+            other.end();
+            other.log_end();
+        }
     }
 
     /// Forgets a session, whose connection is gone, but for what its client may open again.
@@ -273,7 +277,7 @@ impl Sessions {
         }
     }
 
-    fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 16], Arc<Session>>> {
+    fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Arc<Session>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -40,7 +40,7 @@ use super::{
 use guarded::Guarded;
 pub use guarded::{Permit, Writers};
 use making::{MadeUp, Maker};
-use shown::{Shown, Whole};
+use shown::{Origin, Shown, Whole};
 
 /// What the names of databases end with.
 const ENDING: &str = ".root";
@@ -248,12 +248,14 @@ impl FederationStorage {
 
     /// A database as a complete file.
     fn open_complete(&self, row: &DatabaseRow, moment: Moment) -> Answer<Arc<dyn StoredFile>> {
+        let Moment { csn, pin } = moment;
         let file = self.file_of(row)?;
+        let origin = Origin { catalogue: Arc::clone(&self.catalogue), row: row.clone(), csn };
         if row.state != DatabaseState::Open {
-            return Ok(Arc::new(Whole { file, csn: moment.csn }));
+            return Ok(Arc::new(Whole { file, origin }));
         }
-        let made = self.made(row, moment.csn, &file)?;
-        Ok(Arc::new(Shown::new(file, made, (moment.csn, moment.pin))))
+        let made = self.made(row, csn, &file)?;
+        Ok(Arc::new(Shown::new(file, made, origin, pin)))
     }
 
     fn made(&self, row: &DatabaseRow, at: Csn, file: &Arc<dyn StoredFile>) -> Answer<Arc<MadeUp>> {

@@ -223,9 +223,13 @@ pub trait StoredFile: Send + Sync + 'static {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// The number of the commit as of which this is shown, if the same path is shown as of others at other times.
+    /// The commit whose snapshot the file shows; none outside federations.
     fn snapshot(&self) -> Option<u64> {
         None
+    }
+    /// Whether its path showed the same bytes at a time. Outside federations it says so of any.
+    fn is_as_of(&self, _time: SystemTime) -> Answer<bool> {
+        Ok(true)
     }
     /// Whether who opens the same in the same way later may be given this.
     fn can_be_shared(&self) -> bool {

@@ -2,18 +2,53 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use femtobarn_catalog::{Csn, PinGuard};
+use femtobarn_catalog::{Catalogue, Csn, DatabaseRow, ErrorKind, PinGuard};
+use femtobarn_format::completion;
 use nix::errno::Errno;
 
-use super::making::MadeUp;
+use super::making::{self, MadeUp};
 use crate::physical::{Answer, Facts, StoredFile, Trouble};
+
+/// Where a database that is shown comes from.
+pub(super) struct Origin {
+    pub catalogue: Arc<dyn Catalogue>,
+    pub row: DatabaseRow,
+    pub csn: Csn,
+}
+
+impl Origin {
+    /// Whether the database's name meant the same containers in the same versions at a time. Times go back where
+    /// containers and databases are dropped or renamed, so the snapshots are compared.
+    fn is_as_of(&self, time: SystemTime) -> Answer<bool> {
+        let time = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+        let refused = |error| super::trouble("open", &self.row.name, error);
+        let then = self.catalogue.snapshot_at_time(i64::try_from(time).unwrap_or(i64::MAX));
+        let then = then.map_err(refused)?;
+        let _pin = match self.catalogue.pin(then) {
+            Ok(pin) => pin,
+            // Vacuum has taken it away, so nobody can tell.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(refused(error)),
+        };
+        let row = self.catalogue.find_database(&self.row.name, then).map_err(refused)?;
+        if row.as_ref() != Some(&self.row) {
+            return Ok(false);
+        }
+        let versions = |at| {
+            let versions = completion::versions(&*self.catalogue, &self.row, at);
+            versions.map_err(|error| making::trouble(&self.row, error))
+        };
+        Ok(versions(then)? == versions(self.csn)?)
+    }
+}
 
 /// A database as of a snapshot, pinned for as long as this lives.
 pub(super) struct Shown {
     file: Arc<dyn StoredFile>,
     made: Arc<MadeUp>,
-    csn: Csn,
+    origin: Origin,
     _pin: PinGuard,
 }
 
@@ -21,9 +56,10 @@ impl Shown {
     pub(super) fn new(
         file: Arc<dyn StoredFile>,
         made: Arc<MadeUp>,
-        (csn, pin): (Csn, PinGuard),
+        origin: Origin,
+        pin: PinGuard,
     ) -> Self {
-        Shown { file, made, csn, _pin: pin }
+        Shown { file, made, origin, _pin: pin }
     }
 }
 
@@ -65,7 +101,11 @@ impl StoredFile for Shown {
     }
 
     fn snapshot(&self) -> Option<u64> {
-        Some(self.csn.0)
+        Some(self.origin.csn.0)
+    }
+
+    fn is_as_of(&self, time: SystemTime) -> Answer<bool> {
+        self.origin.is_as_of(time)
     }
 
     /// Once it is closed, nobody keeps its snapshot, and its name is that of another.
@@ -77,7 +117,7 @@ impl StoredFile for Shown {
 /// A database whose file is complete, as of a snapshot. It may not have been so in an earlier one.
 pub(super) struct Whole {
     pub file: Arc<dyn StoredFile>,
-    pub csn: Csn,
+    pub origin: Origin,
 }
 
 impl StoredFile for Whole {
@@ -110,7 +150,11 @@ impl StoredFile for Whole {
     }
 
     fn snapshot(&self) -> Option<u64> {
-        Some(self.csn.0)
+        Some(self.origin.csn.0)
+    }
+
+    fn is_as_of(&self, time: SystemTime) -> Answer<bool> {
+        self.origin.is_as_of(time)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -5,13 +5,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 use xrd::flags::{OpenOptions, OpenTemplateOptions};
 use xrd::request::{CloneRanges, Close, Open, Sync, Target, Truncate};
 use xrd::response::{CheckpointAnswer, Compression, OpenAnswer, Response};
-use xrd::{ErrorCode, FileHandle};
+use xrd::{ErrorCode, FileHandle, Location};
 
 use super::asking::{Asker, blocking, done, is_slashed, opaque};
 use super::failures::{failed, response_of};
@@ -24,7 +24,7 @@ use crate::logical::files::SharedFile;
 use crate::logical::handles::OpenFile;
 use crate::logical::latency::Kind;
 use crate::logical::placement::Load;
-use crate::logical::reopening::{Left, Opened};
+use crate::logical::reopening::{self, Claim};
 use crate::logical::sessions::Session;
 use crate::physical::{
     Answer, Creation, Facts, Opaque, OpenHow, Storage, StoragePath, StoredFile, Trouble,
@@ -36,6 +36,9 @@ const FILE_MODE: u32 = 0o600;
 /// Permission bits of new files where the client tells none.
 const DEFAULT_FILE_MODE: u32 = 0o644;
 
+/// What may pass from the time of a commit until others see it, and what clocks of servers may differ by.
+const COMMIT_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// Bytes that are copied at once.
 const COPY_BYTES: u64 = 1024 * 1024;
 
@@ -43,43 +46,50 @@ impl Asker {
     pub(super) async fn open(&self, open: Open) -> Result<Response, Response> {
         let (path, how) = self.allowed_open(&open).await?;
         self.redirect(&path, opaque(&open.location))?;
+        let claim = match names_snapshot(&open.location) {
+            true => None,
+            false => self.session.inheritance.claim(&path).map(Arc::new),
+        };
+        let opened = self.open_claimed(&open, path, how, claim.clone()).await;
+        let comes_again = matches!(opened, Err(Response::Wait(_)));
+        if let Some(claim) = claim.filter(|_| !comes_again) {
+            claim.answered();
+        }
+        opened
+    }
+
+    async fn open_claimed(
+        &self,
+        open: &Open,
+        path: StoragePath,
+        how: OpenHow,
+        claim: Option<Arc<Claim>>,
+    ) -> Result<Response, Response> {
         let exports = &self.shared.logical.exports;
         let latencies = exports.latencies(&path);
         let _timed = latencies.timed(Kind::Open);
         // Making a file may wait for a disk.
         let is_quick = exports.is_quick(&path) && how.creation == Creation::Existing;
-        let names_snapshot =
-            ["fb.csn", "fb.tag"].iter().any(|key| open.location.value_of(key).is_some());
-        let before = match names_snapshot {
-            true => None,
-            false => self.session.inheritance.take(&path).map_err(response_of)?,
-        };
+        let before = claim.as_ref().map(|claim| claim.snapshot()).transpose();
         let (name, mut known) = (path.clone(), opaque(&open.location).0.to_vec());
-        if let Some(csn) = before {
+        if let Some(csn) = before.map_err(response_of)? {
             known.extend_from_slice(format!("&fb.csn={csn}").as_bytes());
         }
         let opened = self
             .call(is_quick, move |shared| shared.logical.files.open(&name, how, Opaque(&known)));
-        let opened = opened.await;
-        if let (Some(snapshot), Err(_)) = (before, &opened) {
-            // It may be told to come again.
-            let again = Opened { path: path.clone(), snapshot };
-            self.session.inheritance.add(Left::of(vec![again]));
-        }
-        let (file, mut facts) = opened?;
-        let snapshot = file.ready().and_then(|interface| interface.snapshot());
-        let unnamed_snapshot = snapshot.filter(|_| !names_snapshot);
+        let (file, mut facts) = opened.await?;
+        let unnamed_snapshot = file.snapshot().filter(|_| !names_snapshot(&open.location));
         if unnamed_snapshot.is_some() {
-            let inherited = &self.session.inheritance;
-            inherited.check_unchanged(&path, facts.modified).map_err(response_of)?;
+            self.check_unchanged(&path, &file).await?;
         }
         if open.template_options.contains(OpenTemplateOptions::DUPLICATE) {
-            self.copy_template(&open, &file).await?;
+            self.copy_template(open, &file).await?;
             facts = self.shared_facts(&file).await?;
         }
         let handle = self.keep(OpenFile {
             file,
             unnamed_snapshot,
+            claim,
             is_writable: how.write,
             is_quick: exports.is_quick(&path),
             latencies,
@@ -93,7 +103,21 @@ impl Asker {
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
         })?;
-        Ok(ok(&open_answer(&open, handle, &facts)))
+        Ok(ok(&open_answer(open, handle, &facts)))
+    }
+
+    /// Refuses a file that changed after the begin of an inherited session that this server does not know.
+    async fn check_unchanged(
+        &self,
+        path: &StoragePath,
+        file: &Arc<SharedFile>,
+    ) -> Result<(), Response> {
+        let Some(since) = self.session.inheritance.unknown_since() else { return Ok(()) };
+        let (file, since) = (Arc::clone(file), since - COMMIT_TIME_MAX);
+        match self.call(false, move |_| file.interface()?.is_as_of(since)).await? {
+            true => Ok(()),
+            false => Err(response_of(reopening::changed_since_unknown(path))),
+        }
     }
 
     /// The path and how it is to be opened, as far as the client's rights go.
@@ -261,6 +285,10 @@ impl Asker {
         blocking(move || undo(&file)).await.map_err(response_of)?;
         done()
     }
+}
+
+fn names_snapshot(location: &Location) -> bool {
+    ["fb.csn", "fb.tag"].iter().any(|key| location.value_of(key).is_some())
 }
 
 fn how(open: &Open) -> OpenHow {

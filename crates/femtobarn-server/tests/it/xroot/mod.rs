@@ -8,6 +8,7 @@ mod hostile;
 mod large_writes;
 mod leaving;
 mod pages;
+mod reopening;
 mod saving;
 mod streams;
 

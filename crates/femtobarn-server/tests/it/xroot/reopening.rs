@@ -1,0 +1,174 @@
+//! What clients get that open their files again after their connection broke.
+//!
+//! They went on at their old offset in whatever was newest by then, so copies were mixtures of two snapshots.
+
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use femtobarn::{
+    Class, ContainerOptions, Federation, Transaction, TransactionOptions, VacuumOptions,
+};
+use femtobarn_catalog::Catalog;
+use femtobarn_server::physical::FederationStorage;
+
+use super::*;
+
+const RUN: &str = "/run7.root";
+/// What the server allows for between a commit's time and its being seen, and a bit.
+const MARGIN_MS: u64 = 2005;
+
+/// A server of a federation with `run7`, of one container.
+fn serve_run() -> (Server, Federation) {
+    let mut federation = None;
+    let server = Server::with(Settings::default(), |folder| {
+        let place = folder.join("test.fed");
+        federation = Some(Federation::create(&place, "test").unwrap());
+        shown(&place)
+    });
+    let federation = federation.unwrap();
+    change(&federation, |transaction| create(transaction, "run7", "events"));
+    (server, federation)
+}
+
+fn shown(place: &Path) -> Arc<dyn Storage> {
+    let catalogue = Arc::new(Catalog::open(place).unwrap());
+    Arc::new(FederationStorage::new(catalogue, Arc::new(PosixStorage::new(place).unwrap())))
+}
+
+fn change(federation: &Federation, work: impl FnOnce(&mut Transaction)) {
+    let mut transaction = federation.transaction(TransactionOptions::default()).unwrap();
+    work(&mut transaction);
+    transaction.commit().unwrap();
+}
+
+fn create(transaction: &mut Transaction, database: &str, container: &str) {
+    let json = r#"{"name": "Event", "version": 1, "fields": [{"name": "n", "type": "uint64"}]}"#;
+    let class = Class::from_json(json).unwrap();
+    let database = transaction.database_or_new(database, None).unwrap();
+    transaction.create_container(database, container, &class, ContainerOptions::default()).unwrap();
+}
+
+/// Another container in `run7`, so its file is another.
+fn grow(federation: &Federation, name: &str) {
+    change(federation, |transaction| create(transaction, "run7", name));
+}
+
+fn content(peer: &mut Peer) -> (FileHandle, Bytes) {
+    let handle = peer.open(RUN, OpenOptions::READ);
+    (handle, peer.read(handle, 0, 1 << 20))
+}
+
+fn why_refused(peer: &mut Peer) -> String {
+    match peer.ask(open(RUN, OpenOptions::READ), &[]) {
+        Response::Error(failure) => failure.message,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A client that goes on from another one's session, as after trouble.
+fn go_on(server: &Server, from: SessionId) -> Peer {
+    let mut peer = server.client();
+    peer.ok(Endsess { session: from });
+    peer
+}
+
+/// The id of a session of another server that began so many milliseconds after 1970.
+fn session_elsewhere(server: &Server, began_ms: u64) -> SessionId {
+    let mut id = server.client().session.0;
+    id[..6].copy_from_slice(&began_ms.to_be_bytes()[2..]);
+    id[6] ^= 1;
+    SessionId(id)
+}
+
+/// The time of the newest commit.
+fn head_ms(federation: &Federation) -> u64 {
+    let csn = federation.head().unwrap();
+    federation.catalog().commit_by_csn(csn).unwrap().time_us as u64 / 1000
+}
+
+fn now_ms() -> u64 {
+    UNIX_EPOCH.elapsed().unwrap().as_millis() as u64
+}
+
+#[test]
+fn files_are_opened_again_as_they_were_and_so_are_others_beside_them() {
+    let (server, federation) = serve_run();
+    let mut first = server.client();
+    let before = content(&mut first).1;
+    grow(&federation, "more");
+    let mut second = go_on(&server, first.session);
+    // A thread opens the file anew, and closes it, before the one that goes on comes to it.
+    let (new, seen) = content(&mut second);
+    let (again, seen_again) = content(&mut second);
+    assert_eq!((&seen, &seen_again), (&before, &before));
+    for handle in [new, again] {
+        second.ok(Close { handle });
+    }
+    assert_ne!(content(&mut second).1, before, "nothing is open as it was");
+}
+
+#[test]
+fn what_was_open_is_inherited_through_sessions_that_do_not_use_it() {
+    let (server, federation) = serve_run();
+    let mut first = server.client();
+    let before = content(&mut first).1;
+    grow(&federation, "more");
+    let second = go_on(&server, first.session);
+    let mut third = go_on(&server, second.session);
+    assert_eq!(content(&mut third).1, before);
+}
+
+#[test]
+fn a_snapshot_that_vacuum_took_is_refused_once_and_then_the_newest_is_opened() {
+    let (server, federation) = serve_run();
+    let mut first = server.client();
+    content(&mut first);
+    let session = first.session;
+    drop(first);
+    wait_until("closing the file", || server.logical.files.count() == 0);
+    grow(&federation, "more");
+    let options =
+        VacuumOptions { keep_from: Some(federation.head().unwrap()), ..Default::default() };
+    federation.vacuum(&options, &mut |_| true).unwrap();
+    let mut second = go_on(&server, session);
+    assert!(why_refused(&mut second).contains("snapshot"));
+    content(&mut second);
+}
+
+#[test]
+fn after_another_server_only_what_did_not_change_is_opened_however_many_sessions_follow() {
+    let (server, federation) = serve_run();
+    let old = session_elsewhere(&server, head_ms(&federation) + MARGIN_MS);
+    let mut first = go_on(&server, old);
+    let before = content(&mut first).1;
+    let idle = go_on(&server, old);
+    std::thread::sleep(Duration::from_millis(10));
+    grow(&federation, "more");
+    assert_eq!(content(&mut go_on(&server, first.session)).1, before);
+    assert!(why_refused(&mut go_on(&server, idle.session)).contains("begin anew"));
+    assert!(why_refused(&mut go_on(&server, old)).contains("begin anew"));
+    content(&mut go_on(&server, session_elsewhere(&server, now_ms() + MARGIN_MS)));
+}
+
+#[test]
+fn a_file_has_changed_where_containers_are_dropped_or_another_database_has_its_name() {
+    let changes: [fn(&mut Transaction); 2] = [
+        |transaction| {
+            let database = transaction.database("run7").unwrap();
+            transaction.drop_container(database, "more").unwrap();
+        },
+        |transaction| {
+            transaction.drop_database("run7").unwrap();
+            transaction.rename_database("older", "run7").unwrap();
+        },
+    ];
+    for work in changes {
+        let (server, federation) = serve_run();
+        change(&federation, |transaction| create(transaction, "older", "events"));
+        grow(&federation, "more");
+        let old = session_elsewhere(&server, head_ms(&federation) + MARGIN_MS);
+        std::thread::sleep(Duration::from_millis(10));
+        change(&federation, work);
+        assert!(why_refused(&mut go_on(&server, old)).contains("begin anew"));
+    }
+}
