@@ -65,6 +65,10 @@ FIELDS_MAX = 40
 FRAME_COLUMNS_MAX = 40
 # coffea reads a whole list of records anew for each of their members.
 COFFEA_MEMBERS_MAX = 12
+# What JSROOT reads wrong of ROOT's files as of ours: text that is not ASCII, numbers quantised to 32 bits.
+JSROOT_CANNOT = {"text", "quantised_float_32", "quantised_double_32"} | {
+    f"text_k{split}Index{bits}" for split in ("", "Split") for bits in (32, 64)
+}
 COMMITS, ENTRIES = 7, 300
 
 
@@ -351,9 +355,10 @@ def modules(project: Path) -> Path:
 def test_jsroot_has_the_sums_of_all_fields_without_records(
     cases: list[Case], modules: Path, tmp_path: Path
 ) -> None:
-    cases = [case for case in cases if case.undivided()]
+    wanted = {case.name: [each for each in case.undivided() if each not in JSROOT_CANNOT] for case in cases}
+    cases = [case for case in cases if wanted[case.name]]
     jobs: list[dict[str, Any]] = [
-        {"file": str(case.file), "ntuple": case.ntuple, "fields": case.undivided()} for case in cases
+        {"file": str(case.file), "ntuple": case.ntuple, "fields": wanted[case.name]} for case in cases
     ]
     assert sum(len(job["fields"]) for job in jobs) > 100
     targets = judged(["node", str(JUDGES / "jsroot_sums.mjs"), str(modules)], jobs, tmp_path)
