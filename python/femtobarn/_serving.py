@@ -100,6 +100,10 @@ class Server:
         ------
         InvalidError
             If something is wrong, as the log says, too; for that the old stays in force.
+        ClosedError
+            If the server was stopped.
+        OSError
+            If the configuration file cannot be read.
         """
         self._handle.reload(Path(self._config).read_text() if self._config is not None else "")
 

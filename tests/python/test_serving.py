@@ -6,6 +6,7 @@ What clients do with plain files is tested in `test_xrootd_suites`, with all of 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -336,6 +337,23 @@ def test_a_running_server_takes_new_settings_and_logs_what_is_done(tmp_path: Pat
     ends = [line for line in log.splitlines() if "session ends" in line]
     assert any('why="goodbye"' in line and "commits=1" in line for line in ends), log
     assert any("bytes_written" in line for line in ends), log
+
+
+def test_a_server_ends_with_its_terminal_wherever_its_input_comes_from(tmp_path: Path) -> None:
+    """Only its input was looked at, so `serve </dev/null` stayed when its terminal was closed."""
+    place = fb.create(tmp_path / "lhc.fed").path
+    terminal, end = os.openpty()
+    serve = 'exec "$0" -m femtobarn serve "$1" -p 0 --json </dev/null'
+    command = ["setsid", "--ctty", "sh", "-c", serve, sys.executable, place]
+    with subprocess.Popen(command, stdin=end, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        os.close(end)
+        assert server.stdout is not None
+        try:
+            server.stdout.readline()
+            os.close(terminal)
+            assert server.wait(60) == 0
+        finally:
+            server.kill()
 
 
 def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:

@@ -86,11 +86,13 @@ impl ServerHandle {
     }
 
     /// What it is doing, as JSON.
-    fn status(&self) -> PyResult<String> {
-        match &*self.server.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(server) => {
-                Ok(serde_json::to_string(&server.status()).expect("a status is plain data"))
-            }
+    fn status(&self, py: Python<'_>) -> PyResult<String> {
+        let status = || {
+            let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+            server.as_ref().map(Server::status)
+        };
+        match py.detach(status) {
+            Some(status) => Ok(serde_json::to_string(&status).expect("a status is plain data")),
             None => Err(exception("closed", "the server was stopped".to_owned())),
         }
     }
@@ -110,10 +112,12 @@ impl ServerHandle {
 
     /// Stops it; a second time does nothing.
     fn stop(&self, py: Python<'_>) {
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(server) = server {
-            py.detach(|| server.stop());
-        }
+        py.detach(|| {
+            let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(server) = server {
+                server.stop();
+            }
+        });
     }
 }
 

@@ -15,7 +15,7 @@ use crate::config::{Log, LogFormat};
 /// A text, if the level is none.
 pub fn start(log: &Log) -> Result<(), String> {
     let builder = Subscriber::builder().with_env_filter(filter(log)?).with_writer(std::io::stderr);
-    // Whoever embeds the server may have a log already, which stays.
+    // A program that embeds the server may have set a log; it is kept.
     let set: Set = match log.format {
         LogFormat::Text => {
             let is_terminal = std::io::stderr().is_terminal();

@@ -3,8 +3,8 @@
 //! 1. Threads are bounded by cores: for `root://`, for HTTP and gRPC, and some of each for what may block; more
 //!    for `root://` where that waits for throttled disks. So who waits for a disk does not keep catalogues waiting.
 //!    One more accepts connections, and tidies up.
-//! 2. Certificates, keys of tokens' issuers and the log's level can change while it runs; what is wrong with new
-//!    ones is told, and the old stay in force. All else is of its start.
+//! 2. Certificates, keys of tokens' issuers and the log's level can change while it runs. A new one that is wrong is
+//!    logged, and the old one stays. All other settings are read once, at the start.
 //! 3. When a server is told to stop it takes no more connections, waits for copies and transactions that
 //!    are under way for as long as was configured, and ends what is left.
 
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::auth::Tokens;
@@ -125,6 +126,7 @@ impl Server {
         let (status, draining) = (Arc::clone(&watched), Arc::clone(&watched));
         let site = Arc::new(Site {
             status: Box::new(move || watching::status(&status)),
+            status_turn: Arc::new(Semaphore::new(1)),
             is_draining: Box::new(move || draining.is_draining.load(Ordering::Relaxed)),
             metrics: config.metrics_readers(),
             federations: federations

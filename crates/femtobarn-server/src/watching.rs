@@ -193,7 +193,7 @@ fn all_locks(federations: &[Arc<Served>]) -> (Vec<LockStatus>, Vec<LockStatus>) 
         let row = |target: LockTarget, by: Option<&Holder>| LockStatus {
             federation: served.name().to_owned(),
             target: served.label(&target),
-            // Only those who share are not known, and only those who came without this server.
+            // The kernel does not name local processes that share a lock.
             by: by.map_or_else(|| "a process on the server's machine".to_owned(), Holder::name),
             seconds: by.map_or(0, |by| seconds_since(by.since_ms)),
         };

@@ -53,7 +53,7 @@ def serve(options: argparse.Namespace) -> None:
         raise InvalidError("--writable and --read-only exclude each other")
     start_log(Path(options.config).read_text() if options.config else "")
     signals = _signals()
-    has_terminal = os.isatty(0)
+    had_terminal = _has_terminal()
     server = _serving.serve(
         *options.folders,
         port=options.port,
@@ -69,9 +69,18 @@ def serve(options: argparse.Namespace) -> None:
     emit_line(json.dumps(facts) if options.json else "\n".join(people))
     sys.stdout.flush()
     # Of a terminal that was closed nothing is left, and nobody who would want the server.
-    while os.read(signals, 1)[0] == signal.SIGHUP and os.isatty(0) == has_terminal:
+    while os.read(signals, 1)[0] == signal.SIGHUP and _has_terminal() == had_terminal:
         _reload(server)
     server.stop()
+
+
+def _has_terminal() -> bool:
+    """Return whether this process was started from a terminal that is still open."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _signals() -> int:

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use femtobarn_catalog::{Commit, Csn, Error, Result};
+use femtobarn_catalog::{Commit, Csn, Error, ErrorKind, Result};
 use prost::Message;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
@@ -35,6 +35,8 @@ enum Attempt {
     NoSession,
     /// Whether it was carried out is not known.
     Lost(String),
+    /// There is no connection that can be trusted, so it was not sent.
+    Distrusted(String),
 }
 
 impl From<Status> for Attempt {
@@ -43,7 +45,7 @@ impl From<Status> for Attempt {
             Some(failure) if matches!(failure.of, Some(Of::NoSession(_))) => Attempt::NoSession,
             Some(failure) => Attempt::Refused(failure.into()),
             None if trouble_of(&status) == Trouble::Distrust => {
-                Attempt::Refused(Error::Unavailable { what: reason(&status) })
+                Attempt::Distrusted(reason(&status))
             }
             None => Attempt::Lost(reason(&status)),
         }
@@ -114,6 +116,7 @@ impl Shared {
         match self.client.clone().change(request).await.map_err(Attempt::from) {
             Ok(reply) => Ok(Some(reply.into_inner())),
             Err(Attempt::Refused(error)) => Err(error),
+            Err(Attempt::Distrusted(why)) => Err(self.unreachable(&why)),
             Err(Attempt::NoSession | Attempt::Lost(_)) => Ok(None),
         }
     }
@@ -158,7 +161,16 @@ impl Shared {
                     self.hear_of(csn);
                     return Ok(csn);
                 }
+                // Whether the server lets us in now does not tell what became of the commit before.
+                Err(Attempt::Refused(error))
+                    if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unavailable) =>
+                {
+                    return Err(self.unknown(error, why.as_deref()));
+                }
                 Err(Attempt::Refused(error)) => return Err(error),
+                Err(Attempt::Distrusted(reason)) => {
+                    return Err(self.unknown(self.unreachable(&reason), why.as_deref()));
+                }
                 Err(Attempt::NoSession) => {}
                 Err(Attempt::Lost(lost)) => {
                     if why.is_none() {
@@ -187,16 +199,17 @@ impl Shared {
         }
     }
 
-    /// An error that leaves open whether a transaction was published.
+    /// An error that leaves open whether a transaction was published. It is of a kind that no caller takes for
+    /// one that running the transaction again would mend.
     fn unknown(&self, error: Error, why: Option<&str>) -> Error {
         match why {
             None => error,
-            Some(why) => Error::Unavailable {
+            Some(why) => Error::Io {
                 what: format!(
-                    "whether the commit is durable is not known; look for it in the history of {}: \
-                     {why}; {error}",
+                    "whether the commit is durable is not known; look for it in the history of {}: {why}",
                     self.url
                 ),
+                source: Arc::new(error),
             },
         }
     }
@@ -215,6 +228,7 @@ impl Shared {
             let why = match send(self.client.clone()).await.map_err(Attempt::from) {
                 Ok(reply) => return Ok((reply.into_inner(), is_again)),
                 Err(Attempt::Refused(error)) => return Err(error),
+                Err(Attempt::Distrusted(why)) => return Err(self.unreachable(&why)),
                 Err(Attempt::NoSession) => "the session is not open".to_owned(),
                 Err(Attempt::Lost(why)) => why,
             };

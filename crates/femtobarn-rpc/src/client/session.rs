@@ -142,7 +142,7 @@ impl Shared {
     }
 
     /// There is no use in waiting.
-    fn unreachable(&self, why: &str) -> Error {
+    pub fn unreachable(&self, why: &str) -> Error {
         Error::Unavailable { what: format!("the server of {} cannot be reached: {why}", self.url) }
     }
 

@@ -17,7 +17,7 @@ pub(super) enum Trouble {
     Passing,
 }
 
-/// What kept a call from being answered that ended so.
+/// Classifies the status that a call ended with.
 pub(super) fn trouble_of(status: &Status) -> Trouble {
     let chain = status.source().map_or_else(Vec::new, chain_of);
     if tls_error(&chain).is_some() {

@@ -107,16 +107,23 @@ impl Tokens {
     /// Reads all keys again, whether their files were written since or not.
     ///
     /// # Errors
-    /// Texts that name files whose keys cannot be read; the old ones stay then.
+    /// Texts that name files whose keys cannot be read; the old ones of all issuers stay then.
     pub fn read_again(&self) -> Result<usize, Vec<String>> {
-        let read = |(issuer, keys): &(Issuer, Mutex<Keys>)| {
+        let (mut read, mut wrong) = (vec![], vec![]);
+        for (issuer, _) in &self.issuers {
             let mut new = Keys::default();
-            new.read(issuer)?;
+            match new.read(issuer) {
+                Ok(_) => read.push(new),
+                Err(what) => wrong.push(what),
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        for ((_, keys), new) in self.issuers.iter().zip(read) {
             *keys.lock().unwrap_or_else(PoisonError::into_inner) = new;
-            Ok(())
-        };
-        let wrong: Vec<String> = self.issuers.iter().filter_map(|each| read(each).err()).collect();
-        if wrong.is_empty() { Ok(self.issuers.len()) } else { Err(wrong) }
+        }
+        Ok(self.issuers.len())
     }
 
     fn validation(&self, issuer: &Issuer, algorithm: Algorithm) -> Validation {

@@ -34,7 +34,7 @@ pub struct Config {
     pub auth: Auth,
     /// Encryption.
     pub tls: Tls,
-    /// The pages and numbers for people and for what watches.
+    /// The status page and the metrics.
     pub http: Http,
     /// How much of anything.
     pub limits: Limits,
@@ -140,7 +140,7 @@ pub struct Tls {
     pub required: bool,
 }
 
-/// The pages and numbers for people and for what watches.
+/// The status page and the metrics.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Http {

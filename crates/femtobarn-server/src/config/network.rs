@@ -14,7 +14,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether an address is in it. One of IPv4 that came to a socket for both is what it is.
+    /// Whether an address is in it. An IPv4-mapped IPv6 address counts as its IPv4 address.
     pub fn has(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {

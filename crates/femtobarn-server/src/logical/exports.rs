@@ -136,14 +136,19 @@ impl Exports {
         path.as_bytes() == b"/" || self.names_below(path).next().is_some()
     }
 
-    /// The space of all file systems that exports below this path lie in.
+    /// The space of all file systems that exports below this path lie in, but for those that do not tell.
     fn space_below(&self, path: &StoragePath) -> Answer<Space> {
+        let top = StoragePath::new(b"/")?;
+        let exports = self.exports.iter().filter(|export| lies_below(&export.prefix, path));
+        let found: Vec<_> = exports.map(|export| export.storage.space(&top)).collect();
         let mut spaces: Vec<Space> = Vec::new();
-        for export in self.exports.iter().filter(|export| lies_below(&export.prefix, path)) {
-            let space = export.storage.space(&StoragePath::new(b"/")?)?;
+        for space in found.iter().flatten() {
             if spaces.iter().all(|known| known.file_system != space.file_system) {
-                spaces.push(space);
+                spaces.push(*space);
             }
+        }
+        if let (true, Some(Err(trouble))) = (spaces.is_empty(), found.last()) {
+            return Err(trouble.clone());
         }
         let together = |all: Space, space: Space| Space {
             total: all.total + space.total,

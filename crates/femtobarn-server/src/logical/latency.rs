@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 pub enum Kind {
     /// Opening a file.
     Open,
-    /// Reading from one, until the answer was handed to the kernel.
+    /// Reading from one, until the bytes are there; not the wait for a bound connection that is to send them.
     Read,
     /// Writing to one, from the request until the answer.
     Write,
     /// Publishing a transaction.
     Commit,
-    /// From asking for a lock until it is held, or given up.
+    /// From asking for a lock until it is held, or given up; not where it is refused at once.
     LockWait,
 }
 

@@ -93,7 +93,7 @@ impl Inherited {
         self.unknown_since = earliest(self.unknown_since, unknown_since);
     }
 
-    /// What it takes of the memory: no session takes none, for its begin is remembered.
+    /// Entries that it takes of the memory: one at least, for the begins.
     fn count(&self) -> usize {
         self.paths.len().max(1)
     }

@@ -322,7 +322,9 @@ impl Storage for MemoryStorage {
             .map_err(|errno| Trouble::cannot("find the space at", path, errno))?;
         let total = self.room.total;
         let free = total.saturating_sub(self.room.used.load(Ordering::Acquire));
-        Ok(Space { total, free, largest: free, file_system: 0 })
+        // No two that live have the same address.
+        let file_system = Arc::as_ptr(&self.room).addr() as u64;
+        Ok(Space { total, free, largest: free, file_system })
     }
 
     fn attributes(&self, path: &StoragePath) -> Answer<Vec<Vec<u8>>> {

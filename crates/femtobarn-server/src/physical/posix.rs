@@ -261,11 +261,14 @@ impl Storage for PosixStorage {
     }
 
     fn space(&self, path: &StoragePath) -> Answer<Space> {
-        let found = fstatvfs(self.locate(path, "find the space at")?);
-        let found = found.map_err(|errno| Trouble::cannot("find the space at", path, errno))?;
+        let cannot = |errno| Trouble::cannot("find the space at", path, errno);
+        let located = self.locate(path, "find the space at")?;
+        let found = fstatvfs(&located).map_err(cannot)?;
+        // On NFS and FUSE the number that comes with the space is 0.
+        let file_system = fstat(&located).map_err(cannot)?.st_dev;
         let bytes = |blocks: u64| blocks.saturating_mul(found.fragment_size());
         let free = bytes(found.blocks_available());
-        let (total, file_system) = (bytes(found.blocks()), found.filesystem_id());
+        let total = bytes(found.blocks());
         Ok(Space { total, free, largest: free, file_system })
     }
 

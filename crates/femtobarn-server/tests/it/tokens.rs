@@ -1,5 +1,7 @@
 //! Bearer tokens over TLS, from login to commit: `root://` and gRPC with the clients of both.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,6 +12,9 @@ use femtobarn_server::auth::Issuer;
 use femtobarn_server::config::{Allowed, Config};
 use jsonwebtoken::jwk::{Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::json;
 use tempfile::TempDir;
 use xrd::Location;
@@ -57,6 +62,29 @@ impl Guarded {
 
     fn url(&self, scheme: &str, path: &str) -> String {
         format!("{scheme}://localhost:{}/{path}", self.server.address().port())
+    }
+
+    /// The answer to a request for a page by the bearer of a token.
+    fn get_page(&self, path: &str, token: &str) -> String {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(&self.certificate).unwrap()).unwrap();
+        let provider = rustls::crypto::ring::default_provider().into();
+        let config = ClientConfig::builder_with_provider(provider);
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let name = "localhost".try_into().unwrap();
+        let secret = ClientConnection::new(config.into(), name).unwrap();
+        let socket = TcpStream::connect(self.server.address()).unwrap();
+        let mut stream = StreamOwned::new(secret, socket);
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+             Connection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = Vec::new();
+        // The server may close without a word of TLS.
+        drop(stream.read_to_end(&mut text));
+        String::from_utf8(text).unwrap()
     }
 
     fn token(&self, scope: &str) -> String {
@@ -168,6 +196,15 @@ fn a_token_is_refused_where_others_could_read_it() {
     let file = Location::new("/store/file").unwrap();
     let plain = guarded.client("root", scope).and_then(|c| c.open(&file, OpenOptions::READ));
     assert!(plain.is_err());
+}
+
+#[test]
+fn a_token_for_the_top_reads_the_metrics() {
+    let guarded = Guarded::start();
+    let metrics = |scope| guarded.get_page("/metrics", &guarded.token(scope));
+    assert!(metrics("storage.read:/").starts_with("HTTP/1.1 200"));
+    assert!(metrics("storage.read:/store").starts_with("HTTP/1.1 403"));
+    assert!(guarded.get_page("/metrics", "none").starts_with("HTTP/1.1 401"));
 }
 
 #[test]

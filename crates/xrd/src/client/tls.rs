@@ -132,11 +132,11 @@ impl Tls {
     }
 }
 
-/// Whether a handshake failed since the server's certificate is not trusted, or nothing is. All else may be
-/// trouble of the network.
+/// Whether a handshake failed since the two cannot agree, the server's certificate is not trusted, or nothing is.
+/// All else may be trouble of the network.
 pub(super) fn is_distrust(error: &io::Error) -> bool {
-    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    error.kind() == ErrorKind::NotFound || matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
+    error.kind() == ErrorKind::NotFound
+        || error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
 /// Whose signatures are trusted.
@@ -177,5 +177,21 @@ fn files_of(place: &Path) -> Vec<PathBuf> {
     match std::fs::read_dir(place) {
         Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
         Err(_) => vec![place.to_owned()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::AlertDescription;
+
+    use super::*;
+
+    #[test]
+    fn what_two_sides_cannot_agree_on_is_not_tried_again() {
+        let failed = |error: rustls::Error| io::Error::new(ErrorKind::InvalidData, error);
+        assert!(is_distrust(&failed(rustls::Error::AlertReceived(
+            AlertDescription::HandshakeFailure
+        ))));
+        assert!(!is_distrust(&io::Error::from(ErrorKind::ConnectionReset)));
     }
 }

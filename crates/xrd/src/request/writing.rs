@@ -103,6 +103,15 @@ pub(crate) fn data_behind(header: &RequestHeader) -> u64 {
     data_here(PathId(header.parameters[12]), header.length)
 }
 
+impl RequestHeader {
+    /// Whether data of the request, if it can be understood or not, come on another connection of the session.
+    #[must_use]
+    pub fn data_elsewhere(&self) -> bool {
+        let is_write = matches!(self.code, RequestCode::WRITE | RequestCode::PG_WRITE);
+        is_write && self.length > 0 && data_behind(self) == 0
+    }
+}
+
 fn data_here(path: PathId, length: u32) -> u64 {
     if path.is_here() { u64::from(length) } else { 0 }
 }

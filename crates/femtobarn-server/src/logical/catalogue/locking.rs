@@ -115,16 +115,34 @@ impl Served {
         match answer {
             Answer::Granted => self.take_in_kernel(session, asked),
             Answer::Waits => None,
-            Answer::Busy => refused(self.busy(&asked.target, Duration::ZERO)),
-            Answer::Twice => refused(Error::Invalid {
-                what: format!("{} is already locked by this owner", self.label(&asked.target)),
+            Answer::Busy => {
+                let busy = move |served: &Self| served.busy(&asked.target, Duration::ZERO);
+                self.refuse(session, asked.number, busy)
+            }
+            Answer::Twice => self.refuse(session, asked.number, move |served| Error::Invalid {
+                what: format!("{} is already locked by this owner", served.label(&asked.target)),
             }),
             Answer::Deadlock(cycle) => {
                 self.deadlocks.fetch_add(1, Ordering::Relaxed);
-                let cycle = cycle.iter().map(|link| self.told_of(link.waiter, &link.target));
-                refused(Error::Deadlock { cycle: cycle.collect() })
+                self.refuse(session, asked.number, move |served| {
+                    let cycle = cycle.iter().map(|link| served.told_of(link.waiter, &link.target));
+                    Error::Deadlock { cycle: cycle.collect() }
+                })
             }
         }
+    }
+
+    /// Tells a session later that it does not get a lock. The text has names from the catalogue, which may wait
+    /// for the disk.
+    fn refuse(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        number: u64,
+        why: impl FnOnce(&Self) -> Error + Send + 'static,
+    ) -> Option<Outcome> {
+        let (served, session) = (Arc::clone(self), Arc::clone(session));
+        spawn_blocking(move || session.tell(Outcome { number, result: Err(why(&served)) }));
+        None
     }
 
     fn check_lock(&self, session: &Session) -> Result<()> {
@@ -156,8 +174,7 @@ impl Served {
         let (gone, granted) = self.table.give_up(owner, wait.target);
         if gone.is_some() {
             self.latencies.took(Kind::LockWait, waited);
-            let result = Err(self.busy(&wait.target, waited));
-            session.tell(Outcome { number, result });
+            self.refuse(session, number, move |served| served.busy(&wait.target, waited));
         }
         self.grant(granted);
     }

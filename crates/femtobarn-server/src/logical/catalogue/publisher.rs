@@ -19,6 +19,8 @@ use uuid::Uuid;
 
 mod log;
 
+use log::CommitLog;
+
 /// Commits in one durable write.
 const GROUP_MAX: usize = 256;
 
@@ -30,8 +32,7 @@ pub struct Publisher {
 
 #[derive(Debug)]
 struct Shared {
-    /// The federation, for the log.
-    name: String,
+    log: Arc<CommitLog>,
     catalog: Arc<Catalog>,
     state: Mutex<State>,
 }
@@ -55,8 +56,8 @@ struct Waiting {
 
 impl Publisher {
     pub(super) fn new(name: &str, catalog: Arc<Catalog>) -> Self {
-        let name = name.to_owned();
-        Publisher { shared: Arc::new(Shared { name, catalog, state: Mutex::default() }) }
+        let log = Arc::new(CommitLog::new(name, Arc::clone(&catalog)));
+        Publisher { shared: Arc::new(Shared { log, catalog, state: Mutex::default() }) }
     }
 
     /// Commits that were published, and the durable writes that it took.
@@ -150,22 +151,15 @@ impl Shared {
         let commits = new.iter().map(|waiting| waiting.commit.clone()).collect();
         let results = self.catalog.commit_all(commits);
         self.lock().writes += 1;
-        let mut published = Vec::with_capacity(new.len());
-        for (waiting, result) in new.iter().zip(results) {
-            published.extend(result.as_ref().ok().map(|csn| (*csn, waiting.commit.clone())));
-            let result = result.or_else(|error| self.may_be_published(waiting, error));
+        let is_logged = tracing::enabled!(tracing::Level::INFO);
+        for (waiting, result) in new.into_iter().zip(results) {
+            let result = result.or_else(|error| self.may_be_published(&waiting, error));
+            let csn = result.as_ref().ok().copied();
             self.answer(waiting.commit.transaction, result);
-        }
-        if published.is_empty() || !tracing::enabled!(tracing::Level::INFO) {
-            return;
-        }
-        // The next group does not wait for the log.
-        let (name, catalog) = (self.name.clone(), Arc::clone(&self.catalog));
-        spawn_blocking(move || {
-            for (csn, commit) in &published {
-                log::published(&name, &catalog, *csn, commit);
+            if let Some(csn) = csn.filter(|_| is_logged) {
+                self.log.add(csn, waiting.commit);
             }
-        });
+        }
     }
 
     /// The commit that a transaction has made already.

@@ -108,7 +108,7 @@ fn add_latencies(text: &mut String, rows: &[LatencyStatus]) {
     // Writing to a string cannot fail.
     let _ = write!(
         text,
-        "# HELP femtobarn_request_seconds How long requests took.\n\
+        "# HELP femtobarn_request_seconds How long requests took; reads from memory count, and add nothing to the sum.\n\
          # TYPE femtobarn_request_seconds histogram\n"
     );
     for LatencyStatus { export, kind, buckets, sum_seconds } in rows {

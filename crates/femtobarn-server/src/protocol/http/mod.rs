@@ -13,6 +13,7 @@
 //! may read: without a token as anonymous.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Json, Response};
@@ -23,6 +24,8 @@ use http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTE
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 
 use crate::auth::{Action, Authenticator, Identity, Refusal};
 use crate::config::MetricsReaders;
@@ -32,6 +35,9 @@ use crate::status::Status;
 mod catalogue;
 mod metrics;
 
+/// How long a request waits for another's look at the server, and for its own.
+const STATUS_WAIT_MAX: Duration = Duration::from_secs(5);
+
 const PAGE: &str = include_str!("page/index.html");
 const SCRIPT: &str = include_str!("page/page.js");
 const STYLE: &str = include_str!("page/page.css");
@@ -40,6 +46,8 @@ const STYLE: &str = include_str!("page/page.css");
 pub struct Site {
     /// What the server is doing. It may wait for a file system.
     pub status: Box<dyn Fn() -> Status + Send + Sync>,
+    /// Held by the one thread that finds that out: one that waits for a file system takes no other along.
+    pub status_turn: Arc<Semaphore>,
     /// Whether it is about to stop.
     pub is_draining: Box<dyn Fn() -> bool + Send + Sync>,
     /// Who may read the metrics.
@@ -127,11 +135,22 @@ async fn metrics(
     }
 }
 
-/// The status, without keeping connections waiting for a file system.
+/// The status. Where a file system does not answer, others hear that, and threads are left for catalogues.
 async fn current_status(site: &Arc<Site>) -> Result<Status, Response> {
+    let turn = Arc::clone(&site.status_turn).acquire_owned();
+    let Ok(Ok(turn)) = tokio::time::timeout(STATUS_WAIT_MAX, turn).await else {
+        let what = "the status is being found out; a file system may not answer";
+        return Err(said(StatusCode::SERVICE_UNAVAILABLE, what));
+    };
     let site = Arc::clone(site);
-    let status = tokio::task::spawn_blocking(move || (site.status)()).await;
-    status.map_err(|error| said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))
+    let status = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        (site.status)()
+    });
+    let status = tokio::time::timeout(STATUS_WAIT_MAX, status).await;
+    let late = |_| said(StatusCode::SERVICE_UNAVAILABLE, "a file system does not answer");
+    let failed = |error: JoinError| said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string());
+    status.map_err(late)?.map_err(failed)
 }
 
 async fn status(

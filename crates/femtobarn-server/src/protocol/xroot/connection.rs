@@ -333,7 +333,11 @@ impl Connection {
             Ok(request) => request,
             Err(error) => {
                 let response = refusal(received.header.code, &error);
-                return self.answer(stream, &response).await;
+                return match received.header.data_elsewhere() {
+                    // They would be taken for those of the next write there.
+                    true => Box::pin(self.refuse_and_close(stream, response)).await,
+                    false => self.answer(stream, &response).await,
+                };
             }
         };
         let Stage::In(session) = &self.stage else {

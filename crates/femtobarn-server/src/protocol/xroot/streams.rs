@@ -3,7 +3,8 @@
 //! 1. A bound connection has no requests of its own. Requests come on the session's first connection, and
 //!    name a bound one to have their answer sent there, or to have the data of a write taken from there.
 //! 2. What comes on a bound connection stays in the kernel until such a request says how much of it is data.
-//! 3. What it was asked for it does in turn, and answers itself. A write that fails takes its data nevertheless.
+//! 3. What it was asked for it does in turn, and answers itself. A write that fails takes its data nevertheless,
+//!    and one that is malformed ends the session.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_bind, kXR_write and kXR_pgwrite.
 

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use femtobarn_catalog::{Catalogue, Commit, Csn, ErrorKind};
+use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use uuid::Uuid;
 
 use super::proxy::Proxy;
@@ -79,6 +81,31 @@ fn a_commit_whose_answer_was_lost_with_the_server_is_published_once() {
     });
     assert_eq!((csn, here.head().unwrap()), (Csn(before.0 + 1), Csn(before.0 + 1)));
     assert_eq!(there.commit(stage.version(Some(csn))).unwrap(), Csn(csn.0 + 1));
+}
+
+/// It was `unavailable`, which callers take for one that running the transaction again mends.
+#[test]
+fn a_commit_whose_outcome_is_not_known_is_no_unavailable_one() {
+    let mut stage = Stage::new();
+    let proxy = Proxy::new(stage.port);
+    let options = ConnectOptions { patience: Duration::from_secs(2), ..ConnectOptions::default() };
+    let url = format!("root://127.0.0.1:{}//test.fed", proxy.port);
+    let there = RemoteCatalogue::connect(&url, &options).unwrap();
+    let here = stage.local();
+    let owner = there.locks().owner();
+    let _shared = owner.share_database(stage.database, LONG).unwrap();
+    let before = here.head().unwrap();
+    let commit = stage.version(None);
+    let error = thread::scope(|scope| {
+        proxy.lose_answers();
+        let committing = scope.spawn(|| there.commit(commit));
+        until("publishing", || here.head().unwrap() > before);
+        stage.stop();
+        proxy.break_all();
+        committing.join().unwrap().unwrap_err()
+    });
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.to_string().contains("whether the commit is durable is not known"), "{error}");
 }
 
 #[test]

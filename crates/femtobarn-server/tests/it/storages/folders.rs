@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use femtobarn_server::logical::exports::{Exports, Manner};
 use femtobarn_server::physical::{
-    Creation, FileKind, MemoryStorage, Opaque, OpenHow, PosixStorage, Storage, StoragePath,
+    Creation, FaultyStorage, FileKind, MemoryStorage, Opaque, OpenHow, PosixStorage, Storage,
+    StoragePath,
 };
 use nix::errno::Errno;
 
@@ -209,11 +210,19 @@ fn the_space_above_exports_counts_each_file_system_once() {
         let storage = Arc::new(PosixStorage::new(folder.path()).unwrap());
         exports.add(&at(name), storage, Manner::default()).unwrap();
     }
-    let memory = Arc::new(MemoryStorage::new(1 << 20));
-    exports.add(&at("/memory"), memory, Manner::default()).unwrap();
+    for name in ["/memory", "/more"] {
+        let memory = Arc::new(MemoryStorage::new(1 << 20));
+        exports.add(&at(name), memory, Manner::default()).unwrap();
+    }
+    let gone = tempfile::tempdir().unwrap();
+    let storage = Arc::new(FaultyStorage::failing(
+        Arc::new(PosixStorage::new(gone.path()).unwrap()),
+        vec!["space:1+=EIO".parse().unwrap()],
+    ));
+    exports.add(&at("/gone"), storage, Manner::default()).unwrap();
     let total = |path| exports.space(&at(path)).unwrap().total;
     assert!(total("/lhc/one") > 0);
     assert_eq!(total("/lhc"), total("/lhc/one"));
-    assert_eq!(total("/"), total("/lhc") + (1 << 20));
+    assert_eq!(total("/"), total("/lhc") + (2 << 20));
     assert_eq!(errno_of(exports.space(&at("/none"))), Some(Errno::ENOENT));
 }

@@ -140,14 +140,13 @@ fn after_another_server_only_what_did_not_change_is_opened_however_many_sessions
     let (server, federation) = serve_run();
     let old = session_elsewhere(&server, head_ms(&federation) + MARGIN_MS);
     let mut first = go_on(&server, old);
-    content(&mut first);
+    let before = content(&mut first).1;
+    let idle = go_on(&server, old);
     std::thread::sleep(Duration::from_millis(10));
     grow(&federation, "more");
-    let mut second = go_on(&server, first.session);
-    assert!(why_refused(&mut second).contains("begin anew"));
-    // That of the session that broke last alone would not tell.
-    let later = go_on(&server, old).session;
-    assert!(why_refused(&mut go_on(&server, later)).contains("begin anew"));
+    assert_eq!(content(&mut go_on(&server, first.session)).1, before);
+    assert!(why_refused(&mut go_on(&server, idle.session)).contains("begin anew"));
+    assert!(why_refused(&mut go_on(&server, old)).contains("begin anew"));
     content(&mut go_on(&server, session_elsewhere(&server, now_ms() + MARGIN_MS)));
 }
 

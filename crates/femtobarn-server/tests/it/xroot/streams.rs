@@ -131,6 +131,25 @@ fn a_refused_write_takes_its_data_from_the_stream_that_it_names() {
     assert_eq!(server.bytes_of("file"), b"kept");
 }
 
+/// Its data stayed on the stream, and were taken for those of the next write.
+#[test]
+fn a_malformed_write_that_names_a_stream_ends_the_session() {
+    let server = Server::start();
+    let mut main = server.client();
+    let handle = main.open("/file", to_make());
+    let (mut stream, path) = bound(&server, main.session);
+    let mut bytes = Vec::new();
+    let lost = Request::from(write_on(path, handle, 0, b"lost"));
+    lost.encode(StreamId([7, 7]), &mut bytes).unwrap();
+    // An offset below 0.
+    bytes[8..16].fill(0xff);
+    main.send_bytes(&bytes);
+    assert!(matches!(main.response().response, Ok(Response::Error(_))));
+    main.assert_closed();
+    stream.send_bytes(b"lost");
+    stream.assert_closed();
+}
+
 #[test]
 fn what_comes_on_a_bound_stream_unasked_is_no_request() {
     let server = Server::start();

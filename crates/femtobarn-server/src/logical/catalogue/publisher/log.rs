@@ -1,14 +1,78 @@
 //! One line of the log for each commit: what it changed, by how much, and whose it was.
+//!
+//! One task writes the lines, in the order of the commits, and looks names up for them; publishing does not wait for
+//! it. Commits that it cannot keep up with are counted, not told.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use femtobarn_catalog::{Catalog, Commit, Csn, DatabaseId, LockTarget, NewVersion};
+use tokio::task::spawn_blocking;
 
 /// Things that a line names at most.
 const NAMES_MAX: usize = 8;
 /// Containers whose growth is looked for at most.
 const GROWN_MAX: usize = 64;
 
-/// Tells the log of a commit that was published.
-pub(super) fn published(federation: &str, catalog: &Catalog, csn: Csn, commit: &Commit) {
+/// Commits that wait to be told.
+const WAITING_MAX: usize = 1024;
+
+/// The commits of a federation that the log is to be told of.
+#[derive(Debug)]
+pub(super) struct CommitLog {
+    federation: String,
+    catalog: Arc<Catalog>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    commits: VecDeque<(Csn, Commit)>,
+    dropped: u64,
+    is_telling: bool,
+}
+
+impl CommitLog {
+    pub fn new(federation: &str, catalog: Arc<Catalog>) -> Self {
+        CommitLog { federation: federation.to_owned(), catalog, waiting: Mutex::default() }
+    }
+
+    /// Has a commit told that was published.
+    pub fn add(self: &Arc<Self>, csn: Csn, commit: Commit) {
+        let mut waiting = self.waiting();
+        if waiting.commits.len() >= WAITING_MAX {
+            waiting.dropped += 1;
+            return;
+        }
+        waiting.commits.push_back((csn, commit));
+        if !std::mem::replace(&mut waiting.is_telling, true) {
+            let log = Arc::clone(self);
+            spawn_blocking(move || log.tell_all());
+        }
+    }
+
+    fn tell_all(&self) {
+        loop {
+            let mut waiting = self.waiting();
+            let dropped = std::mem::take(&mut waiting.dropped);
+            let Some((csn, commit)) = waiting.commits.pop_front() else {
+                waiting.is_telling = false;
+                return;
+            };
+            drop(waiting);
+            if dropped > 0 {
+                tracing::warn!(self.federation, dropped, "commits were too many to be told");
+            }
+            published(&self.federation, &self.catalog, csn, &commit);
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn published(federation: &str, catalog: &Catalog, csn: Csn, commit: &Commit) {
     let by = commit.author.as_ref();
     let (objects, bytes) = grown(catalog, &commit.versions).unzip();
     tracing::info!(
