@@ -368,6 +368,12 @@ def test_jsroot_has_the_sums_of_all_fields_without_records(
     assert_same(found)
 
 
+def test_metadata_in_several_keys_are_refused(fed: fb.Federation, by_root: list[Written]) -> None:
+    written = next(each for each in by_root if each.name == "many_keys")
+    with pytest.raises(fb.UnsupportedError, match="metadata in several keys of at most 1024 bytes"):
+        fed.attach(written.file, "many_keys")
+
+
 def test_coffea_refuses_optional_fields_of_roots_files_as_of_ours(tmp_path: Path) -> None:
     """The way round is that of docs/guide.md: name the fields that are wanted."""
     done = subprocess.run([*python("root_optional.py"), str(tmp_path / "root.root")], check=False)

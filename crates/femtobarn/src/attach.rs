@@ -329,6 +329,7 @@ impl NewEntry {
         let reader = Reader::from_anchor(source.clone(), anchor)
             .and_then(|reader| reader.check_locations().map(|()| reader))
             .map_err(Error::storage(what()))?;
+        check_metadata_keys(&reader, anchor).map_err(Error::storage(what()))?;
         // A name within a subdirectory has slashes, which separate databases from containers here.
         let name = name.replace('/', "_");
         let class = match described {
@@ -457,6 +458,18 @@ impl NewEntry {
 
 fn not_of_class(what: &str, class: &Class) -> Error {
     Error::Corrupt { what: format!("{what}: its objects are not of class {}", class.name) }
+}
+
+/// Refuses metadata that are split over several keys: the catalogue has one place for each of them.
+fn check_metadata_keys(reader: &Reader, anchor: &Anchor) -> rntuple::Result<()> {
+    let lists = reader.footer().cluster_groups.iter().map(|group| group.page_list.locator.size);
+    let sizes = lists.chain([anchor.header.locator.size, anchor.footer.locator.size]);
+    match sizes.max() > Some(anchor.max_key_size) {
+        true => Err(rntuple::Error::Unsupported {
+            what: format!("metadata in several keys of at most {} bytes", anchor.max_key_size),
+        }),
+        false => Ok(()),
+    }
 }
 
 /// Checks that a file that describes its containers describes all that are there and no others.
