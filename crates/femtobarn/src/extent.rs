@@ -323,21 +323,22 @@ impl ExtentWriter {
         self.begin(range.offset, range.size)
     }
 
-    /// Refuses a range that is not what was asked for: shorter, over the front of the file, or over the
-    /// extent that the writer has.
+    /// Refuses a range that is not what was asked for: shorter, over the front of the file, or over what
+    /// the writer is still to write. What it wrote before may be given to it again: vacuum gives back old
+    /// versions of objects.
     fn check_given(&self, range: BlobRange, wanted: u64) -> Result<()> {
         let BlobRange { offset, size } = range;
         self.check_behind_front(offset)?;
         let end = offset.checked_add(size).filter(|_| size >= wanted);
-        if end.is_some_and(|end| end <= self.start || self.end <= offset) {
+        if end.is_some_and(|end| end <= self.flushed || self.end <= offset) {
             return Ok(());
         }
         Err(Error::Corrupt {
             what: format!(
-                "{size} bytes at byte {offset} of {} were given to a writer that asked for {wanted} and has \
-                 bytes {} to {}",
+                "{size} bytes at byte {offset} of {} were given to a writer that asked for {wanted} and \
+                 writes bytes {} to {}",
                 self.file.path.display(),
-                self.start,
+                self.flushed,
                 self.end
             ),
         })

@@ -35,14 +35,21 @@ fn open(federation: &Federation) -> (Transaction, ContainerKey) {
 /// Gives all events new numbers.
 fn renumber(federation: &Federation, from: u64) -> Csn {
     let (mut transaction, key) = open(federation);
+    update_all(&mut transaction, key, from);
+    transaction.commit().unwrap()
+}
+
+fn update_all(transaction: &mut Transaction, key: ContainerKey, from: u64) {
     let entries: Vec<u64> = (0..EVENTS).collect();
-    let values: Vec<u64> = entries.iter().map(|entry| entry + from).collect();
-    let values = Array::Record {
+    let values = numbered(entries.iter().map(|entry| entry + from).collect());
+    transaction.update(key, &entries, values).unwrap();
+}
+
+fn numbered(values: Vec<u64>) -> Array {
+    Array::Record {
         length: values.len(),
         members: vec![("event".to_owned(), Array::primitive(Primitive::UInt64, values))],
-    };
-    transaction.update(key, &entries, values).unwrap();
-    transaction.commit().unwrap()
+    }
 }
 
 /// A federation whose events were given new numbers several times.
@@ -207,6 +214,22 @@ fn a_vacuum_that_was_killed_is_continued() {
     let extents = federation.catalog().local().unwrap().free_extents(database).unwrap();
     assert!(extents.iter().all(|extent| extent.is_released));
     assert_numbers(&federation, head, 4);
+}
+
+#[test]
+fn a_writer_is_given_again_what_it_wrote_before() {
+    let (_folder, federation) = with_updates(2);
+    // It goes on in the extent that has the old versions.
+    let (mut transaction, key) = open(&federation);
+    update_all(&mut transaction, key, 3);
+    let report = vacuum(&federation, federation.head().unwrap());
+    assert!(report.versions > 0, "{report:?}");
+    for update in 4..6 {
+        update_all(&mut transaction, key, update);
+    }
+    let csn = transaction.commit().unwrap();
+    assert_numbers(&federation, csn, 5);
+    assert_sound(&federation);
 }
 
 #[test]
