@@ -63,6 +63,7 @@ impl ServerHandle {
         let config = overrides.config(config).map_err(invalid)?;
         let server = py.detach(|| Server::start(config)).map_err(|error| match error {
             StartError::Config(what) => exception("invalid", what),
+            StartError::Denied(what) => exception("denied", what),
             StartError::System(what) => exception("storage", what),
         })?;
         Ok(ServerHandle {

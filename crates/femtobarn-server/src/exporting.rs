@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use femtobarn_catalog::CATALOGUE_FILE;
+use femtobarn_catalog::{CATALOGUE_FILE, ErrorKind};
+use nix::errno::Errno;
 
 use crate::config::{self, Config, Export};
 use crate::logical::catalogue::Served;
 use crate::logical::exports::{Exports, Manner};
 use crate::logical::journal::restore_all;
-
 use crate::physical::{
     FaultyStorage, FederationStorage, MachineClock, PosixStorage, Slowness, Storage, StoragePath,
     Throttle, ThrottledStorage, Trouble,
@@ -66,7 +66,9 @@ pub(crate) fn open(config: &Config) -> Result<Exported, StartError> {
             let grace = Duration::from_secs(config.limits.grace_seconds);
             let key = name.trim_matches('/');
             let served = Served::open(key, &export.folder, manner.is_read_only, lease);
-            let served = served.map_err(|error| unusable(&export.folder, &error))?;
+            let served = served.map_err(|error| {
+                unusable(&export.folder, &error, error.kind() == ErrorKind::Denied)
+            })?;
             let served = Arc::new(served.with_grace(grace));
             let shown = FederationStorage::new(served.catalog().clone(), storage);
             storage = Arc::new(shown.writable(Arc::new(Arc::clone(&served))));
@@ -86,7 +88,9 @@ fn name_of(export: &Export) -> Result<String, StartError> {
     if !export.name.is_empty() {
         return Ok(format!("/{}", export.name.trim_matches('/')));
     }
-    let folder = std::fs::canonicalize(&export.folder).map_err(|e| unusable(&export.folder, &e))?;
+    let folder = std::fs::canonicalize(&export.folder).map_err(|error| {
+        unusable(&export.folder, &error, error.kind() == std::io::ErrorKind::PermissionDenied)
+    })?;
     match folder.file_name().and_then(|name| name.to_str()) {
         Some(name) => Ok(format!("/{name}")),
         None => Err(StartError::Config(format!(
@@ -124,12 +128,16 @@ fn slow(files: Arc<dyn Storage>, throttle: &config::Throttle) -> ThrottledStorag
     ThrottledStorage::throttled(files, slowness, &throttle.disks, clock)
 }
 
-fn unusable(folder: &Path, error: &dyn std::fmt::Display) -> StartError {
-    StartError::System(format!("cannot serve {}: {error}", folder.display()))
+fn unusable(folder: &Path, error: &dyn std::fmt::Display, is_denied: bool) -> StartError {
+    let text = format!("cannot serve {}: {error}", folder.display());
+    if is_denied { StartError::Denied(text) } else { StartError::System(text) }
 }
 
 fn system_error(trouble: Trouble) -> StartError {
-    StartError::System(text_of(trouble))
+    match trouble {
+        Trouble::Refused(Errno::EACCES | Errno::EPERM, what) => StartError::Denied(what),
+        trouble => StartError::System(text_of(trouble)),
+    }
 }
 
 fn config_error(trouble: Trouble) -> StartError {
@@ -140,5 +148,17 @@ fn text_of(trouble: Trouble) -> String {
     match trouble {
         Trouble::Refused(_, what) | Trouble::NotBefore(_, what) => what,
         Trouble::Elsewhere { host, .. } => format!("it is on {host}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_may_not_be_opened_is_denied() {
+        let refused = |errno| system_error(Trouble::refused(errno, "cannot open /data"));
+        assert_eq!(refused(Errno::EACCES), StartError::Denied("cannot open /data".to_owned()));
+        assert_eq!(refused(Errno::EIO), StartError::System("cannot open /data".to_owned()));
     }
 }

@@ -8,6 +8,7 @@
 //! 3. When a server is told to stop it takes no more connections, waits for copies and transactions that
 //!    are under way for as long as was configured, and ends what is left.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,7 +49,10 @@ pub enum StartError {
     /// The configuration is wrong.
     #[error("{0}")]
     Config(String),
-    /// The system refused something.
+    /// The server's user lacks a right to the port, or to a folder that is to be served.
+    #[error("{0}")]
+    Denied(String),
+    /// The system refused something else.
     #[error("{0}")]
     System(String),
 }
@@ -328,16 +332,24 @@ fn no_threads(error: std::io::Error) -> StartError {
     StartError::System(format!("cannot start threads: {error}"))
 }
 
+/// What keeps a server from its port.
+fn cannot_listen(address: &str, error: &std::io::Error) -> StartError {
+    let failed = format!("cannot listen on {address}: {error}");
+    match error.kind() {
+        ErrorKind::AddrInUse => {
+            StartError::System(format!("{failed}; another program has the port, take another one"))
+        }
+        ErrorKind::PermissionDenied => {
+            StartError::Denied(format!("{failed}; ports below 1024 need root, take another one"))
+        }
+        _ => StartError::System(failed),
+    }
+}
+
 /// The port, so that a server that was restarted has it again at once.
 fn listener(runtime: &Runtime, config: &Config) -> Result<TcpListener, StartError> {
     let text = format!("{}:{}", config.address, config.port);
-    let cannot = |error: std::io::Error| {
-        let advice = match error.kind() {
-            std::io::ErrorKind::AddrInUse => "; another program has the port, take another one",
-            _ => "",
-        };
-        StartError::System(format!("cannot listen on {text}: {error}{advice}"))
-    };
+    let cannot = |error| cannot_listen(&text, &error);
     let address: SocketAddr = std::net::ToSocketAddrs::to_socket_addrs(&text)
         .map_err(cannot)?
         .next()
@@ -353,4 +365,16 @@ fn listener(runtime: &Runtime, config: &Config) -> Result<TcpListener, StartErro
         TcpListener::from_std(socket.into())
     };
     bind().map_err(cannot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_only_root_may_have_is_denied() {
+        let failed = |kind: ErrorKind| cannot_listen("0.0.0.0:80", &kind.into());
+        assert!(matches!(failed(ErrorKind::PermissionDenied), StartError::Denied(_)));
+        assert!(matches!(failed(ErrorKind::AddrInUse), StartError::System(_)));
+    }
 }

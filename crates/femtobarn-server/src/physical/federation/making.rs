@@ -249,7 +249,11 @@ impl BlobSink for Tail {
         let size: usize = parts.iter().map(|part| part.len()).sum();
         if self.bytes.len() + size > MADE_BYTES_MAX {
             return Err(rntuple::Error::Io {
-                what: "show it while it is open: too much of it has changed; seal it".to_owned(),
+                what: format!(
+                    "show it while it is open: over {} MiB would have to be written anew (page lists of what \
+                     has changed, 32-bit offsets of early containers); seal it and read it as a sealed file",
+                    MADE_BYTES_MAX >> 20
+                ),
                 source: Errno::EFBIG.into(),
             });
         }
