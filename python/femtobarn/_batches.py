@@ -14,13 +14,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ._arrays import Tree, columns_of
@@ -80,24 +84,22 @@ def read_batches(
     if len(spans) == 1:
         yield spans[0][0], _Reader(*reader).read(*spans[0])
         return
-    executor = _processes(jobs, reader) if jobs > 1 else _thread(reader)
     pending: deque[tuple[int, Future[Tree]]] = deque()
     try:
-        for span in spans:
-            pending.append((span[0], executor.submit(_read, *span)))
-            if len(pending) > jobs:
+        with _readers(jobs, reader) as executor:
+            for span in spans:
+                pending.append((span[0], executor.submit(_read, *span)))
+                if len(pending) > jobs:
+                    number, future = pending.popleft()
+                    yield number, future.result()
+            while pending:
                 number, future = pending.popleft()
                 yield number, future.result()
-        while pending:
-            number, future = pending.popleft()
-            yield number, future.result()
     except BrokenProcessPool as error:
         raise StorageError(
             "a process that reads has ended: there was no memory for it, it was killed, or it was started "
             "by a script without `if __name__ == '__main__':`; try with jobs=1"
         ) from error
-    finally:
-        executor.shutdown(cancel_futures=True)
 
 
 _LOCAL = threading.local()
@@ -108,24 +110,35 @@ _Made = tuple[Sequence["TreeSource"], Sequence[Record], int]
 """What a reader is made of."""
 
 
-def _thread(reader: _Made) -> Executor:
-    return ThreadPoolExecutor(1, "import", initializer=_begin, initargs=reader)
-
-
-def _processes(jobs: int, reader: _Made) -> Executor:
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(jobs, context, initializer=_begin_process, initargs=reader)
+@contextmanager
+def _readers(jobs: int, made: _Made) -> Generator[Executor]:
+    """A thread that reads, or processes; afterwards they are gone, whatever they were still to read."""
+    with tempfile.NamedTemporaryFile(prefix="femtobarn-import-") as file:
+        executor: Executor
+        if jobs > 1:
+            # Through a pipe it would hang where it is more than the pipe holds and the process ends before
+            # it reads, as those do that a script without `if __name__ == "__main__":` starts.
+            pickle.dump(made, file)
+            file.flush()
+            context = multiprocessing.get_context("spawn")
+            executor = ProcessPoolExecutor(jobs, context, initializer=_begin_process, initargs=(file.name,))
+        else:
+            executor = ThreadPoolExecutor(1, "import", initializer=_begin, initargs=made)
+        try:
+            yield executor
+        finally:
+            executor.shutdown(cancel_futures=True)
 
 
 def _begin(sources: Sequence[TreeSource], records: Sequence[Record], threads: int) -> None:
     _LOCAL.reader = _Reader(sources, records, threads)
 
 
-def _begin_process(sources: Sequence[TreeSource], records: Sequence[Record], threads: int) -> None:
+def _begin_process(path: str) -> None:
     """Leave Ctrl-C to the process that writes, and end when it does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _begin(sources, records, threads)
+    _begin(*pickle.loads(Path(path).read_bytes()))
 
 
 def _end_with_parent() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import numpy as np
@@ -16,6 +18,9 @@ pytest.importorskip("uproot", reason="the extra `io` is not installed")
 import uproot
 
 import femtobarn as fb
+
+if TYPE_CHECKING:
+    from femtobarn.importers.samples import Samples
 
 Trees = dict[str, dict[str, Any]]
 
@@ -407,6 +412,20 @@ def test_what_stops_a_process_that_reads_stops_the_import(
     assert fed.databases() == []
     with pytest.raises(fb.InvalidError, match="0 jobs"):
         fed.import_trees(nano, jobs=0)
+
+
+def test_a_script_without_a_guard_for_its_processes_is_told(tmp_path: Path, files: Samples) -> None:
+    # Its class is larger than a pipe holds.
+    script = tmp_path / "unguarded.py"
+    script.write_text(
+        "import femtobarn as fb\n"
+        f"with fb.create({str(tmp_path / 'lhc.fed')!r}) as fed:\n"
+        f"    fed.import_trees({str(files.path('nano_dy.root'))!r}, jobs=2, batch_bytes=100_000)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert "StorageError: a process that reads has ended" in done.stderr
+    assert "without `if __name__ == '__main__':`" in done.stderr
 
 
 def test_an_import_that_is_interrupted_leaves_nothing(fed: fb.Federation, nano: Path) -> None:
