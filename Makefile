@@ -2,50 +2,175 @@
 # `make bench` as root also install the programs of Debian's that judge the server.
 # A machine needs Rust (cargo), Python 3.11 or newer, a C compiler and make.
 PYTHON ?= python3
-STEPS := $(PYTHON) tools/steps.py
+FUZZ_SECONDS ?= 20
+# Those of the crates whose files are not as in this commit are tested by `make check`.
+BASE ?= HEAD
+
+export PYTHON
+export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/.cache/tools/bin:$(PATH)
+export VIRTUAL_ENV := $(CURDIR)/.venv
+# With what the client and the server that are written here are tested.
+export XRD_TEST_PYTHON := $(CURDIR)/.venv/bin/python
+export XRD_TEST_XROOTD = $(shell command -v xrootd)
+# The stable compiler takes the sanitisers' flags with it: what is fuzzed is built by the compiler that
+# builds everything else.
+fuzz-%: export RUSTC_BOOTSTRAP := 1
+
+STEP := @tools/step
+# Two steps at once; on the integration machine all failures are told, not only the first.
+AT_ONCE := $(MAKE) --no-print-directory --jobs=2 $(if $(filter true,$(CI)),--keep-going)
+MODULE := python/femtobarn/_femtobarn.abi3.so
+CARGO_FUZZ := .cache/tools/bin/cargo-fuzz
+FUZZERS := anchors envelopes messages read_file
+WORKSPACE := --workspace --locked --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long bench testbed docs fmt lint fuzz pin clean
+.PHONY: help setup demo test check bench testbed docs fmt lint fuzz test-long pin clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install all packages into .venv and build the extension module
-	@$(STEPS) setup
+	@$(AT_ONCE) .venv/test.stamp extension
 
 demo: ## real and simulated events into a federation, and a report: demo/report.html
-	@$(STEPS) build
+	@$(AT_ONCE) .venv/demo.stamp extension
 	@.venv/bin/python -m femtobarn.demo
 
-test: ## formatting, lints, all tests, documentation, and a short run of the fuzzers
-	@$(STEPS) test
+test: ## all that has to pass: formatting, lints, all tests, documentation, a short run of the fuzzers
+	@$(AT_ONCE) MODULE_BY=build steps-of-test
+
+check: ## a minute: formatting, lints, types, the unit tests of crates that changed since BASE
+	@$(AT_ONCE) steps-of-lint unit-tests
 
 test-long: ## the tests that take minutes, more random cases, long fuzzing
-	@$(STEPS) test-long
+	@$(MAKE) --no-print-directory steps-of-test-long FUZZ_SECONDS=600
 
 bench: ## measure against the peers in 30 minutes: bench/report.html, docs/performance.md
-	@$(STEPS) bench
+	@$(AT_ONCE) .venv/bench.stamp programs module-for-release
 	@.venv/bin/python benches/run.py
 
 testbed: ## the papers' workloads with up to 240 clients, in about two hours: testbed/report.html
-	@$(STEPS) build
+	@$(AT_ONCE) .venv/demo.stamp module-for-release
 	@.venv/bin/femtobarn testbed run all
 	@.venv/bin/femtobarn testbed plot
 
-docs: ## the reference of the crates, in target/doc
-	@$(STEPS) docs
+docs: docs-of-crates ## the reference of the crates, in target/doc
 
-fmt: ## format all code
-	@$(STEPS) fmt
+fmt: .venv/test.stamp ## format all code
+	cargo fmt --all
+	ruff format --quiet .
+	ruff check --quiet --fix-only .
 
 lint: ## formatting and static checks alone
-	@$(STEPS) lint
+	@$(AT_ONCE) steps-of-lint
 
-fuzz: ## every fuzzer for FUZZ_SECONDS (20) each
-	@$(STEPS) fuzz
+fuzz: ## every fuzzer for FUZZ_SECONDS (20) each, that of the server too, which takes minutes to build
+	@$(MAKE) --no-print-directory $(FUZZERS:%=fuzz-%) fuzz-sessions
 
-pin: ## resolve the Python packages anew and write requirements/constraints.txt
-	@$(PYTHON) tools/environment.py pin
+pin: .venv/test.stamp ## resolve the Python packages anew and write requirements/constraints.txt
+	uv pip compile --quiet --upgrade --all-extras --no-annotate --no-header --no-emit-index-url \
+	    pyproject.toml --output-file requirements/constraints.txt
 
 clean: ## remove everything that was built or installed
-	rm -rf .venv .cache target demo fuzz/target fuzz/artifacts python/femtobarn/_femtobarn*.so
+	rm -rf .venv .cache target demo fuzz/target fuzz/artifacts $(MODULE)
+
+# ---- the targets' steps, in the order in which they are begun
+
+.PHONY: steps-of-test steps-of-lint steps-of-test-long
+steps-of-test: .venv/test.stamp lint-rust programs format-rust format-python build build-fuzzers \
+    test-python test-rust docs-of-crates lint-python types stubs $(FUZZERS:%=fuzz-%)
+steps-of-lint: format-rust lint-rust format-python lint-python types stubs
+steps-of-test-long: test-rust-long test-python-long $(FUZZERS:%=fuzz-%) fuzz-sessions
+
+# ---- what is installed
+
+EXTRAS_demo := demo
+EXTRAS_test := demo test judge
+EXTRAS_bench := test judge bench
+
+.venv/%.stamp: pyproject.toml requirements/constraints.txt tools/install
+	$(STEP) 'install' tools/install $(EXTRAS_$*)
+	@touch $@
+
+.PHONY: programs
+programs:
+	$(STEP) 'install programs' tools/install-programs
+
+$(CARGO_FUZZ):
+	$(STEP) 'install cargo-fuzz' cargo install --quiet --locked cargo-fuzz --version 0.13.2 --root .cache/tools
+
+# ---- what is built: once for the tests and for Python, optimised without LTO. Benchmarks and releases
+# are of the profile `release`.
+
+.PHONY: build extension module-for-release
+build:
+	$(STEP) 'build' cargo build $(WORKSPACE) --all-targets
+	@cp --remove-destination target/debug/lib_femtobarn.so $(MODULE)
+
+extension:
+	$(STEP) 'build extension' cargo build --package femtobarn-python --locked --quiet
+	@cp --remove-destination target/debug/lib_femtobarn.so $(MODULE)
+
+module-for-release:
+	$(STEP) 'build extension' cargo build --package femtobarn-python --locked --quiet --release
+	@cp --remove-destination target/release/lib_femtobarn.so $(MODULE)
+
+# ---- what is checked without being run
+
+.PHONY: format-rust format-python lint-rust lint-python types stubs docs-of-crates
+format-rust:
+	$(STEP) 'format of Rust' cargo fmt --all --check
+
+format-python: .venv/test.stamp
+	$(STEP) 'format of Python' ruff format --check --quiet .
+
+lint-rust:
+	$(STEP) 'clippy' cargo clippy $(WORKSPACE) --all-targets -- -D warnings
+
+lint-python: .venv/test.stamp
+	$(STEP) 'ruff' ruff check --quiet .
+
+types: .venv/test.stamp
+	$(STEP) 'mypy' python -m mypy
+
+stubs: .venv/test.stamp $(or $(MODULE_BY),$(if $(wildcard $(MODULE)),,extension))
+	$(STEP) 'stubs' env MYPYPATH=python \
+	    python -m mypy.stubtest --mypy-config-file pyproject.toml femtobarn._femtobarn
+
+docs-of-crates: export RUSTDOCFLAGS := -D warnings
+docs-of-crates:
+	$(STEP) 'docs' cargo doc $(WORKSPACE) --no-deps
+
+# ---- what is run
+
+.PHONY: unit-tests test-rust test-python test-rust-long test-python-long
+CHANGED = $(sort $(shell { git diff --name-only $(BASE); git ls-files --others --exclude-standard; } | \
+    sed -n 's|^crates/\([^/]*\)/.*|\1|p'))
+unit-tests:
+	$(if $(CHANGED),$(STEP) 'unit tests' cargo test --locked --quiet $(CHANGED:%=--package %) --lib --bins)
+
+test-rust: .venv/test.stamp programs build
+	$(STEP) 'tests of Rust' cargo test $(WORKSPACE) --no-fail-fast
+
+test-python: .venv/test.stamp programs build
+	$(STEP) 'tests of Python' python -m pytest -m 'not long' --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+
+test-rust-long: .venv/test.stamp programs
+	$(STEP) 'long tests of Rust' env PROPTEST_CASES=4096 \
+	    cargo test $(WORKSPACE) --release -- --include-ignored
+
+test-python-long: .venv/test.stamp programs build
+	$(STEP) 'long tests of Python' python -m pytest
+
+# ---- what is fuzzed: from the kept corpus; new inputs go to .cache/fuzz
+
+.PHONY: build-fuzzers
+build-fuzzers: $(CARGO_FUZZ)
+	$(STEP) 'build fuzzers' env RUSTC_BOOTSTRAP=1 cargo fuzz build --fuzz-dir fuzz
+
+fuzz-sessions: FEATURES := --features server
+fuzz-%: build-fuzzers
+	@mkdir -p .cache/fuzz/$*
+	$(STEP) 'fuzz $*' cargo fuzz run --fuzz-dir fuzz $(FEATURES) $* .cache/fuzz/$* $(wildcard fuzz/corpus/$*) \
+	    -- -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=3072

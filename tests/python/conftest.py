@@ -6,6 +6,7 @@ that a skip means that something was left out unnoticed.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 INTEGRATION = os.environ.get("CI", "").lower() == "true"
+# The files of tests that take a minute and more; where several processes share the work, none of these is
+# begun last.
+LONGEST = {"test_readers", "test_rntuple_judges", "test_testbed", "test_xrootd_suites"}
 
 
 @pytest.fixture(scope="session")
@@ -67,8 +71,22 @@ def by_root(project: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Wri
     return manifest(folder)
 
 
+@pytest.fixture(scope="session")
+def examples(project: Path) -> Path:
+    """The folder of the crates' example programs, built: of the whole workspace, as `make build` does,
+    since the packages of a single crate would be compiled anew with fewer features."""
+    command = ["cargo", "build", "--workspace", "--locked", "--quiet", "--examples"]
+    done = subprocess.run(
+        [*command, "--message-format=json"], cwd=project, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    messages = map(json.loads, done.stdout.splitlines())
+    return next(Path(each["executable"]).parent for each in messages if each.get("executable"))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of real files where these are not."""
+    """Begin with the files that take longest, and leave out the tests of real files where these are not."""
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
     if data_folder() is not None:
         return
     absent = [item for item in items if "shared_data" in getattr(item, "fixturenames", ())]

@@ -88,15 +88,9 @@ def fed(tmp_path_factory: pytest.TempPathFactory) -> fb.Federation:
 
 
 @pytest.fixture(scope="module")
-def present(project: Path) -> Path:
+def present(examples: Path) -> Path:
     """The program that copies what is shown."""
-    command = [
-        "cargo", "build", "--quiet", "-p", "femtobarn-server", "--example", "present", "--message-format=json"
-    ]  # fmt: skip
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    messages = [json.loads(line) for line in done.stdout.splitlines()]
-    return next(Path(each["executable"]) for each in messages if each.get("executable"))
+    return examples / "present"
 
 
 def shown(present: Path, fed: fb.Federation, target: Path, opaque: str = "") -> Path:

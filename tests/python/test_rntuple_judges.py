@@ -80,15 +80,6 @@ def dumped(script: str, wanted: list[Written], folder: Path, *, silent: bool = F
 
 
 @pytest.fixture(scope="session")
-def examples() -> Path:
-    """The folder of the crate's example programs, built."""
-    command = ["cargo", "build", "--quiet", "-p", "rntuple", "--examples", "--message-format=json"]
-    messages = [json.loads(line) for line in run(*command).splitlines()]
-    built = [each["executable"] for each in messages if each.get("executable")]
-    return Path(built[0]).parent
-
-
-@pytest.fixture(scope="session")
 def by_us(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
     """What the crate wrote."""
     folder = tmp_path_factory.mktemp("by-us")

@@ -6,7 +6,6 @@ the project. The command-line clients are those of the operating system's packag
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -75,16 +74,9 @@ def source(project: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def program(project: Path) -> Path:
+def program(examples: Path) -> Path:
     """The program that serves a plain folder."""
-    command = ["cargo", "build", "--quiet", "-p", "femtobarn-server", "--example", "serve_folder"]
-    built = subprocess.run(
-        [*command, "--message-format=json"], cwd=project, stdout=subprocess.PIPE, text=True, check=True
-    )
-    for message in map(json.loads, built.stdout.splitlines()):
-        if message.get("executable") and message["target"]["name"] == "serve_folder":
-            return Path(message["executable"])
-    raise AssertionError("cargo built no serve_folder")
+    return examples / "serve_folder"
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 //!
 //! That server refuses to run for the superuser, so it then runs for the user `xrootd`.
 
+use std::ffi::OsString;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -17,6 +18,10 @@ use xrd::fattr::AttributeAction;
 use xrd::flags::*;
 use xrd::{ErrorCode, Location, QueryCode};
 
+fn program() -> Option<OsString> {
+    std::env::var_os("XRD_TEST_XROOTD").filter(|program| !program.is_empty())
+}
+
 /// A server with its folder.
 struct Server {
     folder: TempDir,
@@ -27,7 +32,7 @@ struct Server {
 impl Server {
     /// Starts a server with more lines of configuration; none if there is none.
     fn start(more: &str) -> Option<Self> {
-        let Some(program) = std::env::var_os("XRD_TEST_XROOTD") else {
+        let Some(program) = program() else {
             eprintln!("left out: XRD_TEST_XROOTD names no server");
             return None;
         };
@@ -57,7 +62,7 @@ impl Server {
     fn restart(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        let program = std::env::var_os("XRD_TEST_XROOTD").unwrap();
+        let program = program().unwrap();
         self.process = run(&program, self.folder.path(), self.port, "");
         self.await_start();
     }
