@@ -128,16 +128,6 @@ impl Response {
         }
     }
 
-    /// Whether it ends its request: no response to it follows, nor must it be sent again.
-    pub fn ends_request(&self) -> bool {
-        match self {
-            Response::Ok(_) | Response::AuthMore(_) | Response::Error(_) => true,
-            Response::Redirect(_) | Response::Wait(_) => true,
-            Response::OkSoFar(_) | Response::Attn(_) | Response::WaitResp(_) => false,
-            Response::Status(status) => status.kind == StatusKind::FINAL,
-        }
-    }
-
     /// The response from its header and body; the data of a status response are not looked at.
     ///
     /// # Errors

@@ -4,16 +4,12 @@ use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::Catalog;
-use super::decode::{
-    class_row, commit_row, container_row, database_row, number, uuid, version_row,
-};
-use super::lookup::{COMMIT, VERSION, all};
-use super::numbers::{signed, unsigned};
+use super::decode::{class_row, container_row, database_row, number, uuid, version_row};
+use super::lookup::{VERSION, all};
+use super::numbers::unsigned;
 use crate::error::{Attempt, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
-use crate::rows::{
-    ClassRow, CommitRow, ContainerRecord, Counts, DatabaseRecord, NameRow, VersionRow,
-};
+use crate::rows::{ClassRow, ContainerRecord, Counts, DatabaseRecord, NameRow, VersionRow};
 
 /// With the last name that it had.
 const DATABASES: &str = "SELECT d.id, d.uuid, \
@@ -49,32 +45,6 @@ impl Catalog {
     pub fn all_versions(&self, database: DatabaseId) -> Result<Vec<VersionRow>> {
         let sql = format!("{VERSION} WHERE v.database = ?1 ORDER BY v.container, v.csn");
         self.all(&sql, [database.0], version_row)
-    }
-
-    /// All versions of all classes, each with the commit that declared it.
-    pub fn every_class(&self) -> Result<Vec<(ClassRow, Csn)>> {
-        self.read(classes)
-    }
-
-    /// The databases that a container links to, each with the commit that added it.
-    pub fn link_target_history(
-        &self,
-        database: DatabaseId,
-        container: ContainerId,
-    ) -> Result<Vec<(Uuid, Csn)>> {
-        self.read(|sql| link_targets(sql, database, container))
-    }
-
-    /// The commits after `after` up to `until`, the oldest first.
-    pub fn commits_between(&self, after: Csn, until: Csn) -> Result<Vec<CommitRow>> {
-        let sql = format!("{COMMIT} WHERE csn > ?1 AND csn <= ?2 ORDER BY csn");
-        self.all(&sql, [signed(after.0), signed(until.0)], commit_row)
-    }
-
-    /// The newest commits before `before`, the newest first: [`Catalog::history`] in pieces.
-    pub fn history_before(&self, before: Csn, limit: u64) -> Result<Vec<CommitRow>> {
-        let sql = format!("{COMMIT} WHERE csn < ?1 ORDER BY csn DESC LIMIT ?2");
-        self.all(&sql, [signed(before.0), signed(limit)], commit_row)
     }
 
     /// How much there is of everything.

@@ -100,14 +100,6 @@ impl SnapshotPins {
         pinned.dedup();
         Ok(pinned)
     }
-
-    /// The first of [`SnapshotPins::pinned_below`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn lowest_pinned_below(&self, horizon: Csn) -> Result<Option<Csn>> {
-        Ok(self.pinned_below(horizon)?.first().copied())
-    }
 }
 
 impl PinGuard {

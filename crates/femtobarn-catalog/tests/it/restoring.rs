@@ -150,19 +150,3 @@ fn a_copy_is_whole_and_as_of_one_commit_while_others_commit() {
     let error = fed.catalog.backup_to(&copies.path().join("none/catalogue.sqlite")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
 }
-
-#[test]
-fn the_history_is_told_in_pieces() {
-    let fed = rich();
-    let head = fed.catalog.head().unwrap();
-    let all = fed.catalog.history(u64::MAX).unwrap();
-    let mut pieces = fed.catalog.history(3).unwrap();
-    while let Some(last) = pieces.last().filter(|last| last.csn > Csn(1)) {
-        pieces.extend(fed.catalog.history_before(last.csn, 4).unwrap());
-    }
-    assert_eq!(pieces, all);
-    let mut forward = fed.catalog.commits_between(Csn(2), head).unwrap();
-    forward.reverse();
-    assert_eq!(forward, all[..all.len() - 2]);
-    assert_eq!(fed.catalog.counts().unwrap().commits, head.0);
-}

@@ -78,14 +78,6 @@ impl Exports {
         export.map_or_else(Arc::default, |(export, _)| Arc::clone(&export.latencies))
     }
 
-    /// The prefixes, `/` for the top.
-    pub fn prefixes(&self) -> impl Iterator<Item = &[u8]> {
-        self.exports.iter().map(|export| match export.prefix.as_slice() {
-            [] => b"/",
-            prefix => prefix,
-        })
-    }
-
     fn export(&self, path: &StoragePath) -> Option<(&Export, StoragePath)> {
         self.exports.iter().find_map(|export| {
             let rest = path.as_bytes().strip_prefix(export.prefix.as_slice())?;
