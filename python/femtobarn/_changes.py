@@ -56,7 +56,7 @@ def _entry_of(chosen: Any, place: tuple[int, int]) -> int:
         return int(chosen)
     oid = getattr(chosen, "oid", chosen)
     if not isinstance(oid, Oid):
-        raise InvalidError(f"{chosen!r} is no object; give an OID, an object, or an entry from 0 upwards")
+        raise InvalidError(f"{chosen!r} is not an object; give an OID, an object, or an entry from 0 upwards")
     _check_place((oid.database, oid.container), place)
     return oid.entry
 

@@ -201,7 +201,7 @@ def check_text(text: str, what: str) -> None:
     if not isinstance(text, str):
         raise WrongTypeError(f"{what} {text!r} is not text")
     if not is_text(text):
-        raise InvalidError(f"{what} {text!r} has half a surrogate pair, which is no character")
+        raise InvalidError(f"{what} {text!r} has half a surrogate pair, which is not a character")
 
 
 def check_progress(progress: object, arguments: str) -> None:

@@ -70,7 +70,9 @@ def _of_python(data: Iterable[Any], node: Node) -> ak.contents.Content:
     except (TypeError, ValueError) as error:
         raise InvalidError(f"the list cannot be made an array of {node}: {error}") from error
     except RuntimeError as error:  # From a cast of text to UTF-8.
-        raise InvalidError("a text of the list has half a surrogate pair, which is no character") from error
+        raise InvalidError(
+            "a text of the list has half a surrogate pair, which is not a character"
+        ) from error
 
 
 def _of_numpy(data: Values) -> ak.contents.Content:
@@ -81,7 +83,9 @@ def _of_numpy(data: Values) -> ak.contents.Content:
     try:
         return ak.from_numpy(data, regulararray=True, highlevel=False)
     except UnicodeEncodeError as error:
-        raise InvalidError("a text of the array has half a surrogate pair, which is no character") from error
+        raise InvalidError(
+            "a text of the array has half a surrogate pair, which is not a character"
+        ) from error
 
 
 def _of_series(data: Any, node: Node) -> ak.contents.Content:

@@ -91,7 +91,7 @@ def import_file(
         known = [each.name for each in file.parent.glob("*.*")] if file.parent.is_dir() else []
         raise NotFoundError(f"file {file} does not exist{near_misses(file.name, known)}")
     if ntuple is not None and kind != "root":
-        raise InvalidError(f"{file.name} is no ROOT file, and has no RNTuple {ntuple!r}")
+        raise InvalidError(f"{file.name} is not a ROOT file, and has no RNTuple {ntuple!r}")
     opened = _ntuple(file, ntuple) if kind == "root" else _table(file, kind)
     with opened as source:
         paths = expand(expressions, source.definition)
@@ -133,7 +133,7 @@ def _table(path: Path, kind: str) -> Iterator[_Source]:
     except PermissionError as error:
         raise DeniedError(f"file {path} may not be read: {error}") from error
     except (pa.ArrowInvalid, OSError) as error:
-        raise CorruptError(f"{path} is no {kind} file, or damaged: {error}") from error
+        raise CorruptError(f"{path} is not a {kind} file, or is damaged: {error}") from error
     names = {column.name: _identifier(column.name) for column in file.schema}
     if len(set(names.values())) != len(file.schema):
         raise InvalidError(f"{path} has columns of the same name; rename them")

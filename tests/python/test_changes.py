@@ -85,9 +85,9 @@ def test_a_whole_object_is_replaced_by_another(fed: fb.Federation) -> None:
         (1, {"run": -1}, fb.InvalidError, "-1"),
         ([1, 1], {"run": [1, 2]}, fb.InvalidError, "named twice"),
         ([1, 2], {"run": [1]}, fb.InvalidError, "1 values for 2"),
-        ("x", {"run": 1}, fb.InvalidError, "'x' is no object"),
+        ("x", {"run": 1}, fb.InvalidError, "'x' is not an object"),
         (fb.Oid(1, 2, 0), {"run": 1}, fb.InvalidError, "container 1-2 is not this one"),
-        ([[1]], {"run": [1]}, fb.InvalidError, "is no object"),
+        ([[1]], {"run": [1]}, fb.InvalidError, "is not an object"),
         (np.array([-1]), {"run": [1]}, fb.InvalidError, "from 0 upwards"),
     ],
 )

@@ -219,7 +219,7 @@ def test_a_model_may_use_the_types_of_another(toy: Path, fed: fb.Federation, tmp
         "datatypes:\n  mine::Thing:\n    Description: d\n    Author: a\n"
         "    Members: [toy::Point at]\n    OneToOneRelations: [toy::AnyHit hit]\n"
     )
-    with pytest.raises(fb.InvalidError, match="'toy::Point', which is no component"):
+    with pytest.raises(fb.InvalidError, match="'toy::Point', which is not a component"):
         fed.define(mine)
     model = fed.define(mine, upstream=toy)
     assert list(model) == ["mine::Thing"]
@@ -231,20 +231,20 @@ def test_a_model_may_use_the_types_of_another(toy: Path, fed: fb.Federation, tmp
     [
         (
             ("toy::Point low", "toy::Pint low"),
-            r"'toy::Pint', which is no component; did you mean 'toy::Point'",
+            r"'toy::Pint', which is not a component; did you mean 'toy::Point'",
         ),
         (("toy::Point low", "toy::Box low"), "component toy::Box contains itself"),
         (("toy::Point low", "toy::Hit low"), "objects of datatypes are related"),
-        (("toy::Track previous", "toy::Truck previous"), "'toy::Truck', which is no datatype"),
+        (("toy::Track previous", "toy::Truck previous"), "'toy::Truck', which is not a datatype"),
         (("bool good{true}", "bool time"), "two members are called 'time'"),
         (("bool good{true}", "bool"), "'bool' cannot be read"),
         (("bool good{true}", "[1]"), r"\[1\] is not a declaration"),
         (("std::array<float, 3>", "std::array<float, 0>"), "an array of no items"),
         (("VectorMembers", "VectorMember"), "'VectorMember' does not exist; did you mean 'VectorMembers'"),
-        (("From: toy::Hit", "Frm: toy::Hit"), "'None', which is no datatype"),
+        (("From: toy::Hit", "Frm: toy::Hit"), "'None', which is not a datatype"),
         (("interfaces:", "interface:"), "section 'interface' does not exist; did you mean 'interfaces'"),
         (("schema_version: 3", "schema_version: new"), "schema_version is 'new'"),
-        (("Members: [int n]", "Members: 7"), "Members is 7, which is no list"),
+        (("Members: [int n]", "Members: 7"), "Members is 7, which is not a list"),
         (("components:", "components: ["), "is not YAML: "),
     ],
 )

@@ -93,7 +93,7 @@ pub fn check_place(place: &str) -> Result<()> {
     match is_good && place.bytes().all(is_plain) {
         true => Ok(()),
         false => Err(Error::invalid(format!(
-            "place {place:?} is no name of a folder: take letters, digits, '.', '_' and '-', \
+            "place {place:?} is not the name of a folder: take letters, digits, '.', '_' and '-', \
              {NAME_BYTES_MAX} at most and not '.' first"
         ))),
     }

@@ -40,6 +40,6 @@ impl FromStr for FaultKind {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let kind = KINDS.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind);
-        kind.ok_or_else(|| format!("{name:?} is no kind of fault"))
+        kind.ok_or_else(|| format!("{name:?} is not a kind of fault"))
     }
 }

@@ -56,5 +56,5 @@ static SET: OnceLock<Set> = OnceLock::new();
 
 fn filter(log: &Log) -> Result<EnvFilter, String> {
     EnvFilter::try_new(&log.level)
-        .map_err(|error| format!("log.level: {:?} is no level: {error}", log.level))
+        .map_err(|error| format!("log.level: {:?} is not a level: {error}", log.level))
 }

@@ -353,7 +353,7 @@ fn listener(runtime: &Runtime, config: &Config) -> Result<TcpListener, StartErro
     let address: SocketAddr = std::net::ToSocketAddrs::to_socket_addrs(&text)
         .map_err(cannot)?
         .next()
-        .ok_or_else(|| StartError::Config(format!("{text} is no address to listen on")))?;
+        .ok_or_else(|| StartError::Config(format!("{text} is not an address to listen on")))?;
     let bind = || {
         use socket2::{Domain, Socket, Type};
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;

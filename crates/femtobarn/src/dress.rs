@@ -236,7 +236,7 @@ fn value_link(of: &FieldType, link: Value, by: &mut dyn Translate) -> Result<Val
             let member = member.and_then(Value::as_integer).map(u64::try_from);
             let Some(Ok(member)) = member else {
                 let names = names.join(", ");
-                return Err(Error::invalid(format!("{link:?} is no link, a record of {names}")));
+                return Err(Error::invalid(format!("{link:?} is not a link, a record of {names}")));
             };
             *number = member;
         }

@@ -94,7 +94,9 @@ pub(crate) fn encode_clone_ranges(ranges: &[CloneRange], writer: &mut Writer) {
 fn count_of(reader: &Reader<'_>, size: usize, limit: usize) -> Result<usize> {
     let bytes = reader.remaining();
     if !bytes.is_multiple_of(size) {
-        return Err(reader.malformed(format!("{bytes} bytes are no list of items of {size} bytes")));
+        return Err(
+            reader.malformed(format!("{bytes} bytes are not a list of items of {size} bytes"))
+        );
     }
     match bytes / size {
         count if count > limit => Err(Error::too_many_items("segment list", count, limit)),

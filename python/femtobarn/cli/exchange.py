@@ -125,4 +125,4 @@ def _value(text: str, field: str, node: Node) -> Any:
             return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
         return int(text) if isinstance(inner, Primitive) and inner.dtype.kind in "iu" else float(text)
     except (KeyError, ValueError):
-        raise InvalidError(f"{text!r} is no value of field {field!r}, which is {node}") from None
+        raise InvalidError(f"{text!r} is not a value of field {field!r}, which is {node}") from None

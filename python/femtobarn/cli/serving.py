@@ -156,7 +156,7 @@ def _ask(address: str) -> dict[str, Any]:
             kind = DeniedError if error.code in (401, 403) else UnavailableError
             raise kind(f"{address} answers {error.code}: {_reason(error)}") from None
     except (urllib.error.URLError, TimeoutError, ValueError) as error:
-        raise UnavailableError(f"no server of ours answers at {address}: {error}") from None
+        raise UnavailableError(f"no Femtobarn server answers at {address}: {error}") from None
     return status
 
 

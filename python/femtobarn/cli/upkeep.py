@@ -255,5 +255,5 @@ def detach(options: argparse.Namespace) -> None:
     emit(
         options,
         {"database": options.database, "file": path},
-        f"{options.database} is no more; its file: {path}",
+        f"{options.database} was detached; its file: {path}",
     )

@@ -260,14 +260,14 @@ class _Reader:
         known = {*BUILTIN_TYPES, *self._components, *self.classes}
         also = "; objects of datatypes are related, not held" if name in self._targets else ""
         raise InvalidError(
-            f"{where} is of type {name!r}, which is no component{near_misses(name, known)}{also}"
+            f"{where} is of type {name!r}, which is not a component{near_misses(name, known)}{also}"
         )
 
     def _target(self, name: Any, where: str) -> str:
         if isinstance(name, str) and name.removeprefix("::") in self._targets:
             return name.removeprefix("::")
         hint = near_misses(str(name), self._targets)
-        raise InvalidError(f"{where} is related to {name!r}, which is no datatype{hint}")
+        raise InvalidError(f"{where} is related to {name!r}, which is not a datatype{hint}")
 
 
 _COMPONENT_KEYS = ("Members", "ExtraCode", "MutableExtraCode", "Description", "Author")

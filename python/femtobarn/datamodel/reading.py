@@ -56,7 +56,7 @@ def section(body: Mapping[str, Any], name: str, where: str, kind: type) -> Any:
     if part is None:
         return kind()
     if not isinstance(part, kind):
-        raise InvalidError(f"{where}: {name} is {part!r}, which is no {kind.__name__}")
+        raise InvalidError(f"{where}: {name} is {part!r}, which is not a {kind.__name__}")
     return part
 
 

@@ -27,7 +27,9 @@ impl Address {
     /// [`Error::Invalid`].
     pub fn parse(url: &str) -> Result<Self> {
         let wrong = || Error::Invalid {
-            what: format!("{url:?} is no federation's URL; one is root://host:port//name.fed"),
+            what: format!(
+                "{url:?} is not the URL of a federation, such as root://host:port//name.fed"
+            ),
         };
         let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
         let is_encrypted = match scheme {

@@ -341,7 +341,7 @@ fn neighbour(text: &str) -> Result<Neighbour, String> {
     let parted = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     match parted {
         Some((host, port)) if !host.is_empty() => Ok(Neighbour { host: host.to_owned(), port }),
-        _ => Err(format!("redirect: {text:?} is no server; write one as \"host:port\"")),
+        _ => Err(format!("redirect: {text:?} is not a server; write it as \"host:port\"")),
     }
 }
 
@@ -349,10 +349,10 @@ impl Throttle {
     fn check(&self) -> Result<(), String> {
         if Duration::try_from_secs_f64(self.write_behind_seconds).is_err() {
             let seconds = self.write_behind_seconds;
-            return Err(format!("throttle.write_behind_seconds = {seconds} is no time to wait"));
+            return Err(format!("throttle.write_behind_seconds = {seconds} is not a time to wait"));
         }
         match self.disks.iter().find(|name| name.is_empty() || name.contains('/')) {
-            Some(name) => Err(format!("throttle.disks: {name:?} is no folder's name")),
+            Some(name) => Err(format!("throttle.disks: {name:?} is not the name of a folder")),
             None => Ok(()),
         }
     }
@@ -487,13 +487,13 @@ mod tests {
         for (text, said) in [
             ("prot = 1", "unknown field `prot`"),
             ("port = 70000", "line 1"),
-            ("[http]\nmetrics_from = ['tau']", "\"tau\" is no address"),
+            ("[http]\nmetrics_from = ['tau']", "\"tau\" is not an address"),
             ("[auth]\nanonymous = 'write'", "unknown variant `write`"),
             ("[tls]\nkey = 'a'", "give both or none"),
             ("[tls]\nrequired = true", "tls.required needs"),
             ("[[export]]\nfolder = 'x'\nname = 'x'", "\"/x\"?"),
-            (&throttled("disks = ['a/b']"), "\"a/b\" is no folder's name"),
-            (&throttled("write_behind_seconds = -1"), "-1 is no time to wait"),
+            (&throttled("disks = ['a/b']"), "\"a/b\" is not the name of a folder"),
+            (&throttled("write_behind_seconds = -1"), "-1 is not a time to wait"),
         ] {
             let error = Config::from_toml(text).expect_err(text);
             assert!(error.contains(said), "{text}: {error}");

@@ -35,7 +35,7 @@ impl FromStr for Network {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
-            || format!("{text:?} is no address; write one as \"10.0.0.7\" or \"10.0.0.0/8\"");
+            || format!("{text:?} is not an address; write it as \"10.0.0.7\" or \"10.0.0.0/8\"");
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits.parse::<u8>().map_err(|_| wrong())?)),
             None => (text, None),

@@ -168,7 +168,7 @@ fn restore(storage: &Arc<dyn Storage>, name: &[u8]) -> Answer<Option<StoragePath
 fn kept(file: &dyn StoredFile) -> Answer<Option<Kept>> {
     let size = file.facts()?.size;
     if size > JOURNAL_BYTES_MAX {
-        return Err(Trouble::refused(Errno::EFBIG, "this is no journal of a checkpoint"));
+        return Err(Trouble::refused(Errno::EFBIG, "this is not the journal of a checkpoint"));
     }
     let mut bytes = vec![0; size as usize];
     let count = file.read_at(0, &mut bytes)?;

@@ -99,7 +99,7 @@ impl FederationStorage {
     fn numbered(&self, path: &StoragePath, number: &[u8]) -> Answer<Csn> {
         let shown = String::from_utf8_lossy(number);
         let Ok(csn) = shown.parse().map(Csn) else {
-            let what = format!("cannot open {path}: fb.csn={shown} is no number of a commit");
+            let what = format!("cannot open {path}: fb.csn={shown} is not the number of a commit");
             return Err(Trouble::refused(Errno::EINVAL, what));
         };
         let head = self.catalogue.head().map_err(|error| trouble("open", path, error))?;

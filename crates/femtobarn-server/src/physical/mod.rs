@@ -265,7 +265,10 @@ impl StoragePath {
     pub fn new(path: &[u8]) -> Answer<Self> {
         let shown = String::from_utf8_lossy(path);
         if path.first() != Some(&b'/') || path.contains(&0) {
-            return Err(Trouble::refused(Errno::EINVAL, format!("{shown:?} is no absolute path")));
+            return Err(Trouble::refused(
+                Errno::EINVAL,
+                format!("{shown:?} is not an absolute path"),
+            ));
         }
         let mut clean = Vec::with_capacity(path.len());
         for piece in path.split(|byte| *byte == b'/').filter(|piece| !matches!(piece, [] | [b'.']))
@@ -311,7 +314,7 @@ impl StoragePath {
     /// `EINVAL` for what is no name.
     pub fn join(&self, name: &[u8]) -> Answer<Self> {
         if matches!(name, [] | [b'.'] | [b'.', b'.']) || name.contains(&b'/') {
-            let what = format!("{:?} is no name", String::from_utf8_lossy(name));
+            let what = format!("{:?} is not a name", String::from_utf8_lossy(name));
             return Err(Trouble::refused(Errno::EINVAL, what));
         }
         StoragePath::new(&[&self.0, b"/".as_slice(), name].concat())

@@ -152,7 +152,11 @@ async fn serve(
     let tls = match first[0] {
         FIRST_OF_ROOT => return (protocols.root)(stream, place),
         FIRST_OF_TLS => {
-            let none = || io::Error::other("the client wants TLS, and there is none");
+            let none = || {
+                io::Error::other(
+                    "the client asks for TLS, for which this server has no certificate",
+                )
+            };
             Some(protocols.tls.clone().ok_or_else(none)?)
         }
         _ if protocols.is_tls_required => {

@@ -122,7 +122,7 @@ impl Checking<'_, '_> {
                 severity: Severity::Notice,
                 kind: ProblemKind::OrphanFile,
                 place: Place::default(),
-                what: format!("{} ({bytes} bytes) is no database's file", path.display()),
+                what: format!("{} ({bytes} bytes) is not the file of a database", path.display()),
                 advice: "a transaction that was killed left it; repair removes it".to_owned(),
             });
         }

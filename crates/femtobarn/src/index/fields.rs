@@ -115,7 +115,7 @@ impl KeyField {
                 (_, None) => {
                     let kind = kind_of(of).ok_or_else(|| {
                         Error::invalid(format!(
-                            "{path} is no number, text or link: it makes no key"
+                            "{path} is not a number, text or link, and cannot be a key"
                         ))
                     })?;
                     return Ok(KeyField { path: path.to_owned(), kind, collection });

@@ -116,7 +116,7 @@ pub(crate) fn create(
 ) -> Result<()> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         return Err(Error::invalid(format!(
-            "{name:?} is no name for an index: it has no letter or more than {NAME_BYTES_MAX}"
+            "{name:?} is not a name for an index, which has 1 to {NAME_BYTES_MAX}"
         )));
     }
     if indexes.iter().any(|index| index.name == name) {

@@ -268,7 +268,7 @@ impl Plan {
                 match indexed.keep_up(one, &mut pending, extents) {
                     Ok(()) => {}
                     Err(error) if is_of_the_index(error.kind()) => {
-                        self.done.push(format!("its index {:?} is no more: {error}", index.name));
+                        self.done.push(format!("its index {:?} was dropped: {error}", index.name));
                         continue;
                     }
                     Err(error) => return Err(error),

@@ -166,7 +166,7 @@ impl Repair<'_> {
                 }
                 Some(advice) => self.leave(
                     (Severity::Notice, ProblemKind::OrphanFile, Place::default()),
-                    format!("{what} is no database's file"),
+                    format!("{what} is not the file of a database"),
                     advice.to_owned(),
                 ),
             }

@@ -30,7 +30,7 @@ impl Transaction {
         let old = self.class(key)?.clone();
         if !old.is_called(&class.name) || class.version <= old.version {
             return Err(Error::invalid(format!(
-                "class {} version {} is no newer version of class {} version {}",
+                "class {} version {} is not a newer version of class {} version {}",
                 class.name, class.version, old.name, old.version
             )));
         }

@@ -188,8 +188,8 @@ fn what_cannot_become_the_newer_version_is_refused_with_the_reason() {
             ),
             "field \"vertex\": a link is stored otherwise",
         ),
-        (class(FIRST), "no newer version"),
-        (class(&SECOND.replace("Track", "Tracks")), "no newer version"),
+        (class(FIRST), "is not a newer version"),
+        (class(&SECOND.replace("Track", "Tracks")), "is not a newer version"),
     ] {
         let error = transaction.evolve(key, &newer).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");

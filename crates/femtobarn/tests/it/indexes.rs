@@ -452,10 +452,10 @@ fn what_makes_no_index_is_refused_with_the_reason() {
     refused("a", &["nothing"], ErrorKind::NotFound, "no field nothing");
     refused("a", &["run.x"], ErrorKind::NotFound, "no field run.x");
     refused("a", &[], ErrorKind::Invalid, "needs a field");
-    refused("a", &["header"], ErrorKind::Invalid, "no number, text or link");
+    refused("a", &["header"], ErrorKind::Invalid, "is not a number, text or link");
     refused("a", &["run", "run"], ErrorKind::Invalid, "named twice");
     refused("a", &["tracks.id", "hits"], ErrorKind::Invalid, "not each other's");
-    refused("", &["run"], ErrorKind::Invalid, "no name");
+    refused("", &["run"], ErrorKind::Invalid, "is not a name");
     transaction.create_index(key, "a", &["run"], false).unwrap();
     let error = transaction.create_index(key, "a", &["weight"], false).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exists);

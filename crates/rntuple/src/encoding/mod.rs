@@ -85,7 +85,7 @@ pub fn encode(column: &Column, values: &[u8], out: &mut Vec<u8>) -> Result<()> {
 pub(crate) fn encoded_size_of(column: &Column, values: &[u8]) -> Result<usize> {
     let size = element_of(column)?.size();
     if !values.len().is_multiple_of(size) {
-        let what = format!("{} bytes are no whole number of {size}-byte elements", values.len());
+        let what = format!("{} bytes are not a whole number of {size}-byte elements", values.len());
         return Err(Error::invalid(what));
     }
     encoded_size(column.column_type, column.bits, values.len() / size)

@@ -74,7 +74,11 @@ impl Elements<'_> {
             Kind::List { offsets, item, optional } => {
                 let (offsets, segments) = self.offsets(offsets, segments)?;
                 if *optional && values_of::<i64>(&offsets)?.windows(2).any(|of| of[1] - of[0] > 1) {
-                    return Err(Error::corrupt("collection", 0, "an optional value is several"));
+                    return Err(Error::corrupt(
+                        "collection",
+                        0,
+                        "an optional value has several items",
+                    ));
                 }
                 let content = self.array(item, &segments)?.into();
                 Ok(Array::List { offsets, content, optional: *optional })

@@ -110,7 +110,7 @@ impl<T: FromCell> FromCell for Option<T> {
                 Ok(None)
             }
             1 => Ok(Some(T::get(row, items.start)?)),
-            _ => Err(Error::corrupt("collection", 0, "an optional value is several")),
+            _ => Err(Error::corrupt("collection", 0, "an optional value has several items")),
         }
     }
 }

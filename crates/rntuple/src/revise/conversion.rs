@@ -203,7 +203,7 @@ fn numbers(array: &Array, new: &Type, path: &[&str]) -> Result<Array> {
         Ok(value) => {
             let (of, number) = (described(new), value.as_float().unwrap_or(f64::NAN));
             let number = value.as_integer().map_or(number.to_string(), |whole| whole.to_string());
-            invalid(path, &format!("{number}, value {position}, is no {of}"))
+            invalid(path, &format!("{number}, value {position}, is not a {of}"))
         }
         Err(error) => error,
     };

@@ -171,7 +171,7 @@ fn member_mut<'a>(row: &'a mut Value, path: &str) -> &'a mut Value {
         Value::Record(members) => {
             &mut members.iter_mut().find(|(member, _)| member == name).unwrap().1
         }
-        _ => panic!("{name} is no member"),
+        _ => panic!("{name} is not a member"),
     })
 }
 
@@ -216,13 +216,13 @@ fn actual(array: &Array, path: &str, is_size: bool) -> Bounds {
     while let Array::List { content, .. } = array {
         array = content;
     }
-    let Array::Primitive { primitive, .. } = array else { panic!("{path} is no number") };
+    let Array::Primitive { primitive, .. } = array else { panic!("{path} is not a number") };
     let numbers = (0..array.len()).map(|at| match (array.value(at).unwrap(), primitive) {
         (Value::Bool(value), _) => Bound::UInt(value.into()),
         (Value::Int(value), _) => Bound::Int(value),
         (Value::UInt(value), _) => Bound::UInt(value),
         (Value::Float(value), _) => Bound::Float(value),
-        (other, _) => panic!("{other:?} is no number"),
+        (other, _) => panic!("{other:?} is not a number"),
     });
     numbers.fold(Bounds::default(), one_more)
 }

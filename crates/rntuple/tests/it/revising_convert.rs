@@ -118,17 +118,17 @@ fn the_first_value_that_does_not_fit_is_named() {
     let half = Type::Reduced(Float32, Precision::Half);
     let lists = vec![Value::List(ints(&[1])), Value::List(ints(&[1, 2]))];
     let refused = [
-        (number(Int32), ints(&[1, 300, 400]), number(Int8), "300, value 1, is no std::int8_t"),
-        (number(Int32), ints(&[-1]), number(UInt8), "-1, value 0, is no std::uint8_t"),
-        (number(Int32), ints(&[0, 2]), number(Bool), "2, value 1, is no bool"),
-        (number(Int64), ints(&[(1 << 53) + 1]), number(Float64), "is no double"),
+        (number(Int32), ints(&[1, 300, 400]), number(Int8), "300, value 1, is not a std::int8_t"),
+        (number(Int32), ints(&[-1]), number(UInt8), "-1, value 0, is not a std::uint8_t"),
+        (number(Int32), ints(&[0, 2]), number(Bool), "2, value 1, is not a bool"),
+        (number(Int64), ints(&[(1 << 53) + 1]), number(Float64), "is not a double"),
         (
             number(Float64),
             vec![Value::Float(0.5)],
             number(Int32),
-            "0.5, value 0, is no std::int32_t",
+            "0.5, value 0, is not a std::int32_t",
         ),
-        (number(Float64), vec![Value::Float(1e300)], number(Float32), "is no float"),
+        (number(Float64), vec![Value::Float(1e300)], number(Float32), "is not a float"),
         (number(Float32), vec![Value::Float(2.0)], quantised, "outside the quantised range"),
         (number(Float32), vec![Value::Float(65_520.0)], half, "65520 is too large for half"),
         (list(number(Int8)), lists.clone(), number(Int8), "value 1 has 2 items, not one"),

@@ -81,7 +81,7 @@ impl Sink for Written {
     fn begin(&mut self, status: Option<&Status>) -> Result<()> {
         match status {
             Some(_) => Ok(()),
-            None => Err(Error::malformed("pgwrite answer", 2, "it is no status")),
+            None => Err(Error::malformed("pgwrite answer", 2, "it is not a status")),
         }
     }
 

@@ -44,7 +44,7 @@ impl Trouble {
                 ClientError::Refused { server, path, code, message }
             }
             Trouble::Redirect(redirect) => {
-                let reason = format!("it redirects to {}, where nobody goes", redirect.parts().0);
+                let reason = format!("its redirect to {} was not followed", redirect.parts().0);
                 ClientError::Unreachable { server, path, reason }
             }
             Trouble::Wait(wait) => ClientError::TimedOut {

@@ -82,7 +82,7 @@ impl Url {
     /// [`ClientError::Invalid`] if it is no `root://` or `roots://` URL.
     pub fn parse(text: &str) -> Result<Self> {
         let invalid = |reason: &str| ClientError::Invalid { what: format!("{text}: {reason}") };
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| invalid("it is no URL"))?;
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| invalid("it is not a URL"))?;
         let wants_tls = match scheme {
             "root" | "xroot" => false,
             "roots" | "xroots" => true,
@@ -95,7 +95,7 @@ impl Url {
             None => (None, authority),
         };
         let server = Endpoint::parse(server, DEFAULT_PORT)
-            .ok_or_else(|| invalid("there is no host, or its port is none"))?;
+            .ok_or_else(|| invalid("the host is missing, or the port is not a number"))?;
         let path = path.trim_start_matches('/');
         let location =
             Location::new(format!("/{path}")).map_err(|error| invalid(&error.to_string()))?;

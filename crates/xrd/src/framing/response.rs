@@ -194,7 +194,7 @@ impl ResponseFramer {
             return Ok(Some(received(header, response, Bytes::new(), header.length)));
         }
         if header.status == StatusCode::STATUS && (header.length as usize) < STATUS_BODY_BYTES {
-            let reason = format!("{} bytes are no status", header.length);
+            let reason = format!("{} bytes are not a status", header.length);
             return Err(Error::malformed("response header", 4, reason));
         }
         self.state = State::Body(header, Gather::new(self.allowed(header.length)?));

@@ -74,7 +74,7 @@ pub fn decode_places(body: &[u8]) -> Result<Vec<Place>> {
 }
 
 fn decode_place(word: &str) -> Result<Place> {
-    let reason = || format!("{word:.80?} is no place");
+    let reason = || format!("{word:.80?} is not a place");
     let malformed = || Error::malformed("locate answer", RESPONSE_HEADER_BYTES, reason());
     let mut letters = word.chars();
     let (kind, online) = match letters.next() {
@@ -98,7 +98,7 @@ fn decode_place(word: &str) -> Result<Place> {
 /// [`Error::Invalid`] if an address has spaces.
 pub fn encode_places(places: &[Place]) -> Result<Vec<u8>> {
     if let Some(place) = places.iter().find(|place| place.address.contains([' ', '\n', '\0'])) {
-        return Err(Error::invalid(format!("the address {:?} is no word", place.address)));
+        return Err(Error::invalid(format!("the address {:?} is not a word", place.address)));
     }
     let words: Vec<_> = places.iter().map(Place::to_string).collect();
     Ok(words.join(" ").into_bytes().into_iter().chain([0]).collect())

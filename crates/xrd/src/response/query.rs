@@ -31,7 +31,7 @@ impl Answer for ChecksumAnswer {
         let text = text_of(body);
         let mut words = text.split_ascii_whitespace().map(str::to_owned);
         let (Some(kind), Some(digest)) = (words.next(), words.next()) else {
-            let reason = format!("{text:.80?} is no algorithm and digest");
+            let reason = format!("{text:.80?} is not an algorithm and a digest");
             return Err(Error::malformed("checksum answer", RESPONSE_HEADER_BYTES, reason));
         };
         Ok(ChecksumAnswer { kind, digest })

@@ -99,7 +99,9 @@ impl Answer for StatLine {
         let names = self.extension.iter().flat_map(|more| [&more.owner, &more.group]);
         for name in names {
             if name.is_empty() || name.contains([' ', '\n', '\0']) {
-                return Err(Error::invalid(format!("the owner {name:?} is no word; send its id")));
+                return Err(Error::invalid(format!(
+                    "the owner {name:?} is not a single word; send its id"
+                )));
             }
         }
         Ok(ended(self.to_string()))

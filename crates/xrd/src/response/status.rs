@@ -89,7 +89,7 @@ fn check(body: &[u8]) -> Result<()> {
     let reader = &mut Reader::new("status", body, RESPONSE_HEADER_BYTES);
     let told = reader.u32()?;
     if reader.remaining() < STATUS_BODY_BYTES - 4 {
-        return Err(reader.malformed(format!("{} bytes are no status", body.len())));
+        return Err(reader.malformed(format!("{} bytes are not a status", body.len())));
     }
     let found = checksum(reader.rest());
     if told != found {

@@ -90,7 +90,7 @@ pub fn identity(
     let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
     match token {
         Some(token) => authenticator.token(token.trim()),
-        None => Err(Refusal("the authorization is no bearer token".to_owned())),
+        None => Err(Refusal("the authorization is not a bearer token".to_owned())),
     }
 }
 

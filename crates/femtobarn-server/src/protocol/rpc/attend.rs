@@ -57,7 +57,7 @@ pub(super) async fn attend(
     let first = tokio::time::timeout(HELLO_MAX, turns.message()).await.map_err(silent)??;
     let first = first.unwrap_or_default();
     let hello =
-        first.hello.ok_or_else(|| Status::invalid_argument("the first turn is no hello"))?;
+        first.hello.ok_or_else(|| Status::invalid_argument("the first message must be a hello"))?;
     let (served, identity) = service.admit(&metadata, &hello.federation, Action::Read)?;
     let path = format!("/{}", served.name());
     let may_write = identity.may(Action::Modify, path.as_bytes());

@@ -133,9 +133,9 @@ fn commit_of(session: &Session, commit: Option<femtobarn_rpc::v1::Commit>) -> Re
 fn check_path(path: &str) -> Result<()> {
     match is_database_path(path) {
         true => Ok(()),
-        false => {
-            Err(Error::Invalid { what: format!("{path:?} is no file in the folder of databases") })
-        }
+        false => Err(Error::Invalid {
+            what: format!("{path:?} is not a file in the folder of databases"),
+        }),
     }
 }
 

@@ -111,7 +111,8 @@ impl Service {
             None => self.shared.authenticator.anonymous().map_err(|refusal| refused(refusal.0)),
             Some(value) => {
                 let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
-                let token = token.ok_or_else(|| refused("this is no bearer token".to_owned()))?;
+                let token =
+                    token.ok_or_else(|| refused("this is not a bearer token".to_owned()))?;
                 let identity = self.shared.authenticator.token(token);
                 identity.map_err(|refusal| refused(refusal.0))
             }

@@ -188,7 +188,7 @@ impl Asker {
         match facts.kind {
             FileKind::File => Ok(Wanted { path, location, facts, kind, open: None }),
             FileKind::Folder => Err(failed(ErrorCode::IS_DIRECTORY, format!("{path} is a folder"))),
-            FileKind::Other => Err(failed(ErrorCode::NOT_FILE, format!("{path} is no file"))),
+            FileKind::Other => Err(failed(ErrorCode::NOT_FILE, format!("{path} is not a file"))),
         }
     }
 

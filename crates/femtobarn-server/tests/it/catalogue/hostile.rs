@@ -133,7 +133,7 @@ fn databases_stay_in_their_folder() {
         };
         let error = there.commit(Commit { new_databases: vec![new], ..Commit::default() });
         let error = error.unwrap_err();
-        assert!(error.to_string().contains("no file in the folder"), "{error}");
+        assert!(error.to_string().contains("not a file in the folder"), "{error}");
     }
 }
 
