@@ -36,6 +36,11 @@ FLOORS: dict[str, set[str]] = {
     },
 }
 
+# The rooms of the engine, from below: each may know those before it and `federation`, which keeps open what
+# all of them need and so knows their types.
+ROOMS = ["error", "progress", "options", "schema", "storage", "links", "evolve", "read"]
+ROOMS += ["transaction", "exchange", "maintenance"]
+
 FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 # Files that are longer for a reason; the number may only go down.
@@ -79,6 +84,21 @@ def test_crates_know_only_the_floors_above_them() -> None:
         known = {each["name"] for each in package["dependencies"] if each["kind"] != "dev"} & set(FLOORS)
         extra = known - FLOORS[package["name"]]
         assert not extra, f"{package['name']} must not depend on {', '.join(sorted(extra))}"
+
+
+def test_rooms_of_the_engine_know_only_those_below_them() -> None:
+    folder = Path("crates/femtobarn/src")
+    found = {path.relative_to(folder).parts[0].removesuffix(".rs") for path in of_kind(".rs")
+             if path.is_relative_to(folder)}  # fmt: skip
+    assert found - {"lib", "federation"} == set(ROOMS)
+    for path in of_kind(".rs"):
+        room = path.relative_to(folder).parts[0].removesuffix(".rs") if path.is_relative_to(folder) else None
+        if room not in ROOMS:
+            continue
+        body = text_of(path).split("#[cfg(test)]")[0]
+        known = set(re.findall(r"\bcrate::([a-z_]+)", body)) & set(ROOMS)
+        above = {each for each in known if ROOMS.index(each) > ROOMS.index(room)}
+        assert not above, f"{path} knows {', '.join(sorted(above))}, which is above {room}"
 
 
 def test_files_are_short_enough_to_read() -> None:

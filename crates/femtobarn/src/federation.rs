@@ -5,24 +5,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    Catalog, Catalogue, CommitRow, ContainerId, Csn, DatabaseId, DatabaseRow, LockTable, Retention,
-    TagRow,
+    Catalogue, CommitRow, ContainerId, Csn, DatabaseId, DatabaseRow, LocalCatalogue, LockTable,
+    Retention, TagRow,
 };
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use quick_cache::sync::Cache;
 use rntuple::PageCache;
 use uuid::Uuid;
 
-use crate::disk_cache::DiskCache;
 use crate::error::{Error, Result};
-use crate::extent::ExtentWriter;
-use crate::files::OpenFiles;
-use crate::index::BlockCache;
 use crate::options::{OpenOptions, TransactionOptions};
-use crate::remote::RemoteFolder;
-use crate::snapshot::Snapshot;
-use crate::transaction::{Kept, Transaction};
-use crate::view::Version;
+use crate::read::index::BlockCache;
+use crate::read::snapshot::Snapshot;
+use crate::read::version::Version;
+use crate::storage::extent::ExtentWriter;
+use crate::storage::open_files::OpenFiles;
+use crate::storage::remote::disk_cache::DiskCache;
+use crate::storage::remote::folder::RemoteFolder;
+use crate::transaction::{Transaction, WriterPool};
 
 /// Bytes of blocks of indexes that a process keeps.
 const INDEX_CACHE_BYTES: u64 = 64 << 20;
@@ -63,7 +63,7 @@ pub(crate) struct Inner {
     /// used last come last.
     extents: Mutex<Vec<(DatabaseId, ExtentWriter)>>,
     /// What else they left.
-    pub kept: Kept,
+    pub writers: WriterPool,
 }
 
 impl Federation {
@@ -72,7 +72,7 @@ impl Federation {
     /// # Errors
     /// `Exists` if there is a federation already; `Invalid` if the folder holds something else.
     pub fn create(folder: &Path, name: &str) -> Result<Self> {
-        Ok(Self::here(Catalog::create(folder, name)?, &OpenOptions::default()))
+        Ok(Self::here(LocalCatalogue::create(folder, name)?, &OpenOptions::default()))
     }
 
     /// Opens the federation in a folder.
@@ -89,7 +89,7 @@ impl Federation {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(folder: &Path, options: OpenOptions) -> Result<Self> {
-        Ok(Self::here(Catalog::open(folder)?, &options))
+        Ok(Self::here(LocalCatalogue::open(folder)?, &options))
     }
 
     /// Opens a federation that a server has: `root://host:port//name`, or `roots://` for TLS. A bearer
@@ -126,7 +126,7 @@ impl Federation {
         Ok(Self::over(catalog, files, &options))
     }
 
-    fn here(catalog: Catalog, options: &OpenOptions) -> Self {
+    fn here(catalog: LocalCatalogue, options: &OpenOptions) -> Self {
         let catalog: Arc<dyn Catalogue> = Arc::new(catalog);
         Self::over(catalog.clone(), OpenFiles::here(catalog), options)
     }
@@ -141,18 +141,18 @@ impl Federation {
                 blocks: BlockCache::new(INDEX_CACHE_BYTES),
                 versions: Cache::new(OPEN_VERSIONS_MAX),
                 extents: Mutex::default(),
-                kept: Kept::default(),
+                writers: WriterPool::default(),
             }),
         }
     }
 
     /// Gives the memory of cached pages back; those that are read again come from the disk.
-    pub fn let_go_of_pages(&self) {
+    pub fn release_pages(&self) {
         self.inner.pages.clear();
     }
 
     /// Gives back the space that transactions took of files and did not use; the next ones take new.
-    pub fn let_go_of_extents(&self) {
+    pub fn release_extents(&self) {
         self.inner.finish_all_extents();
     }
 
@@ -363,7 +363,7 @@ impl Inner {
     }
 
     /// The catalogue, for what is done only where the federation's folder is.
-    pub fn local(&self) -> Result<&Catalog> {
+    pub fn local(&self) -> Result<&LocalCatalogue> {
         Ok(self.catalog.local()?)
     }
 

@@ -8,6 +8,7 @@ use std::hash::Hasher;
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::uio::preadv;
@@ -59,6 +60,32 @@ pub trait ByteSource: Send + Sync {
     /// Whether each read takes a round trip, so that it is told beforehand of all that is needed.
     fn is_far(&self) -> bool {
         false
+    }
+}
+
+impl<T: ByteSource + ?Sized> ByteSource for Arc<T> {
+    fn size(&self) -> Result<u64> {
+        (**self).size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        (**self).read_at(offset, buffer)
+    }
+
+    fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        (**self).read_many(requests)
+    }
+
+    fn will_need(&self, ranges: &[Range<u64>]) {
+        (**self).will_need(ranges);
+    }
+
+    fn may_need(&self, ranges: &[Range<u64>]) {
+        (**self).may_need(ranges);
+    }
+
+    fn is_far(&self) -> bool {
+        (**self).is_far()
     }
 }
 

@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use super::open::OpenContainer;
 use super::{ContainerKey, OpenDatabase, Transaction, unopened};
-use crate::class::Class;
-use crate::dress::{self, ToStored};
 use crate::error::{Error, Result};
 use crate::federation::Federation;
+use crate::links::translate::{self, ToStored};
+use crate::schema::class::Class;
 
 impl Transaction {
     /// Appends an object from a value: a record with the members of the class in its order. Links
@@ -22,8 +22,8 @@ impl Transaction {
     /// `Invalid` if the value is not of the class; as the disk.
     pub fn append_value(&mut self, key: ContainerKey, object: Value) -> Result<Oid> {
         let mut writer = self.writer(key)?;
-        let object = match writer.container.is_dressed {
-            true => writer.translated(|class, by| dress::value_to_store(class, object, by))?,
+        let object = match writer.container.needs_translation {
+            true => writer.translated(|class, by| translate::value_to_store(class, object, by))?,
             false => object,
         };
         let appender = &mut writer.container.appender;
@@ -40,8 +40,8 @@ impl Transaction {
     /// `Invalid` if the array is not of the class; as the disk. Then nothing is appended.
     pub fn extend(&mut self, key: ContainerKey, objects: Array) -> Result<Oid> {
         let mut writer = self.writer(key)?;
-        let objects = match writer.container.is_dressed {
-            true => writer.translated(|class, by| dress::array(class, objects, by))?,
+        let objects = match writer.container.needs_translation {
+            true => writer.translated(|class, by| translate::array(class, objects, by))?,
             false => objects,
         };
         let appender = &mut writer.container.appender;
@@ -105,7 +105,7 @@ impl Writer<'_> {
 
     /// Sees to it that the container has a position for each database that links in a row lead to.
     #[inline]
-    fn know_links(&mut self, row: &impl Cell) -> Result<()> {
+    fn ensure_link_targets(&mut self, row: &impl Cell) -> Result<()> {
         let renumbering = self.container.appender.renumbering();
         let mut all_known = true;
         row.renumbered(&mut |database| all_known &= renumbering.knows(database));
@@ -130,7 +130,7 @@ impl Writer<'_> {
     /// Translates objects on their way to the disk.
     pub fn translated<T>(
         &mut self,
-        translate: impl FnOnce(&Class, &mut dyn dress::Translate) -> Result<T>,
+        translate: impl FnOnce(&Class, &mut dyn translate::Translate) -> Result<T>,
     ) -> Result<T> {
         let catalog = self.federation.catalog();
         let identity = |id: DatabaseId| {
@@ -162,7 +162,7 @@ impl<R: Cell> Rows<'_, R> {
     #[inline]
     pub fn append(&mut self, row: &R) -> Result<Oid> {
         if R::IS_RENUMBERED {
-            self.writer.know_links(row)?;
+            self.writer.ensure_link_targets(row)?;
         }
         let Writer { container, database, .. } = &mut self.writer;
         let entry = container.appender.entries();

@@ -1,9 +1,9 @@
 //! Classes that a transaction declares before any container holds their objects.
 
 use super::Transaction;
-use crate::class::Class;
-use crate::class_names;
 use crate::error::{Error, ErrorKind, Result};
+use crate::schema::class::Class;
+use crate::schema::class_names;
 
 impl Transaction {
     /// Declares a class, so that the catalogue knows it once this transaction is committed. The same

@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use super::{ContainerKey, OpenDatabase, Transaction, unopened};
 use crate::error::{Error, ErrorKind, Result};
-use crate::file;
-use crate::record::{CommitRecord, ContainerRecord, End};
+use crate::storage::commit_record::{CommitRecord, ContainerRecord, End};
+use crate::storage::file;
 
 /// How long the newest commit that a transaction saw is as good as the newest one where others do not
 /// matter: about as long as it may take to make a commit durable.
@@ -35,7 +35,7 @@ impl Transaction {
             // Not what is of a database that was dropped.
             let Some(database) = self.databases.get(&key.database) else { continue };
             let of = (key, database.row.epoch);
-            self.federation.inner.kept.keep_container(of, open, grown);
+            self.federation.inner.writers.keep_container(of, open, grown);
         }
         self.close(true);
         Ok(csn)

@@ -4,7 +4,7 @@ use femtobarn_catalog::Oid;
 
 use super::{ContainerKey, Transaction, unopened};
 use crate::error::{Error, Result};
-use crate::view::{Source, deleted};
+use crate::read::view::deleted;
 
 impl Transaction {
     /// Deletes the objects at entries, among them such as this transaction appended. Their entries
@@ -17,7 +17,7 @@ impl Transaction {
     pub fn delete(&mut self, key: ContainerKey, entries: &[u64]) -> Result<u64> {
         self.check_entries(key, entries)?;
         let writer = self.writer(key)?;
-        let source = Source(writer.database.extents.file().clone());
+        let source = writer.database.extents.file().clone();
         for &entry in entries {
             writer.container.deletions.insert(&source, entry)?;
         }
@@ -35,7 +35,7 @@ impl Transaction {
         let database = self.databases.get(&key.database).ok_or_else(unopened)?;
         let path = format!("{}/{}", database.row.name, container.row.name);
         self.check_unchanged(container, &path)?;
-        let source = Source(database.extents.file().clone());
+        let source = database.extents.file().clone();
         let end = container.appender.entries();
         for &entry in entries {
             if entry >= end {

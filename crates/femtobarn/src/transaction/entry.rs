@@ -6,7 +6,7 @@ use femtobarn_catalog::{
 };
 
 use super::{ContainerKey, Transaction};
-use crate::class::Class;
+use crate::schema::class::Class;
 
 impl Transaction {
     pub(super) fn catalogue_entry(&self, versions: &[(ContainerKey, NewVersion)]) -> Commit {

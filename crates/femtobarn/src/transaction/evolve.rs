@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use rntuple::Reader;
 
-use super::open::{is_dressed, resume};
+use super::open::{needs_translation, resume};
 use super::{ContainerKey, Transaction, unopened};
 use crate::annex::IndexState;
-use crate::class::Class;
 use crate::error::{Error, Result};
-use crate::evolution::Evolution;
-use crate::statistics;
-use crate::view::Source;
+use crate::evolve::evolution::Evolution;
+use crate::read::statistics;
+use crate::schema::class::Class;
 
 impl Transaction {
     /// Makes the objects of a container objects of a newer version of their class: fields can be
@@ -44,13 +43,13 @@ impl Transaction {
         let what = format!("container {}/{}", database.row.name, open.row.name);
         let written = open.write(&mut database.extents, &what)?;
         database.extents.flush()?;
-        let source = Source(database.extents.file().clone());
+        let source = database.extents.file().clone();
         let reader = Reader::from_links(Arc::new(source), &open.header, &written.footer);
         let reader = reader.map_err(Error::storage(&what))?;
         let options = open.options.write_options();
         let evolved = rntuple::evolve(&reader, &mut database.extents, &evolution.members, options);
         let evolved = evolved.map_err(Error::storage(&what))?;
-        let source = Source(database.extents.file().clone());
+        let source = database.extents.file().clone();
         let new_path = |old: &str| {
             let (path, is_changed) = evolution.new_path(old)?;
             (!is_changed).then_some(path)
@@ -63,7 +62,7 @@ impl Transaction {
         open.bytes += evolved.bytes;
         open.class = class.clone();
         open.row.class_version = class.version;
-        open.is_dressed = is_dressed(class);
+        open.needs_translation = needs_translation(class);
         open.annex.statistics = known;
         for (index, (fields, is_changed)) in open.annex.indexes.iter_mut().zip(indexes) {
             index.fields = fields;

@@ -1,16 +1,13 @@
 //! The indexes and statistics of the containers that a transaction writes to.
 
-use std::sync::Arc;
-
 use rntuple::{EnvelopeLink, Reader};
 
 use super::open::OpenContainer;
 use super::{ContainerKey, Transaction, unopened};
 use crate::error::{Error, Result};
-use crate::extent::ExtentWriter;
-use crate::index::{self, Indexed, Pending};
-use crate::statistics;
-use crate::view::Source;
+use crate::read::index::{self, Indexed, Pending};
+use crate::read::statistics;
+use crate::storage::extent::ExtentWriter;
 
 impl Transaction {
     /// Makes an index of a container, over the objects that are there and all that will be. Its key is
@@ -55,7 +52,7 @@ impl Transaction {
 impl OpenContainer {
     /// Writes what is known of clusters.
     pub(super) fn keep_up_statistics(&mut self, extents: &mut ExtentWriter) -> Result<()> {
-        let source = Source(extents.file().clone());
+        let source = extents.file().clone();
         let paths = self.appender.column_paths();
         let runs = &mut self.annex.statistics;
         let size_before = statistics::size(runs);
@@ -77,7 +74,7 @@ impl OpenContainer {
             return Ok(());
         }
         extents.flush()?;
-        let source = Arc::new(Source(extents.file().clone()));
+        let source = extents.file().clone();
         let reader = Reader::from_links(source.clone(), &self.header, footer);
         let deletions = &self.deletions;
         let indexed = Indexed {

@@ -19,7 +19,6 @@ mod delete;
 mod entry;
 mod evolve;
 mod indexes;
-mod kept;
 mod names;
 mod numbers;
 mod open;
@@ -27,6 +26,7 @@ mod read;
 mod savepoint;
 mod shared;
 mod update;
+mod writer_pool;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,20 +38,20 @@ use femtobarn_catalog::{
 };
 use uuid::Uuid;
 
-use crate::class::Class;
 use crate::error::{Error, Result};
-use crate::extent::ExtentWriter;
 use crate::federation::Federation;
-use crate::file::DatabaseFile;
 use crate::options::TransactionOptions;
-use crate::snapshot::Snapshot;
+use crate::read::snapshot::Snapshot;
+use crate::schema::class::Class;
+use crate::storage::extent::ExtentWriter;
+use crate::storage::file::DatabaseFile;
 use names::{Graves, Names, renamed_or_dropped};
 use open::OpenContainer;
 
 pub use append::Rows;
 pub(crate) use commit::range;
-pub(crate) use kept::Kept;
 pub use savepoint::Savepoint;
+pub(crate) use writer_pool::WriterPool;
 
 /// Bytes that are set aside at once: a key cannot say much more.
 const RESERVED_BYTES_MAX: u64 = 1_000_000_000;
@@ -110,7 +110,7 @@ impl Transaction {
             return Err(femtobarn_catalog::Error::Denied { what }.into());
         }
         federation.catalog().check_not_failed()?;
-        let owner = federation.inner.kept.take_owner();
+        let owner = federation.inner.writers.take_owner();
         let owner = owner.unwrap_or_else(|| federation.inner.locks().owner());
         Ok(Transaction {
             federation,
@@ -272,7 +272,7 @@ impl Transaction {
             self.leave(id, open, keeps_files);
         }
         let inner = &self.federation.inner;
-        inner.kept.keep_owner(std::mem::replace(&mut self.owner, inner.locks().owner()));
+        inner.writers.keep_owner(std::mem::replace(&mut self.owner, inner.locks().owner()));
     }
 
     /// Lets go of what was dropped; nobody goes on with databases whose drop may be committed.

@@ -10,12 +10,13 @@ use super::names::check_container_name;
 use super::{ContainerKey, Transaction};
 use crate::ContainerOptions;
 use crate::annex::Annex;
-use crate::class::Class;
 use crate::deletion::Deletions;
 use crate::error::{Error, Result};
-use crate::extent::ExtentWriter;
-use crate::index::Pending;
-use crate::view::{Source, link};
+use crate::read::index::Pending;
+use crate::schema::class::Class;
+use crate::storage::extent::ExtentWriter;
+use crate::storage::file::DatabaseFile;
+use femtobarn_format::link;
 
 /// A container that the transaction writes to.
 pub(super) struct OpenContainer {
@@ -42,7 +43,7 @@ pub(super) struct OpenContainer {
     /// catalogue.
     pub targets: Vec<Uuid>,
     pub known_targets: usize,
-    pub is_dressed: bool,
+    pub needs_translation: bool,
     /// What is known of clusters and not written yet; nothing if `written`.
     pub summaries: Vec<ClusterSummary>,
     /// What has to be written to the indexes; nothing if `written`.
@@ -79,7 +80,7 @@ pub(super) struct Written {
 impl OpenContainer {
     /// Whether rows of type `R` are what it holds.
     pub fn holds<R: Cell>(&self) -> bool {
-        match self.is_dressed {
+        match self.needs_translation {
             true => {
                 R::cell_type() == self.class.row_type()
                     && matches!(self.appender.types(), Type::Record { members, .. } if *members == self.class.members())
@@ -106,7 +107,7 @@ impl OpenContainer {
         if let Some(written) = self.written {
             return Ok(written);
         }
-        let source = Source(extents.file().clone());
+        let source = extents.file().clone();
         let version = self.appender.finish_version(extents, &source);
         let mut version = version.map_err(Error::storage(what))?;
         self.summaries.append(&mut version.summaries);
@@ -147,7 +148,7 @@ impl OpenContainer {
     }
 
     /// Makes the container what it was.
-    pub fn restore(&mut self, state: State, source: Source, what: &str) -> Result<()> {
+    pub fn restore(&mut self, state: State, source: Arc<DatabaseFile>, what: &str) -> Result<()> {
         if !self.is_torn && self.written == Some(state.written) && self.header == state.header {
             self.row = state.row;
             self.is_changed = state.is_changed;
@@ -155,7 +156,7 @@ impl OpenContainer {
         }
         let footer = &state.written.footer;
         self.appender = resume(source, &state.header, footer, self.options, what)?;
-        self.is_dressed = is_dressed(&state.class);
+        self.needs_translation = needs_translation(&state.class);
         self.bytes = state.written.bytes;
         self.written = Some(state.written);
         self.indexing = Pending::from(state.written.entries);
@@ -201,7 +202,7 @@ impl OpenContainer {
 
 /// Goes on from a version that is on disk.
 pub(super) fn resume(
-    source: Source,
+    source: Arc<DatabaseFile>,
     header: &EnvelopeLink,
     footer: &EnvelopeLink,
     options: ContainerOptions,
@@ -266,7 +267,7 @@ impl Transaction {
                 appender,
                 targets: vec![],
                 known_targets: 0,
-                is_dressed: is_dressed(&class),
+                needs_translation: needs_translation(&class),
                 class,
                 indexing: Pending::default(),
                 summaries: vec![],
@@ -298,7 +299,7 @@ impl Transaction {
         }
         // Where this process found the name the last time; whether it is still there is looked at when
         // the container is locked.
-        let last = self.federation.inner.kept.container_named(database, name);
+        let last = self.federation.inner.writers.container_named(database, name);
         let last = last.filter(|key| !self.has_renamed_container(*key));
         let opened = last.map(|key| self.open_container(key));
         if let Some(Ok(key)) = opened {
@@ -333,7 +334,7 @@ impl Transaction {
         let base = base.ok_or_else(|| Error::NotFound {
             what: format!("container {:?} has no version", row.name),
         })?;
-        let mut open = match self.federation.inner.kept.take_container(key, base.csn, epoch) {
+        let mut open = match self.federation.inner.writers.take_container(key, base.csn, epoch) {
             Some(kept) => kept.renamed(row),
             None => self.read_container(row, &base)?,
         };
@@ -352,7 +353,7 @@ impl Transaction {
         let targets = catalog.link_targets(database, container)?;
         let what = format!("container {}", row.name);
         let file = self.databases[&database].extents.file().clone();
-        let annex = Annex::read(&Source(file.clone()), base.annex)?;
+        let annex = Annex::read(&file.clone(), base.annex)?;
         let (header, footer) = (link(&base.header), link(&base.footer));
         let written = Written {
             footer,
@@ -362,8 +363,8 @@ impl Transaction {
             bytes: base.bytes,
         };
         let mut open = OpenContainer {
-            is_dressed: is_dressed(&class),
-            appender: resume(Source(file), &header, &footer, options, &what)?,
+            needs_translation: needs_translation(&class),
+            appender: resume(file, &header, &footer, options, &what)?,
             row,
             class,
             options,
@@ -388,6 +389,6 @@ impl Transaction {
     }
 }
 
-pub(super) fn is_dressed(class: &Class) -> bool {
-    class.fields.iter().any(|field| field.of.is_dressed())
+pub(super) fn needs_translation(class: &Class) -> bool {
+    class.fields.iter().any(|field| field.of.needs_translation())
 }

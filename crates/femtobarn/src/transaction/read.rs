@@ -14,8 +14,9 @@ use super::open::OpenContainer;
 use super::{ContainerKey, Transaction, range, unopened};
 use crate::error::{Error, Result};
 use crate::options::Isolation;
-use crate::snapshot::{Snapshot, split};
-use crate::view::{Opened, Source, Version, VersionParts, View};
+use crate::read::snapshot::{Snapshot, split};
+use crate::read::version::{Opened, Version, VersionParts};
+use crate::read::view::View;
 
 impl Transaction {
     /// What the transaction reads: the federation as of the newest commit when it first read. It
@@ -134,7 +135,7 @@ impl Transaction {
             row: &row,
             epoch,
             what,
-            source: Arc::new(Source(database.extents.file().clone())),
+            source: database.extents.file().clone(),
             class: open.class.clone(),
             deletions: open.deletions.clone(),
             targets: open.targets.clone(),

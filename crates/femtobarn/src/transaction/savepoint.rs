@@ -12,7 +12,6 @@ use super::names::{Extract, Names};
 use super::open::State;
 use super::{ContainerKey, OpenDatabase, Transaction, unopened};
 use crate::error::{Error, Result};
-use crate::view::Source;
 
 /// A moment within a transaction that it can go back to.
 pub struct Savepoint {
@@ -84,7 +83,7 @@ impl Transaction {
             let state = savepoint.containers.get(key).or(open.opened.as_ref()).cloned();
             let database = self.databases.get(&key.database).ok_or_else(unopened)?;
             let what = format!("container {}/{}", database.row.name, open.row.name);
-            let source = Source(database.extents.file().clone());
+            let source = database.extents.file().clone();
             open.restore(state.ok_or_else(unopened)?, source, &what)?;
         }
         let is_undone = |id: &DatabaseId| !savepoint.databases.contains_key(id);

@@ -4,9 +4,8 @@ use rntuple::Array;
 
 use super::append::Writer;
 use super::{ContainerKey, Transaction};
-use crate::dress;
 use crate::error::{Error, Result};
-use crate::view::Source;
+use crate::links::translate;
 
 impl Transaction {
     /// Replaces fields of the objects at entries. `values` is an array of records with one item for
@@ -75,8 +74,8 @@ impl Writer<'_> {
             let names = names.join(", ");
             Error::NotFound { what: format!("{what} has no field {path:?}; it has {names}") }
         })?;
-        let values = match of.is_dressed() {
-            true => self.translated(|_, by| dress::values(&of, values, by))?,
+        let values = match of.needs_translation() {
+            true => self.translated(|_, by| translate::values(&of, values, by))?,
             false => values,
         };
         let checked = values.validate(&of.storage_type());
@@ -93,7 +92,7 @@ impl Writer<'_> {
     fn replace(&mut self, entries: &[u64], members: &[(String, Array)]) -> Result<()> {
         let what = self.what();
         let extents = &mut self.database.extents;
-        let source = Source(extents.file().clone());
+        let source = extents.file().clone();
         let appender = &mut self.container.appender;
         if entries.last().is_some_and(|last| *last >= appender.finished_entries()) {
             let finished = appender.end_cluster(extents);

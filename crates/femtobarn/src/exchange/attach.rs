@@ -1,0 +1,504 @@
+//! Attaching: an existing ROOT file becomes a database of the federation, where it lies and as it is.
+//!
+//! A file that a federation sealed keeps its identity, its containers' numbers and its links; so does
+//! a database that was not sealed, of which the newest commit records tell what it holds. Of any
+//! other file every RNTuple becomes a container, whose class is made from its fields.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use femtobarn_catalog::{
+    BlobRange, Catalogue, ClassRow, Commit, ContainerId, DATABASES_FOLDER, DatabaseId,
+    DatabaseState, EnvelopeRange, LocalCatalogue, NewContainer, NewDatabase, NewVersion,
+};
+use rntuple::tfile::{self, FileHeader};
+use rntuple::{Anchor, DELETED_FIELD, Reader};
+use uuid::Uuid;
+
+use crate::ContainerOptions;
+use crate::annex::Annex;
+use crate::deletion::Deletions;
+use crate::description::{self, DESCRIPTION, Description};
+use crate::error::{Error, Result};
+use crate::federation::Federation;
+use crate::schema::class::Class;
+use crate::schema::class_names;
+use crate::storage::commit_record::{CommitRecord, ContainerRecord};
+use crate::storage::extent::ExtentWriter;
+use crate::storage::file::{self, DatabaseFile};
+use crate::storage::identify;
+use crate::storage::key_chain;
+use crate::storage::places;
+use crate::storage::scan::{self, Newest};
+use crate::transaction::range;
+use femtobarn_format::link;
+
+/// What was attached.
+#[derive(Clone, Debug)]
+pub struct Attached {
+    /// The number of the new database.
+    pub database: DatabaseId,
+    /// Its name.
+    pub name: String,
+    /// Its containers.
+    pub containers: Vec<String>,
+    /// Names of classes in the file, each with the other name that the class has in the federation.
+    pub renamed: Vec<(String, String)>,
+    /// Fields that cannot be read, with the reason.
+    pub ignored: Vec<String>,
+}
+
+impl Federation {
+    /// Attaches a file where it lies; its name without the ending is the database's unless another
+    /// is given. It is read and never written, unless it is a database that lies in this
+    /// federation's folder of databases and is not sealed: that one takes commits.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such file; `Corrupt` if it is truncated or damaged; `Invalid` if it
+    /// is not a ROOT file, has no RNTuple, or is an open database of a federation that still has
+    /// it; `Exists` if it or its name is in the federation.
+    pub fn attach(&self, path: &Path, name: Option<&str>) -> Result<Attached> {
+        self.inner.local()?;
+        let path = std::fs::canonicalize(path).map_err(|error| Error::io("find", path, error))?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let name = name.map_or_else(|| stem.into_owned(), str::to_owned);
+        femtobarn_catalog::check_database_name(&name)?;
+        let file = Attaching::open(path)?;
+        file.check_new(self)?;
+        file.commit(self, name)
+    }
+
+    /// Moves a file into this federation's folder of databases and attaches it there, so that a
+    /// database that is not sealed takes commits again.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach); then the file is where it was.
+    pub fn adopt(&self, path: &Path, name: Option<&str>) -> Result<Attached> {
+        self.inner.local()?;
+        let path = std::fs::canonicalize(path).map_err(|error| Error::io("find", path, error))?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = name.map_or(stem.clone(), str::to_owned);
+        femtobarn_catalog::check_database_name(&name)?;
+        let file = Attaching::open(path.clone())?;
+        file.check_new(self)?;
+        let folder = self.folder().join(DATABASES_FOLDER);
+        let short = &file.uuid.simple().to_string()[..8];
+        let plain = folder.join(format!("{stem}.root"));
+        let place =
+            if plain.exists() { folder.join(format!("{stem}-{short}.root")) } else { plain };
+        drop(file);
+        file::move_to(&path, &place)?;
+        let attached = self.attach(&place, Some(&name));
+        if attached.is_err() {
+            // Where it is now it is as safe as where it was.
+            drop(file::move_to(&place, &path));
+        }
+        attached
+    }
+}
+
+/// Names of classes in a file, each with the other name that the class has in the federation.
+type Renamed = Vec<(String, String)>;
+
+/// A file on its way into the federation.
+struct Attaching {
+    source: Arc<DatabaseFile>,
+    uuid: Uuid,
+    entries: Vec<NewEntry>,
+    /// Whether it is a database that can take commits.
+    is_open: bool,
+}
+
+/// A container on its way into the federation.
+struct NewEntry {
+    name: String,
+    class: Class,
+    options: String,
+    targets: Vec<Uuid>,
+    id: Option<ContainerId>,
+    header: EnvelopeRange,
+    footer: EnvelopeRange,
+    annex: BlobRange,
+    entries: u64,
+    deleted: u64,
+    bytes: u64,
+    ignored: Vec<(String, String)>,
+}
+
+impl Attaching {
+    fn open(path: PathBuf) -> Result<Self> {
+        let source = Arc::new(DatabaseFile::open(path)?);
+        let what = source.path.display().to_string();
+        let header = check_whole(&source, &what)?;
+        let uuid = match Uuid::from_bytes(header.uuid) {
+            uuid if uuid.is_nil() => Uuid::new_v4(),
+            uuid => uuid,
+        };
+        let is_open = header.streamer_info.0 == 0;
+        let entries = match is_open {
+            true => recorded(&source, uuid, &what)?,
+            false => anchored(&source, &what)?,
+        };
+        Ok(Attaching { source, uuid, entries, is_open })
+    }
+
+    fn what(&self) -> String {
+        self.source.path.display().to_string()
+    }
+
+    /// Refuses what this federation has, or another one still writes to.
+    fn check_new(&self, federation: &Federation) -> Result<()> {
+        if let Some(row) = federation.catalog().database_by_uuid(self.uuid)? {
+            return Err(Error::Exists {
+                what: format!("{} is in the federation already, as {:?}", self.what(), row.name),
+            });
+        }
+        // It may lie in a place.
+        let folders = self.source.path.ancestors().skip(2).take(2);
+        let others = folders.filter(|folder| self.is_open && *folder != federation.folder());
+        for folder in others {
+            let owner = LocalCatalogue::open(folder).ok();
+            if let Some(row) = owner.and_then(|owner| owner.database_by_uuid(self.uuid).ok()?) {
+                return Err(Error::invalid(format!(
+                    "{} is database {:?} of the federation at {}; detach it there first, or seal it",
+                    self.what(),
+                    row.name,
+                    folder.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(mut self, federation: &Federation, name: String) -> Result<Attached> {
+        let catalog = federation.catalog();
+        let (new_classes, renamed) = self.name_classes(catalog.classes()?, &name)?;
+        self.number_containers(catalog)?;
+        let database = catalog.reserve_database()?;
+        let folder = std::fs::canonicalize(federation.folder()).ok();
+        let inside = folder.and_then(|folder| places::relative(&folder, &self.source.path));
+        let state = match inside.is_some() && self.is_open {
+            true => DatabaseState::Open,
+            false => DatabaseState::Attached,
+        };
+        let path = inside.unwrap_or_else(|| self.what());
+        let new = NewDatabase { id: database, uuid: self.uuid, name: name.clone(), path, state };
+        let transaction = Uuid::new_v4();
+        let message = format!("attach {}", self.what());
+        let record = match state {
+            DatabaseState::Open => self.write_record(federation, &new, transaction, &message)?,
+            _ => BlobRange::default(),
+        };
+        let entries = &self.entries;
+        let commit = Commit {
+            transaction,
+            message,
+            new_containers: entries.iter().map(|entry| entry.container(database)).collect(),
+            new_classes,
+            versions: entries.iter().map(|entry| entry.version(database, record)).collect(),
+            link_targets: entries.iter().filter_map(|entry| entry.targets(database)).collect(),
+            new_databases: vec![new],
+            ..Commit::default()
+        };
+        catalog.commit(commit)?;
+        Ok(Attached {
+            database,
+            name,
+            renamed,
+            ignored: self.entries.iter().flat_map(NewEntry::ignored).collect(),
+            containers: self.entries.into_iter().map(|entry| entry.name).collect(),
+        })
+    }
+
+    /// Finds out which classes of the federation those of the file are. Returns the classes to declare, and
+    /// the names in the file of those that have another name here, with that.
+    fn name_classes(
+        &mut self,
+        known: Vec<ClassRow>,
+        database: &str,
+    ) -> Result<(Vec<ClassRow>, Renamed)> {
+        let known = class_names::namesakes(known, self.entries.iter().map(|it| &it.class))?;
+        let is_foreign = self.entries.iter().any(|entry| entry.id.is_none());
+        let there: Vec<Class> = self.entries.iter().map(|entry| entry.class.clone()).collect();
+        let here = class_names::in_federation(&there, known.clone(), database, is_foreign);
+        let (mut new, mut renamed) = (vec![], vec![]);
+        for ((entry, there), here) in self.entries.iter_mut().zip(there).zip(here) {
+            if !known.contains(&here) && !new.contains(&here.row()) {
+                new.push(here.row());
+            }
+            renamed.push((there.name, here.name.clone()));
+            entry.class = here;
+        }
+        renamed.retain(|(there, here)| there != here);
+        renamed.sort();
+        renamed.dedup();
+        Ok((new, renamed))
+    }
+
+    /// Numbers containers that have no number, and sees to it that no later one gets a number that
+    /// is taken in this database.
+    fn number_containers(&mut self, catalog: &dyn Catalogue) -> Result<()> {
+        let unnumbered = self.entries.iter().filter(|entry| entry.id.is_none()).count() as u32;
+        let mut numbers = catalog.reserve_containers(unnumbered)?.into_iter();
+        for entry in &mut self.entries {
+            entry.id = entry.id.or_else(|| numbers.next());
+        }
+        let greatest = self.entries.iter().map(|entry| entry.id().0).max().unwrap_or(0);
+        let next = catalog.reserve_container()?.0;
+        if self.is_open && next <= greatest {
+            catalog.reserve_containers(greatest - next)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a commit record of this federation into a database that can take commits.
+    fn write_record(
+        &self,
+        federation: &Federation,
+        new: &NewDatabase,
+        transaction: Uuid,
+        message: &str,
+    ) -> Result<BlobRange> {
+        let file = Arc::new(DatabaseFile::open_to_write(self.source.path.clone())?);
+        let locks = federation.inner.locks();
+        {
+            let _lock = locks.lock_allocation(new.id)?;
+            key_chain::mend(&file)?;
+        }
+        let containers = self.entries.iter().map(|entry| entry.record()).collect::<Result<_>>()?;
+        let record = CommitRecord {
+            transaction,
+            message: message.to_owned(),
+            federation: federation.uuid(),
+            database: new.uuid,
+            number: new.id,
+            name: new.name.clone(),
+            after: federation.head()?,
+            time_us: file::now_us(),
+            databases: vec![new.uuid],
+            containers,
+            renamed: vec![],
+            dropped: vec![],
+            end: None,
+            is_whole: true,
+        };
+        record.write_alone(ExtentWriter::new(file, new.id, 0, federation.inner.catalog.clone())?)
+    }
+}
+
+/// The containers of a complete ROOT file.
+fn anchored(source: &Arc<DatabaseFile>, what: &str) -> Result<Vec<NewEntry>> {
+    let mut anchors = tfile::anchors(&**source).map_err(Error::storage(what))?;
+    let descriptions = description::read(source.clone())?;
+    anchors.retain(|(name, _)| name != DESCRIPTION);
+    if anchors.is_empty() {
+        return Err(Error::invalid(format!(
+            "{what} has no RNTuple; trees can be imported, which copies them"
+        )));
+    }
+    let descriptions: BTreeMap<String, Description> =
+        descriptions.into_iter().map(|it| (it.name.clone(), it)).collect();
+    check_described(&anchors, &descriptions, what)?;
+    let entry = |(name, anchor): &(String, Anchor)| {
+        NewEntry::anchored(source, name, anchor, descriptions.get(name), what)
+    };
+    anchors.iter().map(entry).collect()
+}
+
+/// The containers of a database that is not sealed, as its commit records have them.
+fn recorded(source: &Arc<DatabaseFile>, uuid: Uuid, what: &str) -> Result<Vec<NewEntry>> {
+    let Some(newest) = Newest::of(scan::records(&**source, uuid, &mut |_| true)?) else {
+        return Err(Error::invalid(format!(
+            "{what} was not closed by its writer, and no federation committed to it"
+        )));
+    };
+    let containers = newest.containers.into_values();
+    containers.map(|container| NewEntry::recorded(source, container, what)).collect()
+}
+
+impl NewEntry {
+    fn anchored(
+        source: &Arc<DatabaseFile>,
+        name: &str,
+        anchor: &Anchor,
+        described: Option<&Description>,
+        file: &str,
+    ) -> Result<Self> {
+        let what = || format!("RNTuple {name} of {file}");
+        let reader = Reader::from_anchor(source.clone(), anchor)
+            .and_then(|reader| reader.check_locations().map(|()| reader))
+            .map_err(Error::storage(what()))?;
+        check_metadata_keys(&reader, anchor).map_err(Error::storage(what()))?;
+        // A name within a subdirectory has slashes, which separate databases from containers here.
+        let name = name.replace('/', "_");
+        let class = match described {
+            Some(description) => Class::from_json(&description.definition)?,
+            None => Class::of_members(&name, &reader.members()),
+        };
+        let mut members = reader.members();
+        let (annex, deleted) = match described {
+            Some(described) => described.annex(&**source, reader.entries())?,
+            None => (BlobRange::default(), 0),
+        };
+        if deleted > 0 {
+            members.retain(|(name, _)| name != DELETED_FIELD);
+        }
+        if described.is_some() && class.members() != members {
+            return Err(not_of_class(&what(), &class));
+        }
+        Ok(NewEntry {
+            class,
+            options: match described {
+                Some(description) => description.options.clone(),
+                None => ContainerOptions::default().to_json(),
+            },
+            targets: described.map_or(Ok(vec![]), Description::targets)?,
+            id: described.map(|description| ContainerId(description.container)),
+            name,
+            header: range(&anchor.header),
+            footer: range(&anchor.footer),
+            annex,
+            entries: reader.entries(),
+            deleted,
+            bytes: reader.stored_bytes(),
+            ignored: reader.ignored().to_vec(),
+        })
+    }
+
+    fn recorded(source: &Arc<DatabaseFile>, of: ContainerRecord, file: &str) -> Result<Self> {
+        let what = format!("container {} of {file}", of.name);
+        let reader = Reader::from_links(source.clone(), &link(&of.header), &link(&of.footer))
+            .and_then(|reader| reader.check_locations().map(|()| reader))
+            .map_err(Error::storage(&what))?;
+        if reader.members() != of.class.members() {
+            return Err(not_of_class(&what, &of.class));
+        }
+        let annex = Annex::read(&**source, of.annex)?;
+        Deletions::new(&annex.deletions, of.deleted, of.entries)?;
+        if reader.entries() != of.entries {
+            let (read, told) = (reader.entries(), of.entries);
+            return Err(Error::Corrupt {
+                what: format!("{what} has {read} entries, and {told} by its commit record"),
+            });
+        }
+        Ok(NewEntry {
+            name: of.name,
+            class: of.class,
+            options: of.options.to_json(),
+            targets: of.link_targets,
+            id: Some(of.id),
+            header: of.header,
+            footer: of.footer,
+            annex: of.annex,
+            entries: of.entries,
+            deleted: of.deleted,
+            bytes: of.bytes,
+            ignored: vec![],
+        })
+    }
+
+    fn id(&self) -> ContainerId {
+        self.id.expect("every container was numbered")
+    }
+
+    fn container(&self, database: DatabaseId) -> NewContainer {
+        NewContainer {
+            database,
+            id: self.id(),
+            name: self.name.clone(),
+            class: self.class.name.clone(),
+            class_version: self.class.version,
+            options: self.options.clone(),
+        }
+    }
+
+    fn version(&self, database: DatabaseId, record: BlobRange) -> NewVersion {
+        NewVersion {
+            database,
+            container: self.id(),
+            base: None,
+            header: self.header,
+            footer: self.footer,
+            annex: self.annex,
+            record,
+            class_version: self.class.version,
+            entries: self.entries,
+            deleted: self.deleted,
+            bytes: self.bytes,
+        }
+    }
+
+    fn record(&self) -> Result<ContainerRecord> {
+        Ok(ContainerRecord {
+            id: self.id(),
+            name: self.name.clone(),
+            class: self.class.clone(),
+            options: ContainerOptions::from_json(&self.options)?,
+            base: None,
+            header: self.header,
+            footer: self.footer,
+            annex: self.annex,
+            entries: self.entries,
+            deleted: self.deleted,
+            bytes: self.bytes,
+            link_targets: self.targets.clone(),
+        })
+    }
+
+    fn targets(&self, database: DatabaseId) -> Option<(DatabaseId, ContainerId, Vec<Uuid>)> {
+        (!self.targets.is_empty()).then(|| (database, self.id(), self.targets.clone()))
+    }
+
+    fn ignored(&self) -> Vec<String> {
+        let line = |(field, reason): &(String, String)| format!("{}.{field}: {reason}", self.name);
+        self.ignored.iter().map(line).collect()
+    }
+}
+
+fn not_of_class(what: &str, class: &Class) -> Error {
+    Error::Corrupt { what: format!("{what}: its objects are not of class {}", class.name) }
+}
+
+/// Refuses metadata that are split over several keys: the catalogue has one place for each of them.
+fn check_metadata_keys(reader: &Reader, anchor: &Anchor) -> rntuple::Result<()> {
+    let lists = reader.footer().cluster_groups.iter().map(|group| group.page_list.locator.size);
+    let sizes = lists.chain([anchor.header.locator.size, anchor.footer.locator.size]);
+    match sizes.max() > Some(anchor.max_key_size) {
+        true => Err(rntuple::Error::Unsupported {
+            what: format!("metadata in several keys of at most {} bytes", anchor.max_key_size),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Checks that a file that describes its containers describes all that are there and no others.
+fn check_described(
+    anchors: &[(String, Anchor)],
+    descriptions: &BTreeMap<String, Description>,
+    what: &str,
+) -> Result<()> {
+    let is_there = |name: &String| anchors.iter().any(|(anchor, _)| anchor == name);
+    let missing = descriptions.keys().find(|name| !is_there(name));
+    let mut names = anchors.iter().map(|(name, _)| name);
+    let unknown = names.find(|name| !descriptions.is_empty() && !descriptions.contains_key(*name));
+    match missing.or(unknown) {
+        None => Ok(()),
+        Some(name) => Err(Error::Corrupt {
+            what: format!("{what}: container {name:?} is not both described and there"),
+        }),
+    }
+}
+
+/// Checks that the file is a ROOT file of the length that it says.
+fn check_whole(source: &DatabaseFile, what: &str) -> Result<FileHeader> {
+    let header = identify::header(source)
+        .map_err(|_| Error::invalid(format!("{what} is not a ROOT file")))?;
+    let size = source.size()?;
+    if header.end > size {
+        return Err(Error::Corrupt {
+            what: format!("{what} is truncated: it has {size} bytes of {}", header.end),
+        });
+    }
+    Ok(header)
+}

@@ -1,0 +1,126 @@
+//! Detaching: a database leaves the federation with its file, as it is.
+//!
+//! A database that takes commits first gets a last commit record, which names the newest version of
+//! each of its containers, so that another federation needs nothing but the file. The commit comes
+//! before the file is moved: killed between the two, the file is where it was and belongs to nobody.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use femtobarn_catalog::{Commit, ContainerRow, Csn, DatabaseRow, DatabaseState, DroppedDatabase};
+use uuid::Uuid;
+
+use crate::ContainerOptions;
+use crate::error::{Error, Result};
+use crate::exchange::seal::lock_alone;
+use crate::federation::{Federation, Inner};
+use crate::schema::class::Class;
+use crate::storage::commit_record::{CommitRecord, ContainerRecord, End};
+use crate::storage::extent::ExtentWriter;
+use crate::storage::file::{self, DatabaseFile};
+
+impl Federation {
+    /// Takes a database out of the federation and its file to `to`, a folder or a new file; without
+    /// it the file stays where it is. Returns where the file is. Older snapshots find it there as
+    /// long as nobody changes it.
+    ///
+    /// # Errors
+    /// `NotFound` for the name; `Exists` if there is a file at `to`; `Busy` if a container is written
+    /// for longer than `lock_wait`; `Conflict` if something was committed to it meanwhile.
+    pub fn detach(&self, name: &str, to: Option<&Path>, lock_wait: Duration) -> Result<PathBuf> {
+        let inner = &*self.inner;
+        let row = inner.local()?.database(name, Csn::MAX)?;
+        let from = inner.path_of(&row);
+        let to = destination(&from, to)?;
+        let _lock = lock_alone(inner, row.id, lock_wait)?;
+        let seen = inner.catalog.head()?;
+        let containers = inner.catalog.containers(row.id, seen)?;
+        let transaction = Uuid::new_v4();
+        let message = format!("detach {name}");
+        if row.state == DatabaseState::Open {
+            inner.retire_extents(row.id)?;
+            let record = last_record(self, &row, &containers, seen, transaction, &message)?;
+            let file = Arc::new(DatabaseFile::open_to_write(from.clone())?);
+            let catalog = inner.catalog.clone();
+            record.write_alone(ExtentWriter::new(file, row.id, row.epoch, catalog)?)?;
+        }
+        let moved = (to != from).then(|| (row.id, to.to_string_lossy().into_owned()));
+        inner.catalog.commit(Commit {
+            transaction,
+            message,
+            dropped_databases: vec![DroppedDatabase { id: row.id, seen, keeps_file: true }],
+            moved: moved.into_iter().collect(),
+            ..Commit::default()
+        })?;
+        if to != from {
+            file::move_to(&from, &to)?;
+        }
+        Ok(to)
+    }
+}
+
+/// Where a file goes.
+fn destination(from: &Path, to: Option<&Path>) -> Result<PathBuf> {
+    let Some(to) = to else { return Ok(from.to_owned()) };
+    let to = std::path::absolute(to).map_err(|error| Error::io("find", to, error))?;
+    let to = match to.is_dir() {
+        true => to.join(from.file_name().unwrap_or_default()),
+        false => to,
+    };
+    match to.exists() {
+        true => Err(Error::Exists { what: format!("{} exists already", to.display()) }),
+        false => Ok(to),
+    }
+}
+
+/// The record of all that a database has when it leaves.
+fn last_record(
+    federation: &Federation,
+    row: &DatabaseRow,
+    containers: &[ContainerRow],
+    seen: Csn,
+    transaction: Uuid,
+    message: &str,
+) -> Result<CommitRecord> {
+    let of = |container: &ContainerRow| newest(&federation.inner, container, seen);
+    Ok(CommitRecord {
+        transaction,
+        message: message.to_owned(),
+        federation: federation.uuid(),
+        database: row.uuid,
+        number: row.id,
+        name: row.name.clone(),
+        after: seen,
+        time_us: file::now_us(),
+        databases: vec![row.uuid],
+        containers: containers.iter().map(of).collect::<Result<_>>()?,
+        renamed: vec![],
+        dropped: vec![],
+        end: Some(End::Detached),
+        is_whole: true,
+    })
+}
+
+/// The newest version of a container, as a commit record has it.
+pub(crate) fn newest(inner: &Inner, container: &ContainerRow, at: Csn) -> Result<ContainerRecord> {
+    let version = inner.catalog.version(container.database, container.id, at)?;
+    let version = version.ok_or_else(|| Error::NotFound {
+        what: format!("container {:?} has no version", container.name),
+    })?;
+    let class = inner.catalog.class(&container.class, Some(version.class_version))?;
+    Ok(ContainerRecord {
+        id: container.id,
+        name: container.name.clone(),
+        class: Class::from_json(&class.definition)?,
+        options: ContainerOptions::from_json(&container.options)?,
+        base: Some(version.csn),
+        header: version.header,
+        footer: version.footer,
+        annex: version.annex,
+        entries: version.entries,
+        deleted: version.deleted,
+        bytes: version.bytes,
+        link_targets: inner.catalog.link_targets(container.database, container.id)?,
+    })
+}

@@ -1,0 +1,113 @@
+//! Plain ROOT files with the objects of containers as RNTuples, for those who have no federation.
+//!
+//! Links are in them as they are here: the numbers of database, container and entry. A file is not
+//! complete before [`Export::finish`].
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use rntuple::tfile::{FileIdentity, FileWriter};
+use rntuple::{Anchor, Appender, Array, EnvelopeLink};
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::links::translate::{self, Translate};
+use crate::schema::class::Class;
+use crate::storage::file;
+use crate::{ContainerOptions, Profile};
+
+/// Bytes gathered before they are written to the file.
+const BUFFER_SIZE: usize = 1 << 20;
+
+/// A ROOT file that objects are exported to.
+pub struct Export {
+    path: PathBuf,
+    file: FileWriter<BufWriter<File>>,
+    ntuples: Vec<Ntuple>,
+}
+
+struct Ntuple {
+    name: String,
+    class: Class,
+    header: EnvelopeLink,
+    appender: Appender,
+}
+
+impl Export {
+    /// Creates a file that will be known by a name, such as `muons.root`.
+    ///
+    /// # Errors
+    /// `Io` if it exists or cannot be created.
+    pub fn create(path: &Path, name: &str) -> Result<Self> {
+        let refused = |error| Error::io("create", path, error);
+        let sink = File::options().read(true).write(true).create_new(true).open(path);
+        let sink = BufWriter::with_capacity(BUFFER_SIZE, sink.map_err(refused)?);
+        let storage = |error| Error::storage(path.display().to_string())(error);
+        let identity = FileIdentity::new(name, *Uuid::new_v4().as_bytes(), file::now());
+        let file = FileWriter::create(sink, identity.map_err(storage)?).map_err(storage)?;
+        Ok(Export { path: path.to_owned(), file, ntuples: vec![] })
+    }
+
+    /// Adds an RNTuple for objects of a class; returns its position.
+    ///
+    /// # Errors
+    /// `Invalid` for a class that cannot be stored; `Exists` if the name is taken; as the disk.
+    pub fn add(&mut self, name: &str, class: Class) -> Result<usize> {
+        if self.ntuples.iter().any(|ntuple| ntuple.name == name) {
+            return Err(Error::Exists { what: format!("RNTuple {name:?} is in the file already") });
+        }
+        class.check()?;
+        let options =
+            ContainerOptions { compression: Profile::Archive, ..ContainerOptions::default() };
+        let created =
+            Appender::create(&mut self.file, name, &class.members(), options.write_options());
+        let (appender, header) = created.map_err(Error::storage(format!("RNTuple {name}")))?;
+        self.ntuples.push(Ntuple { name: name.to_owned(), class, header, appender });
+        Ok(self.ntuples.len() - 1)
+    }
+
+    /// Appends objects to the RNTuple at a position: records with the members of its class.
+    ///
+    /// # Errors
+    /// `NotFound` for the position; `Invalid` if the array is not of the class; as the disk.
+    pub fn append(&mut self, position: usize, objects: Array) -> Result<()> {
+        let ntuple = self.ntuples.get_mut(position).ok_or_else(|| Error::NotFound {
+            what: format!("no RNTuple number {position} was added"),
+        })?;
+        let objects = translate::array(&ntuple.class, objects, &mut AsTheyAre)?;
+        let appended = ntuple.appender.append(&mut self.file, &objects);
+        appended.map_err(Error::storage(format!("RNTuple {}", ntuple.name)))
+    }
+
+    /// Writes what makes the file a complete ROOT file.
+    ///
+    /// # Errors
+    /// As the disk.
+    pub fn finish(mut self) -> Result<()> {
+        let mut anchors = vec![];
+        for mut ntuple in self.ntuples {
+            let version = ntuple.appender.finish_whole(&mut self.file, &Vec::new());
+            let version = version.map_err(Error::storage(format!("RNTuple {}", ntuple.name)))?;
+            anchors.push((ntuple.name, Anchor::new(ntuple.header, version.footer)));
+        }
+        let storage = Error::storage(self.path.display().to_string());
+        let sink = self.file.finish(&anchors, file::now()).map_err(storage)?;
+        let synced = sink.into_inner().map_err(std::io::IntoInnerError::into_error);
+        let synced = synced.and_then(|file| file.sync_all());
+        synced.map_err(|error| Error::io("sync", &self.path, error))
+    }
+}
+
+/// Leaves links as they are.
+struct AsTheyAre;
+
+impl Translate for AsTheyAre {
+    fn translate(&mut self, database: u32, _container: u32) -> Result<u32> {
+        Ok(database)
+    }
+
+    fn refuse(&self, what: &str) -> Error {
+        Error::invalid(what)
+    }
+}

@@ -1,0 +1,132 @@
+//! Backups: the catalogue and the database files of a federation, copied while it is written to.
+//!
+//! A full backup is a federation that can be opened. An incremental one holds the chunks that differ
+//! from those of another backup. Which they are is found by reading everything and comparing
+//! checksums, so that nothing has to be remembered between backups.
+//!
+//! Invariants:
+//! 1. The catalogue is copied first. Whatever it refers to is in the files by then and stays there,
+//!    since vacuuming waits for backups; what writers add meanwhile is superfluous and harmless.
+//! 2. The manifest is written last, when all else is durable.
+
+mod copy;
+mod manifest;
+mod restore;
+
+use std::path::{Path, PathBuf};
+
+use femtobarn_catalog::{CATALOGUE_FILE, Csn, DATABASES_FOLDER, DatabaseState};
+
+pub use restore::restore;
+
+use crate::error::{Error, Result};
+use crate::federation::Federation;
+use crate::progress::{Progress, Watch};
+use crate::storage::file;
+use crate::storage::places;
+use copy::Copying;
+use manifest::Manifest;
+
+/// What a backup holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupReport {
+    /// The newest commit in it.
+    pub csn: Csn,
+    /// Files of the federation in it.
+    pub files: u64,
+    /// Bytes that these have.
+    pub bytes: u64,
+    /// Bytes that were stored, of those.
+    pub stored: u64,
+    /// Attached files, which are not in it: they belong to somebody else.
+    pub left_out: Vec<PathBuf>,
+}
+
+impl Federation {
+    /// Copies the federation into a new folder, with all of its history, while it is written to.
+    /// With `since`, the folder of an earlier backup, only what differs from that is stored.
+    ///
+    /// # Errors
+    /// `Exists` if there is something in `folder`; `Invalid` if `since` is of another federation;
+    /// `NotFound` if it is no complete backup; `Busy` if the federation is being vacuumed; `Closed` if
+    /// `progress` answers no; as the disk. Then the folder holds no complete backup.
+    pub fn backup(
+        &self,
+        folder: &Path,
+        since: Option<&Path>,
+        progress: &mut Watch<'_>,
+    ) -> Result<BackupReport> {
+        let catalog = self.inner.local()?;
+        let parent = since.map(Manifest::read).transpose()?;
+        self.check_parent(parent.as_ref())?;
+        let _kept = self.inner.locks().owner().share_maintenance(MAINTENANCE_WAIT)?;
+        make_empty(folder)?;
+        let draft = folder.join("draft");
+        std::fs::create_dir(&draft).map_err(|error| Error::io("create", &draft, error))?;
+        let csn = catalog.backup_to(&draft.join(CATALOGUE_FILE))?;
+        let mut made = Manifest::new(parent.as_ref(), self.uuid(), self.name(), csn);
+        let files = places::files(self.folder())?;
+        let mut tell = Progress { doing: "backing up", of: String::new(), done: 0, total: 0 };
+        let catalogue_bytes = draft.join(CATALOGUE_FILE).metadata().map_or(0, |facts| facts.len());
+        tell.total = catalogue_bytes + files.iter().map(|file| file.size).sum::<u64>();
+        let mut stored = 0;
+        let files = files.into_iter().map(|file| (self.folder(), file.relative));
+        let catalogue = (&*draft, CATALOGUE_FILE.to_owned());
+        for (from, path) in std::iter::once(catalogue).chain(files) {
+            tell.of.clone_from(&path);
+            places::make_folder_of(&folder.join(&path))?;
+            let known = parent.as_ref().and_then(|parent| parent.file(&path));
+            let copying = Copying { from, to: folder, path: &path, known };
+            // Progress is told for databases only; the catalogue is small.
+            let mut told = |tell: &Progress| path == CATALOGUE_FILE || progress(tell);
+            let Some((entry, bytes)) = copying.run(&mut tell, &mut told)? else { continue };
+            stored += bytes;
+            made.files.push(entry);
+        }
+        std::fs::remove_dir_all(&draft).map_err(|error| Error::io("remove", &draft, error))?;
+        places::folders(folder)?.iter().try_for_each(|folder| file::sync_folder(folder))?;
+        made.write(folder)?;
+        Ok(BackupReport {
+            csn,
+            files: made.files.len() as u64,
+            bytes: made.files.iter().map(|file| file.size).sum(),
+            stored,
+            left_out: self.attached(csn)?,
+        })
+    }
+
+    fn check_parent(&self, parent: Option<&Manifest>) -> Result<()> {
+        match parent.filter(|parent| parent.federation != self.uuid()) {
+            None => Ok(()),
+            Some(parent) => Err(Error::invalid(format!(
+                "the earlier backup is of federation {:?} ({}), not of {:?} ({})",
+                parent.name,
+                parent.federation,
+                self.name(),
+                self.uuid()
+            ))),
+        }
+    }
+
+    fn attached(&self, csn: Csn) -> Result<Vec<PathBuf>> {
+        let databases = self.catalog().databases(csn)?;
+        let attached = databases.iter().filter(|row| row.state == DatabaseState::Attached);
+        let paths = attached.map(|row| self.inner.path_of(row));
+        Ok(paths.filter(|path| !path.starts_with(self.folder())).collect())
+    }
+}
+
+/// How long a backup waits for a vacuum to end.
+const MAINTENANCE_WAIT: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// Makes the folders of a backup or of a restored federation.
+fn make_empty(folder: &Path) -> Result<()> {
+    let is_empty = || std::fs::read_dir(folder).map(|mut entries| entries.next().is_none());
+    if folder.exists() && !is_empty().map_err(|error| Error::io("list", folder, error))? {
+        return Err(Error::Exists {
+            what: format!("{} is not empty; choose a new folder", folder.display()),
+        });
+    }
+    let databases = folder.join(DATABASES_FOLDER);
+    std::fs::create_dir_all(&databases).map_err(|error| Error::io("create", &databases, error))
+}

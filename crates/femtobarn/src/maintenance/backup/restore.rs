@@ -1,0 +1,170 @@
+//! Restoring: a federation from a full backup and the incremental ones that follow it.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use femtobarn_catalog::LocalCatalogue;
+use twox_hash::XxHash3_64;
+
+use super::copy::{TOLD_BYTES, put, stopped};
+use super::make_empty;
+use super::manifest::{FileEntry, Manifest};
+use crate::error::{Error, Result};
+use crate::federation::Federation;
+use crate::progress::{Progress, Watch};
+use crate::storage::file;
+use crate::storage::places;
+
+/// Makes a federation in a new folder from backups: a full one, and the incremental ones that
+/// follow it, each made since the one before. Every chunk is checked.
+///
+/// # Errors
+/// `Invalid` if the backups do not follow each other; `NotFound` if one is not complete; `Corrupt` if
+/// one is damaged; `Exists` if there is something in `folder`; `Closed` if `progress` answers no; as
+/// the disk. Then the folder holds no federation.
+pub fn restore(backups: &[&Path], folder: &Path, progress: &mut Watch<'_>) -> Result<Federation> {
+    let chain = Chain::open(backups)?;
+    make_empty(folder)?;
+    let files = &chain.last().1.files;
+    let total = files.iter().map(|file| file.size).sum();
+    let mut tell = Progress { doing: "restoring", of: String::new(), done: 0, total };
+    // The catalogue, which makes it a federation, is the first of the list and the last to be made.
+    for entry in files.iter().rev() {
+        tell.of.clone_from(&entry.path);
+        chain.restore_file(entry, folder, &mut tell, progress)?;
+    }
+    places::folders(folder)?.iter().try_for_each(|folder| file::sync_folder(folder))?;
+    file::sync_folder(folder)?;
+    LocalCatalogue::open(folder)?.begin_new_epochs()?;
+    Federation::open(folder)
+}
+
+/// Backups that follow each other, with their folders.
+struct Chain(Vec<(PathBuf, Manifest)>);
+
+impl Chain {
+    fn open(backups: &[&Path]) -> Result<Self> {
+        let mut chain: Vec<(PathBuf, Manifest)> = vec![];
+        for folder in backups {
+            let manifest = Manifest::read(folder)?;
+            let before = chain.last().map(|(_, manifest)| manifest.id);
+            if manifest.parent != before {
+                let reason = match (manifest.parent, before) {
+                    (Some(_), None) => "is not a full backup; name that first",
+                    (None, _) => "is a full backup; name it first, or alone",
+                    _ => "was not made since the one before it; name them in their order",
+                };
+                return Err(Error::invalid(format!("{} {reason}", folder.display())));
+            }
+            chain.push(((*folder).to_owned(), manifest));
+        }
+        match chain.is_empty() {
+            true => Err(Error::invalid("name at least one backup")),
+            false => Ok(Chain(chain)),
+        }
+    }
+
+    fn last(&self) -> &(PathBuf, Manifest) {
+        self.0.last().expect("a chain has at least one backup")
+    }
+
+    fn restore_file(
+        &self,
+        entry: &FileEntry,
+        folder: &Path,
+        tell: &mut Progress,
+        progress: &mut Watch<'_>,
+    ) -> Result<()> {
+        let path = folder.join(&entry.path);
+        let cannot = |error| Error::io("write", &path, error);
+        places::make_folder_of(&path)?;
+        let mut target = File::create_new(&path).map_err(cannot)?;
+        let mut held = self.held(entry);
+        let mut chunk = vec![];
+        for (number, &checksum) in (0..).zip(&entry.chunks) {
+            let size = entry.chunk_bytes.min(entry.size - number * entry.chunk_bytes);
+            read_chunk(&mut held, entry, (number, size), checksum, &mut chunk)?;
+            put(&mut target, &chunk).map_err(cannot)?;
+            let pieces_before = tell.done / TOLD_BYTES;
+            tell.done += size;
+            if tell.done / TOLD_BYTES > pieces_before && !progress(tell) {
+                return Err(stopped("restoring"));
+            }
+        }
+        if !progress(tell) {
+            return Err(stopped("restoring"));
+        }
+        target.set_len(entry.size).and_then(|()| target.sync_all()).map_err(cannot)
+    }
+
+    /// The backups that hold chunks of a file, the newest first.
+    fn held(&self, entry: &FileEntry) -> Vec<Held<'_>> {
+        let held = self.0.iter().rev().filter_map(|(folder, manifest)| {
+            // A backup whose entry has another chunk size holds an older file of this path.
+            let of = manifest.file(&entry.path)?;
+            let stored = of.stored.as_deref();
+            (of.chunk_bytes == entry.chunk_bytes).then(|| Held {
+                path: folder.join(&entry.path),
+                stored,
+                file: None,
+            })
+        });
+        held.collect()
+    }
+}
+
+/// What one backup holds of a file.
+struct Held<'a> {
+    path: PathBuf,
+    /// The numbers of its chunks; none if it has all of them.
+    stored: Option<&'a [u64]>,
+    /// Opened with the first chunk.
+    file: Option<File>,
+}
+
+impl Held<'_> {
+    /// Where a chunk is among those that are stored.
+    fn position(&self, number: u64) -> Option<u64> {
+        match self.stored {
+            None => Some(number),
+            Some(stored) => stored.binary_search(&number).ok().map(|position| position as u64),
+        }
+    }
+
+    fn open(&mut self) -> std::io::Result<&mut File> {
+        match &mut self.file {
+            Some(file) => Ok(file),
+            none => Ok(none.insert(File::open(&self.path)?)),
+        }
+    }
+}
+
+/// Reads a chunk from the newest backup that holds it.
+fn read_chunk(
+    held: &mut [Held<'_>],
+    entry: &FileEntry,
+    (number, size): (u64, u64),
+    checksum: u64,
+    chunk: &mut Vec<u8>,
+) -> Result<()> {
+    let FileEntry { path, chunk_bytes, .. } = entry;
+    let lost = |what: String| Error::Corrupt { what };
+    let found = held.iter_mut().find_map(|held| Some((held.position(number)?, held)));
+    let (position, held) =
+        found.ok_or_else(|| lost(format!("no backup holds chunk {number} of {path}")))?;
+    let offset = position * chunk_bytes;
+    chunk.clear();
+    let read = held.open().and_then(|file| {
+        file.seek(SeekFrom::Start(offset))?;
+        file.take(size).read_to_end(chunk)
+    });
+    read.map_err(|error| Error::io("read", &held.path, error))?;
+    match chunk.len() as u64 == size && XxHash3_64::oneshot(chunk) == checksum {
+        true => Ok(()),
+        false => Err(lost(format!(
+            "{} is damaged at byte {offset}: it is not what {path} was when it was backed up",
+            held.path.display()
+        ))),
+    }
+}

@@ -1,0 +1,375 @@
+//! Checking one container: its versions against the catalogue, and the pages of all of them.
+
+use std::ops::Range;
+
+use femtobarn_catalog::{Catalogue, ContainerRow, Csn, DatabaseRow, DatabaseState, VersionRow};
+use rntuple::{
+    ByteSource, DELETED_FIELD, PageBuffers, PageLocation, Reader, Schema, encoded_size, open_page,
+    uncompressed_size_max,
+};
+
+use super::database::{Subject, lies_beyond};
+use super::{CheckLevel, Checking, Place, ProblemKind};
+use crate::annex::Annex;
+use crate::deletion::Deletions;
+use crate::error::{Error, ErrorKind, Result};
+use crate::inventory::{self, Part};
+use crate::schema::class::Class;
+use crate::storage::commit_record::CommitRecord;
+use femtobarn_format::link;
+
+/// A page has at most this many bytes in memory, as for reading.
+const PAGE_BYTES_MAX: usize = 1 << 30;
+
+/// Buffers for reading pages.
+#[derive(Default)]
+pub(crate) struct PageRoom {
+    stored: Vec<u8>,
+    decoded: Vec<u8>,
+    buffers: PageBuffers,
+}
+
+impl Checking<'_, '_> {
+    pub(super) fn container(
+        &mut self,
+        subject: &mut Subject<'_>,
+        container: &ContainerRow,
+        is_live: bool,
+    ) -> Result<()> {
+        let versions = self.versions(container, is_live)?;
+        if versions.is_empty() && !is_live {
+            return Ok(());
+        }
+        self.report.containers += 1;
+        let mut place = subject.place();
+        place.container = Some((container.id, container.name.clone()));
+        let Some(newest) = versions.last().copied() else {
+            self.damage(place, ProblemKind::Disagreement, "it has no version".to_owned());
+            return Ok(());
+        };
+        let mut is_newest_sound = false;
+        for row in &versions {
+            if !self.report.is_complete {
+                return Ok(());
+            }
+            self.report.versions += 1;
+            place.csn = Some(row.csn);
+            is_newest_sound = self.version(subject, container, row, &place)?;
+        }
+        if self.level == CheckLevel::Full && is_live && is_newest_sound && self.report.is_complete {
+            self.objects(subject, container, &newest, &place)?;
+        }
+        Ok(())
+    }
+
+    /// The versions to look at, the oldest first.
+    fn versions(&self, container: &ContainerRow, is_live: bool) -> Result<Vec<VersionRow>> {
+        let catalog = &self.inner.catalog;
+        match self.level {
+            CheckLevel::Full => {
+                let mut versions = catalog.versions(container.database, container.id)?;
+                versions.retain(|row| row.csn <= self.head);
+                Ok(versions)
+            }
+            CheckLevel::Quick => {
+                let mut moments = self.tags.clone();
+                moments.retain(|csn| catalog_has(&**catalog, container, *csn));
+                moments.extend(is_live.then_some(self.head));
+                let mut versions = vec![];
+                for csn in moments {
+                    versions.extend(catalog.version(container.database, container.id, csn)?);
+                }
+                versions.sort_by_key(|row| row.csn);
+                versions.dedup();
+                Ok(versions)
+            }
+        }
+    }
+
+    /// Checks one version; says whether its objects can be looked at.
+    pub(super) fn version(
+        &mut self,
+        subject: &mut Subject<'_>,
+        container: &ContainerRow,
+        row: &VersionRow,
+        place: &Place,
+    ) -> Result<bool> {
+        self.annex(subject, row, place)?;
+        self.record(subject, row, place);
+        let reader =
+            Reader::from_links(subject.source.clone(), &link(&row.header), &link(&row.footer));
+        let reader = match reader {
+            Ok(reader) => reader,
+            Err(error) => {
+                subject.is_told = false;
+                self.damage(place.clone(), ProblemKind::Metadata, error.to_string());
+                return Ok(false);
+            }
+        };
+        if reader.entries() != row.entries {
+            let what = format!(
+                "it has {} entries on disk and {} in the catalogue",
+                reader.entries(),
+                row.entries
+            );
+            self.damage(place.clone(), ProblemKind::Disagreement, what);
+            return Ok(false);
+        }
+        let is_of_class = self.class((subject.row, container), row, &reader, place)?;
+        if self.level == CheckLevel::Full {
+            self.pages(subject, row, &reader, place)?;
+        } else {
+            self.page_lists(subject, &reader, place);
+        }
+        Ok(is_of_class)
+    }
+
+    /// Whether the version's fields are those of its class.
+    fn class(
+        &mut self,
+        (database, container): (&DatabaseRow, &ContainerRow),
+        row: &VersionRow,
+        reader: &Reader,
+        place: &Place,
+    ) -> Result<bool> {
+        let class = self.inner.catalog.class(&container.class, Some(row.class_version));
+        let class = class.map_err(Error::from).and_then(|row| Class::from_json(&row.definition));
+        let is_attached = database.state == DatabaseState::Attached;
+        let is_of = |class: &Class| {
+            let mut members = reader.members();
+            // Sealing adds a field that tells other readers which objects are deleted.
+            members.retain(|(name, _)| row.deleted == 0 || name != DELETED_FIELD);
+            if !is_attached {
+                return members == class.members();
+            }
+            // A foreign file may have fields that could not be read when it was attached, and its class was
+            // made from what is stored; classes of records have names there.
+            members.retain(|(name, _)| class.fields.iter().any(|field| field.name == *name));
+            members == class.members()
+                || Class::of_members(&class.name, &members).fields == class.fields
+        };
+        let what = match class {
+            Ok(class) if is_of(&class) => return Ok(true),
+            Ok(class) => {
+                format!("its objects are not of class {} version {}", class.name, class.version)
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::Io | ErrorKind::Denied | ErrorKind::Unavailable | ErrorKind::Corrupt
+                ) =>
+            {
+                return Err(error);
+            }
+            Err(error) => error.to_string(),
+        };
+        self.damage(place.clone(), ProblemKind::Disagreement, what);
+        Ok(false)
+    }
+
+    fn annex(&mut self, subject: &mut Subject<'_>, row: &VersionRow, place: &Place) -> Result<()> {
+        let annex = match Annex::read(&*subject.source, row.annex) {
+            Ok(annex) => annex,
+            Err(error) => {
+                subject.is_told = false;
+                self.damage(place.clone(), ProblemKind::Annex, error.to_string());
+                return Ok(());
+            }
+        };
+        if let Err(error) = Deletions::new(&annex.deletions, row.deleted, row.entries) {
+            self.damage(place.clone(), ProblemKind::Deletions, error.to_string());
+        }
+        if self.level == CheckLevel::Quick {
+            return Ok(());
+        }
+        let mut found = vec![];
+        subject.inventory.visit_annex(row, &mut |part, range| {
+            found.push((part, range));
+            Ok(())
+        })?;
+        let is_new =
+            |offset| found.iter().any(|(part, range)| *part == Part::Blob && range.start == offset);
+        self.blobs(&annex, &is_new, subject, place);
+        found.into_iter().for_each(|(part, range)| subject.note(part, range));
+        Ok(())
+    }
+
+    /// Reads the blobs of an annex that no version before has.
+    fn blobs(
+        &mut self,
+        annex: &Annex,
+        is_new: &dyn Fn(u64) -> bool,
+        subject: &Subject<'_>,
+        place: &Place,
+    ) {
+        let deletions = annex.deletions.iter().chain(&annex.forgotten);
+        let deletions = deletions.map(|it| (&it.blob, ProblemKind::Deletions));
+        let statistics = annex.statistics.iter().map(|it| (&it.blob, ProblemKind::Statistics));
+        let runs = annex.indexes.iter().flat_map(|index| &index.runs);
+        let runs = runs.map(|it| (&it.blob, ProblemKind::Index));
+        for (blob, kind) in deletions.chain(statistics).chain(runs) {
+            if !is_new(blob.offset) {
+                continue;
+            }
+            if let Err(error) = blob.read(&*subject.source) {
+                self.damage(place.clone(), kind, error.to_string());
+            }
+            self.advance(&subject.row.name, blob.size);
+        }
+    }
+
+    /// Whether the commit record says what the catalogue says.
+    fn record(&mut self, subject: &mut Subject<'_>, row: &VersionRow, place: &Place) {
+        // What was attached has none.
+        if row.record.size == 0 {
+            return;
+        }
+        let what = match CommitRecord::at(&*subject.source, row.record) {
+            Err(error) => error.to_string(),
+            Ok(record) => {
+                let of_this = record.containers.iter().find(|it| it.id == row.container);
+                let agrees = of_this.is_some_and(|it| {
+                    (it.header, it.footer, it.annex) == (row.header, row.footer, row.annex)
+                        && (it.entries, it.deleted) == (row.entries, row.deleted)
+                });
+                if agrees && record.database == subject.row.uuid {
+                    if let Ok(range) = inventory::blob(row.record) {
+                        subject.note(Part::Record, range);
+                    }
+                    return;
+                }
+                "its commit record says something else than the catalogue".to_owned()
+            }
+        };
+        self.damage(place.clone(), ProblemKind::Record, what);
+    }
+
+    /// Whether page lists lie within the file.
+    fn page_lists(&mut self, subject: &Subject<'_>, reader: &Reader, place: &Place) {
+        for group in &reader.footer().cluster_groups {
+            let at = group.page_list.locator;
+            let range = at.offset..at.offset.saturating_add(at.size);
+            if lies_beyond(&*subject.source, &range) {
+                let what = format!("the page list at byte {} is beyond the file's end", at.offset);
+                self.damage(place.clone(), ProblemKind::ShortFile, what);
+            }
+        }
+    }
+
+    /// Reads all pages of a version that no version before has.
+    fn pages(
+        &mut self,
+        subject: &mut Subject<'_>,
+        row: &VersionRow,
+        reader: &Reader,
+        place: &Place,
+    ) -> Result<()> {
+        for (part, envelope) in [(Part::Header, row.header), (Part::Footer, row.footer)] {
+            let range = envelope.offset..envelope.offset.saturating_add(envelope.size);
+            subject.note(part, range);
+        }
+        let mut room = PageRoom::default();
+        for group in &reader.footer().cluster_groups {
+            let mut found = vec![];
+            let listed = subject.inventory.visit_page_list(&group.page_list, &mut |part, range| {
+                found.push((part, range));
+                Ok(())
+            });
+            if let Err(error) = listed {
+                subject.is_told = false;
+                let mut place = place.clone();
+                let end = group.min_entry.saturating_add(group.entry_span);
+                place.entries = Some((group.min_entry, end));
+                self.damage(place, ProblemKind::Metadata, error.to_string());
+            }
+            for (part, range) in found {
+                if let Part::Page(page, column) = part {
+                    self.page(subject, (&page, column), range.clone(), reader, place, &mut room);
+                }
+                subject.note(part, range);
+                if !self.report.is_complete {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn page(
+        &mut self,
+        subject: &mut Subject<'_>,
+        (page, column): (&PageLocation, usize),
+        range: Range<u64>,
+        reader: &Reader,
+        place: &Place,
+        room: &mut PageRoom,
+    ) {
+        if subject.read.contains(&range) {
+            return;
+        }
+        self.report.pages += 1;
+        let stored = range.end - range.start;
+        let read = read_page(&*subject.source, page, column, range.clone(), reader, room);
+        if let Err(error) = read {
+            let field = field_path(reader.schema(), column);
+            let what = format!("field {field}: {error}");
+            self.damage(place.clone(), ProblemKind::Page, what);
+        }
+        subject.read.insert(range);
+        self.advance(&subject.row.name, stored);
+    }
+}
+
+/// Whether a container is part of a snapshot.
+fn catalog_has(catalog: &dyn Catalogue, container: &ContainerRow, at: Csn) -> bool {
+    catalog.container_by_id(container.database, container.id, at).is_ok()
+}
+
+/// Reads, verifies and decodes a page.
+pub(crate) fn read_page(
+    source: &dyn ByteSource,
+    page: &PageLocation,
+    column: usize,
+    range: Range<u64>,
+    reader: &Reader,
+    room: &mut PageRoom,
+) -> Result<()> {
+    let what = || format!("page at byte {}", range.start);
+    let damaged = |reason: &str| Error::Corrupt { what: format!("{}: {reason}", what()) };
+    if lies_beyond(source, &range) {
+        return Err(damaged("it ends beyond the end of the file"));
+    }
+    let Some(column) = reader.schema().columns.get(column) else {
+        return Err(damaged("it belongs to no column"));
+    };
+    let elements = page.elements as usize;
+    let size = encoded_size(column.column_type, column.bits, elements);
+    let (Ok(size), Some(element)) = (size, column.column_type.element()) else {
+        // A column of a later version of the format can be carried but not looked at.
+        return Ok(());
+    };
+    let memory = elements.saturating_mul(element.size());
+    if size as u64 > uncompressed_size_max(page.locator.size) || memory > PAGE_BYTES_MAX {
+        return Err(damaged("its elements do not come from its bytes"));
+    }
+    room.stored.resize((range.end - range.start) as usize, 0);
+    room.decoded.resize(memory, 0);
+    source.read_at(range.start, &mut room.stored).map_err(Error::storage(what()))?;
+    let (stored, decoded) = (&room.stored, &mut room.decoded);
+    open_page(column, elements, page.checksum, range.start, stored, &mut room.buffers, decoded)
+        .map_err(Error::storage(what()))
+}
+
+/// The path of the field that a column belongs to.
+fn field_path(schema: &Schema, column: usize) -> String {
+    let mut names = vec![];
+    let mut id = schema.columns.get(column).map(|column| column.field);
+    while let Some(at) = id
+        && let Some(field) = schema.fields.get(at as usize)
+    {
+        names.push(field.name.as_str());
+        id = (field.parent < at).then_some(field.parent);
+    }
+    names.reverse();
+    names.join(".")
+}

@@ -1,0 +1,248 @@
+//! Checking one database: its file, the chain of its keys, and what lies where in it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use femtobarn_catalog::{DatabaseRow, DatabaseState};
+use rntuple::ByteSource;
+use rntuple::tfile::KeyChain;
+use uuid::Uuid;
+
+use super::{CheckLevel, Checking, Place, Problem, ProblemKind, Severity};
+use crate::error::Result;
+use crate::inventory::{self, Inventory, Part, Ranges};
+use crate::maintenance::repair;
+use crate::storage::file::DatabaseFile;
+use crate::storage::key_chain;
+
+/// A database that is being checked.
+pub(super) struct Subject<'a> {
+    pub row: &'a DatabaseRow,
+    pub source: Arc<DatabaseFile>,
+    pub size: u64,
+    pub inventory: Inventory<'a>,
+    /// Pages that were read already.
+    pub read: Ranges,
+    /// Where something lies, and what it is.
+    pub parts: Vec<(Range<u64>, &'static str)>,
+    /// Whether all page lists of all versions could be read.
+    pub is_told: bool,
+}
+
+/// What lies at the front of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Front {
+    /// What should lie there.
+    Whole,
+    /// Something else, in a file that has the database's commits.
+    WrittenOver,
+    /// The front of another database, or of no ROOT file.
+    Another,
+}
+
+impl Subject<'_> {
+    pub fn place(&self) -> Place {
+        Place { database: Some((self.row.id, self.row.name.clone())), ..Place::default() }
+    }
+
+    /// Notes where a part of a version lies.
+    pub fn note(&mut self, part: Part, range: Range<u64>) {
+        let name = match part {
+            Part::Header => "header",
+            Part::Footer => "footer",
+            Part::PageList => "page list",
+            Part::Page(..) => "page",
+            Part::Annex => "annex",
+            Part::Blob => "blob",
+            Part::Record => "commit record",
+        };
+        if !range.is_empty() {
+            self.parts.push((range, name));
+        }
+    }
+}
+
+impl Checking<'_, '_> {
+    pub(super) fn database(&mut self, row: &DatabaseRow) -> Result<()> {
+        self.report.databases += 1;
+        let place = Place { database: Some((row.id, row.name.clone())), ..Place::default() };
+        let path = self.inner.path_of(row);
+        let file = match DatabaseFile::open(path.clone()) {
+            Ok(file) => Arc::new(file),
+            Err(error) => {
+                self.damage(place, ProblemKind::MissingFile, error.to_string());
+                return Ok(());
+            }
+        };
+        let front = self.front(row, &place, &file);
+        if front == Front::Another {
+            return Ok(());
+        }
+        let mut subject = Subject {
+            row,
+            size: DatabaseFile::size(&file)?,
+            inventory: Inventory::new(&*file),
+            source: file.clone(),
+            read: Ranges::default(),
+            parts: vec![],
+            is_told: true,
+        };
+        let done = self.done;
+        let live = self.inner.catalog.containers(row.id, self.head)?;
+        for record in self.inner.local()?.every_container(row.id)? {
+            if self.report.is_complete {
+                let is_live = live.iter().any(|row| row.id == record.row.id);
+                self.container(&mut subject, &record.row, is_live)?;
+            }
+        }
+        // Without a front there is no first key, from which the others are found.
+        if self.level == CheckLevel::Full && self.report.is_complete && front == Front::Whole {
+            self.layout(&mut subject, &file)?;
+        }
+        // What was not read, because nothing is there or pages are shared, is dealt with too.
+        let rest = subject.size.saturating_sub(self.done - done);
+        self.advance(&row.name, rest);
+        Ok(())
+    }
+
+    /// Looks whether the file is that of the database.
+    fn front(&mut self, row: &DatabaseRow, place: &Place, file: &Arc<DatabaseFile>) -> Front {
+        let fault = match file.identity().map(|identity| Uuid::from_bytes(identity.uuid)) {
+            // The files of some programs have no identity.
+            Ok(uuid) if uuid == row.uuid => return Front::Whole,
+            Ok(uuid) if uuid.is_nil() && row.state == DatabaseState::Attached => {
+                return Front::Whole;
+            }
+            Ok(uuid) => {
+                format!("{} is database {uuid}, where {} should be", file.path.display(), row.uuid)
+            }
+            Err(error) => error.to_string(),
+        };
+        if repair::is_written_over(self.inner, row, file).unwrap_or(false) {
+            let what = format!(
+                "other bytes are where the front of its file should be, as servers of earlier versions could leave \
+                 it; its objects lie where the catalogue says ({fault})"
+            );
+            self.damage(place.clone(), ProblemKind::Front, what);
+            return Front::WrittenOver;
+        }
+        self.damage(place.clone(), ProblemKind::WrongFile, fault);
+        Front::Another
+    }
+
+    /// Whether keys follow each other, and nothing that is referred to lies on something else.
+    fn layout(&mut self, subject: &mut Subject<'_>, file: &DatabaseFile) -> Result<()> {
+        let headers = match subject.row.state {
+            DatabaseState::Open => self.open_chain(subject, file)?,
+            _ => {
+                self.closed_chain(subject);
+                vec![]
+            }
+        };
+        for extent in self.inner.local()?.free_extents(subject.row.id)? {
+            subject.parts.push((inventory::blob(extent.range)?, "free space"));
+        }
+        self.overlaps(subject, &headers);
+        let mut free: Ranges = std::iter::once(0..file.size()?).collect();
+        subject.parts.iter().for_each(|(range, _)| free.remove(range.clone()));
+        headers.iter().for_each(|range| free.remove(range.clone()));
+        if subject.is_told && subject.row.state == DatabaseState::Open {
+            self.report.unreferenced_bytes += free.total();
+        }
+        Ok(())
+    }
+
+    fn open_chain(
+        &mut self,
+        subject: &Subject<'_>,
+        file: &DatabaseFile,
+    ) -> Result<Vec<Range<u64>>> {
+        let survey = match self.inner.catalog.is_read_only() {
+            true => key_chain::survey(file)?,
+            false => {
+                let _lock = self.inner.locks().lock_allocation(subject.row.id)?;
+                key_chain::survey(file)?
+            }
+        };
+        for fault in survey.faults {
+            self.report.add(Problem {
+                severity: Severity::Warning,
+                kind: ProblemKind::Chain,
+                place: subject.place(),
+                what: format!("no key lies between bytes {} and {}", fault.start, fault.end),
+                advice: "a killed writer left this; repair or sealing marks it".to_owned(),
+            });
+        }
+        Ok(survey.headers)
+    }
+
+    fn closed_chain(&mut self, subject: &Subject<'_>) {
+        let walked = KeyChain::of_file(&*subject.source)
+            .and_then(|mut chain| chain.try_for_each(|key| key.map(|_| ())));
+        if let Err(error) = walked {
+            self.report.add(Problem {
+                severity: Severity::Warning,
+                kind: ProblemKind::Chain,
+                place: subject.place(),
+                what: error.to_string(),
+                advice: "its data can be read, but not by programs that walk the file".to_owned(),
+            });
+        }
+    }
+
+    /// Parts may be shared, but not in part.
+    fn overlaps(&mut self, subject: &mut Subject<'_>, headers: &[Range<u64>]) {
+        let place = subject.place();
+        let parts = &mut subject.parts;
+        parts.extend(headers.iter().map(|range| (range.clone(), "key")));
+        parts.sort_by_key(|(range, name)| (range.start, range.end, *name));
+        parts.dedup_by(|a, b| a.0 == b.0);
+        let mut last: (Range<u64>, &str) = (0..0, "");
+        let mut found = vec![];
+        for (range, name) in parts.iter() {
+            if range.start < last.0.end {
+                found.push(format!(
+                    "the {name} at byte {} lies in the {} at byte {}",
+                    range.start, last.1, last.0.start
+                ));
+            }
+            if range.end > last.0.end {
+                last = (range.clone(), name);
+            }
+        }
+        for what in found {
+            self.damage(place.clone(), ProblemKind::Overlap, what);
+        }
+    }
+
+    /// Something committed cannot be read or trusted.
+    pub(super) fn damage(&mut self, place: Place, kind: ProblemKind, what: String) {
+        let advice = match kind {
+            ProblemKind::MissingFile | ProblemKind::WrongFile => {
+                "put the database's file back, or restore it from a backup"
+            }
+            ProblemKind::Front => {
+                "repair moves what lies there and writes the front anew; until then the file cannot be \
+                 copied as a ROOT file, sealed, or found by a rebuild of the catalogue"
+            }
+            ProblemKind::Statistics | ProblemKind::Index => "repair makes it anew",
+            ProblemKind::Disagreement | ProblemKind::Annex => {
+                "repair takes it from the commit record if that is whole"
+            }
+            ProblemKind::Record => "nothing is lost, but the catalogue cannot be rebuilt from it",
+            _ => "restore the file from a backup, or salvage the newest version that is whole",
+        };
+        let advice = advice.to_owned();
+        let severity = match kind {
+            // Objects are found without them, only slower.
+            ProblemKind::Statistics | ProblemKind::Index => Severity::Warning,
+            _ => Severity::Damage,
+        };
+        self.report.add(Problem { severity, kind, place, what, advice });
+    }
+}
+
+/// Bytes of the file from which on nothing can lie.
+pub(super) fn lies_beyond(source: &dyn ByteSource, range: &Range<u64>) -> bool {
+    source.size().is_ok_and(|size| range.end > size)
+}

@@ -1,0 +1,228 @@
+//! Where links lead: to an object that is there, to none, or out of the federation.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use femtobarn_catalog::{ContainerId, Csn, DatabaseId};
+use rntuple::{Array, Primitive, values_of};
+
+use crate::deletion::Deletions;
+use crate::error::{Error, ErrorKind, Result};
+use crate::federation::Inner;
+use crate::schema::class::{Class, FieldType};
+use crate::storage::file::DatabaseFile;
+
+/// A link as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredLink {
+    /// Position in the container's list of databases; 0 is its own.
+    pub position: u32,
+    pub container: ContainerId,
+    pub entry: u64,
+}
+
+/// What is called with the entry of an object, the path of a field of it, and a link there.
+pub(crate) type VisitLink<'v> = dyn FnMut(u64, &str, StoredLink) -> Result<()> + 'v;
+
+/// Visits all links, other than null ones, of objects as they are stored, of which the first is at
+/// entry `first`.
+pub(crate) fn visit(
+    class: &Class,
+    objects: &Array,
+    first: u64,
+    visit: &mut VisitLink<'_>,
+) -> Result<()> {
+    let owners: Vec<u64> = (first..first + objects.len() as u64).collect();
+    for field in class.fields.iter().filter(|field| field.of.needs_translation()) {
+        if let Some(array) = objects.member(&field.name) {
+            Walk { visit, path: field.name.clone() }.walk(&field.of, array, &owners)?;
+        }
+    }
+    Ok(())
+}
+
+struct Walk<'a, 'v> {
+    visit: &'a mut VisitLink<'v>,
+    path: String,
+}
+
+impl Walk<'_, '_> {
+    /// `owners` are the entries that the items of `array` belong to.
+    fn walk(&mut self, of: &FieldType, array: &Array, owners: &[u64]) -> Result<()> {
+        if !of.needs_translation() {
+            return Ok(());
+        }
+        match (of, array) {
+            (FieldType::Link(_) | FieldType::ElementLink(_), links) => self.links(links, owners),
+            (
+                FieldType::List(item) | FieldType::Optional(item),
+                Array::List { offsets, content, .. },
+            ) => self.walk(item, content, &spread(offsets, content.len(), owners)?),
+            (FieldType::Array { of, .. }, Array::Fixed { size, content, .. }) => {
+                let size = *size as usize;
+                let repeat = owners.iter().flat_map(|owner| std::iter::repeat_n(*owner, size));
+                self.walk(of, content, &repeat.collect::<Vec<_>>())
+            }
+            (FieldType::Record { fields, .. }, records) => {
+                for field in fields {
+                    let Some(member) = records.member(&field.name) else { continue };
+                    let length = self.path.len();
+                    self.path.push('.');
+                    self.path.push_str(&field.name);
+                    self.walk(&field.of, member, owners)?;
+                    self.path.truncate(length);
+                }
+                Ok(())
+            }
+            (FieldType::Variant(of), Array::Variant { tags, positions, contents }) => {
+                self.variant(of, tags, positions, contents, owners)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn variant(
+        &mut self,
+        of: &[FieldType],
+        tags: &[u8],
+        positions: &[u8],
+        contents: &[Array],
+        owners: &[u64],
+    ) -> Result<()> {
+        let positions = values_of::<i64>(positions).map_err(Error::storage("variant"))?;
+        for (number, (of, content)) in of.iter().zip(contents).enumerate() {
+            let mut chosen = vec![0; content.len()];
+            for ((tag, position), owner) in tags.iter().zip(positions).zip(owners) {
+                let place = usize::try_from(*position).ok().and_then(|at| chosen.get_mut(at));
+                if let Some(place) = place.filter(|_| usize::from(*tag) == number) {
+                    *place = *owner;
+                }
+            }
+            self.walk(of, content, &chosen)?;
+        }
+        Ok(())
+    }
+
+    fn links(&mut self, links: &Array, owners: &[u64]) -> Result<()> {
+        let positions = numbers::<u32>(links, "database", Primitive::UInt32)?;
+        let containers = numbers::<u32>(links, "container", Primitive::UInt32)?;
+        let entries = numbers::<u64>(links, "entry", Primitive::UInt64)?;
+        let parts = positions.iter().zip(containers).zip(entries).zip(owners);
+        for (((&position, &container), &entry), &owner) in parts {
+            if container != 0 {
+                let link = StoredLink { position, container: ContainerId(container), entry };
+                (self.visit)(owner, &self.path, link)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The owners of the items of lists.
+fn spread(offsets: &[u8], items: usize, owners: &[u64]) -> Result<Vec<u64>> {
+    let offsets = values_of::<i64>(offsets).map_err(Error::storage("list"))?;
+    let mut spread = vec![0; items];
+    for (pair, owner) in offsets.windows(2).zip(owners) {
+        let range = usize::try_from(pair[0]).ok().zip(usize::try_from(pair[1]).ok());
+        if let Some(places) = range.and_then(|(start, end)| spread.get_mut(start..end)) {
+            places.fill(*owner);
+        }
+    }
+    Ok(spread)
+}
+
+fn numbers<'a, T: Number>(links: &'a Array, name: &str, of: Primitive) -> Result<&'a [T]> {
+    match links.member(name) {
+        Some(Array::Primitive { primitive, values }) if *primitive == of => T::of(values),
+        _ => Err(Error::Corrupt { what: format!("links have no {name}") }),
+    }
+}
+
+/// The numbers that links are made of.
+trait Number: Sized {
+    fn of(bytes: &[u8]) -> Result<&[Self]>;
+}
+
+impl Number for u32 {
+    fn of(bytes: &[u8]) -> Result<&[Self]> {
+        values_of(bytes).map_err(Error::storage("links"))
+    }
+}
+
+impl Number for u64 {
+    fn of(bytes: &[u8]) -> Result<&[Self]> {
+        values_of(bytes).map_err(Error::storage("links"))
+    }
+}
+
+/// What links can lead to.
+pub(super) struct Targets {
+    at: Csn,
+    known: HashMap<(DatabaseId, ContainerId), Option<Arc<Live>>>,
+}
+
+/// The objects of a container.
+pub(super) struct Live {
+    source: Arc<DatabaseFile>,
+    entries: u64,
+    deletions: Deletions,
+}
+
+impl Targets {
+    pub fn new(at: Csn) -> Self {
+        Targets { at, known: HashMap::new() }
+    }
+
+    /// Why a link leads nowhere; none if it leads to an object.
+    pub fn missing(
+        &mut self,
+        inner: &Inner,
+        database: DatabaseId,
+        link: StoredLink,
+    ) -> Result<Option<&'static str>> {
+        let live = match self.known.get(&(database, link.container)) {
+            Some(live) => live.clone(),
+            None => {
+                let live = Live::of(inner, database, link.container, self.at)?.map(Arc::new);
+                self.known.insert((database, link.container), live.clone());
+                live
+            }
+        };
+        Ok(match live {
+            None => Some("there is no such container"),
+            Some(live) if link.entry >= live.entries => Some("there is no such object"),
+            // What is wrong with the list of the deleted is reported for its own container.
+            Some(live) => match live.deletions.contains(&*live.source, link.entry) {
+                Ok(true) => Some("the object was deleted"),
+                Ok(false) | Err(_) => None,
+            },
+        })
+    }
+}
+
+impl Live {
+    fn of(
+        inner: &Inner,
+        database: DatabaseId,
+        container: ContainerId,
+        at: Csn,
+    ) -> Result<Option<Self>> {
+        let absent = |error: femtobarn_catalog::Error| match error.kind() {
+            ErrorKind::NotFound => Ok(None),
+            _ => Err(Error::from(error)),
+        };
+        if let Err(error) = inner.catalog.container_by_id(database, container, at) {
+            return absent(error);
+        }
+        let Some(row) = inner.catalog.version(database, container, at)? else { return Ok(None) };
+        let file = match inner.catalog.database_by_id(database, at) {
+            Ok(row) => DatabaseFile::open(inner.path_of(&row)),
+            Err(error) => return absent(error),
+        };
+        // A file that is not there is reported as such.
+        let Ok(file) = file else { return Ok(None) };
+        let source = Arc::new(file);
+        let deletions = Deletions::of(&*source, &row).unwrap_or_default();
+        Ok(Some(Live { source, entries: row.entries, deletions }))
+    }
+}

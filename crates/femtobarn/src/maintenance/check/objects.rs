@@ -1,0 +1,208 @@
+//! Checking the objects of the newest version of a container: that their values fit together, that
+//! their links lead somewhere, and that what was noted about them holds.
+
+use femtobarn_catalog::{ContainerRow, DatabaseId, VersionRow};
+use rntuple::{Projection, Reader};
+
+use super::database::Subject;
+use super::links::{self, StoredLink};
+use super::{Checking, Place, Problem, ProblemKind, Severity};
+use crate::annex::Annex;
+use crate::deletion::Deletions;
+use crate::error::{Error, Result};
+use crate::inventory::Ranges;
+use crate::read::index::Indexed;
+use crate::read::statistics::Verification;
+use crate::schema::class::Class;
+use crate::storage::file::DatabaseFile;
+use femtobarn_format::link;
+
+/// Stored bytes of objects that are looked at together, about.
+const CHUNK_BYTES: u64 = 8 << 20;
+/// Objects that are looked at together, at most.
+const CHUNK_ENTRIES_MAX: u64 = 1 << 18;
+
+/// The links of a container: where the databases are that they lead to.
+struct Linked {
+    /// Number of each database by position; none if it is not in the federation.
+    databases: Vec<Option<DatabaseId>>,
+    /// The deleted objects, whose links are of no interest.
+    deletions: Deletions,
+    /// What values lie between.
+    statistics: Option<Verification>,
+    /// Links to databases that are not in the federation.
+    unknown: u64,
+}
+
+impl Checking<'_, '_> {
+    pub(super) fn objects(
+        &mut self,
+        subject: &Subject<'_>,
+        container: &ContainerRow,
+        row: &VersionRow,
+        place: &Place,
+    ) -> Result<()> {
+        let class = self.inner.catalog.class(&container.class, Some(row.class_version))?;
+        let class = Class::from_json(&class.definition)?;
+        let what = || place.to_string();
+        let reader =
+            Reader::from_links(subject.source.clone(), &link(&row.header), &link(&row.footer))
+                .map_err(Error::storage(what()))?;
+        let mut linked = self.linked(subject, container, row)?;
+        // What is damaged was reported with the version.
+        linked.statistics = Verification::new(subject.source.clone(), row.annex, &reader).ok();
+        let all = reader.select_all();
+        let entry_bytes = (row.bytes / row.entries.max(1)).max(1);
+        let step = (CHUNK_BYTES / entry_bytes).clamp(1, CHUNK_ENTRIES_MAX);
+        let mut first = 0;
+        while first < row.entries && self.report.is_complete {
+            let end = row.entries.min(first + step);
+            let mut place = place.clone();
+            place.entries = Some((first, end));
+            self.chunk((&reader, &all), &class, &mut linked, &subject.source, &place)?;
+            first = end;
+        }
+        if self.report.is_complete {
+            self.indexes(subject, row, (&reader, &class), place)?;
+        }
+        if linked.unknown > 0 {
+            self.report.add(Problem {
+                severity: Severity::Notice,
+                kind: ProblemKind::UnknownDatabase,
+                place: place.clone(),
+                what: format!("{} links lead to databases that are not here", linked.unknown),
+                advice: "attach the databases to follow them".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether indexes find all objects.
+    fn indexes(
+        &mut self,
+        subject: &Subject<'_>,
+        row: &VersionRow,
+        (reader, class): (&Reader, &Class),
+        place: &Place,
+    ) -> Result<()> {
+        let source = &*subject.source;
+        // What is damaged of these was reported with the version.
+        let Ok(annex) = Annex::read(source, row.annex) else { return Ok(()) };
+        let Ok(deletions) = Deletions::of(source, row) else { return Ok(()) };
+        let what = place.to_string();
+        let is_deleted = |entry| Ok(deletions.contains(source, entry)?);
+        let indexed = Indexed { what: &what, class, reader, is_deleted: &is_deleted, source };
+        for index in &annex.indexes {
+            let is_whole = index.runs.iter().all(|run| run.blob.read(source).is_ok());
+            if let Err(error) = indexed.verify(index)
+                && is_whole
+            {
+                self.damage(place.clone(), ProblemKind::Index, error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    fn linked(
+        &self,
+        subject: &Subject<'_>,
+        container: &ContainerRow,
+        row: &VersionRow,
+    ) -> Result<Linked> {
+        let catalog = &self.inner.catalog;
+        let mut databases = vec![Some(subject.row.id)];
+        for uuid in catalog.link_targets(subject.row.id, container.id)? {
+            databases.push(catalog.database_by_uuid(uuid)?.map(|row| row.id));
+        }
+        // A damaged list was reported with its version.
+        let deletions = Deletions::of(&*subject.source, row).unwrap_or_default();
+        Ok(Linked { databases, deletions, statistics: None, unknown: 0 })
+    }
+
+    /// Reads objects whole, which is how values that do not fit together are found.
+    fn chunk(
+        &mut self,
+        (reader, all): (&Reader, &Projection),
+        class: &Class,
+        linked: &mut Linked,
+        source: &DatabaseFile,
+        place: &Place,
+    ) -> Result<()> {
+        let (first, end) = place.entries.unwrap_or_default();
+        let objects = match reader.read(all, first..end) {
+            Ok(objects) => objects,
+            Err(error) => {
+                // A page that is damaged was reported with its place; more is said of it here.
+                self.damage(place.clone(), ProblemKind::Object, error.to_string());
+                return Ok(());
+            }
+        };
+        let live = match linked.deletions.live(source, first..end) {
+            Ok(live) => live.into_iter().collect::<Ranges>(),
+            Err(error) => {
+                self.damage(place.clone(), ProblemKind::Deletions, error.to_string());
+                std::iter::once(first..end).collect()
+            }
+        };
+        self.report.objects += live.total();
+        if let Some(statistics) = &linked.statistics {
+            let live: Vec<_> = live.iter().collect();
+            match statistics.wrong(&objects, first, &live) {
+                Ok(None) => {}
+                Ok(Some(what)) => {
+                    let what = format!("{what} is out of the bounds of its cluster");
+                    self.damage(place.clone(), ProblemKind::Statistics, what);
+                }
+                Err(error) => self.damage(place.clone(), ProblemKind::Object, error.to_string()),
+            }
+        }
+        let mut found = vec![];
+        let walked = links::visit(class, &objects, first, &mut |entry, path, link| {
+            if live.contains(&(entry..entry + 1)) {
+                found.push((entry, path.to_owned(), link));
+            }
+            Ok(())
+        });
+        if let Err(error) = walked {
+            self.damage(place.clone(), ProblemKind::Object, error.to_string());
+        }
+        for (entry, path, link) in found {
+            let mut place = place.clone();
+            place.entries = Some((entry, entry + 1));
+            self.follow(linked, link, &path, place)?;
+        }
+        Ok(())
+    }
+
+    fn follow(
+        &mut self,
+        linked: &mut Linked,
+        link: StoredLink,
+        path: &str,
+        place: Place,
+    ) -> Result<()> {
+        self.report.links += 1;
+        let Some(database) = linked.databases.get(link.position as usize) else {
+            let what = format!("field {path}: a link to database number {}", link.position);
+            self.damage(place, ProblemKind::Object, what);
+            return Ok(());
+        };
+        let Some(database) = *database else {
+            linked.unknown += 1;
+            return Ok(());
+        };
+        if let Some(reason) = self.targets.missing(self.inner, database, link)? {
+            self.report.add(Problem {
+                severity: Severity::Warning,
+                kind: ProblemKind::DanglingLink,
+                place,
+                what: format!(
+                    "field {path} links to {database}-{}-{}: {reason}",
+                    link.container, link.entry
+                ),
+                advice: "set the link to null, or restore what it leads to".to_owned(),
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,9 @@
+//! What operators do: giving back space, checking, mending, copying, making the catalogue again.
+
+pub(crate) mod backup;
+pub(crate) mod check;
+pub(crate) mod compact;
+pub(crate) mod rebuild;
+pub(crate) mod repair;
+pub(crate) mod republish;
+pub(crate) mod vacuum;

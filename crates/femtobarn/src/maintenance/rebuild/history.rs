@@ -1,0 +1,133 @@
+//! Which transactions happened, and which commits they were.
+//!
+//! A record says what was prepared, and which version of a container it continues. So it also says
+//! which commit the version before was. What nothing continues yet is numbered after the newest commit
+//! that its writer saw.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use femtobarn_catalog::{ContainerId, Csn, DatabaseId};
+use uuid::Uuid;
+
+use super::Scanned;
+use crate::storage::scan::Found;
+
+/// The transactions of a federation, in the order of their commits.
+pub(super) struct History<'a> {
+    pub transactions: Vec<Happened<'a>>,
+}
+
+/// A transaction that happened, or may have.
+pub(super) struct Happened<'a> {
+    pub csn: Csn,
+    pub id: Uuid,
+    /// Its records, each with the number of the file that has it.
+    pub parts: Vec<(usize, &'a Found)>,
+}
+
+type ContainerKey = (DatabaseId, ContainerId);
+
+impl<'a> History<'a> {
+    pub fn of(files: &'a [Scanned], federation: Uuid) -> Self {
+        let mut transactions = prepared(files, federation);
+        let losers = overtaken(&transactions);
+        transactions.retain(|it| !losers.contains(&it.id));
+        number(&mut transactions);
+        transactions.sort_by_key(|it| it.csn);
+        History { transactions }
+    }
+}
+
+impl Happened<'_> {
+    /// When it was prepared: the newest commit then, the time, and the place, which decides between
+    /// equals.
+    fn order(&self) -> (Csn, i64, u64) {
+        let orders = self
+            .parts
+            .iter()
+            .map(|(_, found)| (found.record.after, found.record.time_us, found.range.offset));
+        orders.max().unwrap_or_default()
+    }
+
+    /// The versions that it made, and what each continues.
+    fn versions(&self) -> impl Iterator<Item = (ContainerKey, Option<Csn>)> {
+        let parts = self.parts.iter().map(|(_, found)| &found.record);
+        let made = parts.filter(|record| record.end.is_none());
+        made.flat_map(|record| {
+            let number = record.number;
+            record.containers.iter().map(move |it| ((number, it.id), it.base))
+        })
+    }
+}
+
+/// The transactions of which all records are there, in the order in which they were prepared. The
+/// record of a database that is no more is not missed: had the transaction not happened, the database
+/// would be there.
+fn prepared(files: &[Scanned], federation: Uuid) -> Vec<Happened<'_>> {
+    let mut parts: HashMap<Uuid, Vec<(usize, &Found)>> = HashMap::new();
+    for (number, file) in files.iter().enumerate() {
+        for found in file.found.iter().filter(|it| it.record.federation == federation) {
+            let parts = parts.entry(found.record.transaction).or_default();
+            // A file may have a record twice, whose first place a repair needed for the file's front.
+            match parts.iter_mut().find(|(file, _)| *file == number) {
+                Some(part) => part.1 = found,
+                None => parts.push((number, found)),
+            }
+        }
+    }
+    let databases: HashSet<Uuid> =
+        files.iter().flat_map(|file| &file.found).map(|found| found.record.database).collect();
+    let is_whole = |parts: &[(usize, &Found)]| {
+        let has = |uuid: &Uuid| parts.iter().any(|(_, found)| found.record.database == *uuid);
+        let touched = &parts[0].1.record.databases;
+        touched.iter().all(|uuid| has(uuid) || !databases.contains(uuid))
+    };
+    let mut transactions: Vec<Happened<'_>> = parts
+        .into_iter()
+        .filter(|(_, parts)| is_whole(parts))
+        .map(|(id, parts)| Happened { csn: Csn::ZERO, id, parts })
+        .collect();
+    transactions.sort_by_key(Happened::order);
+    transactions
+}
+
+/// Transactions that prepared what a later one prepared from the same version. A writer looks for the
+/// version that it continues when it has the container's lock, so the earlier ones never happened.
+fn overtaken(transactions: &[Happened<'_>]) -> HashSet<Uuid> {
+    let mut winners: HashMap<(ContainerKey, Option<Csn>), Uuid> = HashMap::new();
+    let mut losers = HashSet::new();
+    for transaction in transactions {
+        for version in transaction.versions() {
+            losers.extend(winners.insert(version, transaction.id));
+        }
+    }
+    losers
+}
+
+/// Finds out which commits the transactions were.
+fn number(transactions: &mut [Happened<'_>]) {
+    let mut chains: BTreeMap<ContainerKey, BTreeMap<Option<Csn>, usize>> = BTreeMap::new();
+    for (position, transaction) in transactions.iter().enumerate() {
+        for (key, base) in transaction.versions() {
+            chains.entry(key).or_default().insert(base, position);
+        }
+    }
+    for chain in chains.values() {
+        let before = chain.values();
+        let bases = chain.keys().skip(1).copied().flatten();
+        for (&position, base) in before.zip(bases) {
+            transactions[position].csn = base;
+        }
+    }
+    let mut taken: BTreeSet<Csn> = transactions.iter().map(|it| it.csn).collect();
+    // They are in the order in which they were prepared.
+    let mut last = Csn::ZERO;
+    for transaction in transactions.iter_mut().filter(|it| it.csn == Csn::ZERO) {
+        let bases = transaction.versions().filter_map(|(_, base)| base);
+        let after = bases.max().unwrap_or_default().max(transaction.order().0).max(last);
+        let free = (after.0 + 1..).map(Csn).find(|csn| !taken.contains(csn));
+        last = free.unwrap_or(Csn::MAX);
+        transaction.csn = last;
+        taken.insert(last);
+    }
+}

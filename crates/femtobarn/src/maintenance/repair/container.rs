@@ -1,0 +1,287 @@
+//! Mending one container by a version that has what is left of it.
+//!
+//! Indexes, statistics and notes of compactions can be made again or done without. Deletions and
+//! objects cannot: where they are damaged, only salvage goes on, from an older version.
+
+use std::time::Duration;
+
+use femtobarn_catalog::{ContainerRow, Csn, DatabaseRow, VersionRow};
+use rntuple::{Appender, Value};
+
+use super::examine::Examiner;
+use crate::ContainerOptions;
+use crate::annex::{Annex, IndexState};
+use crate::error::{Error, ErrorKind, Result};
+use crate::federation::Federation;
+use crate::inventory::Inventory;
+use crate::maintenance::republish::{Republishing, Revision};
+use crate::read::index::{Indexed, Pending};
+use crate::transaction::range;
+
+/// What a check found wrong of a newest version although it can be read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Doubts {
+    pub statistics: bool,
+    pub indexes: bool,
+}
+
+/// What is to be done about a container.
+pub(super) enum Verdict {
+    /// Its newest version is whole.
+    Whole,
+    /// It gets a new version.
+    Mend(Box<Plan>),
+    /// Its newest version is damaged and stays so, for this reason; what can be done about it.
+    Lost(String, String),
+}
+
+/// A new version of a container.
+pub(super) struct Plan {
+    /// The version whose objects it has.
+    row: VersionRow,
+    annex: Annex,
+    is_annex_new: bool,
+    /// Entries whose numbers were given to objects, with those that are lost.
+    numbered: u64,
+    /// Names of the indexes to be made anew.
+    rebuilt: Vec<String>,
+    /// What it mends, a sentence each.
+    pub done: Vec<String>,
+}
+
+impl Examiner<'_, '_> {
+    /// Finds out what is to be done about a container with these versions, the oldest first.
+    ///
+    /// # Errors
+    /// As the catalogue; `Closed` if the progress stops it.
+    pub(super) fn verdict(
+        &mut self,
+        versions: &[VersionRow],
+        doubts: Doubts,
+        salvage: bool,
+    ) -> Result<Verdict> {
+        let Some((newest, older)) = versions.split_last() else {
+            let advice = "restore the catalogue from a backup, or rebuild it";
+            return Ok(Verdict::Lost("it has no version".to_owned(), advice.to_owned()));
+        };
+        let fault = match self.plan(newest, older, doubts) {
+            Ok(plan) if plan.done.is_empty() => return Ok(Verdict::Whole),
+            Ok(plan) => return Ok(Verdict::Mend(Box::new(plan))),
+            Err(error) if error.kind() == ErrorKind::Closed => return Err(error),
+            Err(error) => error,
+        };
+        if let Some(recorded) = self.recorded(newest).filter(|it| it != newest)
+            && let Ok(mut plan) = self.plan(&recorded, older, doubts)
+        {
+            plan.done.push("what the catalogue said was taken from the commit record".to_owned());
+            return Ok(Verdict::Mend(Box::new(plan)));
+        }
+        let Some((mut plan, lost)) = self.older(newest, older)? else {
+            let advice = "no version of it is whole; restore the file from a backup";
+            return Ok(Verdict::Lost(fault.to_string(), advice.to_owned()));
+        };
+        if !salvage {
+            let advice = format!("salvage takes it back to commit {}: {lost}", plan.row.csn);
+            return Ok(Verdict::Lost(fault.to_string(), advice));
+        }
+        let csn = plan.row.csn;
+        plan.done.push(format!("it is again what it was as of commit {csn}: {lost} ({fault})"));
+        Ok(Verdict::Mend(Box::new(plan)))
+    }
+
+    /// The newest older version that is whole, and what is lost by going back to it.
+    fn older(
+        &mut self,
+        newest: &VersionRow,
+        older: &[VersionRow],
+    ) -> Result<Option<(Plan, String)>> {
+        for (at, row) in older.iter().enumerate().rev() {
+            match self.plan(row, &older[..at], Doubts::default()) {
+                Ok(mut plan) => {
+                    plan.numbered = newest.entries.max(row.entries);
+                    let lost = newest.entries.saturating_sub(row.entries);
+                    let lost = format!("{lost} objects and all changes since are lost");
+                    return Ok(Some((plan, lost)));
+                }
+                Err(error) if error.kind() == ErrorKind::Closed => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// How a version becomes whole without losing anything of it; nothing is to be done if it is.
+    ///
+    /// # Errors
+    /// The reason why it cannot.
+    fn plan(&mut self, row: &VersionRow, older: &[VersionRow], doubts: Doubts) -> Result<Plan> {
+        self.objects(row)?;
+        let (annex, is_annex_new) = match Annex::read(&*self.source, row.annex) {
+            Ok(annex) => (annex, false),
+            // Then it has no deletions, and the rest can be made again.
+            Err(_) if row.deleted == 0 => (self.earlier_annex(older), true),
+            Err(error) => return Err(error.into()),
+        };
+        self.deletions(&annex, row)?;
+        let numbered = row.entries;
+        let mut plan =
+            Plan { row: *row, annex, is_annex_new, numbered, rebuilt: vec![], done: vec![] };
+        if is_annex_new {
+            plan.rebuilt = plan.annex.indexes.iter().map(|it| it.name.clone()).collect();
+            plan.done.push(match &plan.rebuilt[..] {
+                [] => "its annex was damaged; any indexes have to be created again".to_owned(),
+                names => format!("its annex was made anew with its indexes {}", names.join(", ")),
+            });
+        }
+        self.forget_what_is_bad(&mut plan, doubts);
+        if row.record.size > 0 && self.recorded(row).is_none() {
+            plan.done.push("it has a commit record again".to_owned());
+        }
+        Ok(plan)
+    }
+
+    fn forget_what_is_bad(&mut self, plan: &mut Plan, doubts: Doubts) {
+        let annex = &mut plan.annex;
+        if !annex.forgotten.iter().all(|it| self.is_whole(&it.blob)) {
+            annex.forgotten.clear();
+            plan.is_annex_new = true;
+            plan.done.push("what compaction noted was dropped; it notes it again".to_owned());
+        }
+        if doubts.statistics || !annex.statistics.iter().all(|it| self.is_whole(&it.blob)) {
+            annex.statistics.clear();
+            plan.is_annex_new = true;
+            plan.done.push("its damaged statistics were dropped; readers skip less".to_owned());
+        }
+        for index in &mut annex.indexes {
+            let is_told = plan.rebuilt.contains(&index.name);
+            if !is_told
+                && (doubts.indexes || !index.runs.iter().all(|run| self.is_whole(&run.blob)))
+            {
+                plan.rebuilt.push(index.name.clone());
+                plan.is_annex_new = true;
+                plan.done.push(format!("its index {:?} was made anew", index.name));
+            }
+        }
+    }
+
+    /// The indexes of the newest of these versions that tells, without what is in them.
+    fn earlier_annex(&self, older: &[VersionRow]) -> Annex {
+        let read = |row: &VersionRow| Annex::read(&*self.source, row.annex).ok();
+        let mut indexes = older.iter().rev().find_map(read).unwrap_or_default().indexes;
+        indexes.iter_mut().for_each(|index| index.runs.clear());
+        Annex { indexes, ..Annex::default() }
+    }
+}
+
+impl Plan {
+    /// Publishes the new version; returns what was done, a sentence each.
+    ///
+    /// # Errors
+    /// `Conflict` if the container changed meanwhile; as [`Republishing::begin`]; as the disk.
+    pub fn carry_out(
+        mut self,
+        federation: &Federation,
+        (database, container): (&DatabaseRow, &ContainerRow),
+        newest: Csn,
+        lock_wait: Duration,
+        examiner: &mut Examiner<'_, '_>,
+    ) -> Result<Vec<String>> {
+        let mut publishing = Republishing::begin(federation, database.id, container.id, lock_wait)?;
+        let path = publishing.path();
+        if publishing.base.csn != newest {
+            return Err(Error::Conflict {
+                what: format!("{path} changed while it was repaired; repair it again"),
+            });
+        }
+        let extents = publishing.extents()?;
+        if !self.rebuilt.is_empty() {
+            self.rebuild(&path, extents, examiner)?;
+        }
+        self.keep_numbers(&mut publishing, examiner)?;
+        let extents = publishing.extents()?;
+        if self.is_annex_new {
+            self.row.annex = self.annex.write(extents).map_err(Error::storage(&path))?;
+            extents.flush()?;
+        }
+        self.row.record = Default::default();
+        self.row.bytes = Inventory::of(&*examiner.source, &[self.row])?.total();
+        publishing.commit(Revision::of(&self.row), &format!("repair {path}"))?;
+        Ok(self.done)
+    }
+
+    /// Gives the numbers of lost objects to no others: they become deleted entries.
+    fn keep_numbers(
+        &mut self,
+        publishing: &mut Republishing<'_>,
+        examiner: &mut Examiner<'_, '_>,
+    ) -> Result<()> {
+        let lost = self.row.entries..self.numbered;
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let what = publishing.path();
+        let options = ContainerOptions::from_json(&publishing.container.options)?;
+        let (reader, source) = (examiner.reader(&self.row)?, examiner.source.clone());
+        let mut deletions = examiner.deletions(&self.annex, &self.row)?;
+        let extents = publishing.extents()?;
+        let mut write = || {
+            let mut appender = Appender::resume(&reader, options.write_options())?;
+            let nothing = Value::zero(appender.types())?;
+            lost.clone().try_for_each(|_| appender.append_value(extents, &nothing))?;
+            appender.finish_version(extents, &*source)
+        };
+        let version = write().map_err(Error::storage(&what))?;
+        for entry in lost.clone() {
+            deletions.insert(&*source, entry)?;
+        }
+        self.annex.deletions = deletions.write(extents).map_err(Error::storage(&what))?;
+        extents.flush()?;
+        self.is_annex_new = true;
+        self.row.footer = range(&version.footer);
+        (self.row.entries, self.row.deleted) = (lost.end, deletions.count());
+        Ok(())
+    }
+
+    /// Makes indexes anew. One that cannot be made of the objects any more is taken away.
+    fn rebuild(
+        &mut self,
+        path: &str,
+        extents: &mut crate::storage::extent::ExtentWriter,
+        examiner: &mut Examiner<'_, '_>,
+    ) -> Result<()> {
+        let (class, reader) = (examiner.class(&self.row)?, examiner.reader(&self.row)?);
+        let deletions = examiner.deletions(&self.annex, &self.row)?;
+        let source = examiner.source.clone();
+        let indexed = Indexed {
+            what: path,
+            class: &class,
+            reader: &reader,
+            is_deleted: &|entry| Ok(deletions.contains(&*source, entry)?),
+            source: &*source,
+        };
+        let mut kept: Vec<IndexState> = vec![];
+        for mut index in std::mem::take(&mut self.annex.indexes) {
+            if self.rebuilt.contains(&index.name) {
+                let mut pending = Pending::from(self.row.entries);
+                pending.rebuild(&mut index);
+                let one = std::slice::from_mut(&mut index);
+                match indexed.keep_up(one, &mut pending, extents) {
+                    Ok(()) => {}
+                    Err(error) if is_of_the_index(error.kind()) => {
+                        self.done.push(format!("its index {:?} was dropped: {error}", index.name));
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            kept.push(index);
+        }
+        self.annex.indexes = kept;
+        Ok(())
+    }
+}
+
+/// Whether an index cannot be made because of what it is of.
+fn is_of_the_index(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Invalid)
+}

@@ -1,0 +1,174 @@
+//! Looking at one version of a container by itself: whether it can be read, and which part cannot.
+//!
+//! Invariants:
+//! 1. What several versions share is read once.
+//! 2. An error of the disk is an answer too: what cannot be read is not whole.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use femtobarn_catalog::{ContainerRow, VersionRow};
+use rntuple::{ByteSource, EnvelopeLink, Reader};
+
+use crate::annex::{Annex, Blob};
+use crate::deletion::Deletions;
+use crate::error::{Error, Result};
+use crate::federation::Inner;
+use crate::inventory::{Inventory, Part};
+use crate::maintenance::check::{PageRoom, read_page};
+use crate::progress::{Progress, Watch};
+use crate::schema::class::Class;
+use crate::storage::commit_record::CommitRecord;
+use crate::storage::file::DatabaseFile;
+use femtobarn_format::link;
+
+/// Looks at the versions of one container.
+pub(super) struct Examiner<'a, 'p> {
+    inner: &'a Inner,
+    container: ContainerRow,
+    path: String,
+    pub source: Arc<DatabaseFile>,
+    /// What was found out of page lists with all of their pages, of pages, and of blobs, by where
+    /// they lie; the reason if it is bad.
+    page_lists: HashMap<u64, Option<String>>,
+    pages: HashMap<u64, Option<String>>,
+    blobs: HashMap<u64, bool>,
+    progress: &'a mut Watch<'p>,
+    done: u64,
+}
+
+impl<'a, 'p> Examiner<'a, 'p> {
+    pub fn new(
+        inner: &'a Inner,
+        path: &str,
+        container: &ContainerRow,
+        source: Arc<DatabaseFile>,
+        progress: &'a mut Watch<'p>,
+    ) -> Self {
+        Examiner {
+            inner,
+            container: container.clone(),
+            path: path.to_owned(),
+            source,
+            page_lists: HashMap::new(),
+            pages: HashMap::new(),
+            blobs: HashMap::new(),
+            progress,
+            done: 0,
+        }
+    }
+
+    /// The class of the objects of a version.
+    pub fn class(&self, row: &VersionRow) -> Result<Class> {
+        let class = self.inner.catalog.class(&self.container.class, Some(row.class_version))?;
+        Class::from_json(&class.definition)
+    }
+
+    pub fn reader(&self, row: &VersionRow) -> Result<Reader> {
+        Reader::from_links(self.source.clone(), &link(&row.header), &link(&row.footer))
+            .map_err(Error::storage(&self.path))
+    }
+
+    /// Reads the objects of a version: header, footer, page lists and pages.
+    ///
+    /// # Errors
+    /// `Corrupt` and others if they are damaged, or not what the catalogue says; `Closed` if the
+    /// progress stops it.
+    pub fn objects(&mut self, row: &VersionRow) -> Result<()> {
+        let reader = self.reader(row)?;
+        if reader.entries() != row.entries || self.class(row)?.members() != reader.members() {
+            return Err(damaged(format!("{} is not what the catalogue says", self.path)));
+        }
+        let mut room = PageRoom::default();
+        for group in &reader.footer().cluster_groups {
+            let at = group.page_list.locator.offset;
+            if !self.page_lists.contains_key(&at) {
+                let fault = self.page_list(&reader, &group.page_list, &mut room)?;
+                self.page_lists.insert(at, fault);
+            }
+            if let Some(fault) = &self.page_lists[&at] {
+                return Err(damaged(fault.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a page list or one of its pages.
+    fn page_list(
+        &mut self,
+        reader: &Reader,
+        list: &EnvelopeLink,
+        room: &mut PageRoom,
+    ) -> Result<Option<String>> {
+        let source = self.source.clone();
+        let mut found = vec![];
+        let listed = Inventory::new(&*source).visit_page_list(list, &mut |part, range| {
+            if let Part::Page(page, column) = part {
+                found.push((page, column, range));
+            }
+            Ok(())
+        });
+        if let Err(error) = listed {
+            return Ok(Some(error.to_string()));
+        }
+        for (page, column, range) in found {
+            let at = range.start;
+            if !self.pages.contains_key(&at) {
+                self.advance(range.end - range.start)?;
+                let read = read_page(&*source, &page, column, range, reader, room);
+                self.pages.insert(at, read.err().map(|error| error.to_string()));
+            }
+            if let Some(fault) = &self.pages[&at] {
+                return Ok(Some(fault.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads the deletions of a version.
+    ///
+    /// # Errors
+    /// `Corrupt` if they are damaged.
+    pub fn deletions(&mut self, annex: &Annex, row: &VersionRow) -> Result<Deletions> {
+        let deletions = Deletions::new(&annex.deletions, row.deleted, row.entries)?;
+        deletions.live(&*self.source, 0..row.entries)?;
+        Ok(deletions)
+    }
+
+    /// Whether a blob can be read.
+    pub fn is_whole(&mut self, blob: &Blob) -> bool {
+        let source = &self.source;
+        *self.blobs.entry(blob.offset).or_insert_with(|| blob.read(&**source).is_ok())
+    }
+
+    /// What the commit record of a version says of it, if that can be read and is about it.
+    pub fn recorded(&self, row: &VersionRow) -> Option<VersionRow> {
+        let database = self.inner.catalog.database_by_id(row.database, row.csn).ok()?;
+        let record = CommitRecord::at(&*self.source, row.record).ok()?;
+        let of_this = record.containers.into_iter().find(|it| it.id == row.container)?;
+        (record.database == database.uuid).then_some(VersionRow {
+            header: of_this.header,
+            footer: of_this.footer,
+            annex: of_this.annex,
+            class_version: of_this.class.version,
+            entries: of_this.entries,
+            deleted: of_this.deleted,
+            bytes: of_this.bytes,
+            ..*row
+        })
+    }
+
+    fn advance(&mut self, bytes: u64) -> Result<()> {
+        self.done += bytes;
+        let total = self.source.size().unwrap_or(self.done).max(self.done);
+        let (doing, of) = ("repairing", self.path.clone());
+        match (self.progress)(&Progress { doing, of, done: self.done, total }) {
+            true => Ok(()),
+            false => Err(Error::Closed { what: "repairing was stopped".to_owned() }),
+        }
+    }
+}
+
+fn damaged(what: String) -> Error {
+    Error::Corrupt { what }
+}

@@ -1,0 +1,140 @@
+//! Single fields of objects, for those who have no Rust structure for them.
+//!
+//! A field reader holds what it has read from, as a cursor does. It belongs to one thread at a time.
+
+use std::sync::Arc;
+
+use femtobarn_catalog::{ContainerId, DatabaseId, Oid};
+use rntuple::{FieldCursor, FieldValue};
+
+use crate::error::{Error, Result};
+use crate::links::translate::{ToFederation, Translate};
+use crate::read::cursor::Held;
+use crate::read::version::Version;
+use crate::read::view::View;
+use crate::schema::class::FieldType;
+
+/// Reads one field of the objects of a container, one at a time.
+pub struct FieldReader {
+    version: Arc<Version>,
+    /// Database and name of the container, for messages.
+    path: String,
+    values: Values,
+}
+
+enum Values {
+    Plain(Box<FieldCursor<Held>>),
+    /// Database, container and entry of links.
+    Links(Box<[FieldCursor<Held>; 3]>),
+}
+
+/// What an object has in a field.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FieldContent {
+    /// Numbers or a text.
+    Plain(FieldValue),
+    /// A link; none if it is null.
+    Link(Option<Oid>),
+}
+
+impl View {
+    /// A reader of a field; `None` if its values are made of others than numbers and links, or if
+    /// the objects are not read as they were committed. Those are read as arrays.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such field.
+    pub fn field_reader(&self, name: &str) -> Result<Option<FieldReader>> {
+        let (version, path) = (self.shared_version(), self.path());
+        let field = self.class().fields.iter().find(|field| field.name == name);
+        let is_link = field.is_some_and(|field| matches!(field.of, FieldType::Link(_)));
+        let is_stored_so = field.is_some_and(|field| is_link || !field.of.needs_translation());
+        if version.is_narrowed() || version.writer.is_some() || !is_stored_so {
+            return Ok(None);
+        }
+        let cursor = |path: &[&str]| FieldCursor::new(Held(version.clone()), path);
+        let values = match is_link {
+            false => cursor(&[name]).map(|plain| plain.map(|plain| Values::Plain(plain.into()))),
+            true => links(|member| cursor(&[name, member])),
+        };
+        let values = values.map_err(Error::storage(&path))?;
+        Ok(values.map(|values| FieldReader { version, path, values }))
+    }
+}
+
+fn links(
+    mut member: impl FnMut(&str) -> rntuple::Result<Option<FieldCursor<Held>>>,
+) -> rntuple::Result<Option<Values>> {
+    let members = (member("database")?, member("container")?, member("entry")?);
+    let (Some(database), Some(container), Some(entry)) = members else { return Ok(None) };
+    Ok(Some(Values::Links(Box::new([database, container, entry]))))
+}
+
+impl FieldReader {
+    /// The content of the field at an entry, if that takes no reading.
+    #[inline]
+    pub fn held(&mut self, entry: u64) -> Option<FieldContent> {
+        match &mut self.values {
+            Values::Plain(plain) => plain.held(entry).map(FieldContent::Plain),
+            Values::Links(members) => {
+                let [database, container, at] = members.each_mut().map(|member| member.held(entry));
+                self.link([database?, container?, at?]).ok()
+            }
+        }
+    }
+
+    /// The content of the field at an entry.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such entry; `Corrupt` if what is stored is damaged.
+    pub fn get(&mut self, entry: u64) -> Result<FieldContent> {
+        let failed = |error| Error::storage(&self.path)(error);
+        match &mut self.values {
+            Values::Plain(plain) => Ok(FieldContent::Plain(plain.get(entry).map_err(failed)?)),
+            Values::Links(members) => {
+                let [database, container, at] = members.each_mut().map(|member| member.get(entry));
+                let numbers = [database, container, at].map(|number| number.map_err(failed));
+                let [database, container, at] = numbers;
+                self.link([database?, container?, at?])
+            }
+        }
+    }
+
+    /// Bytes of the pages that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.cursors().iter().map(FieldCursor::held_bytes).sum()
+    }
+
+    /// Bytes that all readers of a federation hold at most.
+    pub fn held_bytes_max(&self) -> u64 {
+        self.cursors().first().map_or(0, FieldCursor::held_bytes_max)
+    }
+
+    /// Lets go of all pages.
+    pub fn release(&mut self) {
+        match &mut self.values {
+            Values::Plain(plain) => plain.release(),
+            Values::Links(members) => members.iter_mut().for_each(FieldCursor::release),
+        }
+    }
+
+    fn cursors(&self) -> &[FieldCursor<Held>] {
+        match &self.values {
+            Values::Plain(plain) => std::slice::from_ref(plain),
+            Values::Links(members) => &members[..],
+        }
+    }
+
+    fn link(&self, members: [FieldValue; 3]) -> Result<FieldContent> {
+        let [database, container, entry] = members.map(|member| match member {
+            FieldValue::Number(_, bytes) => u64::from_le_bytes(bytes),
+            _ => 0,
+        });
+        let (database, container) = (database as u32, container as u32);
+        if container == 0 {
+            return Ok(FieldContent::Link(None));
+        }
+        let database = ToFederation(&self.version.link_databases).translate(database, container)?;
+        let oid = Oid::new(DatabaseId(database), ContainerId(container), entry);
+        Ok(FieldContent::Link(Some(oid)))
+    }
+}

@@ -1,0 +1,334 @@
+//! Reading one container as of a snapshot.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use femtobarn_catalog::{ContainerRow, Oid, VersionRow};
+use rntuple::{Array, Reader, Value};
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::evolve::narrowing::Narrowing;
+use crate::links::translate::{self, ToFederation};
+use crate::read::index::Indexes;
+use crate::read::selection::Selection;
+use crate::read::snapshot::Snapshot;
+use crate::read::statistics::Statistics;
+use crate::read::version::{Opened, Version};
+use crate::schema::class::{Class, FieldType};
+
+/// A container as of a snapshot: objects by entry, fields by name.
+#[derive(Clone)]
+pub struct View {
+    snapshot: Snapshot,
+    opened: Arc<Opened>,
+}
+
+impl View {
+    pub(crate) fn new(snapshot: Snapshot, opened: Arc<Opened>) -> Self {
+        View { snapshot, opened }
+    }
+
+    pub(crate) fn opened_version(&self) -> &Version {
+        &self.opened.version
+    }
+
+    pub(crate) fn shared_version(&self) -> Arc<Version> {
+        self.opened.version.clone()
+    }
+
+    /// Whether there may be entries that cannot be read: those of deleted objects, or all when the
+    /// transaction that wrote them is over.
+    #[inline]
+    pub(crate) fn is_checked(&self) -> bool {
+        self.opened.version.row.deleted > 0 || self.opened.version.writer.is_some()
+    }
+
+    /// The same objects of another class, as a reader has them.
+    pub(crate) fn recast(
+        &self,
+        class: Class,
+        reader: Reader,
+        narrowing: Option<Narrowing>,
+    ) -> Result<View> {
+        let old = &*self.opened.version;
+        // What stands beside the footer knows the fields of the other class.
+        let row = VersionRow { annex: Default::default(), class_version: class.version, ..old.row };
+        let all = match &narrowing {
+            None => Selection::new(reader.select_all(), &class),
+            Some(narrowing) => {
+                let names: Vec<String> =
+                    class.fields.iter().map(|field| field.name.clone()).collect();
+                Selection::narrowed(&reader, &class, narrowing, &names)
+                    .map_err(Error::storage(self.path()))?
+            }
+        };
+        let version = Version {
+            row,
+            epoch: old.epoch,
+            source: old.source.clone(),
+            indexes: Indexes::new(old.source.clone(), row.annex),
+            statistics: Statistics::new(old.source.clone(), row.annex),
+            all,
+            class,
+            deletions: old.deletions.clone(),
+            link_databases: old.link_databases.clone(),
+            unknown_databases: old.unknown_databases.clone(),
+            is_settled: false,
+            writer: old.writer.clone(),
+            narrowing,
+            original: Some(self.opened.clone()),
+            reader,
+        };
+        let mut container = self.opened.container.clone();
+        container.class_version = row.class_version;
+        let database = self.opened.database.clone();
+        let opened = Opened { database, container, version: Arc::new(version) };
+        Ok(View { snapshot: self.snapshot.clone(), opened: Arc::new(opened) })
+    }
+
+    /// The snapshot that this is a part of.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Database and name, such as `run7/events`.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.opened.database, self.opened.container.name)
+    }
+
+    /// What the catalogue says about the container.
+    pub fn container(&self) -> &ContainerRow {
+        &self.opened.container
+    }
+
+    /// What the catalogue says about the version.
+    pub fn version(&self) -> &VersionRow {
+        &self.opened.version.row
+    }
+
+    /// The class of the objects.
+    pub fn class(&self) -> &Class {
+        &self.opened.version.class
+    }
+
+    /// The RNTuple that holds the objects, as it is stored.
+    pub fn reader(&self) -> &Reader {
+        &self.opened.version.reader
+    }
+
+    /// Number of entries, with those of deleted objects: the entry after the last.
+    pub fn entries(&self) -> u64 {
+        self.opened.version.row.entries
+    }
+
+    /// Number of objects: entries that are not deleted.
+    pub fn live(&self) -> u64 {
+        self.entries() - self.opened.version.row.deleted
+    }
+
+    /// The runs of entries that are not deleted, of a range of entries.
+    ///
+    /// # Errors
+    /// `NotFound` if there are no such entries; `Corrupt` if what is stored is damaged.
+    pub fn live_runs(&self, entries: Range<u64>) -> Result<Vec<Range<u64>>> {
+        self.check_kept()?;
+        self.check_range(&entries)?;
+        let Version { deletions, source, .. } = &*self.opened.version;
+        match self.opened.version.row.deleted {
+            0 if entries.is_empty() => Ok(vec![]),
+            0 => Ok(vec![entries]),
+            _ => Ok(deletions.live(&**source, entries)?),
+        }
+    }
+
+    /// The entries of a range that are not deleted: those that [`read`](Self::read) returns the
+    /// objects of.
+    ///
+    /// # Errors
+    /// As [`live_runs`](Self::live_runs).
+    pub fn live_entries(&self, entries: Range<u64>) -> Result<Vec<u64>> {
+        Ok(self.live_runs(entries)?.into_iter().flatten().collect())
+    }
+
+    /// Whether the object at an entry was deleted.
+    ///
+    /// # Errors
+    /// `Corrupt` if what is stored is damaged.
+    pub fn is_deleted(&self, entry: u64) -> Result<bool> {
+        let Version { deletions, source, row, .. } = &*self.opened.version;
+        match row.deleted {
+            0 => Ok(false),
+            _ => Ok(deletions.contains(&**source, entry)?),
+        }
+    }
+
+    fn check_range(&self, entries: &Range<u64>) -> Result<()> {
+        match entries.start <= entries.end && entries.end <= self.entries() {
+            true => Ok(()),
+            false => Err(Error::NotFound {
+                what: format!(
+                    "{} has no entries {entries:?}; it has entries 0..{}",
+                    self.path(),
+                    self.entries()
+                ),
+            }),
+        }
+    }
+
+    /// Checks that nobody may write over what is to be read: when a transaction is over, what it has
+    /// written and not committed is nobody's.
+    pub(crate) fn check_kept(&self) -> Result<()> {
+        match &self.opened.version.writer {
+            Some(writer) if writer.strong_count() == 0 => Err(Error::Closed {
+                what: format!(
+                    "the transaction that changed {} is over; take a snapshot to see what is \
+                     committed",
+                    self.path()
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn check_live(&self, entry: u64) -> Result<()> {
+        match self.is_deleted(entry)? {
+            false => Ok(()),
+            true => Err(deleted(self.oid(entry), &self.path())),
+        }
+    }
+
+    /// The OID of the object at an entry.
+    pub fn oid(&self, entry: u64) -> Oid {
+        Oid::new(self.opened.container.database, self.opened.container.id, entry)
+    }
+
+    /// Databases that objects of this container link to and that are not in this federation.
+    pub fn unknown_databases(&self) -> &[Uuid] {
+        &self.opened.version.unknown_databases
+    }
+
+    /// Chooses fields by path, such as `run` or `tracks.pt`. The `database` of a link comes with its
+    /// `container`, without which a null link cannot be told.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such field.
+    pub fn select(&self, paths: &[impl AsRef<str>]) -> Result<Selection> {
+        let mut paths: Vec<String> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+        let containers: Vec<String> = paths
+            .iter()
+            .filter_map(|path| path.strip_suffix(".database"))
+            .filter(|link| self.link_class(link).is_some())
+            .map(|link| format!("{link}.container"))
+            .collect();
+        paths.extend(containers);
+        let Version { reader, class, narrowing, .. } = &*self.opened.version;
+        let selection = match narrowing {
+            Some(narrowing) => Selection::narrowed(reader, class, narrowing, &paths),
+            None => reader.select(&paths).map(|projection| Selection::new(projection, class)),
+        };
+        selection.map_err(Error::storage(self.path()))
+    }
+
+    /// Chooses all fields.
+    pub fn select_all(&self) -> Selection {
+        self.opened.version.all.clone()
+    }
+
+    /// Reads fields of the objects of a range of entries as an array of records; deleted ones are
+    /// left out, see [`live_entries`](Self::live_entries).
+    ///
+    /// # Errors
+    /// `NotFound` if there are no such entries; `Corrupt` if what is stored is damaged.
+    pub fn read(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
+        if self.opened.version.row.deleted == 0 {
+            return self.read_stored(selection, entries);
+        }
+        let runs = self.live_runs(entries.clone())?;
+        match &runs[..] {
+            [] => self.read_stored(selection, entries.start..entries.start),
+            [run] => self.read_stored(selection, run.clone()),
+            [first, .., last] => {
+                let first = first.start;
+                let stored = self.read_stored(selection, first..last.end)?;
+                let place =
+                    |run: &Range<u64>| (run.start - first) as usize..(run.end - first) as usize;
+                let places: Vec<Range<usize>> = runs.iter().map(place).collect();
+                stored.take_runs(&places).map_err(Error::storage(self.path()))
+            }
+        }
+    }
+
+    /// Reads what is stored for a range of entries, deleted ones among them.
+    pub(crate) fn read_stored(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
+        self.read_runs(selection, &[entries])
+    }
+
+    /// How many threads are worth it for a range of entries.
+    fn threads(&self, entries: &Range<u64>) -> usize {
+        /// Stored bytes of all fields that a thread is started for.
+        const BYTES: u64 = 2 << 20;
+        let VersionRow { bytes, entries: all, .. } = self.opened.version.row;
+        let count = entries.end.saturating_sub(entries.start);
+        let size = u128::from(bytes) * u128::from(count) / u128::from(all.max(1));
+        let worthwhile = usize::try_from(size / u128::from(BYTES)).unwrap_or(usize::MAX);
+        worthwhile.min(self.snapshot.federation().inner.threads)
+    }
+
+    /// As [`read_stored`](Self::read_stored), for many ranges of entries, one after the other.
+    pub(crate) fn read_runs(&self, selection: &Selection, runs: &[Range<u64>]) -> Result<Array> {
+        self.check_kept()?;
+        let version = &*self.opened.version;
+        let projection = &selection.projection;
+        let array = match runs {
+            [run] => version.reader.read_in_parallel(projection, run.clone(), self.threads(run)),
+            runs => version.reader.read_runs(projection, runs),
+        };
+        let array = array.map_err(Error::storage(self.path()))?;
+        let array = match &selection.narrowed {
+            Some(narrowed) => narrowed.convert(&array, &self.path())?,
+            None => array,
+        };
+        let array = match selection.translated {
+            true => {
+                let mut by = ToFederation(&version.link_databases);
+                translate::array(&version.class, array, &mut by)?
+            }
+            false => array,
+        };
+        match &selection.narrowed {
+            Some(narrowed) => Ok(narrowed.prune(array)),
+            None => Ok(array),
+        }
+    }
+
+    /// One object as a value.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); `NotFound` if it was deleted.
+    pub fn value(&self, entry: u64) -> Result<Value> {
+        self.values(&self.opened.version.all, entry)
+    }
+
+    /// Fields of one object as a value.
+    ///
+    /// # Errors
+    /// As [`value`](Self::value).
+    pub fn values(&self, selection: &Selection, entry: u64) -> Result<Value> {
+        self.check_live(entry)?;
+        let array = self.read_stored(selection, entry..entry.saturating_add(1))?;
+        array.value(0).map_err(Error::storage(self.path()))
+    }
+
+    /// The class that links in a field refer to; a path such as `best.to` is a field, too.
+    pub fn link_class(&self, path: &str) -> Option<&str> {
+        match self.opened.version.class.field_type(path)?.item() {
+            FieldType::Link(class) | FieldType::ElementLink(class) => Some(class),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn deleted(oid: Oid, path: &str) -> Error {
+    Error::NotFound { what: format!("object {oid} of {path} was deleted") }
+}
