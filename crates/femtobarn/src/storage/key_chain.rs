@@ -2,7 +2,8 @@
 //!
 //! ROOT walks a file from key to key. A writer that is killed between lengthening the file and
 //! writing its key leaves a hole; after a loss of power, a key may also claim more than its writer
-//! ever got, and hide what others appended later.
+//! ever got, and hide what others appended later. So may a key of which a killed sealer wrote only
+//! the beginning: in a database that is open, no key but the front and those of extents is anybody's.
 //!
 //! Invariants:
 //! 1. Every key says where it lies, and a key is believed only if that is where it was found. What
@@ -119,9 +120,8 @@ fn covering(last: &KeyHeader, claimed: u64, end: u64, live: &Ranges) -> Option<R
     if claimed + HEADER <= end && header.total() == HEADER {
         return Some(claimed..end - HEADER);
     }
-    let is_extent = last.class == EXTENT_CLASS && claimed == end_of(last);
     let has_room = end >= last.position + HEADER;
-    (is_extent && has_room).then(|| last.position..end - HEADER)
+    (may_be_shortened(last, claimed) && has_room).then(|| last.position..end - HEADER)
 }
 
 /// What the chain of keys of a file is like.
@@ -175,8 +175,16 @@ pub(crate) fn survey(file: &DatabaseFile) -> Result<Survey> {
 
 /// From where on the next key is looked for, if the chain ends at `claimed`, where `last` said.
 fn behind(last: &KeyHeader, claimed: u64) -> u64 {
-    let is_extent = last.class == EXTENT_CLASS && claimed == end_of(last);
-    if is_extent { last.position + u64::from(last.header_size) } else { claimed }
+    if may_be_shortened(last, claimed) {
+        last.position + u64::from(last.header_size)
+    } else {
+        claimed
+    }
+}
+
+/// Whether the chain ends at `claimed` because `last` says so, which is not the front of the file.
+fn may_be_shortened(last: &KeyHeader, claimed: u64) -> bool {
+    last.position > FIRST_KEY && claimed == end_of(last)
 }
 
 fn has_odd_header(key: &KeyHeader) -> bool {
@@ -232,29 +240,34 @@ fn mend_behind(
     let size = file.size()?;
     let found = next_extent(file, behind(last, claimed).min(size))?;
     match found.unwrap_or(size) {
-        end if end < claimed => shorten(file, last, end)?,
-        _ if found.is_none() => file.cut(claimed)?,
+        end if end < claimed && last.class == EXTENT_CLASS => shorten(file, last, end)?,
+        end if end < claimed && !may_be_shortened(last, claimed) => {
+            return Err(too_long(file, last, end));
+        }
         end => {
-            let mark = gap_header(end - claimed).map_err(Error::storage("hole in the file"))?;
-            file.write(&mark, claimed)?;
-            gaps.push(claimed..end);
+            // What a killed sealer began to write is given up with its key.
+            let start = if end < claimed { last.position } else { claimed };
+            if found.is_none() {
+                file.cut(start)?;
+            } else {
+                let mark = gap_header(end - start).map_err(Error::storage("hole in the file"))?;
+                file.write(&mark, start)?;
+                gaps.push(start..end);
+            }
         }
     }
     Ok(found)
 }
 
-/// Takes back what a key claims beyond `end`.
+fn too_long(file: &DatabaseFile, key: &KeyHeader, end: u64) -> Error {
+    let (path, position) = (file.path.display(), key.position);
+    Error::Corrupt { what: format!("{path}: the key at byte {position} ends beyond byte {end}") }
+}
+
+/// Takes back what the key of an extent claims beyond `end`.
 fn shorten(file: &DatabaseFile, key: &KeyHeader, end: u64) -> Result<()> {
     let payload = end.checked_sub(key.position + RBLOB_KEY_LENGTH as u64);
-    let Some(payload) = payload.filter(|_| key.class == EXTENT_CLASS) else {
-        return Err(Error::Corrupt {
-            what: format!(
-                "{}: the key at byte {} ends beyond byte {end}",
-                file.path.display(),
-                key.position
-            ),
-        });
-    };
+    let payload = payload.ok_or_else(|| too_long(file, key, end))?;
     let header = rblob_key_header(key.position, payload, file::now());
     file.write(&header.map_err(Error::storage("key of an extent"))?, key.position)
 }

@@ -5,6 +5,8 @@
 //! many links from the latter to the former and to the events of other writers. The counts follow
 //! from the number of the transaction, so that what is committed can be told from what is not.
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -328,6 +330,39 @@ fn a_database_whose_sealer_was_killed_is_open_or_sealed() {
             next = next.max(n);
         }
         first = last;
+    }
+}
+
+#[test]
+fn what_a_killed_sealer_began_to_write_hides_nothing() {
+    for (appends, payload) in [(false, 10_u64), (true, 10), (true, 0)] {
+        let (folder, federation) = federation();
+        let mut transaction = begin(&federation);
+        let key = container(&mut transaction, "d0", "events", &event_class(), Profile::Plain);
+        transaction.extend(key, events(0, 0, 500)).unwrap();
+        transaction.commit().unwrap();
+        drop(federation);
+        // The key of the list of keys claims 300 bytes, of which few were written.
+        let path = folder.path().join("test.fed/databases/d0.root");
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        let end = file.metadata().unwrap().len();
+        let header =
+            rntuple::tfile::encode_key("TFile", "d0.root", "", 300, end, Default::default())
+                .unwrap();
+        file.write_all(&header).unwrap();
+        file.write_all(&vec![7; payload as usize]).unwrap();
+
+        let federation = reopened(&folder);
+        let mut count = 500;
+        if appends {
+            let mut transaction = begin(&federation);
+            let key = container(&mut transaction, "d0", "events", &event_class(), Profile::Plain);
+            transaction.extend(key, events(0, 500, 20)).unwrap();
+            transaction.commit().unwrap();
+            count += 20;
+        }
+        federation.seal("d0", Duration::ZERO).unwrap();
+        check_sealed(&federation, 0, count);
     }
 }
 
