@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use femtobarn_catalog::{
-    BlobRange, Catalog, Commit, ContainerId, Csn, DatabaseId, DatabaseState, EnvelopeRange,
+    BlobRange, Commit, ContainerId, Csn, DatabaseId, DatabaseState, EnvelopeRange, LocalCatalogue,
     NewContainer, NewDatabase, NewVersion,
 };
 use uuid::Uuid;
@@ -49,7 +49,7 @@ fn main() -> Outcome<()> {
             processes_commit(folder.path(), processes, time)
         })?;
     }
-    let catalog = Catalog::create(&folder.path().join("threads"), "speed")?;
+    let catalog = LocalCatalogue::create(&folder.path().join("threads"), "speed")?;
     prepare(&catalog, 16)?;
     print_row(folder.path(), time, "1 process, 16 threads", || threads_commit(&catalog, 16, time))?;
     let old = format!("1 process, after {} commits", catalog.head()?);
@@ -57,7 +57,7 @@ fn main() -> Outcome<()> {
     print_look_ups(&catalog, time)
 }
 
-fn print_look_ups(catalog: &Catalog, time: Duration) -> Outcome<()> {
+fn print_look_ups(catalog: &LocalCatalogue, time: Duration) -> Outcome<()> {
     let (started, mut count) = (Instant::now(), 0);
     let head = catalog.head()?;
     while started.elapsed() < time {
@@ -114,7 +114,7 @@ fn syncs_per_second(path: &Path, time: Duration, blocks: u64) -> Outcome<f64> {
 
 fn processes_commit(folder: &Path, processes: u32, time: Duration) -> Outcome<Vec<u64>> {
     let federation = folder.join(format!("{processes}-processes"));
-    let catalog = Catalog::create(&federation, "speed")?;
+    let catalog = LocalCatalogue::create(&federation, "speed")?;
     prepare(&catalog, processes)?;
     let start = SystemTime::now() + START_DELAY;
     let start_us = start.duration_since(UNIX_EPOCH)?.as_micros();
@@ -139,7 +139,7 @@ fn child(arguments: &[String]) -> Outcome<()> {
     let [folder, container, start_us, seconds] = arguments else {
         return Err("commit FOLDER CONTAINER START SECONDS".into());
     };
-    let catalog = Catalog::open(Path::new(folder))?;
+    let catalog = LocalCatalogue::open(Path::new(folder))?;
     catalog.head()?;
     let start = UNIX_EPOCH + Duration::from_micros(start_us.parse()?);
     std::thread::sleep(start.duration_since(SystemTime::now()).unwrap_or_default());
@@ -148,7 +148,7 @@ fn child(arguments: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-fn threads_commit(catalog: &Catalog, threads: u32, time: Duration) -> Outcome<Vec<u64>> {
+fn threads_commit(catalog: &LocalCatalogue, threads: u32, time: Duration) -> Outcome<Vec<u64>> {
     std::thread::scope(|scope| {
         let commit = |container| scope.spawn(move || commit_for(catalog, container, time));
         let running: Vec<_> = (1..=threads).map(ContainerId).map(commit).collect();
@@ -158,7 +158,7 @@ fn threads_commit(catalog: &Catalog, threads: u32, time: Duration) -> Outcome<Ve
     })
 }
 
-fn prepare(catalog: &Catalog, containers: u32) -> Outcome<()> {
+fn prepare(catalog: &LocalCatalogue, containers: u32) -> Outcome<()> {
     let database = catalog.reserve_database()?;
     let new_containers = catalog.reserve_containers(containers)?.into_iter().map(|id| {
         let (class, name) = ("Event".into(), format!("events_{id}"));
@@ -179,7 +179,7 @@ fn prepare(catalog: &Catalog, containers: u32) -> Outcome<()> {
 }
 
 fn commit_for(
-    catalog: &Catalog,
+    catalog: &LocalCatalogue,
     container: ContainerId,
     time: Duration,
 ) -> femtobarn_catalog::Result<u64> {

@@ -1,17 +1,17 @@
 //! What the engine needs of a catalogue, wherever that is.
 //!
-//! [`Catalog`] is the one whose folder is here; a server's is reached through a client. What makes sense
-//! only where the folder is, such as vacuum, stays with [`Catalog`]: see [`Catalogue::local`].
+//! [`LocalCatalogue`] is the one whose folder is here; a server's is reached through a client. What makes sense
+//! only where the folder is, such as vacuum, stays with [`LocalCatalogue`]: see [`Catalogue::local`].
 
 use std::fmt::Debug;
 use std::path::Path;
 
 use uuid::Uuid;
 
-use crate::catalog::Catalog;
 use crate::commit::Commit;
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::local::LocalCatalogue;
 use crate::locks::{LockTable, PinGuard};
 use crate::rows::{
     BlobRange, ClassRow, CommitRow, ContainerRow, DatabaseRow, Retention, TagRow, VersionRow,
@@ -52,7 +52,7 @@ pub trait Catalogue: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`Error::Unsupported`] if that is not here, with where to go.
-    fn local(&self) -> Result<&Catalog>;
+    fn local(&self) -> Result<&LocalCatalogue>;
 
     /// The locks of the federation.
     fn locks(&self) -> LockTable;
@@ -342,13 +342,13 @@ pub trait Catalogue: Debug + Send + Sync {
 macro_rules! forward {
     ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $output:ty)?;)*) => {
         $(fn $name(&self $(, $argument: $type)*) $(-> $output)? {
-            Catalog::$name(self $(, $argument)*)
+            LocalCatalogue::$name(self $(, $argument)*)
         })*
     };
 }
 
-impl Catalogue for Catalog {
-    fn local(&self) -> Result<&Catalog> {
+impl Catalogue for LocalCatalogue {
+    fn local(&self) -> Result<&LocalCatalogue> {
         Ok(self)
     }
 

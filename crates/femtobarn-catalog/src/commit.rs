@@ -34,7 +34,7 @@ pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// Everything that one transaction publishes.
 #[derive(Clone, Debug, Default)]
 pub struct Commit {
-    /// The identity of the transaction, for [`crate::Catalog::find_commit`].
+    /// The identity of the transaction, for [`crate::LocalCatalogue::find_commit`].
     pub transaction: Uuid,
     /// What its author says about it.
     pub message: String,
@@ -84,7 +84,7 @@ pub struct Author {
 /// A database that a commit creates or attaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewDatabase {
-    /// Its identity, from [`crate::Catalog::reserve_database`].
+    /// Its identity, from [`crate::LocalCatalogue::reserve_database`].
     pub id: DatabaseId,
     /// Its identity in every federation.
     pub uuid: Uuid,
@@ -112,7 +112,7 @@ pub struct DroppedDatabase {
 pub struct NewContainer {
     /// The database that holds it.
     pub database: DatabaseId,
-    /// Its identity, from [`crate::Catalog::reserve_container`].
+    /// Its identity, from [`crate::LocalCatalogue::reserve_container`].
     pub id: ContainerId,
     /// Its name within its database.
     pub name: String,

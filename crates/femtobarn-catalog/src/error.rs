@@ -248,7 +248,7 @@ impl Error {
             }
             Some(ErrorCode::DiskFull) => Error::Full { path: path.to_owned() },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Error::Busy { what: what(), holder: None, waited: crate::catalog::BUSY_WAIT }
+                Error::Busy { what: what(), holder: None, waited: crate::local::BUSY_WAIT }
             }
             Some(ErrorCode::ReadOnly) => {
                 Error::denied(format!("{} is read-only here; nothing was committed", what()))

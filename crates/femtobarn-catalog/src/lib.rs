@@ -14,7 +14,7 @@
 //! |---|---|
 //! | [`ids`] | [`DatabaseId`], [`ContainerId`], [`Csn`], [`Oid`] |
 //! | [`rows`] | what look-ups return |
-//! | [`catalog`] | [`Catalog`]: create, open, look up, commit, tag, pin, vacuum, copy, restore |
+//! | [`local`] | [`LocalCatalogue`]: create, open, look up, commit, tag, pin, vacuum, copy, restore |
 //! | `catalogue` | [`Catalogue`]: what of that can also be done from afar |
 //! | [`commit`] | [`Commit`]: everything that one transaction publishes, and how it is applied |
 //! | [`locks`] | [`LockTable`]: politeness between writers, [`SnapshotPins`]: who reads what |
@@ -35,10 +35,10 @@
 //! # Example
 //!
 //! ```
-//! use femtobarn_catalog::{Catalog, Commit, DatabaseState, NewDatabase};
+//! use femtobarn_catalog::{LocalCatalogue, Commit, DatabaseState, NewDatabase};
 //!
 //! let folder = tempfile::tempdir()?;
-//! let catalog = Catalog::create(&folder.path().join("lhc.fed"), "lhc")?;
+//! let catalog = LocalCatalogue::create(&folder.path().join("lhc.fed"), "lhc")?;
 //! let id = catalog.reserve_database()?;
 //! let csn = catalog.commit(Commit {
 //!     message: "the first database".into(),
@@ -56,25 +56,25 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod catalog;
 mod catalogue;
 pub mod commit;
 pub mod error;
 mod host;
 pub mod ids;
+pub mod local;
 pub mod locks;
 mod names;
 pub mod rows;
 mod schema;
 
-pub use catalog::{
-    CATALOGUE_FILE, Catalog, Contents, DATABASES_FOLDER, FreeExtent, Kept, LinkTargets, Purgeable,
-    Vacuumed,
-};
 pub use catalogue::Catalogue;
 pub use commit::{Author, Commit, DroppedDatabase, NewContainer, NewDatabase, NewVersion};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{ContainerId, Csn, DatabaseId, Oid};
+pub use local::{
+    CATALOGUE_FILE, Contents, DATABASES_FOLDER, FreeExtent, Kept, LinkTargets, LocalCatalogue,
+    Purgeable, Vacuumed,
+};
 pub use locks::{
     HeldLock, Holder, LeasedLocks, LeasedPins, LockGuard, LockKind, LockOwner, LockTable,
     LockTarget, PinGuard, SnapshotPins, Waiter,

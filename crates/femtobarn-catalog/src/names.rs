@@ -1,7 +1,7 @@
 //! What a name may look like, and which existing names are like one that does not exist.
 
-use crate::catalog::DATABASES_FOLDER;
 use crate::error::{Error, Result};
+use crate::local::DATABASES_FOLDER;
 
 /// Longest name of a database, a container or a class, in bytes.
 pub const NAME_BYTES_MAX: usize = 200;

@@ -172,10 +172,10 @@ impl FederationHandle {
     fn close(&self, py: Python<'_>) {
         let session = self.federation.session();
         if let Ok(federation) = self.federation.get() {
-            session.held().let_go();
-            federation.let_go_of_pages();
+            session.held().release();
+            federation.release_pages();
             py.detach(|| {
-                federation.let_go_of_extents();
+                federation.release_extents();
                 federation.publish_disk_cache();
             });
         }

@@ -29,10 +29,10 @@ impl Held {
     }
 
     /// Lets go of all pages, but for those that somebody reads from right now.
-    pub fn let_go(&self) {
+    pub fn release(&self) {
         self.bytes.store(0, Ordering::Relaxed);
         let shapes: Vec<_> = self.shapes().iter().filter_map(Weak::upgrade).collect();
-        shapes.iter().for_each(|shape| shape.let_go());
+        shapes.iter().for_each(|shape| shape.release());
     }
 
     fn shapes(&self) -> MutexGuard<'_, Vec<Weak<Shape>>> {

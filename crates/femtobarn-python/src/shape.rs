@@ -73,12 +73,12 @@ impl Shape {
     }
 
     /// Lets go of the pages that are held, but for those that somebody reads from right now.
-    pub fn let_go(&self) {
+    pub fn release(&self) {
         for reader in self.members.iter().filter_map(|member| member.reader.get()?.as_ref()) {
             if let Ok(mut reader) = reader.try_lock()
                 && let Ok(reader) = reader.get_mut()
             {
-                reader.let_go();
+                reader.release();
             }
         }
     }
@@ -154,8 +154,8 @@ fn read(
     let content = py.detach(|| reader.get(entry)).or_raise()?;
     let added = reader.held_bytes().saturating_sub(before);
     if session.held().add(added) > reader.held_bytes_max() {
-        reader.let_go();
-        session.held().let_go();
+        reader.release();
+        session.held().release();
     }
     Ok(content)
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use femtobarn::{
-    At, CheckLevel, CheckReport, Csn, Facts, Federation, FileKind, Problem, RepairOptions,
+    At, CheckLevel, CheckReport, Csn, Federation, FileKind, Metadata, Problem, RepairOptions,
     Retention, Severity,
 };
 use pyo3::prelude::*;
@@ -229,22 +229,22 @@ pub fn restore(
 /// Says what a file is.
 #[pyfunction]
 pub fn identify(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
-    let facts = py.detach(|| femtobarn::identify(&path)).or_raise()?;
-    file_facts(py, &facts)
+    let metadata = py.detach(|| femtobarn::identify(&path)).or_raise()?;
+    file_metadata(py, &metadata)
 }
 
-fn file_facts<'py>(py: Python<'py>, facts: &Facts) -> PyResult<Bound<'py, PyDict>> {
+fn file_metadata<'py>(py: Python<'py>, metadata: &Metadata) -> PyResult<Bound<'py, PyDict>> {
     let row = PyDict::new(py);
-    row.set_item("path", facts.path.display().to_string())?;
-    row.set_item("bytes", facts.bytes)?;
-    row.set_item("kind", kind_of(facts.kind))?;
-    row.set_item("format", facts.format)?;
-    row.set_item("uuid", facts.uuid.map(|uuid| uuid.to_string()))?;
-    row.set_item("root_version", facts.root_version)?;
-    row.set_item("federation", facts.federation.map(|uuid| uuid.to_string()))?;
-    row.set_item("database", facts.database.as_ref().map(|(name, _)| name))?;
+    row.set_item("path", metadata.path.display().to_string())?;
+    row.set_item("bytes", metadata.bytes)?;
+    row.set_item("kind", kind_of(metadata.kind))?;
+    row.set_item("format", metadata.format)?;
+    row.set_item("uuid", metadata.uuid.map(|uuid| uuid.to_string()))?;
+    row.set_item("root_version", metadata.root_version)?;
+    row.set_item("federation", metadata.federation.map(|uuid| uuid.to_string()))?;
+    row.set_item("database", metadata.database.as_ref().map(|(name, _)| name))?;
     let containers = PyList::empty(py);
-    for container in &facts.containers {
+    for container in &metadata.containers {
         let entry = PyDict::new(py);
         entry.set_item("name", &container.name)?;
         entry.set_item("id", container.container)?;
@@ -256,11 +256,11 @@ fn file_facts<'py>(py: Python<'py>, facts: &Facts) -> PyResult<Bound<'py, PyDict
         containers.append(entry)?;
     }
     row.set_item("containers", containers)?;
-    row.set_item("commits", facts.commits)?;
-    let last = facts.last_commit.as_ref();
+    row.set_item("commits", metadata.commits)?;
+    let last = metadata.last_commit.as_ref();
     row.set_item("last_message", last.map(|commit| &commit.message))?;
     row.set_item("last_time_us", last.map(|commit| commit.time_us))?;
-    row.set_item("problem", facts.problem.as_ref())?;
+    row.set_item("problem", metadata.problem.as_ref())?;
     Ok(row)
 }
 

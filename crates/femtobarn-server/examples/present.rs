@@ -11,9 +11,9 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use femtobarn_catalog::Catalog;
+use femtobarn_catalog::LocalCatalogue;
 use femtobarn_server::physical::{
-    FederationStorage, Opaque, OpenHow, PosixStorage, Storage, StoragePath, Trouble,
+    FederationStorage, Opaque, OpenMode, PosixStorage, Storage, StorageError, StoragePath,
 };
 
 /// Bytes copied at a time.
@@ -35,12 +35,12 @@ fn copy(
     opaque: &str,
     mut target: File,
 ) -> Result<(), Box<dyn Error>> {
-    let catalogue = Arc::new(Catalog::open(folder)?);
+    let catalogue = Arc::new(LocalCatalogue::open(folder)?);
     let files = Arc::new(PosixStorage::new(folder).map_err(text)?);
     let shown = FederationStorage::new(catalogue, files);
     let path = StoragePath::new(format!("/{database}.root").as_bytes()).map_err(text)?;
     let opaque = Opaque(opaque.as_bytes());
-    let file = shown.open(&path, OpenHow::default(), opaque).map_err(text)?;
+    let file = shown.open(&path, OpenMode::default(), opaque).map_err(text)?;
     let mut buffer = vec![0; PIECE];
     let mut offset = 0;
     loop {
@@ -53,9 +53,9 @@ fn copy(
     }
 }
 
-fn text(trouble: Trouble) -> String {
+fn text(trouble: StorageError) -> String {
     match trouble {
-        Trouble::Refused(_, text) => text,
+        StorageError::Refused(_, text) => text,
         other => format!("{other:?}"),
     }
 }

@@ -8,12 +8,12 @@ use femtobarn_catalog::{CATALOGUE_FILE, ErrorKind};
 use nix::errno::Errno;
 
 use crate::config::{self, Config, Export};
-use crate::logical::catalogue::Served;
+use crate::logical::catalogue::FederationService;
 use crate::logical::exports::{Exports, Manner};
 use crate::logical::journal::restore_all;
 use crate::physical::{
-    FaultyStorage, FederationStorage, MachineClock, PosixStorage, Slowness, Storage, StoragePath,
-    Throttle, ThrottledStorage, Trouble,
+    FaultyStorage, FederationStorage, MachineClock, PosixStorage, Slowness, Storage, StorageError,
+    StoragePath, Throttle, ThrottledStorage,
 };
 use crate::server::StartError;
 
@@ -23,7 +23,7 @@ pub(crate) struct Exported {
     /// Their names.
     pub names: Vec<String>,
     /// Those that are federations.
-    pub federations: Vec<Arc<Served>>,
+    pub federations: Vec<Arc<FederationService>>,
     /// The disks of those that are throttled.
     pub disks: Vec<Disks>,
 }
@@ -65,7 +65,7 @@ pub(crate) fn open(config: &Config) -> Result<Exported, StartError> {
             let lease = Duration::from_secs(config.limits.lease_seconds);
             let grace = Duration::from_secs(config.limits.grace_seconds);
             let key = name.trim_matches('/');
-            let served = Served::open(key, &export.folder, manner.is_read_only, lease);
+            let served = FederationService::open(key, &export.folder, manner.is_read_only, lease);
             let served = served.map_err(|error| {
                 unusable(&export.folder, &error, error.kind() == ErrorKind::Denied)
             })?;
@@ -133,21 +133,21 @@ fn unusable(folder: &Path, error: &dyn std::fmt::Display, is_denied: bool) -> St
     if is_denied { StartError::Denied(text) } else { StartError::System(text) }
 }
 
-fn system_error(trouble: Trouble) -> StartError {
+fn system_error(trouble: StorageError) -> StartError {
     match trouble {
-        Trouble::Refused(Errno::EACCES | Errno::EPERM, what) => StartError::Denied(what),
+        StorageError::Refused(Errno::EACCES | Errno::EPERM, what) => StartError::Denied(what),
         trouble => StartError::System(text_of(trouble)),
     }
 }
 
-fn config_error(trouble: Trouble) -> StartError {
+fn config_error(trouble: StorageError) -> StartError {
     StartError::Config(text_of(trouble))
 }
 
-fn text_of(trouble: Trouble) -> String {
+fn text_of(trouble: StorageError) -> String {
     match trouble {
-        Trouble::Refused(_, what) | Trouble::NotBefore(_, what) => what,
-        Trouble::Elsewhere { host, .. } => format!("it is on {host}"),
+        StorageError::Refused(_, what) | StorageError::NotBefore(_, what) => what,
+        StorageError::Elsewhere { host, .. } => format!("it is on {host}"),
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_may_not_be_opened_is_denied() {
-        let refused = |errno| system_error(Trouble::refused(errno, "cannot open /data"));
+        let refused = |errno| system_error(StorageError::refused(errno, "cannot open /data"));
         assert_eq!(refused(Errno::EACCES), StartError::Denied("cannot open /data".to_owned()));
         assert_eq!(refused(Errno::EIO), StartError::System("cannot open /data".to_owned()));
     }

@@ -25,12 +25,12 @@ pub mod config;
 mod exporting;
 pub mod logging;
 pub mod logical;
+mod monitoring;
 pub mod physical;
 pub mod protocol;
 mod server;
 pub mod status;
 pub mod tls;
-mod watching;
 
 pub use config::Config;
 pub use server::{Server, StartError};

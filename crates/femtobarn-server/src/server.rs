@@ -23,15 +23,15 @@ use crate::auth::Tokens;
 use crate::config::{self, Config};
 use crate::exporting::{self, Disks, Exported};
 use crate::logging;
-use crate::logical::catalogue::Served;
+use crate::logical::catalogue::FederationService;
 use crate::logical::{Logical, Settings};
+use crate::monitoring;
 use crate::protocol::http::{self, Site};
 use crate::protocol::listen::{self, ConnectionCounts, Protocols};
 use crate::protocol::workers::Workers;
 use crate::protocol::{rpc, xroot};
 use crate::status::Status;
 use crate::tls::{self, Certificates};
-use crate::watching;
 
 /// Threads for what may block, for each core.
 const BLOCKING_THREADS_PER_CORE: usize = 16;
@@ -63,7 +63,7 @@ pub struct Server {
     exports: Vec<String>,
     drain: Duration,
     reloading: Mutex<Reloading>,
-    watched: Arc<Watched>,
+    watched: Arc<ServerState>,
     accepting: JoinHandle<()>,
     /// For `root://`, and for the rest.
     workers: [Arc<Workers>; 2],
@@ -80,14 +80,14 @@ struct Reloading {
 }
 
 /// What is told of a server.
-pub(crate) struct Watched {
+pub(crate) struct ServerState {
     pub started: Instant,
     /// The names of exports.
     pub exports: Vec<String>,
     pub is_draining: AtomicBool,
     pub counts: Arc<ConnectionCounts>,
     pub logical: Arc<Logical>,
-    pub federations: Vec<Arc<Served>>,
+    pub federations: Vec<Arc<FederationService>>,
     pub disks: Vec<Disks>,
 }
 
@@ -118,7 +118,7 @@ impl Server {
         logical.placement = config.placement().map_err(StartError::Config)?;
         let logical = Arc::new(logical);
         let counts = Arc::new(ConnectionCounts::default());
-        let watched = Arc::new(Watched {
+        let watched = Arc::new(ServerState {
             started: Instant::now(),
             exports: names.clone(),
             is_draining: AtomicBool::new(false),
@@ -129,7 +129,7 @@ impl Server {
         });
         let (status, draining) = (Arc::clone(&watched), Arc::clone(&watched));
         let site = Arc::new(Site {
-            status: Box::new(move || watching::status(&status)),
+            status: Box::new(move || monitoring::status(&status)),
             status_turn: Arc::new(Semaphore::new(1)),
             is_draining: Box::new(move || draining.is_draining.load(Ordering::Relaxed)),
             metrics: config.metrics_readers(),
@@ -211,7 +211,7 @@ impl Server {
 
     /// What it is doing.
     pub fn status(&self) -> Status {
-        watching::status(&self.watched)
+        monitoring::status(&self.watched)
     }
 
     /// Takes no more connections, waits for those that are open, and ends.

@@ -142,3 +142,8 @@ pub use writer::{
     Appender, Bound, Bounds, Cell, ClusterSummary, Renumbering, RowWriter, Savepoint, Version,
     WriteOptions, Writer,
 };
+
+/// Its example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;

@@ -105,3 +105,8 @@ pub use ids::{FileHandle, PathId, SessionId, StreamId};
 pub use location::{Location, opaque_pairs};
 pub use request::Request;
 pub use response::{Failure, Response};
+
+/// Its example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;

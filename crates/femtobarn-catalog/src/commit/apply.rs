@@ -6,10 +6,10 @@ use uuid::Uuid;
 use super::naming::{begin_names, end_names, name_container, name_database};
 use super::target::{Target, check_database_unchanged, check_open, container_path, database_name};
 use super::{Commit, NewContainer, NewDatabase, NewVersion};
-use crate::catalog::numbers::{signed, unsigned};
 use crate::error::{Attempt, Error, Failure};
 use crate::host;
 use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::local::numbers::{signed, unsigned};
 use crate::names;
 use crate::rows::{ClassRow, VersionRow};
 

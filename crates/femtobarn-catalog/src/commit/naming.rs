@@ -7,9 +7,9 @@ use super::target::{
     Target, check_database_unchanged, check_open, container_path, database_name, live_database,
 };
 use super::{Commit, DroppedDatabase};
-use crate::catalog::numbers::signed;
 use crate::error::{Attempt, Error};
 use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::local::numbers::signed;
 
 /// Ends the names of what is renamed or dropped.
 pub(super) fn end_names(connection: &Connection, csn: Csn, commit: &Commit) -> Attempt<()> {

@@ -5,9 +5,9 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::catalog::numbers::{signed, unsigned};
 use crate::error::{Attempt, Error};
 use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::local::numbers::{signed, unsigned};
 use crate::names;
 
 /// A container that a commit writes or has read.

@@ -11,8 +11,8 @@ use nix::libc::{self, flock};
 
 use super::SLOT_BYTES;
 use super::holder::Holder;
-use crate::catalog::numbers::{signed, unsigned};
 use crate::error::{Error, Result};
+use crate::local::numbers::{signed, unsigned};
 
 /// An open file description, which owns what is locked through it.
 #[derive(Debug)]

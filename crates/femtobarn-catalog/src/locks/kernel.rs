@@ -10,10 +10,10 @@ use super::file::{Kind, LockFile, Span};
 use super::monitor;
 use super::target::LockTarget;
 use super::wait;
-use crate::catalog::Labels;
 use crate::error::{Error, Result};
 use crate::host;
 use crate::ids::DatabaseId;
+use crate::local::Labels;
 
 /// Files that an owner may have open while nobody uses it.
 const IDLE_FILES_MAX: usize = 8;

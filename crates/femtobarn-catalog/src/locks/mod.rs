@@ -37,9 +37,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catalog::{LOCKS_FOLDER, Labels};
 use crate::error::Result;
 use crate::ids::{ContainerId, DatabaseId};
+use crate::local::{LOCKS_FOLDER, Labels};
 
 mod file;
 mod holder;

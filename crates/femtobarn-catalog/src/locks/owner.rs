@@ -8,9 +8,9 @@ use super::file::Kind;
 use super::kernel::{KernelGuard, KernelOwner};
 use super::leased::{LeasedGuard, LeasedLocks, LeasedOwner};
 use super::target::LockTarget;
-use crate::catalog::Labels;
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, DatabaseId};
+use crate::local::Labels;
 
 /// One transaction's share of the locks: it never excludes itself.
 #[derive(Debug)]

@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::file::{Kind, LockFile, Span};
 use super::leased::LeasedPins;
-use crate::catalog::LOCKS_FOLDER;
 use crate::error::Result;
 use crate::host;
 use crate::ids::Csn;
+use crate::local::LOCKS_FOLDER;
 
 const SNAPSHOTS_FILE: &str = "snapshots";
 
@@ -67,7 +67,7 @@ impl SnapshotPins {
     }
 
     /// Pins the snapshot of a commit. Ask afterwards whether it still exists
-    /// ([`crate::Catalog::pin`] does both).
+    /// ([`crate::LocalCatalogue::pin`] does both).
     ///
     /// # Errors
     /// [`crate::Error::Io`] if the operating system refuses the lock.

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use femtobarn_catalog::{Catalog, Csn, ErrorKind};
+use femtobarn_catalog::{Csn, ErrorKind, LocalCatalogue};
 
 use crate::child::{Player, say};
 use crate::federation::{Federation, version};
@@ -45,7 +45,7 @@ fn sixty_four_committers_all_make_progress() {
         for (number, container) in containers.iter().enumerate() {
             let (fed, barrier, is_over) = (&fed, &barrier, &is_over);
             scope.spawn(move || {
-                let catalog = Catalog::open(&fed.folder).unwrap();
+                let catalog = LocalCatalogue::open(&fed.folder).unwrap();
                 catalog.head().unwrap();
                 barrier.wait();
                 std::thread::sleep(PAUSE * number as u32 / COMMITTERS as u32);
@@ -69,7 +69,7 @@ fn sixty_four_committers_all_make_progress() {
 
 /// Role: adds to the container `events` of `run7` until it has done its share.
 pub fn commit_to_one_container(folder: &Path) {
-    let catalog = Catalog::open(folder).unwrap();
+    let catalog = LocalCatalogue::open(folder).unwrap();
     let database = catalog.database("run7", Csn::MAX).unwrap().id;
     let container = catalog.container(database, "events", Csn::MAX).unwrap().id;
     let mut done = 0;

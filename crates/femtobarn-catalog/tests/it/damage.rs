@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use femtobarn_catalog::{Catalog, ErrorKind};
+use femtobarn_catalog::{ErrorKind, LocalCatalogue};
 
 use crate::federation::Federation;
 
@@ -12,7 +12,7 @@ fn a_newer_format_is_refused_and_both_versions_are_named() {
     let Federation { catalog, folder, keep: _keep, .. } = Federation::new();
     drop(catalog);
     edit(&folder, "UPDATE federation SET value = '7' WHERE key = 'format'");
-    let error = Catalog::open(&folder).unwrap_err();
+    let error = LocalCatalogue::open(&folder).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let text = error.to_string();
     assert!(text.contains("version 7") && text.contains("version 2;"), "{text}");
@@ -23,7 +23,7 @@ fn the_format_of_the_pre_releases_is_refused_with_what_to_do() {
     let Federation { catalog, folder, keep: _keep, .. } = Federation::new();
     drop(catalog);
     edit(&folder, "UPDATE federation SET value = '1' WHERE key = 'format'");
-    let error = Catalog::open(&folder).unwrap_err();
+    let error = LocalCatalogue::open(&folder).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let text = error.to_string();
     assert!(text.contains("version 1, which was made by a pre-release; export"), "{text}");
@@ -34,7 +34,7 @@ fn a_catalogue_without_its_identity_is_corrupt() {
     let Federation { catalog, folder, keep: _keep, .. } = Federation::new();
     drop(catalog);
     edit(&folder, "DELETE FROM federation WHERE key = 'uuid'");
-    assert_eq!(Catalog::open(&folder).unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(LocalCatalogue::open(&folder).unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_file_that_is_no_catalogue_is_corrupt() {
     let path = folder.path().join("catalogue.sqlite");
     for bytes in [&b"this is not a database, whatever its name says"[..], b"", &[0x5a; 8192]] {
         fs::write(&path, bytes).unwrap();
-        let error = Catalog::open(folder.path()).unwrap_err();
+        let error = LocalCatalogue::open(folder.path()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
         assert!(error.to_string().contains("catalogue.sqlite"), "{error}");
     }
@@ -91,7 +91,7 @@ fn use_everything(
     folder: &Path,
     database: femtobarn_catalog::DatabaseId,
 ) -> femtobarn_catalog::Result<()> {
-    let catalog = Catalog::open(folder)?;
+    let catalog = LocalCatalogue::open(folder)?;
     let head = catalog.head()?;
     catalog.databases(head)?;
     catalog.containers(database, head)?;

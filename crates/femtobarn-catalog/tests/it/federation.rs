@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use femtobarn_catalog::{
-    BlobRange, Catalog, Commit, ContainerId, Csn, DatabaseId, DatabaseState, EnvelopeRange,
+    BlobRange, Commit, ContainerId, Csn, DatabaseId, DatabaseState, EnvelopeRange, LocalCatalogue,
     NewContainer, NewDatabase, NewVersion, Result,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
 
 pub struct Federation {
-    pub catalog: Catalog,
+    pub catalog: LocalCatalogue,
     pub database: DatabaseId,
     pub folder: PathBuf,
     pub keep: TempDir,
@@ -21,7 +21,7 @@ impl Federation {
     pub fn new() -> Self {
         let keep = tempfile::tempdir().unwrap();
         let folder = keep.path().join("lhc.fed");
-        let catalog = Catalog::create(&folder, "lhc").unwrap();
+        let catalog = LocalCatalogue::create(&folder, "lhc").unwrap();
         let database = new_database(&catalog, "run7", DatabaseState::Open).unwrap();
         Federation { catalog, database, folder, keep }
     }
@@ -42,7 +42,7 @@ impl Federation {
     }
 }
 
-pub fn database(catalog: &Catalog, name: &str, state: DatabaseState) -> NewDatabase {
+pub fn database(catalog: &LocalCatalogue, name: &str, state: DatabaseState) -> NewDatabase {
     NewDatabase {
         id: catalog.reserve_database().unwrap(),
         uuid: Uuid::new_v4(),
@@ -52,14 +52,18 @@ pub fn database(catalog: &Catalog, name: &str, state: DatabaseState) -> NewDatab
     }
 }
 
-pub fn new_database(catalog: &Catalog, name: &str, state: DatabaseState) -> Result<DatabaseId> {
+pub fn new_database(
+    catalog: &LocalCatalogue,
+    name: &str,
+    state: DatabaseState,
+) -> Result<DatabaseId> {
     let new = database(catalog, name, state);
     let id = new.id;
     catalog.commit(Commit { new_databases: vec![new], ..Commit::default() })?;
     Ok(id)
 }
 
-pub fn container(catalog: &Catalog, database: DatabaseId, name: &str) -> NewContainer {
+pub fn container(catalog: &LocalCatalogue, database: DatabaseId, name: &str) -> NewContainer {
     NewContainer {
         database,
         id: catalog.reserve_container().unwrap(),
@@ -70,7 +74,11 @@ pub fn container(catalog: &Catalog, database: DatabaseId, name: &str) -> NewCont
     }
 }
 
-pub fn new_container(catalog: &Catalog, database: DatabaseId, name: &str) -> Result<ContainerId> {
+pub fn new_container(
+    catalog: &LocalCatalogue,
+    database: DatabaseId,
+    name: &str,
+) -> Result<ContainerId> {
     let new = container(catalog, database, name);
     let id = new.id;
     catalog.commit(Commit { new_containers: vec![new], ..Commit::default() })?;

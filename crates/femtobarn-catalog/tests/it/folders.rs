@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-use femtobarn_catalog::{Catalog, Csn, ErrorKind};
+use femtobarn_catalog::{Csn, ErrorKind, LocalCatalogue};
 
 use crate::child::{Player, command, command_in_own_mounts, say};
 use crate::federation::{Federation, copy_folder, new_container};
@@ -14,8 +14,8 @@ use crate::federation::{Federation, copy_folder, new_container};
 fn a_new_federation_is_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("deep/lhc.fed");
-    let created = Catalog::create(&folder, "lhc").unwrap();
-    let opened = Catalog::open(&folder).unwrap();
+    let created = LocalCatalogue::create(&folder, "lhc").unwrap();
+    let opened = LocalCatalogue::open(&folder).unwrap();
     assert_eq!((created.uuid(), created.name()), (opened.uuid(), opened.name()));
     assert_eq!(opened.folder(), folder);
     assert_eq!(opened.head().unwrap(), Csn::ZERO);
@@ -28,20 +28,20 @@ fn a_new_federation_is_found_again() {
 #[test]
 fn a_folder_in_use_is_not_made_a_federation() {
     let fed = Federation::new();
-    let error = Catalog::create(&fed.folder, "again").unwrap_err();
+    let error = LocalCatalogue::create(&fed.folder, "again").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exists);
     assert!(error.to_string().contains("open it, or choose another folder"), "{error}");
 
     let foreign = tempfile::tempdir().unwrap();
     fs::write(foreign.path().join("thesis.tex"), "").unwrap();
-    let error = Catalog::create(foreign.path(), "lhc").unwrap_err();
+    let error = LocalCatalogue::create(foreign.path(), "lhc").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exists);
     assert!(error.to_string().contains("thesis.tex"), "{error}");
 
     let lost = tempfile::tempdir().unwrap();
     fs::create_dir(lost.path().join("databases")).unwrap();
     fs::write(lost.path().join("databases/run7.root"), "").unwrap();
-    assert_eq!(Catalog::create(lost.path(), "lhc").unwrap_err().kind(), ErrorKind::Exists);
+    assert_eq!(LocalCatalogue::create(lost.path(), "lhc").unwrap_err().kind(), ErrorKind::Exists);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_creation_that_was_interrupted_can_be_done_again() {
     fs::create_dir(folder.path().join("locks")).unwrap();
     fs::create_dir(folder.path().join("databases")).unwrap();
     fs::write(folder.path().join("catalogue.sqlite.draft-1"), "half").unwrap();
-    Catalog::create(folder.path(), "lhc").unwrap();
+    LocalCatalogue::create(folder.path(), "lhc").unwrap();
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn what_is_missing_is_said() {
         (&missing, "there is no such folder"),
         (&file, "this is a file"),
     ] {
-        let error = Catalog::open(path).unwrap_err();
+        let error = LocalCatalogue::open(path).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert!(error.to_string().contains(reason), "{error}");
     }
@@ -76,11 +76,12 @@ fn one_of_many_that_create_the_same_federation_wins() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("lhc.fed");
         let results: Vec<_> = std::thread::scope(|scope| {
-            let create = || scope.spawn(|| Catalog::create(&folder, "lhc").map(|c| c.uuid()));
+            let create =
+                || scope.spawn(|| LocalCatalogue::create(&folder, "lhc").map(|c| c.uuid()));
             let running = [create(), create(), create(), create()];
             running.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        let uuid = Catalog::open(&folder).unwrap().uuid();
+        let uuid = LocalCatalogue::open(&folder).unwrap().uuid();
         let won: Vec<_> = results.iter().flatten().collect();
         assert_eq!(won, [&uuid]);
         for error in results.iter().filter_map(|result| result.as_ref().err()) {
@@ -129,7 +130,7 @@ fn a_folder_of_somebody_else_can_be_read() {
     assert_eq!(reader.hear().unwrap(), "read-only, 1 databases");
     assert_eq!(reader.hear().unwrap(), "Denied");
     fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
-    let catalog = Catalog::open(&folder).unwrap();
+    let catalog = LocalCatalogue::open(&folder).unwrap();
     new_container(&catalog, database, "events").unwrap();
     reader.tell("look again");
     assert_eq!(reader.hear().unwrap(), "2 commits");
@@ -151,7 +152,7 @@ fn a_full_disk_refuses_the_commit_and_keeps_the_rest() {
 
 /// Role: says what it can read, and what a commit says; then, when told to, what is new.
 pub fn read_and_tell(folder: &Path) {
-    let catalog = match Catalog::open(folder) {
+    let catalog = match LocalCatalogue::open(folder) {
         Ok(catalog) => catalog,
         Err(error) => return say(format!("{:?}: {error}", error.kind())),
     };
@@ -168,7 +169,7 @@ pub fn read_and_tell(folder: &Path) {
 /// Role: commits until the disk is full, then frees some space and commits once more.
 pub fn fill_the_disk(folder: &Path) {
     let ballast = folder.join("ballast");
-    let catalog = Catalog::create(&folder.join("lhc.fed"), "lhc").unwrap();
+    let catalog = LocalCatalogue::create(&folder.join("lhc.fed"), "lhc").unwrap();
     fs::write(&ballast, vec![1; 200_000]).unwrap();
     let message = "x".repeat(10_000);
     let commit = || {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use femtobarn_catalog::{Catalog, Csn, LockTable};
+use femtobarn_catalog::{Csn, LocalCatalogue, LockTable};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 
@@ -20,7 +20,7 @@ fn a_forked_child_uses_the_catalogue_as_its_parent_does() {
 
 /// Role: forks with the catalogue open, with connections and without, and uses it on both sides.
 pub fn fork_and_use(folder: &Path) {
-    let catalog = Catalog::open(folder).unwrap();
+    let catalog = LocalCatalogue::open(folder).unwrap();
     let database = catalog.database("run7", Csn::MAX).unwrap().id;
     let locks = LockTable::new(folder);
     let (one, wait) = (femtobarn_catalog::ContainerId(1), Duration::from_millis(10));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use femtobarn_catalog::{
-    Catalog, Commit, ContainerId, Csn, DatabaseId, DatabaseState, DroppedDatabase, PinGuard,
+    Commit, ContainerId, Csn, DatabaseId, DatabaseState, DroppedDatabase, LocalCatalogue, PinGuard,
     Vacuumed,
 };
 
@@ -25,7 +25,7 @@ fn every_snapshot_shows_what_was_there_then() {
         history.check(&history.catalog);
         let folder = tempfile::tempdir().unwrap();
         let uuid = history.catalog.uuid();
-        let restored = Catalog::create_with(folder.path(), "lhc", uuid).unwrap();
+        let restored = LocalCatalogue::create_with(folder.path(), "lhc", uuid).unwrap();
         restored.restore(&history.catalog.contents().unwrap()).unwrap();
         history.check(&restored);
     }
@@ -34,7 +34,7 @@ fn every_snapshot_shows_what_was_there_then() {
 struct History {
     seed: u64,
     random: u64,
-    catalog: Catalog,
+    catalog: LocalCatalogue,
     /// What each commit made of the federation, from that of no commit on.
     states: Vec<State>,
     pins: Vec<PinGuard>,
@@ -47,7 +47,7 @@ struct History {
 impl History {
     fn new(seed: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let catalog = Catalog::create(&folder.path().join("lhc.fed"), "lhc").unwrap();
+        let catalog = LocalCatalogue::create(&folder.path().join("lhc.fed"), "lhc").unwrap();
         let states = vec![State::new()];
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (pins, horizon, kept) = (vec![], Csn::ZERO, vec![]);
@@ -200,7 +200,7 @@ impl History {
         }
     }
 
-    fn check(&self, catalog: &Catalog) {
+    fn check(&self, catalog: &LocalCatalogue) {
         let tagged: Vec<_> = catalog.tags().unwrap().into_iter().map(|tag| tag.csn).collect();
         for (csn, state) in (0..).map(Csn).zip(&self.states) {
             let exists = csn >= self.horizon || tagged.contains(&csn) || self.kept.contains(&csn);
@@ -214,7 +214,7 @@ impl History {
 }
 
 /// What a catalogue shows as of a commit.
-fn seen(catalog: &Catalog, at: Csn) -> State {
+fn seen(catalog: &LocalCatalogue, at: Csn) -> State {
     let containers = |id| {
         let rows = catalog.containers(id, at).unwrap().into_iter();
         rows.map(|row| {

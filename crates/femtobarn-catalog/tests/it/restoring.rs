@@ -3,7 +3,8 @@
 use std::fs;
 
 use femtobarn_catalog::{
-    Catalog, ClassRow, Commit, ContainerRecord, Contents, Csn, DatabaseState, ErrorKind, Retention,
+    ClassRow, Commit, ContainerRecord, Contents, Csn, DatabaseState, ErrorKind, LocalCatalogue,
+    Retention,
 };
 use uuid::Uuid;
 
@@ -52,17 +53,17 @@ fn a_catalogue_made_from_its_rows_is_the_same_and_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("databases")).unwrap();
     fs::write(folder.path().join("databases/run7.root"), "what is left").unwrap();
-    assert_eq!(Catalog::create(folder.path(), "lhc").unwrap_err().kind(), ErrorKind::Exists);
-    let again = Catalog::create_with(folder.path(), "lhc", fed.catalog.uuid()).unwrap();
+    assert_eq!(LocalCatalogue::create(folder.path(), "lhc").unwrap_err().kind(), ErrorKind::Exists);
+    let again = LocalCatalogue::create_with(folder.path(), "lhc", fed.catalog.uuid()).unwrap();
     again.restore(&contents).unwrap();
     assert_eq!(again.contents().unwrap(), contents);
     assert_eq!(again.uuid(), fed.catalog.uuid());
     for csn in 0..=fed.catalog.head().unwrap().0 {
         let at = Csn(csn);
         assert_eq!(again.databases(at).unwrap(), fed.catalog.databases(at).unwrap());
-        let containers = |catalog: &Catalog| catalog.containers(fed.database, at).unwrap();
+        let containers = |catalog: &LocalCatalogue| catalog.containers(fed.database, at).unwrap();
         assert_eq!(containers(&again), containers(&fed.catalog));
-        let exists = |catalog: &Catalog| catalog.snapshot_exists(at).unwrap();
+        let exists = |catalog: &LocalCatalogue| catalog.snapshot_exists(at).unwrap();
         assert_eq!(exists(&again), exists(&fed.catalog));
     }
     assert_eq!(again.reserve_database().unwrap(), fed.catalog.reserve_database().unwrap());
@@ -70,7 +71,7 @@ fn a_catalogue_made_from_its_rows_is_the_same_and_goes_on() {
     assert!(number.0 > 2 && number.0 < 100, "not after that of an attached file: {number}");
     let csn = again.commit(Commit::default()).unwrap();
     assert_eq!(csn, Csn(fed.catalog.head().unwrap().0 + 1));
-    let error = Catalog::create_with(folder.path(), "lhc", Uuid::new_v4()).unwrap_err();
+    let error = LocalCatalogue::create_with(folder.path(), "lhc", Uuid::new_v4()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exists);
 }
 
@@ -80,7 +81,7 @@ fn rows_that_contradict_each_other_are_refused_as_a_whole() {
     let contents = fed.catalog.contents().unwrap();
     let refuse = |change: &dyn Fn(&mut Contents), text: &str| {
         let folder = tempfile::tempdir().unwrap();
-        let catalog = Catalog::create_with(folder.path(), "lhc", Uuid::new_v4()).unwrap();
+        let catalog = LocalCatalogue::create_with(folder.path(), "lhc", Uuid::new_v4()).unwrap();
         let mut contents = contents.clone();
         change(&mut contents);
         let error = catalog.restore(&contents).unwrap_err();
@@ -102,7 +103,7 @@ fn a_name_that_is_not_said_otherwise_holds_from_the_beginning_to_the_end() {
     let hits = |record: &&mut ContainerRecord| record.row.name == "hits";
     contents.containers.iter_mut().find(hits).unwrap().names.clear();
     let folder = tempfile::tempdir().unwrap();
-    let again = Catalog::create_with(folder.path(), "lhc", Uuid::new_v4()).unwrap();
+    let again = LocalCatalogue::create_with(folder.path(), "lhc", Uuid::new_v4()).unwrap();
     again.restore(&contents).unwrap();
     assert_eq!(again.contents().unwrap(), fed.catalog.contents().unwrap());
 }
@@ -111,10 +112,10 @@ fn a_name_that_is_not_said_otherwise_holds_from_the_beginning_to_the_end() {
 fn a_log_without_its_catalogue_is_not_built_upon() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("catalogue.sqlite-wal"), "of another one").unwrap();
-    let error = Catalog::create_with(folder.path(), "lhc", Uuid::new_v4()).unwrap_err();
+    let error = LocalCatalogue::create_with(folder.path(), "lhc", Uuid::new_v4()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exists);
     assert!(error.to_string().contains("catalogue.sqlite-wal"), "{error}");
-    assert_eq!(Catalog::create(folder.path(), "lhc").unwrap_err().kind(), ErrorKind::Exists);
+    assert_eq!(LocalCatalogue::create(folder.path(), "lhc").unwrap_err().kind(), ErrorKind::Exists);
 }
 
 #[test]
@@ -135,7 +136,7 @@ fn a_copy_is_whole_and_as_of_one_commit_while_others_commit() {
             let folder = copies.path().join(number.to_string());
             fs::create_dir(&folder).unwrap();
             let csn = fed.catalog.backup_to(&folder.join("catalogue.sqlite")).unwrap();
-            let copy = Catalog::open(&folder).unwrap();
+            let copy = LocalCatalogue::open(&folder).unwrap();
             assert_eq!((copy.head().unwrap(), copy.uuid()), (csn, fed.catalog.uuid()));
             let all = |id| copy.versions(fed.database, id).unwrap();
             let csns = |id| all(id).iter().map(|row| row.csn).collect::<Vec<_>>();

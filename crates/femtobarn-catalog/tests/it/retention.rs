@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use femtobarn_catalog::{Catalog, Csn, ErrorKind, Kept, Retention, SnapshotPins};
+use femtobarn_catalog::{Csn, ErrorKind, Kept, LocalCatalogue, Retention, SnapshotPins};
 
 use crate::child::{Player, listen, say};
 use crate::federation::Federation;
@@ -127,7 +127,7 @@ fn where_nothing_can_be_written_pins_do_nothing() {
 /// Role: forks with a pin, and then waits to be killed.
 pub fn pin_and_fork(folder: &Path) {
     use nix::sys::wait::{WaitStatus, waitpid};
-    let catalog = Catalog::open(folder).unwrap();
+    let catalog = LocalCatalogue::open(folder).unwrap();
     let guard = catalog.pin(Csn(1)).unwrap();
     let pinned = || catalog.pins().pinned_below(Csn::MAX).unwrap();
     // SAFETY: the other thread of this process is the test harness, which waits for this one and

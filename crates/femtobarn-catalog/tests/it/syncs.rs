@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 
-use femtobarn_catalog::{Catalog, Commit, Csn};
+use femtobarn_catalog::{Commit, Csn, LocalCatalogue};
 
 use crate::federation::Federation;
 
@@ -30,7 +30,7 @@ fn what_is_acknowledged_is_known_to_be_durable_whoever_synced_it() {
         for _ in 0..6 {
             // Each has connections and locks of its own, as a process would.
             scope.spawn(|| {
-                let catalog = Catalog::open(&fed.folder).unwrap();
+                let catalog = LocalCatalogue::open(&fed.folder).unwrap();
                 for _ in 0..30 {
                     catalog.commit(Commit::default()).unwrap();
                     let [written, durable, torn] = numbers(&fed);
@@ -63,7 +63,7 @@ fn a_torn_log_is_mended_by_the_next_commit() {
     let first = fed.catalog.commit(Commit::default()).unwrap();
     set(&fed, 2, 1);
     assert_eq!(numbers(&fed)[2], 1);
-    let other = Catalog::open(&fed.folder).unwrap();
+    let other = LocalCatalogue::open(&fed.folder).unwrap();
     assert_eq!(other.commit(Commit::default()).unwrap(), Csn(first.0 + 1));
     let [written, durable, torn] = numbers(&fed);
     assert_eq!((durable, torn), (written, 0));
@@ -89,7 +89,7 @@ fn a_snapshot_shows_only_what_is_durable() {
 fn the_log_is_written_ahead() {
     let fed = Federation::new();
     let log = fed.folder.join("catalogue.sqlite-wal");
-    let other = Catalog::open(&fed.folder).unwrap();
+    let other = LocalCatalogue::open(&fed.folder).unwrap();
     let mut sizes = std::collections::BTreeSet::new();
     for _ in 0..100 {
         fed.catalog.commit(Commit::default()).unwrap();
@@ -99,5 +99,5 @@ fn the_log_is_written_ahead() {
     assert!(sizes.iter().all(|size| size.is_multiple_of(64 << 10)), "{sizes:?}");
     assert!((2..=6).contains(&sizes.len()), "{sizes:?}");
     let head = fed.catalog.head().unwrap();
-    assert_eq!(Catalog::open(&fed.folder).unwrap().head().unwrap(), head);
+    assert_eq!(LocalCatalogue::open(&fed.folder).unwrap().head().unwrap(), head);
 }

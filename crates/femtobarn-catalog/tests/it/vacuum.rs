@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 
 use femtobarn_catalog::{
-    BlobRange, Catalog, Csn, DatabaseState, ErrorKind, Kept, Result, Vacuumed,
+    BlobRange, Csn, DatabaseState, ErrorKind, Kept, LocalCatalogue, Result, Vacuumed,
 };
 
 use crate::federation::{Federation, new_database};
@@ -21,7 +21,7 @@ fn vacuumed(kept: Kept) -> Vacuumed {
 }
 
 /// Takes away all that can be.
-fn vacuum(catalog: &Catalog, to: Csn) -> Result<Vacuumed> {
+fn vacuum(catalog: &LocalCatalogue, to: Csn) -> Result<Vacuumed> {
     let kept = catalog.raise_horizon(to)?;
     let purgeable = catalog.purgeable(&kept)?;
     let mut all = vacuumed(kept);
@@ -176,7 +176,7 @@ fn no_two_writers_get_the_same_space() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let catalog = Catalog::open(&fed.folder).unwrap();
+                let catalog = LocalCatalogue::open(&fed.folder).unwrap();
                 while let Some(range) = catalog.take_free_extent(fed.database, 100).unwrap() {
                     taken.lock().unwrap().push(range.offset);
                 }

@@ -9,8 +9,8 @@ use prost::Message;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
+use super::failure::{CallFailure, reason, trouble_of};
 use super::session::Shared;
-use super::trouble::{Trouble, reason, trouble_of};
 use crate::convert::refusal;
 use crate::v1::catalogue_client::CatalogueClient;
 use crate::v1::failure::Of;
@@ -44,7 +44,7 @@ impl From<Status> for Attempt {
         match refusal(&status) {
             Some(failure) if matches!(failure.of, Some(Of::NoSession(_))) => Attempt::NoSession,
             Some(failure) => Attempt::Refused(failure.into()),
-            None if trouble_of(&status) == Trouble::Distrust => {
+            None if trouble_of(&status) == CallFailure::Distrust => {
                 Attempt::Distrusted(reason(&status))
             }
             None => Attempt::Lost(reason(&status)),
@@ -158,7 +158,7 @@ impl Shared {
             match attempt.map_err(Attempt::from) {
                 Ok(reply) => {
                     let csn = Csn(reply.into_inner().csn);
-                    self.hear_of(csn);
+                    self.observe_head(csn);
                     return Ok(csn);
                 }
                 // Whether the server lets us in now does not tell what became of the commit before.

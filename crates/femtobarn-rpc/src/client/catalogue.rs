@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    BlobRange, Catalog, Catalogue, ClassRow, Commit, CommitRow, ContainerId, ContainerRow, Csn,
-    DatabaseId, DatabaseRow, Error, ErrorKind, HeldLock, LeasedLocks, LeasedPins, LockKind,
+    BlobRange, Catalogue, ClassRow, Commit, CommitRow, ContainerId, ContainerRow, Csn, DatabaseId,
+    DatabaseRow, Error, ErrorKind, HeldLock, LeasedLocks, LeasedPins, LocalCatalogue, LockKind,
     LockTable, LockTarget, PinGuard, Result, Retention, TagRow, VersionRow, Waiter,
 };
 use uuid::Uuid;
@@ -52,7 +52,7 @@ impl RemoteCatalogue {
         let operation =
             Operation { kind: Kind::Pin.into(), csn: csn.map(|csn| csn.0), ..Operation::default() };
         let csn = self.shared.settled(operation)?;
-        self.shared.hear_of(csn);
+        self.shared.observe_head(csn);
         Ok((csn, PinGuard::on_lease(self.shared.clone(), csn)))
     }
 }
@@ -126,7 +126,7 @@ impl Catalogue for RemoteCatalogue {
         self.shared.check_open()
     }
 
-    fn local(&self) -> Result<&Catalog> {
+    fn local(&self) -> Result<&LocalCatalogue> {
         Err(Error::Unsupported {
             what: format!(
                 "this is done only where the federation's folder is: run it on the server of {}",
@@ -141,7 +141,7 @@ impl Catalogue for RemoteCatalogue {
 
     fn head(&self) -> Result<Csn> {
         let head = needed(csn_of(&self.ask(Of::Head(Empty {}))?), "commit")?;
-        self.shared.hear_of(head);
+        self.shared.observe_head(head);
         Ok(head)
     }
 
@@ -157,7 +157,7 @@ impl Catalogue for RemoteCatalogue {
     fn look_for_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)> {
         let answers = self.ask(Of::FindDatabase(named(DatabaseId(0), name, Csn::MAX)))?;
         let head = needed(csn_of(&answers), "commit")?;
-        self.shared.hear_of(head);
+        self.shared.observe_head(head);
         Ok((checked!(answers, databases)?.pop(), head))
     }
 

@@ -5,7 +5,7 @@
 //! | `address` | where the server is, and which federation |
 //! | `token` | who asks, to the server |
 //! | `ledger` | what the session holds and waits for |
-//! | `trouble` | what keeps a call from being answered, and whether to wait for the end of it |
+//! | `failure` | what keeps a call from being answered, and whether to wait for the end of it |
 //! | `session` | the task that keeps the session, and opens it again |
 //! | `calls` | single calls, sent again where that does no harm |
 //! | `catalogue` | the catalogue made of these |
@@ -29,10 +29,10 @@ use uuid::Uuid;
 mod address;
 mod calls;
 mod catalogue;
+mod failure;
 mod ledger;
 mod session;
 mod token;
-mod trouble;
 
 pub use address::Address;
 

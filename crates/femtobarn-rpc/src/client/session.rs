@@ -15,8 +15,8 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Request, Status, Streaming};
 use uuid::Uuid;
 
+use super::failure::{CallFailure, reason, trouble_of, with_sources};
 use super::ledger::Ledger;
-use super::trouble::{Trouble, reason, trouble_of, with_sources};
 use super::{Address, ConnectOptions, token};
 use crate::MESSAGE_BYTES_MAX;
 use crate::convert::refusal;
@@ -117,7 +117,7 @@ impl Shared {
         Csn(self.head.load(Ordering::Acquire))
     }
 
-    pub fn hear_of(&self, csn: Csn) {
+    pub fn observe_head(&self, csn: Csn) {
         self.head.fetch_max(csn.0, Ordering::AcqRel);
     }
 
@@ -229,8 +229,8 @@ impl Shared {
             Some(Error::Unavailable { .. }) if !is_late => None,
             Some(error) => Some(error),
             None => match trouble_of(status) {
-                Trouble::Distrust => Some(self.unreachable(&reason(status))),
-                Trouble::NoConnection if first => Some(self.unreachable(&reason(status))),
+                CallFailure::Distrust => Some(self.unreachable(&reason(status))),
+                CallFailure::NoConnection if first => Some(self.unreachable(&reason(status))),
                 _ => is_late.then(|| self.unavailable(&reason(status))),
             },
         }
@@ -265,7 +265,7 @@ impl Shared {
         let opened: std::result::Result<_, Status> =
             tokio::time::timeout(self.patience, opening).await.map_err(late)?;
         let (turns, welcome) = opened?;
-        self.hear_of(Csn(welcome.head));
+        self.observe_head(Csn(welcome.head));
         self.ledger().welcome(&welcome);
         self.link.send_if_modified(|link| {
             let is_broken = *link == Link::Broken;

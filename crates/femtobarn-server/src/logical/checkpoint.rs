@@ -9,7 +9,7 @@ use nix::errno::Errno;
 
 use super::files::SharedFile;
 use super::journal::{CHANGES_MAX, Journal, Target};
-use crate::physical::{Answer, Trouble};
+use crate::physical::{StorageError, StorageResult};
 
 /// Bytes that one checkpoint keeps.
 pub const CHECKPOINT_BYTES_MAX: u32 = 1024 * 1024;
@@ -27,12 +27,12 @@ impl Checkpoint {
     ///
     /// # Errors
     /// The storage's; `EROFS` if it keeps no journals.
-    pub fn begin(file: &SharedFile) -> Answer<Self> {
-        let facts = file.facts()?;
+    pub fn begin(file: &SharedFile) -> StorageResult<Self> {
+        let metadata = file.metadata()?;
         let (storage, path) = file.home()?;
-        let target = Target { path, id: facts.id, size: facts.size };
+        let target = Target { path, id: metadata.id, size: metadata.size };
         let journal = Journal::begin(storage, &target)?;
-        Ok(Checkpoint { size: facts.size, bytes: 0, changes: 0, journal })
+        Ok(Checkpoint { size: metadata.size, bytes: 0, changes: 0, journal })
     }
 
     /// Bytes that it keeps.
@@ -44,7 +44,12 @@ impl Checkpoint {
     ///
     /// # Errors
     /// `EDQUOT` if it would keep too much; the storage's.
-    pub fn before_write(&mut self, file: &SharedFile, offset: u64, length: u64) -> Answer<()> {
+    pub fn before_write(
+        &mut self,
+        file: &SharedFile,
+        offset: u64,
+        length: u64,
+    ) -> StorageResult<()> {
         // What lies behind the size of the beginning goes when the file is cut.
         let there = self.size.saturating_sub(offset).min(length);
         if there == 0 {
@@ -56,7 +61,7 @@ impl Checkpoint {
                 "a checkpoint keeps {CHECKPOINT_BYTES_MAX} bytes of {CHANGES_MAX} changes, and this \
                  is one too many; commit more often"
             );
-            return Err(Trouble::refused(Errno::EDQUOT, what));
+            return Err(StorageError::refused(Errno::EDQUOT, what));
         }
         let mut old = vec![0; there as usize];
         let count = file.interface()?.read_at(offset, &mut old)?;
@@ -69,7 +74,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// As [`Checkpoint::before_write`].
-    pub fn before_truncate(&mut self, file: &SharedFile, size: u64) -> Answer<()> {
+    pub fn before_truncate(&mut self, file: &SharedFile, size: u64) -> StorageResult<()> {
         self.before_write(file, size, self.size.saturating_sub(size))
     }
 
@@ -77,7 +82,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// The storage's; then they are undone when the server starts again.
-    pub fn commit(self) -> Answer<()> {
+    pub fn commit(self) -> StorageResult<()> {
         self.journal.end()
     }
 
@@ -86,7 +91,7 @@ impl Checkpoint {
     /// # Errors
     /// The storage's; then the file is neither what it was nor what it became, until the server starts
     /// again.
-    pub fn undo(self, file: &SharedFile) -> Answer<()> {
+    pub fn undo(self, file: &SharedFile) -> StorageResult<()> {
         let kept = self.journal.kept()?;
         for (offset, bytes) in kept.changes.iter().rev() {
             file.write_at(*offset, bytes)?;

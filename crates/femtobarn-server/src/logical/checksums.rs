@@ -9,7 +9,7 @@ use md5::{Digest, Md5};
 use nix::errno::Errno;
 use quick_cache::sync::Cache;
 
-use crate::physical::{Answer, Facts, StoragePath, StoredFile, Trouble};
+use crate::physical::{Metadata, StorageError, StoragePath, StorageResult, StoredFile};
 
 /// Checksums that are kept.
 const KEPT_MAX: usize = 16_384;
@@ -67,14 +67,14 @@ impl ChecksumKind {
     ///
     /// # Errors
     /// The storage's; `ECANCELED` if nobody waits any more.
-    pub fn compute(self, file: &dyn StoredFile, wish: &Wish) -> Answer<String> {
+    pub fn compute(self, file: &dyn StoredFile, wish: &Wish) -> StorageResult<String> {
         let mut running = Running::new(self);
         let mut buffer = vec![0; PIECE_BYTES];
         let mut offset = 0;
         loop {
             if !wish.lasts() {
                 let what = "nobody waits for the checksum any more";
-                return Err(Trouble::refused(Errno::ECANCELED, what));
+                return Err(StorageError::refused(Errno::ECANCELED, what));
             }
             let count = file.read_at(offset, &mut buffer)?;
             running.add(&buffer[..count]);
@@ -197,8 +197,13 @@ impl Checksums {
     }
 
     /// The digest, if it was computed before.
-    pub fn known(&self, path: &StoragePath, facts: &Facts, kind: ChecksumKind) -> Option<String> {
-        let key = (path.clone(), facts.id, facts.size, facts.modified, kind);
+    pub fn known(
+        &self,
+        path: &StoragePath,
+        metadata: &Metadata,
+        kind: ChecksumKind,
+    ) -> Option<String> {
+        let key = (path.clone(), metadata.id, metadata.size, metadata.modified, kind);
         self.kept.as_ref()?.get(&key)
     }
 
@@ -207,7 +212,7 @@ impl Checksums {
     pub fn keep(
         &self,
         path: &StoragePath,
-        (before, after): (&Facts, &Facts),
+        (before, after): (&Metadata, &Metadata),
         kind: ChecksumKind,
         digest: &str,
     ) {

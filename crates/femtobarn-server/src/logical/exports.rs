@@ -14,8 +14,8 @@ use nix::errno::Errno;
 use super::journal::JOURNALS;
 use super::latency::Latencies;
 use crate::physical::{
-    Answer, Creation, Facts, FileKind, FolderEntry, Opaque, OpenHow, Space, Storage, StoragePath,
-    StoredFile, Trouble,
+    Creation, FileKind, FolderEntry, Metadata, Opaque, OpenMode, Space, Storage, StorageError,
+    StoragePath, StorageResult, StoredFile,
 };
 
 /// All storages of a server, by the prefixes of their names.
@@ -53,14 +53,17 @@ impl Exports {
         prefix: &StoragePath,
         storage: Arc<dyn Storage>,
         manner: Manner,
-    ) -> Answer<()> {
+    ) -> StorageResult<()> {
         let prefix = match prefix.as_bytes() {
             b"/" => Vec::new(),
             bytes => bytes.to_vec(),
         };
         if self.exports.iter().any(|export| export.prefix == prefix) {
             let name = String::from_utf8_lossy(&prefix).into_owned();
-            return Err(Trouble::refused(Errno::EEXIST, format!("{name}/ is exported already")));
+            return Err(StorageError::refused(
+                Errno::EEXIST,
+                format!("{name}/ is exported already"),
+            ));
         }
         self.exports.push(Export { prefix, storage, manner, latencies: Arc::default() });
         self.exports.sort_by_key(|export| std::cmp::Reverse(export.prefix.len()));
@@ -97,28 +100,31 @@ impl Exports {
     ///
     /// # Errors
     /// `ENOENT` if there is none.
-    pub(super) fn home(&self, path: &StoragePath) -> Answer<(Arc<dyn Storage>, StoragePath)> {
+    pub(super) fn home(
+        &self,
+        path: &StoragePath,
+    ) -> StorageResult<(Arc<dyn Storage>, StoragePath)> {
         let (export, below) =
-            self.export(path).ok_or_else(|| Trouble::cannot("find", path, Errno::ENOENT))?;
+            self.export(path).ok_or_else(|| StorageError::cannot("find", path, Errno::ENOENT))?;
         Ok((Arc::clone(&export.storage), below))
     }
 
-    fn storage(&self, path: &StoragePath) -> Answer<(&dyn Storage, StoragePath)> {
+    fn storage(&self, path: &StoragePath) -> StorageResult<(&dyn Storage, StoragePath)> {
         match self.export(path) {
             Some((export, below)) => Ok((&*export.storage, below)),
-            None if self.is_above(path) => Err(Trouble::refused(
+            None if self.is_above(path) => Err(StorageError::refused(
                 Errno::EACCES,
                 format!("{path} is a folder of exports, which cannot be changed"),
             )),
-            None => Err(Trouble::cannot("find", path, Errno::ENOENT)),
+            None => Err(StorageError::cannot("find", path, Errno::ENOENT)),
         }
     }
 
     /// The storage, if it may be changed.
-    fn writable(&self, path: &StoragePath) -> Answer<(&dyn Storage, StoragePath)> {
+    fn writable(&self, path: &StoragePath) -> StorageResult<(&dyn Storage, StoragePath)> {
         match self.export(path) {
             Some((export, _)) if export.manner.is_read_only => {
-                Err(Trouble::cannot("change", path, Errno::EROFS))
+                Err(StorageError::cannot("change", path, Errno::EROFS))
             }
             _ => self.storage(path),
         }
@@ -129,7 +135,7 @@ impl Exports {
     }
 
     /// The space of all file systems that exports below this path lie in, but for those that do not tell.
-    fn space_below(&self, path: &StoragePath) -> Answer<Space> {
+    fn space_below(&self, path: &StoragePath) -> StorageResult<Space> {
         let top = StoragePath::new(b"/")?;
         let exports = self.exports.iter().filter(|export| lies_below(&export.prefix, path));
         let found: Vec<_> = exports.map(|export| export.storage.space(&top)).collect();
@@ -168,8 +174,8 @@ fn lies_below(prefix: &[u8], path: &StoragePath) -> bool {
 }
 
 /// What is known of a folder that is there only because exports lie below it.
-fn folder_of_exports() -> Facts {
-    Facts {
+fn folder_of_exports() -> Metadata {
+    Metadata {
         kind: FileKind::Folder,
         id: 1,
         size: 0,
@@ -189,11 +195,11 @@ impl Storage for Exports {
     fn open(
         &self,
         path: &StoragePath,
-        how: OpenHow,
+        how: OpenMode,
         opaque: Opaque<'_>,
-    ) -> Answer<Arc<dyn StoredFile>> {
+    ) -> StorageResult<Arc<dyn StoredFile>> {
         if self.export(path).is_none() && self.is_above(path) {
-            return Err(Trouble::cannot("open", path, Errno::EISDIR));
+            return Err(StorageError::cannot("open", path, Errno::EISDIR));
         }
         let (storage, below) = match how.write || how.creation != Creation::Existing {
             true => self.writable(path)?,
@@ -202,9 +208,9 @@ impl Storage for Exports {
         storage.open(&below, how, opaque)
     }
 
-    fn facts(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<Facts> {
+    fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata> {
         match self.export(path) {
-            Some((export, below)) => export.storage.facts(&below, opaque),
+            Some((export, below)) => export.storage.metadata(&below, opaque),
             None if self.is_above(path) => Ok(folder_of_exports()),
             None => self.storage(path).map(|_| folder_of_exports()),
         }
@@ -215,7 +221,7 @@ impl Storage for Exports {
         path: &StoragePath,
         with_facts: bool,
         opaque: Opaque<'_>,
-    ) -> Answer<Vec<FolderEntry>> {
+    ) -> StorageResult<Vec<FolderEntry>> {
         let above: BTreeMap<_, _> = self
             .names_below(path)
             .map(|name| (name.to_vec(), with_facts.then(folder_of_exports)))
@@ -230,12 +236,12 @@ impl Storage for Exports {
             None => return self.storage(path).map(|_| Vec::new()),
         };
         let mut all: BTreeMap<_, _> =
-            entries.into_iter().map(|entry| (entry.name, entry.facts)).collect();
+            entries.into_iter().map(|entry| (entry.name, entry.metadata)).collect();
         all.extend(above);
-        Ok(all.into_iter().map(|(name, facts)| FolderEntry { name, facts }).collect())
+        Ok(all.into_iter().map(|(name, metadata)| FolderEntry { name, metadata }).collect())
     }
 
-    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> Answer<()> {
+    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> StorageResult<()> {
         if parents && self.export(path).is_none() && self.is_above(path) {
             return Ok(());
         }
@@ -243,37 +249,37 @@ impl Storage for Exports {
         storage.make_folder(&below, mode, parents)
     }
 
-    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<()> {
+    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         let (storage, below) = self.writable(path)?;
         storage.remove_file(&below, opaque)
     }
 
-    fn remove_folder(&self, path: &StoragePath) -> Answer<()> {
+    fn remove_folder(&self, path: &StoragePath) -> StorageResult<()> {
         let (storage, below) = self.writable(path)?;
         storage.remove_folder(&below)
     }
 
-    fn rename(&self, from: &StoragePath, to: &StoragePath) -> Answer<()> {
+    fn rename(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
         let (storage, from_below) = self.writable(from)?;
         let (other, to_below) = self.writable(to)?;
         if !std::ptr::addr_eq(storage, other) {
             let what = format!("{from} and {to} lie in different exports");
-            return Err(Trouble::refused(Errno::EXDEV, what));
+            return Err(StorageError::refused(Errno::EXDEV, what));
         }
         storage.rename(&from_below, &to_below)
     }
 
-    fn set_mode(&self, path: &StoragePath, mode: u32) -> Answer<()> {
+    fn set_mode(&self, path: &StoragePath, mode: u32) -> StorageResult<()> {
         let (storage, below) = self.writable(path)?;
         storage.set_mode(&below, mode)
     }
 
-    fn truncate(&self, path: &StoragePath, size: u64) -> Answer<()> {
+    fn truncate(&self, path: &StoragePath, size: u64) -> StorageResult<()> {
         let (storage, below) = self.writable(path)?;
         storage.truncate(&below, size)
     }
 
-    fn space(&self, path: &StoragePath) -> Answer<Space> {
+    fn space(&self, path: &StoragePath) -> StorageResult<Space> {
         if self.export(path).is_none() && self.is_above(path) {
             return self.space_below(path);
         }
@@ -281,12 +287,12 @@ impl Storage for Exports {
         storage.space(&below)
     }
 
-    fn attributes(&self, path: &StoragePath) -> Answer<Vec<Vec<u8>>> {
+    fn attributes(&self, path: &StoragePath) -> StorageResult<Vec<Vec<u8>>> {
         let (storage, below) = self.storage(path)?;
         storage.attributes(&below)
     }
 
-    fn attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<Vec<u8>> {
+    fn attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<Vec<u8>> {
         let (storage, below) = self.storage(path)?;
         storage.attribute(&below, name)
     }
@@ -297,12 +303,12 @@ impl Storage for Exports {
         name: &[u8],
         value: &[u8],
         must_be_new: bool,
-    ) -> Answer<()> {
+    ) -> StorageResult<()> {
         let (storage, below) = self.writable(path)?;
         storage.set_attribute(&below, name, value, must_be_new)
     }
 
-    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<()> {
+    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<()> {
         let (storage, below) = self.writable(path)?;
         storage.remove_attribute(&below, name)
     }

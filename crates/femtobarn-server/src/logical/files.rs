@@ -17,7 +17,8 @@ use nix::errno::Errno;
 
 use super::exports::Exports;
 use crate::physical::{
-    Answer, Creation, Facts, Opaque, OpenHow, Storage, StoragePath, StoredFile, Trouble,
+    Creation, Metadata, Opaque, OpenMode, Storage, StorageError, StoragePath, StorageResult,
+    StoredFile,
 };
 
 /// All files that are open.
@@ -82,9 +83,9 @@ impl Files {
     pub fn open(
         &self,
         path: &StoragePath,
-        how: OpenHow,
+        how: OpenMode,
         opaque: Opaque<'_>,
-    ) -> Answer<(Arc<SharedFile>, Facts)> {
+    ) -> StorageResult<(Arc<SharedFile>, Metadata)> {
         let key = Key { path: path.clone(), opaque: opaque.0.into(), write: how.write };
         if self.reuses
             && how.creation == Creation::Existing
@@ -94,11 +95,11 @@ impl Files {
             return Ok(shared);
         }
         let interface = self.exports.open(path, how, opaque)?;
-        let facts = interface.facts()?;
+        let metadata = interface.metadata()?;
         let is_for_others = self.reuses && interface.can_be_shared();
         let shared = Arc::new(SharedFile {
             key: key.clone(),
-            id: facts.id,
+            id: metadata.id,
             snapshot: interface.snapshot(),
             exports: Arc::clone(&self.exports),
             interface: Mutex::new(Some(interface)),
@@ -113,19 +114,19 @@ impl Files {
         if is_for_others {
             locked(&self.open).insert(key, Arc::downgrade(&shared));
         }
-        Ok((shared, facts))
+        Ok((shared, metadata))
     }
 
     fn open_already(
         &self,
         key: &Key,
         opaque: Opaque<'_>,
-    ) -> Answer<Option<(Arc<SharedFile>, Facts)>> {
+    ) -> StorageResult<Option<(Arc<SharedFile>, Metadata)>> {
         let found = locked(&self.open).get(key).and_then(Weak::upgrade);
         let Some(shared) = found else { return Ok(None) };
-        let facts = self.exports.facts(&key.path, opaque)?;
-        let is_allowed = if key.write { facts.is_writable } else { facts.is_readable };
-        Ok((facts.id == shared.id && is_allowed).then_some((shared, facts)))
+        let metadata = self.exports.metadata(&key.path, opaque)?;
+        let is_allowed = if key.write { metadata.is_writable } else { metadata.is_readable };
+        Ok((metadata.id == shared.id && is_allowed).then_some((shared, metadata)))
     }
 
     /// What was saved, since the start.
@@ -165,7 +166,7 @@ impl SharedFile {
     ///
     /// # Errors
     /// `ENOENT` if it is in none.
-    pub fn home(&self) -> Answer<(Arc<dyn Storage>, StoragePath)> {
+    pub fn home(&self) -> StorageResult<(Arc<dyn Storage>, StoragePath)> {
         self.exports.home(&self.key.path)
     }
 
@@ -184,14 +185,14 @@ impl SharedFile {
     ///
     /// # Errors
     /// The storage's; `ESTALE` if the name leads to another file now.
-    pub fn interface(&self) -> Answer<Arc<dyn StoredFile>> {
+    pub fn interface(&self) -> StorageResult<Arc<dyn StoredFile>> {
         if let Some(interface) = self.ready() {
             return Ok(interface);
         }
         let path = &self.key.path;
-        let interface = self.exports.open(path, OpenHow::default(), Opaque(&self.key.opaque))?;
-        if interface.facts()?.id != self.id {
-            return Err(Trouble::cannot("go on reading", path, Errno::ESTALE));
+        let interface = self.exports.open(path, OpenMode::default(), Opaque(&self.key.opaque))?;
+        if interface.metadata()?.id != self.id {
+            return Err(StorageError::cannot("go on reading", path, Errno::ESTALE));
         }
         Ok(Arc::clone(locked(&self.interface).get_or_insert(interface)))
     }
@@ -200,15 +201,15 @@ impl SharedFile {
     ///
     /// # Errors
     /// The storage's.
-    pub fn facts(&self) -> Answer<Facts> {
-        self.interface()?.facts()
+    pub fn metadata(&self) -> StorageResult<Metadata> {
+        self.interface()?.metadata()
     }
 
     /// Writes all of the bytes. May block.
     ///
     /// # Errors
     /// The storage's.
-    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Answer<()> {
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
         let written = self.interface()?.write_at(offset, bytes);
         // Afterwards: a sync of somebody else's may have come before the write.
         self.is_unsynced.store(true, Ordering::Release);
@@ -219,7 +220,7 @@ impl SharedFile {
     ///
     /// # Errors
     /// The storage's.
-    pub fn truncate(&self, size: u64) -> Answer<()> {
+    pub fn truncate(&self, size: u64) -> StorageResult<()> {
         let cut = self.interface()?.truncate(size);
         self.is_unsynced.store(true, Ordering::Release);
         cut
@@ -229,7 +230,7 @@ impl SharedFile {
     ///
     /// # Errors
     /// The storage's.
-    pub fn sync(&self) -> Answer<bool> {
+    pub fn sync(&self) -> StorageResult<bool> {
         let _turn = locked(&self.syncing);
         self.counts.syncs.fetch_add(1, Ordering::Relaxed);
         let was_unsynced = self.is_unsynced.swap(false, Ordering::AcqRel);

@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use super::checkpoint::CHECKPOINT_BYTES_MAX;
 use crate::physical::{
-    Answer, Creation, Opaque, OpenHow, Storage, StoragePath, StoredFile, Trouble,
+    Creation, Opaque, OpenMode, Storage, StorageError, StoragePath, StorageResult, StoredFile,
 };
 
 /// The folder of journals, at the top of a storage.
@@ -68,13 +68,13 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Begins a journal about a file.
-    pub fn begin(storage: Arc<dyn Storage>, target: &Target) -> Answer<Self> {
+    pub fn begin(storage: Arc<dyn Storage>, target: &Target) -> StorageResult<Self> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // In the order in which they began.
         let name = format!("{:020}-{}", since.as_micros(), Uuid::new_v4().simple());
         let path = folder()?.join(name.as_bytes())?;
         let creation = Creation::New;
-        let how = OpenHow { write: true, creation, make_folders: true, mode: MODE };
+        let how = OpenMode { write: true, creation, make_folders: true, mode: MODE };
         let file = storage.open(&path, how, Opaque::default())?;
         lock(&*file);
         let mut journal = Journal { storage, path, file, end: 0 };
@@ -90,11 +90,11 @@ impl Journal {
     }
 
     /// Keeps what is at an offset of the file, durably.
-    pub fn keep(&mut self, offset: u64, bytes: &[u8]) -> Answer<()> {
+    pub fn keep(&mut self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
         self.append(&[&offset.to_be_bytes(), bytes].concat())
     }
 
-    fn append(&mut self, record: &[u8]) -> Answer<()> {
+    fn append(&mut self, record: &[u8]) -> StorageResult<()> {
         let mut framed = (record.len() as u32).to_be_bytes().to_vec();
         framed.extend(crc32c::crc32c(record).to_be_bytes());
         framed.extend(record);
@@ -105,20 +105,20 @@ impl Journal {
     }
 
     /// All that it holds.
-    pub fn kept(&self) -> Answer<Kept> {
+    pub fn kept(&self) -> StorageResult<Kept> {
         kept(&*self.file)?.ok_or_else(|| self.damaged())
     }
 
     /// Nothing is to be undone any more.
-    pub fn end(self) -> Answer<()> {
+    pub fn end(self) -> StorageResult<()> {
         // The name may come back after a loss of power; what is in it does not.
         self.file.truncate(0)?;
         self.file.sync()?;
         self.storage.remove_file(&self.path, Opaque::default())
     }
 
-    fn damaged(&self) -> Trouble {
-        Trouble::refused(Errno::EIO, format!("the journal {} is damaged", self.path))
+    fn damaged(&self) -> StorageError {
+        StorageError::refused(Errno::EIO, format!("the journal {} is damaged", self.path))
     }
 }
 
@@ -140,9 +140,9 @@ pub(crate) fn restore_all(storage: &Arc<dyn Storage>) {
 }
 
 /// Undoes what is in a journal; which file that was, if there was anything to do.
-fn restore(storage: &Arc<dyn Storage>, name: &[u8]) -> Answer<Option<StoragePath>> {
+fn restore(storage: &Arc<dyn Storage>, name: &[u8]) -> StorageResult<Option<StoragePath>> {
     let path = folder()?.join(name)?;
-    let how = OpenHow { write: true, ..OpenHow::default() };
+    let how = OpenMode { write: true, ..OpenMode::default() };
     let file = storage.open(&path, how, Opaque::default())?;
     if !lock(&*file) {
         return Ok(None);
@@ -152,8 +152,8 @@ fn restore(storage: &Arc<dyn Storage>, name: &[u8]) -> Answer<Option<StoragePath
         return journal.end().map(|()| None);
     };
     let file = storage.open(&target.path, how, Opaque::default())?;
-    if file.facts()?.id != target.id {
-        return Err(Trouble::cannot("undo changes of", &target.path, Errno::ESTALE));
+    if file.metadata()?.id != target.id {
+        return Err(StorageError::cannot("undo changes of", &target.path, Errno::ESTALE));
     }
     for (offset, bytes) in changes.iter().rev() {
         file.write_at(*offset, bytes)?;
@@ -165,10 +165,10 @@ fn restore(storage: &Arc<dyn Storage>, name: &[u8]) -> Answer<Option<StoragePath
 }
 
 /// What a journal holds; nothing if it is over, or was only about to begin.
-fn kept(file: &dyn StoredFile) -> Answer<Option<Kept>> {
-    let size = file.facts()?.size;
+fn kept(file: &dyn StoredFile) -> StorageResult<Option<Kept>> {
+    let size = file.metadata()?.size;
     if size > JOURNAL_BYTES_MAX {
-        return Err(Trouble::refused(Errno::EFBIG, "this is not the journal of a checkpoint"));
+        return Err(StorageError::refused(Errno::EFBIG, "this is not the journal of a checkpoint"));
     }
     let mut bytes = vec![0; size as usize];
     let count = file.read_at(0, &mut bytes)?;
@@ -203,7 +203,7 @@ fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_be_bytes(*number), rest))
 }
 
-fn folder() -> Answer<StoragePath> {
+fn folder() -> StorageResult<StoragePath> {
     StoragePath::new(b"/")?.join(JOURNALS)
 }
 

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use nix::errno::Errno;
 use uuid::Uuid;
 
-use crate::physical::{Answer, StoragePath, Trouble};
+use crate::physical::{StorageError, StoragePath, StorageResult};
 
 /// Paths of broken sessions that are remembered.
 const REMEMBERED_MAX: usize = 100_000;
@@ -242,7 +242,7 @@ impl Claim {
     ///
     /// # Errors
     /// `ESTALE` if it was open as of several.
-    pub fn snapshot(&self) -> Answer<u64> {
+    pub fn snapshot(&self) -> StorageResult<u64> {
         let inherited = locked(&self.inherited);
         let snapshot = inherited.paths.get(&self.path).and_then(|before| before.snapshot);
         snapshot.ok_or_else(|| stale(&self.path, "it was open as of several snapshots"))
@@ -268,16 +268,16 @@ impl Drop for Claim {
 }
 
 /// Why a file that changed after the begin of an inherited session is refused if this server does not know that one.
-pub fn changed_since_unknown(path: &StoragePath) -> Trouble {
+pub fn changed_since_unknown(path: &StoragePath) -> StorageError {
     stale(path, "it changed, and the server was restarted since the first connection was made")
 }
 
-fn stale(path: &StoragePath, why: &str) -> Trouble {
+fn stale(path: &StoragePath, why: &str) -> StorageError {
     let what = format!(
         "cannot go on with {path}: {why}, so it may be another snapshot than before; begin anew, or name a \
          snapshot with fb.csn="
     );
-    Trouble::refused(Errno::ESTALE, what)
+    StorageError::refused(Errno::ESTALE, what)
 }
 
 /// A panic elsewhere leaves the collections whole.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 
 use super::gate::{Call, CallKind, Gate, Gated};
-use super::{Answer, Storage, Trouble};
+use super::{Storage, StorageError, StorageResult};
 
 /// A storage that fails on purpose.
 pub type FaultyStorage = Gated<Faults>;
@@ -25,7 +25,7 @@ const ERRNO_MAX: i32 = 133;
 /// The kinds of calls by name.
 const KINDS: [(&str, CallKind); 10] = [
     ("open", CallKind::Open),
-    ("facts", CallKind::Facts),
+    ("facts", CallKind::Metadata),
     ("list", CallKind::List),
     ("change", CallKind::Change),
     ("space", CallKind::Space),
@@ -75,7 +75,7 @@ impl FaultyStorage {
 }
 
 impl Gate for Faults {
-    fn pass(&self, call: Call<'_>) -> Answer<usize> {
+    fn pass(&self, call: Call<'_>) -> StorageResult<usize> {
         let at = KINDS.iter().position(|(_, kind)| *kind == call.kind);
         let at = at.expect("every kind has a name");
         let number = self.counts[at].fetch_add(1, Ordering::Relaxed) + 1;
@@ -86,9 +86,11 @@ impl Gate for Faults {
         match self.faults.iter().find(is_hit).map(|fault| fault.outcome) {
             None => Ok(call.size),
             Some(Outcome::Short(bytes)) => Ok(call.size.min(bytes)),
-            Some(Outcome::Refused(errno)) => Err(Trouble::cannot(KINDS[at].0, call.path, errno)),
+            Some(Outcome::Refused(errno)) => {
+                Err(StorageError::cannot(KINDS[at].0, call.path, errno))
+            }
             Some(Outcome::NotBefore(time)) => {
-                Err(Trouble::NotBefore(time, format!("{} is not ready", call.path)))
+                Err(StorageError::NotBefore(time, format!("{} is not ready", call.path)))
             }
         }
     }

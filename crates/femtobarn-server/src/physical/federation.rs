@@ -6,7 +6,7 @@
 //! 2. What is opened stays as it was, whatever is committed or vacuumed meanwhile: its snapshot is
 //!    pinned for as long as it is open.
 //! 3. A database that takes no more changes in that snapshot is its file itself. Of any other, the front
-//!    and the end are made up, and the rest is the file; see [`making`]. The same commits give the same
+//!    and the end are made up, and the rest is the file; see [`synthesis`]. The same commits give the same
 //!    bytes, whoever asks and when.
 //! 4. Nothing is changed here, but by Femtobarn's own clients: with opaque `fb.raw=1`, a path below
 //!    `/databases`, or below a folder of that, is a database's file as it is, to be read, written and made, and
@@ -15,11 +15,11 @@
 //!    only while [`Writers`] let it. The same goes for removing a file whose database may yet be committed.
 
 mod budget;
+mod composite;
 mod guarded;
-mod making;
-mod mosaic;
-mod shown;
+mod snapshot_file;
 mod source;
+mod synthesis;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,13 +34,13 @@ use nix::errno::Errno;
 use uuid::Uuid;
 
 use super::{
-    Answer, Creation, Facts, FolderEntry, Opaque, OpenHow, PosixStorage, Space, Storage,
-    StoragePath, StoredFile, Trouble,
+    Creation, FolderEntry, Metadata, Opaque, OpenMode, PosixStorage, Space, Storage, StorageError,
+    StoragePath, StorageResult, StoredFile,
 };
 use guarded::Guarded;
 pub use guarded::{Permit, Writers};
-use making::{MadeUp, Maker};
-use shown::{Origin, Shown, Whole};
+use snapshot_file::{Origin, SnapshotFile, Whole};
+use synthesis::{FileSynthesizer, MadeUp};
 
 /// What the names of databases end with.
 const ENDING: &str = ".root";
@@ -54,7 +54,7 @@ pub struct FederationStorage {
     files: Arc<dyn Storage>,
     /// None if nobody may write.
     writers: Option<Arc<dyn Writers>>,
-    maker: Maker,
+    maker: FileSynthesizer,
 }
 
 /// The snapshot that a request is about.
@@ -66,7 +66,12 @@ struct Moment {
 impl FederationStorage {
     /// The databases of a federation, to be read; `files` is the federation's folder.
     pub fn new(catalogue: Arc<dyn Catalogue>, files: Arc<dyn Storage>) -> Self {
-        FederationStorage { catalogue, files, writers: None, maker: Maker::new(KEPT_BYTES_MAX) }
+        FederationStorage {
+            catalogue,
+            files,
+            writers: None,
+            maker: FileSynthesizer::new(KEPT_BYTES_MAX),
+        }
     }
 
     /// The same, to be written by those whom `writers` let.
@@ -75,7 +80,7 @@ impl FederationStorage {
     }
 
     /// The snapshot that opaque information names.
-    fn moment(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<Moment> {
+    fn moment(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Moment> {
         let refused = |error| trouble("open", path, error);
         let named = match (opaque.value_of("fb.csn"), opaque.value_of("fb.tag")) {
             (None, None) => {
@@ -89,48 +94,48 @@ impl FederationStorage {
             }
             (Some(_), Some(_)) => {
                 let what = format!("cannot open {path}: give fb.csn or fb.tag, not both");
-                return Err(Trouble::refused(Errno::EINVAL, what));
+                return Err(StorageError::refused(Errno::EINVAL, what));
             }
         };
         let pin = self.catalogue.pin(named).map_err(refused)?;
         Ok(Moment { csn: named, pin })
     }
 
-    fn numbered(&self, path: &StoragePath, number: &[u8]) -> Answer<Csn> {
+    fn numbered(&self, path: &StoragePath, number: &[u8]) -> StorageResult<Csn> {
         let shown = String::from_utf8_lossy(number);
         let Ok(csn) = shown.parse().map(Csn) else {
             let what = format!("cannot open {path}: fb.csn={shown} is not the number of a commit");
-            return Err(Trouble::refused(Errno::EINVAL, what));
+            return Err(StorageError::refused(Errno::EINVAL, what));
         };
         let head = self.catalogue.head().map_err(|error| trouble("open", path, error))?;
         if csn > head {
             let what = format!("cannot open {path}: commit {csn} is not there; {head} is newest");
-            return Err(Trouble::refused(Errno::ENOENT, what));
+            return Err(StorageError::refused(Errno::ENOENT, what));
         }
         Ok(csn)
     }
 
     /// The database that a path names.
-    fn database(&self, path: &StoragePath, at: Csn) -> Answer<DatabaseRow> {
+    fn database(&self, path: &StoragePath, at: Csn) -> StorageResult<DatabaseRow> {
         let name = path.as_bytes()[1..].strip_suffix(ENDING.as_bytes());
         let name = name.and_then(|name| std::str::from_utf8(name).ok());
         let found = name.map(|name| self.catalogue.find_database(name, at)).transpose();
         let found = found.map_err(|error| trouble("open", path, error))?;
         found.flatten().ok_or_else(|| match path.parent() {
-            None => Trouble::cannot("open", path, Errno::EISDIR),
+            None => StorageError::cannot("open", path, Errno::EISDIR),
             Some(_) => {
                 let what = format!("cannot open {path}: no such database in snapshot {at}");
-                Trouble::refused(Errno::ENOENT, what)
+                StorageError::refused(Errno::ENOENT, what)
             }
         })
     }
 
     /// The file of a database, to be read.
-    fn file_of(&self, row: &DatabaseRow) -> Answer<Arc<dyn StoredFile>> {
+    fn file_of(&self, row: &DatabaseRow) -> StorageResult<Arc<dyn StoredFile>> {
         let place = Path::new(&row.path);
         if !place.is_absolute() {
             let path = StoragePath::new(format!("/{}", row.path).as_bytes())?;
-            return self.files.open(&path, OpenHow::default(), Opaque::default());
+            return self.files.open(&path, OpenMode::default(), Opaque::default());
         }
         // An attached file may lie anywhere: who attached it has said so.
         let shown = StoragePath::new(format!("/{}{ENDING}", row.name).as_bytes())?;
@@ -141,9 +146,9 @@ impl FederationStorage {
     fn open_raw(
         &self,
         path: &StoragePath,
-        how: OpenHow,
+        how: OpenMode,
         opaque: Opaque<'_>,
-    ) -> Answer<Arc<dyn StoredFile>> {
+    ) -> StorageResult<Arc<dyn StoredFile>> {
         if how.write {
             return self.open_to_write(path, how, opaque);
         }
@@ -159,16 +164,16 @@ impl FederationStorage {
     fn open_to_write(
         &self,
         path: &StoragePath,
-        how: OpenHow,
+        how: OpenMode,
         opaque: Opaque<'_>,
-    ) -> Answer<Arc<dyn StoredFile>> {
+    ) -> StorageResult<Arc<dyn StoredFile>> {
         let is_one = matches!(how.creation, Creation::Existing | Creation::New);
         let Some(writers) = self.writers.as_ref().filter(|_| is_one && is_below_databases(path))
         else {
             return Err(changes("write", path));
         };
         if how.creation == Creation::New && self.is_taken(path, opaque)? {
-            return Err(Trouble::cannot("create", path, Errno::EEXIST));
+            return Err(StorageError::cannot("create", path, Errno::EEXIST));
         }
         let database = self.database_to_write(path, opaque)?;
         let permit = writers.admit(session_of(&opaque), database)?;
@@ -182,12 +187,12 @@ impl FederationStorage {
             writers.made(path, database);
             Ok(())
         })?;
-        let file = new.ok_or_else(|| Trouble::cannot("create", path, Errno::EIO))?;
+        let file = new.ok_or_else(|| StorageError::cannot("create", path, Errno::EIO))?;
         Ok(Arc::new(Guarded { file, permit }))
     }
 
     /// Removes a file that is no database's. While it may become one's, only its writer does so.
-    fn remove_raw(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<()> {
+    fn remove_raw(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         let remove = || match self.is_known(path)? {
             true => Err(changes("remove a database's file:", path)),
             false => self.files.remove_file(path, Opaque::default()),
@@ -208,10 +213,14 @@ impl FederationStorage {
     }
 
     /// The database that a writer says it writes to, if the file is that one's, or nobody's yet.
-    fn database_to_write(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<DatabaseId> {
+    fn database_to_write(
+        &self,
+        path: &StoragePath,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<DatabaseId> {
         let Some(database) = database_of(&opaque) else {
             let what = format!("cannot write {path}: fb.database names no database");
-            return Err(Trouble::refused(Errno::EINVAL, what));
+            return Err(StorageError::refused(Errno::EINVAL, what));
         };
         let refused = |error| trouble("write", path, error);
         let is_its_own = match self.catalogue.database_by_id(database, Csn::MAX) {
@@ -227,19 +236,19 @@ impl FederationStorage {
             false => {
                 let what =
                     format!("cannot write {path}: it is not the file of database {database}");
-                Err(Trouble::refused(Errno::EINVAL, what))
+                Err(StorageError::refused(Errno::EINVAL, what))
             }
         }
     }
 
     /// Whether a new file cannot have a path, as that is another database's, committed or not.
-    fn is_taken(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<bool> {
+    fn is_taken(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<bool> {
         let unborn = self.writers.as_ref().and_then(|writers| writers.unborn(path));
         Ok(unborn.is_some_and(|of| database_of(&opaque) != Some(of)) || self.is_known(path)?)
     }
 
     /// Whether a file is a database's; that of one that was dropped is, too, while a snapshot needs it.
-    fn is_known(&self, path: &StoragePath) -> Answer<bool> {
+    fn is_known(&self, path: &StoragePath) -> StorageResult<bool> {
         let below = String::from_utf8_lossy(&path.as_bytes()[1..]);
         let catalog = self.catalogue.local();
         let known = catalog.and_then(|catalog| catalog.is_file_of_a_database(&below));
@@ -247,7 +256,11 @@ impl FederationStorage {
     }
 
     /// A database as a complete file.
-    fn open_complete(&self, row: &DatabaseRow, moment: Moment) -> Answer<Arc<dyn StoredFile>> {
+    fn open_complete(
+        &self,
+        row: &DatabaseRow,
+        moment: Moment,
+    ) -> StorageResult<Arc<dyn StoredFile>> {
         let Moment { csn, pin } = moment;
         let file = self.file_of(row)?;
         let origin = Origin { catalogue: Arc::clone(&self.catalogue), row: row.clone(), csn };
@@ -255,34 +268,39 @@ impl FederationStorage {
             return Ok(Arc::new(Whole { file, origin }));
         }
         let made = self.made(row, csn, &file)?;
-        Ok(Arc::new(Shown::new(file, made, origin, pin)))
+        Ok(Arc::new(SnapshotFile::new(file, made, origin, pin)))
     }
 
-    fn made(&self, row: &DatabaseRow, at: Csn, file: &Arc<dyn StoredFile>) -> Answer<Arc<MadeUp>> {
+    fn made(
+        &self,
+        row: &DatabaseRow,
+        at: Csn,
+        file: &Arc<dyn StoredFile>,
+    ) -> StorageResult<Arc<MadeUp>> {
         let versions = completion::versions(&*self.catalogue, row, at);
-        let versions = versions.map_err(|error| making::trouble(row, error))?;
+        let versions = versions.map_err(|error| synthesis::trouble(row, error))?;
         self.maker.make(&*self.catalogue, row, &versions, file)
     }
 
     /// What is known of a database as a complete file.
-    fn facts_of(&self, row: &DatabaseRow, at: Csn) -> Answer<Facts> {
+    fn facts_of(&self, row: &DatabaseRow, at: Csn) -> StorageResult<Metadata> {
         let file = self.file_of(row)?;
-        let facts = shown::read_only(file.facts()?);
+        let metadata = snapshot_file::read_only(file.metadata()?);
         match row.state {
-            DatabaseState::Open => Ok(self.made(row, at, &file)?.facts(facts)),
-            DatabaseState::Sealed | DatabaseState::Attached => Ok(facts),
+            DatabaseState::Open => Ok(self.made(row, at, &file)?.metadata(metadata)),
+            DatabaseState::Sealed | DatabaseState::Attached => Ok(metadata),
         }
     }
 
     /// What is known of the top.
-    fn facts_of_top(&self, at: Csn) -> Answer<Facts> {
+    fn facts_of_top(&self, at: Csn) -> StorageResult<Metadata> {
         let top = StoragePath::new(b"/")?;
-        let facts = self.files.facts(&top, Opaque::default())?;
+        let metadata = self.files.metadata(&top, Opaque::default())?;
         let modified = match self.catalogue.commit_by_csn(at) {
             Ok(commit) => time_of(commit.time_us),
-            Err(_) => facts.modified,
+            Err(_) => metadata.modified,
         };
-        Ok(Facts { size: 0, modified, changed: modified, ..shown::read_only(facts) })
+        Ok(Metadata { size: 0, modified, changed: modified, ..snapshot_file::read_only(metadata) })
     }
 }
 
@@ -290,9 +308,9 @@ impl Storage for FederationStorage {
     fn open(
         &self,
         path: &StoragePath,
-        how: OpenHow,
+        how: OpenMode,
         opaque: Opaque<'_>,
-    ) -> Answer<Arc<dyn StoredFile>> {
+    ) -> StorageResult<Arc<dyn StoredFile>> {
         if is_raw(opaque) {
             return self.open_raw(path, how, opaque);
         }
@@ -303,11 +321,11 @@ impl Storage for FederationStorage {
         self.open_complete(&self.database(path, moment.csn)?, moment)
     }
 
-    fn facts(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<Facts> {
+    fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata> {
         if is_raw(opaque) && path.parent().is_some() {
             return match is_below_databases(path) || path.as_bytes() == databases() {
-                true => self.files.facts(path, Opaque::default()),
-                false => self.open_raw(path, OpenHow::default(), opaque)?.facts(),
+                true => self.files.metadata(path, Opaque::default()),
+                false => self.open_raw(path, OpenMode::default(), opaque)?.metadata(),
             };
         }
         let moment = self.moment(path, opaque)?;
@@ -317,24 +335,24 @@ impl Storage for FederationStorage {
         }
     }
 
-    /// Databases whose files cannot be read are listed without facts.
+    /// Databases whose files cannot be read are listed without metadata.
     fn list(
         &self,
         path: &StoragePath,
         with_facts: bool,
         opaque: Opaque<'_>,
-    ) -> Answer<Vec<FolderEntry>> {
+    ) -> StorageResult<Vec<FolderEntry>> {
         if is_raw(opaque) && (path.as_bytes() == databases() || is_below_databases(path)) {
             return self.files.list(path, with_facts, Opaque::default());
         }
         let moment = self.moment(path, opaque)?;
         if path.parent().is_some() {
             self.database(path, moment.csn)?;
-            return Err(Trouble::cannot("list", path, Errno::ENOTDIR));
+            return Err(StorageError::cannot("list", path, Errno::ENOTDIR));
         }
         let rows = self.catalogue.databases(moment.csn);
         let entry = |row: DatabaseRow| FolderEntry {
-            facts: with_facts.then(|| self.facts_of(&row, moment.csn).ok()).flatten(),
+            metadata: with_facts.then(|| self.facts_of(&row, moment.csn).ok()).flatten(),
             name: (row.name + ENDING).into_bytes(),
         };
         let rows = rows.map_err(|error| trouble("list", path, error))?;
@@ -343,39 +361,39 @@ impl Storage for FederationStorage {
         Ok(entries)
     }
 
-    fn make_folder(&self, path: &StoragePath, _mode: u32, _parents: bool) -> Answer<()> {
+    fn make_folder(&self, path: &StoragePath, _mode: u32, _parents: bool) -> StorageResult<()> {
         Err(changes("make the folder", path))
     }
 
-    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<()> {
+    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         if !is_raw(opaque) || !is_below_databases(path) {
             return Err(changes("remove", path));
         }
         self.remove_raw(path, opaque)
     }
 
-    fn remove_folder(&self, path: &StoragePath) -> Answer<()> {
+    fn remove_folder(&self, path: &StoragePath) -> StorageResult<()> {
         Err(changes("remove the folder", path))
     }
 
-    fn rename(&self, from: &StoragePath, _to: &StoragePath) -> Answer<()> {
+    fn rename(&self, from: &StoragePath, _to: &StoragePath) -> StorageResult<()> {
         Err(changes("rename", from))
     }
 
-    fn set_mode(&self, path: &StoragePath, _mode: u32) -> Answer<()> {
+    fn set_mode(&self, path: &StoragePath, _mode: u32) -> StorageResult<()> {
         Err(changes("set the permissions of", path))
     }
 
-    fn truncate(&self, path: &StoragePath, _size: u64) -> Answer<()> {
+    fn truncate(&self, path: &StoragePath, _size: u64) -> StorageResult<()> {
         Err(changes("truncate", path))
     }
 
-    fn space(&self, _path: &StoragePath) -> Answer<Space> {
+    fn space(&self, _path: &StoragePath) -> StorageResult<Space> {
         self.files.space(&StoragePath::new(b"/")?)
     }
 
     /// Databases have none.
-    fn attributes(&self, path: &StoragePath) -> Answer<Vec<Vec<u8>>> {
+    fn attributes(&self, path: &StoragePath) -> StorageResult<Vec<Vec<u8>>> {
         if path.parent().is_some() {
             let moment = self.moment(path, Opaque::default())?;
             self.database(path, moment.csn)?;
@@ -383,9 +401,9 @@ impl Storage for FederationStorage {
         Ok(vec![])
     }
 
-    fn attribute(&self, path: &StoragePath, _name: &[u8]) -> Answer<Vec<u8>> {
+    fn attribute(&self, path: &StoragePath, _name: &[u8]) -> StorageResult<Vec<u8>> {
         self.attributes(path)?;
-        Err(Trouble::cannot("read an attribute of", path, Errno::ENODATA))
+        Err(StorageError::cannot("read an attribute of", path, Errno::ENODATA))
     }
 
     fn set_attribute(
@@ -394,11 +412,11 @@ impl Storage for FederationStorage {
         _name: &[u8],
         _value: &[u8],
         _must_be_new: bool,
-    ) -> Answer<()> {
+    ) -> StorageResult<()> {
         Err(changes("set an attribute of", path))
     }
 
-    fn remove_attribute(&self, path: &StoragePath, _name: &[u8]) -> Answer<()> {
+    fn remove_attribute(&self, path: &StoragePath, _name: &[u8]) -> StorageResult<()> {
         Err(changes("remove an attribute of", path))
     }
 }
@@ -452,16 +470,20 @@ fn percent_decoded(text: &[u8]) -> Vec<u8> {
 }
 
 /// Why nothing is changed through here.
-fn changes(what: &str, path: &StoragePath) -> Trouble {
+fn changes(what: &str, path: &StoragePath) -> StorageError {
     let what = format!(
         "cannot {what} {path}: databases change by transactions of Femtobarn, and files become \
          databases by attaching them"
     );
-    Trouble::refused(Errno::EROFS, what)
+    StorageError::refused(Errno::EROFS, what)
 }
 
 /// Why the catalogue did not answer. Where it lies is nobody's business.
-fn trouble(what: &str, path: &impl std::fmt::Display, error: femtobarn_catalog::Error) -> Trouble {
+fn trouble(
+    what: &str,
+    path: &impl std::fmt::Display,
+    error: femtobarn_catalog::Error,
+) -> StorageError {
     let errno = match error.kind() {
         ErrorKind::NotFound => Errno::ENOENT,
         ErrorKind::Busy => Errno::EBUSY,
@@ -471,9 +493,9 @@ fn trouble(what: &str, path: &impl std::fmt::Display, error: femtobarn_catalog::
     };
     if errno == Errno::EIO {
         tracing::error!(%error, "the catalogue of a federation cannot be read");
-        return Trouble::refused(errno, format!("cannot {what} {path}: no catalogue"));
+        return StorageError::refused(errno, format!("cannot {what} {path}: no catalogue"));
     }
-    Trouble::refused(errno, format!("cannot {what} {path}: {error}"))
+    StorageError::refused(errno, format!("cannot {what} {path}: {error}"))
 }
 
 /// A time of the catalogue, in microseconds since 1970.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use nix::errno::Errno;
 
 use super::{
-    Answer, Facts, FolderEntry, Opaque, OpenHow, Space, Storage, StoragePath, StoredFile, Trouble,
+    FolderEntry, Metadata, Opaque, OpenMode, Space, Storage, StorageError, StoragePath,
+    StorageResult, StoredFile,
 };
 
 /// What is asked of a storage or an open file.
@@ -15,7 +16,7 @@ pub enum CallKind {
     /// Opening a file.
     Open,
     /// What is known of a file or folder.
-    Facts,
+    Metadata,
     /// What lies in a folder.
     List,
     /// Making, removing, renaming, permissions, and cutting by name.
@@ -53,7 +54,7 @@ pub trait Gate: Send + Sync + 'static {
     ///
     /// # Errors
     /// What the call is to be answered with, if it may not.
-    fn pass(&self, call: Call<'_>) -> Answer<usize>;
+    fn pass(&self, call: Call<'_>) -> StorageResult<usize>;
 
     /// Notes that a range of a file, which is there, will be read soon. Does not block.
     fn will_need(&self, _path: &StoragePath, _bytes: Range<u64>) {}
@@ -82,7 +83,7 @@ impl<G: Gate> Gated<G> {
         Arc::clone(&self.gate)
     }
 
-    fn pass(&self, kind: CallKind, path: &StoragePath) -> Answer<&dyn Storage> {
+    fn pass(&self, kind: CallKind, path: &StoragePath) -> StorageResult<&dyn Storage> {
         self.gate.pass(Call { kind, path, offset: 0, size: 0 })?;
         Ok(&*self.inner)
     }
@@ -92,15 +93,15 @@ impl<G: Gate> Storage for Gated<G> {
     fn open(
         &self,
         path: &StoragePath,
-        how: OpenHow,
+        how: OpenMode,
         opaque: Opaque<'_>,
-    ) -> Answer<Arc<dyn StoredFile>> {
+    ) -> StorageResult<Arc<dyn StoredFile>> {
         let inner = self.pass(CallKind::Open, path)?.open(path, how, opaque)?;
         Ok(Arc::new(GatedFile { inner, path: path.clone(), gate: Arc::clone(&self.gate) }))
     }
 
-    fn facts(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<Facts> {
-        self.pass(CallKind::Facts, path)?.facts(path, opaque)
+    fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata> {
+        self.pass(CallKind::Metadata, path)?.metadata(path, opaque)
     }
 
     fn list(
@@ -108,43 +109,43 @@ impl<G: Gate> Storage for Gated<G> {
         path: &StoragePath,
         with_facts: bool,
         opaque: Opaque<'_>,
-    ) -> Answer<Vec<FolderEntry>> {
+    ) -> StorageResult<Vec<FolderEntry>> {
         self.pass(CallKind::List, path)?.list(path, with_facts, opaque)
     }
 
-    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> Answer<()> {
+    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> StorageResult<()> {
         self.pass(CallKind::Change, path)?.make_folder(path, mode, parents)
     }
 
-    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<()> {
+    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         self.pass(CallKind::Change, path)?.remove_file(path, opaque)
     }
 
-    fn remove_folder(&self, path: &StoragePath) -> Answer<()> {
+    fn remove_folder(&self, path: &StoragePath) -> StorageResult<()> {
         self.pass(CallKind::Change, path)?.remove_folder(path)
     }
 
-    fn rename(&self, from: &StoragePath, to: &StoragePath) -> Answer<()> {
+    fn rename(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
         self.pass(CallKind::Change, from)?.rename(from, to)
     }
 
-    fn set_mode(&self, path: &StoragePath, mode: u32) -> Answer<()> {
+    fn set_mode(&self, path: &StoragePath, mode: u32) -> StorageResult<()> {
         self.pass(CallKind::Change, path)?.set_mode(path, mode)
     }
 
-    fn truncate(&self, path: &StoragePath, size: u64) -> Answer<()> {
+    fn truncate(&self, path: &StoragePath, size: u64) -> StorageResult<()> {
         self.pass(CallKind::Change, path)?.truncate(path, size)
     }
 
-    fn space(&self, path: &StoragePath) -> Answer<Space> {
+    fn space(&self, path: &StoragePath) -> StorageResult<Space> {
         self.pass(CallKind::Space, path)?.space(path)
     }
 
-    fn attributes(&self, path: &StoragePath) -> Answer<Vec<Vec<u8>>> {
+    fn attributes(&self, path: &StoragePath) -> StorageResult<Vec<Vec<u8>>> {
         self.pass(CallKind::Attributes, path)?.attributes(path)
     }
 
-    fn attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<Vec<u8>> {
+    fn attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<Vec<u8>> {
         self.pass(CallKind::Attributes, path)?.attribute(path, name)
     }
 
@@ -154,54 +155,54 @@ impl<G: Gate> Storage for Gated<G> {
         name: &[u8],
         value: &[u8],
         must_be_new: bool,
-    ) -> Answer<()> {
+    ) -> StorageResult<()> {
         self.pass(CallKind::Attributes, path)?.set_attribute(path, name, value, must_be_new)
     }
 
-    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<()> {
+    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<()> {
         self.pass(CallKind::Attributes, path)?.remove_attribute(path, name)
     }
 }
 
 impl<G: Gate> GatedFile<G> {
-    fn pass(&self, kind: CallKind, offset: u64, size: usize) -> Answer<usize> {
+    fn pass(&self, kind: CallKind, offset: u64, size: usize) -> StorageResult<usize> {
         self.gate.pass(Call { kind, path: &self.path, offset, size })
     }
 }
 
 /// There is no descriptor, and nothing is read without blocking: both would pass by the gate.
 impl<G: Gate> StoredFile for GatedFile<G> {
-    fn facts(&self) -> Answer<Facts> {
-        self.pass(CallKind::Facts, 0, 0)?;
-        self.inner.facts()
+    fn metadata(&self) -> StorageResult<Metadata> {
+        self.pass(CallKind::Metadata, 0, 0)?;
+        self.inner.metadata()
     }
 
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<usize> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
         let size = self.pass(CallKind::Read, offset, buffer.len())?;
         self.inner.read_at(offset, &mut buffer[..size])
     }
 
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Answer<()> {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
         let size = self.pass(CallKind::Write, offset, bytes.len())?;
         self.inner.write_at(offset, &bytes[..size])?;
         match size == bytes.len() {
             true => Ok(()),
-            false => Err(Trouble::cannot("write", &self.path, Errno::ENOSPC)),
+            false => Err(StorageError::cannot("write", &self.path, Errno::ENOSPC)),
         }
     }
 
-    fn sync(&self) -> Answer<()> {
+    fn sync(&self) -> StorageResult<()> {
         self.pass(CallKind::Sync, 0, 0)?;
         self.inner.sync()
     }
 
-    fn truncate(&self, size: u64) -> Answer<()> {
+    fn truncate(&self, size: u64) -> StorageResult<()> {
         self.pass(CallKind::Truncate, 0, 0)?;
         self.inner.truncate(size)
     }
 
     fn will_need(&self, offset: u64, size: u64) {
-        let Ok(Facts { size: there, .. }) = self.inner.facts() else { return };
+        let Ok(Metadata { size: there, .. }) = self.inner.metadata() else { return };
         let end = offset.saturating_add(size).min(there);
         if offset < end {
             self.gate.will_need(&self.path, offset..end);

@@ -16,8 +16,8 @@ use std::time::SystemTime;
 use nix::errno::Errno;
 
 use super::{
-    Answer, Creation, Facts, FileKind, FolderEntry, Opaque, OpenHow, Space, Storage, StoragePath,
-    StoredFile, Trouble,
+    Creation, FileKind, FolderEntry, Metadata, Opaque, OpenMode, Space, Storage, StorageError,
+    StoragePath, StorageResult, StoredFile,
 };
 use content::{MemoryFile, OpenFile};
 
@@ -104,7 +104,7 @@ impl MemoryStorage {
         }
     }
 
-    fn open_file(&self, path: &StoragePath, how: OpenHow) -> Result<Arc<MemoryFile>, Errno> {
+    fn open_file(&self, path: &StoragePath, how: OpenMode) -> Result<Arc<MemoryFile>, Errno> {
         let mut tree = self.tree();
         let makes = how.creation != Creation::Existing;
         if makes && how.make_folders && find(&tree, path).is_err() {
@@ -172,13 +172,13 @@ impl MemoryStorage {
         Ok(())
     }
 
-    fn facts_of(&self, node: Option<&Node>) -> Facts {
+    fn facts_of(&self, node: Option<&Node>) -> Metadata {
         let (id, mode, changed) = match node {
-            Some(Node::File(file)) => return file.facts(),
+            Some(Node::File(file)) => return file.metadata(),
             Some(Node::Folder { id, mode, changed, .. }) => (*id, *mode, *changed),
             None => (0, 0o755, self.made),
         };
-        facts(FileKind::Folder, id, mode, changed)
+        metadata(FileKind::Folder, id, mode, changed)
     }
 
     /// Does something to the attributes of what lies at a path.
@@ -187,7 +187,7 @@ impl MemoryStorage {
         path: &StoragePath,
         what: &str,
         act: impl FnOnce(&mut Attributes) -> Result<T, Errno>,
-    ) -> Answer<T> {
+    ) -> StorageResult<T> {
         let mut tree = self.tree();
         let done = match find(&tree, path) {
             Ok(Some(Node::File(file))) => act(&mut file.content().attributes),
@@ -198,7 +198,7 @@ impl MemoryStorage {
             Ok(None) => Err(Errno::EOPNOTSUPP),
             Err(errno) => Err(errno),
         };
-        done.map_err(|errno| Trouble::cannot(what, path, errno))
+        done.map_err(|errno| StorageError::cannot(what, path, errno))
     }
 }
 
@@ -206,18 +206,18 @@ impl Storage for MemoryStorage {
     fn open(
         &self,
         path: &StoragePath,
-        how: OpenHow,
+        how: OpenMode,
         _opaque: Opaque<'_>,
-    ) -> Answer<Arc<dyn StoredFile>> {
+    ) -> StorageResult<Arc<dyn StoredFile>> {
         let file = self.open_file(path, how);
-        let file = file.map_err(|errno| Trouble::cannot("open", path, errno))?;
+        let file = file.map_err(|errno| StorageError::cannot("open", path, errno))?;
         let is_writable = how.write || how.creation != Creation::Existing;
         Ok(Arc::new(OpenFile { file, path: path.clone(), is_writable }))
     }
 
-    fn facts(&self, path: &StoragePath, _opaque: Opaque<'_>) -> Answer<Facts> {
+    fn metadata(&self, path: &StoragePath, _opaque: Opaque<'_>) -> StorageResult<Metadata> {
         let tree = self.tree();
-        let node = find(&tree, path).map_err(|errno| Trouble::cannot("stat", path, errno))?;
+        let node = find(&tree, path).map_err(|errno| StorageError::cannot("stat", path, errno))?;
         Ok(self.facts_of(node))
     }
 
@@ -226,24 +226,26 @@ impl Storage for MemoryStorage {
         path: &StoragePath,
         with_facts: bool,
         _opaque: Opaque<'_>,
-    ) -> Answer<Vec<FolderEntry>> {
+    ) -> StorageResult<Vec<FolderEntry>> {
         let tree = self.tree();
         match find(&tree, path) {
-            Ok(Some(Node::File(_))) => return Err(Trouble::cannot("list", path, Errno::ENOTDIR)),
+            Ok(Some(Node::File(_))) => {
+                return Err(StorageError::cannot("list", path, Errno::ENOTDIR));
+            }
             Ok(_) => {}
-            Err(errno) => return Err(Trouble::cannot("list", path, errno)),
+            Err(errno) => return Err(StorageError::cannot("list", path, errno)),
         }
         let entry = |(below, node): (&StoragePath, &Node)| {
             let (folder, name) = below.parent()?;
-            let facts = with_facts.then(|| self.facts_of(Some(node)));
-            (folder == *path).then(|| FolderEntry { name: name.to_vec(), facts })
+            let metadata = with_facts.then(|| self.facts_of(Some(node)));
+            (folder == *path).then(|| FolderEntry { name: name.to_vec(), metadata })
         };
         let mut entries: Vec<_> = within(&tree, path).filter_map(entry).collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(entries)
     }
 
-    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> Answer<()> {
+    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> StorageResult<()> {
         let mut tree = self.tree();
         let mut make = || {
             if parents {
@@ -259,10 +261,10 @@ impl Storage for MemoryStorage {
                 Err(errno) => Err(errno),
             }
         };
-        make().map_err(|errno| Trouble::cannot("make the folder", path, errno))
+        make().map_err(|errno| StorageError::cannot("make the folder", path, errno))
     }
 
-    fn remove_file(&self, path: &StoragePath, _opaque: Opaque<'_>) -> Answer<()> {
+    fn remove_file(&self, path: &StoragePath, _opaque: Opaque<'_>) -> StorageResult<()> {
         let mut tree = self.tree();
         let errno = match find(&tree, path) {
             Ok(Some(Node::File(_))) => {
@@ -273,10 +275,10 @@ impl Storage for MemoryStorage {
             Ok(None) => Errno::EBUSY,
             Err(errno) => errno,
         };
-        Err(Trouble::cannot("remove", path, errno))
+        Err(StorageError::cannot("remove", path, errno))
     }
 
-    fn remove_folder(&self, path: &StoragePath) -> Answer<()> {
+    fn remove_folder(&self, path: &StoragePath) -> StorageResult<()> {
         let mut tree = self.tree();
         let errno = match find(&tree, path) {
             Ok(Some(Node::File(_))) => Errno::ENOTDIR,
@@ -288,38 +290,38 @@ impl Storage for MemoryStorage {
             }
             Err(errno) => errno,
         };
-        Err(Trouble::cannot("remove the folder", path, errno))
+        Err(StorageError::cannot("remove the folder", path, errno))
     }
 
-    fn rename(&self, from: &StoragePath, to: &StoragePath) -> Answer<()> {
+    fn rename(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
         let moved = self.move_node(from, to);
-        moved.map_err(|errno| Trouble::cannot(&format!("rename {from} to"), to, errno))
+        moved.map_err(|errno| StorageError::cannot(&format!("rename {from} to"), to, errno))
     }
 
-    fn set_mode(&self, path: &StoragePath, new: u32) -> Answer<()> {
+    fn set_mode(&self, path: &StoragePath, new: u32) -> StorageResult<()> {
         let mut tree = self.tree();
         let found = find(&tree, path).map(drop);
-        found.map_err(|errno| Trouble::cannot("set the permissions of", path, errno))?;
+        found.map_err(|errno| StorageError::cannot("set the permissions of", path, errno))?;
         match tree.get_mut(path) {
             Some(Node::File(file)) => file.content().set_mode(new & 0o777),
             Some(Node::Folder { mode, .. }) => *mode = new & 0o777,
-            None => return Err(Trouble::cannot("set the permissions of", path, Errno::EPERM)),
+            None => return Err(StorageError::cannot("set the permissions of", path, Errno::EPERM)),
         }
         Ok(())
     }
 
-    fn truncate(&self, path: &StoragePath, size: u64) -> Answer<()> {
+    fn truncate(&self, path: &StoragePath, size: u64) -> StorageResult<()> {
         let truncated = match find(&self.tree(), path) {
             Ok(Some(Node::File(file))) => file.truncate(size),
             Ok(_) => Err(Errno::EISDIR),
             Err(errno) => Err(errno),
         };
-        truncated.map_err(|errno| Trouble::cannot("truncate", path, errno))
+        truncated.map_err(|errno| StorageError::cannot("truncate", path, errno))
     }
 
-    fn space(&self, path: &StoragePath) -> Answer<Space> {
+    fn space(&self, path: &StoragePath) -> StorageResult<Space> {
         find(&self.tree(), path)
-            .map_err(|errno| Trouble::cannot("find the space at", path, errno))?;
+            .map_err(|errno| StorageError::cannot("find the space at", path, errno))?;
         let total = self.room.total;
         let free = total.saturating_sub(self.room.used.load(Ordering::Acquire));
         // No two that live have the same address.
@@ -327,13 +329,13 @@ impl Storage for MemoryStorage {
         Ok(Space { total, free, largest: free, file_system })
     }
 
-    fn attributes(&self, path: &StoragePath) -> Answer<Vec<Vec<u8>>> {
+    fn attributes(&self, path: &StoragePath) -> StorageResult<Vec<Vec<u8>>> {
         self.with_attributes(path, "list attributes of", |attributes| {
             Ok(attributes.keys().cloned().collect())
         })
     }
 
-    fn attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<Vec<u8>> {
+    fn attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<Vec<u8>> {
         self.with_attributes(path, "read an attribute of", |attributes| {
             attributes.get(name).cloned().ok_or(Errno::ENODATA)
         })
@@ -345,7 +347,7 @@ impl Storage for MemoryStorage {
         name: &[u8],
         value: &[u8],
         must_be_new: bool,
-    ) -> Answer<()> {
+    ) -> StorageResult<()> {
         self.with_attributes(path, "set an attribute of", |attributes| {
             if name.is_empty() || name.contains(&0) {
                 return Err(Errno::EINVAL);
@@ -364,7 +366,7 @@ impl Storage for MemoryStorage {
         })
     }
 
-    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<()> {
+    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<()> {
         self.with_attributes(path, "remove an attribute of", |attributes| {
             let old = attributes.remove(name).ok_or(Errno::ENODATA)?;
             self.room.give_back(size(name, &old));
@@ -425,8 +427,8 @@ fn size(name: &[u8], value: &[u8]) -> u64 {
     NAME_BYTES + (name.len() + value.len()) as u64
 }
 
-fn facts(kind: FileKind, id: u64, mode: u32, changed: SystemTime) -> Facts {
-    Facts {
+fn metadata(kind: FileKind, id: u64, mode: u32, changed: SystemTime) -> Metadata {
+    Metadata {
         kind,
         id,
         size: 0,

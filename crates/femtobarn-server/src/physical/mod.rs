@@ -35,11 +35,11 @@ pub use posix::PosixStorage;
 pub use throttle::{Clock, DiskAccount, MachineClock, Slowness, Throttle, ThrottledStorage};
 
 /// What a storage answers.
-pub type Answer<T> = Result<T, Trouble>;
+pub type StorageResult<T> = Result<T, StorageError>;
 
 /// Why a storage does not do what it was asked to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum StorageError {
     /// It cannot be done; the number is the one that protocols tell programs, the text is for people.
     Refused(Errno, String),
     /// It can be done, not before this time has passed: the deferred request.
@@ -76,7 +76,7 @@ pub enum FileKind {
 
 /// What is known of a file or folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct Metadata {
     /// What it is.
     pub kind: FileKind,
     /// Names it for as long as it lives. What is shown as one file and then as another has another id.
@@ -109,12 +109,12 @@ pub struct FolderEntry {
     /// Its name within the folder.
     pub name: Vec<u8>,
     /// What is known of it, if that was asked for.
-    pub facts: Option<Facts>,
+    pub metadata: Option<Metadata>,
 }
 
 /// How a file is to be opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpenHow {
+pub struct OpenMode {
     /// For writing, too. What makes or empties files always does.
     pub write: bool,
     /// What to do where there is a file, or none.
@@ -158,36 +158,36 @@ pub trait Storage: Send + Sync + 'static {
     fn open(
         &self,
         path: &StoragePath,
-        how: OpenHow,
+        how: OpenMode,
         opaque: Opaque<'_>,
-    ) -> Answer<Arc<dyn StoredFile>>;
+    ) -> StorageResult<Arc<dyn StoredFile>>;
     /// What is known of a file or folder.
-    fn facts(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<Facts>;
-    /// What lies in a folder, in the order of the names; facts too if they are wanted.
+    fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata>;
+    /// What lies in a folder, in the order of the names; metadata too if they are wanted.
     fn list(
         &self,
         path: &StoragePath,
         with_facts: bool,
         opaque: Opaque<'_>,
-    ) -> Answer<Vec<FolderEntry>>;
+    ) -> StorageResult<Vec<FolderEntry>>;
     /// Makes a folder, and those above it if `parents`, which then may be there already.
-    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> Answer<()>;
+    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> StorageResult<()>;
     /// Removes a file.
-    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<()>;
+    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()>;
     /// Removes an empty folder.
-    fn remove_folder(&self, path: &StoragePath) -> Answer<()>;
+    fn remove_folder(&self, path: &StoragePath) -> StorageResult<()>;
     /// Gives a file or folder another name, in place of the file or empty folder that has that name.
-    fn rename(&self, from: &StoragePath, to: &StoragePath) -> Answer<()>;
+    fn rename(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()>;
     /// Sets permission bits.
-    fn set_mode(&self, path: &StoragePath, mode: u32) -> Answer<()>;
+    fn set_mode(&self, path: &StoragePath, mode: u32) -> StorageResult<()>;
     /// Cuts or lengthens a file.
-    fn truncate(&self, path: &StoragePath, size: u64) -> Answer<()>;
+    fn truncate(&self, path: &StoragePath, size: u64) -> StorageResult<()>;
     /// How much room there is.
-    fn space(&self, path: &StoragePath) -> Answer<Space>;
+    fn space(&self, path: &StoragePath) -> StorageResult<Space>;
     /// The names of a file's attributes.
-    fn attributes(&self, path: &StoragePath) -> Answer<Vec<Vec<u8>>>;
+    fn attributes(&self, path: &StoragePath) -> StorageResult<Vec<Vec<u8>>>;
     /// An attribute's value; `ENODATA` if there is none.
-    fn attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<Vec<u8>>;
+    fn attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<Vec<u8>>;
     /// Sets an attribute; `EEXIST` if it must be new and is there.
     fn set_attribute(
         &self,
@@ -195,27 +195,27 @@ pub trait Storage: Send + Sync + 'static {
         name: &[u8],
         value: &[u8],
         must_be_new: bool,
-    ) -> Answer<()>;
+    ) -> StorageResult<()>;
     /// Takes an attribute away; `ENODATA` if there is none.
-    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<()>;
+    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<()>;
 }
 
 /// A file that is open. Several threads may use it at once.
 pub trait StoredFile: Send + Sync + 'static {
     /// What is known of it now.
-    fn facts(&self) -> Answer<Facts>;
+    fn metadata(&self) -> StorageResult<Metadata>;
     /// Reads into the buffer; fewer bytes than fit only at the end of the file.
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<usize>;
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize>;
     /// As [`StoredFile::read_at`] if that does not block, because the bytes are in memory.
-    fn try_read_at(&self, _offset: u64, _buffer: &mut [u8]) -> Answer<Option<usize>> {
+    fn try_read_at(&self, _offset: u64, _buffer: &mut [u8]) -> StorageResult<Option<usize>> {
         Ok(None)
     }
     /// Writes all of the bytes.
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Answer<()>;
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()>;
     /// Makes what was written durable.
-    fn sync(&self) -> Answer<()>;
+    fn sync(&self) -> StorageResult<()>;
     /// Cuts or lengthens the file.
-    fn truncate(&self, size: u64) -> Answer<()>;
+    fn truncate(&self, size: u64) -> StorageResult<()>;
     /// Says that a range will be read soon. Does nothing where that is no use.
     fn will_need(&self, _offset: u64, _size: u64) {}
     /// What the file's bytes can be sent from by the kernel, without passing through here: byte `n` of
@@ -228,7 +228,7 @@ pub trait StoredFile: Send + Sync + 'static {
         None
     }
     /// Whether its path showed the same bytes at a time. Outside federations it says so of any.
-    fn is_as_of(&self, _time: SystemTime) -> Answer<bool> {
+    fn is_as_of(&self, _time: SystemTime) -> StorageResult<bool> {
         Ok(true)
     }
     /// Whether who opens the same in the same way later may be given this.
@@ -242,10 +242,10 @@ pub trait StoredFile: Send + Sync + 'static {
     }
 }
 
-impl Trouble {
+impl StorageError {
     /// It cannot be done.
     pub fn refused(errno: Errno, what: impl Into<String>) -> Self {
-        Trouble::Refused(errno, what.into())
+        StorageError::Refused(errno, what.into())
     }
 
     /// The operating system did not do it. `what` is a verb, and more if need be, that stands before
@@ -253,7 +253,7 @@ impl Trouble {
     pub fn cannot(what: &str, path: &StoragePath, errno: Errno) -> Self {
         // In small letters, as XRootD's servers have it: clients tell errors apart by `directory not empty`.
         let why = errno.desc().to_lowercase();
-        Trouble::Refused(errno, format!("cannot {what} {path}: {why}"))
+        StorageError::Refused(errno, format!("cannot {what} {path}: {why}"))
     }
 }
 
@@ -262,10 +262,10 @@ impl StoragePath {
     ///
     /// # Errors
     /// `EINVAL`; `EACCES` for `..`; `ENAMETOOLONG` for pieces of more than 255 bytes.
-    pub fn new(path: &[u8]) -> Answer<Self> {
+    pub fn new(path: &[u8]) -> StorageResult<Self> {
         let shown = String::from_utf8_lossy(path);
         if path.first() != Some(&b'/') || path.contains(&0) {
-            return Err(Trouble::refused(
+            return Err(StorageError::refused(
                 Errno::EINVAL,
                 format!("{shown:?} is not an absolute path"),
             ));
@@ -275,11 +275,11 @@ impl StoragePath {
         {
             if piece == b".." {
                 let what = format!("{shown:?} has .. in it, which is not allowed");
-                return Err(Trouble::refused(Errno::EACCES, what));
+                return Err(StorageError::refused(Errno::EACCES, what));
             }
             if piece.len() > 255 {
                 let what = "a name in the path has more than 255 bytes";
-                return Err(Trouble::refused(Errno::ENAMETOOLONG, what));
+                return Err(StorageError::refused(Errno::ENAMETOOLONG, what));
             }
             clean.push(b'/');
             clean.extend_from_slice(piece);
@@ -312,10 +312,10 @@ impl StoragePath {
     ///
     /// # Errors
     /// `EINVAL` for what is no name.
-    pub fn join(&self, name: &[u8]) -> Answer<Self> {
+    pub fn join(&self, name: &[u8]) -> StorageResult<Self> {
         if matches!(name, [] | [b'.'] | [b'.', b'.']) || name.contains(&b'/') {
             let what = format!("{:?} is not a name", String::from_utf8_lossy(name));
-            return Err(Trouble::refused(Errno::EINVAL, what));
+            return Err(StorageError::refused(Errno::EINVAL, what));
         }
         StoragePath::new(&[&self.0, b"/".as_slice(), name].concat())
     }

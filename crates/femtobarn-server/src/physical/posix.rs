@@ -26,8 +26,8 @@ use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{UnlinkatFlags, ftruncate, unlinkat};
 
 use super::{
-    Answer, Creation, Facts, FileKind, FolderEntry, Opaque, OpenHow, Space, Storage, StoragePath,
-    StoredFile, Trouble,
+    Creation, FileKind, FolderEntry, Metadata, Opaque, OpenMode, Space, Storage, StorageError,
+    StoragePath, StorageResult, StoredFile,
 };
 use beneath::Top;
 use file::PosixFile;
@@ -56,29 +56,32 @@ impl PosixStorage {
     ///
     /// # Errors
     /// If it cannot be opened, or is no folder.
-    pub fn new(folder: &Path) -> Answer<Self> {
+    pub fn new(folder: &Path) -> StorageResult<Self> {
         let top = Top::open(folder).map_err(|errno| {
             let what = format!("cannot open the folder {}: {}", folder.display(), errno.desc());
-            Trouble::refused(errno, what)
+            StorageError::refused(errno, what)
         })?;
         Ok(PosixStorage { tree: Arc::new(Tree { top, people: People::default() }) })
     }
 
     /// A file anywhere, for reading: only for paths that no client has a say in. Errors name it as
     /// `shown`.
-    pub(super) fn open_outside(file: &Path, shown: &StoragePath) -> Answer<Arc<dyn StoredFile>> {
+    pub(super) fn open_outside(
+        file: &Path,
+        shown: &StoragePath,
+    ) -> StorageResult<Arc<dyn StoredFile>> {
         let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
-            return Err(Trouble::cannot("open", shown, Errno::EISDIR));
+            return Err(StorageError::cannot("open", shown, Errno::EISDIR));
         };
         let folder = PosixStorage::new(folder);
         let name = StoragePath(vec![b'/']).join(name.as_encoded_bytes())?;
-        match folder.and_then(|folder| folder.open(&name, OpenHow::default(), Opaque::default())) {
-            Err(Trouble::Refused(errno, _)) => Err(Trouble::cannot("open", shown, errno)),
+        match folder.and_then(|folder| folder.open(&name, OpenMode::default(), Opaque::default())) {
+            Err(StorageError::Refused(errno, _)) => Err(StorageError::cannot("open", shown, errno)),
             other => other,
         }
     }
 
-    fn open_plain(&self, path: &StoragePath, how: OpenHow) -> Answer<OwnedFd> {
+    fn open_plain(&self, path: &StoragePath, how: OpenMode) -> StorageResult<OwnedFd> {
         let makes = how.creation != Creation::Existing;
         // A pipe that nobody reads is not waited for.
         let mut flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
@@ -97,13 +100,13 @@ impl PosixStorage {
             }
             opened = self.tree.top.open_below(path, flags, mode);
         }
-        opened.map_err(|errno| Trouble::cannot("open", path, errno))
+        opened.map_err(|errno| StorageError::cannot("open", path, errno))
     }
 
     /// What lies at a path, to be asked or changed, not read.
-    fn locate(&self, path: &StoragePath, what: &str) -> Answer<OwnedFd> {
+    fn locate(&self, path: &StoragePath, what: &str) -> StorageResult<OwnedFd> {
         let located = self.tree.top.open_below(path, OFlag::O_PATH, Mode::empty());
-        located.map_err(|errno| Trouble::cannot(what, path, errno))
+        located.map_err(|errno| StorageError::cannot(what, path, errno))
     }
 
     /// Does something to a name in its folder, such that the last piece of the path is not followed if
@@ -113,19 +116,23 @@ impl PosixStorage {
         path: &'a StoragePath,
         what: &str,
         act: impl FnOnce(BorrowedFd<'_>, &'a [u8]) -> nix::Result<()>,
-    ) -> Answer<()> {
+    ) -> StorageResult<()> {
         let (folder, name) = self.folder_of(path, what)?;
-        act(folder.as_fd(), name).map_err(|errno| Trouble::cannot(what, path, errno))
+        act(folder.as_fd(), name).map_err(|errno| StorageError::cannot(what, path, errno))
     }
 
-    fn folder_of<'a>(&self, path: &'a StoragePath, what: &str) -> Answer<(OwnedFd, &'a [u8])> {
+    fn folder_of<'a>(
+        &self,
+        path: &'a StoragePath,
+        what: &str,
+    ) -> StorageResult<(OwnedFd, &'a [u8])> {
         let Some((folder, name)) = path.parent() else {
             let what = format!("cannot {what} {path}: it is the top");
-            return Err(Trouble::refused(Errno::EBUSY, what));
+            return Err(StorageError::refused(Errno::EBUSY, what));
         };
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
         let folder = self.tree.top.open_below(&folder, flags, Mode::empty());
-        Ok((folder.map_err(|errno| Trouble::cannot(what, path, errno))?, name))
+        Ok((folder.map_err(|errno| StorageError::cannot(what, path, errno))?, name))
     }
 
     /// What is known of a name in a folder; none if it vanished. Links that lead nowhere are something
@@ -135,16 +142,16 @@ impl PosixStorage {
         folder: &StoragePath,
         open: BorrowedFd<'_>,
         name: &[u8],
-    ) -> Answer<Option<Facts>> {
-        let facts = match fstatat(open, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-            Ok(facts) => self.tree.facts(&facts),
+    ) -> StorageResult<Option<Metadata>> {
+        let metadata = match fstatat(open, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(metadata) => self.tree.metadata(&metadata),
             Err(Errno::ENOENT) => return Ok(None),
-            Err(errno) => return Err(Trouble::cannot("stat", &folder.join(name)?, errno)),
+            Err(errno) => return Err(StorageError::cannot("stat", &folder.join(name)?, errno)),
         };
-        if facts.kind != FileKind::Other {
-            return Ok(Some(facts));
+        if metadata.kind != FileKind::Other {
+            return Ok(Some(metadata));
         }
-        Ok(Some(self.facts(&folder.join(name)?, Opaque(b"")).unwrap_or(facts)))
+        Ok(Some(self.metadata(&folder.join(name)?, Opaque(b"")).unwrap_or(metadata)))
     }
 }
 
@@ -152,26 +159,28 @@ impl Storage for PosixStorage {
     fn open(
         &self,
         path: &StoragePath,
-        how: OpenHow,
+        how: OpenMode,
         _opaque: Opaque<'_>,
-    ) -> Answer<Arc<dyn StoredFile>> {
+    ) -> StorageResult<Arc<dyn StoredFile>> {
         let file = self.open_plain(path, how)?;
-        let facts = fstat(&file).map_err(|errno| Trouble::cannot("stat", path, errno))?;
-        match people::kind_of(&facts) {
+        let metadata = fstat(&file).map_err(|errno| StorageError::cannot("stat", path, errno))?;
+        match people::kind_of(&metadata) {
             FileKind::File => {}
-            FileKind::Folder => return Err(Trouble::cannot("open", path, Errno::EISDIR)),
+            FileKind::Folder => return Err(StorageError::cannot("open", path, Errno::EISDIR)),
             FileKind::Other => {
                 let what = format!("cannot open {path}: it is neither a file nor a folder");
-                return Err(Trouble::refused(Errno::EACCES, what));
+                return Err(StorageError::refused(Errno::EACCES, what));
             }
         }
         let is_new = how.creation != Creation::Existing;
         Ok(Arc::new(PosixFile::new(file, path.clone(), Arc::clone(&self.tree), is_new)))
     }
 
-    fn facts(&self, path: &StoragePath, _opaque: Opaque<'_>) -> Answer<Facts> {
-        let facts = fstat(self.locate(path, "stat")?);
-        Ok(self.tree.facts(&facts.map_err(|errno| Trouble::cannot("stat", path, errno))?))
+    fn metadata(&self, path: &StoragePath, _opaque: Opaque<'_>) -> StorageResult<Metadata> {
+        let metadata = fstat(self.locate(path, "stat")?);
+        Ok(self
+            .tree
+            .metadata(&metadata.map_err(|errno| StorageError::cannot("stat", path, errno))?))
     }
 
     fn list(
@@ -179,8 +188,8 @@ impl Storage for PosixStorage {
         path: &StoragePath,
         with_facts: bool,
         _opaque: Opaque<'_>,
-    ) -> Answer<Vec<FolderEntry>> {
-        let cannot = |errno| Trouble::cannot("list", path, errno);
+    ) -> StorageResult<Vec<FolderEntry>> {
+        let cannot = |errno| StorageError::cannot("list", path, errno);
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
         let folder = self.tree.top.open_below(path, flags, Mode::empty()).map_err(cannot)?;
         let mut folder = Dir::from_fd(folder).map_err(cannot)?;
@@ -188,11 +197,11 @@ impl Storage for PosixStorage {
         for entry in folder.iter() {
             let name = entry.map_err(cannot)?.file_name().to_bytes().to_vec();
             if !matches!(&name[..], b"." | b"..") {
-                entries.push(FolderEntry { name, facts: None });
+                entries.push(FolderEntry { name, metadata: None });
             }
             if entries.len() > ENTRIES_MAX {
                 let what = format!("cannot list {path}: more than {ENTRIES_MAX} entries");
-                return Err(Trouble::refused(Errno::E2BIG, what));
+                return Err(StorageError::refused(Errno::E2BIG, what));
             }
         }
         entries.sort_by(|one, other| one.name.cmp(&other.name));
@@ -201,14 +210,14 @@ impl Storage for PosixStorage {
         }
         let mut known = Vec::with_capacity(entries.len());
         for FolderEntry { name, .. } in entries {
-            if let Some(facts) = self.facts_in(path, folder.as_fd(), &name)? {
-                known.push(FolderEntry { name, facts: Some(facts) });
+            if let Some(metadata) = self.facts_in(path, folder.as_fd(), &name)? {
+                known.push(FolderEntry { name, metadata: Some(metadata) });
             }
         }
         Ok(known)
     }
 
-    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> Answer<()> {
+    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> StorageResult<()> {
         let make = |path: &StoragePath, mode| {
             self.in_folder(path, "make the folder", |open, name| mkdirat(open, name, mode_of(mode)))
         };
@@ -217,51 +226,52 @@ impl Storage for PosixStorage {
         }
         let above = path.folders_above().map(|folder| (folder, mode | FOLDER_MODE));
         for (folder, mode) in above.chain([(path.clone(), mode)]) {
-            let is_folder =
-                |facts: Answer<Facts>| facts.is_ok_and(|facts| facts.kind == FileKind::Folder);
+            let is_folder = |metadata: StorageResult<Metadata>| {
+                metadata.is_ok_and(|metadata| metadata.kind == FileKind::Folder)
+            };
             match make(&folder, mode) {
-                Err(_) if is_folder(self.facts(&folder, Opaque(b""))) => {}
+                Err(_) if is_folder(self.metadata(&folder, Opaque(b""))) => {}
                 other => other?,
             }
         }
         Ok(())
     }
 
-    fn remove_file(&self, path: &StoragePath, _opaque: Opaque<'_>) -> Answer<()> {
+    fn remove_file(&self, path: &StoragePath, _opaque: Opaque<'_>) -> StorageResult<()> {
         let remove =
             |open: BorrowedFd<'_>, name: &[u8]| unlinkat(open, name, UnlinkatFlags::NoRemoveDir);
         self.in_folder(path, "remove", remove)
     }
 
-    fn remove_folder(&self, path: &StoragePath) -> Answer<()> {
+    fn remove_folder(&self, path: &StoragePath) -> StorageResult<()> {
         let remove =
             |open: BorrowedFd<'_>, name: &[u8]| unlinkat(open, name, UnlinkatFlags::RemoveDir);
         self.in_folder(path, "remove the folder", remove)
     }
 
-    fn rename(&self, from: &StoragePath, to: &StoragePath) -> Answer<()> {
+    fn rename(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
         let (folder, name) = self.folder_of(from, "rename")?;
         self.in_folder(to, &format!("rename {from} to"), |open, new| {
             renameat(&folder, name, open, new)
         })
     }
 
-    fn set_mode(&self, path: &StoragePath, mode: u32) -> Answer<()> {
+    fn set_mode(&self, path: &StoragePath, mode: u32) -> StorageResult<()> {
         let file = self.locate(path, "set the permissions of")?;
         attributes::set_mode(file.as_fd(), mode_of(mode))
-            .map_err(|errno| Trouble::cannot("set the permissions of", path, errno))
+            .map_err(|errno| StorageError::cannot("set the permissions of", path, errno))
     }
 
-    fn truncate(&self, path: &StoragePath, size: u64) -> Answer<()> {
-        let cannot = |errno| Trouble::cannot("truncate", path, errno);
+    fn truncate(&self, path: &StoragePath, size: u64) -> StorageResult<()> {
+        let cannot = |errno| StorageError::cannot("truncate", path, errno);
         let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let file = self.tree.top.open_below(path, flags, Mode::empty()).map_err(cannot)?;
         let size = i64::try_from(size).map_err(|_| cannot(Errno::EFBIG))?;
         ftruncate(file, size).map_err(cannot)
     }
 
-    fn space(&self, path: &StoragePath) -> Answer<Space> {
-        let cannot = |errno| Trouble::cannot("find the space at", path, errno);
+    fn space(&self, path: &StoragePath) -> StorageResult<Space> {
+        let cannot = |errno| StorageError::cannot("find the space at", path, errno);
         let located = self.locate(path, "find the space at")?;
         let found = fstatvfs(&located).map_err(cannot)?;
         // On NFS and FUSE the number that comes with the space is 0.
@@ -272,16 +282,16 @@ impl Storage for PosixStorage {
         Ok(Space { total, free, largest: free, file_system })
     }
 
-    fn attributes(&self, path: &StoragePath) -> Answer<Vec<Vec<u8>>> {
+    fn attributes(&self, path: &StoragePath) -> StorageResult<Vec<Vec<u8>>> {
         let file = self.locate(path, "list attributes of")?;
         attributes::list(file.as_fd())
-            .map_err(|errno| Trouble::cannot("list attributes of", path, errno))
+            .map_err(|errno| StorageError::cannot("list attributes of", path, errno))
     }
 
-    fn attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<Vec<u8>> {
+    fn attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<Vec<u8>> {
         let file = self.locate(path, "read an attribute of")?;
         attributes::get(file.as_fd(), name)
-            .map_err(|errno| Trouble::cannot("read an attribute of", path, errno))
+            .map_err(|errno| StorageError::cannot("read an attribute of", path, errno))
     }
 
     fn set_attribute(
@@ -290,22 +300,22 @@ impl Storage for PosixStorage {
         name: &[u8],
         value: &[u8],
         must_be_new: bool,
-    ) -> Answer<()> {
+    ) -> StorageResult<()> {
         let file = self.locate(path, "set an attribute of")?;
         attributes::set(file.as_fd(), name, value, must_be_new)
-            .map_err(|errno| Trouble::cannot("set an attribute of", path, errno))
+            .map_err(|errno| StorageError::cannot("set an attribute of", path, errno))
     }
 
-    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<()> {
+    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<()> {
         let file = self.locate(path, "remove an attribute of")?;
         attributes::remove(file.as_fd(), name)
-            .map_err(|errno| Trouble::cannot("remove an attribute of", path, errno))
+            .map_err(|errno| StorageError::cannot("remove an attribute of", path, errno))
     }
 }
 
 impl Tree {
-    fn facts(&self, found: &FileStat) -> Facts {
-        self.people.facts(found)
+    fn metadata(&self, found: &FileStat) -> Metadata {
+        self.people.metadata(found)
     }
 
     /// Makes a name durable, and those of the folders that it lies in. What was renamed meanwhile is

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use femtobarn_catalog::DATABASES_FOLDER;
 
 use super::gate::{Call, CallKind, Gate, Gated};
-use super::{Answer, Storage, StoragePath, Trouble};
+use super::{Storage, StorageError, StoragePath, StorageResult};
 use disk::Disk;
 pub use disk::DiskAccount;
 
@@ -92,7 +92,7 @@ impl Clock for MachineClock {
 }
 
 impl Gate for Throttle {
-    fn pass(&self, call: Call<'_>) -> Answer<usize> {
+    fn pass(&self, call: Call<'_>) -> StorageResult<usize> {
         let Some(disk) = self.disk_of(call.path) else { return Ok(call.size) };
         let file = file_number(call.path);
         let bytes = call.offset..call.offset.saturating_add(call.size as u64);
@@ -104,7 +104,7 @@ impl Gate for Throttle {
         };
         passed.map_err(|too_long| {
             let what = format!("the disk of {} has too much to do", call.path);
-            Trouble::NotBefore(too_long.0, what)
+            StorageError::NotBefore(too_long.0, what)
         })?;
         Ok(call.size)
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use femtobarn_server::logical::exports::{Exports, Manner};
 use femtobarn_server::logical::files::{Files, SharedFile};
 use femtobarn_server::physical::{
-    Answer, Call, CallKind, Creation, Gate, Gated, MemoryStorage, Opaque, OpenHow, StoragePath,
+    Call, CallKind, Creation, Gate, Gated, MemoryStorage, Opaque, OpenMode, StoragePath,
+    StorageResult,
 };
 
 /// Stops one kind of call until it may pass.
@@ -19,7 +20,7 @@ struct Barrier {
 }
 
 impl Gate for Barrier {
-    fn pass(&self, call: Call<'_>) -> Answer<usize> {
+    fn pass(&self, call: Call<'_>) -> StorageResult<usize> {
         if call.kind == self.kind {
             self.arrived.send(()).unwrap();
             // Once nobody stands there any more, all pass.
@@ -37,7 +38,7 @@ fn behind_a_barrier(kind: CallKind) -> (Arc<SharedFile>, Receiver<()>, Sender<()
     let mut exports = Exports::default();
     exports.add(&StoragePath::new(b"/").unwrap(), Arc::new(storage), Manner::default()).unwrap();
     let files = Files::new(Arc::new(exports), true, true);
-    let how = OpenHow { write: true, creation: Creation::New, ..OpenHow::default() };
+    let how = OpenMode { write: true, creation: Creation::New, ..OpenMode::default() };
     let path = StoragePath::new(b"/file").unwrap();
     let (file, _) = files.open(&path, how, Opaque::default()).unwrap();
     (file, arrives, pass)

@@ -10,12 +10,12 @@ use femtobarn::{
     Class, ContainerKey, ContainerOptions, ErrorKind, Federation, OpenOptions, Profile,
     Transaction, TransactionOptions,
 };
-use femtobarn_catalog::{Catalog, DatabaseId};
+use femtobarn_catalog::{DatabaseId, LocalCatalogue};
 use femtobarn_server::auth::Authenticator;
 use femtobarn_server::logical::exports::{Exports, Manner};
 use femtobarn_server::logical::{Logical, Settings};
 use femtobarn_server::physical::{
-    Answer, FederationStorage, Permit, PosixStorage, StoragePath, Writers,
+    FederationStorage, Permit, PosixStorage, StoragePath, StorageResult, Writers,
 };
 use femtobarn_server::protocol::xroot::{Shared, serve};
 use rntuple::{Array, Primitive, Value};
@@ -45,7 +45,7 @@ impl Stage {
 
     /// Starts the server, on the port that it had before.
     fn start(&mut self) {
-        let catalogue = Arc::new(Catalog::open(&self.place()).unwrap());
+        let catalogue = Arc::new(LocalCatalogue::open(&self.place()).unwrap());
         let files = Arc::new(PosixStorage::new(&self.place()).unwrap());
         let storage = FederationStorage::new(catalogue, files).writable(Arc::new(Anyone));
         let listener = TcpListener::bind(("127.0.0.1", self.port)).unwrap();
@@ -65,7 +65,7 @@ impl Stage {
 
     /// The federation with its files through the server.
     fn remote(&self) -> Federation {
-        let catalogue = Arc::new(Catalog::open(&self.place()).unwrap());
+        let catalogue = Arc::new(LocalCatalogue::open(&self.place()).unwrap());
         let url = format!("root://127.0.0.1:{}//test.fed", self.port);
         let options = OpenOptions { threads: 2, ..OpenOptions::default() };
         Federation::over_server(catalogue, &url, options).unwrap()
@@ -107,7 +107,11 @@ pub fn serve_files(listener: TcpListener, storage: FederationStorage) -> (Runtim
 pub struct Anyone;
 
 impl Writers for Anyone {
-    fn admit(&self, _session: Option<Uuid>, _database: DatabaseId) -> Answer<Arc<dyn Permit>> {
+    fn admit(
+        &self,
+        _session: Option<Uuid>,
+        _database: DatabaseId,
+    ) -> StorageResult<Arc<dyn Permit>> {
         Ok(Arc::new(Anyone))
     }
 
@@ -121,7 +125,7 @@ impl Writers for Anyone {
 }
 
 impl Permit for Anyone {
-    fn during(&self, write: &mut dyn FnMut() -> Answer<()>) -> Answer<()> {
+    fn during(&self, write: &mut dyn FnMut() -> StorageResult<()>) -> StorageResult<()> {
         write()
     }
 }
@@ -380,7 +384,7 @@ fn a_restart_of_the_server_fails_only_what_was_being_written() {
     let error = transaction.commit().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("run the transaction again"), "{error}");
-    remote.let_go_of_pages();
+    remote.release_pages();
     assert_eq!(numbers(&remote).len(), 1000);
 
     let mut transaction = begin(&remote);
@@ -394,7 +398,7 @@ fn a_restart_of_the_server_fails_only_what_was_being_written() {
 fn no_server_is_an_error() {
     let mut stage = Stage::new();
     stage.stop();
-    let catalogue = Arc::new(Catalog::open(&stage.place()).unwrap());
+    let catalogue = Arc::new(LocalCatalogue::open(&stage.place()).unwrap());
     let url = format!("root://127.0.0.1:{}//test.fed", stage.port);
     let opened = Federation::over_server(catalogue.clone(), &url, OpenOptions::default());
     assert_eq!(opened.err().unwrap().kind(), ErrorKind::Unavailable);

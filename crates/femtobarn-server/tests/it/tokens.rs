@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use femtobarn_catalog::{Catalog, Catalogue, ErrorKind};
+use femtobarn_catalog::{Catalogue, ErrorKind, LocalCatalogue};
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use femtobarn_server::Server;
 use femtobarn_server::auth::Issuer;
@@ -44,7 +44,7 @@ impl Guarded {
         std::fs::write(at("certificate"), made.cert.pem()).unwrap();
         std::fs::write(at("key"), made.signing_key.serialize_pem()).unwrap();
         let key = signing_key(&at("issuers"));
-        Catalog::create(&at("lhc.fed"), "lhc").unwrap();
+        LocalCatalogue::create(&at("lhc.fed"), "lhc").unwrap();
         std::fs::create_dir(at("store")).unwrap();
         std::fs::write(at("store/file"), "for those who may").unwrap();
         let mut config = Config { address: "127.0.0.1".into(), port: 0, ..Config::default() };

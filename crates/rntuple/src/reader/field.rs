@@ -70,7 +70,7 @@ impl<D: Deref<Target = Reader>> FieldCursor<D> {
     }
 
     /// Lets go of all pages.
-    pub fn let_go(&mut self) {
+    pub fn release(&mut self) {
         self.pages.clear();
     }
 

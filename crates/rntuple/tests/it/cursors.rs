@@ -146,7 +146,7 @@ fn single_fields_are_those_of_structures() {
         }
     }
     assert!(cursors.iter().all(|cursor| cursor.held_bytes() > 0));
-    cursors.iter_mut().for_each(FieldCursor::let_go);
+    cursors.iter_mut().for_each(FieldCursor::release);
     assert!(cursors.iter_mut().all(|cursor| cursor.held_bytes() == 0 && cursor.held(7).is_none()));
     assert_eq!(cursors[0].get(ENTRIES).unwrap_err().kind(), ErrorKind::NotFound);
 }

@@ -11,8 +11,8 @@
 use std::time::{Duration, Instant};
 
 use super::error::{ClientError, Result};
+use super::failure::AttemptError;
 use super::options::Options;
-use super::trouble::Trouble;
 use super::url::{Endpoint, Url};
 use crate::codes::ErrorCode;
 use crate::location::Location;
@@ -95,7 +95,7 @@ impl Attempt {
     }
 
     /// The error that this trouble is, if nothing is tried any more.
-    pub fn error(&self, trouble: Trouble) -> ClientError {
+    pub fn error(&self, trouble: AttemptError) -> ClientError {
         let path = self.path.path().escape_ascii().to_string();
         trouble.into_error(&self.server, &path, &self.user)
     }
@@ -104,16 +104,16 @@ impl Attempt {
     ///
     /// # Errors
     /// If there is nothing to be done about it.
-    pub fn after(&mut self, trouble: Trouble, now: Instant) -> Result<Duration> {
+    pub fn after(&mut self, trouble: AttemptError, now: Instant) -> Result<Duration> {
         match trouble {
-            Trouble::Redirect(redirect) => self.redirected(redirect),
-            Trouble::Wait(ref wait) => {
+            AttemptError::Redirect(redirect) => self.redirected(redirect),
+            AttemptError::Wait(ref wait) => {
                 self.lost = None;
                 let after = Duration::from_secs(wait.seconds.into());
                 self.again(after, trouble, now, self.deadline)
             }
-            Trouble::Lost(_) if !self.may_repeat => Err(self.error(trouble)),
-            Trouble::Lost(_) | Trouble::Unreachable(_) => match self.back() {
+            AttemptError::Lost(_) if !self.may_repeat => Err(self.error(trouble)),
+            AttemptError::Lost(_) | AttemptError::Unreachable(_) => match self.back() {
                 Some(next) => Ok(next),
                 None => {
                     let since = *self.lost.get_or_insert(now);
@@ -123,7 +123,7 @@ impl Attempt {
                     self.again(after, trouble, now, until)
                 }
             },
-            Trouble::Failure(ref failure) if may_be_elsewhere(failure.code) => {
+            AttemptError::Failure(ref failure) if may_be_elsewhere(failure.code) => {
                 self.back().ok_or_else(|| self.error(trouble))
             }
             other => Err(self.error(other)),
@@ -134,7 +134,7 @@ impl Attempt {
     fn again(
         &self,
         after: Duration,
-        trouble: Trouble,
+        trouble: AttemptError,
         now: Instant,
         until: Instant,
     ) -> Result<Duration> {
@@ -147,11 +147,11 @@ impl Attempt {
     fn redirected(&mut self, redirect: Redirect) -> Result<Duration> {
         self.redirects += 1;
         if self.redirects > REDIRECTS_MAX {
-            return Err(self.error(Trouble::Redirect(redirect)));
+            return Err(self.error(AttemptError::Redirect(redirect)));
         }
         let (server, wants_tls, added, told) = match target(&redirect, self.wants_tls) {
             Some(target) => target,
-            None => return Err(self.error(Trouble::Redirect(redirect))),
+            None => return Err(self.error(AttemptError::Redirect(redirect))),
         };
         self.redirectors.push(std::mem::replace(&mut self.server, server));
         (self.wants_tls, self.told) = (wants_tls, told);
@@ -212,8 +212,8 @@ mod tests {
         Attempt::new(&url, url.location.clone(), "ann".into(), &options, now)
     }
 
-    fn redirect(host: &str) -> Trouble {
-        Trouble::Redirect(Redirect::Host { port: 2, host: host.into() })
+    fn redirect(host: &str) -> AttemptError {
+        AttemptError::Redirect(Redirect::Host { port: 2, host: host.into() })
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(attempt.told.as_deref(), Some("who=x"));
         assert_eq!(attempt.location().unwrap().as_bytes(), b"/f?x=1&cache=1");
 
-        let missing = || Trouble::Failure(Failure::new(ErrorCode::NOT_FOUND, "no"));
+        let missing = || AttemptError::Failure(Failure::new(ErrorCode::NOT_FOUND, "no"));
         attempt.after(missing(), now).unwrap();
         assert_eq!(attempt.server.to_string(), "manager:1");
         assert_eq!(attempt.location().unwrap().as_bytes(), b"/f?x=1&tried=data");
@@ -247,7 +247,7 @@ mod tests {
     fn waits_are_bounded_together() {
         let now = Instant::now();
         let mut attempt = attempt(now);
-        let wait = |seconds| Trouble::Wait(Wait { seconds, message: String::new() });
+        let wait = |seconds| AttemptError::Wait(Wait { seconds, message: String::new() });
         let next = attempt.after(wait(7), now).unwrap();
         assert_eq!(next, Duration::from_secs(7));
         assert!(attempt.after(wait(7), now + Duration::from_secs(55)).is_err());
@@ -257,7 +257,7 @@ mod tests {
     fn a_server_that_went_away_is_waited_for_less_long() {
         let now = Instant::now();
         let mut attempt = attempt(now);
-        let gone = || Trouble::Unreachable("refused".into());
+        let gone = || AttemptError::Unreachable("refused".into());
         let first = attempt.after(gone(), now).unwrap();
         let second = attempt.after(gone(), now + first).unwrap();
         assert!(second > first, "with growing pauses");
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_server_that_is_not_trusted_is_not_tried_again() {
         let now = Instant::now();
-        let error = attempt(now).after(Trouble::Distrust("expired".into()), now).unwrap_err();
+        let error = attempt(now).after(AttemptError::Distrust("expired".into()), now).unwrap_err();
         assert!(matches!(error, ClientError::Unreachable { .. }));
     }
 
@@ -275,8 +275,11 @@ mod tests {
     fn what_must_not_be_done_twice_is_not() {
         let now = Instant::now();
         let mut attempt = attempt(now).once();
-        assert!(attempt.after(Trouble::Unreachable("no".into()), now).is_ok(), "nothing was sent");
-        let error = attempt.after(Trouble::Lost("gone".into()), now).unwrap_err();
+        assert!(
+            attempt.after(AttemptError::Unreachable("no".into()), now).is_ok(),
+            "nothing was sent"
+        );
+        let error = attempt.after(AttemptError::Lost("gone".into()), now).unwrap_err();
         assert!(matches!(error, ClientError::Lost { .. }));
     }
 }

@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
+use super::failure::AttemptError;
 use super::greeting::{Greeting, Purpose, Step};
 use super::options::Options;
 use super::requests::{Arrival, Current, News, Requests};
 use super::sink::{Gathered, Sink};
 use super::stream::Stream;
-use super::trouble::Trouble;
 use super::url::Endpoint;
 use super::waiting::{Waiter, ready};
 use crate::flags::ServerFlags;
@@ -91,7 +91,7 @@ impl Connection {
         wants_tls: bool,
         options: &Options,
         purpose: Purpose,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, AttemptError> {
         let mut greeting = Greeting::new(options, wants_tls, purpose);
         let main = Link::open(waiter, server, options, &mut greeting).await?;
         let (flags, session) = (greeting.server.flags, greeting.session);
@@ -171,7 +171,7 @@ impl Connection {
     }
 
     /// Sends a request and gathers its answer.
-    pub async fn call(&self, request: &Request, data: &[u8]) -> Result<Bytes, Trouble> {
+    pub async fn call(&self, request: &Request, data: &[u8]) -> Result<Bytes, AttemptError> {
         let mut answer = Gathered::default();
         self.call_into(request, data, RESPONSE_BODY_BYTES_MAX as u64, &mut answer).await?;
         Ok(answer.into_bytes())
@@ -184,7 +184,7 @@ impl Connection {
         data: &[u8],
         bytes_max: u64,
         sink: &mut dyn Sink,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), AttemptError> {
         self.send(request, data, bytes_max).await?.answer(sink).await
     }
 
@@ -194,7 +194,7 @@ impl Connection {
         request: &Request,
         data: &[u8],
         bytes_max: u64,
-    ) -> Result<Sent, Trouble> {
+    ) -> Result<Sent, AttemptError> {
         let shared = &*self.shared;
         let stream = shared.requests().add(bytes_max, Instant::now())?;
         let sent = Sent { shared: self.shared.clone(), stream };
@@ -205,7 +205,7 @@ impl Connection {
         let writing = shared.main.writing.lock().await;
         if let Err(error) = shared.main.stream.write_all(&bytes, data).await {
             // A part may be there already, so nothing else can follow.
-            shared.lose(Trouble::Lost(error.to_string()));
+            shared.lose(AttemptError::Lost(error.to_string()));
         }
         drop(writing);
         Ok(sent)
@@ -228,11 +228,15 @@ pub(super) struct Sent {
 
 impl Sent {
     /// Waits for the answer and puts it where it belongs.
-    pub async fn answer(self, sink: &mut dyn Sink) -> Result<(), Trouble> {
+    pub async fn answer(self, sink: &mut dyn Sink) -> Result<(), AttemptError> {
         std::future::poll_fn(|context| self.poll(sink, context)).await
     }
 
-    fn poll(&self, sink: &mut dyn Sink, context: &mut Context<'_>) -> Poll<Result<(), Trouble>> {
+    fn poll(
+        &self,
+        sink: &mut dyn Sink,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), AttemptError>> {
         if let Some(end) = self.look(sink, context.waker()) {
             return Poll::Ready(end);
         }
@@ -255,7 +259,7 @@ impl Sent {
         incoming: &mut Incoming,
         sink: &mut dyn Sink,
         waker: &Waker,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), AttemptError> {
         loop {
             if let Some(end) = self.look(sink, waker) {
                 return end;
@@ -287,12 +291,12 @@ impl Sent {
                 }
             }
             Ok(None) => self.shared.requests().expire(Instant::now()),
-            Err(error) => self.shared.lose(Trouble::Lost(error.to_string())),
+            Err(error) => self.shared.lose(AttemptError::Lost(error.to_string())),
         }
     }
 
     /// Puts what has come where it belongs; tells the end.
-    fn look(&self, sink: &mut dyn Sink, waker: &Waker) -> Option<Result<(), Trouble>> {
+    fn look(&self, sink: &mut dyn Sink, waker: &Waker) -> Option<Result<(), AttemptError>> {
         let News { arrivals, end } = self.shared.requests().take(self.stream, waker);
         for arrival in arrivals {
             let put = match &arrival {
@@ -321,7 +325,7 @@ impl Shared {
     }
 
     /// The connection is of no use any more.
-    fn lose(&self, how: Trouble) {
+    fn lose(&self, how: AttemptError) {
         self.requests().lose(how);
         self.shut_down();
     }
@@ -364,7 +368,7 @@ impl Shared {
             Ok(Some(0)) => return self.lose(closed()),
             Ok(Some(count)) => incoming.room.split_to(count).freeze(),
             Ok(None) => return self.requests().expire(Instant::now()),
-            Err(error) => return self.lose(Trouble::Lost(error.to_string())),
+            Err(error) => return self.lose(AttemptError::Lost(error.to_string())),
         };
         if let Err(error) = self.hear(incoming, &mut input) {
             self.lose(error.into());
@@ -388,10 +392,10 @@ impl Link {
         server: &Endpoint,
         options: &Options,
         greeting: &mut Greeting<'_>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, AttemptError> {
         let deadline = Instant::now() + options.connect_timeout;
         let connected = Stream::connect(waiter, server, options.connect_timeout).await;
-        let mut stream = connected.map_err(|error| Trouble::Unreachable(error.to_string()))?;
+        let mut stream = connected.map_err(|error| AttemptError::Unreachable(error.to_string()))?;
         let mut incoming = Incoming {
             framer: ResponseFramer::new(),
             current: Current::default(),
@@ -433,16 +437,20 @@ async fn hear_greeting(
     input: &mut Bytes,
     greeting: &mut Greeting<'_>,
     deadline: Instant,
-) -> Result<Step, Trouble> {
+) -> Result<Step, AttemptError> {
     loop {
         if let Some(ResponseEvent::Response(received)) = incoming.framer.next(input)? {
             return greeting.hear(received.response?);
         }
         match stream.read(incoming.room()).await.map_err(unreachable)? {
-            Some(0) => return Err(Trouble::Unreachable("it closed the connection".to_owned())),
+            Some(0) => {
+                return Err(AttemptError::Unreachable("it closed the connection".to_owned()));
+            }
             Some(count) => *input = incoming.room.split_to(count).freeze(),
             None if Instant::now() >= deadline => {
-                return Err(Trouble::Unreachable("it does not answer the greeting".to_owned()));
+                return Err(AttemptError::Unreachable(
+                    "it does not answer the greeting".to_owned(),
+                ));
             }
             None => {}
         }
@@ -454,26 +462,26 @@ async fn start_tls(
     stream: &mut Stream,
     server: &Endpoint,
     options: &Options,
-) -> Result<(), Trouble> {
+) -> Result<(), AttemptError> {
     let tls = super::tls::Tls::new(&server.host, options);
     let started = async { stream.start_tls(tls?).await }.await;
     started.map_err(|error| match super::tls::is_distrust(&error) {
-        true => Trouble::Distrust(format!(
+        true => AttemptError::Distrust(format!(
             "TLS: {error}; SSL_CERT_FILE and X509_CERT_DIR name certificates that are trusted"
         )),
-        false => Trouble::Unreachable(format!("TLS: {error}")),
+        false => AttemptError::Unreachable(format!("TLS: {error}")),
     })
 }
 
 #[cfg(not(feature = "tls"))]
-async fn start_tls(_: &mut Stream, _: &Endpoint, _: &Options) -> Result<(), Trouble> {
-    Err(Trouble::Login("this client is without TLS".to_owned()))
+async fn start_tls(_: &mut Stream, _: &Endpoint, _: &Options) -> Result<(), AttemptError> {
+    Err(AttemptError::Login("this client is without TLS".to_owned()))
 }
 
-fn closed() -> Trouble {
-    Trouble::Lost("it closed the connection".to_owned())
+fn closed() -> AttemptError {
+    AttemptError::Lost("it closed the connection".to_owned())
 }
 
-fn unreachable(error: std::io::Error) -> Trouble {
-    Trouble::Unreachable(error.to_string())
+fn unreachable(error: std::io::Error) -> AttemptError {
+    AttemptError::Unreachable(error.to_string())
 }

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::attempt::Attempt;
 use super::connection::Connection;
 use super::error::Result;
+use super::failure::AttemptError;
 use super::reading;
 use super::sink::Piece;
-use super::trouble::Trouble;
 use super::waiting::{Waiter, block_on};
 use super::writing::{self, Unanswered};
 use super::{Client, ClientError};
@@ -50,7 +50,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    async fn ask(&self, request: impl Into<Request>) -> Result<bytes::Bytes, Trouble> {
+    async fn ask(&self, request: impl Into<Request>) -> Result<bytes::Bytes, AttemptError> {
         self.unanswered.settle().await?;
         self.connection.call(&request.into(), &[]).await
     }
@@ -311,7 +311,9 @@ impl File {
         match settled.and(closed.map(drop)) {
             Ok(()) => Ok(()),
             // With its connection the file was closed.
-            Err(Trouble::Lost(_) | Trouble::Unreachable(_)) if !self.is_unsynced() => Ok(()),
+            Err(AttemptError::Lost(_) | AttemptError::Unreachable(_)) if !self.is_unsynced() => {
+                Ok(())
+            }
             Err(trouble) => Err(self.attempt().error(trouble)),
         }
     }
@@ -320,14 +322,14 @@ impl File {
     async fn changing<T>(
         &self,
         opened: &Opened,
-        change: impl Future<Output = Result<T, Trouble>>,
-    ) -> Result<T, Trouble> {
+        change: impl Future<Output = Result<T, AttemptError>>,
+    ) -> Result<T, AttemptError> {
         if opened.connection.is_lost() {
-            return Err(Trouble::Unreachable("the connection was lost".to_owned()));
+            return Err(AttemptError::Unreachable("the connection was lost".to_owned()));
         }
         self.writes.fetch_add(1, Ordering::SeqCst);
         let changed = change.await;
-        if let Err(Trouble::Unreachable(_)) = changed {
+        if let Err(AttemptError::Unreachable(_)) = changed {
             self.writes.fetch_sub(1, Ordering::SeqCst);
         }
         changed
@@ -350,21 +352,23 @@ impl File {
         &self,
         attempt: &mut Attempt,
         broken: &Arc<Opened>,
-        trouble: Trouble,
+        trouble: AttemptError,
     ) -> Result<()> {
         let trouble = match trouble {
             // The server forgot the session.
-            Trouble::Failure(failure) if failure.code == ErrorCode::FILE_NOT_OPEN => {
+            AttemptError::Failure(failure) if failure.code == ErrorCode::FILE_NOT_OPEN => {
                 broken.is_closed.store(true, Ordering::SeqCst);
-                Trouble::Lost("it forgot that the file is open".to_owned())
+                AttemptError::Lost("it forgot that the file is open".to_owned())
             }
-            Trouble::Wait(_) => return self.client.pause(attempt, trouble).await,
-            Trouble::Redirect(_) | Trouble::Lost(_) | Trouble::Unreachable(_) => trouble,
+            AttemptError::Wait(_) => return self.client.pause(attempt, trouble).await,
+            AttemptError::Redirect(_) | AttemptError::Lost(_) | AttemptError::Unreachable(_) => {
+                trouble
+            }
             _ => return Err(attempt.error(trouble)),
         };
         if self.is_unsynced() {
             return Err(attempt.error(match trouble {
-                Trouble::Unreachable(reason) => Trouble::Lost(reason),
+                AttemptError::Unreachable(reason) => AttemptError::Lost(reason),
                 other => other,
             }));
         }

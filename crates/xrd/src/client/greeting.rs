@@ -9,8 +9,8 @@
 //! 2. Security protocols are tried in the server's order, those without credentials are left out.
 
 use super::credentials::{credentials, user_name};
+use super::failure::AttemptError;
 use super::options::Options;
-use super::trouble::Trouble;
 use crate::codes::Expect;
 use crate::error::{Error, Result};
 use crate::flags::{Ability, AbilityMore, ProtocolOptions, ServerFlags};
@@ -115,7 +115,7 @@ impl<'a> Greeting<'a> {
     }
 
     /// Takes an answer.
-    pub fn hear(&mut self, response: Response) -> Result<Step, Trouble> {
+    pub fn hear(&mut self, response: Response) -> Result<Step, AttemptError> {
         let body = match (self.state, response) {
             (State::Auth, Response::Error(failure)) => return self.next_proof(failure.message),
             (State::Auth, Response::AuthMore(_)) => {
@@ -124,9 +124,9 @@ impl<'a> Greeting<'a> {
             // Not knowing the session any more is as good as ending it.
             (State::Endsess, Response::Error(_)) => return Ok(Step::Ready),
             (_, Response::Ok(body)) => body,
-            (_, Response::Error(failure)) => return Err(Trouble::Failure(failure)),
-            (_, Response::Redirect(redirect)) => return Err(Trouble::Redirect(redirect)),
-            (_, Response::Wait(wait)) => return Err(Trouble::Wait(wait)),
+            (_, Response::Error(failure)) => return Err(AttemptError::Failure(failure)),
+            (_, Response::Redirect(redirect)) => return Err(AttemptError::Redirect(redirect)),
+            (_, Response::Wait(wait)) => return Err(AttemptError::Wait(wait)),
             (_, Response::Attn(_) | Response::WaitResp(_)) => return Ok(Step::Hear),
             (_, other) => {
                 let reason = format!("{} does not answer a greeting", other.status());
@@ -164,7 +164,7 @@ impl<'a> Greeting<'a> {
     }
 
     /// The connection is secret now.
-    pub fn secret(&mut self) -> Result<Step, Trouble> {
+    pub fn secret(&mut self) -> Result<Step, AttemptError> {
         self.is_secret = true;
         match self.state {
             State::Protocol => self.log_in(),
@@ -172,18 +172,18 @@ impl<'a> Greeting<'a> {
         }
     }
 
-    fn after_protocol(&mut self) -> Result<Step, Trouble> {
+    fn after_protocol(&mut self) -> Result<Step, AttemptError> {
         let flags = self.server.flags;
         let is_stream = matches!(self.purpose, Purpose::Stream(_));
         let demanded = flags.contains(ServerFlags::GO_TO_TLS)
             || (is_stream && flags.contains(ServerFlags::TLS_DATA))
             || (!is_stream && flags.contains(ServerFlags::TLS_LOGIN));
         match (demanded, self.wants_tls) {
-            (true, _) if !cfg!(feature = "tls") => Err(Trouble::Login(
+            (true, _) if !cfg!(feature = "tls") => Err(AttemptError::Login(
                 "the server demands TLS, which this client is without".to_owned(),
             )),
             (true, _) => Ok(Step::StartTls),
-            (false, true) => Err(Trouble::Login(
+            (false, true) => Err(AttemptError::Login(
                 "roots:// was asked for, but the server has no TLS; use root:// if that will do"
                     .to_owned(),
             )),
@@ -191,7 +191,7 @@ impl<'a> Greeting<'a> {
         }
     }
 
-    fn log_in(&mut self) -> Result<Step, Trouble> {
+    fn log_in(&mut self) -> Result<Step, AttemptError> {
         if let Purpose::Stream(session) = self.purpose {
             return self.send(State::Bind, Bind { session });
         }
@@ -222,7 +222,7 @@ impl<'a> Greeting<'a> {
     }
 
     /// Goes on with the next security protocol after one that did not do.
-    fn next_proof(&mut self, failure: String) -> Result<Step, Trouble> {
+    fn next_proof(&mut self, failure: String) -> Result<Step, AttemptError> {
         if !failure.is_empty() {
             self.failed.push(failure);
         }
@@ -232,10 +232,10 @@ impl<'a> Greeting<'a> {
                 Err(reason) => self.failed.push(reason),
             }
         }
-        Err(Trouble::Login(self.failed.join("; ")))
+        Err(AttemptError::Login(self.failed.join("; ")))
     }
 
-    fn after_login(&mut self) -> Result<Step, Trouble> {
+    fn after_login(&mut self) -> Result<Step, AttemptError> {
         let demanded = self.server.flags.contains(ServerFlags::TLS_SESSION);
         match demanded && !self.is_secret && cfg!(feature = "tls") {
             true => {
@@ -246,7 +246,7 @@ impl<'a> Greeting<'a> {
         }
     }
 
-    fn end_session_before(&mut self) -> Result<Step, Trouble> {
+    fn end_session_before(&mut self) -> Result<Step, AttemptError> {
         match self.purpose {
             Purpose::Session { before: Some(session), .. } => {
                 self.send(State::Endsess, Endsess { session })
@@ -255,7 +255,7 @@ impl<'a> Greeting<'a> {
         }
     }
 
-    fn send(&mut self, state: State, request: impl Into<Request>) -> Result<Step, Trouble> {
+    fn send(&mut self, state: State, request: impl Into<Request>) -> Result<Step, AttemptError> {
         self.state = state;
         let mut bytes = Vec::new();
         request.into().encode(STREAM, &mut bytes)?;
@@ -286,7 +286,7 @@ mod tests {
     }
 
     /// The request that a step sends.
-    fn sent(step: Result<Step, Trouble>) -> Request {
+    fn sent(step: Result<Step, AttemptError>) -> Request {
         let Ok(Step::Send(bytes)) = step else { panic!("{step:?}") };
         let event = RequestFramer::after_handshake().next(&mut bytes.into()).unwrap();
         let Some(RequestEvent::Request(received)) = event else { panic!("{event:?}") };
@@ -294,7 +294,7 @@ mod tests {
     }
 
     /// What comes after a server has told what it is and demands.
-    fn after_flags(greeting: &mut Greeting<'_>, flags: ServerFlags) -> Result<Step, Trouble> {
+    fn after_flags(greeting: &mut Greeting<'_>, flags: ServerFlags) -> Result<Step, AttemptError> {
         let hello = HandshakeAnswer { version: Version::CURRENT, data_server: true };
         assert_eq!(greeting.hear(ok(&hello.encode()[8..])), Ok(Step::Hear));
         let answer = ProtocolAnswer { version: Version::CURRENT, flags, ..Default::default() };
@@ -340,7 +340,7 @@ mod tests {
         let Request::Auth(proof) = request else { panic!("{request:?}") };
         assert_eq!(proof.protocol, *b"unix", "no token without TLS");
         let failure = Failure::new(crate::ErrorCode::AUTH_FAILED, "who is ann?");
-        let Err(Trouble::Login(reason)) = greeting.hear(Response::Error(failure)) else {
+        let Err(AttemptError::Login(reason)) = greeting.hear(Response::Error(failure)) else {
             panic!("logged in");
         };
         assert!(reason.contains("gsi") && reason.contains("TLS") && reason.contains("who is ann?"));
@@ -367,7 +367,7 @@ mod tests {
 
         let mut greeting = Greeting::new(&options, true, Purpose::Stream(SessionId([1; 16])));
         let refused = after_flags(&mut greeting, ServerFlags::SERVER);
-        assert!(matches!(refused, Err(Trouble::Login(_))), "nothing is told in the open");
+        assert!(matches!(refused, Err(AttemptError::Login(_))), "nothing is told in the open");
         let mut greeting = Greeting::new(&options, false, Purpose::Stream(SessionId([1; 16])));
         assert_eq!(after_flags(&mut greeting, ServerFlags::TLS_DATA), Ok(Step::StartTls));
         assert_eq!(sent(greeting.secret()).code(), crate::RequestCode::BIND);

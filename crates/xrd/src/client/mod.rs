@@ -36,6 +36,7 @@ pub mod blocking;
 mod connection;
 mod credentials;
 mod error;
+mod failure;
 mod file;
 mod filesystem;
 mod greeting;
@@ -46,7 +47,6 @@ mod sink;
 mod stream;
 #[cfg(feature = "tls")]
 mod tls;
-mod trouble;
 mod url;
 mod waiting;
 mod writing;
@@ -59,8 +59,8 @@ use bytes::Bytes;
 
 use attempt::Attempt;
 use connection::Connection;
+use failure::AttemptError;
 use greeting::Purpose;
-use trouble::Trouble;
 use waiting::Waiter;
 
 use crate::ids::SessionId;
@@ -121,7 +121,7 @@ impl Client {
     }
 
     /// The connection to where something is tried.
-    async fn connection(&self, attempt: &Attempt) -> Result<Arc<Connection>, Trouble> {
+    async fn connection(&self, attempt: &Attempt) -> Result<Arc<Connection>, AttemptError> {
         let Shared { options, waiter, places, .. } = &*self.shared;
         let key = (attempt.server.clone(), attempt.wants_tls);
         let place = {
@@ -164,7 +164,7 @@ impl Client {
     }
 
     /// Waits until something may be tried again.
-    async fn pause(&self, attempt: &mut Attempt, trouble: Trouble) -> Result<()> {
+    async fn pause(&self, attempt: &mut Attempt, trouble: AttemptError) -> Result<()> {
         let after = attempt.after(trouble, Instant::now())?;
         if !after.is_zero() {
             self.shared.waiter.sleep(after).await;

@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 
 use super::connection::Sent;
+use super::failure::AttemptError;
 use super::file::Opened;
 use super::sink::{Paged, Piece, Scattered, Straight};
-use super::trouble::Trouble;
 use crate::codes::ErrorCode;
 use crate::flags::{PageFlags, ServerFlags};
 use crate::ids::PathId;
@@ -38,7 +38,7 @@ pub(super) async fn read(
     opened: &Opened,
     offset: u64,
     buffer: &mut [u8],
-) -> Result<usize, Trouble> {
+) -> Result<usize, AttemptError> {
     opened.unanswered.settle().await?;
     let paths = paths(opened);
     if buffer.len() <= STRIPE_BYTES || (paths.len() == 1 && buffer.len() <= REQUEST_BYTES) {
@@ -90,7 +90,7 @@ pub(super) async fn read_checked(
     opened: &Opened,
     offset: u64,
     buffer: &mut [u8],
-) -> Result<(usize, Option<PageRange>), Trouble> {
+) -> Result<(usize, Option<PageRange>), AttemptError> {
     opened.unanswered.settle().await?;
     if !opened.connection.flags().contains(ServerFlags::PAGES) {
         return Ok((read(opened, offset, buffer).await?, None));
@@ -121,7 +121,7 @@ async fn read_pages(
     offset: u64,
     buffer: &mut [u8],
     flags: PageFlags,
-) -> Result<(usize, Vec<PageRange>), Trouble> {
+) -> Result<(usize, Vec<PageRange>), AttemptError> {
     let segment = Segment { handle: opened.handle, offset, length: buffer.len() as u32 };
     let request = PgRead { segment, path: Some(PathId::default()), flags: Some(flags) };
     // Where parts end inside pages there are more checksums; that is told by the sink.
@@ -135,7 +135,7 @@ async fn read_pages(
 pub(super) async fn read_many(
     opened: &Opened,
     mut pieces: &mut [Piece<'_>],
-) -> Result<(), Trouble> {
+) -> Result<(), AttemptError> {
     opened.unanswered.settle().await?;
     let has_streams = opened.connection.paths().len() > 0;
     let request_bytes = if has_streams { STRIPE_BYTES } else { REQUEST_BYTES };
@@ -172,16 +172,16 @@ pub(super) async fn read_many(
 }
 
 /// Fills a piece that takes more than one request.
-async fn read_long(opened: &Opened, piece: &mut Piece<'_>) -> Result<(), Trouble> {
+async fn read_long(opened: &Opened, piece: &mut Piece<'_>) -> Result<(), AttemptError> {
     match read(opened, piece.offset, piece.buffer).await? {
         count if count < piece.buffer.len() => Err(ends_early(piece.offset + count as u64)),
         _ => Ok(()),
     }
 }
 
-fn ends_early(offset: u64) -> Trouble {
+fn ends_early(offset: u64) -> AttemptError {
     let message = format!("the file ends early, after byte {offset}");
-    Trouble::Failure(Failure::new(ErrorCode::FS_ERROR, message))
+    AttemptError::Failure(Failure::new(ErrorCode::FS_ERROR, message))
 }
 
 /// Pieces, from the first one on, that one request reads.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::trouble::Trouble;
+use super::failure::AttemptError;
 use crate::error::{Error, Result};
 use crate::framing::{ReceivedResponse, ResponseEvent};
 use crate::ids::StreamId;
@@ -39,7 +39,7 @@ pub(super) enum Arrival {
 pub(super) struct News {
     pub arrivals: VecDeque<Arrival>,
     /// Whether the answer has ended, and how.
-    pub end: Option<Result<(), Trouble>>,
+    pub end: Option<Result<(), AttemptError>>,
 }
 
 /// Requests that are not answered yet.
@@ -52,7 +52,7 @@ pub(super) struct Requests {
     patience: Duration,
     /// When anything came.
     heard: Option<Instant>,
-    lost: Option<Trouble>,
+    lost: Option<AttemptError>,
 }
 
 #[derive(Debug)]
@@ -82,13 +82,13 @@ impl Requests {
     }
 
     /// A name for a request, whose answer has at most so many bytes.
-    pub fn add(&mut self, bytes_max: u64, now: Instant) -> Result<StreamId, Trouble> {
+    pub fn add(&mut self, bytes_max: u64, now: Instant) -> Result<StreamId, AttemptError> {
         if let Some(lost) = &self.lost {
-            return Err(Trouble::Unreachable(describe(lost)));
+            return Err(AttemptError::Unreachable(describe(lost)));
         }
         if self.waiting.len() >= IN_FLIGHT_MAX {
             let what = format!("{IN_FLIGHT_MAX} requests are not answered");
-            return Err(Trouble::Unreachable(what));
+            return Err(AttemptError::Unreachable(what));
         }
         let stream = loop {
             self.last = self.last.wrapping_add(1);
@@ -108,12 +108,12 @@ impl Requests {
     /// What has come for a request; the waker is told of the end.
     pub fn take(&mut self, stream: StreamId, waker: &Waker) -> News {
         let Some(waiting) = self.waiting.get_mut(&stream) else {
-            let nothing = || Trouble::Lost("the request is not known".to_owned());
+            let nothing = || AttemptError::Lost("the request is not known".to_owned());
             let lost = self.lost.clone().unwrap_or_else(nothing);
             return News { end: Some(Err(lost)), ..News::default() };
         };
         let news = std::mem::take(&mut waiting.news);
-        if let Some(Err(Trouble::Silent(_))) = news.end {
+        if let Some(Err(AttemptError::Silent(_))) = news.end {
             waiting.is_abandoned = true;
         } else if news.end.is_some() {
             self.waiting.remove(&stream);
@@ -229,9 +229,9 @@ impl Requests {
 
     fn hear_plain(&mut self, stream: StreamId, response: Response, now: Instant) -> Result<()> {
         match response {
-            Response::Error(failure) => self.end(stream, Err(Trouble::Failure(failure))),
-            Response::Redirect(redirect) => self.end(stream, Err(Trouble::Redirect(redirect))),
-            Response::Wait(wait) => self.end(stream, Err(Trouble::Wait(wait))),
+            Response::Error(failure) => self.end(stream, Err(AttemptError::Failure(failure))),
+            Response::Redirect(redirect) => self.end(stream, Err(AttemptError::Redirect(redirect))),
+            Response::Wait(wait) => self.end(stream, Err(AttemptError::Wait(wait))),
             Response::WaitResp(seconds) => self.delay(stream, seconds, now),
             Response::Attn(_) => {}
             other => {
@@ -283,7 +283,7 @@ impl Requests {
         }
     }
 
-    fn end(&mut self, stream: StreamId, end: Result<(), Trouble>) {
+    fn end(&mut self, stream: StreamId, end: Result<(), AttemptError>) {
         let Some(waiting) = self.waiting.get_mut(&stream) else { return };
         if waiting.is_abandoned {
             self.waiting.remove(&stream);
@@ -308,7 +308,7 @@ impl Requests {
             if !is_silent && alone < patience.max(waiting.allowed) {
                 continue;
             }
-            let silent = Trouble::Silent(alone);
+            let silent = AttemptError::Silent(alone);
             if is_silent && !is_announced {
                 silence = Some(silent.clone());
             }
@@ -321,7 +321,7 @@ impl Requests {
     }
 
     /// The connection is lost: ends all requests.
-    pub fn lose(&mut self, how: Trouble) {
+    pub fn lose(&mut self, how: AttemptError) {
         for waiting in self.waiting.values_mut() {
             waiting.news.end.get_or_insert(Err(how.clone()));
             waiting.waker.take().into_iter().for_each(Waker::wake);
@@ -341,10 +341,10 @@ impl Requests {
     }
 }
 
-fn describe(lost: &Trouble) -> String {
+fn describe(lost: &AttemptError) -> String {
     match lost {
-        Trouble::Lost(reason) => reason.clone(),
-        Trouble::Malformed(error) => error.to_string(),
+        AttemptError::Lost(reason) => reason.clone(),
+        AttemptError::Malformed(error) => error.to_string(),
         _ => "the connection was lost".to_owned(),
     }
 }
@@ -393,7 +393,7 @@ mod tests {
             Ok(())
         }
 
-        fn take(&mut self, stream: StreamId) -> (Vec<u8>, Option<Result<(), Trouble>>) {
+        fn take(&mut self, stream: StreamId) -> (Vec<u8>, Option<Result<(), AttemptError>>) {
             let news = self.requests.take(stream, Waker::noop());
             let bytes = news.arrivals.iter().flat_map(|arrival| match arrival {
                 Arrival::Part(_) => &[],
@@ -452,7 +452,7 @@ mod tests {
         assert_eq!(session.take(read).1, None);
         session.now += TIMEOUT / 2;
         session.requests.expire(session.now);
-        assert_eq!(session.take(read).1, Some(Err(Trouble::Silent(TIMEOUT * 5 / 4))));
+        assert_eq!(session.take(read).1, Some(Err(AttemptError::Silent(TIMEOUT * 5 / 4))));
         assert_eq!(session.take(slow).1, None);
     }
 
@@ -471,7 +471,7 @@ mod tests {
         session.now = session.began + PATIENCE;
         session.hear(StreamId::default(), &[ok("")]).unwrap();
         session.requests.expire(session.now);
-        assert_eq!(session.take(behind).1, Some(Err(Trouble::Silent(PATIENCE))));
+        assert_eq!(session.take(behind).1, Some(Err(AttemptError::Silent(PATIENCE))));
         assert!(!session.requests.is_lost(), "others are answered");
     }
 
@@ -481,8 +481,8 @@ mod tests {
         let stream = session.ask(10);
         session.requests.expire(session.now + TIMEOUT);
         assert!(session.requests.is_lost());
-        assert_eq!(session.take(stream).1, Some(Err(Trouble::Silent(TIMEOUT))));
-        assert!(matches!(session.requests.add(1, session.now), Err(Trouble::Unreachable(_))));
+        assert_eq!(session.take(stream).1, Some(Err(AttemptError::Silent(TIMEOUT))));
+        assert!(matches!(session.requests.add(1, session.now), Err(AttemptError::Unreachable(_))));
     }
 
     #[test]
@@ -493,8 +493,8 @@ mod tests {
         let wait = Wait { seconds: 3, message: String::new() };
         session.hear(one, &[Response::Error(failure.clone())]).unwrap();
         session.hear(two, &[Response::Wait(wait.clone())]).unwrap();
-        assert_eq!(session.take(one).1, Some(Err(Trouble::Failure(failure))));
-        assert_eq!(session.take(two).1, Some(Err(Trouble::Wait(wait))));
+        assert_eq!(session.take(one).1, Some(Err(AttemptError::Failure(failure))));
+        assert_eq!(session.take(two).1, Some(Err(AttemptError::Wait(wait))));
         assert_eq!(session.take(three).1, None);
         assert!(session.hear(three, &[Response::AuthMore(Bytes::new())]).is_err());
     }

@@ -8,9 +8,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::connection::Sent;
+use super::failure::AttemptError;
 use super::file::Opened;
 use super::sink::{Gathered, Written};
-use super::trouble::Trouble;
 use crate::codes::ErrorCode;
 use crate::flags::{PageFlags, ServerFlags};
 use crate::ids::PathId;
@@ -27,7 +27,7 @@ const AHEAD: usize = 4;
 const CORRECTIONS_BYTES: u64 = 16 * 1024;
 
 /// Writes all bytes from `offset` on.
-pub(super) async fn write(opened: &Opened, offset: u64, bytes: &[u8]) -> Result<(), Trouble> {
+pub(super) async fn write(opened: &Opened, offset: u64, bytes: &[u8]) -> Result<(), AttemptError> {
     opened.unanswered.settle().await?;
     let mut sent = VecDeque::new();
     let mut next = offset;
@@ -48,7 +48,11 @@ pub(super) async fn write(opened: &Opened, offset: u64, bytes: &[u8]) -> Result<
 }
 
 /// Sends all bytes to be written from `offset` on.
-pub(super) async fn write_later(opened: &Opened, offset: u64, bytes: &[u8]) -> Result<(), Trouble> {
+pub(super) async fn write_later(
+    opened: &Opened,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<(), AttemptError> {
     let mut next = offset;
     for part in bytes.chunks(REQUEST_BYTES) {
         opened.unanswered.settle_to(AHEAD - 1).await?;
@@ -60,7 +64,7 @@ pub(super) async fn write_later(opened: &Opened, offset: u64, bytes: &[u8]) -> R
     Ok(())
 }
 
-async fn send(opened: &Opened, offset: u64, part: &[u8]) -> Result<Sent, Trouble> {
+async fn send(opened: &Opened, offset: u64, part: &[u8]) -> Result<Sent, AttemptError> {
     let (handle, path, length) = (opened.handle, PathId::default(), part.len() as u32);
     let request = Write { handle, offset, path, length }.into();
     opened.connection.send(&request, part, 0).await
@@ -73,7 +77,7 @@ pub(super) struct Unanswered {
     is_used: AtomicBool,
     sent: tokio::sync::Mutex<VecDeque<Sent>>,
     /// What became of the first one that failed.
-    failed: OnceLock<Trouble>,
+    failed: OnceLock<AttemptError>,
 }
 
 impl Unanswered {
@@ -83,7 +87,7 @@ impl Unanswered {
     }
 
     /// Waits for all answers.
-    pub async fn settle(&self) -> Result<(), Trouble> {
+    pub async fn settle(&self) -> Result<(), AttemptError> {
         match self.is_used.load(Ordering::SeqCst) {
             true => self.settle_to(0).await,
             false => Ok(()),
@@ -91,7 +95,7 @@ impl Unanswered {
     }
 
     /// Waits until no more than so many answers are due.
-    async fn settle_to(&self, count: usize) -> Result<(), Trouble> {
+    async fn settle_to(&self, count: usize) -> Result<(), AttemptError> {
         let mut sent = self.sent.lock().await;
         while sent.len() > count
             && let Some(oldest) = sent.pop_front()
@@ -99,8 +103,10 @@ impl Unanswered {
             if let Err(trouble) = oldest.answer(&mut Gathered::default()).await {
                 // The data are gone, so it cannot be done later, or elsewhere.
                 let failure = match trouble {
-                    Trouble::Wait(_) | Trouble::Redirect(_) | Trouble::Unreachable(_) => {
-                        Trouble::Lost("it did not write what it was sent".to_owned())
+                    AttemptError::Wait(_)
+                    | AttemptError::Redirect(_)
+                    | AttemptError::Unreachable(_) => {
+                        AttemptError::Lost("it did not write what it was sent".to_owned())
                     }
                     other => other,
                 };
@@ -121,9 +127,9 @@ impl Unanswered {
 }
 
 /// What was not sent, but for parts before it, is half done.
-fn after_others(trouble: Trouble, is_first: bool) -> Trouble {
+fn after_others(trouble: AttemptError, is_first: bool) -> AttemptError {
     match trouble {
-        Trouble::Unreachable(reason) if !is_first => Trouble::Lost(reason),
+        AttemptError::Unreachable(reason) if !is_first => AttemptError::Lost(reason),
         other => other,
     }
 }
@@ -133,7 +139,7 @@ pub(super) async fn write_checked(
     opened: &Opened,
     offset: u64,
     bytes: &[u8],
-) -> Result<(), Trouble> {
+) -> Result<(), AttemptError> {
     opened.unanswered.settle().await?;
     if !opened.connection.flags().contains(ServerFlags::PAGES) {
         return write(opened, offset, bytes).await;
@@ -154,7 +160,12 @@ pub(super) async fn write_checked(
 }
 
 /// Sends pages that came damaged once more.
-async fn correct(opened: &Opened, offset: u64, part: &[u8], bad: &[u64]) -> Result<(), Trouble> {
+async fn correct(
+    opened: &Opened,
+    offset: u64,
+    part: &[u8],
+    bad: &[u64],
+) -> Result<(), AttemptError> {
     for page in pages_at(offset, part.len(), bad) {
         let from = (page.offset - offset) as usize;
         let mut wire = Vec::with_capacity(CHECKSUM_BYTES + page.length);
@@ -162,7 +173,7 @@ async fn correct(opened: &Opened, offset: u64, part: &[u8], bad: &[u64]) -> Resu
         let again = write_pages(opened, page.offset, &wire, PageFlags::RETRY).await;
         if !again.map_err(|trouble| after_others(trouble, false))?.is_empty() {
             let message = format!("the page at byte {} comes damaged twice", page.offset);
-            return Err(Trouble::Failure(Failure::new(ErrorCode::CHECKSUM_ERROR, message)));
+            return Err(AttemptError::Failure(Failure::new(ErrorCode::CHECKSUM_ERROR, message)));
         }
     }
     Ok(())
@@ -179,7 +190,7 @@ async fn write_pages(
     offset: u64,
     wire: &[u8],
     flags: PageFlags,
-) -> Result<Vec<u64>, Trouble> {
+) -> Result<Vec<u64>, AttemptError> {
     let (handle, path, length) = (opened.handle, PathId::default(), wire.len() as u32);
     let request = PgWrite { handle, offset, path, flags, length }.into();
     let mut sink = Written::default();
@@ -191,7 +202,7 @@ async fn write_pages(
     match offsets.len() > BAD_PAGES_PER_WRITE_MAX {
         true => {
             let message = format!("{} pages came damaged", offsets.len());
-            Err(Trouble::Failure(Failure::new(ErrorCode::TOO_MANY_ERRORS, message)))
+            Err(AttemptError::Failure(Failure::new(ErrorCode::TOO_MANY_ERRORS, message)))
         }
         false => Ok(offsets),
     }

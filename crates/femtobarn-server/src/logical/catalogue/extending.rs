@@ -16,12 +16,12 @@ use rntuple::tfile::{
     FIRST_KEY, FRONT_SIZE_MIN, FileHeader, RBLOB_KEY_LENGTH, Timestamp, rblob_key_header,
 };
 
-use super::Served;
+use super::FederationService;
 
 /// Bytes of the largest extent; the engine asks for less, and a key cannot say much more.
 const PAYLOAD_MAX: u64 = 1 << 30;
 
-impl Served {
+impl FederationService {
     /// Extends a database's file by a key with so many bytes behind it, and returns where these are. It
     /// waits for others who do the same.
     ///

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::session::{self, Asked, SHARE_MAX, Session};
-use super::{SESSIONS_MAX, Served, over};
+use super::{FederationService, SESSIONS_MAX, over};
 use crate::logical::latency::Kind;
 use crate::logical::locks::Owner;
 
@@ -50,7 +50,7 @@ pub struct Welcome {
     pub lost_pins: Vec<Csn>,
 }
 
-impl Served {
+impl FederationService {
     /// Opens a session, or takes it up again.
     ///
     /// # Errors
@@ -224,7 +224,7 @@ impl Served {
     /// Who stops waiting for this does not stop it.
     ///
     /// # Errors
-    /// As [`femtobarn_catalog::Catalog::commit`]; [`Error::Changed`] if the session does not hold a
+    /// As [`femtobarn_catalog::LocalCatalogue::commit`]; [`Error::Changed`] if the session does not hold a
     /// database that the transaction made or wrote to.
     pub async fn publish(
         self: &Arc<Self>,
@@ -259,12 +259,16 @@ impl Served {
 
 /// What keeps a session while one of its transactions is being published.
 struct Publishing {
-    served: Arc<Served>,
+    served: Arc<FederationService>,
     session: Arc<Session>,
 }
 
 impl Publishing {
-    fn begin(served: &Arc<Served>, session: &Arc<Session>, commit: &Commit) -> Result<Self> {
+    fn begin(
+        served: &Arc<FederationService>,
+        session: &Arc<Session>,
+        commit: &Commit,
+    ) -> Result<Self> {
         let mut state = session.lock();
         if state.is_over {
             return Err(over());

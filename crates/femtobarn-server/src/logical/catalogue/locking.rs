@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::session::{Asked, Granted, HeldBy, Outcome, Session, Ticket, Wait};
-use super::{Served, over};
+use super::{FederationService, over};
 use crate::logical::latency::Kind;
 use crate::logical::locks::{Answer, KernelLocks, Owner, Waiting};
 
@@ -53,7 +53,7 @@ pub enum Operation {
     },
 }
 
-impl Served {
+impl FederationService {
     /// Begins an operation of a session. Its outcome is returned if it is known at once; otherwise the
     /// session is told later. Freeing has none.
     ///
@@ -79,7 +79,7 @@ impl Served {
                 self.lock(session, asked)
             }
             Operation::Unlock { owner, target } => {
-                let held = session.lock().let_go(owner, target);
+                let held = session.lock().release(owner, target);
                 if let Some(held) = held {
                     self.free(Owner { session: session.number(), number: owner }, target, held);
                 }

@@ -8,7 +8,7 @@
 //! | `extending` | space at the ends of files |
 //! | `publisher` | commits of many sessions in one durable write |
 //! | `writing` | who may write to databases' files |
-//! | `unborn` | files of databases that are not committed yet |
+//! | `uncommitted` | files of databases that are not committed yet |
 //!
 //! Invariants:
 //! 1. Whatever a session holds is free once it has ended, and it ends a lease after its client fell silent, or
@@ -28,7 +28,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use femtobarn_catalog::{Catalog, Error, HeldLock, Holder, LockKind, LockTarget, Result, Waiter};
+use femtobarn_catalog::{
+    Error, HeldLock, Holder, LocalCatalogue, LockKind, LockTarget, Result, Waiter,
+};
 use uuid::Uuid;
 
 use super::latency::Latencies;
@@ -39,7 +41,7 @@ mod lease;
 mod locking;
 mod publisher;
 mod session;
-mod unborn;
+mod uncommitted;
 mod writing;
 
 pub use lease::{Claims, Welcome};
@@ -48,16 +50,16 @@ pub use publisher::Publisher;
 pub use session::{Granted, Outcome, Session};
 
 use session::Ticket;
-use unborn::Unborn;
+use uncommitted::UncommittedFiles;
 
 /// Sessions of one federation at once.
 const SESSIONS_MAX: usize = 100_000;
 
 /// A federation whose catalogue is served.
 #[derive(Debug)]
-pub struct Served {
+pub struct FederationService {
     name: String,
-    catalog: Arc<Catalog>,
+    catalog: Arc<LocalCatalogue>,
     is_read_only: bool,
     lease: Duration,
     grace: Duration,
@@ -65,22 +67,22 @@ pub struct Served {
     table: Table<Ticket>,
     kernel: KernelLocks,
     publisher: Publisher,
-    unborn: Unborn,
+    unborn: UncommittedFiles,
     sessions: Mutex<HashMap<Uuid, Arc<Session>>>,
     next_session: AtomicU64,
     deadlocks: AtomicU64,
     latencies: Arc<Latencies>,
 }
 
-impl Served {
+impl FederationService {
     /// Serves the federation in a folder under a name. Sessions live as long as `lease` after their
     /// client was last heard of.
     ///
     /// # Errors
-    /// As [`Catalog::open`].
+    /// As [`LocalCatalogue::open`].
     pub fn open(name: &str, folder: &Path, is_read_only: bool, lease: Duration) -> Result<Self> {
-        let catalog = Arc::new(Catalog::open(folder)?);
-        Ok(Served {
+        let catalog = Arc::new(LocalCatalogue::open(folder)?);
+        Ok(FederationService {
             name: name.to_owned(),
             is_read_only: is_read_only || catalog.is_read_only(),
             lease,
@@ -90,7 +92,7 @@ impl Served {
             kernel: KernelLocks::new(Arc::clone(&catalog)),
             publisher: Publisher::new(name, Arc::clone(&catalog)),
             catalog,
-            unborn: Unborn::default(),
+            unborn: UncommittedFiles::default(),
             sessions: Mutex::default(),
             next_session: AtomicU64::new(1),
             deadlocks: AtomicU64::new(0),
@@ -101,7 +103,7 @@ impl Served {
     /// Sessions live only so long, and no longer than the lease, after their connection was closed without
     /// a goodbye, as the kernel does for a client that died.
     pub fn with_grace(self, grace: Duration) -> Self {
-        Served { grace: grace.min(self.lease), ..self }
+        FederationService { grace: grace.min(self.lease), ..self }
     }
 
     /// The name under which it is served.
@@ -110,7 +112,7 @@ impl Served {
     }
 
     /// Its catalogue.
-    pub fn catalog(&self) -> &Arc<Catalog> {
+    pub fn catalog(&self) -> &Arc<LocalCatalogue> {
         &self.catalog
     }
 

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use femtobarn_catalog::{Catalog, Commit, Csn, Error, ErrorKind, Result};
+use femtobarn_catalog::{Commit, Csn, Error, ErrorKind, LocalCatalogue, Result};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
@@ -33,7 +33,7 @@ pub struct Publisher {
 #[derive(Debug)]
 struct Shared {
     log: Arc<CommitLog>,
-    catalog: Arc<Catalog>,
+    catalog: Arc<LocalCatalogue>,
     state: Mutex<State>,
 }
 
@@ -55,7 +55,7 @@ struct Waiting {
 }
 
 impl Publisher {
-    pub(super) fn new(name: &str, catalog: Arc<Catalog>) -> Self {
+    pub(super) fn new(name: &str, catalog: Arc<LocalCatalogue>) -> Self {
         let log = Arc::new(CommitLog::new(name, Arc::clone(&catalog)));
         Publisher { shared: Arc::new(Shared { log, catalog, state: Mutex::default() }) }
     }
@@ -69,7 +69,7 @@ impl Publisher {
     /// Publishes a commit; `again` says that it may have been published before, after that commit.
     ///
     /// # Errors
-    /// As [`Catalog::commit`].
+    /// As [`LocalCatalogue::commit`].
     pub async fn publish(&self, commit: Commit, again: Option<Csn>) -> Result<Csn> {
         if commit.transaction.is_nil() {
             return Err(Error::Invalid { what: "a transaction has no identity".to_owned() });
@@ -94,7 +94,7 @@ impl Publisher {
     /// The commit that a transaction made after another one, or is making.
     ///
     /// # Errors
-    /// As [`Catalog::find_commit`].
+    /// As [`LocalCatalogue::find_commit`].
     pub async fn made(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
         let (answer, answered) = oneshot::channel();
         let is_waiting = match self.shared.lock().answers.get_mut(&transaction) {

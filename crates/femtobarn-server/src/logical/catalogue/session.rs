@@ -43,7 +43,7 @@ pub(super) struct State {
     pub publishing: usize,
     /// Transactions that were published.
     pub published: u64,
-    /// Changed together with `writes`: see [`State::hold`] and [`State::let_go`].
+    /// Changed together with `writes`: see [`State::hold`] and [`State::release`].
     pub held: HashMap<(u64, LockTarget), HeldBy>,
     /// What is written of the databases that it holds.
     pub writes: HashMap<DatabaseId, Writes>,

@@ -16,10 +16,10 @@ use femtobarn_catalog::{DatabaseId, LockTarget};
 use nix::errno::Errno;
 use uuid::Uuid;
 
-use super::Served;
+use super::FederationService;
 use super::session::{Asked, HeldBy, Session, State, lock};
 use crate::logical::locks::Owner;
-use crate::physical::{Answer, Permit, StoragePath, Trouble, Writers};
+use crate::physical::{Permit, StorageError, StoragePath, StorageResult, Writers};
 
 /// How long a client waits whose session may be on its way.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ impl State {
     }
 
     /// Notes that a lock is not held any more. It is to be freed now, unless it is not returned.
-    pub fn let_go(&mut self, owner: u64, target: LockTarget) -> Option<HeldBy> {
+    pub fn release(&mut self, owner: u64, target: LockTarget) -> Option<HeldBy> {
         let held = self.held.remove(&(owner, target))?;
         let LockTarget::Database(database) = target else { return Some(held) };
         let Some(writes) = self.writes.get_mut(&database) else { return Some(held) };
@@ -85,7 +85,7 @@ impl State {
     ) -> Vec<((u64, LockTarget), HeldBy)> {
         let gone: Vec<_> = self.held.keys().filter(|key| !is_kept(key)).copied().collect();
         let free = gone.into_iter().filter_map(|(owner, target)| {
-            self.let_go(owner, target).map(|held| ((owner, target), held))
+            self.release(owner, target).map(|held| ((owner, target), held))
         });
         free.collect()
     }
@@ -98,7 +98,7 @@ impl State {
 
 /// The right of a session to write to a database.
 struct SessionPermit {
-    served: Arc<Served>,
+    served: Arc<FederationService>,
     /// The session as it was last known: it may end and begin anew under its name.
     session: Mutex<Arc<Session>>,
     database: DatabaseId,
@@ -106,8 +106,8 @@ struct SessionPermit {
     epoch: u64,
 }
 
-impl Writers for Arc<Served> {
-    fn admit(&self, session: Option<Uuid>, database: DatabaseId) -> Answer<Arc<dyn Permit>> {
+impl Writers for Arc<FederationService> {
+    fn admit(&self, session: Option<Uuid>, database: DatabaseId) -> StorageResult<Arc<dyn Permit>> {
         let known = session.and_then(|id| self.session(id));
         let held = known.and_then(|session| {
             let epoch = session.lock().may_write(database)?.epoch;
@@ -122,7 +122,7 @@ impl Writers for Arc<Served> {
             })),
             // After a restart, the session may come a little later than its writers.
             None if session.is_some() && self.since.elapsed() < self.lease => {
-                Err(Trouble::NotBefore(PAUSE, "sessions are still coming back".to_owned()))
+                Err(StorageError::NotBefore(PAUSE, "sessions are still coming back".to_owned()))
             }
             None => Err(lost(database)),
         }
@@ -147,7 +147,7 @@ fn below(path: &StoragePath) -> String {
 }
 
 impl Permit for SessionPermit {
-    fn during(&self, write: &mut dyn FnMut() -> Answer<()>) -> Answer<()> {
+    fn during(&self, write: &mut dyn FnMut() -> StorageResult<()>) -> StorageResult<()> {
         let _writing = self.begin().ok_or_else(|| lost(self.database))?;
         write()
     }
@@ -223,10 +223,10 @@ impl State {
     }
 }
 
-fn lost(database: DatabaseId) -> Trouble {
+fn lost(database: DatabaseId) -> StorageError {
     let what = format!(
         "the lock on database {database} was lost, so its space may be somebody else's; run the \
          transaction again"
     );
-    Trouble::refused(Errno::ENOLCK, what)
+    StorageError::refused(Errno::ENOLCK, what)
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{
-    Catalog, Csn, DatabaseId, Error, LockGuard, LockKind, LockTable, LockTarget, Result,
+    Csn, DatabaseId, Error, LocalCatalogue, LockGuard, LockKind, LockTable, LockTarget, Result,
 };
 use tokio::task::spawn_blocking;
 
@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// The kernel's locks that the server holds in one federation.
 #[derive(Debug)]
 pub struct KernelLocks {
-    catalog: Arc<Catalog>,
+    catalog: Arc<LocalCatalogue>,
     locks: LockTable,
     held: Mutex<HashMap<LockTarget, Shared>>,
 }
@@ -44,7 +44,7 @@ struct Taken {
 
 impl KernelLocks {
     /// None are held yet.
-    pub fn new(catalog: Arc<Catalog>) -> Self {
+    pub fn new(catalog: Arc<LocalCatalogue>) -> Self {
         KernelLocks { locks: catalog.locks(), catalog, held: Mutex::default() }
     }
 
@@ -142,7 +142,7 @@ impl Drop for Claim<'_> {
 }
 
 /// 0 for a database that does not exist yet.
-fn epoch_of(catalog: &Catalog, database: Option<DatabaseId>) -> Result<u64> {
+fn epoch_of(catalog: &LocalCatalogue, database: Option<DatabaseId>) -> Result<u64> {
     let Some(database) = database else { return Ok(0) };
     match catalog.database_by_id(database, Csn::MAX) {
         Ok(row) => Ok(row.epoch),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use femtobarn_catalog::DatabaseId;
 use uuid::Uuid;
 
-use crate::physical::{Answer, Facts, StoragePath, StoredFile};
+use crate::physical::{Metadata, StoragePath, StorageResult, StoredFile};
 
 /// Who may write to the files of databases.
 pub trait Writers: Send + Sync + 'static {
@@ -14,7 +14,7 @@ pub trait Writers: Send + Sync + 'static {
     ///
     /// # Errors
     /// `ENOLCK` if it does not hold it; not before some time has passed if it may yet.
-    fn admit(&self, session: Option<Uuid>, database: DatabaseId) -> Answer<Arc<dyn Permit>>;
+    fn admit(&self, session: Option<Uuid>, database: DatabaseId) -> StorageResult<Arc<dyn Permit>>;
 
     /// Notes that a file was made for a database that is not committed yet, by who may write to it.
     fn made(&self, path: &StoragePath, database: DatabaseId);
@@ -32,7 +32,7 @@ pub trait Permit: Send + Sync + 'static {
     ///
     /// # Errors
     /// `ENOLCK` if it has; those of the write.
-    fn during(&self, write: &mut dyn FnMut() -> Answer<()>) -> Answer<()>;
+    fn during(&self, write: &mut dyn FnMut() -> StorageResult<()>) -> StorageResult<()>;
 }
 
 /// A file that is changed only while its writer may do so.
@@ -42,27 +42,27 @@ pub(super) struct Guarded {
 }
 
 impl StoredFile for Guarded {
-    fn facts(&self) -> Answer<Facts> {
-        self.file.facts()
+    fn metadata(&self) -> StorageResult<Metadata> {
+        self.file.metadata()
     }
 
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<usize> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
         self.file.read_at(offset, buffer)
     }
 
-    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<Option<usize>> {
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<Option<usize>> {
         self.file.try_read_at(offset, buffer)
     }
 
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Answer<()> {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
         self.permit.during(&mut || self.file.write_at(offset, bytes))
     }
 
-    fn sync(&self) -> Answer<()> {
+    fn sync(&self) -> StorageResult<()> {
         self.permit.during(&mut || self.file.sync())
     }
 
-    fn truncate(&self, size: u64) -> Answer<()> {
+    fn truncate(&self, size: u64) -> StorageResult<()> {
         self.permit.during(&mut || self.file.truncate(size))
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use rntuple::{ByteSource, Error, Result};
 
-use crate::physical::{StoredFile, Trouble};
+use crate::physical::{StorageError, StoredFile};
 
 /// How often a read that is put off is tried again.
 const ATTEMPTS_MAX: usize = 100;
@@ -17,7 +17,7 @@ pub(super) struct Source(pub Arc<dyn StoredFile>);
 
 impl ByteSource for Source {
     fn size(&self) -> Result<u64> {
-        Ok(self.0.facts().map_err(|trouble| failed("stat", trouble))?.size)
+        Ok(self.0.metadata().map_err(|trouble| failed("stat", trouble))?.size)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
@@ -29,11 +29,14 @@ impl ByteSource for Source {
                     return Err(Error::Io { what: format!("read at byte {offset}"), source });
                 }
                 // Beginning again from the front would never come to an end.
-                Err(Trouble::NotBefore(delay, _)) => std::thread::sleep(delay),
+                Err(StorageError::NotBefore(delay, _)) => std::thread::sleep(delay),
                 Err(trouble) => return Err(failed("read", trouble)),
             }
         }
-        Err(failed("read", Trouble::refused(Errno::ETIMEDOUT, "it is put off again and again")))
+        Err(failed(
+            "read",
+            StorageError::refused(Errno::ETIMEDOUT, "it is put off again and again"),
+        ))
     }
 
     fn will_need(&self, ranges: &[Range<u64>]) {
@@ -43,9 +46,9 @@ impl ByteSource for Source {
     }
 }
 
-fn failed(what: &str, trouble: Trouble) -> Error {
+fn failed(what: &str, trouble: StorageError) -> Error {
     let source = match trouble {
-        Trouble::Refused(errno, _) => errno.into(),
+        StorageError::Refused(errno, _) => errno.into(),
         other => io::Error::other(format!("{other:?}")),
     };
     Error::Io { what: what.to_owned(), source }

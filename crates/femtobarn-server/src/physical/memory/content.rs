@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use nix::errno::Errno;
 
-use super::{Attributes, Room, facts, size};
-use crate::physical::{Answer, Facts, FileKind, StoragePath, StoredFile, Trouble};
+use super::{Attributes, Room, metadata, size};
+use crate::physical::{FileKind, Metadata, StorageError, StoragePath, StorageResult, StoredFile};
 
 /// Bytes of a chunk.
 const CHUNK: u64 = 64 << 10;
@@ -57,11 +57,11 @@ impl MemoryFile {
         self.content.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn facts(&self) -> Facts {
+    pub(super) fn metadata(&self) -> Metadata {
         let content = self.content.read().unwrap_or_else(PoisonError::into_inner);
-        let facts = facts(FileKind::File, self.id, content.mode, content.changed);
+        let metadata = metadata(FileKind::File, self.id, content.mode, content.changed);
         let modified = content.modified;
-        Facts { size: content.size, modified, accessed: modified, ..facts }
+        Metadata { size: content.size, modified, accessed: modified, ..metadata }
     }
 
     pub(super) fn truncate(&self, size: u64) -> Result<(), Errno> {
@@ -147,25 +147,25 @@ impl Content {
 }
 
 impl OpenFile {
-    fn check_writable(&self, what: &str) -> Answer<()> {
+    fn check_writable(&self, what: &str) -> StorageResult<()> {
         match self.is_writable {
             true => Ok(()),
-            false => Err(Trouble::cannot(what, &self.path, Errno::EBADF)),
+            false => Err(StorageError::cannot(what, &self.path, Errno::EBADF)),
         }
     }
 }
 
 impl StoredFile for OpenFile {
-    fn facts(&self) -> Answer<Facts> {
-        Ok(self.file.facts())
+    fn metadata(&self) -> StorageResult<Metadata> {
+        Ok(self.file.metadata())
     }
 
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<usize> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
         let content = self.file.content.read().unwrap_or_else(PoisonError::into_inner);
         Ok(content.read(offset, buffer))
     }
 
-    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<Option<usize>> {
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<Option<usize>> {
         Ok(match self.file.content.try_read() {
             Ok(content) => Some(content.read(offset, buffer)),
             Err(TryLockError::Poisoned(content)) => Some(content.into_inner().read(offset, buffer)),
@@ -173,20 +173,20 @@ impl StoredFile for OpenFile {
         })
     }
 
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Answer<()> {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
         self.check_writable("write")?;
         let written = self.file.write(offset, bytes);
-        written.map_err(|errno| Trouble::cannot("write", &self.path, errno))
+        written.map_err(|errno| StorageError::cannot("write", &self.path, errno))
     }
 
     /// Nothing in memory is durable, and nothing that is there can be lost before the process is.
-    fn sync(&self) -> Answer<()> {
+    fn sync(&self) -> StorageResult<()> {
         Ok(())
     }
 
-    fn truncate(&self, size: u64) -> Answer<()> {
+    fn truncate(&self, size: u64) -> StorageResult<()> {
         self.check_writable("truncate")?;
         let truncated = self.file.truncate(size);
-        truncated.map_err(|errno| Trouble::cannot("truncate", &self.path, errno))
+        truncated.map_err(|errno| StorageError::cannot("truncate", &self.path, errno))
     }
 }

@@ -13,7 +13,7 @@ use nix::libc;
 use nix::sys::stat::fstat;
 
 use super::Tree;
-use crate::physical::{Answer, Facts, StoragePath, StoredFile, Trouble};
+use crate::physical::{Metadata, StorageError, StoragePath, StorageResult, StoredFile};
 
 /// Bytes of a file after which the disk begins to write them.
 const WRITE_BACK_BYTES: u64 = 2 << 20;
@@ -57,15 +57,15 @@ impl PosixFile {
         }
     }
 
-    fn cannot(&self, what: &str, error: &io::Error) -> Trouble {
+    fn cannot(&self, what: &str, error: &io::Error) -> StorageError {
         let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
-        Trouble::cannot(what, &self.path, errno)
+        StorageError::cannot(what, &self.path, errno)
     }
 
-    fn refuse_if_broken(&self) -> Answer<()> {
+    fn refuse_if_broken(&self) -> StorageResult<()> {
         if self.is_broken.load(Ordering::Acquire) {
             let what = format!("cannot write {}: a sync has failed; open it again", self.path);
-            return Err(Trouble::refused(Errno::EIO, what));
+            return Err(StorageError::refused(Errno::EIO, what));
         }
         Ok(())
     }
@@ -118,12 +118,14 @@ impl PosixFile {
 }
 
 impl StoredFile for PosixFile {
-    fn facts(&self) -> Answer<Facts> {
-        let facts = fstat(&self.file);
-        Ok(self.tree.facts(&facts.map_err(|errno| Trouble::cannot("stat", &self.path, errno))?))
+    fn metadata(&self) -> StorageResult<Metadata> {
+        let metadata = fstat(&self.file);
+        Ok(self
+            .tree
+            .metadata(&metadata.map_err(|errno| StorageError::cannot("stat", &self.path, errno))?))
     }
 
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<usize> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
         // No file has bytes beyond, and the kernel would take it for a mistake.
         let possible = (i64::MAX as u64).saturating_sub(offset);
         let fits = buffer.len().min(usize::try_from(possible).unwrap_or(usize::MAX));
@@ -140,7 +142,7 @@ impl StoredFile for PosixFile {
         Ok(filled)
     }
 
-    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<Option<usize>> {
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<Option<usize>> {
         let mut filled = 0;
         while filled < buffer.len() {
             match self.read_now(offset.saturating_add(filled as u64), &mut buffer[filled..]) {
@@ -153,10 +155,10 @@ impl StoredFile for PosixFile {
         Ok(Some(filled))
     }
 
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Answer<()> {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
         self.refuse_if_broken()?;
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
-            return Err(Trouble::cannot("write", &self.path, Errno::EFBIG));
+            return Err(StorageError::cannot("write", &self.path, Errno::EFBIG));
         }
         let written = self.write_past_cache(offset, bytes);
         let cached = &bytes[written..];
@@ -171,7 +173,7 @@ impl StoredFile for PosixFile {
         Ok(())
     }
 
-    fn sync(&self) -> Answer<()> {
+    fn sync(&self) -> StorageResult<()> {
         self.refuse_if_broken()?;
         let mut synced = self.file.sync_data();
         if synced.is_ok() && self.is_new.load(Ordering::Acquire) {
@@ -185,7 +187,7 @@ impl StoredFile for PosixFile {
         synced.map_err(|error| self.cannot("sync", &error))
     }
 
-    fn truncate(&self, size: u64) -> Answer<()> {
+    fn truncate(&self, size: u64) -> StorageResult<()> {
         self.refuse_if_broken()?;
         self.file.set_len(size).map_err(|error| self.cannot("truncate", &error))
     }

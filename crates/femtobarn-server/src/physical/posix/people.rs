@@ -1,4 +1,4 @@
-//! What the kernel says of a file, as [`Facts`]: with the names of its owner and group, and what this
+//! What the kernel says of a file, as [`Metadata`]: with the names of its owner and group, and what this
 //! process may do with it.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use nix::libc;
 use nix::sys::stat::FileStat;
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
 
-use crate::physical::{Facts, FileKind};
+use crate::physical::{FileKind, Metadata};
 
 /// Names that are remembered at most.
 const NAMES_MAX: usize = 1024;
@@ -37,10 +37,10 @@ impl Default for People {
 }
 
 impl People {
-    pub(super) fn facts(&self, found: &FileStat) -> Facts {
+    pub(super) fn metadata(&self, found: &FileStat) -> Metadata {
         let (user, group) = (Uid::from_raw(found.st_uid), Gid::from_raw(found.st_gid));
         let may = self.permissions(found, user, group);
-        Facts {
+        Metadata {
             kind: kind_of(found),
             // Numbers of files are their own in each file system.
             id: found.st_ino ^ found.st_dev.rotate_left(40),

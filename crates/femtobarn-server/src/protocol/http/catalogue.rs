@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use femtobarn_catalog::{Catalog, Csn, Result};
+use femtobarn_catalog::{Csn, LocalCatalogue, Result};
 use serde::Serialize;
 
 /// Commits that are shown.
@@ -62,7 +62,7 @@ struct Tag {
 ///
 /// # Errors
 /// As the catalogue.
-pub fn contents(catalog: &Catalog, csn: Option<u64>) -> Result<Contents> {
+pub fn contents(catalog: &LocalCatalogue, csn: Option<u64>) -> Result<Contents> {
     let head = catalog.head()?;
     let at = csn.map_or(head, |csn| Csn(csn.min(head.0)));
     let mut left = ROWS_SHOWN;

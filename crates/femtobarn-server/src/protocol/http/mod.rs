@@ -19,7 +19,7 @@ use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use femtobarn_catalog::{Catalog, ErrorKind};
+use femtobarn_catalog::{ErrorKind, LocalCatalogue};
 use http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
@@ -53,7 +53,7 @@ pub struct Site {
     /// Who may read the metrics.
     pub metrics: MetricsReaders,
     /// The federations that are served, by the names that paths to them begin with.
-    pub federations: Vec<(String, Arc<Catalog>)>,
+    pub federations: Vec<(String, Arc<LocalCatalogue>)>,
     /// Who may see it.
     pub authenticator: Authenticator,
 }

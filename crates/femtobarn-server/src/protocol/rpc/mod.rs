@@ -2,9 +2,9 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `attend` | sessions |
-//! | `look_up` | rows |
-//! | `change` | numbers, free space, tags, retention and transactions |
+//! | `session_stream` | sessions |
+//! | `queries` | rows |
+//! | `mutations` | numbers, free space, tags, retention and transactions |
 //!
 //! Who calls is known by the bearer token of each call, and may do to a federation what the token says of
 //! its path.
@@ -29,12 +29,12 @@ use tonic::server::NamedService;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::auth::{Action, Authenticator, Identity};
-use crate::logical::catalogue::Served;
+use crate::logical::catalogue::FederationService;
 use crate::protocol::listen::Peer;
 
-mod attend;
-mod change;
-mod look_up;
+mod mutations;
+mod queries;
+mod session_stream;
 
 /// The answers to a question.
 type Answers = tokio_stream::Iter<std::vec::IntoIter<std::result::Result<Answer, Status>>>;
@@ -49,13 +49,16 @@ pub struct Service {
 }
 
 struct Shared {
-    federations: HashMap<String, Arc<Served>>,
+    federations: HashMap<String, Arc<FederationService>>,
     authenticator: Authenticator,
     blocking: Semaphore,
 }
 
 /// The service, to be mounted beside HTTP.
-pub fn routes(federations: Vec<Arc<Served>>, authenticator: Authenticator) -> axum::Router {
+pub fn routes(
+    federations: Vec<Arc<FederationService>>,
+    authenticator: Authenticator,
+) -> axum::Router {
     let by_name = federations.into_iter().map(|served| (served.name().to_owned(), served));
     let service = Service {
         shared: Arc::new(Shared {
@@ -91,7 +94,7 @@ impl Service {
         metadata: &MetadataMap,
         federation: &str,
         action: Action,
-    ) -> std::result::Result<(Arc<Served>, Identity), Status> {
+    ) -> std::result::Result<(Arc<FederationService>, Identity), Status> {
         let identity = self.identity(metadata)?;
         let name = federation.trim_matches('/');
         let path = format!("/{name}");
@@ -133,14 +136,14 @@ impl Service {
 
 #[tonic::async_trait]
 impl Catalogue for Service {
-    type AttendStream = attend::Turns;
+    type AttendStream = session_stream::Turns;
     type LookUpStream = Answers;
 
     async fn attend(
         &self,
         request: Request<Streaming<ClientTurn>>,
     ) -> std::result::Result<Response<Self::AttendStream>, Status> {
-        attend::attend(self, request).await.map(Response::new)
+        session_stream::attend(self, request).await.map(Response::new)
     }
 
     async fn look_up(
@@ -149,7 +152,7 @@ impl Catalogue for Service {
     ) -> std::result::Result<Response<Self::LookUpStream>, Status> {
         let (metadata, _, question) = request.into_parts();
         let (served, _) = self.admit(&metadata, &question.federation, Action::Read)?;
-        let answers = look_up::answers(self, served, question).await;
+        let answers = queries::answers(self, served, question).await;
         let answers = answers.map_err(|error| status_of(&error))?;
         let answers: Vec<_> = answers.into_iter().map(Ok).collect();
         Ok(Response::new(tokio_stream::iter(answers)))
@@ -161,7 +164,7 @@ impl Catalogue for Service {
     ) -> std::result::Result<Response<ChangeReply>, Status> {
         let (metadata, _, change) = request.into_parts();
         let (served, identity) = self.admit(&metadata, &change.federation, Action::Modify)?;
-        let changed = change::change(self, served, &identity, change).await;
+        let changed = mutations::change(self, served, &identity, change).await;
         changed.map(Response::new).map_err(|error| status_of(&error))
     }
 
@@ -171,7 +174,7 @@ impl Catalogue for Service {
     ) -> std::result::Result<Response<PublishReply>, Status> {
         let (metadata, _, publish) = request.into_parts();
         let (served, _) = self.admit(&metadata, &publish.federation, Action::Modify)?;
-        change::publish(served, publish).await.map(Response::new)
+        mutations::publish(served, publish).await.map(Response::new)
     }
 
     async fn list_locks(

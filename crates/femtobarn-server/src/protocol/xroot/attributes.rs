@@ -12,13 +12,13 @@ use xrd::request::Target;
 use xrd::response::Response;
 
 use super::Shared;
-use super::asking::Asker;
 use super::failures::{code_of, failed};
 use super::greeting::ok;
+use super::handler::RequestHandler;
 use crate::auth::Action;
-use crate::physical::{Answer, Storage, StoragePath, Trouble};
+use crate::physical::{Storage, StorageError, StoragePath, StorageResult};
 
-impl Asker {
+impl RequestHandler {
     pub(super) async fn fattr(&self, fattr: Fattr) -> Result<Response, Response> {
         let changes = matches!(fattr.action, AttributeAction::Delete(_) | AttributeAction::Set(_));
         let path = match &fattr.target {
@@ -45,7 +45,7 @@ impl Asker {
     }
 }
 
-fn list(shared: &Shared, path: &StoragePath, with_values: bool) -> Answer<AttributeList> {
+fn list(shared: &Shared, path: &StoragePath, with_values: bool) -> StorageResult<AttributeList> {
     let exports = &shared.logical.exports;
     let mut attributes = Vec::new();
     for name in exports.attributes(path)? {
@@ -57,7 +57,7 @@ fn list(shared: &Shared, path: &StoragePath, with_values: bool) -> Answer<Attrib
             true => match exports.attribute(path, &name) {
                 Ok(value) if value.len() <= ATTRIBUTE_VALUE_BYTES_MAX => Some(value.into()),
                 // It vanished meanwhile, or is too long.
-                Ok(_) | Err(Trouble::Refused(Errno::ENODATA, _)) => continue,
+                Ok(_) | Err(StorageError::Refused(Errno::ENODATA, _)) => continue,
                 Err(trouble) => return Err(trouble),
             },
             false => None,
@@ -73,11 +73,12 @@ fn outcomes(
     path: &StoragePath,
     options: FattrOptions,
     action: AttributeAction,
-) -> Answer<AttributeOutcomes> {
+) -> StorageResult<AttributeOutcomes> {
     let exports = &shared.logical.exports;
     // A path that leads nowhere fails as a whole.
-    exports.facts(path, crate::physical::Opaque(&[]))?;
-    let outcome = |name: Bytes, done: Answer<()>| AttributeOutcome { name, error: error_of(done) };
+    exports.metadata(path, crate::physical::Opaque(&[]))?;
+    let outcome =
+        |name: Bytes, done: StorageResult<()>| AttributeOutcome { name, error: error_of(done) };
     let must_be_new = options.contains(FattrOptions::NEW);
     let told = |outcomes| AttributeOutcomes { outcomes, values: None };
     Ok(match action {
@@ -108,10 +109,10 @@ fn outcomes(
     })
 }
 
-fn error_of(done: Answer<()>) -> Option<ErrorCode> {
+fn error_of(done: StorageResult<()>) -> Option<ErrorCode> {
     match done {
         Ok(()) => None,
-        Err(Trouble::Refused(errno, _)) => Some(code_of(errno)),
+        Err(StorageError::Refused(errno, _)) => Some(code_of(errno)),
         Err(_) => Some(ErrorCode::FS_ERROR),
     }
 }

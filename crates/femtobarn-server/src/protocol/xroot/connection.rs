@@ -22,8 +22,8 @@ use xrd::{
 };
 
 use super::Shared;
-use super::asking::Asker;
 use super::failures::failed;
+use super::handler::RequestHandler;
 use super::outgoing::{Outgoing, encoded};
 use super::socket::Socket;
 use super::streams::{Delegated, Work};
@@ -386,10 +386,10 @@ impl Connection {
         }
     }
 
-    fn asker(&self) -> Option<Asker> {
+    fn asker(&self) -> Option<RequestHandler> {
         let session = Arc::clone(self.session()?);
         let shared = Arc::clone(&self.shared);
-        Some(Asker { shared, session, local: self.local })
+        Some(RequestHandler { shared, session, local: self.local })
     }
 
     /// The client has shown who it is: lifts the limits for strangers.

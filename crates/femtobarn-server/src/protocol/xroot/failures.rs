@@ -6,18 +6,18 @@ use nix::errno::Errno;
 use xrd::ErrorCode;
 use xrd::response::{Failure, Redirect, Response, Wait};
 
-use crate::physical::Trouble;
+use crate::physical::StorageError;
 
 /// The response that tells a client of a trouble.
-pub(super) fn response_of(trouble: Trouble) -> Response {
+pub(super) fn response_of(trouble: StorageError) -> Response {
     match trouble {
-        Trouble::Refused(errno, text) => failed(code_of(errno), text),
-        Trouble::NotBefore(time, message) => {
+        StorageError::Refused(errno, text) => failed(code_of(errno), text),
+        StorageError::NotBefore(time, message) => {
             let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
             let seconds = u32::try_from(seconds).unwrap_or(u32::MAX >> 1).min(u32::MAX >> 1);
             Response::Wait(Wait { seconds, message: without_zeros(message) })
         }
-        Trouble::Elsewhere { host, port, opaque } => {
+        StorageError::Elsewhere { host, port, opaque } => {
             let host = if opaque.is_empty() { host } else { format!("{host}?{opaque}") };
             Response::Redirect(Redirect::Host { port, host: without_zeros(host) })
         }
@@ -68,14 +68,14 @@ mod tests {
 
     #[test]
     fn a_part_of_a_second_is_waited_for_whole() {
-        let trouble = Trouble::NotBefore(Duration::from_millis(1500), "tape".to_owned());
+        let trouble = StorageError::NotBefore(Duration::from_millis(1500), "tape".to_owned());
         let wait = Wait { seconds: 2, message: "tape".to_owned() };
         assert_eq!(response_of(trouble), Response::Wait(wait));
     }
 
     #[test]
     fn texts_with_zero_bytes_can_be_sent() {
-        let response = response_of(Trouble::refused(Errno::EINVAL, "a\0b"));
+        let response = response_of(StorageError::refused(Errno::EINVAL, "a\0b"));
         let failure = Failure::new(ErrorCode::ARG_INVALID, "a\\0b");
         assert_eq!(response, Response::Error(failure));
     }

@@ -1,4 +1,4 @@
-//! Folders: dirlist, with facts and checksums.
+//! Folders: dirlist, with metadata and checksums.
 //!
 //! Long lists go in parts that end where entries end. Those with checksums are made beside other requests.
 //!
@@ -11,9 +11,9 @@ use xrd::request::Dirlist;
 use xrd::response::{Answer, DirectoryEntry, DirectoryList, EntryChecksum, Response};
 use xrd::{ErrorCode, StreamId};
 
-use super::asking::{Asker, opaque};
 use super::connection::{Connection, Late};
 use super::failures::failed;
+use super::handler::{RequestHandler, opaque};
 use super::names::stat_line;
 use super::outgoing::encoded;
 use super::queries::checksum_kind;
@@ -28,7 +28,7 @@ impl Connection {
     pub(super) async fn dirlist_request(
         &mut self,
         stream: StreamId,
-        asker: Asker,
+        asker: RequestHandler,
         list: Dirlist,
     ) -> io::Result<()> {
         let is_slow = list.options.intersects(DirlistOptions::CHECKSUM);
@@ -45,7 +45,7 @@ impl Connection {
     }
 }
 
-impl Asker {
+impl RequestHandler {
     async fn list(&self, list: Dirlist) -> Result<Vec<u8>, Response> {
         let path = self.path(&list.location, Action::Read).await?;
         let has = |option| list.options.intersects(option);
@@ -69,7 +69,7 @@ impl Asker {
                 None => None,
             };
             listed.entries.push(DirectoryEntry {
-                stat: entry.facts.as_ref().filter(|_| with_stat).map(stat_line),
+                stat: entry.metadata.as_ref().filter(|_| with_stat).map(stat_line),
                 name: entry.name.into(),
                 checksum,
             });
@@ -84,7 +84,7 @@ impl Asker {
         kind: ChecksumKind,
     ) -> Option<EntryChecksum> {
         let none = EntryChecksum { kind: kind.name().to_owned(), digest: "none".to_owned() };
-        if entry.facts.as_ref()?.kind != FileKind::File {
+        if entry.metadata.as_ref()?.kind != FileKind::File {
             return Some(none);
         }
         let path = folder.join(&entry.name).ok()?;
@@ -99,7 +99,7 @@ impl Asker {
 fn parts(stream: StreamId, body: Vec<u8>) -> Vec<u8> {
     let mut left = body.as_slice();
     let mut bytes = Vec::with_capacity(left.len() + 8);
-    // An entry with facts has two lines; parts end behind the second one.
+    // An entry with metadata has two lines; parts end behind the second one.
     let is_pairs = left.starts_with(b".\n");
     while left.len() > PART_BYTES {
         let Some(end) = end_of_part(left, is_pairs) else { break };

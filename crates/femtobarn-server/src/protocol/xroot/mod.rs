@@ -6,7 +6,7 @@
 //! | `greeting` | from the handshake to a session; bound streams |
 //! | `reading`, `vector` | read, pgread, readv |
 //! | `writing` | write, pgwrite, writev, changes in checkpoints |
-//! | `asking` | who asks, and for what path: rights |
+//! | `handler` | who asks, and for what path: rights |
 //! | `opening`, `names`, `listing`, `queries`, `attributes` | the other requests |
 //! | `socket`, `outgoing`, `failures` | plain and TLS sockets; answers that wait; errors |
 //!
@@ -19,11 +19,11 @@
 //!
 //! No name of ours claims to be XRootD.
 
-mod asking;
 mod attributes;
 mod connection;
 mod failures;
 mod greeting;
+mod handler;
 mod listing;
 mod names;
 mod opening;

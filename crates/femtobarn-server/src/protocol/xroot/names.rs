@@ -18,12 +18,14 @@ use xrd::response::{
 };
 use xrd::{ErrorCode, Location};
 
-use super::asking::{Asker, done, opaque};
 use super::failures::failed;
 use super::greeting::ok;
+use super::handler::{RequestHandler, done, opaque};
 use crate::auth::Action;
 use crate::logical::exports::Exports;
-use crate::physical::{Answer, Facts, FileKind, Opaque, Space, Storage, StoragePath, Trouble};
+use crate::physical::{
+    FileKind, Metadata, Opaque, Space, Storage, StorageError, StoragePath, StorageResult,
+};
 
 /// Permission bits of new folders where the client tells none.
 const DEFAULT_FOLDER_MODE: u32 = 0o755;
@@ -31,40 +33,40 @@ const DEFAULT_FOLDER_MODE: u32 = 0o755;
 /// Prepare requests that are remembered.
 const PREPARATIONS_MAX: usize = 1024;
 
-impl Asker {
+impl RequestHandler {
     pub(super) async fn stat(&self, stat: Stat) -> Result<Response, Response> {
         match stat.target {
             Target::Handle(handle) => {
                 let file = self.file(handle)?;
                 let is_quick = file.is_quick;
-                let facts = self.call(is_quick, move |_| file.file.facts()).await?;
-                Ok(ok(&stat_line(&facts)))
+                let metadata = self.call(is_quick, move |_| file.file.metadata()).await?;
+                Ok(ok(&stat_line(&metadata)))
             }
             Target::Location(location) => {
                 if stat.options.contains(StatOptions::FILE_SYSTEM) {
                     let (space, is_writable) = self.space(&location).await?;
                     return Ok(ok(&space_line(space, is_writable)));
                 }
-                Ok(ok(&stat_line(&self.facts(&location).await?.1)))
+                Ok(ok(&stat_line(&self.metadata(&location).await?.1)))
             }
         }
     }
 
     /// What is known of a name that the client may look at.
-    pub(super) async fn facts(
+    pub(super) async fn metadata(
         &self,
         location: &Location,
-    ) -> Result<(StoragePath, Facts), Response> {
+    ) -> Result<(StoragePath, Metadata), Response> {
         let path = self.visible(location).await?;
         let exports = &self.shared.logical.exports;
         if exports.is_quick(&path) {
-            let facts = exports.facts(&path, opaque(location));
-            return Ok((path, facts.map_err(super::failures::response_of)?));
+            let metadata = exports.metadata(&path, opaque(location));
+            return Ok((path, metadata.map_err(super::failures::response_of)?));
         }
         let location = location.clone();
         self.call(false, move |shared| {
-            let facts = shared.logical.exports.facts(&path, opaque(&location))?;
-            Ok((path, facts))
+            let metadata = shared.logical.exports.metadata(&path, opaque(&location))?;
+            Ok((path, metadata))
         })
         .await
     }
@@ -79,8 +81,8 @@ impl Asker {
     pub(super) async fn statx(&self, statx: Statx) -> Result<Response, Response> {
         let mut flags = Vec::with_capacity(statx.locations.len());
         for location in &statx.locations {
-            let (_, facts) = self.facts(location).await?;
-            flags.push(kind_flag(&facts).0 as u8);
+            let (_, metadata) = self.metadata(location).await?;
+            flags.push(kind_flag(&metadata).0 as u8);
         }
         Ok(Response::Ok(flags.into()))
     }
@@ -96,9 +98,9 @@ impl Asker {
         let place = if locate.location.path().starts_with(b"*") {
             place(true)
         } else {
-            let (path, facts) = self.facts(&locate.location).await?;
+            let (path, metadata) = self.metadata(&locate.location).await?;
             let may_write = self.may(&locate.location, &path, Action::Modify)?;
-            Place { online: facts.is_online, ..place(may_write && facts.is_writable) }
+            Place { online: metadata.is_online, ..place(may_write && metadata.is_writable) }
         };
         match encode_places(&[place]) {
             Ok(body) => Ok(Response::Ok(body.into())),
@@ -125,7 +127,7 @@ impl Asker {
             let exports = &shared.logical.exports;
             match exports.make_folder(&path, mode, parents) {
                 // Made twice, such as by a client that did not get the first answer.
-                Err(Trouble::Refused(Errno::EEXIST, _)) if is_folder(exports, &path, mode) => {
+                Err(StorageError::Refused(Errno::EEXIST, _)) if is_folder(exports, &path, mode) => {
                     Ok(())
                 }
                 made => made,
@@ -140,7 +142,7 @@ impl Asker {
         let remove = move |shared: &super::Shared| {
             let exports = &shared.logical.exports;
             match exports.remove_file(&path, opaque(&rm.location)) {
-                Err(Trouble::Refused(Errno::EISDIR, _)) => exports.remove_folder(&path),
+                Err(StorageError::Refused(Errno::EISDIR, _)) => exports.remove_folder(&path),
                 removed => removed,
             }
         };
@@ -152,7 +154,7 @@ impl Asker {
         let path = self.path(&rmdir.location, Action::Modify).await?;
         let remove = move |shared: &super::Shared| match shared.logical.exports.remove_folder(&path)
         {
-            Err(Trouble::Refused(Errno::ENOENT, _)) => Ok(()),
+            Err(StorageError::Refused(Errno::ENOENT, _)) => Ok(()),
             removed => removed,
         };
         self.call(false, remove).await?;
@@ -201,17 +203,17 @@ impl Asker {
 
 /// Whether a folder with these permission bits is there.
 fn is_folder(exports: &Exports, path: &StoragePath, mode: u32) -> bool {
-    exports
-        .facts(path, Opaque::default())
-        .is_ok_and(|facts| facts.kind == FileKind::Folder && facts.mode & 0o777 == mode & 0o777)
+    exports.metadata(path, Opaque::default()).is_ok_and(|metadata| {
+        metadata.kind == FileKind::Folder && metadata.mode & 0o777 == mode & 0o777
+    })
 }
 
 /// Renames, and makes the folders that the new name is to lie in if it must.
-fn rename(exports: &Exports, from: &StoragePath, to: &StoragePath) -> Answer<()> {
+fn rename(exports: &Exports, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
     let renamed = exports.rename(from, to);
-    let is_there = || exports.facts(from, Opaque::default()).is_ok();
+    let is_there = || exports.metadata(from, Opaque::default()).is_ok();
     match (&renamed, to.parent()) {
-        (Err(Trouble::Refused(Errno::ENOENT, _)), Some((folder, _))) if is_there() => {
+        (Err(StorageError::Refused(Errno::ENOENT, _)), Some((folder, _))) if is_there() => {
             exports.make_folder(&folder, DEFAULT_FOLDER_MODE, true)?;
             exports.rename(from, to)
         }
@@ -261,18 +263,18 @@ pub(super) fn address(address: SocketAddr) -> String {
 }
 
 /// What is known of a file, as a stat line.
-pub(super) fn stat_line(facts: &Facts) -> StatLine {
+pub(super) fn stat_line(metadata: &Metadata) -> StatLine {
     StatLine {
-        id: facts.id.cast_signed(),
-        size: facts.size,
-        flags: stat_flags(facts),
-        modified: seconds(facts.modified),
+        id: metadata.id.cast_signed(),
+        size: metadata.size,
+        flags: stat_flags(metadata),
+        modified: seconds(metadata.modified),
         extension: Some(StatExtension {
-            changed: seconds(facts.changed),
-            accessed: seconds(facts.accessed),
-            mode: Mode((facts.mode & 0o7777) as u16),
-            owner: word(&facts.owner),
-            group: word(&facts.group),
+            changed: seconds(metadata.changed),
+            accessed: seconds(metadata.accessed),
+            mode: Mode((metadata.mode & 0o7777) as u16),
+            owner: word(&metadata.owner),
+            group: word(&metadata.group),
         }),
     }
 }
@@ -286,22 +288,22 @@ fn word(name: &str) -> String {
 }
 
 /// Of the flags those that statx tells: what a name is, if it is here.
-fn kind_flag(facts: &Facts) -> StatFlags {
-    match facts.kind {
-        _ if !facts.is_online => StatFlags::OFFLINE,
+fn kind_flag(metadata: &Metadata) -> StatFlags {
+    match metadata.kind {
+        _ if !metadata.is_online => StatFlags::OFFLINE,
         FileKind::Folder => StatFlags::DIRECTORY,
         FileKind::File | FileKind::Other => StatFlags::default(),
     }
 }
 
-fn stat_flags(facts: &Facts) -> StatFlags {
+fn stat_flags(metadata: &Metadata) -> StatFlags {
     let flags = [
-        (facts.mode & 0o111 != 0, StatFlags::EXECUTABLE),
-        (facts.kind == FileKind::Folder, StatFlags::DIRECTORY),
-        (facts.kind == FileKind::Other, StatFlags::OTHER),
-        (!facts.is_online, StatFlags::OFFLINE),
-        (facts.is_readable, StatFlags::READABLE),
-        (facts.is_writable, StatFlags::WRITABLE),
+        (metadata.mode & 0o111 != 0, StatFlags::EXECUTABLE),
+        (metadata.kind == FileKind::Folder, StatFlags::DIRECTORY),
+        (metadata.kind == FileKind::Other, StatFlags::OTHER),
+        (!metadata.is_online, StatFlags::OFFLINE),
+        (metadata.is_readable, StatFlags::READABLE),
+        (metadata.is_writable, StatFlags::WRITABLE),
     ];
     let set = flags.into_iter().filter(|(is_set, _)| *is_set);
     set.fold(StatFlags::default(), |all, (_, flag)| all | flag)

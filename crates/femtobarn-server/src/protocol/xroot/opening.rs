@@ -13,9 +13,9 @@ use xrd::request::{CloneRanges, Close, Open, Sync, Target, Truncate};
 use xrd::response::{CheckpointAnswer, Compression, OpenAnswer, Response};
 use xrd::{ErrorCode, FileHandle, Location};
 
-use super::asking::{Asker, blocking, done, is_slashed, opaque};
 use super::failures::{failed, response_of};
 use super::greeting::ok;
+use super::handler::{RequestHandler, blocking, done, is_slashed, opaque};
 use super::names::stat_line;
 use crate::auth::Action;
 use crate::logical::Logical;
@@ -27,7 +27,8 @@ use crate::logical::placement::Load;
 use crate::logical::reopening::{self, Claim};
 use crate::logical::sessions::Session;
 use crate::physical::{
-    Answer, Creation, Facts, Opaque, OpenHow, Storage, StoragePath, StoredFile, Trouble,
+    Creation, Metadata, Opaque, OpenMode, Storage, StorageError, StoragePath, StorageResult,
+    StoredFile,
 };
 
 /// Permission bits that new files always have: their writer may go on with them.
@@ -42,7 +43,7 @@ const COMMIT_TIME_MAX: Duration = Duration::from_secs(2);
 /// Bytes that are copied at once.
 const COPY_BYTES: u64 = 1024 * 1024;
 
-impl Asker {
+impl RequestHandler {
     pub(super) async fn open(&self, open: Open) -> Result<Response, Response> {
         let (path, how) = self.allowed_open(&open).await?;
         self.redirect(&path, opaque(&open.location))?;
@@ -62,7 +63,7 @@ impl Asker {
         &self,
         open: &Open,
         path: StoragePath,
-        how: OpenHow,
+        how: OpenMode,
         claim: Option<Arc<Claim>>,
     ) -> Result<Response, Response> {
         let exports = &self.shared.logical.exports;
@@ -77,14 +78,14 @@ impl Asker {
         }
         let opened = self
             .call(is_quick, move |shared| shared.logical.files.open(&name, how, Opaque(&known)));
-        let (file, mut facts) = opened.await?;
+        let (file, mut metadata) = opened.await?;
         let unnamed_snapshot = file.snapshot().filter(|_| !names_snapshot(&open.location));
         if unnamed_snapshot.is_some() {
             self.check_unchanged(&path, &file).await?;
         }
         if open.template_options.contains(OpenTemplateOptions::DUPLICATE) {
             self.copy_template(open, &file).await?;
-            facts = self.shared_facts(&file).await?;
+            metadata = self.shared_facts(&file).await?;
         }
         let handle = self.keep(OpenFile {
             file,
@@ -103,7 +104,7 @@ impl Asker {
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
         })?;
-        Ok(ok(&open_answer(open, handle, &facts)))
+        Ok(ok(&open_answer(open, handle, &metadata)))
     }
 
     /// Refuses a file that changed after the begin of an inherited session that this server does not know.
@@ -121,7 +122,7 @@ impl Asker {
     }
 
     /// The path and how it is to be opened, as far as the client's rights go.
-    async fn allowed_open(&self, open: &Open) -> Result<(StoragePath, OpenHow), Response> {
+    async fn allowed_open(&self, open: &Open) -> Result<(StoragePath, OpenMode), Response> {
         let mut how = how(open);
         if !how.write {
             return Ok((self.path(&open.location, Action::Read).await?, how));
@@ -129,7 +130,7 @@ impl Asker {
         let path = StoragePath::new(open.location.path()).map_err(response_of)?;
         if is_slashed(&open.location) {
             self.visible(&open.location).await?;
-            return Err(response_of(Trouble::cannot("open", &path, Errno::EISDIR)));
+            return Err(response_of(StorageError::cannot("open", &path, Errno::EISDIR)));
         }
         if self.may(&open.location, &path, Action::Modify)? {
             return Ok((path, how));
@@ -147,7 +148,7 @@ impl Asker {
         let load = Load { sessions: logical.sessions.count() };
         match logical.placement.elsewhere(path, opaque, load) {
             None => Ok(()),
-            Some(there) => Err(response_of(Trouble::Elsewhere {
+            Some(there) => Err(response_of(StorageError::Elsewhere {
                 host: there.host,
                 port: there.port,
                 opaque: String::new(),
@@ -169,16 +170,16 @@ impl Asker {
     async fn copy_template(&self, open: &Open, file: &Arc<SharedFile>) -> Result<(), Response> {
         let (template, file) = (self.file(open.template)?, Arc::clone(file));
         self.call(false, move |_| {
-            let size = template.file.facts()?.size;
+            let size = template.file.metadata()?.size;
             let source = template.file.interface()?;
             copy(&*source, 0, size, &file, 0)
         })
         .await
     }
 
-    async fn shared_facts(&self, file: &Arc<SharedFile>) -> Result<Facts, Response> {
+    async fn shared_facts(&self, file: &Arc<SharedFile>) -> Result<Metadata, Response> {
         let file = Arc::clone(file);
-        self.call(false, move |_| file.facts()).await
+        self.call(false, move |_| file.metadata()).await
     }
 
     pub(super) async fn close(&self, close: Close) -> Result<Response, Response> {
@@ -291,11 +292,11 @@ fn names_snapshot(location: &Location) -> bool {
     ["fb.csn", "fb.tag"].iter().any(|key| location.value_of(key).is_some())
 }
 
-fn how(open: &Open) -> OpenHow {
+fn how(open: &Open) -> OpenMode {
     let has = |option| open.options.intersects(option);
     let makes = has(OpenOptions::NEW | OpenOptions::DELETE);
     let changes = has(OpenOptions::UPDATE | OpenOptions::APPEND | OpenOptions::WRITE_ONLY);
-    OpenHow {
+    OpenMode {
         write: makes || changes,
         creation: match (has(OpenOptions::DELETE), has(OpenOptions::NEW)) {
             (true, _) => Creation::Empty,
@@ -311,14 +312,14 @@ fn how(open: &Open) -> OpenHow {
     }
 }
 
-fn open_answer(open: &Open, handle: FileHandle, facts: &Facts) -> OpenAnswer {
+fn open_answer(open: &Open, handle: FileHandle, metadata: &Metadata) -> OpenAnswer {
     let wants_stat = open.options.contains(OpenOptions::RETURN_STAT)
         || open.template_options.contains(OpenTemplateOptions::RETURN_EXTENDED_STAT);
     let wants_compression = open.options.contains(OpenOptions::COMPRESS);
     OpenAnswer {
         handle,
         compression: (wants_compression || wants_stat).then(Compression::default),
-        stat: wants_stat.then(|| stat_line(facts)),
+        stat: wants_stat.then(|| stat_line(metadata)),
     }
 }
 
@@ -334,7 +335,7 @@ fn has_checkpoint(file: &OpenFile) -> bool {
     locked(&file.checkpoint).is_some()
 }
 
-fn undo(file: &OpenFile) -> Answer<()> {
+fn undo(file: &OpenFile) -> StorageResult<()> {
     let checkpoint = locked(&file.checkpoint).take();
     checkpoint.map_or(Ok(()), |checkpoint| checkpoint.undo(&file.file))
 }
@@ -346,14 +347,14 @@ fn copy(
     length: u64,
     target: &SharedFile,
     mut to: u64,
-) -> Answer<()> {
+) -> StorageResult<()> {
     let mut left = length;
     let mut buffer = vec![0; left.min(COPY_BYTES) as usize];
     while left > 0 {
         let count = left.min(COPY_BYTES) as usize;
         if source.read_at(from, &mut buffer[..count])? < count {
             let what = "a range to clone ends behind its file";
-            return Err(Trouble::refused(Errno::EINVAL, what));
+            return Err(StorageError::refused(Errno::EINVAL, what));
         }
         target.write_at(to, &buffer[..count])?;
         (from, to, left) = (from + count as u64, to + count as u64, left - count as u64);

@@ -19,15 +19,15 @@ use xrd::response::query::{ChecksumAnswer, ConfigAnswer};
 use xrd::{ErrorCode, Location, QueryCode, StreamId, opaque_pairs};
 
 use super::Shared;
-use super::asking::{Asker, blocking, done};
 use super::connection::Connection;
 use super::failures::{failed, response_of};
 use super::greeting::ok;
+use super::handler::{RequestHandler, blocking, done};
 use super::names::seconds;
 use crate::auth::Action;
 use crate::logical::checksums::{ChecksumKind, Waiter, Wish};
 use crate::logical::files::SharedFile;
-use crate::physical::{Answer, Facts, FileKind, Opaque, OpenHow, StoragePath};
+use crate::physical::{FileKind, Metadata, Opaque, OpenMode, StoragePath, StorageResult};
 
 /// Bytes of a file whose checksum the client is told to wait for.
 const SLOW_CHECKSUM_BYTES: u64 = 32 * 1024 * 1024;
@@ -39,7 +39,7 @@ impl Connection {
     pub(super) async fn query_request(
         &mut self,
         stream: StreamId,
-        asker: Asker,
+        asker: RequestHandler,
         query: Query,
     ) -> io::Result<()> {
         if query.kind == QueryCode::CHECKSUM {
@@ -52,19 +52,20 @@ impl Connection {
     async fn checksum_request(
         &mut self,
         stream: StreamId,
-        asker: Asker,
+        asker: RequestHandler,
         query: Query,
     ) -> io::Result<()> {
         let wanted = match asker.wanted_checksum(&query).await {
             Ok(wanted) => wanted,
             Err(response) => return self.answer(stream, &response).await,
         };
-        let known = asker.shared.logical.checksums.known(&wanted.path, &wanted.facts, wanted.kind);
+        let known =
+            asker.shared.logical.checksums.known(&wanted.path, &wanted.metadata, wanted.kind);
         if let Some(digest) = known {
             return self.answer(stream, &checksum_response(wanted.kind, digest)).await;
         }
         let is_slow =
-            wanted.facts.size > SLOW_CHECKSUM_BYTES && asker.session.client.takes_late_answers;
+            wanted.metadata.size > SLOW_CHECKSUM_BYTES && asker.session.client.takes_late_answers;
         let seconds = is_slow.then_some(SLOW_CHECKSUM_SECONDS);
         let shared = Arc::clone(&asker.shared);
         let turns = Arc::clone(&asker.shared.checksums);
@@ -72,7 +73,7 @@ impl Connection {
             let Wanted { path, location, kind, open, .. } = wanted;
             let opaque = location.opaque().unwrap_or_default().to_vec();
             let digest = move |wish: &Wish| match open {
-                Some(open) => digest_of(&shared, &path, (&open, &open.facts()?), kind, wish),
+                Some(open) => digest_of(&shared, &path, (&open, &open.metadata()?), kind, wish),
                 None => digest(&shared, &path, &opaque, kind, wish),
             };
             match in_turn(&turns, digest).await {
@@ -88,7 +89,7 @@ impl Connection {
 struct Wanted {
     path: StoragePath,
     location: Location,
-    facts: Facts,
+    metadata: Metadata,
     kind: ChecksumKind,
     /// The file, if it is one that the client has open.
     open: Option<Arc<SharedFile>>,
@@ -102,8 +103,8 @@ fn checksum_response(kind: ChecksumKind, digest: String) -> Response {
 /// dropped the checksum ends soon, and its turn with it.
 pub(super) async fn in_turn(
     turns: &Arc<Semaphore>,
-    digest: impl FnOnce(&Wish) -> Answer<String> + Send + 'static,
-) -> Answer<String> {
+    digest: impl FnOnce(&Wish) -> StorageResult<String> + Send + 'static,
+) -> StorageResult<String> {
     let turn = Arc::clone(turns).acquire_owned().await.expect("nobody closes this semaphore");
     let waiter = Waiter::default();
     let wish = waiter.wish();
@@ -130,29 +131,29 @@ pub(super) fn digest(
     opaque: &[u8],
     kind: ChecksumKind,
     wish: &Wish,
-) -> Answer<String> {
-    let (file, before) = shared.logical.files.open(path, OpenHow::default(), Opaque(opaque))?;
+) -> StorageResult<String> {
+    let (file, before) = shared.logical.files.open(path, OpenMode::default(), Opaque(opaque))?;
     digest_of(shared, path, (&file, &before), kind, wish)
 }
 
 fn digest_of(
     shared: &Shared,
     path: &StoragePath,
-    (file, before): (&SharedFile, &Facts),
+    (file, before): (&SharedFile, &Metadata),
     kind: ChecksumKind,
     wish: &Wish,
-) -> Answer<String> {
+) -> StorageResult<String> {
     let checksums = &shared.logical.checksums;
     if let Some(digest) = checksums.known(path, before, kind) {
         return Ok(digest);
     }
     let interface = file.interface()?;
     let digest = kind.compute(&*interface, wish)?;
-    checksums.keep(path, (before, &interface.facts()?), kind, &digest);
+    checksums.keep(path, (before, &interface.metadata()?), kind, &digest);
     Ok(digest)
 }
 
-impl Asker {
+impl RequestHandler {
     async fn query(&self, query: Query) -> Result<Response, Response> {
         match query.kind {
             QueryCode::CONFIG => self.query_config(&query),
@@ -181,12 +182,12 @@ impl Asker {
         let kind = checksum_kind(&location)?;
         if let Some((path, open)) = self.meant(&location).await? {
             let file = Arc::clone(&open);
-            let facts = self.call(false, move |_| file.facts()).await?;
-            return Ok(Wanted { path, location, facts, kind, open: Some(open) });
+            let metadata = self.call(false, move |_| file.metadata()).await?;
+            return Ok(Wanted { path, location, metadata, kind, open: Some(open) });
         }
-        let (path, facts) = self.facts(&location).await?;
-        match facts.kind {
-            FileKind::File => Ok(Wanted { path, location, facts, kind, open: None }),
+        let (path, metadata) = self.metadata(&location).await?;
+        match metadata.kind {
+            FileKind::File => Ok(Wanted { path, location, metadata, kind, open: None }),
             FileKind::Folder => Err(failed(ErrorCode::IS_DIRECTORY, format!("{path} is a folder"))),
             FileKind::Other => Err(failed(ErrorCode::NOT_FILE, format!("{path} is not a file"))),
         }
@@ -243,17 +244,17 @@ impl Asker {
     }
 
     async fn query_xattr(&self, query: &Query) -> Result<Response, Response> {
-        let (_, facts) = self.facts(&location_of(query)?).await?;
-        let kind = if facts.kind == FileKind::Folder { 'd' } else { 'f' };
-        let access = if facts.is_writable { 'w' } else { 'r' };
+        let (_, metadata) = self.metadata(&location_of(query)?).await?;
+        let kind = if metadata.kind == FileKind::Folder { 'd' } else { 'f' };
+        let access = if metadata.is_writable { 'w' } else { 'r' };
         // Whose it is stat tells; other servers never say so here.
         Ok(text(format!(
             "oss.cgroup=public&oss.type={kind}&oss.used={}&oss.mt={}&oss.ct={}&oss.at={}&oss.u=*\
              &oss.g=*&oss.fs={access}",
-            facts.size,
-            seconds(facts.modified),
-            seconds(facts.changed),
-            seconds(facts.accessed),
+            metadata.size,
+            seconds(metadata.modified),
+            seconds(metadata.changed),
+            seconds(metadata.accessed),
         )))
     }
 
@@ -268,14 +269,14 @@ impl Asker {
         let asked: Vec<_> = lines.map(<[u8]>::to_vec).collect();
         let mut responses = Vec::new();
         for path in if asked.is_empty() { &requested } else { &asked } {
-            let facts = match Location::new(path.clone()) {
-                Ok(location) => self.facts(&location).await.ok(),
+            let metadata = match Location::new(path.clone()) {
+                Ok(location) => self.metadata(&location).await.ok(),
                 Err(_) => None,
             };
             responses.push(json!({
                 "path": String::from_utf8_lossy(path),
-                "path_exists": facts.is_some(),
-                "online": facts.is_some_and(|(_, facts)| facts.is_online),
+                "path_exists": metadata.is_some(),
+                "online": metadata.is_some_and(|(_, metadata)| metadata.is_online),
                 "on_tape": false,
                 "requested": requested.contains(path),
                 "has_reqid": requested.contains(path),

@@ -16,16 +16,16 @@ use xrd::request::{PgRead, Read};
 use xrd::response::{Response, Status, StatusKind};
 use xrd::{PathId, RequestCode, StatusCode, StreamId};
 
-use super::asking::{blocking, file_of};
 use super::connection::{Connection, Late};
 use super::failures::response_of;
+use super::handler::{blocking, file_of};
 use super::outgoing::{HEADER_BYTES, encoded, header};
 use super::streams::Work;
-use super::vector::Want;
+use super::vector::ReadRange;
 use crate::logical::handles::OpenFile;
 use crate::logical::latency::Kind;
 use crate::logical::sessions::Counters;
-use crate::physical::{Answer, StoredFile};
+use crate::physical::{StorageResult, StoredFile};
 use crate::protocol::buffers::{Buffer, PIECE_BYTES};
 
 /// Bytes of a piece that are copied rather than sent by the kernel.
@@ -39,9 +39,9 @@ const AHEAD_BYTES: u64 = 4 * PART_BYTES;
 
 /// Something to read, for this connection or another of the same session.
 pub(super) enum Reading {
-    Plain(Want),
-    Pages(Want),
-    Vector(Vec<Want>),
+    Plain(ReadRange),
+    Pages(ReadRange),
+    Vector(Vec<ReadRange>),
 }
 
 impl Connection {
@@ -61,7 +61,7 @@ impl Connection {
                 }
             }
         }
-        let want = Want::new(file, &segment);
+        let want = ReadRange::new(file, &segment);
         if path == PathId::default() {
             return self.read(stream, want).await;
         }
@@ -78,7 +78,7 @@ impl Connection {
             Ok(file) => file,
             Err(response) => return self.answer(stream, &response).await,
         };
-        let want = Want::new(file, &read.segment);
+        let want = ReadRange::new(file, &read.segment);
         match read.path {
             None | Some(PathId(0) | PathId::ANY) => self.pgread(stream, want).await,
             Some(path) => Box::pin(self.read_on(path, stream, Reading::Pages(want))).await,
@@ -107,7 +107,7 @@ impl Connection {
         }
     }
 
-    async fn read(&mut self, stream: StreamId, want: Want) -> io::Result<()> {
+    async fn read(&mut self, stream: StreamId, want: ReadRange) -> io::Result<()> {
         Counters::add(&want.file.bytes_read, want.length);
         if want.length > SMALL_BYTES as u64 {
             return Box::pin(self.read_long(stream, want)).await;
@@ -132,7 +132,7 @@ impl Connection {
 
     /// A small piece that may have to be waited for: beside others, as long as there are not too many
     /// bytes of such answers already.
-    async fn read_cold(&mut self, stream: StreamId, want: Want) -> io::Result<()> {
+    async fn read_cold(&mut self, stream: StreamId, want: ReadRange) -> io::Result<()> {
         let timed = want.file.latencies.timed(Kind::Read);
         let kibibytes = (want.length / 1024 + 1) as u32;
         let late = Arc::clone(&self.shared.late).try_acquire_many_owned(kibibytes);
@@ -159,17 +159,17 @@ impl Connection {
 
     /// A long piece, part by part. The file's size tells how long it is, so that the kernel is never
     /// asked for what is not there.
-    async fn read_long(&mut self, stream: StreamId, want: Want) -> io::Result<()> {
+    async fn read_long(&mut self, stream: StreamId, want: ReadRange) -> io::Result<()> {
         let _timed = want.file.latencies.timed(Kind::Read);
         let file = Arc::clone(&want.file);
         let is_open = file.file.ready().is_some_and(|interface| interface.descriptor().is_some());
-        let facts = match file.is_quick || is_open {
-            true => file.file.facts(),
-            false => blocking(move || file.file.facts()).await,
+        let metadata = match file.is_quick || is_open {
+            true => file.file.metadata(),
+            false => blocking(move || file.file.metadata()).await,
         };
-        let (interface, size) = match facts
-            .and_then(|facts| want.file.file.interface().map(|interface| (interface, facts.size)))
-        {
+        let (interface, size) = match metadata.and_then(|metadata| {
+            want.file.file.interface().map(|interface| (interface, metadata.size))
+        }) {
             Ok(found) => found,
             Err(trouble) => return self.answer(stream, &response_of(trouble)).await,
         };
@@ -238,7 +238,7 @@ impl Connection {
         interface: &Arc<dyn StoredFile>,
         offset: u64,
         length: usize,
-    ) -> Answer<(Buffer, usize)> {
+    ) -> StorageResult<(Buffer, usize)> {
         let mut buffer = self.shared.buffers.take();
         if let Some(count) = interface.try_read_at(offset, &mut buffer[..length])? {
             return Ok((buffer, count));
@@ -254,7 +254,7 @@ impl Connection {
         .await
     }
 
-    async fn pgread(&mut self, stream: StreamId, want: Want) -> io::Result<()> {
+    async fn pgread(&mut self, stream: StreamId, want: ReadRange) -> io::Result<()> {
         let _timed = want.file.latencies.timed(Kind::Read);
         Counters::add(&want.file.bytes_read, want.length);
         let interface = match want.file.file.ready() {
@@ -325,7 +325,7 @@ impl Connection {
 }
 
 /// The answer to a small read, read from where it may have to be waited for.
-fn read_answer(stream: StreamId, want: &Want) -> Answer<Vec<u8>> {
+fn read_answer(stream: StreamId, want: &ReadRange) -> StorageResult<Vec<u8>> {
     let interface = want.file.file.interface()?;
     let mut bytes = vec![0; HEADER_BYTES + want.length as usize];
     let count = interface.read_at(want.offset, &mut bytes[HEADER_BYTES..])?;
@@ -342,9 +342,14 @@ fn is_in_memory(interface: &dyn StoredFile, offset: u64, length: usize) -> bool 
     length > 0 && has(offset) && has(offset + length as u64 - 1)
 }
 
-impl Want {
+impl ReadRange {
     /// What a segment of a file wants.
     pub(super) fn new(file: Arc<OpenFile>, segment: &xrd::segment::Segment) -> Self {
-        Want { file, segment: *segment, offset: segment.offset, length: u64::from(segment.length) }
+        ReadRange {
+            file,
+            segment: *segment,
+            offset: segment.offset,
+            length: u64::from(segment.length),
+        }
     }
 }

@@ -14,15 +14,15 @@ use xrd::request::ReadV;
 use xrd::segment::{SEGMENT_BYTES, Segment, segment_head};
 use xrd::{StatusCode, StreamId};
 
-use super::asking::{blocking, file_of};
 use super::connection::Connection;
 use super::failures::response_of;
+use super::handler::{blocking, file_of};
 use super::outgoing::{HEADER_BYTES, header};
 use super::reading::Reading;
 use crate::logical::handles::OpenFile;
 use crate::logical::latency::Kind;
 use crate::logical::sessions::Counters;
-use crate::physical::{Answer, StoredFile, Trouble};
+use crate::physical::{StorageError, StorageResult, StoredFile};
 use crate::protocol::buffers::{Buffer, PIECE_BYTES};
 
 /// Bytes between pieces that are read rather than skipped.
@@ -35,7 +35,7 @@ const PART_BYTES: u64 = 2 * 1024 * 1024;
 const PIECES_PER_SEND: usize = 500;
 
 /// A piece of an open file that a client wants.
-pub(super) struct Want {
+pub(super) struct ReadRange {
     pub file: Arc<OpenFile>,
     pub segment: Segment,
     /// Where it starts in the file, in bytes.
@@ -47,17 +47,20 @@ pub(super) struct Want {
 impl Connection {
     pub(super) async fn readv_request(&mut self, stream: StreamId, read: ReadV) -> io::Result<()> {
         let Some(session) = self.session() else { return Ok(()) };
-        let wants = read
-            .segments
-            .iter()
-            .map(|segment| file_of(session, segment.handle).map(|file| Want::new(file, segment)));
+        let wants = read.segments.iter().map(|segment| {
+            file_of(session, segment.handle).map(|file| ReadRange::new(file, segment))
+        });
         match wants.collect::<Result<Vec<_>, _>>() {
             Ok(wants) => self.read_on(read.path, stream, Reading::Vector(wants)).await,
             Err(response) => self.answer(stream, &response).await,
         }
     }
 
-    pub(super) async fn readv(&mut self, stream: StreamId, wants: Vec<Want>) -> io::Result<()> {
+    pub(super) async fn readv(
+        &mut self,
+        stream: StreamId,
+        wants: Vec<ReadRange>,
+    ) -> io::Result<()> {
         let _timed = wants.first().map(|want| want.file.latencies.timed(Kind::Read));
         let wants = Arc::new(wants);
         let checked = match wants.iter().all(|want| want.file.is_quick) {
@@ -85,7 +88,7 @@ impl Connection {
     /// Sends the pieces of one part, as many at once as one buffer holds.
     async fn send_pieces(
         &mut self,
-        wants: &Arc<Vec<Want>>,
+        wants: &Arc<Vec<ReadRange>>,
         range: std::ops::Range<usize>,
         head: &[u8; HEADER_BYTES],
     ) -> io::Result<()> {
@@ -113,7 +116,11 @@ impl Connection {
         Ok(())
     }
 
-    async fn read_plan(&self, wants: &Arc<Vec<Want>>, plan: &Arc<Plan>) -> Answer<Buffer> {
+    async fn read_plan(
+        &self,
+        wants: &Arc<Vec<ReadRange>>,
+        plan: &Arc<Plan>,
+    ) -> StorageResult<Buffer> {
         let mut buffer = self.shared.buffers.take();
         if plan.try_read(wants, &mut buffer)? {
             return Ok(buffer);
@@ -132,12 +139,12 @@ impl Connection {
 }
 
 /// Refuses pieces that are not there in full.
-fn check(wants: &[Want]) -> Answer<()> {
+fn check(wants: &[ReadRange]) -> StorageResult<()> {
     let mut known: Option<(&Arc<OpenFile>, u64)> = None;
     for want in wants {
         let size = match known {
             Some((file, size)) if Arc::ptr_eq(file, &want.file) => size,
-            _ => want.file.file.facts()?.size,
+            _ => want.file.file.metadata()?.size,
         };
         known = Some((&want.file, size));
         if want.offset.saturating_add(want.length) > size {
@@ -145,7 +152,7 @@ fn check(wants: &[Want]) -> Answer<()> {
                 "{} bytes from {} on are not all there: {} has {size} bytes",
                 want.length, want.offset, want.file.path
             );
-            return Err(Trouble::refused(Errno::EINVAL, what));
+            return Err(StorageError::refused(Errno::EINVAL, what));
         }
         Counters::add(&want.file.bytes_read, want.length);
     }
@@ -153,7 +160,7 @@ fn check(wants: &[Want]) -> Answer<()> {
 }
 
 /// Where the part ends that begins with a piece, and the bytes that it has.
-fn part(wants: &[Want], first: usize) -> (usize, u64) {
+fn part(wants: &[ReadRange], first: usize) -> (usize, u64) {
     let mut bytes = 0;
     for (index, want) in wants.iter().enumerate().skip(first) {
         if bytes >= PART_BYTES {
@@ -200,7 +207,7 @@ struct Run {
 
 impl Plan {
     /// What fits into one buffer from a position on, and where the next one goes on.
-    fn from(wants: &[Want], mut position: Position, end: usize) -> (Plan, Position) {
+    fn from(wants: &[ReadRange], mut position: Position, end: usize) -> (Plan, Position) {
         let (mut plan, mut used) = (Plan::default(), 0);
         while position.index < end && plan.pieces.len() < PIECES_PER_SEND {
             let want = &wants[position.index];
@@ -230,7 +237,7 @@ impl Plan {
     }
 
     /// Bytes between the end of the last run and an offset of the same file, if they are few.
-    fn gap_before(&self, wants: &[Want], index: usize, offset: u64) -> Option<usize> {
+    fn gap_before(&self, wants: &[ReadRange], index: usize, offset: u64) -> Option<usize> {
         let run = self.runs.last()?;
         let gap = offset.checked_sub(run.offset + run.length as u64)?;
         let is_same = Arc::ptr_eq(&wants[run.index].file, &wants[index].file);
@@ -254,7 +261,7 @@ impl Plan {
     }
 
     /// Reads all runs if they are in memory.
-    fn try_read(&self, wants: &[Want], buffer: &mut Buffer) -> Answer<bool> {
+    fn try_read(&self, wants: &[ReadRange], buffer: &mut Buffer) -> StorageResult<bool> {
         for run in &self.runs {
             let Some(interface) = wants[run.index].file.file.ready() else { return Ok(false) };
             let room = &mut buffer[run.place..run.place + run.length];
@@ -266,12 +273,12 @@ impl Plan {
         Ok(true)
     }
 
-    fn read(&self, wants: &[Want], buffer: &mut Buffer) -> Answer<()> {
+    fn read(&self, wants: &[ReadRange], buffer: &mut Buffer) -> StorageResult<()> {
         let interfaces: Vec<Arc<dyn StoredFile>> = self
             .runs
             .iter()
             .map(|run| wants[run.index].file.file.interface())
-            .collect::<Answer<_>>()?;
+            .collect::<StorageResult<_>>()?;
         // The disk may work on all of them at once.
         for (run, interface) in self.runs.iter().zip(&interfaces) {
             interface.will_need(run.offset, run.length as u64);
@@ -284,9 +291,9 @@ impl Plan {
     }
 }
 
-fn refuse_short(count: usize, run: &Run) -> Answer<()> {
+fn refuse_short(count: usize, run: &Run) -> StorageResult<()> {
     match count == run.length {
         true => Ok(()),
-        false => Err(Trouble::refused(Errno::EIO, "the file was cut while it was read")),
+        false => Err(StorageError::refused(Errno::EIO, "the file was cut while it was read")),
     }
 }

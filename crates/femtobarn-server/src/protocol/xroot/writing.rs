@@ -22,16 +22,16 @@ use xrd::response::{Corrections, Response, Status, StatusKind};
 use xrd::segment::Segment;
 use xrd::{ErrorCode, RequestCode, StreamId};
 
-use super::asking::{blocking, file_of};
 use super::connection::Connection;
 use super::failures::{failed, response_of};
+use super::handler::{blocking, file_of};
 use super::opening::{locked, not_writable};
 use super::outgoing::encoded;
 use super::streams::Work;
 use crate::logical::handles::OpenFile;
 use crate::logical::latency::{Kind, Timed};
 use crate::logical::sessions::{Counters, Session};
-use crate::physical::{Answer, Trouble};
+use crate::physical::{StorageError, StorageResult};
 use crate::protocol::buffers::{LARGE_PIECE_BYTES, PIECE_BYTES};
 
 /// Bytes that are written in place where the storage is quick.
@@ -293,9 +293,9 @@ async fn write(
     written.await.map_err(response_of)
 }
 
-fn no_checkpoint(file: &OpenFile) -> Trouble {
+fn no_checkpoint(file: &OpenFile) -> StorageError {
     let what = format!("{} has no checkpoint", file.path);
-    Trouble::refused(nix::errno::Errno::EINVAL, what)
+    StorageError::refused(nix::errno::Errno::EINVAL, what)
 }
 
 async fn write_vector(
@@ -318,7 +318,7 @@ async fn write_vector(
     Ok(())
 }
 
-async fn sync_all(pieces: Vec<(Arc<OpenFile>, Segment)>) -> Answer<()> {
+async fn sync_all(pieces: Vec<(Arc<OpenFile>, Segment)>) -> StorageResult<()> {
     blocking(move || {
         // Where several pieces are of one file, only the first sync has anything to do.
         pieces.iter().try_for_each(|(file, _)| file.file.sync().map(|_| ()))

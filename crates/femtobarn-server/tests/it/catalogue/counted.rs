@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use femtobarn::{ContainerOptions, Federation, OpenOptions, TransactionOptions};
 use femtobarn_catalog::{
-    BlobRange, Catalog, Catalogue, ClassRow, Commit, CommitRow, ContainerId, ContainerRow, Csn,
-    DatabaseId, DatabaseRow, LockTable, PinGuard, Result, Retention, TagRow, VersionRow,
+    BlobRange, Catalogue, ClassRow, Commit, CommitRow, ContainerId, ContainerRow, Csn, DatabaseId,
+    DatabaseRow, LocalCatalogue, LockTable, PinGuard, Result, Retention, TagRow, VersionRow,
 };
 use femtobarn_rpc::client::RemoteCatalogue;
 use femtobarn_server::Server;
@@ -50,7 +50,7 @@ impl Catalogue for Counted {
         fn check_not_failed(&self) -> Result<()>;
         fn locks(&self) -> LockTable;
         fn session(&self) -> Option<Uuid>;
-        fn local(&self) -> Result<&Catalog>;
+        fn local(&self) -> Result<&LocalCatalogue>;
     }
 
     noted! {

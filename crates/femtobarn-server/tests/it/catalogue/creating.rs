@@ -16,7 +16,7 @@ use femtobarn::{
     VacuumOptions,
 };
 use femtobarn_server::Server;
-use femtobarn_server::physical::{Answer, Call, CallKind, Gate, Gated};
+use femtobarn_server::physical::{Call, CallKind, Gate, Gated, StorageResult};
 use rntuple::tfile::FileIdentity;
 
 use super::Stage;
@@ -56,7 +56,7 @@ fn check(federation: &Federation, place: &Path) {
 struct Late;
 
 impl Gate for Late {
-    fn pass(&self, call: Call<'_>) -> Answer<usize> {
+    fn pass(&self, call: Call<'_>) -> StorageResult<usize> {
         if call.kind == CallKind::Write {
             thread::sleep(Duration::from_millis(20));
         }

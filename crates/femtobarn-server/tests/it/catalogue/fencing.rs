@@ -12,8 +12,8 @@ use femtobarn::{Class, ContainerOptions, Federation, OpenOptions, TransactionOpt
 use femtobarn_catalog::{Catalogue, DatabaseId, ErrorKind, LockTarget};
 use femtobarn_server::auth::Authenticator;
 use femtobarn_server::physical::{
-    Answer, Call, CallKind, FederationStorage, Gate, Gated, Opaque, OpenHow, PosixStorage, Storage,
-    StoragePath, StoredFile, Trouble, Writers,
+    Call, CallKind, FederationStorage, Gate, Gated, Opaque, OpenMode, PosixStorage, Storage,
+    StorageError, StoragePath, StorageResult, StoredFile, Writers,
 };
 use nix::errno::Errno;
 use tokio::runtime::Runtime;
@@ -79,9 +79,9 @@ fn with_ten_events(federation: &Federation) -> DatabaseId {
     database
 }
 
-pub(super) fn errno_of<T>(answer: Answer<T>) -> Option<Errno> {
+pub(super) fn errno_of<T>(answer: StorageResult<T>) -> Option<Errno> {
     match answer {
-        Err(Trouble::Refused(errno, _)) => Some(errno),
+        Err(StorageError::Refused(errno, _)) => Some(errno),
         _ => None,
     }
 }
@@ -123,7 +123,7 @@ fn a_writer_that_lost_its_session_writes_nothing_more() {
 struct Slow(Arc<AtomicUsize>);
 
 impl Gate for Slow {
-    fn pass(&self, call: Call<'_>) -> Answer<usize> {
+    fn pass(&self, call: Call<'_>) -> StorageResult<usize> {
         if call.kind == CallKind::Write {
             thread::sleep(Duration::from_millis(10));
             self.0.fetch_add(1, Ordering::SeqCst);
@@ -159,7 +159,7 @@ struct OneByOne {
 }
 
 impl Gate for OneByOne {
-    fn pass(&self, call: Call<'_>) -> Answer<usize> {
+    fn pass(&self, call: Call<'_>) -> StorageResult<usize> {
         if call.kind == CallKind::Write {
             self.arrived.send(()).unwrap();
             self.may_pass.lock().unwrap_or_else(PoisonError::into_inner).recv().unwrap();
@@ -173,8 +173,8 @@ fn open_to_write(
     storage: &FederationStorage,
     stage: &Stage,
     session: Uuid,
-) -> Answer<Arc<dyn StoredFile>> {
-    let how = OpenHow { write: true, ..OpenHow::default() };
+) -> StorageResult<Arc<dyn StoredFile>> {
+    let how = OpenMode { write: true, ..OpenMode::default() };
     let opaque = format!("fb.raw=1&fb.database={}&fb.session={session}", stage.database);
     let path = StoragePath::new(format!("/{RUN7}").as_bytes()).unwrap();
     storage.open(&path, how, Opaque(opaque.as_bytes()))
@@ -195,7 +195,7 @@ fn writing<'scope>(
     scope: &'scope Scope<'scope, '_>,
     runtime: &Runtime,
     file: Arc<dyn StoredFile>,
-) -> ScopedJoinHandle<'scope, Answer<()>> {
+) -> ScopedJoinHandle<'scope, StorageResult<()>> {
     let handle = runtime.handle().clone();
     scope.spawn(move || {
         let _inside = handle.enter();
@@ -301,7 +301,7 @@ fn only_who_holds_a_database_may_write_and_only_in_its_epoch() {
     std::fs::write(stage.place().join(RUN7), b"        ").unwrap();
     let storage = stage.storage(stage.files());
     let unknown = open_to_write(&storage, &stage, nobody);
-    assert!(matches!(unknown, Err(Trouble::NotBefore(..))), "it may be on its way");
+    assert!(matches!(unknown, Err(StorageError::NotBefore(..))), "it may be on its way");
     assert_eq!(errno_of(stage.served().admit(None, stage.database)), Some(Errno::ENOLCK));
     let there = stage.remote();
     let session = there.session().unwrap();

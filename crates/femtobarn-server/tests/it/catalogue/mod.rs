@@ -10,7 +10,7 @@ mod locks;
 mod look_ups;
 mod proxy;
 mod sessions;
-mod unborn;
+mod uncommitted;
 
 pub use engine::{class, events};
 
@@ -20,12 +20,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{
-    BlobRange, Catalog, Catalogue, ClassRow, Commit, ContainerId, Csn, DatabaseId, DatabaseState,
-    EnvelopeRange, NewContainer, NewDatabase, NewVersion, Result,
+    BlobRange, Catalogue, ClassRow, Commit, ContainerId, Csn, DatabaseId, DatabaseState,
+    EnvelopeRange, LocalCatalogue, NewContainer, NewDatabase, NewVersion, Result,
 };
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use femtobarn_server::auth::Authenticator;
-use femtobarn_server::logical::catalogue::Served;
+use femtobarn_server::logical::catalogue::FederationService;
 use femtobarn_server::protocol::rpc;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -42,7 +42,7 @@ struct Stage {
     grace: Duration,
     authenticator: Authenticator,
     port: u16,
-    server: Option<(Runtime, Arc<Served>)>,
+    server: Option<(Runtime, Arc<FederationService>)>,
     database: DatabaseId,
     container: ContainerId,
 }
@@ -58,7 +58,7 @@ impl Stage {
 
     fn with_grace(lease: Duration, grace: Duration, authenticator: Authenticator) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let catalog = Catalog::create(&folder.path().join("test.fed"), "test").unwrap();
+        let catalog = LocalCatalogue::create(&folder.path().join("test.fed"), "test").unwrap();
         let (database, container) = begin(&catalog);
         drop(catalog);
         let server = None;
@@ -77,7 +77,7 @@ impl Stage {
         let listener = TcpListener::bind(("127.0.0.1", self.port)).unwrap();
         self.port = listener.local_addr().unwrap().port();
         listener.set_nonblocking(true).unwrap();
-        let served = Served::open("test.fed", &self.place(), false, self.lease).unwrap();
+        let served = FederationService::open("test.fed", &self.place(), false, self.lease).unwrap();
         let served = Arc::new(served.with_grace(self.grace));
         let runtime = Runtime::new().unwrap();
         let router = rpc::routes(vec![served.clone()], self.authenticator.clone());
@@ -95,12 +95,12 @@ impl Stage {
         assert_eq!(Arc::strong_count(&served), 1, "nothing of the server is left");
     }
 
-    fn served(&self) -> &Arc<Served> {
+    fn served(&self) -> &Arc<FederationService> {
         &self.server.as_ref().unwrap().1
     }
 
-    fn local(&self) -> Catalog {
-        Catalog::open(&self.place()).unwrap()
+    fn local(&self) -> LocalCatalogue {
+        LocalCatalogue::open(&self.place()).unwrap()
     }
 
     fn url(&self) -> String {
@@ -133,7 +133,7 @@ fn connect(url: &str) -> Result<RemoteCatalogue> {
     RemoteCatalogue::connect(url, &ConnectOptions { patience: LONG, ..ConnectOptions::default() })
 }
 
-fn begin(catalog: &Catalog) -> (DatabaseId, ContainerId) {
+fn begin(catalog: &LocalCatalogue) -> (DatabaseId, ContainerId) {
     let database = catalog.reserve_database().unwrap();
     let container = catalog.reserve_container().unwrap();
     let new = NewDatabase {

@@ -142,7 +142,9 @@ fn an_attached_file_is_itself_wherever_it_lies() {
     assert_eq!(all_of(&*file), std::fs::read(stage.file("run7.root")).unwrap());
     std::fs::remove_file(stage.file("run7.root")).unwrap();
     let gone = other.open("/taken.root", "").err().unwrap();
-    let femtobarn_server::physical::Trouble::Refused(_, text) = gone else { panic!("{gone:?}") };
+    let femtobarn_server::physical::StorageError::Refused(_, text) = gone else {
+        panic!("{gone:?}")
+    };
     assert_eq!(text, "cannot open /taken.root: no such file or directory");
 }
 

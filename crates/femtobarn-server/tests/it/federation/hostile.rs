@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use femtobarn_catalog::Catalog;
+use femtobarn_catalog::LocalCatalogue;
 use femtobarn_server::physical::{FederationStorage, Opaque, PosixStorage, Storage};
 
 use super::{Stage, at};
@@ -20,7 +20,7 @@ fn damaged_bytes_are_an_error_or_what_they_were() {
     for position in (0..whole.len()).step_by(97) {
         file.write_all_at(&[!whole[position]], position as u64).unwrap();
         // A storage that remembers nothing.
-        let catalogue = Arc::new(Catalog::open(stage.federation.folder()).unwrap());
+        let catalogue = Arc::new(LocalCatalogue::open(stage.federation.folder()).unwrap());
         let files = Arc::new(PosixStorage::new(stage.federation.folder()).unwrap());
         let fresh = FederationStorage::new(catalogue, files);
         match fresh.open(&at("/run7.root"), Default::default(), Opaque::default()) {
@@ -47,7 +47,7 @@ fn a_file_that_was_cut_or_has_vanished_is_an_error_and_the_others_are_shown() {
         assert!(open.read_at(0, &mut vec![0; size as usize]).is_err());
         let listed = stage.shown.list(&at("/"), true, Opaque::default()).unwrap();
         assert_eq!(listed.len(), 2);
-        assert!(listed[0].facts.is_some());
+        assert!(listed[0].metadata.is_some());
     }
     std::fs::remove_file(&path).unwrap();
     assert!(stage.open("/run7.root", "").is_err());

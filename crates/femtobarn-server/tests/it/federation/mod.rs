@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use femtobarn::{Class, ContainerOptions, Federation, Transaction, TransactionOptions};
-use femtobarn_catalog::Catalog;
+use femtobarn_catalog::LocalCatalogue;
 use femtobarn_server::physical::{
-    Answer, FederationStorage, Opaque, OpenHow, PosixStorage, Storage, StoragePath, StoredFile,
-    Trouble,
+    FederationStorage, Opaque, OpenMode, PosixStorage, Storage, StorageError, StoragePath,
+    StorageResult, StoredFile,
 };
 use nix::errno::Errno;
 use rntuple::{Array, Primitive, Reader, Value, bytes_of};
@@ -35,7 +35,7 @@ impl Stage {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("test.fed");
         let federation = Federation::create(&place, "test").unwrap();
-        let catalogue = Arc::new(Catalog::open(&place).unwrap());
+        let catalogue = Arc::new(LocalCatalogue::open(&place).unwrap());
         let files = Arc::new(PosixStorage::new(&place).unwrap());
         let shown = FederationStorage::new(catalogue, files).writable(Arc::new(Anyone));
         let shown = Arc::new(shown);
@@ -46,8 +46,8 @@ impl Stage {
         self.federation.transaction(TransactionOptions::default()).unwrap()
     }
 
-    fn open(&self, path: &str, opaque: &str) -> Answer<Arc<dyn StoredFile>> {
-        self.shown.open(&at(path), OpenHow::default(), Opaque(opaque.as_bytes()))
+    fn open(&self, path: &str, opaque: &str) -> StorageResult<Arc<dyn StoredFile>> {
+        self.shown.open(&at(path), OpenMode::default(), Opaque(opaque.as_bytes()))
     }
 
     /// All bytes of a database as it is shown.
@@ -127,7 +127,7 @@ fn at(path: &str) -> StoragePath {
 
 /// The bytes of a file, read in pieces that do not divide it evenly.
 fn all_of(file: &dyn StoredFile) -> Vec<u8> {
-    let size = file.facts().unwrap().size as usize;
+    let size = file.metadata().unwrap().size as usize;
     let mut bytes = vec![0xaa; size + 1];
     let mut done = 0;
     while done < size {
@@ -146,9 +146,9 @@ fn entries(reader: &Reader) -> Vec<Value> {
     (0..array.len()).map(|at| array.value(at).unwrap()).collect()
 }
 
-fn errno_of<T>(answer: Answer<T>) -> Option<Errno> {
+fn errno_of<T>(answer: StorageResult<T>) -> Option<Errno> {
     match answer {
-        Err(Trouble::Refused(errno, _)) => Some(errno),
+        Err(StorageError::Refused(errno, _)) => Some(errno),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use femtobarn_server::physical::{Creation, FileKind, Opaque, OpenHow, Storage, Trouble};
+use femtobarn_server::physical::{Creation, FileKind, Opaque, OpenMode, Storage, StorageError};
 use nix::errno::Errno;
 
 use super::{Stage, all_of, at, entries, errno_of};
@@ -36,14 +36,17 @@ fn facts_are_those_of_what_is_opened() {
             stage.federation.seal("run7", Duration::ZERO).unwrap();
         }
         let listed = stage.shown.list(&at("/"), true, Opaque::default()).unwrap();
-        let facts = stage.shown.facts(&at("/run7.root"), Opaque::default()).unwrap();
-        assert_eq!(listed[0].facts.as_ref(), Some(&facts));
-        assert_eq!((facts.kind, facts.is_writable, facts.mode & 0o222), (FileKind::File, false, 0));
+        let metadata = stage.shown.metadata(&at("/run7.root"), Opaque::default()).unwrap();
+        assert_eq!(listed[0].metadata.as_ref(), Some(&metadata));
+        assert_eq!(
+            (metadata.kind, metadata.is_writable, metadata.mode & 0o222),
+            (FileKind::File, false, 0)
+        );
         let file = stage.open("/run7.root", "").unwrap();
-        assert_eq!(file.facts().unwrap(), facts);
+        assert_eq!(file.metadata().unwrap(), metadata);
         assert_eq!(errno_of(file.write_at(0, b"x")), Some(Errno::EROFS));
-        assert_eq!(all_of(&*file).len() as u64, facts.size);
-        let top = stage.shown.facts(&at("/"), Opaque::default()).unwrap();
+        assert_eq!(all_of(&*file).len() as u64, metadata.size);
+        let top = stage.shown.metadata(&at("/"), Opaque::default()).unwrap();
         assert_eq!(top.kind, FileKind::Folder);
         assert!(!top.is_writable);
     }
@@ -72,8 +75,8 @@ fn a_snapshot_is_named_by_its_number_or_its_tag() {
         ("fb.csn=1&fb.tag=calibrated", Errno::EINVAL),
     ] {
         assert_eq!(errno_of(stage.open("/run7.root", opaque)), Some(errno), "{opaque}");
-        let facts = stage.shown.facts(&at("/run7.root"), Opaque(opaque.as_bytes()));
-        assert_eq!(errno_of(facts), Some(errno), "{opaque}");
+        let metadata = stage.shown.metadata(&at("/run7.root"), Opaque(opaque.as_bytes()));
+        assert_eq!(errno_of(metadata), Some(errno), "{opaque}");
         let listed = stage.shown.list(&at("/"), false, Opaque(opaque.as_bytes()));
         assert_eq!(errno_of(listed), Some(errno), "{opaque}");
     }
@@ -93,8 +96,8 @@ fn what_is_no_database_is_not_there() {
         "/run7.root/x",
     ] {
         assert_eq!(errno_of(stage.open(path, "")), Some(Errno::ENOENT), "{path}");
-        let facts = stage.shown.facts(&at(path), Opaque::default());
-        assert_eq!(errno_of(facts), Some(Errno::ENOENT), "{path}");
+        let metadata = stage.shown.metadata(&at(path), Opaque::default());
+        assert_eq!(errno_of(metadata), Some(Errno::ENOENT), "{path}");
         let listed = stage.shown.list(&at(path), true, Opaque::default());
         assert_eq!(errno_of(listed), Some(Errno::ENOENT), "{path}");
     }
@@ -102,7 +105,7 @@ fn what_is_no_database_is_not_there() {
     let listed = stage.shown.list(&at("/run7.root"), true, Opaque::default());
     assert_eq!(errno_of(listed), Some(Errno::ENOTDIR));
     let strange = femtobarn_server::physical::StoragePath::new(b"/\xff\xfe.root").unwrap();
-    let opened = stage.shown.open(&strange, OpenHow::default(), Opaque::default());
+    let opened = stage.shown.open(&strange, OpenMode::default(), Opaque::default());
     assert_eq!(errno_of(opened), Some(Errno::ENOENT));
 }
 
@@ -110,7 +113,7 @@ fn what_is_no_database_is_not_there() {
 fn nothing_is_changed_and_the_text_says_what_to_do() {
     let stage = Stage::new().with_ten_events();
     let (shown, run7) = (&stage.shown, at("/run7.root"));
-    let how = |write, creation| OpenHow { write, creation, ..OpenHow::default() };
+    let how = |write, creation| OpenMode { write, creation, ..OpenMode::default() };
     let opened = |path, how| shown.open(&path, how, Opaque::default()).map(drop);
     let file = stage.open("/run7.root", "").unwrap();
     for (what, changed) in [
@@ -128,7 +131,7 @@ fn nothing_is_changed_and_the_text_says_what_to_do() {
         ("bytes", file.write_at(0, b"x")),
         ("size", file.truncate(0)),
     ] {
-        let Err(Trouble::Refused(errno, text)) = changed else { panic!("{what}") };
+        let Err(StorageError::Refused(errno, text)) = changed else { panic!("{what}") };
         assert_eq!(errno, Errno::EROFS, "{what}: {text}");
         let says = text.contains("transactions") || text.contains("snapshot");
         assert!(says, "{what}: {text}");

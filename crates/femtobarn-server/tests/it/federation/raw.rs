@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use femtobarn::TransactionOptions;
-use femtobarn_server::physical::{Answer, Creation, Opaque, OpenHow, Storage};
+use femtobarn_server::physical::{Creation, Opaque, OpenMode, Storage, StorageResult};
 use nix::errno::Errno;
 
 use super::{Stage, all_of, at, errno_of};
@@ -20,12 +20,12 @@ fn a_databases_file_is_read_and_written_as_it_is() {
         let file = stage.open(path, "fb.raw=1").unwrap();
         assert_eq!(all_of(&*file), std::fs::read(stage.file("run7.root")).unwrap(), "{path}");
         assert!(file.descriptor().is_some(), "{path}");
-        let facts = stage.shown.facts(&at(path), RAW).unwrap();
-        assert_eq!((facts.size, facts.is_writable), (file.facts().unwrap().size, true));
+        let metadata = stage.shown.metadata(&at(path), RAW).unwrap();
+        assert_eq!((metadata.size, metadata.is_writable), (file.metadata().unwrap().size, true));
     }
-    let how = OpenHow { write: true, ..OpenHow::default() };
+    let how = OpenMode { write: true, ..OpenMode::default() };
     let file = stage.shown.open(&at("/databases/run7.root"), how, WRITES).unwrap();
-    let size = file.facts().unwrap().size;
+    let size = file.metadata().unwrap().size;
     file.write_at(size, b"behind").unwrap();
     file.sync().unwrap();
     assert!(std::fs::read(stage.file("run7.root")).unwrap().ends_with(b"behind"));
@@ -36,9 +36,9 @@ fn a_databases_file_is_read_and_written_as_it_is() {
 #[test]
 fn new_files_are_made_where_databases_lie_and_nowhere_else() {
     let stage = Stage::new().with_ten_events();
-    let make = |path: &str| -> Answer<()> {
+    let make = |path: &str| -> StorageResult<()> {
         let creation = Creation::New;
-        let how = OpenHow { write: true, creation, mode: 0o644, make_folders: true };
+        let how = OpenMode { write: true, creation, mode: 0o644, make_folders: true };
         stage.shown.open(&at(path), how, MAKES)?.write_at(0, b"new")
     };
     make("/databases/new.root").unwrap();
@@ -73,7 +73,7 @@ fn who_writes_says_which_database_and_writes_only_to_that() {
     let stage = Stage::new().with_ten_events();
     std::fs::write(stage.file("left.root"), b"left").unwrap();
     let open = |path: &str, creation, opaque| {
-        let how = OpenHow { write: true, creation, ..OpenHow::default() };
+        let how = OpenMode { write: true, creation, ..OpenMode::default() };
         errno_of(stage.shown.open(&at(path), how, opaque))
     };
     let (run7, left) = ("/databases/run7.root", "/databases/left.root");
@@ -119,7 +119,7 @@ fn the_file_of_a_dropped_database_is_still_one() {
     transaction.commit().unwrap();
     let run7 = at("/databases/run7.root");
     assert_eq!(errno_of(stage.shown.remove_file(&run7, RAW)), Some(Errno::EROFS));
-    let how = OpenHow { write: true, ..OpenHow::default() };
+    let how = OpenMode { write: true, ..OpenMode::default() };
     assert_eq!(errno_of(stage.shown.open(&run7, how, MAKES)), Some(Errno::EINVAL));
     stage.open("/run7.root", &format!("fb.csn={before}")).unwrap();
 }
@@ -132,7 +132,7 @@ fn an_attached_file_outside_is_only_read() {
     other.federation.attach(&stage.file("run7.root"), None).unwrap();
     let bytes = all_of(&*other.open("/run7.root", "fb.raw=1").unwrap());
     assert_eq!(bytes, std::fs::read(stage.file("run7.root")).unwrap());
-    let how = OpenHow { write: true, ..OpenHow::default() };
+    let how = OpenMode { write: true, ..OpenMode::default() };
     let opened = other.shown.open(&at("/run7.root"), how, WRITES);
     assert_eq!(errno_of(opened), Some(Errno::EROFS));
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use femtobarn::{CompactOptions, VacuumOptions};
-use femtobarn_catalog::Catalog;
-use femtobarn_server::physical::{FederationStorage, Opaque, OpenHow, PosixStorage, Storage};
+use femtobarn_catalog::LocalCatalogue;
+use femtobarn_server::physical::{FederationStorage, Opaque, OpenMode, PosixStorage, Storage};
 use rntuple::Reader;
 
 use super::{Stage, all_of, at, entries, event, events};
@@ -71,12 +71,12 @@ fn the_same_commits_give_the_same_bytes_to_anybody() {
     assert!(stage.bytes("/run7.root", &format!("fb.csn={head}")) == before);
     // A server that has just started.
     let place = stage.folder.path().join("test.fed");
-    let catalogue = Arc::new(Catalog::open(&place).unwrap());
+    let catalogue = Arc::new(LocalCatalogue::open(&place).unwrap());
     let files = Arc::new(PosixStorage::new(&place).unwrap());
     let again = FederationStorage::new(catalogue, files);
     let opaque = format!("fb.csn={head}");
     let opaque = Opaque(opaque.as_bytes());
-    let file = again.open(&at("/run7.root"), OpenHow::default(), opaque);
+    let file = again.open(&at("/run7.root"), OpenMode::default(), opaque);
     assert!(all_of(&*file.unwrap()) == before);
 }
 
@@ -84,15 +84,16 @@ fn the_same_commits_give_the_same_bytes_to_anybody() {
 fn a_file_has_another_id_once_it_is_another() {
     let stage = Stage::new().with_ten_events();
     let head = stage.federation.head().unwrap();
-    let facts = |opaque: &str| stage.shown.facts(&at("/run7.root"), Opaque(opaque.as_bytes()));
+    let metadata =
+        |opaque: &str| stage.shown.metadata(&at("/run7.root"), Opaque(opaque.as_bytes()));
     let before = stage.open("/run7.root", "").unwrap();
     assert!(!before.can_be_reopened());
-    let id = before.facts().unwrap().id;
-    assert_eq!(facts("").unwrap().id, id);
+    let id = before.metadata().unwrap().id;
+    assert_eq!(metadata("").unwrap().id, id);
     stage.append(10..20);
-    assert_eq!(before.facts().unwrap().id, id);
-    assert_ne!(facts("").unwrap().id, id);
-    assert_eq!(facts(&format!("fb.csn={head}")).unwrap().id, id);
+    assert_eq!(before.metadata().unwrap().id, id);
+    assert_ne!(metadata("").unwrap().id, id);
+    assert_eq!(metadata(&format!("fb.csn={head}")).unwrap().id, id);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_server::physical::{
-    CallKind, Creation, Fault, FaultyStorage, MemoryStorage, Opaque, OpenHow, Outcome, Storage,
-    Trouble,
+    CallKind, Creation, Fault, FaultyStorage, MemoryStorage, Opaque, OpenMode, Outcome, Storage,
+    StorageError,
 };
 use nix::errno::Errno;
 
@@ -38,18 +38,18 @@ fn the_call_that_was_named_fails_and_no_other() {
 
 #[test]
 fn calls_are_cut_short_or_deferred() {
-    let storage = failing(&["write:1=short:3", "read:1=short:2", "facts:1=wait:1.5"]);
+    let storage = failing(&["write:1=short:3", "read:1=short:2", "metadata:1=wait:1.5"]);
     let file = storage.open(&at("/a"), how(Creation::New), Opaque::default()).unwrap();
     assert_eq!(errno_of(file.write_at(0, b"0123456789")), Some(Errno::ENOSPC));
     let mut buffer = [b'x'; 8];
     assert_eq!(file.read_at(0, &mut buffer), Ok(2));
     assert_eq!(&buffer, b"01xxxxxx");
     assert_eq!(file.read_at(0, &mut buffer), Ok(3));
-    let Err(Trouble::NotBefore(time, _)) = file.facts() else { panic!("it is deferred") };
+    let Err(StorageError::NotBefore(time, _)) = file.metadata() else { panic!("it is deferred") };
     assert_eq!(time, Duration::from_millis(1500));
-    assert_eq!(file.facts().unwrap().size, 3);
+    assert_eq!(file.metadata().unwrap().size, 3);
     assert!(file.descriptor().is_none() && file.try_read_at(0, &mut buffer) == Ok(None));
-    assert!(storage.open(&at("/a"), OpenHow::default(), Opaque::default()).is_ok());
+    assert!(storage.open(&at("/a"), OpenMode::default(), Opaque::default()).is_ok());
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! The tree: folders, names, facts.
+//! The tree: folders, names, metadata.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use femtobarn_server::logical::exports::{Exports, Manner};
 use femtobarn_server::physical::{
-    Creation, FaultyStorage, FileKind, MemoryStorage, Opaque, OpenHow, PosixStorage, Storage,
+    Creation, FaultyStorage, FileKind, MemoryStorage, Opaque, OpenMode, PosixStorage, Storage,
     StoragePath,
 };
 use nix::errno::Errno;
@@ -46,12 +46,12 @@ fn folders_are_listed_in_the_order_of_their_names() {
         assert_eq!(stage.names("/"), ["a", "ab", "b", "c"], "{}", stage.kind);
         let entries = stage.storage.list(&at("/"), true, Opaque::default()).unwrap();
         let kinds: Vec<_> =
-            entries.iter().map(|entry| entry.facts.as_ref().unwrap().kind).collect();
+            entries.iter().map(|entry| entry.metadata.as_ref().unwrap().kind).collect();
         assert_eq!(kinds, [FileKind::File, FileKind::Folder, FileKind::File, FileKind::File]);
         for entry in entries {
             let path = at("/").join(&entry.name).unwrap();
-            let facts = stage.storage.facts(&path, Opaque::default()).unwrap();
-            assert_eq!(entry.facts, Some(facts), "{}", stage.kind);
+            let metadata = stage.storage.metadata(&path, Opaque::default()).unwrap();
+            assert_eq!(entry.metadata, Some(metadata), "{}", stage.kind);
         }
         assert_eq!(stage.names("/ab"), [""; 0], "{}", stage.kind);
         let listed = stage.storage.list(&at("/a"), false, Opaque::default());
@@ -66,24 +66,28 @@ fn facts_are_those_of_the_file() {
     for stage in stages() {
         let before = SystemTime::now() - Duration::from_secs(3600);
         let file = stage.make("/a", b"12345");
-        let facts = stage.storage.facts(&at("/a"), Opaque::default()).unwrap();
-        assert_eq!((facts.kind, facts.size, facts.mode), (FileKind::File, 5, 0o644));
-        assert!(facts.is_readable && facts.is_writable && facts.is_online, "{}", stage.kind);
-        for time in [facts.modified, facts.changed, facts.accessed] {
+        let metadata = stage.storage.metadata(&at("/a"), Opaque::default()).unwrap();
+        assert_eq!((metadata.kind, metadata.size, metadata.mode), (FileKind::File, 5, 0o644));
+        assert!(
+            metadata.is_readable && metadata.is_writable && metadata.is_online,
+            "{}",
+            stage.kind
+        );
+        for time in [metadata.modified, metadata.changed, metadata.accessed] {
             assert!(time > before && time < before + Duration::from_secs(7200), "{}", stage.kind);
         }
-        assert!(!facts.owner.is_empty() && !facts.group.is_empty(), "{}", stage.kind);
-        assert_eq!(file.facts().unwrap(), facts, "{}", stage.kind);
+        assert!(!metadata.owner.is_empty() && !metadata.group.is_empty(), "{}", stage.kind);
+        assert_eq!(file.metadata().unwrap(), metadata, "{}", stage.kind);
         let other = stage.make("/b", b"");
-        assert_ne!(other.facts().unwrap().id, facts.id, "{}", stage.kind);
+        assert_ne!(other.metadata().unwrap().id, metadata.id, "{}", stage.kind);
         stage.storage.rename(&at("/a"), &at("/c")).unwrap();
-        let renamed = stage.storage.facts(&at("/c"), Opaque::default()).unwrap();
-        assert_eq!(renamed.id, facts.id, "{}", stage.kind);
+        let renamed = stage.storage.metadata(&at("/c"), Opaque::default()).unwrap();
+        assert_eq!(renamed.id, metadata.id, "{}", stage.kind);
         stage.storage.truncate(&at("/c"), 3).unwrap();
-        assert_eq!(file.facts().unwrap().size, 3, "{}", stage.kind);
+        assert_eq!(file.metadata().unwrap().size, 3, "{}", stage.kind);
         stage.storage.set_mode(&at("/c"), 0o640).unwrap();
-        assert_eq!(file.facts().unwrap().mode, 0o640, "{}", stage.kind);
-        let top = stage.storage.facts(&at("/"), Opaque::default()).unwrap();
+        assert_eq!(file.metadata().unwrap().mode, 0o640, "{}", stage.kind);
+        let top = stage.storage.metadata(&at("/"), Opaque::default()).unwrap();
         assert_eq!(top.kind, FileKind::Folder, "{}", stage.kind);
     }
 }
@@ -114,10 +118,10 @@ fn a_folder_is_no_file_and_a_file_no_folder() {
         stage.storage.make_folder(&at("/d"), 0o755, false).unwrap();
         stage.make("/f", b"");
         for creation in [Creation::Existing, Creation::Empty, Creation::IfAbsent] {
-            let opened = stage.open("/d", OpenHow { creation, ..OpenHow::default() });
+            let opened = stage.open("/d", OpenMode { creation, ..OpenMode::default() });
             assert_eq!(errno_of(opened), Some(Errno::EISDIR), "{}", stage.kind);
         }
-        assert_eq!(errno_of(stage.open("/", OpenHow::default())), Some(Errno::EISDIR));
+        assert_eq!(errno_of(stage.open("/", OpenMode::default())), Some(Errno::EISDIR));
         assert_eq!(errno_of(stage.open("/d", how(Creation::New))), Some(Errno::EEXIST));
         assert_eq!(
             errno_of(stage.storage.remove_file(&at("/d"), Opaque::default())),
@@ -182,8 +186,8 @@ fn renaming_replaces_files_and_empty_folders() {
 #[test]
 fn errors_name_the_path_as_the_client_knows_it() {
     for stage in stages() {
-        let error = stage.open("/no/such", OpenHow::default()).err().unwrap();
-        let femtobarn_server::physical::Trouble::Refused(errno, text) = error else {
+        let error = stage.open("/no/such", OpenMode::default()).err().unwrap();
+        let femtobarn_server::physical::StorageError::Refused(errno, text) = error else {
             panic!("{error:?}")
         };
         assert_eq!(errno, Errno::ENOENT, "{}", stage.kind);

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use femtobarn_server::physical::{
-    Answer, Creation, MemoryStorage, Opaque, PosixStorage, Storage, StoredFile,
+    Creation, MemoryStorage, Opaque, PosixStorage, Storage, StorageResult, StoredFile,
 };
 use nix::errno::Errno;
 
@@ -13,7 +13,11 @@ use super::{all_of, at, errno_of, how};
 
 const FOLDER: &str = "FEMTOBARN_TEST_FULL";
 
-fn open(storage: &dyn Storage, path: &str, creation: Creation) -> Answer<Arc<dyn StoredFile>> {
+fn open(
+    storage: &dyn Storage,
+    path: &str,
+    creation: Creation,
+) -> StorageResult<Arc<dyn StoredFile>> {
     storage.open(&at(path), how(creation), Opaque::default())
 }
 

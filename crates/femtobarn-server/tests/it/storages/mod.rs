@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_server::physical::{
-    Answer, Creation, FaultyStorage, MemoryStorage, Opaque, OpenHow, PosixStorage, Slowness,
-    Storage, StoragePath, StoredFile, ThrottledStorage, Trouble,
+    Creation, FaultyStorage, MemoryStorage, Opaque, OpenMode, PosixStorage, Slowness, Storage,
+    StorageError, StoragePath, StorageResult, StoredFile, ThrottledStorage,
 };
 use nix::errno::Errno;
 
@@ -57,7 +57,7 @@ fn posix_stage() -> Stage {
 }
 
 impl Stage {
-    fn open(&self, path: &str, how: OpenHow) -> Answer<Arc<dyn StoredFile>> {
+    fn open(&self, path: &str, how: OpenMode) -> StorageResult<Arc<dyn StoredFile>> {
         self.storage.open(&at(path), how, Opaque::default())
     }
 
@@ -68,7 +68,7 @@ impl Stage {
     }
 
     fn read(&self, path: &str) -> Vec<u8> {
-        let file = self.open(path, OpenHow::default()).unwrap();
+        let file = self.open(path, OpenMode::default()).unwrap();
         all_of(&*file)
     }
 
@@ -82,24 +82,24 @@ fn at(path: &str) -> StoragePath {
     StoragePath::new(path.as_bytes()).unwrap()
 }
 
-fn how(creation: Creation) -> OpenHow {
-    OpenHow { creation, mode: 0o644, ..OpenHow::default() }
+fn how(creation: Creation) -> OpenMode {
+    OpenMode { creation, mode: 0o644, ..OpenMode::default() }
 }
 
-fn to_write() -> OpenHow {
-    OpenHow { write: true, ..OpenHow::default() }
+fn to_write() -> OpenMode {
+    OpenMode { write: true, ..OpenMode::default() }
 }
 
 fn all_of(file: &dyn StoredFile) -> Vec<u8> {
-    let mut bytes = vec![0; file.facts().unwrap().size as usize];
+    let mut bytes = vec![0; file.metadata().unwrap().size as usize];
     assert_eq!(file.read_at(0, &mut bytes).unwrap(), bytes.len());
     bytes
 }
 
 /// The error's number, if it is one of the operating system's.
-fn errno_of<T>(answer: Answer<T>) -> Option<Errno> {
+fn errno_of<T>(answer: StorageResult<T>) -> Option<Errno> {
     match answer {
-        Err(Trouble::Refused(errno, _)) => Some(errno),
+        Err(StorageError::Refused(errno, _)) => Some(errno),
         _ => None,
     }
 }

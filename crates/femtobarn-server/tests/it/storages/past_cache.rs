@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use femtobarn_server::physical::{Creation, Opaque, OpenHow, PosixStorage, Storage, StoredFile};
+use femtobarn_server::physical::{Creation, Opaque, OpenMode, PosixStorage, Storage, StoredFile};
 use memmap2::{Mmap, MmapMut};
 use nix::libc::O_DIRECT;
 use nix::sys::sendfile::sendfile;
@@ -61,7 +61,7 @@ fn windows_go_past_the_cache_where_a_file_system_can() {
     if direct.and_then(|file| file.write_all_at(&two, 0)).is_err() {
         return eprintln!("this file system has no direct writes");
     }
-    let other = storage.open(&at("/direct"), OpenHow::default(), Opaque::default()).unwrap();
+    let other = storage.open(&at("/direct"), OpenMode::default(), Opaque::default()).unwrap();
     if is_in_cache(&*other) {
         return eprintln!("this file system keeps what is written directly");
     }

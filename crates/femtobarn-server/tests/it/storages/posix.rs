@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use femtobarn_server::physical::{
-    Creation, FileKind, Opaque, OpenHow, PosixStorage, Storage, Trouble,
+    Creation, FileKind, Opaque, OpenMode, PosixStorage, Storage, StorageError,
 };
 use nix::errno::Errno;
 use nix::sys::stat::Mode;
@@ -31,7 +31,7 @@ fn links_inside_work_and_links_out_do_not() {
     symlink("d/file", top.join("in")).unwrap();
     symlink("../d", top.join("d/around")).unwrap();
     for path in ["/in", "/d/around/file", "/d/around/around/file"] {
-        let file = storage.open(&at(path), OpenHow::default(), Opaque::default()).unwrap();
+        let file = storage.open(&at(path), OpenMode::default(), Opaque::default()).unwrap();
         assert_eq!(all_of(&*file), b"inside", "{path}");
     }
     symlink("../secret", top.join("out")).unwrap();
@@ -40,11 +40,12 @@ fn links_inside_work_and_links_out_do_not() {
     symlink("/proc/self/root", top.join("d/host")).unwrap();
     symlink("../new", top.join("unborn")).unwrap();
     for path in ["/out", "/up/secret", "/absolute", "/d/host/etc/passwd", "/unborn"] {
-        for how in [OpenHow::default(), to_write(), how(Creation::IfAbsent), how(Creation::Empty)] {
+        for how in [OpenMode::default(), to_write(), how(Creation::IfAbsent), how(Creation::Empty)]
+        {
             let opened = storage.open(&at(path), how, Opaque::default());
             assert_eq!(errno_of(opened), Some(Errno::EACCES), "{path}");
         }
-        assert_eq!(errno_of(storage.facts(&at(path), Opaque::default())), Some(Errno::EACCES));
+        assert_eq!(errno_of(storage.metadata(&at(path), Opaque::default())), Some(Errno::EACCES));
         assert_eq!(errno_of(storage.truncate(&at(path), 0)), Some(Errno::EACCES), "{path}");
         assert_eq!(errno_of(storage.set_mode(&at(path), 0)), Some(Errno::EACCES), "{path}");
         let set = storage.set_attribute(&at(path), b"a", b"b", false);
@@ -75,7 +76,7 @@ fn listing_tells_what_links_lead_to() {
     symlink("../secret", top.join("out")).unwrap();
     symlink("nowhere", top.join("lost")).unwrap();
     let entries = storage.list(&at("/"), true, Opaque::default()).unwrap();
-    let kinds: Vec<_> = entries.into_iter().map(|entry| entry.facts.unwrap().kind).collect();
+    let kinds: Vec<_> = entries.into_iter().map(|entry| entry.metadata.unwrap().kind).collect();
     assert_eq!(kinds, [FileKind::File, FileKind::File, FileKind::Other, FileKind::Other]);
 }
 
@@ -101,12 +102,12 @@ fn a_folder_that_is_swapped_for_a_link_never_leads_out() {
         let mut attempts = 0;
         while opened < 20 && attempts < 200_000 {
             attempts += 1;
-            match storage.open(&at("/door/secret"), OpenHow::default(), Opaque::default()) {
+            match storage.open(&at("/door/secret"), OpenMode::default(), Opaque::default()) {
                 Ok(file) => {
                     assert_eq!(all_of(&*file), b"public");
                     opened += 1;
                 }
-                Err(Trouble::Refused(Errno::ENOENT | Errno::EACCES | Errno::EBUSY, _)) => {}
+                Err(StorageError::Refused(Errno::ENOENT | Errno::EACCES | Errno::EBUSY, _)) => {}
                 Err(other) => panic!("{other:?}"),
             }
         }
@@ -118,11 +119,11 @@ fn a_folder_that_is_swapped_for_a_link_never_leads_out() {
 fn a_pipe_is_refused_and_not_waited_for() {
     let (folder, storage) = beside_a_secret();
     nix::unistd::mkfifo(&folder.path().join("top/pipe"), Mode::S_IRWXU).unwrap();
-    for how in [OpenHow::default(), to_write(), how(Creation::IfAbsent)] {
+    for how in [OpenMode::default(), to_write(), how(Creation::IfAbsent)] {
         let opened = storage.open(&at("/pipe"), how, Opaque::default());
         assert_eq!(errno_of(opened), Some(Errno::EACCES));
     }
-    assert_eq!(storage.facts(&at("/pipe"), Opaque::default()).unwrap().kind, FileKind::Other);
+    assert_eq!(storage.metadata(&at("/pipe"), Opaque::default()).unwrap().kind, FileKind::Other);
     assert!(errno_of(storage.truncate(&at("/pipe"), 0)).is_some());
 }
 
@@ -130,7 +131,7 @@ fn a_pipe_is_refused_and_not_waited_for() {
 fn a_file_in_the_page_cache_is_read_without_blocking() {
     let (folder, storage) = beside_a_secret();
     std::fs::write(folder.path().join("top/file"), vec![7; 100_000]).unwrap();
-    let file = storage.open(&at("/file"), OpenHow::default(), Opaque::default()).unwrap();
+    let file = storage.open(&at("/file"), OpenMode::default(), Opaque::default()).unwrap();
     let mut bytes = vec![0; 100_000];
     assert_eq!(file.read_at(0, &mut bytes), Ok(100_000));
     // What is read now was in memory a moment ago. File systems that cannot tell never say so.
@@ -154,11 +155,11 @@ fn what_other_processes_change_is_seen() {
     let (folder, storage) = beside_a_secret();
     let top = folder.path().join("top");
     std::fs::write(top.join("file"), b"short").unwrap();
-    let file = storage.open(&at("/file"), OpenHow::default(), Opaque::default()).unwrap();
+    let file = storage.open(&at("/file"), OpenMode::default(), Opaque::default()).unwrap();
     std::fs::write(top.join("file"), b"rather longer").unwrap();
     assert_eq!(all_of(&*file), b"rather longer");
     std::fs::remove_file(top.join("file")).unwrap();
-    let vanished = storage.facts(&at("/file"), Opaque::default());
+    let vanished = storage.metadata(&at("/file"), Opaque::default());
     assert_eq!(errno_of(vanished), Some(Errno::ENOENT));
     std::fs::remove_dir(&top).unwrap();
     assert!(errno_of(storage.open(&at("/new"), how(Creation::New), Opaque::default())).is_some());
@@ -195,13 +196,13 @@ fn without_permission(folder: &Path) {
     let open = |how| storage.open(&at("/file"), how, Opaque::default());
     let file = open(to_write()).unwrap();
     storage.set_mode(&at("/file"), 0o400).unwrap();
-    let facts = storage.facts(&at("/file"), Opaque::default()).unwrap();
-    assert_eq!((facts.is_readable, facts.is_writable), (true, false));
+    let metadata = storage.metadata(&at("/file"), Opaque::default()).unwrap();
+    assert_eq!((metadata.is_readable, metadata.is_writable), (true, false));
     assert_eq!(errno_of(open(to_write())), Some(Errno::EACCES));
     storage.set_mode(&at("/file"), 0).unwrap();
-    assert_eq!(errno_of(open(OpenHow::default())), Some(Errno::EACCES));
-    let facts = storage.facts(&at("/file"), Opaque::default()).unwrap();
-    assert_eq!((facts.is_readable, facts.is_writable), (false, false));
+    assert_eq!(errno_of(open(OpenMode::default())), Some(Errno::EACCES));
+    let metadata = storage.metadata(&at("/file"), Opaque::default()).unwrap();
+    assert_eq!((metadata.is_readable, metadata.is_writable), (false, false));
     // Who has it open goes on.
     file.write_at(0, b"M").unwrap();
     assert_eq!(all_of(&*file), b"Mine");

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use femtobarn_server::physical::{Creation, Opaque, OpenHow};
+use femtobarn_server::physical::{Creation, Opaque, OpenMode};
 use nix::errno::Errno;
 
 use super::{all_of, errno_of, how, stages, to_write};
@@ -79,7 +79,7 @@ fn folders_above_are_made_only_if_that_is_wanted() {
     for stage in stages() {
         let plain = how(Creation::New);
         assert_eq!(errno_of(stage.open("/x/y/a", plain)), Some(Errno::ENOENT), "{}", stage.kind);
-        let making = OpenHow { make_folders: true, ..plain };
+        let making = OpenMode { make_folders: true, ..plain };
         stage.open("/x/y/a", making).unwrap().write_at(0, b"deep").unwrap();
         assert_eq!(stage.read("/x/y/a"), b"deep", "{}", stage.kind);
         assert_eq!(errno_of(stage.open("/x/y/a/b", making)), Some(Errno::ENOTDIR));
@@ -90,7 +90,7 @@ fn folders_above_are_made_only_if_that_is_wanted() {
 fn a_file_opened_for_reading_is_not_written() {
     for stage in stages() {
         stage.make("/a", b"kept");
-        let file = stage.open("/a", OpenHow::default()).unwrap();
+        let file = stage.open("/a", OpenMode::default()).unwrap();
         assert!(errno_of(file.write_at(0, b"lost")).is_some(), "{}", stage.kind);
         assert!(errno_of(file.truncate(0)).is_some(), "{}", stage.kind);
         assert_eq!(stage.read("/a"), b"kept", "{}", stage.kind);

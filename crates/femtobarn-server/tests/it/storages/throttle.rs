@@ -4,8 +4,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use femtobarn_server::physical::{
-    Clock, Creation, DiskAccount, MemoryStorage, Opaque, Slowness, Storage, StoredFile, Throttle,
-    ThrottledStorage, Trouble,
+    Clock, Creation, DiskAccount, MemoryStorage, Opaque, Slowness, Storage, StorageError,
+    StoredFile, Throttle, ThrottledStorage,
 };
 
 use super::{at, how};
@@ -53,7 +53,7 @@ impl<C: Clock + Default> Slow<C> {
 
     /// A new file, with so many bytes in it.
     fn file(&self, path: &str, size: usize) -> Arc<dyn StoredFile> {
-        let how = femtobarn_server::physical::OpenHow { make_folders: true, ..how(Creation::New) };
+        let how = femtobarn_server::physical::OpenMode { make_folders: true, ..how(Creation::New) };
         let file = self.storage.open(&at(path), how, Opaque::default()).unwrap();
         if size > 0 {
             file.write_at(0, &vec![7; size]).unwrap();
@@ -303,7 +303,7 @@ fn a_long_wait_is_deferred_and_can_be_done_then() {
     let refusals =
         [file.read_at(0, &mut [0; 100]).map(drop), file.write_at(0, &[0; 100]), file.sync()];
     for refusal in refusals {
-        let Err(Trouble::NotBefore(wait, text)) = refusal else { panic!("{refusal:?}") };
+        let Err(StorageError::NotBefore(wait, text)) = refusal else { panic!("{refusal:?}") };
         assert_eq!(wait, Duration::from_millis(10_100));
         assert!(text.contains("/a"), "{text}");
     }
@@ -393,7 +393,7 @@ fn rate_of_two_readers(read: impl Fn(&dyn StoredFile) + Sync) -> f64 {
 }
 
 fn read_by(file: &dyn StoredFile, piece: usize, ahead: u64) {
-    let size = file.facts().unwrap().size;
+    let size = file.metadata().unwrap().size;
     let mut buffer = vec![0; piece];
     for offset in (0..size).step_by(piece) {
         if ahead > 0 && offset.is_multiple_of(ahead) {

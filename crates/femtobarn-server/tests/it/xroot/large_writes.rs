@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use femtobarn_server::physical::{Answer, Call, CallKind, Gate, Gated};
+use femtobarn_server::physical::{Call, CallKind, Gate, Gated, StorageResult};
 use xrd::page::{decode_pages, encode_pages};
 use xrd::response::StatusKind;
 
@@ -116,7 +116,7 @@ fn too_many_damaged_pages_of_a_large_write_leave_the_connection_well() {
 struct Noted(Arc<Mutex<Vec<(u64, usize)>>>);
 
 impl Gate for Noted {
-    fn pass(&self, call: Call<'_>) -> Answer<usize> {
+    fn pass(&self, call: Call<'_>) -> StorageResult<usize> {
         if call.kind == CallKind::Write {
             self.0.lock().unwrap().push((call.offset, call.size));
         }

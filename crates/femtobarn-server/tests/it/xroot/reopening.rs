@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use femtobarn::{
     Class, ContainerOptions, Federation, Transaction, TransactionOptions, VacuumOptions,
 };
-use femtobarn_catalog::Catalog;
+use femtobarn_catalog::LocalCatalogue;
 use femtobarn_server::physical::FederationStorage;
 
 use super::*;
@@ -31,7 +31,7 @@ fn serve_run() -> (Server, Federation) {
 }
 
 fn shown(place: &Path) -> Arc<dyn Storage> {
-    let catalogue = Arc::new(Catalog::open(place).unwrap());
+    let catalogue = Arc::new(LocalCatalogue::open(place).unwrap());
     Arc::new(FederationStorage::new(catalogue, Arc::new(PosixStorage::new(place).unwrap())))
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use femtobarn_server::physical::{
-    Answer, Facts, FolderEntry, Opaque, OpenHow, Space, StoredFile, Trouble,
+    FolderEntry, Metadata, Opaque, OpenMode, Space, StorageError, StorageResult, StoredFile,
 };
 
 use super::*;
@@ -25,52 +25,52 @@ impl Storage for Counting {
     fn open(
         &self,
         path: &StoragePath,
-        how: OpenHow,
+        how: OpenMode,
         opaque: Opaque<'_>,
-    ) -> Answer<Arc<dyn StoredFile>> {
+    ) -> StorageResult<Arc<dyn StoredFile>> {
         if path.as_bytes() == b"/tape" {
-            return Err(Trouble::NotBefore(Duration::from_secs(7), "mounting".to_owned()));
+            return Err(StorageError::NotBefore(Duration::from_secs(7), "mounting".to_owned()));
         }
         self.opens.fetch_add(1, Ordering::SeqCst);
         let below = self.below.open(path, how, opaque)?;
         Ok(Arc::new(CountingFile { below, syncs: Arc::clone(&self.syncs) }))
     }
-    fn facts(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<Facts> {
-        self.below.facts(path, opaque)
+    fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata> {
+        self.below.metadata(path, opaque)
     }
     fn list(
         &self,
         path: &StoragePath,
-        facts: bool,
+        metadata: bool,
         opaque: Opaque<'_>,
-    ) -> Answer<Vec<FolderEntry>> {
-        self.below.list(path, facts, opaque)
+    ) -> StorageResult<Vec<FolderEntry>> {
+        self.below.list(path, metadata, opaque)
     }
-    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> Answer<()> {
+    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> StorageResult<()> {
         self.below.make_folder(path, mode, parents)
     }
-    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> Answer<()> {
+    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         self.below.remove_file(path, opaque)
     }
-    fn remove_folder(&self, path: &StoragePath) -> Answer<()> {
+    fn remove_folder(&self, path: &StoragePath) -> StorageResult<()> {
         self.below.remove_folder(path)
     }
-    fn rename(&self, from: &StoragePath, to: &StoragePath) -> Answer<()> {
+    fn rename(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
         self.below.rename(from, to)
     }
-    fn set_mode(&self, path: &StoragePath, mode: u32) -> Answer<()> {
+    fn set_mode(&self, path: &StoragePath, mode: u32) -> StorageResult<()> {
         self.below.set_mode(path, mode)
     }
-    fn truncate(&self, path: &StoragePath, size: u64) -> Answer<()> {
+    fn truncate(&self, path: &StoragePath, size: u64) -> StorageResult<()> {
         self.below.truncate(path, size)
     }
-    fn space(&self, path: &StoragePath) -> Answer<Space> {
+    fn space(&self, path: &StoragePath) -> StorageResult<Space> {
         self.below.space(path)
     }
-    fn attributes(&self, path: &StoragePath) -> Answer<Vec<Vec<u8>>> {
+    fn attributes(&self, path: &StoragePath) -> StorageResult<Vec<Vec<u8>>> {
         self.below.attributes(path)
     }
-    fn attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<Vec<u8>> {
+    fn attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<Vec<u8>> {
         self.below.attribute(path, name)
     }
     fn set_attribute(
@@ -79,33 +79,33 @@ impl Storage for Counting {
         name: &[u8],
         value: &[u8],
         new: bool,
-    ) -> Answer<()> {
+    ) -> StorageResult<()> {
         self.below.set_attribute(path, name, value, new)
     }
-    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> Answer<()> {
+    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<()> {
         self.below.remove_attribute(path, name)
     }
 }
 
 /// It has no descriptor and nothing in memory, so that all reads take the long way.
 impl StoredFile for CountingFile {
-    fn facts(&self) -> Answer<Facts> {
-        self.below.facts()
+    fn metadata(&self) -> StorageResult<Metadata> {
+        self.below.metadata()
     }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<usize> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
         self.below.read_at(offset, buffer)
     }
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Answer<()> {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
         match bytes.starts_with(b"full") {
-            true => Err(Trouble::refused(nix::errno::Errno::ENOSPC, "the disk is full")),
+            true => Err(StorageError::refused(nix::errno::Errno::ENOSPC, "the disk is full")),
             false => self.below.write_at(offset, bytes),
         }
     }
-    fn sync(&self) -> Answer<()> {
+    fn sync(&self) -> StorageResult<()> {
         self.syncs.fetch_add(1, Ordering::SeqCst);
         self.below.sync()
     }
-    fn truncate(&self, size: u64) -> Answer<()> {
+    fn truncate(&self, size: u64) -> StorageResult<()> {
         self.below.truncate(size)
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use femtobarn_catalog::{Catalog, Commit, Csn, DatabaseId, LockTarget, NewVersion};
+use femtobarn_catalog::{Commit, Csn, DatabaseId, LocalCatalogue, LockTarget, NewVersion};
 use tokio::task::spawn_blocking;
 
 /// Things that a line names at most.
@@ -21,7 +21,7 @@ const WAITING_MAX: usize = 1024;
 #[derive(Debug)]
 pub(super) struct CommitLog {
     federation: String,
-    catalog: Arc<Catalog>,
+    catalog: Arc<LocalCatalogue>,
     waiting: Mutex<Waiting>,
 }
 
@@ -33,7 +33,7 @@ struct Waiting {
 }
 
 impl CommitLog {
-    pub fn new(federation: &str, catalog: Arc<Catalog>) -> Self {
+    pub fn new(federation: &str, catalog: Arc<LocalCatalogue>) -> Self {
         CommitLog { federation: federation.to_owned(), catalog, waiting: Mutex::default() }
     }
 
@@ -72,7 +72,7 @@ impl CommitLog {
     }
 }
 
-fn published(federation: &str, catalog: &Catalog, csn: Csn, commit: &Commit) {
+fn published(federation: &str, catalog: &LocalCatalogue, csn: Csn, commit: &Commit) {
     let by = commit.author.as_ref();
     let (objects, bytes) = grown(catalog, &commit.versions).unzip();
     tracing::info!(
@@ -89,7 +89,7 @@ fn published(federation: &str, catalog: &Catalog, csn: Csn, commit: &Commit) {
 }
 
 /// The names of what a commit made, filled and took away.
-fn changed(catalog: &Catalog, commit: &Commit) -> String {
+fn changed(catalog: &LocalCatalogue, commit: &Commit) -> String {
     let database = |id: DatabaseId| catalog.label(&LockTarget::Database(id));
     let container = |database, id| catalog.label(&LockTarget::Container(database, id));
     let made = commit.new_databases.iter().map(|new| format!("new database {}", new.name));
@@ -114,7 +114,7 @@ fn changed(catalog: &Catalog, commit: &Commit) -> String {
 
 /// By how many objects and bytes the containers of a commit have grown; none of those that are too many to
 /// look for.
-fn grown(catalog: &Catalog, versions: &[NewVersion]) -> Option<(u64, u64)> {
+fn grown(catalog: &LocalCatalogue, versions: &[NewVersion]) -> Option<(u64, u64)> {
     if versions.len() > GROWN_MAX {
         return None;
     }

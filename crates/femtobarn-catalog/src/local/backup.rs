@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::Catalog;
+use super::LocalCatalogue;
 use super::creation::sync_folder;
 use super::numbers::unsigned;
 use crate::error::{Attempt, Error, Result};
 use crate::ids::Csn;
 use crate::schema;
 
-impl Catalog {
+impl LocalCatalogue {
     /// Copies the catalogue to the file `path`, which must not exist, and returns the newest
     /// commit that the copy has. It is a whole catalogue as of that commit, and durable when this
     /// returns. Nobody waits for it but who wants to vacuum, if the caller shares the maintenance

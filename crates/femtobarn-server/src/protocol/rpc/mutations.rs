@@ -17,7 +17,7 @@ use tonic::{Code, Status};
 
 use super::Service;
 use crate::auth::Identity;
-use crate::logical::catalogue::{Served, Session};
+use crate::logical::catalogue::{FederationService, Session};
 
 /// Most numbers that are given out at once.
 const NUMBERS_MAX: u32 = 100_000;
@@ -28,7 +28,7 @@ const NUMBERS_MAX: u32 = 100_000;
 /// As the catalogue; [`Error::Invalid`] if there is none.
 pub(super) async fn change(
     service: &Service,
-    served: Arc<Served>,
+    served: Arc<FederationService>,
     identity: &Identity,
     request: ChangeRequest,
 ) -> Result<ChangeReply> {
@@ -43,7 +43,7 @@ pub(super) async fn change(
 }
 
 fn carry_out(
-    served: &Served,
+    served: &FederationService,
     session: Option<&Session>,
     name: String,
     of: Of,
@@ -106,7 +106,7 @@ fn held(session: Option<&Session>, database: u32) -> Result<DatabaseId> {
 /// # Errors
 /// As the catalogue; `no_session` if the session must be opened again before.
 pub(super) async fn publish(
-    served: Arc<Served>,
+    served: Arc<FederationService>,
     request: PublishRequest,
 ) -> std::result::Result<PublishReply, Status> {
     let session = uuid(&request.session).map_err(|error| status_of(&error))?;

@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::Catalog;
+use super::LocalCatalogue;
 use super::decode::{commit_row, number, version_row};
 use super::lookup::{COMMIT, VERSION, all};
 use super::numbers::signed;
@@ -61,7 +61,7 @@ pub struct LinkTargets {
     pub targets: Vec<(Uuid, Csn)>,
 }
 
-impl Catalog {
+impl LocalCatalogue {
     /// All that the catalogue knows, as of one moment.
     pub fn contents(&self) -> Result<Contents> {
         self.read(|sql| {

@@ -9,11 +9,11 @@ use femtobarn_catalog::{Holder, LockTarget};
 
 use crate::exporting::Disks;
 use crate::logical::Logical;
-use crate::logical::catalogue::{self, Served};
+use crate::logical::catalogue::{self, FederationService};
 use crate::logical::latency::{Kind, Latencies};
 use crate::logical::sessions::Session;
 use crate::physical::{Storage, StoragePath};
-use crate::server::Watched;
+use crate::server::ServerState;
 use crate::status::{
     DiskStatus, ExportStatus, FederationStatus, FileStatus, LatencyStatus, LockStatus,
     SessionStatus, Status, Totals,
@@ -23,7 +23,7 @@ use crate::status::{
 const ROWS_MAX: usize = 1000;
 
 /// What a server is doing.
-pub(crate) fn status(watched: &Watched) -> Status {
+pub(crate) fn status(watched: &ServerState) -> Status {
     let logical = &watched.logical;
     let all = logical.sessions.all();
     let moved = logical.sessions.totals();
@@ -93,7 +93,7 @@ fn export_status(logical: &Logical, name: &str) -> Option<ExportStatus> {
 }
 
 fn federation_status(
-    served: &Served,
+    served: &FederationService,
     locks: &[LockStatus],
     waits: &[LockStatus],
 ) -> FederationStatus {
@@ -112,7 +112,7 @@ fn federation_status(
 }
 
 /// How long requests took: of files for each export, of transactions for each federation.
-fn latencies(watched: &Watched) -> Vec<LatencyStatus> {
+fn latencies(watched: &ServerState) -> Vec<LatencyStatus> {
     let row = |export: &str, kind: Kind, latencies: &Latencies| {
         let histogram = latencies.histogram(kind);
         LatencyStatus {
@@ -187,7 +187,7 @@ fn remote_status(session: &catalogue::Session) -> SessionStatus {
 }
 
 /// The locks that are held and those that are waited for. What cannot be found out is left out.
-fn all_locks(federations: &[Arc<Served>]) -> (Vec<LockStatus>, Vec<LockStatus>) {
+fn all_locks(federations: &[Arc<FederationService>]) -> (Vec<LockStatus>, Vec<LockStatus>) {
     let (mut held, mut waited) = (vec![], vec![]);
     for served in federations {
         let row = |target: LockTarget, by: Option<&Holder>| LockStatus {

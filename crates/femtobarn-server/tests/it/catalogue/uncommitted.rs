@@ -8,7 +8,7 @@ use femtobarn::{ContainerOptions, Federation, Transaction, TransactionOptions};
 use femtobarn_catalog::{Catalogue, Commit, DatabaseId, DatabaseState, ErrorKind, NewDatabase};
 use femtobarn_server::Server;
 use femtobarn_server::physical::{
-    Creation, FederationStorage, Opaque, OpenHow, Storage, StoragePath,
+    Creation, FederationStorage, Opaque, OpenMode, Storage, StoragePath,
 };
 use nix::errno::Errno;
 use uuid::Uuid;
@@ -68,7 +68,7 @@ fn who_dies_leaves_only_what_it_committed() {
     let local = Federation::create(&place, "test").unwrap();
     let server = Server::start(config(&place, 0)).unwrap();
     let port = server.address().port();
-    let client = Killable::start("catalogue::unborn::begins", port.to_string());
+    let client = Killable::start("catalogue::uncommitted::begins", port.to_string());
     until("beginning", || files(&place).len() == 2);
     drop(client);
     let left = [place.join("databases/run6.root")];
@@ -106,7 +106,7 @@ fn open_run8(
     session: Uuid,
 ) -> Option<Errno> {
     let opaque = format!("fb.raw=1&fb.database={database}&fb.session={session}");
-    let how = OpenHow { write: true, creation, make_folders: true, mode: 0o644 };
+    let how = OpenMode { write: true, creation, make_folders: true, mode: 0o644 };
     errno_of(storage.open(&run8(), how, Opaque(opaque.as_bytes())))
 }
 

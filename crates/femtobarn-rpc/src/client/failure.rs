@@ -7,7 +7,7 @@ use tonic::{ConnectError, Status};
 
 /// What kept a call from being answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum CallFailure {
     /// The server's certificate is not valid here, or the two cannot agree on how to encrypt.
     Distrust,
     /// No connection can be made: no such host, nobody listens, or what listens does not encrypt. That
@@ -18,10 +18,10 @@ pub(super) enum Trouble {
 }
 
 /// Classifies the status that a call ended with.
-pub(super) fn trouble_of(status: &Status) -> Trouble {
+pub(super) fn trouble_of(status: &Status) -> CallFailure {
     let chain = status.source().map_or_else(Vec::new, chain_of);
     if tls_error(&chain).is_some() {
-        return Trouble::Distrust;
+        return CallFailure::Distrust;
     }
     let is_late = |error: &&(dyn Error + 'static)| {
         error
@@ -29,8 +29,8 @@ pub(super) fn trouble_of(status: &Status) -> Trouble {
             .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
     };
     match chain.iter().any(|error| error.is::<ConnectError>()) && !chain.iter().any(is_late) {
-        true => Trouble::NoConnection,
-        false => Trouble::Passing,
+        true => CallFailure::NoConnection,
+        false => CallFailure::Passing,
     }
 }
 

@@ -29,10 +29,10 @@ use rntuple::tfile::{
 use rntuple::{BlobSink, ByteSource};
 
 use super::budget::{Budget, Share};
-use super::mosaic::Mosaic;
+use super::composite::CompositeLayout;
 use super::source::Source;
 use super::time_of;
-use crate::physical::{Answer, Facts, StoredFile, Trouble};
+use crate::physical::{Metadata, StorageError, StorageResult, StoredFile};
 
 /// Blobs start at multiples of this.
 const ALIGNMENT: u64 = 8;
@@ -47,7 +47,7 @@ const LATER: Duration = Duration::from_secs(5);
 const KEPT_MAX: usize = 256;
 
 /// Makes databases complete, and keeps what it made.
-pub(super) struct Maker {
+pub(super) struct FileSynthesizer {
     kept: Cache<Versions, Arc<MadeUp>, ByMemory>,
     budget: Arc<Budget>,
 }
@@ -55,7 +55,7 @@ pub(super) struct Maker {
 /// A database as a complete file.
 #[derive(Debug)]
 pub(super) struct MadeUp {
-    pub(super) mosaic: Mosaic,
+    pub(super) mosaic: CompositeLayout,
     /// When it was committed, in microseconds since 1970.
     time_us: i64,
     /// Tells it from the same database with other versions.
@@ -81,10 +81,10 @@ impl Weighter<Versions, Arc<MadeUp>> for ByMemory {
     }
 }
 
-impl Maker {
+impl FileSynthesizer {
     pub(super) fn new(memory: u64) -> Self {
         let kept = Cache::with_weighter(KEPT_MAX, memory, ByMemory);
-        Maker { kept, budget: Budget::new(ALL_BYTES_MAX) }
+        FileSynthesizer { kept, budget: Budget::new(ALL_BYTES_MAX) }
     }
 
     /// A database with these versions; those who ask for the same at once wait for one of them.
@@ -94,7 +94,7 @@ impl Maker {
         row: &DatabaseRow,
         versions: &[(ContainerRow, VersionRow)],
         file: &Arc<dyn StoredFile>,
-    ) -> Answer<Arc<MadeUp>> {
+    ) -> StorageResult<Arc<MadeUp>> {
         let container = |(container, version): &(ContainerRow, VersionRow)| {
             (container.name.clone(), version.csn, version.footer.offset)
         };
@@ -112,16 +112,16 @@ impl Maker {
 }
 
 impl MadeUp {
-    /// What is known of it, where `facts` are those of the file.
-    pub(super) fn facts(&self, facts: Facts) -> Facts {
+    /// What is known of it, where `metadata` are those of the file.
+    pub(super) fn metadata(&self, metadata: Metadata) -> Metadata {
         let time = time_of(self.time_us);
-        Facts {
-            id: facts.id ^ self.number,
+        Metadata {
+            id: metadata.id ^ self.number,
             size: self.mosaic.size(),
             modified: time,
             changed: time,
             accessed: time,
-            ..facts
+            ..metadata
         }
     }
 }
@@ -160,7 +160,12 @@ fn make(
     let sealed = tfile::seal(&sealing).map_err(storage)?;
     tail.extend_from_slice(&sealed.tail);
     made.extend([(0, sealed.front), (end, tail)]);
-    Ok(MadeUp { mosaic: Mosaic::new(live.iter(), made), time_us, number: 0, _share: share })
+    Ok(MadeUp {
+        mosaic: CompositeLayout::new(live.iter(), made),
+        time_us,
+        number: 0,
+        _share: share,
+    })
 }
 
 /// The bytes of the file that the versions refer to, which all lie behind its front, and what is between
@@ -270,7 +275,7 @@ impl BlobSink for Tail {
 }
 
 /// Why a database cannot be shown.
-pub(super) fn trouble(row: &DatabaseRow, error: Error) -> Trouble {
+pub(super) fn trouble(row: &DatabaseRow, error: Error) -> StorageError {
     let shown = format!("database {}", row.name);
     let errno = match error {
         Error::Catalogue(error) => return super::trouble("open", &shown, error),
@@ -281,8 +286,8 @@ pub(super) fn trouble(row: &DatabaseRow, error: Error) -> Trouble {
     };
     let what = format!("cannot open {shown}: {error}");
     match errno {
-        Errno::EAGAIN => Trouble::NotBefore(LATER, what),
-        _ => Trouble::refused(errno, what),
+        Errno::EAGAIN => StorageError::NotBefore(LATER, what),
+        _ => StorageError::refused(errno, what),
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::physical::Answer;
+use crate::physical::StorageResult;
 
 /// Pieces that neither overlap nor lie out of order.
 #[derive(Debug, Default)]
-pub(super) struct Mosaic {
+pub(super) struct CompositeLayout {
     pieces: Vec<Piece>,
     /// Where it ends.
     size: u64,
@@ -21,7 +21,7 @@ struct Piece {
     made: Option<Box<[u8]>>,
 }
 
-impl Mosaic {
+impl CompositeLayout {
     /// Pieces of the file at `stored`, and others that are made, each with its place; in any order.
     pub(super) fn new(
         stored: impl IntoIterator<Item = Range<u64>>,
@@ -40,7 +40,7 @@ impl Mosaic {
         let size = pieces.last().map_or(0, |piece| piece.range.end);
         let held =
             pieces.iter().filter_map(|piece| Some(piece.made.as_ref()?.len())).sum::<usize>();
-        Mosaic { pieces, size, held: held as u64 }
+        CompositeLayout { pieces, size, held: held as u64 }
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -58,8 +58,8 @@ impl Mosaic {
         &self,
         offset: u64,
         buffer: &mut [u8],
-        read: impl FnOnce(u64, &mut [u8]) -> Answer<Option<()>>,
-    ) -> Answer<Option<usize>> {
+        read: impl FnOnce(u64, &mut [u8]) -> StorageResult<Option<()>>,
+    ) -> StorageResult<Option<usize>> {
         let size = self.size.saturating_sub(offset).min(buffer.len() as u64) as usize;
         let buffer = &mut buffer[..size];
         let end = offset + size as u64;
@@ -106,7 +106,7 @@ mod tests {
     fn every_range_has_the_bytes_of_its_pieces() {
         let file: Vec<u8> = (0..200).map(|at| 100 + at as u8 % 100).collect();
         let made = [(0, vec![1; 5]), (60, vec![2; 10]), (90, vec![3; 4])];
-        let mosaic = Mosaic::new([10..20, 30..60, 70..80], made);
+        let mosaic = CompositeLayout::new([10..20, 30..60, 70..80], made);
         assert_eq!(mosaic.size(), 94);
         let mut whole = [0; 94];
         for range in [10..20, 30..60, 70..80] {
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_would_block_is_told() {
-        let mosaic = Mosaic::new(std::iter::once(10..20), [(0, vec![1; 5])]);
+        let mosaic = CompositeLayout::new(std::iter::once(10..20), [(0, vec![1; 5])]);
         let blocked = |_: u64, _: &mut [u8]| Ok(None);
         assert_eq!(mosaic.fill(0, &mut [0; 10], blocked), Ok(Some(10)));
         assert_eq!(mosaic.fill(0, &mut [0; 11], blocked), Ok(None));

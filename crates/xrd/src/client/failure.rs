@@ -8,7 +8,7 @@ use crate::response::{Failure, Redirect, Wait};
 
 /// What came instead of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum AttemptError {
     /// The server refuses.
     Failure(Failure),
     /// Another server is to be asked.
@@ -29,36 +29,38 @@ pub(super) enum Trouble {
     Login(String),
 }
 
-impl From<crate::Error> for Trouble {
+impl From<crate::Error> for AttemptError {
     fn from(error: crate::Error) -> Self {
-        Trouble::Malformed(error)
+        AttemptError::Malformed(error)
     }
 }
 
-impl Trouble {
+impl AttemptError {
     /// As an error about a path on a server.
     pub fn into_error(self, server: &Endpoint, path: &str, user: &str) -> ClientError {
         let (server, path) = (server.clone(), path.to_owned());
         match self {
-            Trouble::Failure(Failure { code, message }) => {
+            AttemptError::Failure(Failure { code, message }) => {
                 ClientError::Refused { server, path, code, message }
             }
-            Trouble::Redirect(redirect) => {
+            AttemptError::Redirect(redirect) => {
                 let reason = format!("its redirect to {} was not followed", redirect.parts().0);
                 ClientError::Unreachable { server, path, reason }
             }
-            Trouble::Wait(wait) => ClientError::TimedOut {
+            AttemptError::Wait(wait) => ClientError::TimedOut {
                 server,
                 path,
                 after: Duration::from_secs(wait.seconds.into()),
             },
-            Trouble::Lost(reason) => ClientError::Lost { server, path, reason },
-            Trouble::Silent(after) => ClientError::TimedOut { server, path, after },
-            Trouble::Malformed(source) => ClientError::Protocol { server, path, source },
-            Trouble::Unreachable(reason) | Trouble::Distrust(reason) => {
+            AttemptError::Lost(reason) => ClientError::Lost { server, path, reason },
+            AttemptError::Silent(after) => ClientError::TimedOut { server, path, after },
+            AttemptError::Malformed(source) => ClientError::Protocol { server, path, source },
+            AttemptError::Unreachable(reason) | AttemptError::Distrust(reason) => {
                 ClientError::Unreachable { server, path, reason }
             }
-            Trouble::Login(reason) => ClientError::Login { server, user: user.to_owned(), reason },
+            AttemptError::Login(reason) => {
+                ClientError::Login { server, user: user.to_owned(), reason }
+            }
         }
     }
 }

@@ -17,14 +17,14 @@ use std::time::Duration;
 use femtobarn_catalog::{Commit, Csn, DatabaseId, Error, LockTarget, Result};
 use tokio::task::spawn_blocking;
 
-use super::Served;
+use super::FederationService;
 use super::session::lock;
 
 /// The databases, by the files that were made for them; paths are below the federation's folder.
 #[derive(Debug, Default)]
-pub(super) struct Unborn(Mutex<HashMap<String, DatabaseId>>);
+pub(super) struct UncommittedFiles(Mutex<HashMap<String, DatabaseId>>);
 
-impl Unborn {
+impl UncommittedFiles {
     pub fn insert(&self, path: &str, database: DatabaseId) {
         self.files().insert(path.to_owned(), database);
     }
@@ -59,7 +59,7 @@ impl Unborn {
     }
 }
 
-impl Served {
+impl FederationService {
     /// Removes the files of a database that somebody does not hold any more, if nobody does.
     pub(super) fn sweep(self: &Arc<Self>, target: LockTarget) {
         let LockTarget::Database(database) = target else { return };

@@ -22,7 +22,7 @@ use tonic::{Request, Status, Streaming};
 
 use super::Service;
 use crate::auth::{Action, Identity};
-use crate::logical::catalogue::{Claims, Operation, Outcome, Served, Session};
+use crate::logical::catalogue::{Claims, FederationService, Operation, Outcome, Session};
 
 /// Turns that wait for a client to take them.
 const TURNS_MAX: usize = 4;
@@ -137,7 +137,7 @@ impl From<Status> for Lost {
 
 /// What goes on between a client and its session.
 struct Talk {
-    served: Arc<Served>,
+    served: Arc<FederationService>,
     session: Arc<Session>,
     generation: u64,
     turns: Streaming<ClientTurn>,

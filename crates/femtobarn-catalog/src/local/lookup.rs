@@ -4,7 +4,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use uuid::Uuid;
 
-use super::Catalog;
+use super::LocalCatalogue;
 use super::decode::{
     class_row, commit_row, container_at, container_row, database_row, number, uuid, version_at,
     version_row,
@@ -51,7 +51,7 @@ pub(super) const VERSION: &str = "SELECT v.database, v.container, v.csn, \
 pub(super) const COMMIT: &str =
     "SELECT csn, transaction_uuid, time_us, message, user_name, host, pid FROM commits";
 
-impl Catalog {
+impl LocalCatalogue {
     /// The newest commit; [`Csn::ZERO`] before the first one.
     pub fn head(&self) -> Result<Csn> {
         self.read(|sql| {

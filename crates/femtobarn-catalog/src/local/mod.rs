@@ -1,7 +1,7 @@
 //! The catalogue itself: create it, open it, ask it, commit to it.
 //!
 //! Invariants:
-//! 1. A [`Catalog`] may be shared by threads. Readers never wait behind a commit: they have
+//! 1. A [`LocalCatalogue`] may be shared by threads. Readers never wait behind a commit: they have
 //!    connections of their own, and SQLite's write-ahead log keeps the two apart.
 //! 2. A folder holds a complete catalogue or none: creating builds it under another name.
 //! 3. A catalogue that was deleted or replaced while open is noticed before the next use.
@@ -60,14 +60,14 @@ pub const DATABASES_FOLDER: &str = "databases";
 pub(crate) const BUSY_WAIT: Duration = Duration::from_secs(30);
 
 /// The catalogue of one federation.
-pub struct Catalog {
+pub struct LocalCatalogue {
     folder: PathBuf,
     identity: Identity,
     sessions: Arc<session::Sessions>,
     pins: SnapshotPins,
 }
 
-impl Catalog {
+impl LocalCatalogue {
     /// Creates a federation in `folder`, which must not exist or be empty.
     pub fn create(folder: &Path, name: &str) -> Result<Self> {
         creation::create(folder, name, Uuid::new_v4(), false)?;
@@ -75,7 +75,7 @@ impl Catalog {
     }
 
     /// Creates a federation that was there before, in a folder that still has its files but no
-    /// catalogue; [`Catalog::restore`] fills it.
+    /// catalogue; [`LocalCatalogue::restore`] fills it.
     ///
     /// # Errors
     /// [`Error::Exists`] if there is a catalogue, or the write-ahead log of one.
@@ -91,7 +91,7 @@ impl Catalog {
             .map_err(|error| Error::io("cannot find the folder", folder, error))?;
         let (sessions, identity) = session::Sessions::open(&folder)?;
         let pins = SnapshotPins::new(&folder);
-        Ok(Catalog { folder, identity, sessions: Arc::new(sessions), pins })
+        Ok(LocalCatalogue { folder, identity, sessions: Arc::new(sessions), pins })
     }
 
     /// The identity of the federation.
@@ -127,7 +127,7 @@ impl Catalog {
         LockTable::named(&self.folder, Labels::new(Arc::clone(&self.sessions)))
     }
 
-    /// The snapshots that are being read; see [`Catalog::pin`].
+    /// The snapshots that are being read; see [`LocalCatalogue::pin`].
     pub fn pins(&self) -> &SnapshotPins {
         &self.pins
     }
@@ -206,9 +206,9 @@ impl Catalog {
     }
 }
 
-impl fmt::Debug for Catalog {
+impl fmt::Debug for LocalCatalogue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Catalog")
+        f.debug_struct("LocalCatalogue")
             .field("folder", &self.folder)
             .field("name", &self.identity.name)
             .finish_non_exhaustive()

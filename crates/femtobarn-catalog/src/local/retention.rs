@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::Catalog;
+use super::LocalCatalogue;
 use super::numbers::{signed, unsigned};
 use crate::error::{Attempt, Error, Result};
 use crate::host;
@@ -34,7 +34,7 @@ const EXISTS: &str = "SELECT ?1 >= (SELECT CAST(value AS INTEGER) FROM federatio
     WHERE key = 'horizon') OR EXISTS (SELECT 1 FROM tags WHERE csn = ?1) \
     OR EXISTS (SELECT 1 FROM kept_snapshots WHERE csn = ?1)";
 
-impl Catalog {
+impl LocalCatalogue {
     /// Gives the snapshot of a commit a name, which holds it until the tag is dropped.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Catalog {
         self.create_tag_for(host::user_name(), name, csn, message)
     }
 
-    /// As [`Catalog::create_tag`], for a user who is not the one of this process.
+    /// As [`LocalCatalogue::create_tag`], for a user who is not the one of this process.
     ///
     /// # Errors
     /// As there.

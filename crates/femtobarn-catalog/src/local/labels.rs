@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rusqlite::OptionalExtension;
 
-use super::Catalog;
+use super::LocalCatalogue;
 use super::session::Sessions;
 use crate::locks::LockTarget;
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Labels {
     }
 }
 
-impl Catalog {
+impl LocalCatalogue {
     /// What people call the target of a lock: `container run7/events`, or by its number if it has no name that
     /// is committed.
     pub fn label(&self, target: &LockTarget) -> String {

@@ -8,8 +8,8 @@ use femtobarn_catalog::{Catalogue, Csn, DatabaseRow, ErrorKind, PinGuard};
 use femtobarn_format::completion;
 use nix::errno::Errno;
 
-use super::making::{self, MadeUp};
-use crate::physical::{Answer, Facts, StoredFile, Trouble};
+use super::synthesis::{self, MadeUp};
+use crate::physical::{Metadata, StorageError, StorageResult, StoredFile};
 
 /// Where a database that is shown comes from.
 pub(super) struct Origin {
@@ -21,7 +21,7 @@ pub(super) struct Origin {
 impl Origin {
     /// Whether the database's name meant the same containers in the same versions at a time. Times go back where
     /// containers and databases are dropped or renamed, so the snapshots are compared.
-    fn is_as_of(&self, time: SystemTime) -> Answer<bool> {
+    fn is_as_of(&self, time: SystemTime) -> StorageResult<bool> {
         let time = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let refused = |error| super::trouble("open", &self.row.name, error);
         let then = self.catalogue.snapshot_at_time(i64::try_from(time).unwrap_or(i64::MAX));
@@ -38,44 +38,44 @@ impl Origin {
         }
         let versions = |at| {
             let versions = completion::versions(&*self.catalogue, &self.row, at);
-            versions.map_err(|error| making::trouble(&self.row, error))
+            versions.map_err(|error| synthesis::trouble(&self.row, error))
         };
         Ok(versions(then)? == versions(self.csn)?)
     }
 }
 
 /// A database as of a snapshot, pinned for as long as this lives.
-pub(super) struct Shown {
+pub(super) struct SnapshotFile {
     file: Arc<dyn StoredFile>,
     made: Arc<MadeUp>,
     origin: Origin,
     _pin: PinGuard,
 }
 
-impl Shown {
+impl SnapshotFile {
     pub(super) fn new(
         file: Arc<dyn StoredFile>,
         made: Arc<MadeUp>,
         origin: Origin,
         pin: PinGuard,
     ) -> Self {
-        Shown { file, made, origin, _pin: pin }
+        SnapshotFile { file, made, origin, _pin: pin }
     }
 }
 
-impl StoredFile for Shown {
-    fn facts(&self) -> Answer<Facts> {
-        Ok(self.made.facts(read_only(self.file.facts()?)))
+impl StoredFile for SnapshotFile {
+    fn metadata(&self) -> StorageResult<Metadata> {
+        Ok(self.made.metadata(read_only(self.file.metadata()?)))
     }
 
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<usize> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
         let filled = self.made.mosaic.fill(offset, buffer, |at, buffer| {
             whole(at, buffer.len(), self.file.read_at(at, buffer)?)
         })?;
         Ok(filled.unwrap_or(0))
     }
 
-    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<Option<usize>> {
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<Option<usize>> {
         self.made.mosaic.fill(offset, buffer, |at, buffer| {
             match self.file.try_read_at(at, buffer)? {
                 Some(read) => whole(at, buffer.len(), read),
@@ -84,15 +84,15 @@ impl StoredFile for Shown {
         })
     }
 
-    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> Answer<()> {
+    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> StorageResult<()> {
         Err(unchanging())
     }
 
-    fn sync(&self) -> Answer<()> {
+    fn sync(&self) -> StorageResult<()> {
         Ok(())
     }
 
-    fn truncate(&self, _size: u64) -> Answer<()> {
+    fn truncate(&self, _size: u64) -> StorageResult<()> {
         Err(unchanging())
     }
 
@@ -104,7 +104,7 @@ impl StoredFile for Shown {
         Some(self.origin.csn.0)
     }
 
-    fn is_as_of(&self, time: SystemTime) -> Answer<bool> {
+    fn is_as_of(&self, time: SystemTime) -> StorageResult<bool> {
         self.origin.is_as_of(time)
     }
 
@@ -121,27 +121,27 @@ pub(super) struct Whole {
 }
 
 impl StoredFile for Whole {
-    fn facts(&self) -> Answer<Facts> {
-        Ok(read_only(self.file.facts()?))
+    fn metadata(&self) -> StorageResult<Metadata> {
+        Ok(read_only(self.file.metadata()?))
     }
 
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<usize> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
         self.file.read_at(offset, buffer)
     }
 
-    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> Answer<Option<usize>> {
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<Option<usize>> {
         self.file.try_read_at(offset, buffer)
     }
 
-    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> Answer<()> {
+    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> StorageResult<()> {
         Err(unchanging())
     }
 
-    fn sync(&self) -> Answer<()> {
+    fn sync(&self) -> StorageResult<()> {
         Ok(())
     }
 
-    fn truncate(&self, _size: u64) -> Answer<()> {
+    fn truncate(&self, _size: u64) -> StorageResult<()> {
         Err(unchanging())
     }
 
@@ -153,7 +153,7 @@ impl StoredFile for Whole {
         Some(self.origin.csn.0)
     }
 
-    fn is_as_of(&self, time: SystemTime) -> Answer<bool> {
+    fn is_as_of(&self, time: SystemTime) -> StorageResult<bool> {
         self.origin.is_as_of(time)
     }
 
@@ -162,20 +162,20 @@ impl StoredFile for Whole {
     }
 }
 
-/// Facts of what is not written to here.
-pub(super) fn read_only(facts: Facts) -> Facts {
-    Facts { mode: facts.mode & 0o555, is_writable: false, ..facts }
+/// Metadata of what is not written to here.
+pub(super) fn read_only(metadata: Metadata) -> Metadata {
+    Metadata { mode: metadata.mode & 0o555, is_writable: false, ..metadata }
 }
 
-fn unchanging() -> Trouble {
-    Trouble::refused(Errno::EROFS, "a database as of a snapshot does not change")
+fn unchanging() -> StorageError {
+    StorageError::refused(Errno::EROFS, "a database as of a snapshot does not change")
 }
 
 /// What was committed is there: a file that ends before is damaged.
-fn whole(at: u64, wanted: usize, read: usize) -> Answer<Option<()>> {
+fn whole(at: u64, wanted: usize, read: usize) -> StorageResult<Option<()>> {
     if read < wanted {
         let what = format!("the database's file ends before the {wanted} bytes at byte {at}");
-        return Err(Trouble::refused(Errno::EIO, what));
+        return Err(StorageError::refused(Errno::EIO, what));
     }
     Ok(Some(()))
 }

@@ -2,12 +2,12 @@
 //!
 //! In this order, each step durable before the next:
 //!
-//! 1. [`Catalog::raise_horizon`] says what must be kept;
-//! 2. [`Catalog::vacuum`] takes the rows of versions, containers and databases that nothing kept
+//! 1. [`LocalCatalogue::raise_horizon`] says what must be kept;
+//! 2. [`LocalCatalogue::vacuum`] takes the rows of versions, containers and databases that nothing kept
 //!    needs, and notes which ranges of the files only they had;
 //! 3. holes are punched there, which is the caller's part;
-//! 4. [`Catalog::release_freed`] begins a new epoch of the database and lets writers have the
-//!    ranges, each of which exactly one gets ([`Catalog::take_free_extent`]).
+//! 4. [`LocalCatalogue::release_freed`] begins a new epoch of the database and lets writers have the
+//!    ranges, each of which exactly one gets ([`LocalCatalogue::take_free_extent`]).
 //!
 //! Invariants:
 //! 1. What a kept snapshot needs is not taken, whatever the caller says: it is checked again.
@@ -17,7 +17,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::Catalog;
+use super::LocalCatalogue;
 use super::numbers::{signed, unsigned};
 use super::retention::{Kept, setting};
 use crate::error::{Attempt, Error, Result};
@@ -28,7 +28,7 @@ use crate::rows::{BlobRange, DatabaseRecord, VersionRow};
 /// What a vacuum takes away.
 #[derive(Clone, Debug)]
 pub struct Vacuumed {
-    /// What it keeps, from [`Catalog::raise_horizon`].
+    /// What it keeps, from [`LocalCatalogue::raise_horizon`].
     pub kept: Kept,
     /// Versions that go.
     pub versions: Vec<(DatabaseId, ContainerId, Csn)>,
@@ -58,7 +58,7 @@ pub struct FreeExtent {
     pub is_released: bool,
 }
 
-impl Catalog {
+impl LocalCatalogue {
     /// The versions of a container that nothing kept needs, the oldest first.
     pub fn versions_to_drop(
         &self,

@@ -13,17 +13,17 @@ use super::failures::{failed, response_of};
 use crate::auth::{Action, Identity};
 use crate::logical::handles::OpenFile;
 use crate::logical::sessions::Session;
-use crate::physical::{Answer, FileKind, Opaque, Storage, StoragePath, Trouble};
+use crate::physical::{FileKind, Opaque, Storage, StorageError, StoragePath, StorageResult};
 
 /// A client's session, with what a request may need besides.
-pub(super) struct Asker {
+pub(super) struct RequestHandler {
     pub shared: Arc<Shared>,
     pub session: Arc<Session>,
     /// The server's own end of the connection.
     pub local: SocketAddr,
 }
 
-impl Asker {
+impl RequestHandler {
     /// Does a request.
     pub(super) async fn respond(&self, request: Request) -> Response {
         let outcome = match request {
@@ -82,11 +82,11 @@ impl Asker {
         }
         let (name, location) = (path.clone(), location.clone());
         let found = self.call(false, move |shared| {
-            Ok(shared.logical.exports.facts(&name, opaque(&location)).ok())
+            Ok(shared.logical.exports.metadata(&name, opaque(&location)).ok())
         });
         match found.await? {
-            Some(facts) if facts.kind != FileKind::Folder => {
-                Err(response_of(Trouble::cannot("enter", &path, Errno::ENOTDIR)))
+            Some(metadata) if metadata.kind != FileKind::Folder => {
+                Err(response_of(StorageError::cannot("enter", &path, Errno::ENOTDIR)))
             }
             _ => Ok(path),
         }
@@ -133,7 +133,7 @@ impl Asker {
     pub(super) async fn call<T: Send + 'static>(
         &self,
         is_quick: bool,
-        work: impl FnOnce(&Shared) -> Answer<T> + Send + 'static,
+        work: impl FnOnce(&Shared) -> StorageResult<T> + Send + 'static,
     ) -> Result<T, Response> {
         if is_quick {
             return work(&self.shared).map_err(response_of);
@@ -185,11 +185,11 @@ pub(super) fn file_of(session: &Session, handle: FileHandle) -> Result<Arc<OpenF
 
 /// Does something in the blocking pool.
 pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Answer<T> + Send + 'static,
-) -> Answer<T> {
+    work: impl FnOnce() -> StorageResult<T> + Send + 'static,
+) -> StorageResult<T> {
     tokio::task::spawn_blocking(work)
         .await
-        .unwrap_or_else(|_| Err(Trouble::refused(Errno::EIO, "the server failed to do this")))
+        .unwrap_or_else(|_| Err(StorageError::refused(Errno::EIO, "the server failed to do this")))
 }
 
 /// An empty answer.

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::Catalog;
+use super::LocalCatalogue;
 use super::decode::{class_row, container_row, database_row, number, uuid, version_row};
 use super::lookup::{VERSION, all};
 use super::numbers::unsigned;
@@ -23,7 +23,7 @@ const CONTAINERS: &str = "SELECT c.database, c.id, \
 
 const IS_A_FILE: &str = "SELECT EXISTS (SELECT 1 FROM databases WHERE path = ?1)";
 
-impl Catalog {
+impl LocalCatalogue {
     /// All databases that vacuum has not purged, by their last names and in their newest states, in
     /// the order of their ids.
     pub fn every_database(&self) -> Result<Vec<DatabaseRecord>> {
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_file_is_not_looked_for_among_all_databases() {
         let folder = tempfile::tempdir().unwrap();
-        let catalog = Catalog::create(&folder.path().join("test.fed"), "test").unwrap();
+        let catalog = LocalCatalogue::create(&folder.path().join("test.fed"), "test").unwrap();
         let plan = format!("EXPLAIN QUERY PLAN {IS_A_FILE}");
         let steps = catalog.all(&plan, ["databases/run7.root"], |row| row.get::<_, String>(3));
         let steps = steps.unwrap();

@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use femtobarn_catalog::{Catalog, ContainerId, Csn, DatabaseId, Error, Result};
+use femtobarn_catalog::{ContainerId, Csn, DatabaseId, Error, LocalCatalogue, Result};
 use femtobarn_rpc::ANSWER_ROWS_MAX;
 use femtobarn_rpc::convert::uuid;
 use femtobarn_rpc::v1::question::Of;
 use femtobarn_rpc::v1::{Answer, Question};
 
 use super::Service;
-use crate::logical::catalogue::Served;
+use crate::logical::catalogue::FederationService;
 
 /// Most commits of the history in one call.
 const HISTORY_MAX: u64 = 1_000_000;
@@ -23,7 +23,7 @@ const HISTORY_MAX: u64 = 1_000_000;
 /// As the catalogue; [`Error::Invalid`] if nothing is asked.
 pub(super) async fn answers(
     service: &Service,
-    served: Arc<Served>,
+    served: Arc<FederationService>,
     question: Question,
 ) -> Result<Vec<Answer>> {
     let nothing = || Error::Invalid { what: "nothing is asked".to_owned() };
@@ -53,7 +53,7 @@ fn is_short(of: &Of) -> bool {
     )
 }
 
-fn answer(catalog: &Catalog, of: Of) -> Result<Answer> {
+fn answer(catalog: &LocalCatalogue, of: Of) -> Result<Answer> {
     let (database, container) = (DatabaseId, ContainerId);
     let none = Answer::default();
     let number = |csn: Csn| Answer { csn: Some(csn.0), ..Answer::default() };

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use super::Catalog;
+use super::LocalCatalogue;
 use super::numbers::signed;
 use crate::error::{Error, Result};
 use crate::ids::DatabaseId;
@@ -14,7 +14,7 @@ const PLACE: &str = "UPDATE versions SET header_offset = ?4, header_size = ?5, h
     annex_size = ?11, record_offset = ?12, record_size = ?13 \
     WHERE database = ?1 AND container = ?2 AND csn = ?3";
 
-impl Catalog {
+impl LocalCatalogue {
     /// Notes where the parts of a database's versions lie now, and that nothing before byte `taken_to` of the
     /// file is free. It is a new epoch of the database, which the caller has alone.
     ///
