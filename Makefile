@@ -20,6 +20,8 @@ STEP := @tools/step
 # Two steps at once; on the integration machine all failures are told, not only the first.
 AT_ONCE := $(MAKE) --no-print-directory --jobs=2 $(if $(filter true,$(CI)),--keep-going)
 MODULE := python/femtobarn/_femtobarn.abi3.so
+# What makes the module where a step only has to load it; `make test` has built it with all else.
+MODULE_BY := $(if $(wildcard python/femtobarn/_femtobarn.abi3.so),,extension)
 CARGO_FUZZ := .cache/tools/bin/cargo-fuzz
 FUZZERS := anchors envelopes messages read_file
 WORKSPACE := --workspace --locked --quiet
@@ -55,7 +57,8 @@ testbed: ## the papers' workloads with up to 240 clients, in about two hours: te
 	@.venv/bin/femtobarn testbed run all
 	@.venv/bin/femtobarn testbed plot
 
-docs: docs-of-crates ## the reference of the crates, in target/doc
+docs: docs-of-crates ## the site, target/site/index.html, and the reference of the crates, target/doc
+	@$(AT_ONCE) site
 
 fmt: .venv/test.stamp ## format all code
 	cargo fmt --all
@@ -79,14 +82,14 @@ clean: ## remove everything that was built or installed
 
 .PHONY: steps-of-test steps-of-lint steps-of-test-long
 steps-of-test: .venv/test.stamp lint-rust programs format-rust format-python build build-fuzzers \
-    test-python test-rust docs-of-crates lint-python types stubs $(FUZZERS:%=fuzz-%)
+    test-python test-rust docs-of-crates lint-python types stubs site $(FUZZERS:%=fuzz-%)
 steps-of-lint: format-rust lint-rust format-python lint-python types stubs
 steps-of-test-long: test-rust-long test-python-long $(FUZZERS:%=fuzz-%) fuzz-sessions
 
 # ---- what is installed
 
 EXTRAS_demo := demo
-EXTRAS_test := demo test judge
+EXTRAS_test := demo test docs judge
 EXTRAS_bench := test judge bench
 
 .venv/%.stamp: pyproject.toml requirements/constraints.txt tools/install
@@ -118,7 +121,7 @@ module-for-release:
 
 # ---- what is checked without being run
 
-.PHONY: format-rust format-python lint-rust lint-python types stubs docs-of-crates
+.PHONY: format-rust format-python lint-rust lint-python types stubs docs-of-crates site
 format-rust:
 	$(STEP) 'format of Rust' cargo fmt --all --check
 
@@ -134,13 +137,16 @@ lint-python: .venv/test.stamp
 types: .venv/test.stamp
 	$(STEP) 'mypy' python -m mypy
 
-stubs: .venv/test.stamp $(or $(MODULE_BY),$(if $(wildcard $(MODULE)),,extension))
+stubs: .venv/test.stamp $(MODULE_BY)
 	$(STEP) 'stubs' env MYPYPATH=python \
 	    python -m mypy.stubtest --mypy-config-file pyproject.toml femtobarn._femtobarn
 
 docs-of-crates: export RUSTDOCFLAGS := -D warnings
 docs-of-crates:
-	$(STEP) 'docs' cargo doc $(WORKSPACE) --no-deps
+	$(STEP) 'docs of crates' cargo doc $(WORKSPACE) --no-deps
+
+site: .venv/test.stamp $(MODULE_BY)
+	$(STEP) 'site' python -m sphinx -q -W --keep-going --nitpicky -b html -d .cache/site docs target/site
 
 # ---- what is run
 

@@ -124,7 +124,7 @@ class VacuumReport:
     version_bytes: int
     """Bytes that only these versions had."""
     garbage_bytes: int
-    """Bytes that were nobody's: of transactions that were killed or rolled back."""
+    """Bytes of transactions that were killed or rolled back."""
     files: list[str]
     """Files that were removed."""
     busy: list[str]

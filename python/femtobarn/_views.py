@@ -316,15 +316,13 @@ class View:
         entry_stop: int | None = None,
         library: str = "ak",
     ) -> Iterator[Any]:
-        """Read fields batch by batch.
+        """Read fields batch by batch; while one batch is used, the next is read.
 
         Parameters
         ----------
         step_size
             Entries per batch, or memory per batch, such as ``"64 MB"``. How many entries fill the
-            memory is learnt from each batch for the next.
-
-        Other parameters are those of :meth:`arrays`. While one batch is used, the next is read.
+            memory is learnt from each batch for the next. The other parameters are those of :meth:`arrays`.
 
         Examples
         --------

@@ -51,6 +51,15 @@ def test_links_lead_somewhere(path: Path) -> None:
             )
 
 
+@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_are_named_are_there(path: Path) -> None:
+    named = re.findall(
+        r"`((?:crates|docs|examples|python|tests/python|tools)/[\w./-]+)`", (ROOT / path).read_text()
+    )
+    absent = [each for each in named if not (ROOT / each).exists() and not (ROOT / f"{each}.rs").exists()]
+    assert not absent, f"{path} names {', '.join(absent)}"
+
+
 @pytest.mark.parametrize("path", with_examples(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_examples_run_as_they_stand(path: Path, tmp_path: Path) -> None:
     """All blocks of a document are one program, in an empty folder."""
@@ -60,3 +69,9 @@ def test_examples_run_as_they_stand(path: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(program)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_reference_has_every_public_name() -> None:
+    fb = pytest.importorskip("femtobarn", reason="the package is not built")
+    words = set(re.findall(r"\w+", (ROOT / "docs" / "api.md").read_text()))
+    assert set(fb.__all__) - {"__version__"} <= words

@@ -1,0 +1,23 @@
+"""The documentation's site: `make docs` builds it from this folder into target/site."""
+
+import femtobarn
+
+project = "Femtobarn"
+author = "The Femtobarn developers"
+version = release = femtobarn.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxarg.ext"]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+exclude_patterns = ["scalability"]
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+
+html_theme = "furo"
+html_title = "Femtobarn"
+html_theme_options = {"sidebar_hide_name": False}
+html_copy_source = False
+html_show_copyright = False
