@@ -1,4 +1,4 @@
-//! Writers that are killed: what each of them does, and what must be there of it.
+//! Writers that are killed: what each does, and what must be left of it afterwards.
 //!
 //! Each writer has a container of its own, to which each of its transactions appends one object, so that
 //! the number of entries tells how many of them have happened. Depending on its number, a transaction also

@@ -1,4 +1,4 @@
-//! Whether a federation that was found is one that was acknowledged.
+//! Verifies that a recovered federation holds what was acknowledged, and nothing else.
 //!
 //! What was acknowledged must be there in full; the step that was under way is there wholly or not at
 //! all, with all its databases; nothing else is there. Snapshots of acknowledged commits show what they

@@ -1,4 +1,4 @@
-//! The annex of a version: what Femtobarn keeps beside the footer and ROOT knows nothing of.
+//! The annex of a version: Femtobarn's own metadata beside the footer, which ROOT does not read.
 //!
 //! An annex is a small table of contents, rewritten by every commit; what it refers to, in blobs, is
 //! written once and shared by many versions, so that a commit costs the same however much there is.

@@ -1,4 +1,4 @@
-//! A database as of a snapshot, as those read it who know nothing of Femtobarn.
+//! A database as of a snapshot, in the form in which plain ROOT readers read it.
 //!
 //! Sealing writes it into the database's file, the server makes it up in memory. Both take it from
 //! here, so that both show the same.

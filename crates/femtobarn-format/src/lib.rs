@@ -1,4 +1,4 @@
-//! What lies in Femtobarn's database files beside what ROOT knows of, and how others are shown it.
+//! Femtobarn's own metadata in database files, and the form in which plain ROOT readers see a database.
 //!
 //! The engine writes and reads these; the server reads them to show databases that are being written
 //! as complete ROOT files. `docs/format.md` is normative.

@@ -1,4 +1,4 @@
-//! What those who look after a federation do with it.
+//! Maintenance: checks, repair, backups, retention.
 
 use std::path::{Path, PathBuf};
 

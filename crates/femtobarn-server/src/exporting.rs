@@ -1,4 +1,4 @@
-//! What is served: the folders of a configuration as storages under their names.
+//! Exports: the folders of a configuration, as storages under their names.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! [`Status`] of a running server: who is there and what they do.
+//! Gathers the [`Status`] of a running server: its sessions and what they do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

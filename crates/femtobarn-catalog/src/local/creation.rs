@@ -1,4 +1,4 @@
-//! Creating the folder of a federation, and telling what is missing in one that is none.
+//! Creating the folder of a federation, and telling what a folder lacks to be one.
 //!
 //! The catalogue is built under a name of its own and linked into place when it is complete: of
 //! two processes that create the same federation one wins, and a crash leaves no half catalogue.

@@ -1,4 +1,4 @@
-//! The columns of what is looked up, as rows of this crate.
+//! Rows of SQL queries, decoded into this crate's row types.
 
 use rusqlite::Row;
 use rusqlite::types::FromSql;

@@ -1,4 +1,4 @@
-//! Locks and pins that somebody else keeps, on lease: a server, for the sessions of its clients.
+//! Locks and pins that a server keeps on lease for the sessions of its clients.
 //!
 //! The lease ends with the session. A lock that was lost so is not noticed by its guard, but by the
 //! commit, which the server refuses.

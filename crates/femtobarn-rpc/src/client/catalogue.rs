@@ -1,4 +1,4 @@
-//! The catalogue, as the engine wants it, made of questions, changes, transactions and what a session holds.
+//! The engine's `Catalogue` over gRPC: queries, mutations, transactions and the session's locks.
 
 use std::ops::Range;
 use std::path::Path;

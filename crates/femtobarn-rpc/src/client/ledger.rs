@@ -1,4 +1,4 @@
-//! What the session holds, what it waits for, and what is to be said in the next turn.
+//! The session's ledger: what it holds, what it waits for, and what goes into the next turn.
 //!
 //! Invariants:
 //! 1. What is in `held` was granted and not freed; it is what the session claims when it is opened again.

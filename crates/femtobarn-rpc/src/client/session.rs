@@ -1,5 +1,5 @@
-//! The task that keeps the session: opens it, says what is to be said, hears what became of it, and opens it
-//! again when the connection or the server broke.
+//! The task that keeps the session open: sends turns, receives their outcomes, and opens the session again
+//! after the connection or the server broke.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

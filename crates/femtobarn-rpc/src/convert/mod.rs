@@ -1,4 +1,4 @@
-//! Messages from the catalogue's words, and back.
+//! The catalogue's types as messages, and back.
 //!
 //! What is left out of a message is 0 or empty, as its definition says; what makes no sense is
 //! [`Error::Invalid`].

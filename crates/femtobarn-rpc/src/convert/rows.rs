@@ -1,4 +1,4 @@
-//! Rows.
+//! Rows of the catalogue as messages, and back.
 
 use femtobarn_catalog::{
     BlobRange, ClassRow, CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow,

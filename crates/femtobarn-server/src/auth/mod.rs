@@ -1,4 +1,4 @@
-//! Who somebody is, and what they may do.
+//! Authentication and authorisation: who a client is, and what it may do.
 //!
 //! 1. Nobody has a right that no configured way of authentication gave.
 //! 2. Credentials are never logged, nor told in errors.

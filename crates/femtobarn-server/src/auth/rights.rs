@@ -1,4 +1,4 @@
-//! What somebody may do, and to which paths.
+//! Rights: what a client may do, and to which paths.
 
 /// A kind of thing to do, as bearer tokens name it (WLCG token profile 1.0, `storage.*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

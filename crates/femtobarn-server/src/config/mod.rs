@@ -1,4 +1,4 @@
-//! What the operator wants: a TOML file, of which everything may be left out.
+//! The server's configuration: a TOML file in which every setting may be left out.
 
 use std::path::PathBuf;
 use std::str::FromStr;

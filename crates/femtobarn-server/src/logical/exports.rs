@@ -1,4 +1,4 @@
-//! Names: which storage has what is below a prefix of names.
+//! The name space: which storage serves the names below a prefix.
 //!
 //! 1. The longest prefix wins.
 //! 2. What lies above prefixes, `/` at least, is a folder that lists them and cannot be changed.

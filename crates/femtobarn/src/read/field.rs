@@ -1,4 +1,4 @@
-//! Single fields of objects, for those who have no Rust structure for them.
+//! Single fields of objects, for callers without a Rust structure.
 //!
 //! A field reader holds what it has read from, as a cursor does. It belongs to one thread at a time.
 

@@ -354,7 +354,7 @@ pub(crate) fn now_us() -> i64 {
     i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The present, as ROOT files have it.
+/// The current time, as ROOT's keys store it.
 pub(crate) fn now() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_unix(since_epoch.as_secs() as i64)

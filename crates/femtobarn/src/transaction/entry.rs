@@ -1,4 +1,4 @@
-//! What a commit tells the catalogue.
+//! A commit's entries for the catalogue: the rows of its new versions.
 
 use femtobarn_catalog::{
     Commit, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DroppedDatabase, NewContainer,

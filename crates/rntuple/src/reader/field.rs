@@ -1,4 +1,4 @@
-//! Single fields of single entries, for those who have no Rust structure for them.
+//! Single fields of single entries, for callers without a Rust structure.
 //!
 //! Invariants:
 //! 1. The first column of the plan is that of the numbers or of the offsets, the second that of items.

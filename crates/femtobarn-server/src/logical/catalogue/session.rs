@@ -1,4 +1,4 @@
-//! What one client holds, and what it is still to be told.
+//! One client's session: its locks and pins, and the events not yet sent to it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Whether a wait would never end: whether who waits for whom leads back to the one who asks.
+//! Deadlocks: whether the chain of waiting owners leads back to the one that asks.
 
 use std::collections::{HashMap, HashSet};
 

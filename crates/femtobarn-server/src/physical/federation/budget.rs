@@ -1,4 +1,4 @@
-//! Memory that what is made up may take, all databases and snapshots together, whoever has them open.
+//! The budget of memory for synthesised parts of files, for all databases and snapshots together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! An open file as what RNTuples are read from.
+//! An open file as a source of bytes for RNTuple readers.
 
 use std::io;
 use std::ops::Range;

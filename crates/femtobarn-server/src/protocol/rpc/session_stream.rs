@@ -115,7 +115,7 @@ fn claims_of(hello: Hello, identity: &Identity, may_write: bool) -> Result<Claim
     })
 }
 
-/// How a talk ended that had no goodbye.
+/// Why a session's stream ended without a goodbye.
 enum Lost {
     /// The connection is closed: the client has noticed, or has died.
     Closed(Status),
@@ -135,7 +135,7 @@ impl From<Status> for Lost {
     }
 }
 
-/// What goes on between a client and its session.
+/// The two streams of turns between a client and its session.
 struct Talk {
     served: Arc<FederationService>,
     session: Arc<Session>,

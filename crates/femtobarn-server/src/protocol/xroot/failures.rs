@@ -1,4 +1,4 @@
-//! What storages say, as XRootD tells it.
+//! Errors of storages as XRootD's error codes.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 5 (error codes), section 2 (kXR_wait, kXR_redirect).
 

@@ -1,4 +1,4 @@
-//! Who asks, and what for: requests that need no socket.
+//! The handler of requests that need no socket: checks rights and paths, and calls the storage.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

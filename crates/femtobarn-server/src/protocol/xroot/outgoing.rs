@@ -1,4 +1,4 @@
-//! Answers that wait to be sent together.
+//! The queue of answers that are sent together.
 
 use xrd::response::{Response, ResponseHeader};
 use xrd::{StatusCode, StreamId};

@@ -1,4 +1,4 @@
-//! Connections that were bound to a session, and what they are to do for it.
+//! Streams: connections bound to a session, and the transfers that they do for it.
 //!
 //! 1. A bound connection has no requests of its own. Requests come on the session's first connection, and
 //!    name a bound one to have their answer sent there, or to have the data of a write taken from there.

@@ -1,4 +1,4 @@
-//! What a backup says about itself: `backup.json`.
+//! The manifest of a backup, `backup.json`.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! What a check finds.
+//! Problems: the findings of a check, with kind, severity and place.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Whether all bytes of a version are there.
+//! Checks that all bytes of a version are there.
 //!
 //! Vacuum gives back what no kept version has, but leaves commit records that it may not need, so a
 //! record does not say that its version is whole.

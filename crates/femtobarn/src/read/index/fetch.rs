@@ -1,4 +1,4 @@
-//! Blocks of runs from a source that is far: for all runs together, and all levels above the keys at once.
+//! Fetching blocks of runs from a remote source: for all runs together, all levels above the keys at once.
 //!
 //! What is fetched goes to the cache, where a search finds it. Nothing is checked here beyond that each block is
 //! sound by itself: what is damaged is left to the search, which says so.

@@ -1,4 +1,4 @@
-//! PrefetchPool: bytes of a server's file that are fetched before somebody asks for them.
+//! Prefetch buffers: the bytes of bursts, which are reads of a server's file ahead of their use.
 //!
 //! 1. A federation holds at most [`HELD_MAX`] times the bytes of the largest burst, whatever it reads. A buffer
 //!    that was read to its end is freed at once, and its memory used for the next; of others the oldest go first.
