@@ -1,7 +1,7 @@
 """Runs the benchmarks: the sides of each figure in turns, each in processes of its own.
 
     python benches/run.py                   everything: bench/<time>-<commit>.json, bench/report.html and
-                                            the tables of docs/performance.md
+                                            docs/measurements.md
     python benches/run.py --only random     one chapter, or one figure; nothing written
     python benches/run.py --list            what there is
 
@@ -124,9 +124,9 @@ def write(run: Json) -> None:
     name = f"{run['time'].replace(':', '')}-{run['commit'][:10]}.json"
     (BENCH / name).write_text(json.dumps(run, indent=1) + "\n")
     (BENCH / "report.html").write_text(page.html(run))
-    document = ROOT / "docs" / "performance.md"
+    document = ROOT / "docs" / "measurements.md"
     document.write_text(report.renewed(document.read_text(), run))
-    print(f"written: bench/{name}, bench/report.html, docs/performance.md")
+    print(f"written: bench/{name}, bench/report.html, docs/measurements.md")
 
 
 def surroundings() -> Json:

@@ -155,5 +155,5 @@ def test_tables_and_page_show_every_side_and_target(results: Results) -> None:
 
 
 def test_the_document_has_a_place_for_the_tables() -> None:
-    document = (ROOT / "docs" / "performance.md").read_text()
+    document = (ROOT / "docs" / "measurements.md").read_text()
     assert document.count(report.START) == document.count(report.END) == 1
