@@ -38,7 +38,7 @@ fn the_call_that_was_named_fails_and_no_other() {
 
 #[test]
 fn calls_are_cut_short_or_deferred() {
-    let storage = failing(&["write:1=short:3", "read:1=short:2", "metadata:1=wait:1.5"]);
+    let storage = failing(&["write:1=short:3", "read:1=short:2", "facts:1=wait:1.5"]);
     let file = storage.open(&at("/a"), how(Creation::New), Opaque::default()).unwrap();
     assert_eq!(errno_of(file.write_at(0, b"0123456789")), Some(Errno::ENOSPC));
     let mut buffer = [b'x'; 8];
