@@ -1,31 +1,8 @@
-//! The machine around us: its clock, its name, the user and the process.
-//!
-//! Everything else in this crate asks here, so that there is one place to look.
+//! The process that this crate runs in: its id, user and host, and the programs that other processes run.
 
 use std::sync::OnceLock;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Microseconds since 1970.
-pub(crate) fn now_us() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now_ms() -> u64 {
-    (now_us() / 1000).unsigned_abs()
-}
-
-/// A clock that only goes forward, for waits.
-pub(crate) fn monotonic() -> Instant {
-    Instant::now()
-}
-
-pub(crate) fn sleep(time: Duration) {
-    std::thread::sleep(time);
-}
-
-/// This process; not remembered, because a fork changes it.
+/// The id of this process. It is asked for anew each time, because a fork changes it.
 pub(crate) fn process_id() -> u32 {
     std::process::id()
 }
@@ -39,8 +16,8 @@ pub(crate) fn host_name() -> &'static str {
     })
 }
 
-/// The program that a process of this machine runs: a script's name rather than that of its interpreter. Empty
-/// if that is nobody's to know, or there is no such process.
+/// The program that a process of this host runs; for a Python script, the script's name and not the interpreter's.
+/// Empty if there is no such process, or its command line may not be read.
 pub(crate) fn application_of(pid: u32) -> String {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<String> = line

@@ -12,6 +12,7 @@
 //!
 //! | module | noun |
 //! |---|---|
+//! | [`clock`] | the machine's clocks; no other module of this crate reads them |
 //! | [`ids`] | [`DatabaseId`], [`ContainerId`], [`Csn`], [`Oid`] |
 //! | [`rows`] | what look-ups return |
 //! | [`local`] | [`LocalCatalogue`]: create, open, look up, commit, tag, pin, vacuum, copy, restore |
@@ -57,6 +58,7 @@
 //! ```
 
 mod catalogue;
+pub mod clock;
 pub mod commit;
 pub mod error;
 mod host;

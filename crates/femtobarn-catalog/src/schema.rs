@@ -22,8 +22,8 @@
 use rusqlite::{Connection, ffi, params};
 use uuid::Uuid;
 
+use crate::clock;
 use crate::error::{Attempt, Failure};
-use crate::host;
 
 /// The version of the tables that this crate writes, and the newest that it reads.
 pub(crate) const FORMAT_VERSION: u32 = 2;
@@ -48,7 +48,7 @@ pub(crate) fn create(connection: &Connection, name: &str, uuid: Uuid) -> Attempt
         ("uuid", identity.uuid.to_string()),
         ("name", identity.name.clone()),
         ("format", identity.format.to_string()),
-        ("created_us", host::now_us().to_string()),
+        ("created_us", clock::utc_us().to_string()),
         ("horizon", "0".to_owned()),
     ];
     for (key, value) in settings {

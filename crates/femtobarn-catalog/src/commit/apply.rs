@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::naming::{begin_names, end_names, name_container, name_database};
 use super::target::{Target, check_database_unchanged, check_open, container_path, database_name};
 use super::{Commit, NewContainer, NewDatabase, NewVersion};
+use crate::clock;
 use crate::error::{Attempt, Error, Failure};
 use crate::host;
 use crate::ids::{ContainerId, Csn, DatabaseId};
@@ -48,7 +49,7 @@ fn insert_commit(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
         )?
         .execute(params![
             commit.transaction.as_bytes(),
-            host::now_us(),
+            clock::utc_us(),
             commit.message,
             author.map_or(host::user_name(), |author| &author.user),
             author.map_or(host::host_name(), |author| &author.host),

@@ -20,6 +20,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::LocalCatalogue;
 use super::numbers::{signed, unsigned};
+use crate::clock;
 use crate::error::{Attempt, Error, Result};
 use crate::host;
 use crate::ids::Csn;
@@ -59,7 +60,7 @@ impl LocalCatalogue {
         let tag = TagRow {
             name: name.to_owned(),
             csn,
-            created_us: host::now_us(),
+            created_us: clock::utc_us(),
             message: message.to_owned(),
             user: user.to_owned(),
         };
@@ -135,7 +136,7 @@ impl LocalCatalogue {
             Some(days) => {
                 let kept_us = i64::try_from(DAY.as_micros()).unwrap_or(i64::MAX);
                 let kept_us = kept_us.saturating_mul(signed(days));
-                Some(self.snapshot_at_time(host::now_us().saturating_sub(kept_us))?)
+                Some(self.snapshot_at_time(clock::utc_us().saturating_sub(kept_us))?)
             }
         };
         let commits = match retention.keep_commits {

@@ -13,6 +13,7 @@
 use std::fmt;
 
 use super::SLOT_BYTES;
+use crate::clock;
 use crate::host;
 
 const MAGIC: &[u8; 4] = b"FBlk";
@@ -42,7 +43,7 @@ impl Holder {
     pub fn this_process() -> Self {
         let host = host::host_name().to_owned();
         let (pid, user) = (host::process_id(), host::user_name().to_owned());
-        Holder { host, pid, user, application: String::new(), since_ms: host::now_ms() }
+        Holder { host, pid, user, application: String::new(), since_ms: clock::utc_ms() }
     }
 
     /// Looks for the program of a process on this host: records have no room for it.
@@ -56,7 +57,7 @@ impl Holder {
     /// One that has not written its record yet.
     pub(super) fn unknown() -> Self {
         let (host, user) = ("an unknown host".into(), "unknown".into());
-        Holder { host, pid: 0, user, application: String::new(), since_ms: host::now_ms() }
+        Holder { host, pid: 0, user, application: String::new(), since_ms: clock::utc_ms() }
     }
 
     /// The program, process, host and user, as far as they are known.
@@ -106,7 +107,7 @@ impl Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = host::now_ms().saturating_sub(self.since_ms) as f64 / 1e3;
+        let seconds = clock::utc_ms().saturating_sub(self.since_ms) as f64 / 1e3;
         write!(f, "{} for {seconds:.1} s", self.name())
     }
 }

@@ -25,6 +25,7 @@ use super::file::{Kind, LockFile, STAIRS, Span};
 use super::holder::Holder;
 use super::monitor::Waiter;
 use super::target::LockTarget;
+use crate::clock;
 use crate::error::Result;
 use crate::host;
 
@@ -96,7 +97,7 @@ impl Waiting<'_> {
         let mut here = None;
         let pause_min = PAUSE_MIN * (1 + stair as u32);
         while !self.file.try_lock(self.kind, span)? {
-            let here = *here.get_or_insert_with(host::monotonic);
+            let here = *here.get_or_insert_with(clock::now);
             self.started.get_or_insert(here);
             let waited = self.waited();
             if waited >= self.limit {
@@ -106,7 +107,7 @@ impl Waiting<'_> {
                 self.registered = Some(Registered::new(self.locks, self.target, waited));
             }
             let pause = (here.elapsed() / PAUSE_DIVISOR).clamp(pause_min, PAUSE_MAX);
-            host::sleep(pause.min(self.limit - waited));
+            clock::sleep(pause.min(self.limit - waited));
         }
         Ok(true)
     }
