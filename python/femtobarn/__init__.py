@@ -20,7 +20,28 @@ array([1.5, 2.5], dtype=float32)
 
 from __future__ import annotations
 
-from ._annotations import (
+from ._exceptions import (
+    BusyError,
+    ClosedError,
+    ConflictError,
+    CorruptError,
+    DeniedError,
+    ExistsError,
+    FemtobarnError,
+    InternalError,
+    InvalidError,
+    NotFoundError,
+    StorageError,
+    UnavailableError,
+    UnsupportedError,
+    WrongTypeError,
+)
+from ._exchange.imports import Imported
+from ._federations import Attached, Federation, create, identify, open, rebuild_catalogue, restore
+from ._femtobarn import __version__
+from ._objects.objects import ElementRef, LinkList, LinkRef, Object
+from ._oid import Oid, OidArray, OidRange
+from ._schema.annotations import (
     array,
     bitset,
     bool_,
@@ -44,34 +65,13 @@ from ._annotations import (
     uint64,
     variant,
 )
-from ._classes import definition_of, field, is_persistent, persistent
-from ._exceptions import (
-    BusyError,
-    ClosedError,
-    ConflictError,
-    CorruptError,
-    DeniedError,
-    ExistsError,
-    FemtobarnError,
-    InternalError,
-    InvalidError,
-    NotFoundError,
-    StorageError,
-    UnavailableError,
-    UnsupportedError,
-    WrongTypeError,
-)
-from ._federations import Attached, Federation, create, identify, open, rebuild_catalogue, restore
-from ._femtobarn import __version__
-from ._imports import Imported
-from ._objects import ElementRef, LinkList, LinkRef, Object
-from ._oid import Oid, OidArray, OidRange
+from ._schema.classes import definition_of, field, is_persistent, persistent
+from ._schema.types import Definition
 from ._serving import Server, serve
 from ._snapshots import Snapshot
 from ._transactions import ContainerWriter, Database, Savepoint, Transaction
-from ._types import Definition
 from ._upkeep import BackupReport, CheckReport, Compacted, Problem, RepairReport, VacuumReport
-from ._views import View
+from ._views.view import View
 from .datamodel import Model, load_model
 
 __all__ = [

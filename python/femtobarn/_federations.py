@@ -13,21 +13,21 @@ from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from ._exceptions import InvalidError, check_text
+from ._exchange.import_plan import Wish
+from ._exchange.imports import Files, Imported, expanded, import_trees, main_tree
+from ._exchange.table_files import import_file
 from ._femtobarn import FederationHandle, count_fork
 from ._femtobarn import identify as _identify
 from ._femtobarn import rebuild_catalogue as _rebuild_catalogue
 from ._femtobarn import restore as _restore
-from ._import_plan import Wish
-from ._imports import Files, Imported, expanded, import_trees, main_tree
-from ._objects import Object
-from ._paths import Expressions
-from ._readers import import_file
+from ._objects.objects import Object
+from ._query.paths import Expressions
+from ._schema.types import Definition
 from ._snapshots import Snapshot
 from ._transactions import Transaction
-from ._types import Definition
 from ._upkeep import Progress, Upkeep, paths
 from ._upkeep import seconds as _seconds
-from ._views import View
+from ._views.view import View
 from .datamodel import Model, load_model
 
 __all__ = ["Attached", "Federation", "create", "identify", "open", "rebuild_catalogue", "restore"]

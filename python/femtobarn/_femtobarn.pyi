@@ -7,7 +7,7 @@ from typing import Any, Final, final
 from _typeshed import ReadableBuffer
 from typing_extensions import Buffer as _Buffer
 
-from ._views import View
+from ._views.view import View
 
 __all__ = [
     "Buffer",

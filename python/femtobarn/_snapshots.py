@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._data.results import as_library
 from ._exceptions import ClosedError, WrongTypeError, check_text, is_text
-from ._exports import Progress, export_views
-from ._later import ak
-from ._objects import Object
+from ._exchange.exports import Progress, export_views
+from ._lazy import ak
+from ._objects.objects import Object
 from ._oid import Oid, OidRange
-from ._paths import Expressions, all_paths
-from ._projections import Projection
-from ._results import as_library
-from ._types import Definition, Link, Record, innermost, plain_name
-from ._views import View
+from ._query.paths import Expressions, all_paths
+from ._query.projections import Projection
+from ._schema.types import Definition, Link, Record, innermost, plain_name
+from ._views.view import View
 
 if TYPE_CHECKING:
     from ._federations import Federation
@@ -48,7 +48,7 @@ class Snapshot(Mapping[str, View]):
     @property
     def array_settings(self) -> dict[str, Any]:
         """What awkward arrays read from this snapshot are given, so that their links can be followed."""
-        from ._linked import BEHAVIOR, SNAPSHOT  # Its classes are awkward's.
+        from ._objects.link_arrays import BEHAVIOR, SNAPSHOT  # Its classes are awkward's.
 
         return {"behavior": BEHAVIOR, "attrs": {SNAPSHOT: self}}
 
@@ -175,7 +175,7 @@ class Snapshot(Mapping[str, View]):
         >>> fed.snapshot().fetch([oids[2], None, oids[0]], "n").to_list()
         [{'n': 12}, None, {'n': 10}]
         """
-        from ._linked import link_records  # Its classes are awkward's.
+        from ._objects.link_arrays import link_records  # Its classes are awkward's.
 
         chosen_fields = list(expressions) if isinstance(expressions, Iterator) else expressions
         records = link_records(oids)

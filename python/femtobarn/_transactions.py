@@ -8,15 +8,16 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ._arrays import Tree, columns_of
-from ._arrow import is_arrow_stream
-from ._changes import Chosen, entries_of, new_values
-from ._classes import definition_of
+from ._data.arrays import Tree, columns_of
+from ._data.arrow import is_arrow_stream
 from ._exceptions import InvalidError, NotFoundError, check_text
+from ._objects.changes import Chosen, entries_of, new_values
 from ._oid import OidRange
+from ._schema.classes import definition_of
+from ._schema.types import Definition
+from ._sizes import bytes_of_size
 from ._snapshots import Snapshot, check_container_path
-from ._types import Definition
-from ._views import View, bytes_of_size
+from ._views.view import View
 
 if TYPE_CHECKING:
     from ._federations import Federation

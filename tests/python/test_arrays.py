@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femtobarn as fb
-from femtobarn._arrays import columns_of, tree_length
-from femtobarn._results import as_library, awkward_of, tree_nbytes
-from femtobarn._types import Field, List, Node, Optional, Primitive, Record, String
+from femtobarn._data.arrays import columns_of, tree_length
+from femtobarn._data.results import as_library, awkward_of, tree_nbytes
+from femtobarn._schema.types import Field, List, Node, Optional, Primitive, Record, String
 
 INTEGER = Primitive("int64")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import femtobarn as fb
-from femtobarn._types import type_from_json
+from femtobarn._schema.types import type_from_json
 
 an: Any = fb
 """The package, for annotations made at run time, which type checkers cannot follow."""

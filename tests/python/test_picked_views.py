@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import femtobarn as fb
-from femtobarn._selection import Selection
+from femtobarn._query.selection import Selection
 
 FORM = {
     "name": "Number",

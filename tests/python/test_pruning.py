@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import femtobarn as fb
-from femtobarn._pruning import ClusterBounds, excluded_ranges
-from femtobarn._selection import COUNT, Selection
+from femtobarn._query.pruning import ClusterBounds, excluded_ranges
+from femtobarn._query.selection import COUNT, Selection
 
 
 @fb.persistent

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femtobarn as fb
-from femtobarn._comparisons import comparison_of
-from femtobarn._selection import Selection
+from femtobarn._query.comparisons import comparison_of
+from femtobarn._query.selection import Selection
 
 
 @fb.persistent

@@ -1,5 +1,5 @@
 //! The way of columns in and out: trees of tuples with buffers on the Python side (described in
-//! `python/femtobarn/_arrays.py`), [`rntuple::Array`] on this one.
+//! `python/femtobarn/_data/arrays.py`), [`rntuple::Array`] on this one.
 
 use bytes::Bytes;
 use pyo3::exceptions::PyValueError;

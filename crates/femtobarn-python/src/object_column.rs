@@ -242,7 +242,7 @@ fn numpy_of<'py>(
 
 fn numpy(py: Python<'_>) -> PyResult<(Py<PyAny>, Vec<Py<PyAny>>)> {
     let from_buffer = py.import("numpy")?.getattr("frombuffer")?.unbind();
-    let types = py.import("femtobarn._types")?.getattr("DTYPES")?;
+    let types = py.import("femtobarn._schema.types")?.getattr("DTYPES")?;
     let types = NAMES.map(|(_, name)| types.get_item(name).map(Bound::unbind));
     Ok((from_buffer, types.into_iter().collect::<PyResult<_>>()?))
 }

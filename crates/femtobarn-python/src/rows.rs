@@ -359,7 +359,7 @@ impl RecordColumns {
             return Ok(());
         }
         let names = PyList::new(py, self.members.iter().map(|(name, _, _)| name))?;
-        let look = SURPLUS_OF.import(py, "femtobarn._declared", "surplus_of")?;
+        let look = SURPLUS_OF.import(py, "femtobarn._schema.declared_fields", "surplus_of")?;
         let (surplus, is_of_class): (Option<String>, bool) =
             look.call1((value, names, &self.class))?.extract()?;
         if let Some(reason) = surplus {

@@ -4,7 +4,7 @@
 //!    `float64`, NumPy's values what their `dtype` says; of lists the first item counts.
 //! 2. Then those that keep the precision of the value's type, then all others; as declared in both.
 //!
-//! Arrays follow the same rule (`_arrays.py`).
+//! Arrays follow the same rule (`_data/arrays.py`).
 
 use femtobarn::FieldType;
 use pyo3::prelude::*;

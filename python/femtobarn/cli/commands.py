@@ -10,7 +10,7 @@ from typing import Any
 from .. import _federations
 from .._exceptions import InvalidError
 from .._snapshots import Snapshot
-from .._views import View
+from .._views.view import View
 from . import exchange, planning, serving, testbed, upkeep
 from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
 

@@ -12,8 +12,8 @@ from tqdm import tqdm
 from .. import _federations
 from .._exceptions import InvalidError
 from .._oid import Oid
+from .._schema.types import ElementLink, Link, Node, Primitive, String, innermost
 from .._snapshots import Snapshot
-from .._types import ElementLink, Link, Node, Primitive, String, innermost
 from .output import emit, emit_line, human_size, plain_entry, table, text_entry
 
 __all__ = ["drop", "export", "find", "index", "objects_bar", "rename"]

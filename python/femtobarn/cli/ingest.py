@@ -8,9 +8,9 @@ from typing import Any
 
 from .. import _federations
 from .._exceptions import InvalidError
-from .._import_plan import Wish
-from .._imports import Imported, expanded, import_trees
-from .._views import bytes_of_size
+from .._exchange.import_plan import Wish
+from .._exchange.imports import Imported, expanded, import_trees
+from .._sizes import bytes_of_size
 from .exchange import objects_bar
 
 __all__ = ["ingest"]

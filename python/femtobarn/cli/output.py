@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from .._types import ElementLink, Fixed, Link, List, Node, Optional, Record
+from .._schema.types import ElementLink, Fixed, Link, List, Node, Optional, Record
 
 __all__ = ["emit", "emit_line", "human_size", "human_time", "plain_entry", "table", "text_entry"]
 

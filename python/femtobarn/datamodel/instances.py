@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .._classes import ClassInfo
 from .._exceptions import InvalidError, near_misses
-from .._types import Bitset, Definition, Fixed, List, Node, Primitive, Record, Reduced, String
+from .._schema.classes import ClassInfo
+from .._schema.types import Bitset, Definition, Fixed, List, Node, Primitive, Record, Reduced, String
 
 __all__ = ["Instance", "class_of"]
 

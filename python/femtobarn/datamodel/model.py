@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from .._classes import stored_default
 from .._exceptions import InvalidError, NotFoundError, near_misses
-from .._types import Definition, Field, Fixed, Link, List, Node, Primitive, Record, type_from_json
+from .._schema.classes import stored_default
+from .._schema.types import Definition, Field, Fixed, Link, List, Node, Primitive, Record, type_from_json
 from .instances import Instance, class_of
 from .members import BUILTIN_TYPES, Member, parse_member
 from .reading import read_outline, section

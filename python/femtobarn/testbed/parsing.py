@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .._exceptions import InvalidError, near_misses
-from .._views import bytes_of_size
+from .._sizes import bytes_of_size
 
 __all__ = ["Parser"]
 

@@ -1,0 +1,158 @@
+"""Data of any library as awkward layouts, which :mod:`femtobarn._data.arrays` matches against classes.
+
+Optional libraries are never imported here: data of theirs can only come from a caller who has them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .._exceptions import InvalidError
+from .._lazy import ak
+from .._oid import Oid, OidArray, OidRange
+from .._schema.declared_fields import surplus_of
+from .._schema.types import ElementLink, Fixed, Link, List, Node, Optional, Record, String, Variant
+from .arrow import is_arrow_stream, layout_of_arrow, table_of
+from .casts import Values
+
+__all__ = ["layout_of", "named_parts"]
+
+
+def named_parts(data: Any) -> Mapping[str, Any] | None:
+    """Return the columns of what is kept by column, or None."""
+    if isinstance(data, Mapping):
+        return data
+    if isinstance(data, np.ndarray) and data.dtype.names is not None:
+        return {name: data[name] for name in data.dtype.names}
+    if _is_of(data, "pandas", "DataFrame"):
+        return {str(name): column for name, column in data.items()}
+    if _is_of(data, "pyarrow", "Array", "ChunkedArray"):
+        return None
+    if is_arrow_stream(data):
+        data = table_of(data)
+    if _is_of(data, "pyarrow", "Table", "RecordBatch"):
+        return dict(zip(data.column_names, data.columns, strict=True))
+    return None
+
+
+def layout_of(data: Any, node: Node) -> ak.contents.Content:
+    """Return an array as an awkward layout."""
+    if isinstance(data, ak.contents.Content):
+        return data
+    if isinstance(data, ak.Array):
+        return _materialised(data)
+    if isinstance(data, OidRange | OidArray):
+        return ak.from_numpy(data.to_numpy(), highlevel=False)
+    if isinstance(data, np.ndarray) and data.dtype != object:
+        return _of_numpy(data)
+    if _is_of(data, "pandas", "Series"):
+        return _of_series(data, node)
+    if is_arrow_stream(data) or type(data).__module__.partition(".")[0] == "pyarrow":
+        return layout_of_arrow(data)
+    if hasattr(data, "__dask_graph__"):
+        raise InvalidError("a Dask collection holds no data yet; call .compute() first")
+    if hasattr(data, "collect"):
+        raise InvalidError("a lazy data frame holds no data yet; call .collect() first")
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
+        raise InvalidError(
+            f"{type(data).__name__} is not an array; give awkward, NumPy, Arrow or pandas data, or a list"
+        )
+    return _of_python(data, node)
+
+
+def _of_python(data: Iterable[Any], node: Node) -> ak.contents.Content:
+    try:
+        return ak.from_iter(_plain(list(data), List(node)), highlevel=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"the list cannot be made an array of {node}: {error}") from error
+    except RuntimeError as error:  # From a cast of text to UTF-8.
+        raise InvalidError(
+            "a text of the list has half a surrogate pair, which is not a character"
+        ) from error
+
+
+def _of_numpy(data: Values) -> ak.contents.Content:
+    if data.dtype.kind in "mMcV" and data.dtype.names is None:
+        raise InvalidError(f"NumPy values of type {data.dtype} cannot be stored; convert to numbers first")
+    if not data.dtype.isnative:
+        data = data.astype(data.dtype.newbyteorder("="))
+    try:
+        return ak.from_numpy(data, regulararray=True, highlevel=False)
+    except UnicodeEncodeError as error:
+        raise InvalidError(
+            "a text of the array has half a surrogate pair, which is not a character"
+        ) from error
+
+
+def _of_series(data: Any, node: Node) -> ak.contents.Content:
+    if isinstance(data.dtype, np.dtype) and data.dtype != object:
+        return _of_numpy(data.to_numpy())
+    if data.dtype != object:
+        import pyarrow
+
+        return layout_of_arrow(pyarrow.array(data))
+    return _of_python(data, node)
+
+
+def _materialised(data: ak.Array) -> ak.contents.Content:
+    if ak.backend(data) not in ("cpu", "typetracer"):
+        data = ak.to_backend(data, "cpu")
+    if ak.backend(data) == "typetracer":
+        raise InvalidError("the awkward array holds a type but no data; compute it first")
+    return ak.materialize(data).layout
+
+
+def _is_of(data: Any, module: str, *names: str) -> bool:
+    """Tell whether data is of a class of an optional library, without importing it."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and any(isinstance(data, getattr(loaded, name)) for name in names)
+
+
+def _plain(value: Any, node: Node) -> Any:
+    """Replace OIDs in Python objects by what they are stored as."""
+    if isinstance(node, Link):
+        oid = getattr(value, "oid", value)
+        return (
+            dict(zip(("database", "container", "entry"), oid, strict=True)) if isinstance(oid, Oid) else value
+        )
+    if isinstance(node, ElementLink) and isinstance(value, tuple):
+        return _plain(value[0], Link("")) | {"element": value[1]}
+    if isinstance(node, List | Fixed) and isinstance(value, list | tuple | OidRange | OidArray):
+        return [_plain(item, node.item) for item in value]
+    if isinstance(node, Optional):
+        return _plain(value, node.item)
+    if isinstance(node, Record):
+        return _plain_record(value, node)
+    if isinstance(node, Variant):
+        return _plain(value, _alternative_for(value, node))
+    return value.tolist() if isinstance(value, np.generic) else value
+
+
+def _alternative_for(value: Any, node: Variant) -> Node:
+    """Return the alternative of which a Python object that awkward does not know is."""
+    info = getattr(type(value), "__femtobarn__", None)
+    wanted: Any = Link if isinstance(getattr(value, "oid", value), Oid) else List
+    if info is not None:
+        named = (
+            item for item in node.alternatives if isinstance(item, Record) and item.class_name == info.name
+        )
+        return next(named, node.alternatives[0])
+    return next((item for item in node.alternatives if isinstance(item, wanted)), String())
+
+
+def _plain_record(value: Any, node: Record) -> Any:
+    if hasattr(type(value), "__femtobarn__"):
+        surplus, _ = surplus_of(value, list(node.by_name), node.class_name)
+        if surplus is not None:
+            raise InvalidError(surplus)
+        value = {name: getattr(value, name) for name in node.by_name}
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: _plain(item, node.by_name[name]) if name in node.by_name else item
+        for name, item in value.items()
+    }

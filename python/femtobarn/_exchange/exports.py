@@ -1,0 +1,222 @@
+"""Files for those who have no federation: ROOT files with RNTuples, Parquet and Arrow files.
+
+A file appears under its name when it is complete; what was written until an error is removed. Links are
+exported as the numbers they consist of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .._data.arrays import columns_of
+from .._data.results import as_library
+from .._exceptions import (
+    DeniedError,
+    ExistsError,
+    FemtobarnError,
+    InvalidError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+    check_progress,
+    near_misses,
+)
+from .._femtobarn import ExportHandle
+from .._lazy import ak
+from .._query.paths import Expressions, all_paths
+from .._query.projections import Projection
+from .._schema.types import Definition, Record, Variant, innermost
+
+if TYPE_CHECKING:
+    from .._views.view import View
+
+__all__ = ["Progress", "export_views"]
+
+Progress = Callable[[int, int], None]
+"""Called with the objects done so far and the objects in all."""
+
+SUFFIXES = {".root": "root", ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
+"""The format of each ending of a file's name."""
+
+FORMATS = ("root", "parquet", "arrow")
+
+
+class _Sink(Protocol):
+    """A file that batches of objects go to."""
+
+    def begin(self, name: str, definition: Definition) -> None:
+        """Begin with the objects of another container."""
+
+    def write(self, batch: ak.Array) -> None:
+        """Append objects."""
+
+    def close(self) -> None:
+        """Complete the file."""
+
+
+def export_views(
+    views: Mapping[str, View],
+    path: str | os.PathLike[str],
+    expressions: Expressions = None,
+    where: str | None = None,
+    *,
+    format: str | None = None,
+    step_size: int | str = "64 MB",
+    progress: Progress | None = None,
+) -> int:
+    """Write objects of containers to a file, and return their number.
+
+    Parameters
+    ----------
+    views
+        What to export, by the names that the RNTuples get.
+    path, expressions, where, format, step_size, progress
+        As for :meth:`femtobarn.View.export`.
+    """
+    check_progress(progress, "done, total")
+    target = Path(os.fspath(path))
+    kind = format_of(target, format)
+    if kind != "root" and len(views) != 1:
+        raise InvalidError(f"a {kind} file holds one container, not {len(views)}; export to a .root file")
+    with _told(target):
+        is_taken = target.exists()
+    if is_taken:
+        raise ExistsError(f"file {target} exists already; remove it, or choose another name")
+    total, done = sum(map(len, views.values())), 0
+    chosen = list(expressions) if isinstance(expressions, Iterator) else expressions
+    with _completed(target) as partial:
+        sink = _SINKS[kind](partial, target.name)
+        for name, view in views.items():
+            sink.begin(name, Projection.of(chosen, view.definition).as_class(view.definition))
+            # An empty batch first, so that a file without objects has its fields too.
+            _write(sink, view.arrays(chosen, entry_stop=0), target)
+            for batch in view.iterate(chosen, where, step_size=step_size):
+                _write(sink, batch, target)
+                done += len(batch)
+                if progress is not None:
+                    progress(done, total)
+        with _told(target):
+            sink.close()
+    return done
+
+
+def format_of(path: Path, given: str | None) -> str:
+    """Return the format of a file, by its name unless it is given."""
+    if given is not None:
+        if given not in FORMATS:
+            raise InvalidError(f"format {given!r} does not exist{near_misses(given, FORMATS)}")
+        return given
+    kind = SUFFIXES.get(path.suffix.lower())
+    if kind is None:
+        raise InvalidError(f"{path.name} ends in none of {', '.join(SUFFIXES)}; give format=")
+    return kind
+
+
+def _write(sink: _Sink, batch: ak.Array, target: Path) -> None:
+    with _told(target):
+        sink.write(batch)
+
+
+@contextlib.contextmanager
+def _told(target: Path) -> Iterator[None]:
+    """Make an error of the operating system that a library met, such as a full disk, one of ours."""
+    try:
+        yield
+    except FemtobarnError:
+        raise
+    except FileNotFoundError as error:
+        raise NotFoundError(f"folder {target.parent} does not exist") from error
+    except PermissionError as error:
+        raise DeniedError(f"export to {target}: {error}") from error
+    except OSError as error:
+        raise StorageError(f"export to {target}: {error}; nothing of it is left") from error
+
+
+@contextlib.contextmanager
+def _completed(target: Path) -> Iterator[Path]:
+    """Give a name to write to that becomes the target's when all went well."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    with _told(target):
+        partial.unlink(missing_ok=True)
+    try:
+        yield partial
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+class _RootSink:
+    """A ROOT file, with an RNTuple for each container."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._handle = ExportHandle.create(path, name)
+        self._position = -1
+        self._record = Record("", ())
+
+    def begin(self, name: str, definition: Definition) -> None:
+        self._position = self._handle.add(name, json.dumps(definition.to_json()))
+        self._record = definition.record
+
+    def write(self, batch: ak.Array) -> None:
+        self._handle.append(self._position, columns_of(batch, self._record))
+
+    def close(self) -> None:
+        self._handle.finish()
+
+
+class _ArrowSink:
+    """An Arrow file of record batches, also known as Feather."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._path = path
+        self._writer: Any = None
+        self._record = Record("", ())
+
+    def begin(self, name: str, definition: Definition) -> None:
+        self._record = definition.record
+
+    def write(self, batch: ak.Array) -> None:
+        table = as_library(batch, self._record, "pa")
+        if self._writer is None:
+            self._writer = self._open(table.schema)
+        if len(table):
+            self._writer.write_table(table)
+
+    def _open(self, schema: Any) -> Any:
+        import pyarrow as pa
+
+        return pa.ipc.new_file(self._path, schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _ParquetSink(_ArrowSink):
+    """A Parquet file."""
+
+    def begin(self, name: str, definition: Definition) -> None:
+        super().begin(name, definition)
+        for path, node in all_paths(definition).items():
+            inner = innermost(node)
+            if isinstance(inner, Variant) or (isinstance(inner, Record) and not inner.fields):
+                shown = "of records without members" if isinstance(inner, Record) else node
+                raise UnsupportedError(
+                    f"{path!r} is {shown}, which Parquet has no type for; leave it out, or export to .root"
+                )
+
+    def _open(self, schema: Any) -> Any:
+        import pyarrow.parquet as pq
+
+        return pq.ParquetWriter(self._path, schema, compression="zstd")
+
+
+_SINKS: dict[str, Callable[[Path, str], _Sink]] = {
+    "root": _RootSink,
+    "parquet": _ParquetSink,
+    "arrow": _ArrowSink,
+}

@@ -1,0 +1,107 @@
+"""What is changed of objects that are there: which of them, and the columns of the new values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from .._data.arrays import Tree, columns_of
+from .._exceptions import InvalidError
+from .._oid import Oid, OidArray, OidRange
+from .._schema.declared_fields import surplus_of
+from .._schema.types import Definition, Field, Record
+
+if TYPE_CHECKING:
+    from .objects import LinkRef, Object
+
+__all__ = ["Chosen", "entries_of", "new_values"]
+
+Chosen: TypeAlias = (
+    "int | Oid | Object | LinkRef | OidRange | OidArray | Sequence[Any] | np.ndarray[Any, Any]"
+)
+"""Objects of a container: one or many, by OID, as objects or links, or by their numbers in it."""
+
+
+def entries_of(chosen: Any, place: tuple[int, int]) -> tuple[np.ndarray[Any, Any], bool]:
+    """Return the numbers of objects in their container, and whether a single one was named.
+
+    Parameters
+    ----------
+    chosen
+        As :data:`Chosen`.
+    place
+        Numbers of the database and the container that the objects have to be in.
+
+    Examples
+    --------
+    >>> entries_of([Oid(1, 2, 7), 3], (1, 2))
+    (array([7, 3], dtype=uint64), False)
+    """
+    if isinstance(chosen, OidRange | OidArray):
+        _check_place((chosen.database, chosen.container), place)
+        return chosen.entries, False
+    if isinstance(chosen, np.ndarray) and chosen.dtype.kind in "iu":
+        if chosen.ndim != 1 or (chosen.size and int(chosen.min()) < 0):
+            raise InvalidError("entries are numbers from 0 upwards, in one dimension")
+        return chosen.astype(np.uint64), False
+    if isinstance(chosen, Sequence | np.ndarray) and not isinstance(chosen, str | bytes):
+        return np.array([_entry_of(each, place) for each in chosen], np.uint64), False
+    return np.array([_entry_of(chosen, place)], np.uint64), True
+
+
+def _entry_of(chosen: Any, place: tuple[int, int]) -> int:
+    if isinstance(chosen, int | np.integer) and not isinstance(chosen, bool) and chosen >= 0:
+        return int(chosen)
+    oid = getattr(chosen, "oid", chosen)
+    if not isinstance(oid, Oid):
+        raise InvalidError(f"{chosen!r} is not an object; give an OID, an object, or an entry from 0 upwards")
+    _check_place((oid.database, oid.container), place)
+    return oid.entry
+
+
+def _check_place(found: tuple[int, int], place: tuple[int, int]) -> None:
+    if found != place:
+        raise InvalidError(
+            f"container {found[0]}-{found[1]} is not this one, which is {place[0]}-{place[1]}; "
+            "change objects through the container that they are in"
+        )
+
+
+def new_values(values: Any, named: Mapping[str, Any], definition: Definition, single: bool) -> Tree:
+    """Return the columns of new values, by the dotted names of the fields that they are of.
+
+    Parameters
+    ----------
+    values
+        A mapping of fields to values, or an object of the class; None if all are in `named`.
+    named
+        More fields with their values.
+    single
+        Whether there is one value of each field rather than one for each of several objects.
+    """
+    given = {**_fields_of(values, definition), **named}
+    if not given:
+        raise InvalidError("no field to change is named")
+    fields = tuple(Field(path, definition.resolve(path)) for path in given)
+    columns = {path: [value] for path, value in given.items()} if single else given
+    return columns_of(columns, Record("", fields))
+
+
+def _fields_of(values: Any, definition: Definition) -> Mapping[str, Any]:
+    if values is None:
+        return {}
+    if isinstance(values, Mapping):
+        return values
+    if hasattr(type(values), "__femtobarn__"):
+        names = [field.name for field in definition.fields]
+        surplus, _ = surplus_of(values, names, definition.name)
+        if surplus is not None:
+            raise InvalidError(surplus)
+        return {name: getattr(values, name) for name in names}
+    if hasattr(values, "fields"):
+        return {name: values[name] for name in values.fields}
+    raise InvalidError(
+        f"{type(values).__name__} holds no values of fields; give a mapping of fields to values"
+    )

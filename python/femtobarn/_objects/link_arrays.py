@@ -1,0 +1,85 @@
+"""Links inside awkward arrays: each knows its OID and can fetch what it leads to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import awkward as ak
+import numpy as np
+
+from .._exceptions import InvalidError
+from .._femtobarn import oid_records
+from .._oid import OID_DTYPE, Oid
+
+if TYPE_CHECKING:
+    from .._snapshots import Snapshot
+
+__all__ = ["BEHAVIOR", "SNAPSHOT", "link_records"]
+
+SNAPSHOT = "@femtobarn.snapshot"
+"""Attribute of an awkward array: the snapshot that it was read from; not pickled with it."""
+
+
+def _snapshot_of(array: Any) -> Snapshot:
+    snapshot = array.attrs.get(SNAPSHOT)
+    if snapshot is None:
+        raise InvalidError("this array no longer knows its snapshot; use snapshot.fetch(links)")
+    result: Snapshot = snapshot
+    return result
+
+
+class LinkRecord(ak.Record):  # type: ignore[misc]
+    """One link in an awkward array; a null one is None instead."""
+
+    @property
+    def oid(self) -> Oid:
+        """The OID that the link holds."""
+        return Oid(*(int(self[name]) for name in OID_DTYPE.names or ()))
+
+    def get(self) -> Any:
+        """Return the object that the link leads to."""
+        return _snapshot_of(self).object(self.oid)
+
+
+class LinkArray(ak.Array):  # type: ignore[misc]
+    """Links in an awkward array, of any nesting."""
+
+    def fetch(self, expressions: Any = None) -> ak.Array:
+        """Return fields of the objects that the links lead to, nested as the links are."""
+        snapshot = _snapshot_of(self)
+
+        def replace(layout: Any, **_: Any) -> Any:
+            if layout.is_record or (layout.is_option and layout.content.is_record):
+                return snapshot.fetch(link_records(ak.Array(layout)), expressions).layout
+            return None
+
+        return ak.transform(replace, self, behavior=BEHAVIOR, attrs=self.attrs)
+
+
+BEHAVIOR: dict[Any, Any] = {
+    "Link": LinkRecord,
+    ("*", "Link"): LinkArray,
+    "ElementLink": LinkRecord,
+    ("*", "ElementLink"): LinkArray,
+}
+"""What awkward makes of records of links; given to each array, so that it changes no other library."""
+
+
+def link_records(links: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return OIDs in any form as a structured array with ``database``, ``container`` and ``entry``."""
+    if isinstance(links, ak.Array) and links.ndim == 1 and links.fields:
+        columns = {name: ak.to_numpy(links[name]) for name in OID_DTYPE.names or ()}
+        return _filled(len(links), {name: np.ma.filled(column, 0) for name, column in columns.items()})
+    if isinstance(links, np.ndarray) and links.dtype.names is not None:
+        return _filled(len(links), {name: links[name] for name in OID_DTYPE.names or ()})
+    if hasattr(links, "to_numpy") and not isinstance(links, ak.Array):
+        result: np.ndarray[Any, np.dtype[Any]] = links.to_numpy()
+        return result
+    return np.frombuffer(memoryview(oid_records(links)), OID_DTYPE)
+
+
+def _filled(length: int, columns: dict[str, Any]) -> np.ndarray[Any, np.dtype[Any]]:
+    records = np.empty(length, OID_DTYPE)
+    for name, values in columns.items():
+        records[name] = values
+    return records

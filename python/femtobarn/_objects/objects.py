@@ -1,0 +1,355 @@
+"""Objects read one by one: attributes that load when asked for, links that are followed when used.
+
+An object is a place (an entry of a container as of a snapshot), not a copy: it reads a field when the
+field is asked for, and never changes, because snapshots do not. Objects that come from one loop share a
+block of neighbouring entries, so that a column is read once per block. Objects with their attributes and
+plain values are the extension module's; what is made of other columns is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from .._data.arrays import Tree
+from .._data.results import layout_of
+from .._exceptions import InvalidError, NotFoundError, near_misses
+from .._femtobarn import Object
+from .._lazy import ak
+from .._oid import Oid
+from .._schema.types import DTYPES, ElementLink, Fixed, Link, List, Node, Optional, Record, Variant
+
+if TYPE_CHECKING:
+    from .._snapshots import Snapshot
+    from .._views.view import View
+
+__all__ = ["ElementRef", "LinkList", "LinkRef", "Object", "RecordValue"]
+
+
+_set = object.__setattr__
+
+
+class _Members:
+    """Attributes and items by the names of a record's members; none of them can be set."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(self._unchanging(name))
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        for name, value in state[1].items():
+            _set(self, name, value)
+
+    def _unchanging(self, name: str) -> str:
+        """Say why an attribute cannot be set, and what to do instead."""
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except NotFoundError as error:
+            if name == "keys":  # For dict(record), unless there is a member of that name.
+                return lambda: self.fields
+            raise AttributeError(str(error)) from None
+
+    def __getitem__(self, name: str) -> Any:
+        raise NotImplementedError
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of the members."""
+        raise NotImplementedError
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.fields]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all members as plain Python values; links become OIDs or None."""
+        return {name: plain_value(self[name]) for name in self.fields}
+
+
+def _object_at(view: View, entry: int) -> Object:
+    return view.object_at(entry)
+
+
+class RecordValue(_Members):
+    """A record inside an object."""
+
+    __slots__ = ("_index", "_node", "_snapshot", "_tree")
+
+    _index: int
+    _node: Record
+    _snapshot: Snapshot
+    _tree: Tree
+
+    def __init__(self, tree: Tree, node: Record, index: int, snapshot: Snapshot) -> None:
+        _set(self, "_tree", tree)
+        _set(self, "_node", node)
+        _set(self, "_index", index)
+        _set(self, "_snapshot", snapshot)
+
+    def _unchanging(self, name: str) -> str:
+        return (
+            f"records of class {self._node.class_name} that are stored do not change; give the object that "
+            "has this one a new value in a transaction, with container.update(oid, ...)"
+        )
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of the members."""
+        return list(self._tree[2])
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._tree[2]:
+            hint = near_misses(name, self._tree[2])
+            raise NotFoundError(f"record {self._node.class_name} has no member {name!r}{hint}")
+        tree = self._tree[3][self._tree[2].index(name)]
+        return value_of(tree, self._node.by_name[name], self._index, self._snapshot)
+
+    def __repr__(self) -> str:
+        members = ", ".join(f"{name}={self[name]!r}" for name in self.fields)
+        return f"{self._node.class_name}({members})"
+
+
+class LinkRef(_Members):
+    """A stored link to an object; its attributes are the object's."""
+
+    __slots__ = ("_snapshot", "oid")
+
+    _snapshot: Snapshot
+    oid: Oid
+
+    def __init__(self, oid: Oid, snapshot: Snapshot) -> None:
+        _set(self, "oid", oid)
+        _set(self, "_snapshot", snapshot)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.get(), name, value)  # The object says why not.
+
+    def get(self) -> Object:
+        """Return the object that the link leads to, as of the same snapshot.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such object, or it was deleted.
+        """
+        return self._snapshot.object(self.oid)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        # That the object is gone is another error than that it has no such field.
+        return getattr(self._snapshot.object(self.oid), name)
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of the fields of the object."""
+        return self.get().fields
+
+    def __getitem__(self, name: str) -> Any:
+        return self.get()[name]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LinkRef) and self.oid == other.oid
+
+    def __hash__(self) -> int:
+        return hash(self.oid)
+
+    def __repr__(self) -> str:
+        return f"<link to {self.oid}>"
+
+
+class ElementRef(_Members):
+    """A stored link to one element of a collection; its attributes are the element's."""
+
+    __slots__ = ("_snapshot", "_target", "element", "oid")
+
+    _snapshot: Snapshot
+    _target: str
+    element: int
+    oid: Oid
+
+    def __init__(self, oid: Oid, element: int, target: str, snapshot: Snapshot) -> None:
+        _set(self, "oid", oid)
+        _set(self, "element", element)
+        _set(self, "_target", target)
+        _set(self, "_snapshot", snapshot)
+
+    def _unchanging(self, name: str) -> str:
+        return (
+            "elements of objects that are stored do not change; give the object a new collection in a "
+            f"transaction, with container.update({self.oid!r}, {self._collection(self.get())}=...)"
+        )
+
+    def get(self) -> Object:
+        """Return the object that holds the element."""
+        return self._snapshot.object(self.oid)
+
+    @property
+    def value(self) -> Any:
+        """The element itself."""
+        owner = self.get()
+        return owner[self._collection(owner)][self.element]
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of the members of the element."""
+        return list(getattr(self.value, "fields", []))
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.fields:
+            raise NotFoundError(f"the element has no member {name!r}{near_misses(name, self.fields)}")
+        return self.value[name]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ElementRef) and (self.oid, self.element) == (other.oid, other.element)
+
+    def __hash__(self) -> int:
+        return hash((self.oid, self.element))
+
+    def __repr__(self) -> str:
+        return f"<link to element {self.element} of {self.oid}>"
+
+    def _collection(self, owner: Object) -> str:
+        """Return the field that the element is in: the one named by the link, or the only list."""
+        _, _, named = self._target.partition(".")
+        if named:
+            return named
+        lists = [name for name in owner.fields if isinstance(owner._view.definition.resolve(name), List)]
+        if len(lists) != 1:
+            raise InvalidError(
+                f"class {owner.class_name} has {len(lists)} collections; take the element from one, such as "
+                f"link.get().{lists[0] if lists else 'hits'}[link.element]"
+            )
+        return lists[0]
+
+
+class LinkList(Sequence["LinkRef | ElementRef | None"]):
+    """The links of a to-many relation, each followed when it is used."""
+
+    __slots__ = ("_make", "_records", "_snapshot")
+
+    def __init__(self, records: Any, make: Callable[[int], Any], snapshot: Snapshot) -> None:
+        self._records = records
+        self._make = make
+        self._snapshot = snapshot
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        positions = range(len(self._records))[index]
+        if isinstance(positions, range):
+            return [self._make(position) for position in positions]
+        return self._make(positions)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._make, range(len(self._records)))
+
+    @property
+    def oids(self) -> list[Oid]:
+        """OIDs of the objects."""
+        columns = (self._records[name].tolist() for name in ("database", "container", "entry"))
+        return [Oid(*members) for members in zip(*columns, strict=True)]
+
+    def fetch(self, expressions: Any = None, *, library: str = "ak") -> Any:
+        """Return fields of all the objects at once; see :meth:`Snapshot.fetch`."""
+        return self._snapshot.fetch(self._records, expressions, library=library)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} links>"
+
+
+def value_of(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> Any:
+    """Return the value at an index of columns as a Python object."""
+    kind = tree[0]
+    if kind == "primitive":
+        return np.frombuffer(tree[2], DTYPES[tree[1]])[index].item()
+    if kind == "string":
+        start, stop = np.frombuffer(tree[1], np.int64)[index : index + 2].tolist()
+        return bytes(memoryview(tree[2])[start:stop]).decode(errors="replace")
+    if kind == "list":
+        return _list_value(tree, node, index, snapshot)
+    if kind == "fixed":
+        item = node.item if isinstance(node, Fixed) else None
+        return items_of(tree[3], item, index * tree[1], (index + 1) * tree[1], snapshot)
+    if kind == "variant":
+        return _variant_value(tree, node, index, snapshot)
+    if isinstance(node, Link | ElementLink):
+        return _link_value(_link_records(tree, index, index + 1)[0], node, snapshot)
+    record = node if isinstance(node, Record) else Record("", ())
+    return RecordValue(tree, record, index, snapshot)
+
+
+def _list_value(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> Any:
+    start, stop = np.frombuffer(tree[1], np.int64)[index : index + 2].tolist()
+    if isinstance(node, Optional):
+        return value_of(tree[2], node.item, start, snapshot) if stop > start else None
+    if isinstance(node, List) and node.is_bytes:
+        return bytes(memoryview(tree[2][2])[start:stop])
+    return items_of(tree[2], node.item if isinstance(node, List) else None, start, stop, snapshot)
+
+
+def _variant_value(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> Any:
+    tag = int(np.frombuffer(tree[1], np.int8)[index])
+    if tag < 0 or not isinstance(node, Variant):
+        return None
+    position = int(np.frombuffer(tree[2], np.int64)[index])
+    return value_of(tree[3][tag], node.alternatives[tag], position, snapshot)
+
+
+def items_of(tree: Tree, node: Node | None, start: int, stop: int, snapshot: Snapshot) -> Any:
+    """Return a range of items: numbers as a NumPy array, links as links, others as awkward arrays."""
+    if tree[0] == "primitive":
+        return np.frombuffer(tree[2], DTYPES[tree[1]])[start:stop]
+    if tree[0] == "string" and node is not None:
+        return [value_of(tree, node, index, snapshot) for index in range(start, stop)]
+    if isinstance(node, Link | ElementLink):
+        records = _link_records(tree, start, stop)
+        return LinkList(records, lambda index: _link_value(records[index], node, snapshot), snapshot)
+    layout = layout_of(tree, node)
+    # Slicing an array would make two of the costly high-level objects.
+    part = layout if (start, stop) == (0, layout.length) else layout[start:stop]
+    return ak.Array(part, **snapshot.array_settings)
+
+
+def _link_records(tree: Tree, start: int, stop: int) -> Any:
+    members = dict(zip(tree[2], tree[3], strict=True))
+    dtype = [(name, DTYPES[member[1]]) for name, member in members.items()]
+    records = np.empty(stop - start, dtype)
+    for name, member in members.items():
+        records[name] = np.frombuffer(member[2], DTYPES[member[1]])[start:stop]
+    return records
+
+
+def _link_value(record: Any, node: Link | ElementLink, snapshot: Snapshot) -> LinkRef | ElementRef | None:
+    members = record.tolist()
+    if members[1] == 0:
+        return None
+    oid = Oid(*members[:3])
+    return ElementRef(oid, members[3], node.target, snapshot) if len(members) > 3 else LinkRef(oid, snapshot)
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value as Python's own types; links become OIDs."""
+    if isinstance(value, LinkRef):
+        return value.oid
+    if isinstance(value, ElementRef):
+        return value.oid, value.element
+    if isinstance(value, RecordValue):
+        return value.to_dict()
+    if isinstance(value, LinkList | list):
+        return [plain_value(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value.to_list() if hasattr(value, "to_list") else value

@@ -1,0 +1,116 @@
+"""Conditions that only compare fields, or their absolute values, with numbers.
+
+NumPy evaluates these several times faster than numexpr. The answers are numexpr's. Above all, values of
+single precision are compared with a number as it is written, not with what it would be rounded to: that
+needs no conversion of the values, since there is a number of single precision that parts them in the same
+way.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .._data.casts import Values
+
+__all__ = ["Comparison", "comparison_of"]
+
+Comparison: TypeAlias = Callable[[Mapping[str, Values]], Values]
+"""Tells for each entry whether a condition holds, from the values by numexpr's names."""
+
+COMPARERS: dict[type[ast.cmpop], Callable[[Any, Any], Values]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.Gt,
+    ast.LtE: ast.GtE,
+    ast.Gt: ast.Lt,
+    ast.GtE: ast.LtE,
+}
+"""What a comparison is with its sides swapped."""
+
+EXACT_INTEGER_MAX = 2**24
+"""Up to this, integers are numbers of single precision."""
+
+
+def comparison_of(expression: str) -> Comparison | None:
+    """Return the evaluation of numexpr's form of a condition, or None if it does more than compare.
+
+    Examples
+    --------
+    >>> holds = comparison_of("(v0 > 0.5) & (3 >= v1)")
+    >>> holds({"v0": np.array([0.4, 0.6, 0.7]), "v1": np.array([1, 3, 4])})
+    array([False,  True, False])
+    >>> comparison_of("abs(v0) < 2")({"v0": np.array([-3, -1, 4])})
+    array([False,  True, False])
+    >>> comparison_of("v0 + v1 > 3")
+    """
+    return _condition(ast.parse(expression, mode="eval").body)
+
+
+def _condition(node: ast.AST) -> Comparison | None:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):
+        left, right = _condition(node.left), _condition(node.right)
+        if left is None or right is None:
+            return None
+        join = np.logical_and if isinstance(node.op, ast.BitAnd) else np.logical_or
+        return lambda values: join(left(values), right(values))
+    return _comparison(node) if isinstance(node, ast.Compare) else None
+
+
+def _comparison(node: ast.Compare) -> Comparison | None:
+    left, kind, right = node.left, type(node.ops[0]), node.comparators[0]
+    if _number(left) is not None:
+        left, kind, right = right, TURNED.get(kind, kind), left
+    name, is_absolute = _column(left)
+    limit = _number(right)
+    if name is None or limit is None or kind not in COMPARERS:
+        return None
+    compare, single = COMPARERS[kind], _single_limit(limit, kind)
+
+    def holds(values: Mapping[str, Values]) -> Values:
+        column = values[name]
+        if is_absolute:
+            # The least integer has no absolute value among integers.
+            column = np.abs(column if column.dtype.kind == "f" else column.astype(np.float64))
+        return compare(column, single if column.dtype == np.float32 else limit)
+
+    return holds
+
+
+def _column(node: ast.AST) -> tuple[str | None, bool]:
+    """Return the name of a column, if it is one, and whether its absolute values are meant."""
+    match node:
+        case ast.Name(id=name):
+            return name, False
+        case ast.Call(func=ast.Name(id="abs"), args=[ast.Name(id=name)], keywords=[]):
+            return name, True
+    return None, False
+
+
+def _number(node: ast.AST) -> int | float | None:
+    sign = 1
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        sign, node = -1, node.operand
+    value = node.value if isinstance(node, ast.Constant) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    # numexpr would round a larger integer to the precision of the values.
+    return None if isinstance(value, int) and value > EXACT_INTEGER_MAX else sign * value
+
+
+def _single_limit(limit: float, kind: type[ast.cmpop]) -> np.float32:
+    """Return the number of single precision that parts others as the limit does."""
+    with np.errstate(over="ignore"):
+        nearest = np.float32(limit)
+    if kind in (ast.Gt, ast.LtE):
+        return np.nextafter(nearest, np.float32(-np.inf)) if float(nearest) > limit else nearest
+    return np.nextafter(nearest, np.float32(np.inf)) if float(nearest) < limit else nearest

@@ -1,0 +1,131 @@
+"""Scans: entries chosen by a condition, and fields of those chosen, chunk by chunk.
+
+A chunk's columns stay in the processor's cache from reading to the last use, and several chunks are
+under way at once, as many as there are processors. Fields that are one number per entry are read only
+in chunks where the condition holds at all, and there either whole or, if it rarely holds, entry by
+entry, whichever costs less.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from .._data.arrays import Tree
+from .._data.casts import Values
+from .._data.results import awkward_of
+from .._lazy import ak
+from .._schema.types import DTYPES, Primitive, Reduced
+from .paths import whole_link
+from .selection import COUNT, Selection
+
+if TYPE_CHECKING:
+    from .._views.view import View
+
+__all__ = ["Scan", "is_flat"]
+
+CHUNK_ENTRIES = 1 << 18
+"""Entries of which a condition is evaluated at once: a few columns of them fit a processor's cache."""
+
+THREADS_MAX = 8
+"""Chunks under way at once, at most."""
+
+READ_BYTES_PER_SECOND = 6e9
+"""Speed at which the columns of neighbouring entries are read."""
+
+SEEK_SECONDS = 3e-6
+"""Cost of going to another place, for each field."""
+
+T = TypeVar("T")
+
+
+class Scan:
+    """A condition over ranges of entries of a view."""
+
+    def __init__(self, view: View, selection: Selection, ranges: Iterable[range]) -> None:
+        self._view = view
+        self._selection = selection
+        self._chunks = [
+            range(start, min(start + CHUNK_ENTRIES, part.stop))
+            for part in ranges
+            for start in range(part.start, part.stop, CHUNK_ENTRIES)
+        ]
+
+    def entries(self) -> Values:
+        """Return the entries for which the condition holds."""
+        return np.concatenate([np.empty(0, np.uint64), *self._map(self._entries_of)])
+
+    def columns(self, paths: list[str]) -> Tree:
+        """Return flat fields of the entries for which the condition holds."""
+        parts = [self._view.read_tree(paths, 0, 0), *self._map(lambda chunk: self._columns_of(chunk, paths))]
+        names = parts[0][2]
+        contents = []
+        for position in range(len(names)):
+            kind = parts[0][3][position][1]
+            numbers = [np.frombuffer(part[3][position][2], DTYPES[kind]) for part in parts if part[1]]
+            contents.append(("primitive", kind, np.concatenate([np.empty(0, DTYPES[kind]), *numbers])))
+        return ("record", sum(part[1] for part in parts), names, tuple(contents))
+
+    def _map(self, function: Callable[[range], T]) -> Iterator[T]:
+        threads = min(len(os.sched_getaffinity(0)), THREADS_MAX, len(self._chunks))
+        if threads < 2:
+            yield from map(function, self._chunks)
+            return
+        with ThreadPoolExecutor(threads, "femtobarn-scan") as pool:
+            yield from pool.map(function, self._chunks)
+
+    def _holds(self, chunk: range, live: int) -> Values:
+        """Tell for each object of a chunk whether the condition holds."""
+        return self._selection.evaluate(self._condition_columns(chunk), live)
+
+    def _entries_of(self, chunk: range) -> Values:
+        entries = self._view._entries_within(chunk.start, chunk.stop)
+        return entries[self._holds(chunk, len(entries))]
+
+    def _columns_of(self, chunk: range, paths: list[str]) -> Tree:
+        live = self._view._live
+        count = len(chunk) if live is None else len(live.within(chunk.start, chunk.stop))
+        positions = np.flatnonzero(self._holds(chunk, count))
+        if not len(positions):
+            return ("record", 0, (), ())
+        seek_seconds = len(positions) * len(paths) * SEEK_SECONDS
+        if live is None and seek_seconds < len(chunk) * len(paths) * 4 / READ_BYTES_PER_SECOND:
+            return self._view._handle.fetch((positions + chunk.start).astype(np.uint64).tobytes(), paths)
+        _, _, names, contents = self._view.read_tree(paths, chunk.start, chunk.stop)
+        taken = [(*each[:2], np.frombuffer(each[2], DTYPES[each[1]])[positions]) for each in contents]
+        return ("record", len(positions), names, tuple(taken))
+
+    def _condition_columns(self, chunk: range) -> dict[str, Values]:
+        view, columns = self._view, {}
+        if self._selection.fields:
+            paths = {whole_link(path, view.definition): None for path in self._selection.fields}
+            tree = view.read_tree(list(paths), chunk.start, chunk.stop)
+            columns = {path: self._column(tree, path) for path in self._selection.fields}
+        for path in self._selection.collections:
+            counts = view._handle.counts(path, chunk.start, chunk.stop)
+            columns[COUNT + path] = np.frombuffer(memoryview(counts), np.int64)
+        return columns
+
+    def _column(self, tree: Tree, path: str) -> Values:
+        column = tree
+        for name in path.split("."):
+            if column[0] != "record":
+                break
+            column = column[3][column[2].index(name)]
+        if column[0] == "primitive":
+            return np.frombuffer(column[2], DTYPES[column[1]])
+        array: Any = awkward_of(tree, None)  # Without its class, so that null links are zeros.
+        for name in path.split("."):
+            array = array[name]
+        values: Values = ak.to_numpy(array)  # A masked array, where records around it are missing.
+        return values
+
+
+def is_flat(view: View, paths: list[str]) -> bool:
+    """Tell whether all fields are numbers of the objects themselves, one per entry."""
+    fields = view.definition.record.by_name
+    return all(isinstance(fields.get(path), Primitive | Reduced) for path in paths)

@@ -1,0 +1,332 @@
+"""The annotations with which fields of persistent classes are declared, and what each means.
+
+To a type checker ``fb.uint32`` is ``int`` and ``fb.variant[...]`` is a union, so that constructing an
+object is checked as one writes it; at run time each carries the :class:`~femtobarn._schema.types.Node` of
+the type that is stored.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, TypeVar
+
+import numpy as np
+
+from .._exceptions import InvalidError
+from .types import (
+    DTYPES,
+    Bitset,
+    ElementLink,
+    Fixed,
+    Link,
+    List,
+    Node,
+    Optional,
+    Primitive,
+    Record,
+    Reduced,
+    String,
+    Variant,
+    innermost,
+)
+
+__all__ = [
+    "array",
+    "bitset",
+    "bool_",
+    "byte",
+    "char",
+    "element_link",
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "link",
+    "quantised",
+    "string",
+    "truncated",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "variant",
+]
+
+bool_ = Annotated[bool, Primitive("bool")]
+byte = Annotated[int, Primitive("byte")]
+char = Annotated[int, Primitive("char")]
+int8 = Annotated[int, Primitive("int8")]
+int16 = Annotated[int, Primitive("int16")]
+int32 = Annotated[int, Primitive("int32")]
+int64 = Annotated[int, Primitive("int64")]
+uint8 = Annotated[int, Primitive("uint8")]
+uint16 = Annotated[int, Primitive("uint16")]
+uint32 = Annotated[int, Primitive("uint32")]
+uint64 = Annotated[int, Primitive("uint64")]
+float16 = Annotated[float, Reduced("float16")]
+float32 = Annotated[float, Primitive("float32")]
+float64 = Annotated[float, Primitive("float64")]
+string = Annotated[str, String()]
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Union as variant
+
+    import numpy.typing as npt
+
+    from .._objects.objects import ElementRef, LinkRef, Object
+    from .._oid import Oid
+
+    T = TypeVar("T")
+    N = TypeVar("N")
+
+    class _Target(Generic[T]):
+        """Carries the class that a link leads to, for type checkers alone."""
+
+    link: TypeAlias = Oid | Object | LinkRef | _Target[T] | None
+    element_link: TypeAlias = tuple[Oid, int] | ElementRef | _Target[T] | None
+    array: TypeAlias = Sequence[T] | npt.NDArray[Any] | _Target[N]
+else:
+
+    class link:
+        """A reference to an object of another class: ``link["RawEvent"]``.
+
+        It may always lead nowhere, whether or not ``| None`` is added: None is stored as a null link, and
+        read as None, in arrays as a missing value.
+        """
+
+        def __class_getitem__(cls, target: Any) -> Node:
+            return Link(_target_name(target, "link"))
+
+    class element_link:
+        """A reference to one element of a collection inside an object: ``element_link["Hits"]``.
+
+        It may always lead nowhere, as a :class:`link`.
+        """
+
+        def __class_getitem__(cls, target: Any) -> Node:
+            return ElementLink(_target_name(target, "element_link"))
+
+    class array:
+        """A list of fixed length: ``array[float32, 15]``."""
+
+        def __class_getitem__(cls, parameters: Any) -> Any:
+            if not isinstance(parameters, tuple) or len(parameters) != 2:
+                raise InvalidError("an array takes a type and a size, such as fb.array[fb.float32, 3]")
+            return _Unresolved("array", parameters)
+
+    class variant:
+        """One of several types: ``variant[int32, str]``.
+
+        A value goes to the alternative of its own type (Python's ``int`` is ``int64``, its ``float``
+        ``float64``), else to the first that keeps its precision, else to the first that takes it.
+        """
+
+        def __class_getitem__(cls, parameters: Any) -> Any:
+            alternatives = parameters if isinstance(parameters, tuple) else (parameters,)
+            return _Unresolved("variant", alternatives)
+
+
+class _Unresolved:
+    """An array or a variant whose item types may still be forward references."""
+
+    def __init__(self, kind: str, parameters: tuple[Any, ...]) -> None:
+        self.kind = kind
+        self.parameters = parameters
+
+    def __or__(self, other: Any) -> Any:
+        return typing.Union[self, other]  # noqa: UP007 - `|` would call this method again
+
+    def __ror__(self, other: Any) -> Any:
+        return typing.Union[other, self]  # noqa: UP007 - as above
+
+
+def truncated(bits: int) -> Any:
+    """Declare a real number of which the uppermost ``bits`` bits (10 to 31) are kept.
+
+    Examples
+    --------
+    >>> str(truncated(16))
+    'truncated(16)'
+    """
+    if not 10 <= bits <= 31:
+        raise InvalidError(f"a truncated number keeps 10 to 31 bits, not {bits}")
+    return Reduced("truncated", bits)
+
+
+def quantised(bits: int, min: float, max: float) -> Any:
+    """Declare a real number between ``min`` and ``max``, stored as an integer of ``bits`` bits.
+
+    Examples
+    --------
+    >>> str(quantised(12, 0, 100))
+    'quantised(12, 0, 100)'
+    """
+    if not 1 <= bits <= 32:
+        raise InvalidError(f"a quantised number has 1 to 32 bits, not {bits}")
+    if not min < max:
+        raise InvalidError(f"a quantised number needs min < max, not {min:g} and {max:g}")
+    return Reduced("quantised", bits, float(min), float(max))
+
+
+def bitset(size: int) -> Any:
+    """Declare ``size`` truth values, each one bit on disk."""
+    if size < 1:
+        raise InvalidError(f"a bitset has at least 1 bit, not {size}")
+    return Bitset(size)
+
+
+PYTHON_TYPES: dict[Any, Node] = {
+    bool: Primitive("bool"),
+    int: Primitive("int64"),
+    float: Primitive("float64"),
+    str: String(),
+    bytes: List(Primitive("byte")),
+}
+
+ADVICE: dict[Any, str] = {
+    dict: "use a list of a persistent class with a key and a value",
+    set: "use list[...]",
+    frozenset: "use list[...]",
+    tuple: "use fb.array[type, size] or a persistent class",
+    complex: "use a persistent class with two fb.float64",
+    bytearray: "use bytes",
+    np.ndarray: "use list[type], or fb.array[type, size] where the size is fixed",
+    list: "say of what, such as list[fb.float32]",
+    object: "name a type that can be stored",
+    Any: "name a type that can be stored",
+    None: "name a type that can be stored",
+    type(None): "name a type that can be stored",
+}
+
+
+def node_of(annotation: Any, scope: Mapping[str, Any], where: str) -> Node:
+    """Return the type that an annotation stands for.
+
+    Parameters
+    ----------
+    annotation
+        What stands behind the colon; strings and forward references are looked up.
+    scope
+        Names by which forward references are looked up.
+    where
+        Class and field, for the text of errors.
+
+    Raises
+    ------
+    InvalidError
+        If values of this type cannot be stored; the text says what to use instead.
+    NameError
+        If a forward reference is to a name not (yet) defined.
+    """
+    if isinstance(annotation, str):
+        return node_of(evaluate(annotation, scope, where), scope, where)
+    if isinstance(annotation, typing.ForwardRef):
+        return node_of(annotation.__forward_arg__, scope, where)
+    if isinstance(annotation, Node):
+        return annotation
+    if isinstance(annotation, _Unresolved):
+        return _resolve(annotation, scope, where)
+    if typing.get_origin(annotation) is not None:
+        return _generic(annotation, scope, where)
+    return _plain(annotation, where)
+
+
+def _plain(annotation: Any, where: str) -> Node:
+    try:
+        if annotation in PYTHON_TYPES:
+            return PYTHON_TYPES[annotation]
+    except TypeError:  # Unhashable: nothing that we know.
+        raise _refusal(annotation, where) from None
+    info = getattr(annotation, "__femtobarn__", None)
+    if info is not None:
+        record: Node = info.record()
+        return record
+    if isinstance(annotation, type) and issubclass(annotation, np.generic):
+        annotation = np.dtype(annotation)
+    if isinstance(annotation, np.dtype):
+        if annotation.name == "float16":
+            return Reduced("float16")
+        if annotation.name in DTYPES:
+            return Primitive(annotation.name)
+    raise _refusal(annotation, where)
+
+
+def _generic(annotation: Any, scope: Mapping[str, Any], where: str) -> Node:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        stored = next((item for item in annotation.__metadata__ if isinstance(item, Node)), None)
+        return stored if stored is not None else node_of(arguments[0], scope, where)
+    if origin is list:
+        return List(node_of(arguments[0], scope, where))
+    if origin in (typing.Union, types.UnionType):
+        return _union(arguments, scope, where)
+    if origin is tuple and len(set(map(repr, arguments))) == 1 and len(arguments) > 1:
+        size = len(arguments)
+        raise InvalidError(f"{where} is a tuple, which cannot be stored; use fb.array[..., {size}]")
+    raise _refusal(annotation, where)
+
+
+def _union(arguments: tuple[Any, ...], scope: Mapping[str, Any], where: str) -> Node:
+    nodes = [node_of(item, scope, where) for item in arguments if item is not type(None)]
+    node = nodes[0] if len(nodes) == 1 else Variant(tuple(nodes))
+    if len(nodes) == len(arguments):
+        return node
+    # A link can be null as it is.
+    return node if isinstance(node, Link | ElementLink) else Optional(node)
+
+
+def _resolve(unresolved: _Unresolved, scope: Mapping[str, Any], where: str) -> Node:
+    if unresolved.kind == "variant":
+        return Variant(tuple(node_of(item, scope, where) for item in unresolved.parameters))
+    item, size = unresolved.parameters
+    if typing.get_origin(size) is Literal:
+        (size,) = typing.get_args(size)
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise InvalidError(f"{where} is an array of {size!r} items; the size is a positive number")
+    node = node_of(item, scope, where)
+    if _holds_records(node):
+        raise InvalidError(f"{where} is an array of records, which ROOT cannot name; use list[{node}]")
+    return Fixed(node, size)
+
+
+def _holds_records(node: Node) -> bool:
+    return isinstance(innermost(node), Record | Link | ElementLink)
+
+
+def evaluate(text: str, scope: Mapping[str, Any], where: str) -> Any:
+    """Return what an annotation written as text says."""
+    try:
+        return eval(text, {"__builtins__": __builtins__}, scope)
+    except (NameError, InvalidError):
+        raise
+    except Exception as error:
+        raise InvalidError(f"{where} has annotation {text!r}, which fails: {error}") from error
+
+
+def _target_name(target: Any, kind: str) -> str:
+    if isinstance(target, str) and target:
+        return target
+    info = getattr(target, "__femtobarn__", None)
+    if info is not None:
+        return str(info.name)
+    raise InvalidError(f'{target!r} is not a persistent class; write fb.{kind}["ClassName"]')
+
+
+def _refusal(annotation: Any, where: str) -> InvalidError:
+    origin = typing.get_origin(annotation) or annotation
+    shown = getattr(annotation, "__name__", None) or str(annotation)
+    try:
+        advice = ADVICE.get(origin)
+    except TypeError:
+        advice = None
+    if advice is None:
+        advice = "name one of fb's types"
+        if isinstance(origin, type) and origin.__module__ != "builtins":
+            advice = f"decorate {shown} with @fb.persistent, or store its parts"
+    return InvalidError(f"{where} is of type {shown}, which cannot be stored; {advice}")

@@ -1,0 +1,297 @@
+"""Persistent classes: declared with annotations, registered with the federation as JSON.
+
+A persistent class is an ordinary dataclass with keyword arguments. Its objects know nothing of
+databases: appending one copies its values. What is read back is an
+:class:`~femtobarn.Object`, which loads its values when they are asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from math import isfinite
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin, overload
+
+from .._exceptions import InvalidError, NotFoundError, WrongTypeError
+from .annotations import evaluate, node_of
+from .declared_fields import declare_strictly
+from .types import Definition, Field, Node, Primitive, Record, Reduced, String
+
+__all__ = ["definition_of", "field", "is_persistent", "persistent"]
+
+C = TypeVar("C", bound=type[Any])
+
+RESERVED = frozenset({"oid", "get"})
+"""Names that objects read back use for themselves."""
+
+DESCRIPTION = "femtobarn.description"
+"""Key of a field's description in the dataclass's metadata."""
+
+WAS = "femtobarn.was"
+"""Key of a field's former name in the dataclass's metadata."""
+
+
+def field(
+    *,
+    default: Any = dataclasses.MISSING,
+    default_factory: Any = dataclasses.MISSING,
+    description: str = "",
+    was: str = "",
+) -> Any:
+    """Declare a field with a default, a description, or the name that it had before.
+
+    Parameters
+    ----------
+    default
+        Value of an object that is made without one. A number or text is also what objects have that
+        were stored by a version of the class without the field.
+    default_factory
+        Function that gives the default, for lists and records.
+    description
+        What the field means, with its unit.
+    was
+        Name of the field in the version before, if it was renamed.
+
+    Examples
+    --------
+    >>> import femtobarn as fb
+    >>> @fb.persistent
+    ... class Jet:
+    ...     pt: fb.float32 = fb.field(description="transverse momentum [GeV]")
+    ...     constituents: list[fb.uint32] = fb.field(default_factory=list)
+    >>> Jet(pt=31.5)
+    Jet(pt=31.5, constituents=[])
+    >>> @fb.persistent(version=2, name="Jet")
+    ... class Jet2:
+    ...     et: fb.float32 = fb.field(was="pt")
+    ...     flavour: fb.int8 = fb.field(default=-1)
+    >>> fb.definition_of(Jet2).fields[0].was, fb.definition_of(Jet2).fields[1].default
+    ('pt', -1)
+    """
+    metadata = {DESCRIPTION: description, WAS: was}
+    if default_factory is not dataclasses.MISSING:
+        return dataclasses.field(default_factory=default_factory, metadata=metadata)
+    if default is not dataclasses.MISSING:
+        return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(metadata=metadata)
+
+
+@overload
+def persistent(cls: C, /) -> C: ...
+@overload
+def persistent(*, version: int = 1, name: str | None = None) -> Callable[[C], C]: ...
+@dataclass_transform(kw_only_default=True, field_specifiers=(field, dataclasses.field))
+def persistent(cls: type[Any] | None = None, /, *, version: int = 1, name: str | None = None) -> Any:
+    """Declare a class whose objects can be stored.
+
+    Parameters
+    ----------
+    version
+        Raise it whenever fields change; objects of older versions stay readable.
+    name
+        Name in the federation, by default the class's own.
+
+    Returns
+    -------
+    type
+        The class as a dataclass with keyword arguments, whose objects take no attributes that it does not
+        declare, but for those whose names begin with ``_``.
+
+    Raises
+    ------
+    InvalidError
+        If a field is of a type that cannot be stored. A forward reference is looked up when the
+        class is first used.
+
+    Examples
+    --------
+    >>> import femtobarn as fb
+    >>> @fb.persistent
+    ... class Track:
+    ...     pt: fb.float32
+    >>> @fb.persistent(version=2)
+    ... class Event:
+    ...     run: fb.uint32
+    ...     tracks: list[Track]
+    ...     raw: fb.link["RawEvent"] = None
+    >>> Event(run=7, tracks=[Track(pt=1.5)])
+    Event(run=7, tracks=[Track(pt=1.5)], raw=None)
+    >>> [str(field.type) for field in fb.definition_of(Event).fields]
+    ['uint32', 'list[Track]', 'link[RawEvent]']
+    """
+    frame = inspect.currentframe()
+    caller = frame.f_back if frame is not None else None
+    names = dict(caller.f_locals) if caller is not None else {}
+
+    def decorate(cls: type[Any]) -> type[Any]:
+        if not isinstance(cls, type):
+            raise WrongTypeError(
+                f"fb.persistent is for classes, not {cls!r}; write @fb.persistent or "
+                "@fb.persistent(version=2) above a class"
+            )
+        return _declare(cls, version, name or cls.__name__, names)
+
+    return decorate if cls is None else decorate(cls)
+
+
+def _declare(cls: type[Any], version: int, name: str, names: dict[str, Any]) -> type[Any]:
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise InvalidError(f"class {name} has version {version!r}; versions count from 1")
+    has_own_init = "__init__" in vars(cls)
+    made = dataclasses.dataclass(kw_only=True)(cls)
+    declare_strictly(made, has_own_init=has_own_init)
+    info = ClassInfo(made, name, version, names)
+    made.__femtobarn__ = info
+    _REGISTRY[name] = made
+    # A name not defined is a forward reference: looked up again when the class is first used.
+    with contextlib.suppress(NameError):
+        info.definition()
+    return made
+
+
+class ClassInfo:
+    """What a persistent class knows of itself; its attribute ``__femtobarn__``."""
+
+    def __init__(
+        self,
+        cls: type[Any],
+        name: str,
+        version: int,
+        names: dict[str, Any],
+        definition: Definition | None = None,
+    ) -> None:
+        self.cls = cls
+        self.name = name
+        self.version = version
+        self._names = names
+        self._definition = definition
+        self._resolving = False
+
+    def definition(self) -> Definition:
+        """Return the class's definition, looking forward references up the first time."""
+        if self._definition is None:
+            if self._resolving:
+                raise InvalidError(
+                    f"class {self.name} contains itself, which has no end; "
+                    f'refer to it with fb.link["{self.name}"]'
+                )
+            self._resolving = True
+            try:
+                self._definition = self._define()
+            finally:
+                self._resolving = False
+            self._names = {}
+        return self._definition
+
+    def record(self) -> Record:
+        """Return the class as the type of a member of another class."""
+        return self.definition().record
+
+    def _define(self) -> Definition:
+        scope = Scope(self.cls, self._names)
+        fields = tuple(self._field(member, scope) for member in dataclasses.fields(self.cls))
+        if not fields:
+            raise InvalidError(f"class {self.name} has no field; declare one, such as x: fb.float32")
+        return Definition(self.name, self.version, fields)
+
+    def _field(self, member: dataclasses.Field[Any], scope: Scope) -> Field:
+        where = f"field {member.name!r} of class {self.name}"
+        if member.name.startswith("_"):
+            raise InvalidError(f"{where} begins with an underscore; only public fields are stored")
+        if member.name in RESERVED:
+            raise InvalidError(f"{where} has a name that objects use for themselves; rename it")
+        annotation: Any = member.type
+        if isinstance(annotation, str):
+            annotation = evaluate(annotation, scope, where)
+        node = node_of(annotation, scope, where)
+        was = str(member.metadata.get(WAS, ""))
+        if was == member.name:
+            raise InvalidError(f"{where} was {was!r} before, which is what it is; leave was out")
+        return Field(
+            member.name, node, _description(member, annotation), was, stored_default(member.default, node)
+        )
+
+
+def stored_default(value: Any, node: Node) -> bool | int | float | str | None:
+    """Return the part of a default that a definition keeps: a number or text that is not zero or empty."""
+    if not isinstance(node, Primitive | Reduced | String) or not value:
+        return None
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return value if isinstance(value, bool | int | float | str) else None
+
+
+def _description(member: dataclasses.Field[Any], annotation: Any) -> str:
+    text = str(member.metadata.get(DESCRIPTION, ""))
+    if not text and get_origin(annotation) is Annotated:
+        notes = [note for note in get_args(annotation)[1:] if isinstance(note, str)]
+        text = notes[0] if notes else ""
+    return text
+
+
+_REGISTRY: dict[str, type[Any]] = {}
+"""Persistent classes by name; the newest of a name wins."""
+
+
+class Scope(Mapping[str, Any]):
+    """Names that a forward reference can use: its class's function, its module, persistent classes."""
+
+    def __init__(self, cls: type[Any], names: Mapping[str, Any]) -> None:
+        module = sys.modules.get(cls.__module__)
+        self._places: tuple[Mapping[str, Any], ...] = (
+            names,
+            vars(module) if module is not None else {},
+            _REGISTRY,
+        )
+
+    def __getitem__(self, name: str) -> Any:
+        for place in self._places:
+            if name in place:
+                return place[name]
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({name for place in self._places for name in place})
+
+    def __len__(self) -> int:
+        return len(set(self))
+
+
+def is_persistent(cls: Any) -> bool:
+    """Tell whether a class was declared with :func:`persistent`."""
+    return isinstance(getattr(cls, "__femtobarn__", None), ClassInfo)
+
+
+def definition_of(source: Any) -> Definition:
+    """Return the definition of a persistent class, or of one given as JSON.
+
+    Parameters
+    ----------
+    source
+        A persistent class, an object of one, a definition, or its JSON as text or a dictionary.
+
+    Examples
+    --------
+    >>> import femtobarn as fb
+    >>> fb.definition_of({"name": "A", "fields": [{"name": "x", "type": "int8"}]}).version
+    1
+    """
+    if isinstance(source, Definition):
+        return source
+    if isinstance(source, dict | str):
+        return Definition.from_json(source)
+    info = getattr(source, "__femtobarn__", None)
+    if not isinstance(info, ClassInfo):
+        shown = getattr(source, "__name__", None) or repr(source)
+        raise InvalidError(f"{shown} is not a persistent class; decorate it with @fb.persistent")
+    try:
+        return info.definition()
+    except NameError as error:
+        missing = getattr(error, "name", None) or str(error)
+        raise NotFoundError(
+            f"class {info.name} refers to {missing!r}, which is not defined; "
+            "define it before the class is used"
+        ) from error

@@ -1,0 +1,440 @@
+"""The types that a field of a persistent class can have, and their JSON form.
+
+These nodes are the Python side of the class definitions that the engine and the catalogue keep as
+JSON. :mod:`femtobarn._schema.classes` makes them from annotations, :mod:`femtobarn._data.arrays` matches
+arrays against them, and :mod:`femtobarn._data.results` turns columns back into arrays by them.
+
+Invariants
+----------
+1. ``type_from_json(node.to_json()) == node`` for every node.
+2. A record's member names are unique, and none is empty.
+"""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._exceptions import InvalidError, NotFoundError, near_misses
+
+__all__ = [
+    "Bitset",
+    "Definition",
+    "ElementLink",
+    "Field",
+    "Fixed",
+    "Link",
+    "List",
+    "Node",
+    "Optional",
+    "Primitive",
+    "Record",
+    "Reduced",
+    "String",
+    "Variant",
+    "paths_of",
+    "plain_name",
+    "type_from_json",
+]
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "bool": np.dtype(np.bool_),
+    "byte": np.dtype(np.uint8),
+    "char": np.dtype(np.uint8),
+    **{
+        name: np.dtype(name)
+        for name in (
+            ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
+        )
+    },
+}
+"""The NumPy type of each primitive in memory."""
+
+
+NAMED_REDUCED = ("float16", "double32")
+"""Reduced precisions without parameters: half, and ROOT's Double32_t (single on disk)."""
+
+
+class Node:
+    """A type of field."""
+
+    __slots__ = ()
+
+    def to_json(self) -> Any:
+        """Return the type as it stands in a class definition."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        raise NotImplementedError
+
+    # So that annotations can say `fb.link["A"] | None`.
+    def __or__(self, other: Any) -> Any:
+        return typing.Union[self, other]  # noqa: UP007 - `|` would call this method again
+
+    def __ror__(self, other: Any) -> Any:
+        return typing.Union[other, self]  # noqa: UP007 - as above
+
+
+@dataclass(frozen=True)
+class Primitive(Node):
+    """A number, character or truth value of fixed size."""
+
+    name: str
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy type of the values."""
+        return DTYPES[self.name]
+
+    @property
+    def dtype_name(self) -> str:
+        """Name of the primitive in memory."""
+        return self.name
+
+    def to_json(self) -> Any:
+        return self.name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Reduced(Node):
+    """A real number kept on disk with less precision than it has in memory."""
+
+    kind: str
+    bits: int = 16
+    min: float = 0.0
+    max: float = 0.0
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy type of the values in memory."""
+        return DTYPES[self.dtype_name]
+
+    @property
+    def dtype_name(self) -> str:
+        """Name of the primitive in memory."""
+        return "float64" if self.kind == "double32" else "float32"
+
+    def to_json(self) -> Any:
+        if self.kind in NAMED_REDUCED:
+            return self.kind
+        if self.kind == "truncated":
+            return {"truncated": {"bits": self.bits}}
+        return {"quantised": {"bits": self.bits, "min": self.min, "max": self.max}}
+
+    def __str__(self) -> str:
+        if self.kind in NAMED_REDUCED:
+            return self.kind
+        if self.kind == "truncated":
+            return f"truncated({self.bits})"
+        return f"quantised({self.bits}, {self.min:g}, {self.max:g})"
+
+
+@dataclass(frozen=True)
+class String(Node):
+    """UTF-8 text."""
+
+    def to_json(self) -> Any:
+        return "string"
+
+    def __str__(self) -> str:
+        return "string"
+
+
+@dataclass(frozen=True)
+class List(Node):
+    """Any number of items."""
+
+    item: Node
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether this is Python's ``bytes``."""
+        return self.item == Primitive("byte")
+
+    def to_json(self) -> Any:
+        return {"list": self.item.to_json()}
+
+    def __str__(self) -> str:
+        return "bytes" if self.is_bytes else f"list[{self.item}]"
+
+
+@dataclass(frozen=True)
+class Fixed(Node):
+    """Exactly ``size`` items."""
+
+    item: Node
+    size: int
+
+    def to_json(self) -> Any:
+        return {"array": {"of": self.item.to_json(), "size": self.size}}
+
+    def __str__(self) -> str:
+        return f"array[{self.item}, {self.size}]"
+
+
+@dataclass(frozen=True)
+class Bitset(Node):
+    """Exactly ``size`` truth values, one bit each on disk."""
+
+    size: int
+
+    def to_json(self) -> Any:
+        return {"bitset": self.size}
+
+    def __str__(self) -> str:
+        return f"bitset[{self.size}]"
+
+
+@dataclass(frozen=True)
+class Optional(Node):
+    """A value or nothing."""
+
+    item: Node
+
+    def to_json(self) -> Any:
+        return {"optional": self.item.to_json()}
+
+    def __str__(self) -> str:
+        return f"{self.item} | None"
+
+
+@dataclass(frozen=True)
+class Link(Node):
+    """A reference to an object of class ``target``."""
+
+    target: str
+
+    def to_json(self) -> Any:
+        return {"link": self.target}
+
+    def __str__(self) -> str:
+        return f"link[{self.target}]"
+
+
+@dataclass(frozen=True)
+class ElementLink(Node):
+    """A reference to one element of a collection inside an object of class ``target``."""
+
+    target: str
+
+    def to_json(self) -> Any:
+        return {"element_link": self.target}
+
+    def __str__(self) -> str:
+        return f"element_link[{self.target}]"
+
+
+@dataclass(frozen=True)
+class Variant(Node):
+    """A value of one of several types."""
+
+    alternatives: tuple[Node, ...]
+
+    def to_json(self) -> Any:
+        return {"variant": [alternative.to_json() for alternative in self.alternatives]}
+
+    def __str__(self) -> str:
+        return f"variant[{', '.join(str(alternative) for alternative in self.alternatives)}]"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A named member of a class."""
+
+    name: str
+    type: Node
+    description: str = ""
+    was: str = ""
+    """Its name in the version before, if it was renamed."""
+    default: bool | int | float | str | None = None
+    """What objects have that were stored before it was added, if not zero or empty."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the member as it stands in a class definition."""
+        form = {"name": self.name, "type": self.type.to_json()}
+        if self.description:
+            form["description"] = self.description
+        if self.was:
+            form["was"] = self.was
+        return form if self.default is None else form | {"default": self.default}
+
+
+@dataclass(frozen=True)
+class Record(Node):
+    """Named members of any types."""
+
+    class_name: str
+    fields: tuple[Field, ...]
+
+    @cached_property
+    def by_name(self) -> dict[str, Node]:
+        """The members' types by name."""
+        return {field.name: field.type for field in self.fields}
+
+    def to_json(self) -> Any:
+        fields = [field.to_json() for field in self.fields]
+        return {"record": {"class": self.class_name, "fields": fields}}
+
+    def __str__(self) -> str:
+        return self.class_name or f"{{{', '.join(f'{f.name}: {f.type}' for f in self.fields)}}}"
+
+
+LINK_MEMBERS = (("database", "uint32"), ("container", "uint32"), ("entry", "uint64"))
+"""Members of the record that a link is stored as; every link may be null, which has container 0."""
+
+ELEMENT_LINK_MEMBERS = (*LINK_MEMBERS, ("element", "uint32"))
+"""Members of the record that a link to an element is stored as."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A named, versioned class: what the catalogue registers."""
+
+    name: str
+    version: int
+    fields: tuple[Field, ...]
+
+    @cached_property
+    def record(self) -> Record:
+        """The class as the type of one object."""
+        return Record(plain_name(self.name), self.fields)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the definition in the catalogue's form."""
+        fields = [field.to_json() for field in self.fields]
+        return {"name": self.name, "version": self.version, "fields": fields}
+
+    @classmethod
+    def from_json(cls, form: str | dict[str, Any]) -> Definition:
+        """Read a definition in the catalogue's form."""
+        body = json.loads(form) if isinstance(form, str) else form
+        fields = _fields_from_json(body["fields"])
+        return cls(body["name"], body.get("version", 1), fields)
+
+    def resolve(self, path: str) -> Node:
+        """Return the type of the field at a dotted path, looking through collections.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such field; near misses are named.
+        """
+        return resolve(self.record, path)
+
+
+def plain_name(class_name: str) -> str:
+    """Return the name of a class without its origin, the database that brought it into the federation.
+
+    Examples
+    --------
+    >>> plain_name("Events@dimuon")
+    'Events'
+    """
+    return class_name.partition("@")[0]
+
+
+def resolve(record: Node, path: str) -> Node:
+    """Return the type at a dotted path below a record, looking through collections."""
+    node: Node = record
+    walked: list[str] = []
+    for part in path.split("."):
+        members = _members(innermost(node))
+        if part not in members:
+            where = f" in {'.'.join(walked)}" if walked else ""
+            hint = near_misses(part, members) if walked else _meant(record, path)
+            raise NotFoundError(f"field {part!r} does not exist{where}{hint}")
+        walked.append(part)
+        node = members[part]
+    return node
+
+
+def _meant(record: Node, path: str) -> str:
+    """Return the end of an error text: the branches of a flat ntuple are fields such as ``Muon.pt`` here."""
+    paths = [each for each, _ in paths_of(record)]
+    flat = {each.replace(".", "_"): each for each in paths}
+    if path in flat:
+        return f"; did you mean {flat[path]!r}?"
+    first = path.partition(".")[0]
+    return near_misses(first, _members(record), further=paths)
+
+
+def paths_of(record: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
+    """Yield the dotted name and the type of each field of a record, members of records in it included."""
+    for name, node in record.by_name.items() if isinstance(record, Record) else ():
+        yield prefix + name, node
+        yield from paths_of(innermost(node), f"{prefix}{name}.")
+
+
+def _members(node: Node) -> dict[str, Node]:
+    if isinstance(node, Record):
+        return node.by_name
+    stored = {Link: LINK_MEMBERS, ElementLink: ELEMENT_LINK_MEMBERS}.get(type(node), ())
+    return {name: Primitive(kind) for name, kind in stored}
+
+
+def innermost(node: Node) -> Node:
+    """Return the type of the items inside lists, fixed arrays and optional values."""
+    while isinstance(node, List | Fixed | Optional):
+        node = node.item
+    return node
+
+
+def type_from_json(form: Any) -> Node:
+    """Read a type as it stands in a class definition.
+
+    Examples
+    --------
+    >>> str(type_from_json({"list": {"array": {"of": "float32", "size": 3}}}))
+    'list[array[float32, 3]]'
+    """
+    if isinstance(form, str):
+        return _named_type(form)
+    if isinstance(form, dict) and len(form) == 1:
+        ((kind, body),) = form.items()
+        reader = _READERS.get(kind)
+        if reader is not None:
+            node: Node = reader(body)
+            return node
+    raise InvalidError(f"{form!r} is not a type of a class definition")
+
+
+def _named_type(name: str) -> Node:
+    if name == "string":
+        return String()
+    if name in NAMED_REDUCED:
+        return Reduced(name)
+    if name in DTYPES:
+        return Primitive(name)
+    raise InvalidError(f"type {name!r} does not exist{near_misses(name, [*DTYPES, 'string'])}")
+
+
+def _fields_from_json(fields: list[dict[str, Any]]) -> tuple[Field, ...]:
+    return tuple(_field_from_json(form) for form in fields)
+
+
+def _field_from_json(form: dict[str, Any]) -> Field:
+    type_, description = type_from_json(form["type"]), form.get("description", "")
+    return Field(form["name"], type_, description, form.get("was", ""), form.get("default"))
+
+
+_READERS: dict[str, Any] = {
+    "list": lambda body: List(type_from_json(body)),
+    "array": lambda body: Fixed(type_from_json(body["of"]), body["size"]),
+    "bitset": lambda body: Bitset(body),
+    "optional": lambda body: Optional(type_from_json(body)),
+    "record": lambda body: Record(body.get("class", ""), _fields_from_json(body["fields"])),
+    "link": lambda body: Link(body),
+    "element_link": lambda body: ElementLink(body),
+    "variant": lambda body: Variant(tuple(type_from_json(form) for form in body)),
+    "truncated": lambda body: Reduced("truncated", body["bits"]),
+    "quantised": lambda body: Reduced("quantised", body["bits"], body["min"], body["max"]),
+}

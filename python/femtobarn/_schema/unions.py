@@ -1,0 +1,126 @@
+"""One class for objects whose fields are not the same in all files.
+
+A field that some files lack becomes optional: where it was not recorded it is missing, and not zero, false
+or empty, which would say that a trigger did not fire or that there were no muons. Numbers of different
+width become the wider ones. Whatever else differs is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .._exceptions import InvalidError
+from .._lazy import ak
+from .types import ElementLink, Fixed, Link, List, Node, Optional, Primitive, Record, Variant
+
+__all__ = ["fitted", "required", "union"]
+
+
+def union(classes: Sequence[tuple[str, Record]]) -> Record:
+    """Return the fields of several classes: those of the first, then what others add.
+
+    Parameters
+    ----------
+    classes
+        Where each comes from, for the texts of errors, and its fields.
+
+    Raises
+    ------
+    InvalidError
+        If a field has values of two kinds, or two classes have no field in common.
+    """
+    [(first, record), *others] = classes
+    for origin, other in others:
+        if not set(record.by_name) & set(other.by_name):
+            raise InvalidError(
+                f"{origin} and {first} have no field in common; import them into different containers"
+            )
+        record = _Merge(first, origin).records(record, other, "")
+    return record
+
+
+@dataclass(frozen=True)
+class _Merge:
+    """The union of two classes, which come from somewhere."""
+
+    first: str
+    origin: str
+
+    def records(self, ours: Record, theirs: Record, path: str) -> Record:
+        if ours.fields == theirs.fields:
+            return ours
+        others = {field.name: field for field in theirs.fields}
+        fields = []
+        for field in ours.fields:
+            other = others.pop(field.name, None)
+            place = f"{path}{field.name}"
+            type_ = _optional(field.type) if other is None else self._nodes(field.type, other.type, place)
+            fields.append(replace(field, type=type_, was=""))
+        fields += [replace(field, type=_optional(field.type), was="") for field in others.values()]
+        is_wider = [(each.name, each.type) for each in fields] != list(ours.by_name.items())
+        return Record(ours.class_name, tuple(fields)) if is_wider else ours
+
+    def _nodes(self, ours: Node, theirs: Node, path: str) -> Node:
+        if ours == theirs:
+            return ours
+        if isinstance(ours, Optional) or isinstance(theirs, Optional):
+            return Optional(self._nodes(required(ours), required(theirs), path))
+        if isinstance(ours, Record) and isinstance(theirs, Record):
+            return self.records(ours, theirs, f"{path}.")
+        if isinstance(ours, List | Fixed) and isinstance(theirs, List | Fixed):
+            item = self._nodes(ours.item, theirs.item, path)
+            is_fixed = isinstance(ours, Fixed) and isinstance(theirs, Fixed) and ours.size == theirs.size
+            return replace(ours, item=item) if is_fixed else List(item)
+        wider = _wider(ours, theirs)
+        if wider is None:
+            raise InvalidError(
+                f"field {path!r} is {ours} in {self.first} and {theirs} in {self.origin}; leave it out with "
+                "only=, or import them into different containers"
+            )
+        return wider
+
+
+def fitted(layout: Any, node: Node) -> Any:
+    """Return an awkward layout with the fields that it lacks of a type, all missing."""
+    if isinstance(node, Optional):
+        return fitted(layout, node.item)
+    if layout.is_option or (isinstance(node, List | Fixed) and layout.is_list):
+        inner = node.item if isinstance(node, List | Fixed) and not layout.is_option else node
+        return layout.copy(content=fitted(layout.content, inner))
+    if not isinstance(node, Record) or not layout.is_record:
+        return layout
+    there = set(layout.fields)
+    contents = [
+        fitted(layout.content(field.name), field.type) if field.name in there else _missing(layout.length)
+        for field in node.fields
+    ]
+    return ak.contents.RecordArray(contents, list(node.by_name), length=layout.length)
+
+
+def required(node: Node) -> Node:
+    """Return the type of a value that is there."""
+    return node.item if isinstance(node, Optional) else node
+
+
+def _missing(length: int) -> Any:
+    index = ak.index.Index64(np.full(length, -1, np.int64))
+    return ak.contents.IndexedOptionArray(index, ak.contents.EmptyArray())
+
+
+def _optional(node: Node) -> Node:
+    """The type of a field that may be missing; links and variants can be as they are."""
+    return node if isinstance(node, Optional | Link | ElementLink | Variant) else Optional(node)
+
+
+def _wider(ours: Node, theirs: Node) -> Node | None:
+    """The type of whole numbers, or of real ones, that holds both without loss; none if there is none."""
+    if not isinstance(ours, Primitive) or not isinstance(theirs, Primitive):
+        return None
+    wider = np.promote_types(ours.dtype, theirs.dtype)
+    are_real = {kind == "f" for kind in (ours.dtype.kind, theirs.dtype.kind, wider.kind)}
+    is_number = {ours.dtype.kind, theirs.dtype.kind} <= set("iuf")
+    return Primitive(wider.name) if is_number and len(are_real) == 1 else None

@@ -1,0 +1,28 @@
+"""Sizes in bytes as users write them, such as ``"64 MB"`` or ``"1 MiB"``."""
+
+from __future__ import annotations
+
+import re
+
+from ._exceptions import InvalidError
+
+__all__ = ["bytes_of_size"]
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+
+def bytes_of_size(text: str) -> int:
+    """Return the number of bytes that a size such as ``"64 MB"`` or ``"1 MiB"`` means.
+
+    Examples
+    --------
+    >>> bytes_of_size("64 MB"), bytes_of_size("1 MiB"), bytes_of_size("500 kB")
+    (64000000, 1048576, 500000)
+    """
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmg]i?|)b?\s*", text.lower())
+    if match is None:
+        raise InvalidError(f'{text!r} is not a size; write one such as "64 MB", or a number of entries')
+    size = int(float(match[1]) * UNITS[match[2]])
+    if size < 1:
+        raise InvalidError(f"a batch has at least one byte, not {text!r}")
+    return size

@@ -1,0 +1,99 @@
+"""Views of objects that were picked by a mask or by their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._data.casts import Values
+from .._oid import OidArray
+from .._positions import Positions
+from .._query.projections import Projection
+from .._query.selection import Selection
+from .view import View
+
+if TYPE_CHECKING:
+    from .._lazy import ak
+    from .._objects.objects import Object
+
+__all__ = ["PickedView"]
+
+
+class PickedView(View):
+    """Some objects of a view, in the order in which they were picked, some perhaps several times.
+
+    Its ranges (``entry_start``, ``entry_stop`` and those of slices) count these objects. A condition is
+    evaluated for all entries between the first and the last of those that are asked for.
+    """
+
+    def __init__(self, view: View, entries: Values) -> None:
+        window = range(int(entries.min()), int(entries.max()) + 1) if len(entries) else range(0)
+        super().__init__(view.snapshot, view.name, view._handle, window)
+        self._recast_to = view._recast_to
+        self._picked = entries
+
+    def __len__(self) -> int:
+        return len(self._picked)
+
+    def __iter__(self) -> Iterator[Object]:
+        return map(self.object_at, self._picked.tolist())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PickedView, (self._between(), self._picked)
+
+    @property
+    def oids(self) -> OidArray:  # type: ignore[override]
+        """OIDs of the objects."""
+        return OidArray(self._handle.database, self._handle.container, self._picked.copy())
+
+    def entries(self, where: str | None = None) -> Values:
+        """Return the numbers in the container of all objects, or of those that meet a condition."""
+        if where is None:
+            return self._picked.copy()
+        return self._selected(self._picked, Selection.parse(where, self.definition))
+
+    def as_class(self, version: Any) -> View:
+        """Return the same objects as objects of another version of their class."""
+        return PickedView(self._between().as_class(version), self._picked)
+
+    def _between(self) -> View:
+        """Return all objects between the first and the last of these."""
+        return self._within(self._window)
+
+    def _entry(self, index: int) -> int:
+        try:
+            return int(self._picked[index])
+        except IndexError:
+            raise self._no_position(index) from None
+
+    def _sliced(self, index: slice) -> View:
+        return PickedView(self, self._picked[index])
+
+    def _entries_at(self, positions: Positions) -> Values:
+        return self._picked[positions]
+
+    def _part(self, entry_start: int | None, entry_stop: int | None) -> range:
+        return range(len(self))[slice(entry_start, entry_stop)]
+
+    def _array_of(self, projection: Projection, selection: Selection | None, part: range) -> ak.Array:
+        entries = self._picked[part.start : part.stop]
+        if selection is not None:
+            entries = self._selected(entries, selection)
+        if (entries[1:] > entries[:-1]).all():
+            return self._read_entries(projection, entries)
+        return self._awkward(projection, self._handle.fetch(entries.tobytes(), projection.paths))
+
+    def _selected(self, entries: Values, selection: Selection) -> Values:
+        if not len(entries):
+            return entries
+        between = range(int(entries.min()), int(entries.max()) + 1)
+        return entries[np.isin(entries, self._scan(selection, between).entries())]
+
+    def _first_found(self, values: dict[str, Any]) -> int | None:
+        return next(iter(self._found(values)), None)
+
+    def _found(self, values: dict[str, Any]) -> list[int]:
+        found = set(super()._found(values))
+        return [entry for entry in self._picked.tolist() if entry in found]

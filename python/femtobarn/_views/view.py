@@ -1,0 +1,596 @@
+"""A container as of a snapshot: read by columns, by selection, or object by object."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from .._data.arrays import Tree
+from .._data.casts import Values
+from .._data.results import as_library, awkward_of, check_library, tree_nbytes
+from .._exceptions import ClosedError, InvalidError, NotFoundError, near_misses
+from .._exchange.exports import Progress, export_views
+from .._lazy import ak
+from .._objects.live_entries import LiveEntries
+from .._objects.objects import LinkRef, Object, value_of
+from .._oid import Oid, OidRange
+from .._positions import Positions, is_number, positions_of
+from .._query.paths import Expressions, all_paths
+from .._query.projections import Projection
+from .._query.pruning import ClusterBounds, excluded_ranges, without_ranges
+from .._query.scans import Scan, is_flat
+from .._query.selection import COUNT, Selection
+from .._schema.classes import definition_of
+from .._schema.types import Definition, Record
+from .._sizes import bytes_of_size
+
+if TYPE_CHECKING:
+    from .._femtobarn import ViewHandle
+    from .._snapshots import Snapshot
+
+__all__ = ["View"]
+
+READ_BYTES_PER_SECOND = 1.5e9
+"""Speed at which neighbouring entries are read."""
+
+SEEK_SECONDS = 3e-6
+"""Cost of going to another place, for each field."""
+
+PROBE_ENTRIES = 64
+"""Entries from which it is learnt how large they are, to choose between reading on and seeking."""
+
+FIRST_STEP_ENTRIES = 1000
+"""Entries of the first batch of an iteration by size, from which the size of an entry is learnt."""
+
+BLOCK_ENTRIES = 256
+"""Neighbouring objects that a loop over objects reads at once."""
+
+
+class View:
+    """A container as of a snapshot, or a range of its entries.
+
+    A view never changes: what is committed later is seen by a later snapshot.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, name: str, handle: ViewHandle, window: range | None = None
+    ) -> None:
+        self.snapshot = snapshot
+        self.name = name
+        self._handle = handle
+        self._window = range(handle.entries) if window is None else window
+        self._definition: Definition | None = None
+        self._excluded_by: dict[str, list[range]] = {}
+        self._known_live: LiveEntries | None = None
+        self._recast_to: int | None = None
+
+    @property
+    def definition(self) -> Definition:
+        """The class of the objects."""
+        if self._definition is None:
+            self._definition = Definition.from_json(self._handle.definition)
+        return self._definition
+
+    @property
+    def num_entries(self) -> int:
+        """Number of objects."""
+        return len(self)
+
+    @property
+    def _live(self) -> LiveEntries | None:
+        """The entries of this view that have objects; None if none is deleted from the container."""
+        if self._known_live is None and self._handle.live < self._handle.entries:
+            ends = self._handle.live_runs(self._window.start, self._window.stop)
+            self._known_live = LiveEntries(np.frombuffer(memoryview(ends), np.uint64))
+        return self._known_live
+
+    def _entries_within(self, start: int, stop: int) -> Values:
+        live = self._live
+        return np.arange(start, stop, dtype=np.uint64) if live is None else live.within(start, stop)
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of the fields of an object."""
+        return list(self.definition.record.by_name)
+
+    def keys(self) -> list[str]:
+        """Return the dotted names of all fields, members of records included."""
+        return list(all_paths(self.definition))
+
+    def typenames(self) -> dict[str, str]:
+        """Return the type of each field by its dotted name."""
+        return {path: str(node) for path, node in all_paths(self.definition).items()}
+
+    def show(self) -> None:
+        """Print the names and types of the fields."""
+        types = self.typenames()
+        width = max(map(len, types), default=0)
+        print(f"{self.name}: {len(self):,} objects of class {self.definition.name}")
+        for path, text in types.items():
+            print(f"  {path:<{width}}  {text}")
+
+    def __len__(self) -> int:
+        return len(self._window) if self._live is None else len(self._live)
+
+    def __repr__(self) -> str:
+        try:
+            size = f"{len(self):,} objects of class {self.definition.name} as of csn {self.snapshot.csn}"
+        except ClosedError:
+            size = "of a closed federation"
+        return f"<View {self.name!r}: {size}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _view_at, (self.snapshot, self.name, self._window.start, self._window.stop, self._recast_to)
+
+    # Objects, one by one.
+
+    @overload
+    def __getitem__(self, index: int) -> Object: ...
+    @overload
+    def __getitem__(self, index: slice | Sequence[int] | np.ndarray[Any, Any]) -> View: ...
+    @overload
+    def __getitem__(self, index: str) -> ak.Array: ...
+    def __getitem__(self, index: Any) -> Object | View | ak.Array:
+        """Return an object by its position, a field by its name, or a view of some of the objects.
+
+        Those are named by a slice, a mask of truth values, or numbers of positions, as in NumPy; nothing is
+        read before it is asked of the view.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [5, 6, 7, 8]})
+        >>> view = fed["d/numbers"]
+        >>> view[2].n, view["n"].to_list(), view[1:]["n"].to_list()
+        (7, [5, 6, 7, 8], [6, 7, 8])
+        >>> view[[-1, 0]]["n"].to_list(), view[view["n"] > 6]["n"].to_list()
+        ([8, 5], [7, 8])
+        """
+        if isinstance(index, str):
+            array = self.arrays(index)
+            for name in index.split("."):
+                array = array[name]
+            return array
+        if is_number(index):
+            return self.object_at(self._entry(index))
+        if isinstance(index, slice) and index.step in (None, 1):
+            return self._sliced(index)
+        from .picked import PickedView  # It is a view itself.
+
+        return PickedView(self, self._entries_at(positions_of(index, len(self), self.name)))
+
+    def _sliced(self, index: slice) -> View:
+        return self._within(self._slice(index))
+
+    def _within(self, window: range) -> View:
+        """Return a view of a range of entries."""
+        part = View(self.snapshot, self.name, self._handle, window)
+        part._recast_to = self._recast_to
+        return part
+
+    def _entries_at(self, positions: Positions) -> Values:
+        """Return the entries of the objects at some positions."""
+        if self._live is None:
+            return positions.astype(np.uint64) + np.uint64(self._window.start)
+        return self.entries()[positions]
+
+    def __iter__(self) -> Iterator[Object]:
+        runs = iter([self._window]) if self._live is None else self._live.runs
+        for run in runs:
+            for start in range(run.start, run.stop, BLOCK_ENTRIES):
+                yield from self._handle.objects(self, start, min(start + BLOCK_ENTRIES, run.stop))
+
+    def object_at(self, entry: int) -> Object:
+        """Return the object with a number in the container, whatever the range of this view.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such object, or it was deleted.
+        """
+        found = self._handle.object_at(self, entry)
+        if found is not None:
+            return found
+        if not 0 <= entry < self._handle.entries:
+            raise NotFoundError(
+                f"{self.name} has {self._handle.entries} objects as of this snapshot, no {entry}"
+            )
+        raise NotFoundError(f"object {self.oid(entry)} of {self.name} was deleted")
+
+    def _value_of(self, name: str, tree: Tree, index: int) -> Any:
+        """Return a value of a column that the extension module leaves to Python."""
+        return value_of(tree, self.definition.record.by_name[name], index, self.snapshot)
+
+    def _link_to(self, oid: Oid) -> LinkRef:
+        return LinkRef(oid, self.snapshot)
+
+    def _no_field(self, name: str) -> str:
+        """Say that objects have no such field, and what they have."""
+        hint = near_misses(name, self.definition.record.by_name)
+        return f"class {self.definition.name} has no field {name!r}{hint}"
+
+    def oid(self, entry: int) -> Oid:
+        """Return the OID of the object with a number in the container."""
+        return Oid(self._handle.database, self._handle.container, entry)
+
+    @property
+    def oids(self) -> OidRange:
+        """OIDs of all entries of this view, those of deleted objects among them."""
+        return OidRange(self._handle.database, self._handle.container, self._window.start, self._window.stop)
+
+    def _entry(self, index: int) -> int:
+        try:
+            position = range(len(self))[index]
+        except IndexError:
+            raise self._no_position(index) from None
+        return self._window[position] if self._live is None else self._live.entry(position)
+
+    def _no_position(self, index: int) -> IndexError:
+        return IndexError(f"{self.name} has {len(self)} objects here, no {index}")
+
+    def _slice(self, index: slice) -> range:
+        """Return the entries from the first to the last object of a slice."""
+        positions = range(len(self))[index]
+        if self._live is None or not positions:
+            return self._window[index] if self._live is None else self._window[:0]
+        return range(self._live.entry(positions[0]), self._live.entry(positions[-1]) + 1)
+
+    # Columns.
+
+    def arrays(
+        self,
+        expressions: Expressions = None,
+        where: str | None = None,
+        *,
+        entry_start: int | None = None,
+        entry_stop: int | None = None,
+        library: str = "ak",
+    ) -> Any:
+        """Read fields of many objects.
+
+        Parameters
+        ----------
+        expressions
+            Dotted names, globs (``"Muon_*"``), regular expressions (``"/Muon_.*/"``), a list of
+            these, or a function that chooses by name; ``nX`` is the number of items of the collection
+            X. All fields if not given. They come in this order, and else in that of the class.
+        where
+            Condition on flat fields, such as ``"nMuon == 2 and met.pt > 30"``; ``nX`` and ``len(X)``
+            are the number of items of the collection X. Members of a missing record are in no result,
+            neither of a comparison nor of its ``not``. The fields it uses are read first, the others
+            only for the entries selected.
+        entry_start, entry_stop
+            Range of entries, as in OIDs; negative numbers count from the end. Entries of deleted
+            objects are left out.
+        library
+            ``"ak"`` for an awkward array (no copy), ``"np"`` for a dictionary of NumPy arrays,
+            ``"pd"`` for a pandas data frame, ``"pa"`` for an Arrow table.
+
+        Raises
+        ------
+        NotFoundError
+            If a field does not exist; near misses are named.
+        InvalidError
+            If the condition uses a field that has not one number per entry.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> @fb.persistent
+        ... class Event:
+        ...     run: fb.uint32
+        ...     pt: list[fb.float32]
+        >>> with fed.transaction() as txn:
+        ...     events = txn.database("mc", create=True).container("events", Event, create=True)
+        ...     oids = events.extend({"run": [1, 1, 2], "pt": [[3.5], [], [1.0, 2.0]]})
+        >>> view = fed["mc/events"]
+        >>> view.arrays(["pt"], where="run == 1 and npt > 0").to_list()
+        [{'pt': [3.5]}]
+        >>> view.arrays("run", library="np")
+        {'run': array([1, 1, 2], dtype=uint32)}
+        """
+        projection = Projection.of(expressions, self.definition)
+        selection = Selection.parse(where, self.definition) if where is not None else None
+        check_library(library)
+        array = self._array_of(projection, selection, self._part(entry_start, entry_stop))
+        return as_library(array, projection.record, library)
+
+    def iterate(
+        self,
+        expressions: Expressions = None,
+        where: str | None = None,
+        *,
+        step_size: int | str = "64 MB",
+        entry_start: int | None = None,
+        entry_stop: int | None = None,
+        library: str = "ak",
+    ) -> Iterator[Any]:
+        """Read fields batch by batch; while one batch is used, the next is read.
+
+        Parameters
+        ----------
+        step_size
+            Entries per batch, or memory per batch, such as ``"64 MB"``. How many entries fill the
+            memory is learnt from each batch for the next. The other parameters are those of :meth:`arrays`.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": range(5)})
+        >>> [batch.n.to_list() for batch in fed["d/numbers"].iterate(step_size=2)]
+        [[0, 1], [2, 3], [4]]
+        """
+        projection = Projection.of(expressions, self.definition)
+        selection = Selection.parse(where, self.definition) if where is not None else None
+        check_library(library)
+        batches = self._batches(projection, selection, self._part(entry_start, entry_stop), step_size)
+        return (as_library(array, projection.record, library) for array in batches)
+
+    def _batches(
+        self, projection: Projection, selection: Selection | None, window: range, step_size: int | str
+    ) -> Iterator[ak.Array]:
+        target = None if isinstance(step_size, int) else bytes_of_size(step_size)
+        step = step_size if isinstance(step_size, int) else FIRST_STEP_ENTRIES
+        if step < 1:
+            raise InvalidError(f"a batch has at least one entry, not {step_size}")
+        return self._read_ahead(projection, selection, window, step, target)
+
+    def _read_ahead(
+        self,
+        projection: Projection,
+        selection: Selection | None,
+        window: range,
+        step: int,
+        target: int | None,
+    ) -> Iterator[ak.Array]:
+        with ThreadPoolExecutor(1, "femtobarn-read-ahead") as reader:
+            part = window[:step]
+            reading = reader.submit(self._array_of, projection, selection, part)
+            while len(part):
+                array = reading.result()
+                if target is not None:
+                    step = _next_step(target, array.nbytes, len(part))
+                part = range(part.stop, min(part.stop + step, window.stop))
+                if len(part):
+                    reading = reader.submit(self._array_of, projection, selection, part)
+                yield array
+
+    def _array_of(self, projection: Projection, selection: Selection | None, part: range) -> ak.Array:
+        """Return fields of a part of the view, of the objects that are selected."""
+        if selection is None:
+            return self._awkward(projection, self.read_tree(projection.paths, part.start, part.stop))
+        scan = self._scan(selection, part)
+        if is_flat(self, projection.paths):
+            return self._awkward(projection, scan.columns(projection.paths))
+        return self._read_entries(projection, scan.entries())
+
+    def _read_entries(self, projection: Projection, entries: Values) -> ak.Array:
+        """Return fields of the objects at entries, which are in order."""
+        paths = projection.paths
+        if not len(entries):
+            return self._awkward(projection, self.read_tree(paths, 0, 0))
+        first, last = int(entries[0]), int(entries[-1])
+        if self._is_sparse(paths, entries):
+            return self._awkward(projection, self._handle.fetch(entries.tobytes(), paths))
+        array = self._awkward(projection, self.read_tree(paths, first, last + 1))
+        if len(entries) == len(array):
+            return array
+        return array[np.searchsorted(self._entries_within(first, last + 1), entries)]
+
+    def _is_sparse(self, paths: list[str], entries: Values) -> bool:
+        """Tell whether seeking the entries costs less than reading also those between them."""
+        first, span = int(entries[0]), int(entries[-1] - entries[0]) + 1
+        probe = min(span, PROBE_ENTRIES)
+        entry_bytes = tree_nbytes(self.read_tree(paths, first, first + probe)) / probe
+        seeks = 1 + int(np.count_nonzero(np.diff(entries) > 1))
+        superfluous_seconds = (span - len(entries)) * entry_bytes / READ_BYTES_PER_SECOND
+        return seeks * len(paths) * SEEK_SECONDS < superfluous_seconds
+
+    def _scan(self, selection: Selection, window: range) -> Scan:
+        return Scan(self, selection, without_ranges(window, self._excluded(selection)))
+
+    def _excluded(self, selection: Selection) -> list[range]:
+        """Return the entries that the statistics of their clusters show to be left out."""
+        known = self._excluded_by.get(selection.text)
+        if known is None:
+            known = excluded_ranges(selection, self.definition, self._cluster_bounds)
+            self._excluded_by[selection.text] = known
+        return known
+
+    def _cluster_bounds(self, column: str) -> ClusterBounds | None:
+        path = column.removeprefix(COUNT)
+        above = path.split(".")[:-1]
+        parents = (self.definition.resolve(".".join(above[: count + 1])) for count in range(len(above)))
+        if not all(isinstance(parent, Record) for parent in parents):
+            # The members of links are not stored as they read; others may be missing.
+            return None
+        found = self._handle.statistics(path if path == column else f"{path}.#")
+        if found is None:
+            return None
+        starts, stops, low, high, has_nan = (memoryview(each) for each in found)
+        return ClusterBounds(
+            np.frombuffer(starts, np.int64),
+            np.frombuffer(stops, np.int64),
+            np.frombuffer(low, np.float64),
+            np.frombuffer(high, np.float64),
+            np.frombuffer(has_nan, np.bool_),
+        )
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        expressions: Expressions = None,
+        where: str | None = None,
+        *,
+        format: str | None = None,
+        step_size: int | str = "64 MB",
+        progress: Progress | None = None,
+    ) -> int:
+        """Write objects to a file for those who have no federation, and return their number.
+
+        Parameters
+        ----------
+        path
+            A file that does not exist: ``.root`` (an RNTuple named as the container), ``.parquet``,
+            ``.arrow`` or ``.feather``.
+        expressions, where, step_size
+            As for :meth:`iterate`. Links are exported as numbers.
+        format
+            ``"root"``, ``"parquet"`` or ``"arrow"``, if the name does not tell.
+        progress
+            Called with the objects exported so far and the objects in all.
+
+        Raises
+        ------
+        ExistsError
+            If there is such a file.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> fed = fb.create(folder + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": range(5)})
+        >>> fed["d/numbers"].export(folder + "/large.parquet", where="n > 2")
+        2
+        """
+        name = self.name.rpartition("/")[2]
+        return export_views(
+            {name: self}, path, expressions, where, format=format, step_size=step_size, progress=progress
+        )
+
+    def fetch(
+        self, entries: Sequence[int] | Values, expressions: Expressions = None, *, library: str = "ak"
+    ) -> Any:
+        """Read fields of some objects by their numbers in the container, in the order given."""
+        wanted = np.asarray(entries)
+        if wanted.size and (wanted.dtype.kind not in "iu" or wanted.min() < 0):
+            raise InvalidError("entries are numbers from 0 upwards")
+        projection = Projection.of(expressions, self.definition)
+        check_library(library)
+        tree = self._handle.fetch(wanted.astype(np.uint64).tobytes(), projection.paths)
+        return as_library(self._awkward(projection, tree), projection.record, library)
+
+    def entries(self, where: str | None = None) -> Values:
+        """Return the numbers in the container of all objects, or of those that meet a condition.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [5, 6, 7]})
+        >>> fed["d/numbers"].entries("n > 5")
+        array([1, 2], dtype=uint64)
+        """
+        if where is None:
+            return self._entries_within(self._window.start, self._window.stop)
+        return self._scan(Selection.parse(where, self.definition), self._window).entries()
+
+    def as_class(self, version: Any) -> View:
+        """Return the same objects as objects of another version of their class.
+
+        Old objects get what a newer version says of fields that were added, renamed or widened; new ones
+        are seen as an older version had them, where that keeps all values.
+
+        Parameters
+        ----------
+        version
+            Number of the version, or the class of that version.
+
+        Raises
+        ------
+        InvalidError
+            If the objects cannot become such; the text names the field.
+        """
+        number = version if isinstance(version, int) else definition_of(version).version
+        view = View(self.snapshot, self.name, self._handle.as_class(number), self._window)
+        view._recast_to = number
+        return view
+
+    def find(self, /, **values: Any) -> Object:
+        """Return the first object whose fields have some values.
+
+        With an index over the fields this takes microseconds; without one, objects are read until one
+        is found. Fields with dotted names are given as ``**{"header.run": 7}``; a link is looked for
+        by the OID of its target.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such object.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [5, 6, 7]})
+        ...     numbers.create_index("by_n", "n")
+        >>> fed["d/numbers"].find(n=6).oid
+        Oid(1, 1, 1)
+        """
+        entry = self._first_found(values)
+        if entry is None:
+            shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
+            raise NotFoundError(f"{self.name} has no object with {shown} as of this snapshot")
+        return self.object_at(entry)
+
+    def find_all(self, /, **values: Any) -> list[Object]:
+        """Return all objects whose fields have some values, in order; see :meth:`find`."""
+        return [self.object_at(entry) for entry in self._found(values)]
+
+    def _first_found(self, values: dict[str, Any]) -> int | None:
+        if len(self._window) == self._handle.entries:
+            return self._handle.find(values)
+        return next(iter(self._found(values)), None)
+
+    def _found(self, values: dict[str, Any]) -> list[int]:
+        found = np.frombuffer(memoryview(self._handle.find_all(values)), np.uint64).tolist()
+        return [entry for entry in found if entry in self._window]
+
+    def indexes(self) -> list[dict[str, Any]]:
+        """Return name, fields, keys and bytes of each index, and whether its keys are unique."""
+        return self._handle.indexes()
+
+    def read_tree(self, paths: list[str], start: int, stop: int) -> Tree:
+        """Return columns of a range of entries as they come from the engine."""
+        return self._handle.read(paths, start, stop)
+
+    def _awkward(self, projection: Projection, tree: Tree) -> ak.Array:
+        return awkward_of(projection.arrange(tree), projection.record, **self.snapshot.array_settings)
+
+    def _part(self, entry_start: int | None, entry_stop: int | None) -> range:
+        return self._window[slice(entry_start, entry_stop)]
+
+
+def _view_at(snapshot: Snapshot, name: str, start: int, stop: int, version: int | None) -> View:
+    view = snapshot[name]
+    part = View(snapshot, name, view._handle, range(start, stop))
+    return part if version is None else part.as_class(version)
+
+
+def _next_step(target: int, size: int, entries: int) -> int:
+    per_entry = max(size, 1) / entries
+    # At most tenfold, in case the first entries are unlike the rest.
+    return max(1, min(int(target / per_entry), entries * 10))
