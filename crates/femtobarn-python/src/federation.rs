@@ -101,10 +101,7 @@ impl FederationHandle {
         serializable: bool,
     ) -> PyResult<TransactionHandle> {
         let federation = self.federation.get()?;
-        let isolation = match serializable {
-            true => Isolation::Serializable,
-            false => Isolation::Snapshot,
-        };
+        let isolation = if serializable { Isolation::Serializable } else { Isolation::Snapshot };
         let options = TransactionOptions { message, lock_wait: duration(lock_wait)?, isolation };
         let transaction = py.detach(|| federation.transaction(options)).or_raise()?;
         Ok(TransactionHandle::new(transaction, self.federation.session()))

@@ -51,12 +51,11 @@ fn value_of(field: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
 
 /// The members of a link to an object, or of a null link.
 fn link_to(field: &str, target: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Value)>> {
-    let oid = match target.is_none() {
-        true => Oid { database: 0, container: 0, entry: 0 },
-        false => {
-            let named = target.getattr("oid").unwrap_or_else(|_| target.clone());
-            *named.cast::<Oid>().map_err(|_| refused(field, target))?.get()
-        }
+    let oid = if target.is_none() {
+        Oid { database: 0, container: 0, entry: 0 }
+    } else {
+        let named = target.getattr("oid").unwrap_or_else(|_| target.clone());
+        *named.cast::<Oid>().map_err(|_| refused(field, target))?.get()
     };
     let member = |name: &str, value| (name.to_owned(), Value::UInt(value));
     Ok(vec![

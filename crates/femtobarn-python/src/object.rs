@@ -204,10 +204,8 @@ impl Object {
     /// Refuses a name that is neither a field's nor that of another attribute.
     fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<Py<PyAny>> {
         // Python asks for such names all the time, and is content to hear nothing.
-        let reason = match name.to_str()?.starts_with("__") {
-            true => name.to_string(),
-            false => self.absence(name)?,
-        };
+        let reason =
+            if name.to_str()?.starts_with("__") { name.to_string() } else { self.absence(name)? };
         Err(PyAttributeError::new_err(reason))
     }
 

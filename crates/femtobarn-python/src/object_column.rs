@@ -45,10 +45,7 @@ impl Ranges {
                 end(index).ok_or_else(short)?..end(index + 1).ok_or_else(short)?
             }
         };
-        match range.start <= range.end && range.end <= count {
-            true => Ok(range),
-            false => Err(short()),
-        }
+        if range.start <= range.end && range.end <= count { Ok(range) } else { Err(short()) }
     }
 }
 
@@ -234,9 +231,10 @@ fn numpy_of<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let (from_buffer, types) = NUMPY.get_or_try_init(py, || numpy(py))?;
     let (from_buffer, of) = (from_buffer.bind(py), &types[primitive as usize]);
-    match values.len() <= COPIED_MAX {
-        true => from_buffer.call1((PyBytes::new(py, &values), of)),
-        false => from_buffer.call1((Buffer(values), of)),
+    if values.len() <= COPIED_MAX {
+        from_buffer.call1((PyBytes::new(py, &values), of))
+    } else {
+        from_buffer.call1((Buffer(values), of))
     }
 }
 

@@ -106,9 +106,10 @@ impl Refusal {
         }
         let Refusal { mut path, reason, .. } = self;
         path.reverse();
-        let text = match path.is_empty() {
-            true => format!("class {class}: {reason}"),
-            false => format!("field '{}' of class {class}: {reason}", path.join(".")),
+        let text = if path.is_empty() {
+            format!("class {class}: {reason}")
+        } else {
+            format!("field '{}' of class {class}: {reason}", path.join("."))
         };
         let _ = py;
         exception("invalid", text)
@@ -197,9 +198,10 @@ impl Columns {
             Columns::Optional(list) => list.push_optional(value),
             Columns::Fixed { size, content } => {
                 let items = content.push_all(value)?;
-                match items == *size {
-                    true => Ok(()),
-                    false => Err(Refusal::because(format!("it has {items} items, not {size}"))),
+                if items == *size {
+                    Ok(())
+                } else {
+                    Err(Refusal::because(format!("it has {items} items, not {size}")))
                 }
             }
             Columns::Record(record) => record.push(value),
@@ -223,10 +225,8 @@ impl Columns {
             return Err(Refusal::of(values, "a list"));
         }
         // Elements of a NumPy or awkward array are slow to come by one by one.
-        let plain = match values.hasattr("tolist")? {
-            true => values.call_method0("tolist")?,
-            false => values.clone(),
-        };
+        let plain =
+            if values.hasattr("tolist")? { values.call_method0("tolist")? } else { values.clone() };
         self.push_items(plain.try_iter().map_err(|_| Refusal::of(values, "a list"))?)
     }
 
@@ -418,9 +418,10 @@ fn declaration_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
         return object.get().definition(py);
     }
     let class = value.get_type();
-    match class.is(RECORD.import(py, "femtobarn._objects", "RecordValue")?) {
-        true => value.getattr(intern!(py, "_node")),
-        false => Ok(class.into_any()),
+    if class.is(RECORD.import(py, "femtobarn._objects", "RecordValue")?) {
+        value.getattr(intern!(py, "_node"))
+    } else {
+        Ok(class.into_any())
     }
 }
 

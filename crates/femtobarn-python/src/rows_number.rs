@@ -209,9 +209,10 @@ fn real_of(value: &Bound<'_, PyAny>, wanted: Primitive) -> Result<f64, Refusal> 
 /// Rounds to single precision; what is too large for it is refused.
 fn single_of(value: &Bound<'_, PyAny>, real: f64) -> Result<f32, Refusal> {
     let single = real as f32;
-    match single.is_infinite() && real.is_finite() {
-        true => Err(Refusal::of(value, "within the range of float32")),
-        false => Ok(single),
+    if single.is_infinite() && real.is_finite() {
+        Err(Refusal::of(value, "within the range of float32"))
+    } else {
+        Ok(single)
     }
 }
 
@@ -237,9 +238,10 @@ fn number_refusal(error: PyErr, value: &Bound<'_, PyAny>, wanted: Primitive) -> 
     if error.is_instance_of::<PyOverflowError>(py) {
         return Refusal::of(value, &format!("within the range of {wanted}"));
     }
-    match error.is_instance_of::<PyTypeError>(py) {
-        true => Refusal::of(value, &format!("of type {wanted}")),
-        false => error.into(),
+    if error.is_instance_of::<PyTypeError>(py) {
+        Refusal::of(value, &format!("of type {wanted}"))
+    } else {
+        error.into()
     }
 }
 

@@ -61,9 +61,10 @@ impl Session {
                         open it again here, or pass it as an argument, which does so";
             return Err(exception("closed", text.to_owned()));
         }
-        match self.closed.load(Ordering::Relaxed) {
-            true => Err(exception("closed", "the federation has been closed".to_owned())),
-            false => Ok(()),
+        if self.closed.load(Ordering::Relaxed) {
+            Err(exception("closed", "the federation has been closed".to_owned()))
+        } else {
+            Ok(())
         }
     }
 }

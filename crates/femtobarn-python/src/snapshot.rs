@@ -287,12 +287,11 @@ impl ViewHandle {
         let view = self.view.get()?;
         let part = stop.saturating_sub(start) as f64 / view.entries().max(1) as f64;
         let is_long = part * view.version().bytes as f64 > LONG_READ_BYTES;
-        let array = match is_long {
-            true => {
-                let view = view.clone();
-                interruptible(py, move || view.read(&selection(&view, &paths)?, start..stop))?
-            }
-            false => py.detach(|| view.read(&selection(view, &paths)?, start..stop)),
+        let array = if is_long {
+            let view = view.clone();
+            interruptible(py, move || view.read(&selection(&view, &paths)?, start..stop))?
+        } else {
+            py.detach(|| view.read(&selection(view, &paths)?, start..stop))
         };
         tree_of(py, array.or_raise()?)
     }
@@ -312,10 +311,7 @@ impl ViewHandle {
                 .map_err(|error| femtobarn::Error::Invalid { what: error.to_string() })?;
             view.fetch(&selection(&view, &paths)?, entries)
         };
-        let fetched = match is_long {
-            true => interruptible(py, fetch)?,
-            false => py.detach(fetch),
-        };
+        let fetched = if is_long { interruptible(py, fetch)? } else { py.detach(fetch) };
         tree_of(py, fetched.or_raise()?)
     }
 

@@ -125,9 +125,12 @@ impl TransactionHandle {
     ) -> PyResult<u32> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
-        let found = py.detach(|| match create {
-            true => transaction.database_or_new(name, place),
-            false => transaction.database(name),
+        let found = py.detach(|| {
+            if create {
+                transaction.database_or_new(name, place)
+            } else {
+                transaction.database(name)
+            }
         });
         Ok(found.or_raise()?.0)
     }
@@ -168,10 +171,7 @@ impl TransactionHandle {
         let class = class_.map(Class::from_json).transpose().or_raise()?;
         let options = container_options(page_size, cluster_size, compression)?;
         let mut open = lock(py, &self.open)?;
-        let transaction = match evolve {
-            true => open.flush_all(py)?,
-            false => open.transaction.get_mut()?,
-        };
+        let transaction = if evolve { open.flush_all(py)? } else { open.transaction.get_mut()? };
         let (key, class) = py.detach(|| {
             find_container(transaction, database, name, class, create, evolve, options)
         })?;

@@ -1,48 +1,32 @@
 //! A federation: its catalogue, and what a process keeps open of its files.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    Catalogue, CommitRow, ContainerId, Csn, DatabaseId, DatabaseRow, LocalCatalogue, LockTable,
-    Retention, TagRow,
+    Catalogue, CommitRow, Csn, DatabaseId, DatabaseRow, LocalCatalogue, LockTable, Retention,
+    TagRow,
 };
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
-use quick_cache::sync::Cache;
+use parking_lot::Mutex;
 use rntuple::PageCache;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::options::{OpenOptions, TransactionOptions};
+use crate::options::OpenOptions;
 use crate::read::index::BlockCache;
-use crate::read::snapshot::Snapshot;
-use crate::read::version::Version;
+use crate::read::version::OpenVersions;
 use crate::storage::extent::ExtentWriter;
 use crate::storage::open_files::OpenFiles;
 use crate::storage::remote::disk_cache::DiskCache;
 use crate::storage::remote::folder::RemoteFolder;
-use crate::transaction::{Transaction, WriterPool};
+use crate::transaction::writer_pool::WriterPool;
 
 /// Bytes of blocks of indexes that a process keeps.
 const INDEX_CACHE_BYTES: u64 = 64 << 20;
-/// Versions of containers that a process keeps open.
-const OPEN_VERSIONS_MAX: usize = 4096;
 /// Databases whose unfinished extents a process keeps; each has a file open and a buffer.
 const UNFINISHED_EXTENTS_MAX: usize = 64;
-
-/// A moment in the history of a federation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum At {
-    /// After the newest commit.
-    Newest,
-    /// After this commit.
-    Commit(Csn),
-    /// When the snapshot with this tag was the newest.
-    Tag(String),
-    /// At this time, in microseconds since 1970.
-    Time(i64),
-}
 
 /// A federation that is open. Cloning it is cheap and gives the same federation.
 #[derive(Clone)]
@@ -57,7 +41,7 @@ pub(crate) struct Inner {
     /// Threads that read a large array.
     pub threads: usize,
     pub blocks: BlockCache,
-    pub versions: Cache<(DatabaseId, u64, ContainerId, Csn), Arc<Version>>,
+    pub versions: OpenVersions,
     pub files: Arc<OpenFiles>,
     /// Extents that transactions left unfinished, for the next one to go on with; those that were
     /// used last come last.
@@ -132,14 +116,16 @@ impl Federation {
     }
 
     fn over(catalog: Arc<dyn Catalogue>, files: OpenFiles, options: &OpenOptions) -> Self {
+        let (files, pages) = (Arc::new(files), Arc::new(PageCache::new(options.cache_bytes)));
+        let versions = OpenVersions::new(catalog.clone(), files.clone(), pages.clone());
         Federation {
             inner: Arc::new(Inner {
-                files: Arc::new(files),
+                files,
                 catalog,
-                pages: Arc::new(PageCache::new(options.cache_bytes)),
+                pages,
                 threads: options.threads,
                 blocks: BlockCache::new(INDEX_CACHE_BYTES),
-                versions: Cache::new(OPEN_VERSIONS_MAX),
+                versions,
                 extents: Mutex::default(),
                 writers: WriterPool::default(),
             }),
@@ -197,50 +183,6 @@ impl Federation {
         Ok(self.inner.catalog.history(limit)?)
     }
 
-    /// The whole federation as of a commit; as of the newest one if none is named.
-    ///
-    /// # Errors
-    /// `NotFound` if there is no such commit yet, or its snapshot was given up.
-    pub fn snapshot(&self, csn: Option<Csn>) -> Result<Snapshot> {
-        self.snapshot_at(&csn.map_or(At::Newest, At::Commit))
-    }
-
-    /// The whole federation as of a moment. While the snapshot, a clone or a view of it lives, vacuum
-    /// leaves what it shows.
-    ///
-    /// # Errors
-    /// `NotFound` if there was no such moment yet, or its snapshot was given up.
-    pub fn snapshot_at(&self, at: &At) -> Result<Snapshot> {
-        let catalog = self.catalog();
-        let csn = match at {
-            At::Newest => {
-                let (csn, pin) = catalog.pin_head()?;
-                return Ok(Snapshot::new(self.clone(), csn, pin));
-            }
-            At::Commit(csn) => *csn,
-            At::Tag(name) => catalog.tag(name)?.csn,
-            At::Time(time_us) => catalog.snapshot_at_time(*time_us)?,
-        };
-        let head = self.head()?;
-        if csn > head {
-            return Err(Error::NotFound {
-                what: format!("commit {csn} does not exist; the newest is {head}"),
-            });
-        }
-        Ok(Snapshot::new(self.clone(), csn, catalog.pin(csn)?))
-    }
-
-    /// Gives the snapshot of a commit, or the newest one, a name, which holds it until it is taken
-    /// away.
-    ///
-    /// # Errors
-    /// `Exists` if the name is taken; `NotFound` if there is no such commit, or its snapshot was given
-    /// up; `Invalid` if it cannot be a name.
-    pub fn tag(&self, name: &str, csn: Option<Csn>, message: &str) -> Result<TagRow> {
-        let snapshot = self.snapshot(csn)?;
-        Ok(self.catalog().create_tag(name, snapshot.csn(), message)?)
-    }
-
     /// Takes a tag away; its snapshot may go with the next vacuum.
     ///
     /// # Errors
@@ -272,14 +214,6 @@ impl Federation {
     pub fn set_retention(&self, retention: Retention) -> Result<()> {
         Ok(self.catalog().set_retention(retention)?)
     }
-
-    /// Starts a transaction.
-    ///
-    /// # Errors
-    /// As the catalogue.
-    pub fn transaction(&self, options: TransactionOptions) -> Result<Transaction> {
-        Transaction::begin(self.clone(), options)
-    }
 }
 
 impl Inner {
@@ -308,7 +242,7 @@ impl Inner {
         if writer.check_usable().is_err() {
             return;
         }
-        let mut extents = self.lock_extents();
+        let mut extents = self.extents.lock();
         if extents.iter().any(|(id, _)| *id == database) {
             drop(extents);
             // The space at the end of its extent stays unused if it cannot be given back now.
@@ -333,7 +267,7 @@ impl Inner {
     }
 
     fn finish_all_extents(&self) {
-        let left = std::mem::take(&mut *self.lock_extents());
+        let left = std::mem::take(&mut *self.extents.lock());
         left.into_iter().for_each(|(database, writer)| self.finish_extents(database, writer));
     }
 
@@ -352,9 +286,10 @@ impl Inner {
     /// The caller has locked the database.
     fn trim_extents(&self, database: DatabaseId, mut writer: ExtentWriter) -> Result<()> {
         // What was left over in an earlier epoch may be somebody else's by now.
-        match self.catalog.database_by_id(database, Csn::MAX)?.epoch == writer.epoch() {
-            true => writer.trim(),
-            false => Ok(()),
+        if self.catalog.database_by_id(database, Csn::MAX)?.epoch == writer.epoch() {
+            writer.trim()
+        } else {
+            Ok(())
         }
     }
 
@@ -368,14 +303,9 @@ impl Inner {
     }
 
     fn remove_extents(&self, database: DatabaseId) -> Option<ExtentWriter> {
-        let mut extents = self.lock_extents();
+        let mut extents = self.extents.lock();
         let place = extents.iter().position(|(id, _)| *id == database)?;
         Some(extents.remove(place).1)
-    }
-
-    fn lock_extents(&self) -> MutexGuard<'_, Vec<(DatabaseId, ExtentWriter)>> {
-        // The list is whole whatever happened to a thread that held it.
-        self.extents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

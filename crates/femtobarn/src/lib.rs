@@ -36,7 +36,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use evolve::evolution::Evolution;
 pub use exchange::attach::Attached;
 pub use exchange::export::Export;
-pub use federation::{At, Federation};
+pub use federation::Federation;
 pub use femtobarn_catalog::{
     CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, HeldLock,
     Holder, LockTarget, Oid, Retention, TagRow, Waiter,
@@ -55,7 +55,7 @@ pub use read::cursor::{Cursor, Objects};
 pub use read::field::{FieldContent, FieldReader};
 pub use read::index::{Index, Referrer, Referrers};
 pub use read::selection::Selection;
-pub use read::snapshot::Snapshot;
+pub use read::snapshot::{At, Snapshot};
 pub use read::statistics::ClusterBounds;
 pub use read::view::View;
 pub use schema::class::{Class, Field, FieldType};

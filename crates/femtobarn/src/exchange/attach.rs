@@ -136,10 +136,8 @@ impl Attaching {
             uuid => uuid,
         };
         let is_open = header.streamer_info.0 == 0;
-        let entries = match is_open {
-            true => recorded(&source, uuid, &what)?,
-            false => anchored(&source, &what)?,
-        };
+        let entries =
+            if is_open { recorded(&source, uuid, &what)? } else { anchored(&source, &what)? };
         Ok(Attaching { source, uuid, entries, is_open })
     }
 
@@ -178,9 +176,10 @@ impl Attaching {
         let database = catalog.reserve_database()?;
         let folder = std::fs::canonicalize(federation.folder()).ok();
         let inside = folder.and_then(|folder| places::relative(&folder, &self.source.path));
-        let state = match inside.is_some() && self.is_open {
-            true => DatabaseState::Open,
-            false => DatabaseState::Attached,
+        let state = if inside.is_some() && self.is_open {
+            DatabaseState::Open
+        } else {
+            DatabaseState::Attached
         };
         let path = inside.unwrap_or_else(|| self.what());
         let new = NewDatabase { id: database, uuid: self.uuid, name: name.clone(), path, state };
@@ -464,11 +463,12 @@ fn not_of_class(what: &str, class: &Class) -> Error {
 fn check_metadata_keys(reader: &Reader, anchor: &Anchor) -> rntuple::Result<()> {
     let lists = reader.footer().cluster_groups.iter().map(|group| group.page_list.locator.size);
     let sizes = lists.chain([anchor.header.locator.size, anchor.footer.locator.size]);
-    match sizes.max() > Some(anchor.max_key_size) {
-        true => Err(rntuple::Error::Unsupported {
+    if sizes.max() > Some(anchor.max_key_size) {
+        Err(rntuple::Error::Unsupported {
             what: format!("metadata in several keys of at most {} bytes", anchor.max_key_size),
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 

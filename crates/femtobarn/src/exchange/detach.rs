@@ -64,13 +64,11 @@ impl Federation {
 fn destination(from: &Path, to: Option<&Path>) -> Result<PathBuf> {
     let Some(to) = to else { return Ok(from.to_owned()) };
     let to = std::path::absolute(to).map_err(|error| Error::io("find", to, error))?;
-    let to = match to.is_dir() {
-        true => to.join(from.file_name().unwrap_or_default()),
-        false => to,
-    };
-    match to.exists() {
-        true => Err(Error::Exists { what: format!("{} exists already", to.display()) }),
-        false => Ok(to),
+    let to = if to.is_dir() { to.join(from.file_name().unwrap_or_default()) } else { to };
+    if to.exists() {
+        Err(Error::Exists { what: format!("{} exists already", to.display()) })
+    } else {
+        Ok(to)
     }
 }
 

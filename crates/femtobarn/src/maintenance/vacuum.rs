@@ -246,9 +246,10 @@ impl Vacuum<'_, '_> {
         let mut going: HashSet<(ContainerId, Csn)> = HashSet::new();
         for container in catalog.every_container(row.id)? {
             let id = container.row.id;
-            let dropped = match purgeable.containers.contains(&(row.id, id)) {
-                true => catalog.versions(row.id, id)?,
-                false => catalog.versions_to_drop(row.id, id, kept)?,
+            let dropped = if purgeable.containers.contains(&(row.id, id)) {
+                catalog.versions(row.id, id)?
+            } else {
+                catalog.versions_to_drop(row.id, id, kept)?
             };
             going.extend(dropped.iter().map(|version| (id, version.csn)));
         }
@@ -319,15 +320,16 @@ impl Vacuum<'_, '_> {
     /// Frees what is nobody's.
     fn second_round(&mut self, row: &DatabaseRow, owner: &LockOwner) -> Result<()> {
         let catalog = self.inner.local()?;
-        let lock = match self.options.dry_run {
-            true => None,
-            false => match owner.try_exclusive_database(row.id)? {
+        let lock = if self.options.dry_run {
+            None
+        } else {
+            match owner.try_exclusive_database(row.id)? {
                 Some(lock) => Some(lock),
                 None => {
                     self.report.busy.push(row.name.clone());
                     return Ok(());
                 }
-            },
+            }
         };
         let garbage = match self.garbage(row) {
             Ok(garbage) => garbage,

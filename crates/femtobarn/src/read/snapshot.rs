@@ -1,20 +1,36 @@
 //! The whole federation as of one commit.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use femtobarn_catalog::{ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, Oid, PinGuard};
+use femtobarn_catalog::{
+    ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, Oid, PinGuard, TagRow,
+};
+use parking_lot::Mutex;
 use rntuple::Value;
 
 use crate::error::{Error, Result};
 use crate::federation::Federation;
-use crate::read::version::{Opened, Version};
+use crate::read::version::Opened;
 use crate::read::view::View;
 
 /// Containers that a snapshot remembers, so that it takes no more memory the more of them were read.
 const OPENED_MAX: usize = 4096;
 
 type OpenedContainers = HashMap<(DatabaseId, ContainerId), Arc<Opened>>;
+
+/// A moment in the history of a federation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum At {
+    /// After the newest commit.
+    Newest,
+    /// After this commit.
+    Commit(Csn),
+    /// When the snapshot with this tag was the newest.
+    Tag(String),
+    /// At this time, in microseconds since 1970.
+    Time(i64),
+}
 
 /// The federation as of a commit: what it shows never changes.
 #[derive(Clone)]
@@ -25,6 +41,52 @@ pub struct Snapshot {
     _pin: PinGuard,
     /// Containers that were looked at: a snapshot need not ask the catalogue twice.
     opened: Arc<Mutex<OpenedContainers>>,
+}
+
+impl Federation {
+    /// The whole federation as of a commit; as of the newest one if none is named.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such commit yet, or its snapshot was given up.
+    pub fn snapshot(&self, csn: Option<Csn>) -> Result<Snapshot> {
+        self.snapshot_at(&csn.map_or(At::Newest, At::Commit))
+    }
+
+    /// The whole federation as of a moment. While the snapshot, a clone or a view of it lives, vacuum
+    /// leaves what it shows.
+    ///
+    /// # Errors
+    /// `NotFound` if there was no such moment yet, or its snapshot was given up.
+    pub fn snapshot_at(&self, at: &At) -> Result<Snapshot> {
+        let catalog = self.catalog();
+        let csn = match at {
+            At::Newest => {
+                let (csn, pin) = catalog.pin_head()?;
+                return Ok(Snapshot::new(self.clone(), csn, pin));
+            }
+            At::Commit(csn) => *csn,
+            At::Tag(name) => catalog.tag(name)?.csn,
+            At::Time(time_us) => catalog.snapshot_at_time(*time_us)?,
+        };
+        let head = self.head()?;
+        if csn > head {
+            return Err(Error::NotFound {
+                what: format!("commit {csn} does not exist; the newest is {head}"),
+            });
+        }
+        Ok(Snapshot::new(self.clone(), csn, catalog.pin(csn)?))
+    }
+
+    /// Gives the snapshot of a commit, or the newest one, a name, which holds it until it is taken
+    /// away.
+    ///
+    /// # Errors
+    /// `Exists` if the name is taken; `NotFound` if there is no such commit, or its snapshot was given
+    /// up; `Invalid` if it cannot be a name.
+    pub fn tag(&self, name: &str, csn: Option<Csn>, message: &str) -> Result<TagRow> {
+        let snapshot = self.snapshot(csn)?;
+        Ok(self.catalog().create_tag(name, snapshot.csn(), message)?)
+    }
 }
 
 impl Snapshot {
@@ -88,7 +150,7 @@ impl Snapshot {
     /// # Errors
     /// `NotFound` if there is none in this snapshot.
     pub fn view_by_id(&self, database: DatabaseId, container: ContainerId) -> Result<View> {
-        let known = self.lock_opened().get(&(database, container)).cloned();
+        let known = self.opened.lock().get(&(database, container)).cloned();
         if let Some(opened) = known {
             return Ok(View::new(self.clone(), opened));
         }
@@ -111,27 +173,16 @@ impl Snapshot {
         let row = row.ok_or_else(|| Error::NotFound {
             what: format!("container {}/{} has no version", database.name, container.name),
         })?;
-        // A new epoch may have moved what the version refers to.
-        let key = (row.database, database.epoch, row.container, row.csn);
-        let version = match inner.versions.get(&key) {
-            Some(version) => version,
-            None => Arc::new(Version::open(inner, &database, &container, &row)?),
-        };
+        let version = inner.versions.open(&database, &container, &row)?;
         let opened = Arc::new(Opened { database: database.name, container, version });
         if opened.version.is_settled {
-            inner.versions.insert(key, opened.version.clone());
-            let mut known = self.lock_opened();
+            let mut known = self.opened.lock();
             if known.len() >= OPENED_MAX {
                 known.clear();
             }
             known.insert((row.database, row.container), opened.clone());
         }
         Ok(View::new(self.clone(), opened))
-    }
-
-    fn lock_opened(&self) -> MutexGuard<'_, OpenedContainers> {
-        // The map is whole whatever happened to a thread that held it.
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,20 +2,26 @@
 
 use std::sync::{Arc, Weak};
 
-use femtobarn_catalog::{ContainerRow, DatabaseId, DatabaseRow, VersionRow};
+use femtobarn_catalog::{
+    Catalogue, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, VersionRow,
+};
 use femtobarn_format::link;
-use rntuple::{ByteSource, FileNumber, Reader};
+use quick_cache::sync::Cache;
+use rntuple::{ByteSource, FileNumber, PageCache, Reader};
 use uuid::Uuid;
 
 use crate::annex::Annex;
 use crate::deletion::Deletions;
 use crate::error::{Error, Result};
 use crate::evolve::narrowing::Narrowing;
-use crate::federation::Inner;
 use crate::read::index::Indexes;
 use crate::read::selection::{Selection, all};
 use crate::read::statistics::Statistics;
 use crate::schema::class::Class;
+use crate::storage::open_files::OpenFiles;
+
+/// Open versions that a process retains.
+const OPEN_VERSIONS_MAX: usize = 4096;
 
 /// A version of a container that is open; shared by all views of it.
 pub(crate) struct Version {
@@ -59,18 +65,54 @@ pub(crate) struct VersionParts<'a> {
     pub writer: Option<Weak<()>>,
 }
 
-impl Version {
+/// Opens versions of containers, and retains those that cannot change.
+pub(crate) struct OpenVersions {
+    catalog: Arc<dyn Catalogue>,
+    files: Arc<OpenFiles>,
+    pages: Arc<PageCache>,
+    /// By database, its epoch, container and commit: a new epoch may have moved what a version refers to.
+    cache: Cache<(DatabaseId, u64, ContainerId, Csn), Arc<Version>>,
+}
+
+impl OpenVersions {
+    pub fn new(catalog: Arc<dyn Catalogue>, files: Arc<OpenFiles>, pages: Arc<PageCache>) -> Self {
+        OpenVersions { catalog, files, pages, cache: Cache::new(OPEN_VERSIONS_MAX) }
+    }
+
+    /// Closes all versions; views that refer to one keep it open.
+    pub fn clear(&self) {
+        self.cache.clear();
+    }
+
+    /// The version that the catalogue describes by `row`, from the cache or read from the file.
     pub fn open(
-        inner: &Inner,
+        &self,
         database: &DatabaseRow,
         container: &ContainerRow,
         row: &VersionRow,
-    ) -> Result<Self> {
-        let source = Arc::new(inner.files.source(database, row.csn)?);
+    ) -> Result<Arc<Version>> {
+        let key = (row.database, database.epoch, row.container, row.csn);
+        if let Some(version) = self.cache.get(&key) {
+            return Ok(version);
+        }
+        let version = Arc::new(self.read(database, container, row)?);
+        if version.is_settled {
+            self.cache.insert(key, version.clone());
+        }
+        Ok(version)
+    }
+
+    fn read(
+        &self,
+        database: &DatabaseRow,
+        container: &ContainerRow,
+        row: &VersionRow,
+    ) -> Result<Version> {
+        let source = Arc::new(self.files.source(database, row.csn)?);
         // Before anything is read.
         source.ends_at(row.footer.offset.saturating_add(row.footer.size));
         source.ends_at(row.annex.offset.saturating_add(row.annex.size));
-        let class = inner.catalog.class(&container.class, Some(row.class_version))?;
+        let class = self.catalog.class(&container.class, Some(row.class_version))?;
         let deletions = match row.deleted {
             0 => Deletions::default(),
             count => {
@@ -84,11 +126,11 @@ impl Version {
             source: source.clone(),
             class: Class::from_json(&class.definition)?,
             deletions,
-            targets: inner.catalog.link_targets(row.database, row.container)?,
+            targets: self.catalog.link_targets(row.database, row.container)?,
             epoch: database.epoch,
             writer: None,
         };
-        let version = Self::of(inner, parts)?;
+        let version = self.open_parts(parts)?;
         // Page lists are written after the pages of theirs.
         let groups = &version.reader.footer().cluster_groups;
         let lists = groups.iter().map(|group| group.page_list.locator);
@@ -96,12 +138,12 @@ impl Version {
         Ok(version)
     }
 
-    /// A version of which the catalogue need not know.
-    pub fn of(inner: &Inner, parts: VersionParts<'_>) -> Result<Self> {
+    /// A version that need not be in the catalogue.
+    pub fn open_parts(&self, parts: VersionParts<'_>) -> Result<Version> {
         let VersionParts { row, what, source, class, deletions, targets, epoch, writer } = parts;
         let reader = Reader::from_links(source.clone(), &link(&row.header), &link(&row.footer))
             .map_err(Error::storage(&what))?
-            .with_cache(inner.pages.clone(), file_number(row.database, epoch));
+            .with_cache(self.pages.clone(), file_number(row.database, epoch));
         if reader.entries() != row.entries {
             return Err(Error::Corrupt {
                 what: format!(
@@ -130,11 +172,11 @@ impl Version {
             reader,
         };
         for uuid in targets {
-            let mut target = inner.catalog.database_by_uuid(uuid)?;
+            let mut target = self.catalog.database_by_uuid(uuid)?;
             if target.is_none() {
                 // It may have been dropped since; older snapshots have it.
                 version.is_settled = false;
-                target = inner.catalog.database_by_uuid_at(uuid, row.csn)?;
+                target = self.catalog.database_by_uuid_at(uuid, row.csn)?;
             }
             version.link_databases.push(target.as_ref().map_or(0, |row| row.id.0));
             if target.is_none() {
@@ -143,7 +185,9 @@ impl Version {
         }
         Ok(version)
     }
+}
 
+impl Version {
     /// Whether its objects are seen as of another class than they are stored.
     pub fn is_narrowed(&self) -> bool {
         self.narrowing.is_some()

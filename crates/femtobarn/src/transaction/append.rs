@@ -7,7 +7,7 @@ use femtobarn_catalog::{Csn, DatabaseId, Oid};
 use rntuple::{Array, Cell, Value};
 use uuid::Uuid;
 
-use super::open::OpenContainer;
+use super::container::OpenContainer;
 use super::{ContainerKey, OpenDatabase, Transaction, unopened};
 use crate::error::{Error, Result};
 use crate::federation::Federation;
@@ -22,9 +22,10 @@ impl Transaction {
     /// `Invalid` if the value is not of the class; as the disk.
     pub fn append_value(&mut self, key: ContainerKey, object: Value) -> Result<Oid> {
         let mut writer = self.writer(key)?;
-        let object = match writer.container.needs_translation {
-            true => writer.translated(|class, by| translate::value_to_store(class, object, by))?,
-            false => object,
+        let object = if writer.container.needs_translation {
+            writer.translated(|class, by| translate::value_to_store(class, object, by))?
+        } else {
+            object
         };
         let appender = &mut writer.container.appender;
         let entry = appender.entries();
@@ -40,16 +41,18 @@ impl Transaction {
     /// `Invalid` if the array is not of the class; as the disk. Then nothing is appended.
     pub fn extend(&mut self, key: ContainerKey, objects: Array) -> Result<Oid> {
         let mut writer = self.writer(key)?;
-        let objects = match writer.container.needs_translation {
-            true => writer.translated(|class, by| translate::array(class, objects, by))?,
-            false => objects,
+        let objects = if writer.container.needs_translation {
+            writer.translated(|class, by| translate::array(class, objects, by))?
+        } else {
+            objects
         };
         let appender = &mut writer.container.appender;
         let entry = appender.entries();
         let appended = appender.append(&mut writer.database.extents, &objects);
-        match objects.is_empty() {
-            true => appended.map_err(Error::storage(writer.what()))?,
-            false => writer.noted(appended)?,
+        if objects.is_empty() {
+            appended.map_err(Error::storage(writer.what()))?
+        } else {
+            writer.noted(appended)?
         }
         Ok(Oid::new(key.database, key.container, entry))
     }
@@ -109,10 +112,7 @@ impl Writer<'_> {
         let renumbering = self.container.appender.renumbering();
         let mut all_known = true;
         row.renumbered(&mut |database| all_known &= renumbering.knows(database));
-        match all_known {
-            true => Ok(()),
-            false => self.learn_links(row),
-        }
+        if all_known { Ok(()) } else { self.learn_links(row) }
     }
 
     #[cold]

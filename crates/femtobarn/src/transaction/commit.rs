@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use femtobarn_catalog::{BlobRange, Csn, DatabaseId, EnvelopeRange, NewVersion};
-use rntuple::{BlobSink, EnvelopeLink};
+use femtobarn_catalog::{BlobRange, Csn, DatabaseId, NewVersion};
+use rntuple::BlobSink;
 use uuid::Uuid;
 
-use super::{ContainerKey, OpenDatabase, Transaction, unopened};
+use super::{ContainerKey, OpenDatabase, Transaction, range, unopened};
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::commit_record::{CommitRecord, ContainerRecord, End};
 use crate::storage::file;
@@ -234,9 +234,4 @@ impl Transaction {
             is_whole: false,
         }
     }
-}
-
-/// The same place, as the catalogue says it.
-pub(crate) fn range(link: &EnvelopeLink) -> EnvelopeRange {
-    EnvelopeRange { offset: link.locator.offset, size: link.locator.size, length: link.length }
 }

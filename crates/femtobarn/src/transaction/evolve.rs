@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rntuple::Reader;
 
-use super::open::{needs_translation, resume};
+use super::container::{needs_translation, resume};
 use super::{ContainerKey, Transaction, unopened};
 use crate::annex::IndexState;
 use crate::error::{Error, Result};

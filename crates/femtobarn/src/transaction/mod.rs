@@ -15,6 +15,7 @@
 mod append;
 mod classes;
 mod commit;
+pub(crate) mod container;
 mod delete;
 mod entry;
 mod evolve;
@@ -26,15 +27,14 @@ mod read;
 mod savepoint;
 mod shared;
 mod update;
-mod writer_pool;
+pub(crate) mod writer_pool;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use femtobarn_catalog::{
-    ContainerId, Csn, DATABASES_FOLDER, DatabaseId, DatabaseRow, DatabaseState, LockGuard,
-    LockOwner,
+    Csn, DATABASES_FOLDER, DatabaseId, DatabaseRow, DatabaseState, LockGuard, LockOwner,
 };
 use uuid::Uuid;
 
@@ -45,25 +45,16 @@ use crate::read::snapshot::Snapshot;
 use crate::schema::class::Class;
 use crate::storage::extent::ExtentWriter;
 use crate::storage::file::DatabaseFile;
+use container::OpenContainer;
 use names::{Graves, Names, renamed_or_dropped};
-use open::OpenContainer;
 
 pub use append::Rows;
-pub(crate) use commit::range;
+pub use container::ContainerKey;
+pub(crate) use container::range;
 pub use savepoint::Savepoint;
-pub(crate) use writer_pool::WriterPool;
 
 /// Bytes that are set aside at once: a key cannot say much more.
 const RESERVED_BYTES_MAX: u64 = 1_000_000_000;
-
-/// A container that a transaction writes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ContainerKey {
-    /// Its database.
-    pub database: DatabaseId,
-    /// Its number within the database.
-    pub container: ContainerId,
-}
 
 /// A transaction that is under way. Dropped without a commit, it leaves nothing behind.
 pub struct Transaction {
@@ -103,8 +94,18 @@ struct OpenDatabase {
     _lock: LockGuard,
 }
 
+impl Federation {
+    /// Starts a transaction.
+    ///
+    /// # Errors
+    /// As the catalogue.
+    pub fn transaction(&self, options: TransactionOptions) -> Result<Transaction> {
+        Transaction::begin(self.clone(), options)
+    }
+}
+
 impl Transaction {
-    pub(crate) fn begin(federation: Federation, options: TransactionOptions) -> Result<Self> {
+    fn begin(federation: Federation, options: TransactionOptions) -> Result<Self> {
         if federation.catalog().is_read_only() {
             let what = format!("federation {} can only be read", federation.folder().display());
             return Err(femtobarn_catalog::Error::Denied { what }.into());
@@ -168,7 +169,10 @@ impl Transaction {
     fn new_database(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
         place.map_or(Ok(()), femtobarn_catalog::check_place)?;
         femtobarn_catalog::check_database_name(name)?;
-        let (id, uuid) = (self.federation.new_database_number()?, Uuid::new_v4());
+        let (id, uuid) = (
+            self.federation.inner.writers.next_database(self.federation.catalog())?,
+            Uuid::new_v4(),
+        );
         let lock = self.owner.share_database(id, self.options.lock_wait)?;
         let (path, file) = self.create_file(name, place, id, uuid)?;
         let row = DatabaseRow {
@@ -240,10 +244,7 @@ impl Transaction {
         }
         let id = self.federation.catalog().database(name, Csn::MAX)?.id;
         self.found = Some(id);
-        match self.has_renamed(id) {
-            false => Ok(id),
-            true => Err(renamed_or_dropped(name)),
-        }
+        if self.has_renamed(id) { Err(renamed_or_dropped(name)) } else { Ok(id) }
     }
 
     /// The class of a container's objects.
@@ -279,9 +280,10 @@ impl Transaction {
     fn bury(&mut self, is_committed: bool) {
         let Graves { databases, .. } = std::mem::take(&mut self.graves);
         for (id, open) in databases {
-            match is_committed && !open.is_new {
-                true => drop(open.extents.file().settle()),
-                false => self.leave(id, open, false),
+            if is_committed && !open.is_new {
+                drop(open.extents.file().settle())
+            } else {
+                self.leave(id, open, false)
             }
         }
         self.names = Names::default();
@@ -307,9 +309,10 @@ impl Transaction {
     }
 
     fn check_open(&self) -> Result<()> {
-        match self.is_over {
-            false => Ok(()),
-            true => Err(Error::Closed { what: "the transaction is over; start another".into() }),
+        if self.is_over {
+            Err(Error::Closed { what: "the transaction is over; start another".into() })
+        } else {
+            Ok(())
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use femtobarn_catalog::{ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard};
 
-use super::open::OpenContainer;
+use super::container::OpenContainer;
 use super::{ContainerKey, OpenDatabase, Transaction};
 use crate::description::DESCRIPTION;
 use crate::error::{Error, Result};
@@ -205,10 +205,7 @@ impl Transaction {
         self.check_open()?;
         let Some(id) = self.own_database(name) else {
             let row = self.federation.catalog().database(name, Csn::MAX)?;
-            return match self.has_renamed(row.id) {
-                false => Ok(row),
-                true => Err(renamed_or_dropped(name)),
-            };
+            return if self.has_renamed(row.id) { Err(renamed_or_dropped(name)) } else { Ok(row) };
         };
         match self.databases.get(&id) {
             Some(open) => Ok(open.row.clone()),
@@ -335,9 +332,10 @@ pub(super) fn renamed_or_dropped(name: &str) -> Error {
 /// Checks the name of a new container.
 pub(super) fn check_container_name(name: &str) -> Result<()> {
     femtobarn_catalog::check_container_name(name)?;
-    match name == DESCRIPTION {
-        false => Ok(()),
-        true => Err(Error::invalid(format!("the container name {name:?} is taken by Femtobarn"))),
+    if name == DESCRIPTION {
+        Err(Error::invalid(format!("the container name {name:?} is taken by Femtobarn")))
+    } else {
+        Ok(())
     }
 }
 

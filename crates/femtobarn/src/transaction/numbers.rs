@@ -4,7 +4,7 @@
 //!    unused when it ends.
 //! 2. What was reserved before a fork is the parent's.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use crate::error::Result;
 
@@ -13,23 +13,23 @@ const RESERVED_MAX: u32 = 256;
 
 /// Numbers of one kind that a process has reserved.
 #[derive(Debug)]
-pub(crate) struct Numbers<N>(Mutex<Own<N>>);
+pub(crate) struct NumberPool<N>(Mutex<Reservation<N>>);
 
 #[derive(Debug)]
-struct Own<N> {
+struct Reservation<N> {
     process: u32,
     /// The last comes first.
     reserved: Vec<N>,
     given: u32,
 }
 
-impl<N> Default for Numbers<N> {
+impl<N> Default for NumberPool<N> {
     fn default() -> Self {
-        Numbers(Mutex::new(Own { process: 0, reserved: vec![], given: 0 }))
+        NumberPool(Mutex::new(Reservation { process: 0, reserved: vec![], given: 0 }))
     }
 }
 
-impl<N> Numbers<N> {
+impl<N> NumberPool<N> {
     /// A number that nobody had before; `reserve` makes so many.
     ///
     /// # Errors
@@ -39,10 +39,9 @@ impl<N> Numbers<N> {
     }
 
     fn next_in(&self, process: u32, reserve: impl FnOnce(u32) -> Result<Vec<N>>) -> Result<N> {
-        // What is held is whole whatever happened to a thread that held it.
-        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = self.0.lock();
         if own.process != process {
-            *own = Own { process, reserved: vec![], given: 0 };
+            *own = Reservation { process, reserved: vec![], given: 0 };
         }
         if own.reserved.is_empty() {
             own.reserved = reserve((own.given / 2).clamp(1, RESERVED_MAX))?;
@@ -62,7 +61,7 @@ mod tests {
     #[test]
     fn the_more_are_needed_the_more_are_reserved_at_once() {
         let (last, times) = (Cell::new(0), Cell::new(0));
-        let numbers = Numbers::default();
+        let numbers = NumberPool::default();
         let next = |process| {
             let reserve = |count| {
                 times.set(times.get() + 1);

@@ -1,11 +1,9 @@
 //! Opening and creating the containers of a transaction, and writing them as versions.
 
-use std::sync::Arc;
+use femtobarn_catalog::{ContainerRow, Csn, DatabaseId, VersionRow};
+use rntuple::Appender;
 
-use femtobarn_catalog::{BlobRange, ContainerRow, Csn, DatabaseId, LockGuard, VersionRow};
-use rntuple::{Appender, Cell, ClusterSummary, EnvelopeLink, Reader, Type};
-use uuid::Uuid;
-
+use super::container::{OpenContainer, WrittenVersion, needs_translation, resume};
 use super::names::check_container_name;
 use super::{ContainerKey, Transaction};
 use crate::ContainerOptions;
@@ -14,204 +12,7 @@ use crate::deletion::Deletions;
 use crate::error::{Error, Result};
 use crate::read::index::Pending;
 use crate::schema::class::Class;
-use crate::storage::extent::ExtentWriter;
-use crate::storage::file::DatabaseFile;
 use femtobarn_format::link;
-
-/// A container that the transaction writes to.
-pub(super) struct OpenContainer {
-    pub row: ContainerRow,
-    pub class: Class,
-    pub options: ContainerOptions,
-    pub is_new: bool,
-    /// The version that it continues.
-    pub base: Option<Csn>,
-    /// Bytes of the file that the version uses.
-    pub bytes: u64,
-    /// What stands beside the footer.
-    pub annex: Annex,
-    pub deletions: Deletions,
-    pub header: EnvelopeLink,
-    pub appender: Appender,
-    /// The container as it was last written, if it is still that.
-    pub written: Option<Written>,
-    /// Whether it is another than the version that it continues.
-    pub is_changed: bool,
-    /// Whether a part of a change failed, so that it must not be committed.
-    pub is_torn: bool,
-    /// Databases that its links refer to, from position 1 on; the first `known_targets` are in the
-    /// catalogue.
-    pub targets: Vec<Uuid>,
-    pub known_targets: usize,
-    pub needs_translation: bool,
-    /// What is known of clusters and not written yet; nothing if `written`.
-    pub summaries: Vec<ClusterSummary>,
-    /// What has to be written to the indexes; nothing if `written`.
-    pub indexing: Pending,
-    /// As it was when the transaction opened it or last committed; none if it is new.
-    pub opened: Option<State>,
-    /// None while no transaction has it, and while nobody else can find it: it is new.
-    pub lock: Option<LockGuard>,
-}
-
-/// What it takes to make a container again what it was.
-#[derive(Clone)]
-pub(super) struct State {
-    row: ContainerRow,
-    class: Class,
-    header: EnvelopeLink,
-    written: Written,
-    annex: Annex,
-    deletions: Deletions,
-    targets: usize,
-    is_changed: bool,
-}
-
-/// A container on disk, without a name for anybody to find it by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Written {
-    pub footer: EnvelopeLink,
-    pub annex: BlobRange,
-    pub entries: u64,
-    pub deleted: u64,
-    pub bytes: u64,
-}
-
-impl OpenContainer {
-    /// Whether rows of type `R` are what it holds.
-    pub fn holds<R: Cell>(&self) -> bool {
-        match self.needs_translation {
-            true => {
-                R::cell_type() == self.class.row_type()
-                    && matches!(self.appender.types(), Type::Record { members, .. } if *members == self.class.members())
-            }
-            false => self.appender.holds::<R>(),
-        }
-    }
-
-    /// Notes that something changes.
-    pub fn touch(&mut self) {
-        self.written = None;
-        self.is_changed = true;
-    }
-
-    /// Writes the container as it is now. It can be read after a flush.
-    pub fn write(&mut self, extents: &mut ExtentWriter, what: &str) -> Result<Written> {
-        if self.is_torn {
-            return Err(Error::Closed {
-                what: format!(
-                    "{what}: an earlier change failed halfway; roll back and start again"
-                ),
-            });
-        }
-        if let Some(written) = self.written {
-            return Ok(written);
-        }
-        let source = extents.file().clone();
-        let version = self.appender.finish_version(extents, &source);
-        let mut version = version.map_err(Error::storage(what))?;
-        self.summaries.append(&mut version.summaries);
-        self.keep_up_statistics(extents)?;
-        self.annex.deletions = self.deletions.write(extents).map_err(Error::storage(what))?;
-        self.keep_up_indexes(extents, &version.footer, what)?;
-        let annex = self.annex.write(extents).map_err(Error::storage(what))?;
-        self.bytes += version.bytes + annex.size;
-        let written = Written {
-            footer: version.footer,
-            annex,
-            entries: version.entries,
-            deleted: self.deletions.count(),
-            bytes: self.bytes,
-        };
-        self.written = Some(written);
-        Ok(written)
-    }
-
-    /// Writes the container as it is now, so that it can be made that again.
-    pub fn save(&mut self, extents: &mut ExtentWriter, what: &str) -> Result<State> {
-        let written = self.write(extents, what)?;
-        extents.flush()?;
-        Ok(self.state(written))
-    }
-
-    fn state(&self, written: Written) -> State {
-        State {
-            written,
-            row: self.row.clone(),
-            class: self.class.clone(),
-            header: self.header,
-            annex: self.annex.clone(),
-            deletions: self.deletions.clone(),
-            targets: self.targets.len(),
-            is_changed: self.is_changed,
-        }
-    }
-
-    /// Makes the container what it was.
-    pub fn restore(&mut self, state: State, source: Arc<DatabaseFile>, what: &str) -> Result<()> {
-        if !self.is_torn && self.written == Some(state.written) && self.header == state.header {
-            self.row = state.row;
-            self.is_changed = state.is_changed;
-            return Ok(());
-        }
-        let footer = &state.written.footer;
-        self.appender = resume(source, &state.header, footer, self.options, what)?;
-        self.needs_translation = needs_translation(&state.class);
-        self.bytes = state.written.bytes;
-        self.written = Some(state.written);
-        self.indexing = Pending::from(state.written.entries);
-        self.summaries.clear();
-        self.row = state.row;
-        self.class = state.class;
-        self.header = state.header;
-        self.annex = state.annex;
-        self.deletions = state.deletions;
-        self.targets.truncate(state.targets);
-        self.is_changed = state.is_changed;
-        self.is_torn = false;
-        Ok(())
-    }
-
-    /// The same container, which may have got another name meanwhile.
-    pub fn renamed(mut self, row: ContainerRow) -> Self {
-        if let Some(opened) = &mut self.opened {
-            opened.row.clone_from(&row);
-        }
-        self.row = row;
-        self
-    }
-
-    /// Bytes that were written since it was opened.
-    pub fn grown(&self) -> u64 {
-        let before = self.opened.as_ref().map_or(0, |opened| opened.written.bytes);
-        self.bytes.saturating_sub(before)
-    }
-
-    /// Notes that the container was committed as it is now.
-    pub fn committed(&mut self, csn: Csn) {
-        if !self.is_changed {
-            return;
-        }
-        self.base = Some(csn);
-        self.is_new = false;
-        self.is_changed = false;
-        self.known_targets = self.targets.len();
-        self.opened = self.written.map(|written| self.state(written));
-    }
-}
-
-/// Goes on from a version that is on disk.
-pub(super) fn resume(
-    source: Arc<DatabaseFile>,
-    header: &EnvelopeLink,
-    footer: &EnvelopeLink,
-    options: ContainerOptions,
-    what: &str,
-) -> Result<Appender> {
-    Reader::from_links(Arc::new(source), header, footer)
-        .and_then(|reader| Appender::resume(&reader, options.write_options()))
-        .map_err(Error::storage(what))
-}
 
 impl Transaction {
     /// Creates a container for objects of a class. A class that came into the federation with a database,
@@ -235,7 +36,7 @@ impl Transaction {
             return Err(Error::Exists { what: format!("container {name:?} exists already") });
         }
         let class = self.class_here(class)?;
-        let id = self.federation.new_container_number()?;
+        let id = self.federation.inner.writers.next_container(self.federation.catalog())?;
         let extents = &mut self.open_database(database)?.extents;
         let (appender, header) =
             Appender::create(extents, name, &class.members(), options.write_options())
@@ -355,7 +156,7 @@ impl Transaction {
         let file = self.databases[&database].extents.file().clone();
         let annex = Annex::read(&file.clone(), base.annex)?;
         let (header, footer) = (link(&base.header), link(&base.footer));
-        let written = Written {
+        let written = WrittenVersion {
             footer,
             annex: base.annex,
             entries: base.entries,
@@ -384,11 +185,7 @@ impl Transaction {
             opened: None,
             lock: None,
         };
-        open.opened = Some(open.state(written));
+        open.opened = Some(open.state_as_of(written));
         Ok(open)
     }
-}
-
-pub(super) fn needs_translation(class: &Class) -> bool {
-    class.fields.iter().any(|field| field.of.needs_translation())
 }

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use femtobarn_catalog::{Csn, VersionRow};
 
-use super::open::OpenContainer;
+use super::container::OpenContainer;
 use super::{ContainerKey, Transaction, range, unopened};
 use crate::error::{Error, Result};
 use crate::options::Isolation;
 use crate::read::snapshot::{Snapshot, split};
-use crate::read::version::{Opened, Version, VersionParts};
+use crate::read::version::{Opened, VersionParts};
 use crate::read::view::View;
 
 impl Transaction {
@@ -72,10 +72,7 @@ impl Transaction {
         }
         let container = catalog.container(database, name, snapshot.csn())?.id;
         let key = ContainerKey { database, container };
-        match self.has_renamed_container(key) {
-            true => Err(gone()),
-            false => Ok(key),
-        }
+        if self.has_renamed_container(key) { Err(gone()) } else { Ok(key) }
     }
 
     /// As [`view`](Self::view), by the numbers of database and container.
@@ -127,9 +124,10 @@ impl Transaction {
         };
         let database = &self.databases[&key.database];
         // Its extents may lie where something else was when the database was opened.
-        let epoch = match database.is_new {
-            true => database.row.epoch,
-            false => self.federation.catalog().database_by_id(key.database, Csn::MAX)?.epoch,
+        let epoch = if database.is_new {
+            database.row.epoch
+        } else {
+            self.federation.catalog().database_by_id(key.database, Csn::MAX)?.epoch
         };
         let parts = VersionParts {
             row: &row,
@@ -141,7 +139,7 @@ impl Transaction {
             targets: open.targets.clone(),
             writer: Some(Arc::downgrade(&self.life)),
         };
-        let version = Version::of(&self.federation.inner, parts)?;
+        let version = self.federation.inner.versions.open_parts(parts)?;
         let opened = Opened {
             database: database.row.name.clone(),
             container: open.row.clone(),

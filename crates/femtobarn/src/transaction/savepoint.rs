@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use femtobarn_catalog::{Csn, DatabaseId};
 use uuid::Uuid;
 
+use super::container::ContainerState;
 use super::names::{Extract, Names};
-use super::open::State;
 use super::{ContainerKey, OpenDatabase, Transaction, unopened};
 use crate::error::{Error, Result};
 
@@ -19,7 +19,7 @@ pub struct Savepoint {
     number: u64,
     /// The open databases with their names.
     databases: BTreeMap<DatabaseId, String>,
-    containers: BTreeMap<ContainerKey, State>,
+    containers: BTreeMap<ContainerKey, ContainerState>,
     names: Names,
     new_classes: usize,
 }
@@ -88,13 +88,12 @@ impl Transaction {
         }
         let is_undone = |id: &DatabaseId| !savepoint.databases.contains_key(id);
         for (id, mut open) in self.databases.extract(is_undone) {
-            match open.is_new {
-                true => self.leave(id, open, false),
-                false => {
-                    // Its lock and its extents stay with the transaction, its name does not.
-                    open.row.name = self.federation.catalog().database_by_id(id, Csn::MAX)?.name;
-                    self.databases.insert(id, open);
-                }
+            if open.is_new {
+                self.leave(id, open, false)
+            } else {
+                // Its lock and its extents stay with the transaction, its name does not.
+                open.row.name = self.federation.catalog().database_by_id(id, Csn::MAX)?.name;
+                self.databases.insert(id, open);
             }
         }
         for (id, name) in &savepoint.databases {

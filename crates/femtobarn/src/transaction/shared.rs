@@ -22,9 +22,10 @@ impl Transaction {
                 what: format!("database {id} was dropped by this transaction"),
             });
         }
-        match self.databases.contains_key(&id) {
-            true => Ok(None),
-            false => Ok(Some(self.owner.share_database(id, self.options.lock_wait)?)),
+        if self.databases.contains_key(&id) {
+            Ok(None)
+        } else {
+            Ok(Some(self.owner.share_database(id, self.options.lock_wait)?))
         }
     }
 

@@ -40,10 +40,7 @@ impl Transaction {
             Ok((path, values.map_err(Error::storage(writer.what()))?))
         });
         let members = members.collect::<Result<Vec<_>>>()?;
-        match entries.is_empty() {
-            true => Ok(()),
-            false => writer.replace(&sorted, &members),
-        }
+        if entries.is_empty() { Ok(()) } else { writer.replace(&sorted, &members) }
     }
 }
 
@@ -74,9 +71,10 @@ impl Writer<'_> {
             let names = names.join(", ");
             Error::NotFound { what: format!("{what} has no field {path:?}; it has {names}") }
         })?;
-        let values = match of.needs_translation() {
-            true => self.translated(|_, by| translate::values(&of, values, by))?,
-            false => values,
+        let values = if of.needs_translation() {
+            self.translated(|_, by| translate::values(&of, values, by))?
+        } else {
+            values
         };
         let checked = values.validate(&of.storage_type());
         checked.map_err(|error| match error {

@@ -10,15 +10,13 @@
 //! 4. Numbers that were reserved and not given yet are nobody else's.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use femtobarn_catalog::{ContainerId, Csn, DatabaseId, LockOwner};
+use femtobarn_catalog::{Catalogue, ContainerId, Csn, DatabaseId, LockOwner};
+use parking_lot::Mutex;
 
-use super::ContainerKey;
-use super::numbers::Numbers;
-use super::open::OpenContainer;
+use super::container::{ContainerKey, OpenContainer};
+use super::numbers::NumberPool;
 use crate::error::Result;
-use crate::federation::Federation;
 
 /// Containers that are kept.
 const CONTAINERS_MAX: usize = 64;
@@ -33,8 +31,8 @@ pub(crate) struct WriterPool {
     /// Each with the epoch of its database. The one that was used last is the last.
     containers: Mutex<VecDeque<(ContainerKey, u64, OpenContainer)>>,
     owners: Mutex<Vec<LockOwner>>,
-    databases: Numbers<DatabaseId>,
-    containers_to_come: Numbers<ContainerId>,
+    database_numbers: NumberPool<DatabaseId>,
+    container_numbers: NumberPool<ContainerId>,
 }
 
 impl WriterPool {
@@ -52,7 +50,7 @@ impl WriterPool {
         if grown > GROWN_BYTES_MAX {
             open.appender.release_memory();
         }
-        let mut containers = lock(&self.containers);
+        let mut containers = self.containers.lock();
         containers.retain(|(kept, ..)| *kept != key);
         if containers.len() == CONTAINERS_MAX {
             containers.pop_front();
@@ -67,7 +65,7 @@ impl WriterPool {
         base: Csn,
         epoch: u64,
     ) -> Option<OpenContainer> {
-        let mut containers = lock(&self.containers);
+        let mut containers = self.containers.lock();
         let position = containers.iter().rposition(|(kept, ..)| *kept == key)?;
         let (_, of, open) = containers.remove(position)?;
         (open.base == Some(base) && of == epoch).then_some(open)
@@ -75,13 +73,13 @@ impl WriterPool {
 
     /// The container that had a name when it was kept; it may have another one now.
     pub(super) fn container_named(&self, database: DatabaseId, name: &str) -> Option<ContainerKey> {
-        let containers = lock(&self.containers);
+        let containers = self.containers.lock();
         let mut kept = containers.iter().rev().filter(|(key, ..)| key.database == database);
         kept.find(|(.., open)| open.row.name == name).map(|(key, ..)| *key)
     }
 
     pub(super) fn keep_owner(&self, owner: LockOwner) {
-        let mut owners = lock(&self.owners);
+        let mut owners = self.owners.lock();
         if owners.len() < OWNERS_MAX && owner.is_reusable() {
             owners.push(owner);
         }
@@ -89,25 +87,16 @@ impl WriterPool {
 
     pub(super) fn take_owner(&self) -> Option<LockOwner> {
         // One from before a fork shares its locks with the parent.
-        lock(&self.owners).pop().filter(LockOwner::is_reusable)
-    }
-}
-
-impl Federation {
-    /// A number for a new database, which nobody had before.
-    pub(super) fn new_database_number(&self) -> Result<DatabaseId> {
-        let reserve = |count| Ok(self.catalog().reserve_databases(count)?);
-        self.inner.writers.databases.next(reserve)
+        self.owners.lock().pop().filter(LockOwner::is_reusable)
     }
 
-    /// A number for a new container, which nobody had before.
-    pub(super) fn new_container_number(&self) -> Result<ContainerId> {
-        let reserve = |count| Ok(self.catalog().reserve_containers(count)?);
-        self.inner.writers.containers_to_come.next(reserve)
+    /// A number for a new database, unique in the federation for ever.
+    pub(super) fn next_database(&self, catalog: &dyn Catalogue) -> Result<DatabaseId> {
+        self.database_numbers.next(|count| Ok(catalog.reserve_databases(count)?))
     }
-}
 
-/// What is kept is whole whatever happened to a thread that held it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A number for a new container, unique in the federation for ever.
+    pub(super) fn next_container(&self, catalog: &dyn Catalogue) -> Result<ContainerId> {
+        self.container_numbers.next(|count| Ok(catalog.reserve_containers(count)?))
+    }
 }

@@ -164,21 +164,21 @@ impl Run<'_> {
     /// A container that there should be, by where the picks point to.
     fn open(&mut self, database: usize, container: usize) -> ((String, String), ContainerKey) {
         let path = (NAMES[database].to_owned(), NAMES[container].to_owned());
-        let id = match self.model.databases.insert(path.0.clone()) {
-            true => self.transaction.create_database(&path.0).unwrap(),
-            false => self.transaction.database(&path.0).unwrap(),
+        let id = if self.model.databases.insert(path.0.clone()) {
+            self.transaction.create_database(&path.0).unwrap()
+        } else {
+            self.transaction.database(&path.0).unwrap()
         };
-        let key = match self.model.containers.contains_key(&path) {
-            true => self.transaction.container(id, &path.1).unwrap(),
-            false => {
-                let created = Content { version: 1, objects: vec![] };
-                self.model.containers.insert(path.clone(), created);
-                let options = options(database);
-                let created = self.transaction.create_container(id, &path.1, &class(1), options);
-                let key = created.unwrap();
-                self.transaction.create_index(key, "by number", &["n"], false).unwrap();
-                key
-            }
+        let key = if self.model.containers.contains_key(&path) {
+            self.transaction.container(id, &path.1).unwrap()
+        } else {
+            let created = Content { version: 1, objects: vec![] };
+            self.model.containers.insert(path.clone(), created);
+            let options = options(database);
+            let created = self.transaction.create_container(id, &path.1, &class(1), options);
+            let key = created.unwrap();
+            self.transaction.create_index(key, "by number", &["n"], false).unwrap();
+            key
         };
         (path, key)
     }
@@ -324,13 +324,12 @@ impl Run<'_> {
         };
         let renamed = (path.0.clone(), NAMES[*to].to_owned());
         let done = self.transaction.rename_container(id, &path.1, &renamed.1);
-        match self.model.containers.contains_key(&renamed) {
-            true => assert_eq!(done.unwrap_err().kind(), ErrorKind::Exists),
-            false => {
-                done.unwrap();
-                let content = self.model.containers.remove(&path).unwrap();
-                self.model.containers.insert(renamed, content);
-            }
+        if self.model.containers.contains_key(&renamed) {
+            assert_eq!(done.unwrap_err().kind(), ErrorKind::Exists)
+        } else {
+            done.unwrap();
+            let content = self.model.containers.remove(&path).unwrap();
+            self.model.containers.insert(renamed, content);
         }
     }
 
@@ -356,9 +355,12 @@ impl Run<'_> {
         self.model.databases.insert(NAMES[*to].to_owned());
         let containers = std::mem::take(&mut self.model.containers).into_iter();
         self.model.containers = containers
-            .map(|((database, container), content)| match database == name {
-                true => ((NAMES[*to].to_owned(), container), content),
-                false => ((database, container), content),
+            .map(|((database, container), content)| {
+                if database == name {
+                    ((NAMES[*to].to_owned(), container), content)
+                } else {
+                    ((database, container), content)
+                }
             })
             .collect();
     }
@@ -460,14 +462,11 @@ fn run(federation: &Federation, step: &Step, model: &Model, next: &mut u64) -> M
     for (database, container, change) in &step.changes {
         run.apply(*database, *container, change);
     }
-    match step.commits {
-        true => {
-            run.transaction.commit().unwrap();
-            run.model
-        }
-        false => {
-            run.transaction.rollback();
-            run.committed
-        }
+    if step.commits {
+        run.transaction.commit().unwrap();
+        run.model
+    } else {
+        run.transaction.rollback();
+        run.committed
     }
 }

@@ -125,9 +125,10 @@ fn a_full_disk_is_an_error_that_changes_nothing() {
     let run = format!("{mount} && exec \"$0\" \"$@\"");
     let is_allowed = Command::new("unshare").args(["-rm", "sh", "-c", &mount]).output();
     let is_allowed = is_allowed.is_ok_and(|output| output.status.success());
-    let (prefix, kind) = match is_allowed {
-        true => (vec!["unshare", "-rm", "sh", "-c", &run], "0"),
-        false => (vec!["sh", "-c", LIMITED], "1"),
+    let (prefix, kind) = if is_allowed {
+        (vec!["unshare", "-rm", "sh", "-c", &run], "0")
+    } else {
+        (vec!["sh", "-c", LIMITED], "1")
     };
     Process::start_in(&prefix, "faults::job_fill_disk", folder.path(), kind).finish();
 }
@@ -231,9 +232,10 @@ fn check_against(
 fn places(size: u64, seed: u64) -> Vec<u64> {
     let mut random = Random(seed);
     let count = amount(400, size).min(size);
-    match count == size {
-        true => (0..size).collect(),
-        false => (0..count).map(|_| random.below(size)).collect(),
+    if count == size {
+        (0..size).collect()
+    } else {
+        (0..count).map(|_| random.below(size)).collect()
     }
 }
 

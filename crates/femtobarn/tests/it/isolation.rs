@@ -118,9 +118,10 @@ fn serializable_transactions_cannot_both_write_what_the_other_read() {
         write(&mut second, "other", "events");
         first.commit().unwrap();
         let committed = second.commit();
-        match conflicts {
-            false => assert!(committed.is_ok()),
-            true => assert_eq!(committed.unwrap_err().kind(), ErrorKind::Conflict),
+        if conflicts {
+            assert_eq!(committed.unwrap_err().kind(), ErrorKind::Conflict)
+        } else {
+            assert!(committed.is_ok())
         }
     }
 }

@@ -76,28 +76,29 @@ fn run(federation: &Federation, step: &Step, model: &Model, next: &mut u64) -> M
         let (database_name, name) = (DATABASES[database], CONTAINERS[container]);
         let path = format!("{database_name}/{name}");
         let known = changed.keys().any(|path| path.starts_with(database_name));
-        let id = match known {
-            true => transaction.database(database_name).unwrap(),
-            false => transaction.create_database(database_name).unwrap(),
+        let id = if known {
+            transaction.database(database_name).unwrap()
+        } else {
+            transaction.create_database(database_name).unwrap()
         };
         let compression = [Profile::Plain, Profile::Fast, Profile::Archive][database];
         let options = ContainerOptions { page_size: 4096, cluster_size: 8192, compression };
-        let key = match changed.contains_key(&path) {
-            true => transaction.container(id, name).unwrap(),
-            false => transaction.create_container(id, name, &class(), options).unwrap(),
+        let key = if changed.contains_key(&path) {
+            transaction.container(id, name).unwrap()
+        } else {
+            transaction.create_container(id, name, &class(), options).unwrap()
         };
         let objects: Vec<Value> = (*next..*next + count as u64).map(object).collect();
         *next += count as u64;
         let before = changed.entry(path).or_default();
-        match as_array {
-            true => {
-                let array = array_of(&type_of_class(&class()), &objects);
-                let oid = transaction.extend(key, array).unwrap();
-                assert_eq!(oid.entry, before.len() as u64);
-            }
-            false => objects.iter().for_each(|object| {
+        if as_array {
+            let array = array_of(&type_of_class(&class()), &objects);
+            let oid = transaction.extend(key, array).unwrap();
+            assert_eq!(oid.entry, before.len() as u64);
+        } else {
+            objects.iter().for_each(|object| {
                 transaction.append_value(key, object.clone()).unwrap();
-            }),
+            })
         }
         before.extend(objects);
         assert_eq!(transaction.entries(key).unwrap(), before.len() as u64);

@@ -194,9 +194,10 @@ fn names_with_an_origin_outlive_the_catalogue_and_end_where_a_file_goes_on() {
 fn another_class_of_the_same_name_does_not_come_between_versions() {
     let folder = tempfile::tempdir().unwrap();
     for sealed in [false, true] {
-        let (dy, dimuon, tau) = match sealed {
-            false => ("dy", "dimuon", "tau"),
-            true => ("sealed-dy", "sealed-dimuon", "sealed-tau"),
+        let (dy, dimuon, tau) = if sealed {
+            ("sealed-dy", "sealed-dimuon", "sealed-tau")
+        } else {
+            ("dy", "dimuon", "tau")
         };
         let own = create(&folder, &format!("own-{sealed}.fed"));
         own.adopt(&detached(&folder, dy, &["run", "event"], false), None).unwrap();

@@ -104,9 +104,10 @@ fn read_chunk(source: &mut impl Read, bytes: u64, chunk: &mut Vec<u8>) -> std::i
 
 /// Writes a chunk; one of zeros is left as a hole.
 pub(super) fn put(file: &mut File, chunk: &[u8]) -> std::io::Result<()> {
-    match chunk.iter().all(|&byte| byte == 0) {
-        true => file.seek(SeekFrom::Current(chunk.len() as i64)).map(drop),
-        false => file.write_all(chunk),
+    if chunk.iter().all(|&byte| byte == 0) {
+        file.seek(SeekFrom::Current(chunk.len() as i64)).map(drop)
+    } else {
+        file.write_all(chunk)
     }
 }
 

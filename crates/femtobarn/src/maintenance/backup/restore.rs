@@ -59,9 +59,10 @@ impl Chain {
             }
             chain.push(((*folder).to_owned(), manifest));
         }
-        match chain.is_empty() {
-            true => Err(Error::invalid("name at least one backup")),
-            false => Ok(Chain(chain)),
+        if chain.is_empty() {
+            Err(Error::invalid("name at least one backup"))
+        } else {
+            Ok(Chain(chain))
         }
     }
 
@@ -160,11 +161,12 @@ fn read_chunk(
         file.take(size).read_to_end(chunk)
     });
     read.map_err(|error| Error::io("read", &held.path, error))?;
-    match chunk.len() as u64 == size && XxHash3_64::oneshot(chunk) == checksum {
-        true => Ok(()),
-        false => Err(lost(format!(
+    if chunk.len() as u64 == size && XxHash3_64::oneshot(chunk) == checksum {
+        Ok(())
+    } else {
+        Err(lost(format!(
             "{} is damaged at byte {offset}: it is not what {path} was when it was backed up",
             held.path.display()
-        ))),
+        )))
     }
 }

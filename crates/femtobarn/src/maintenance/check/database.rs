@@ -157,12 +157,11 @@ impl Checking<'_, '_> {
         subject: &Subject<'_>,
         file: &DatabaseFile,
     ) -> Result<Vec<Range<u64>>> {
-        let survey = match self.inner.catalog.is_read_only() {
-            true => key_chain::survey(file)?,
-            false => {
-                let _lock = self.inner.locks().lock_allocation(subject.row.id)?;
-                key_chain::survey(file)?
-            }
+        let survey = if self.inner.catalog.is_read_only() {
+            key_chain::survey(file)?
+        } else {
+            let _lock = self.inner.locks().lock_allocation(subject.row.id)?;
+            key_chain::survey(file)?
         };
         for fault in survey.faults {
             self.report.add(Problem {

@@ -55,11 +55,10 @@ impl<'a> Intact<'a> {
             let mut bytes = vec![0; (range.end - range.start) as usize];
             let is_read = source.read_at(range.start, &mut bytes).is_ok();
             let (data, checksum) = bytes.split_at(bytes.len().saturating_sub(CHECKSUM_SIZE));
-            match is_read
-                && (!page.checksum || XxHash3_64::oneshot(data).to_le_bytes() == *checksum)
-            {
-                true => Ok(()),
-                false => Err(damaged(range.start)),
+            if is_read && (!page.checksum || XxHash3_64::oneshot(data).to_le_bytes() == *checksum) {
+                Ok(())
+            } else {
+                Err(damaged(range.start))
             }
         });
         self.page_lists.insert(list.locator.offset, visited.is_ok());

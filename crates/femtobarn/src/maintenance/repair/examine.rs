@@ -162,9 +162,10 @@ impl<'a, 'p> Examiner<'a, 'p> {
         self.done += bytes;
         let total = self.source.size().unwrap_or(self.done).max(self.done);
         let (doing, of) = ("repairing", self.path.clone());
-        match (self.progress)(&Progress { doing, of, done: self.done, total }) {
-            true => Ok(()),
-            false => Err(Error::Closed { what: "repairing was stopped".to_owned() }),
+        if (self.progress)(&Progress { doing, of, done: self.done, total }) {
+            Ok(())
+        } else {
+            Err(Error::Closed { what: "repairing was stopped".to_owned() })
         }
     }
 }

@@ -88,10 +88,8 @@ impl Federation {
     ) -> Result<RepairReport> {
         self.inner.local()?;
         let owner = self.inner.locks().owner();
-        let _alone = match options.dry_run {
-            true => None,
-            false => Some(owner.lock_maintenance(options.lock_wait)?),
-        };
+        let _alone =
+            if options.dry_run { None } else { Some(owner.lock_maintenance(options.lock_wait)?) };
         let found = self.checked(progress)?;
         let mut repair = Repair {
             federation: self,
@@ -105,9 +103,10 @@ impl Federation {
         repair.fronts(&found)?;
         repair.containers(&found, progress)?;
         repair.chains(&found)?;
-        let remaining = match options.dry_run || repair.report.done.is_empty() {
-            true => found,
-            false => self.checked(progress)?,
+        let remaining = if options.dry_run || repair.report.done.is_empty() {
+            found
+        } else {
+            self.checked(progress)?
         };
         repair.tell(remaining)?;
         Ok(repair.report)
@@ -115,9 +114,10 @@ impl Federation {
 
     fn checked(&self, progress: &mut Watch<'_>) -> Result<CheckReport> {
         let report = self.check(CheckLevel::Full, progress)?;
-        match report.is_complete {
-            true => Ok(report),
-            false => Err(Error::Closed { what: "repairing was stopped".to_owned() }),
+        if report.is_complete {
+            Ok(report)
+        } else {
+            Err(Error::Closed { what: "repairing was stopped".to_owned() })
         }
     }
 }
@@ -153,9 +153,10 @@ impl Repair<'_> {
         let is_new = |id: DatabaseId| known.iter().all(|row| row.id != id);
         let is_creating = held.iter().filter_map(|lock| lock.target.database()).any(is_new);
         for (path, bytes) in check::orphans(&self.federation.inner, &known)? {
-            let advice = match is_creating {
-                true => Some("a transaction is creating a database; repair when it is done"),
-                false => reason_to_keep(&path)?,
+            let advice = if is_creating {
+                Some("a transaction is creating a database; repair when it is done")
+            } else {
+                reason_to_keep(&path)?
             };
             let what = format!("{} ({bytes} bytes)", path.display());
             match advice {
@@ -193,10 +194,11 @@ impl Repair<'_> {
         every.retain(|record| damaged.contains(&record.row.id));
         for DatabaseRecord { row, .. } in every {
             let (name, wait) = (&row.name, self.options.lock_wait);
-            let mended = match self.options.dry_run {
-                true => Ok(String::new()),
-                false => front::mend(self.federation, &row, wait)
-                    .map(|bytes| format!(", and {bytes} bytes that lay there are elsewhere")),
+            let mended = if self.options.dry_run {
+                Ok(String::new())
+            } else {
+                front::mend(self.federation, &row, wait)
+                    .map(|bytes| format!(", and {bytes} bytes that lay there are elsewhere"))
             };
             match mended {
                 Ok(moved) => {
@@ -267,11 +269,10 @@ impl Repair<'_> {
             Verdict::Mend(plan) => plan,
         };
         let of = (database, row);
-        let done = match self.options.dry_run {
-            true => Ok(plan.done),
-            false => {
-                plan.carry_out(self.federation, of, newest, self.options.lock_wait, &mut examiner)
-            }
+        let done = if self.options.dry_run {
+            Ok(plan.done)
+        } else {
+            plan.carry_out(self.federation, of, newest, self.options.lock_wait, &mut examiner)
         };
         match done {
             Ok(done) => {

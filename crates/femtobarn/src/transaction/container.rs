@@ -1,0 +1,279 @@
+//! A container that is open for writing: the state of its appender, deletions, indexes and statistics.
+//!
+//! Nothing here knows of transactions, so that a federation can retain such containers between two of them.
+
+use std::sync::Arc;
+
+use femtobarn_catalog::{
+    BlobRange, ContainerId, ContainerRow, Csn, DatabaseId, EnvelopeRange, LockGuard,
+};
+use rntuple::{Appender, Cell, ClusterSummary, EnvelopeLink, Reader, Type};
+use uuid::Uuid;
+
+use crate::ContainerOptions;
+use crate::annex::Annex;
+use crate::deletion::Deletions;
+use crate::error::{Error, Result};
+use crate::read::index::{self, Indexed, Pending};
+use crate::read::statistics;
+use crate::schema::class::Class;
+use crate::storage::extent::ExtentWriter;
+use crate::storage::file::DatabaseFile;
+
+/// A container that a transaction writes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContainerKey {
+    /// Its database.
+    pub database: DatabaseId,
+    /// Its number within the database.
+    pub container: ContainerId,
+}
+
+/// A container that the transaction writes to.
+pub(super) struct OpenContainer {
+    pub row: ContainerRow,
+    pub class: Class,
+    pub options: ContainerOptions,
+    pub is_new: bool,
+    /// The version that it continues.
+    pub base: Option<Csn>,
+    /// Bytes of the file that the version uses.
+    pub bytes: u64,
+    /// What stands beside the footer.
+    pub annex: Annex,
+    pub deletions: Deletions,
+    pub header: EnvelopeLink,
+    pub appender: Appender,
+    /// The container as it was last written, if it is still that.
+    pub written: Option<WrittenVersion>,
+    /// Whether it is another than the version that it continues.
+    pub is_changed: bool,
+    /// Whether a part of a change failed, so that it must not be committed.
+    pub is_torn: bool,
+    /// Databases that its links refer to, from position 1 on; the first `known_targets` are in the
+    /// catalogue.
+    pub targets: Vec<Uuid>,
+    pub known_targets: usize,
+    pub needs_translation: bool,
+    /// What is known of clusters and not written yet; nothing if `written`.
+    pub summaries: Vec<ClusterSummary>,
+    /// What has to be written to the indexes; nothing if `written`.
+    pub indexing: Pending,
+    /// As it was when the transaction opened it or last committed; none if it is new.
+    pub opened: Option<ContainerState>,
+    /// None while no transaction has it, and while nobody else can find it: it is new.
+    pub lock: Option<LockGuard>,
+}
+
+/// What it takes to make a container again what it was.
+#[derive(Clone)]
+pub(super) struct ContainerState {
+    row: ContainerRow,
+    class: Class,
+    header: EnvelopeLink,
+    written: WrittenVersion,
+    annex: Annex,
+    deletions: Deletions,
+    targets: usize,
+    is_changed: bool,
+}
+
+/// A container on disk, without a name for anybody to find it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WrittenVersion {
+    pub footer: EnvelopeLink,
+    pub annex: BlobRange,
+    pub entries: u64,
+    pub deleted: u64,
+    pub bytes: u64,
+}
+
+impl OpenContainer {
+    /// Whether rows of type `R` are what it holds.
+    pub fn holds<R: Cell>(&self) -> bool {
+        if self.needs_translation {
+            R::cell_type() == self.class.row_type()
+                && matches!(self.appender.types(), Type::Record { members, .. } if *members == self.class.members())
+        } else {
+            self.appender.holds::<R>()
+        }
+    }
+
+    /// Notes that something changes.
+    pub fn touch(&mut self) {
+        self.written = None;
+        self.is_changed = true;
+    }
+
+    /// Writes the container as it is now. It can be read after a flush.
+    pub fn write(&mut self, extents: &mut ExtentWriter, what: &str) -> Result<WrittenVersion> {
+        if self.is_torn {
+            return Err(Error::Closed {
+                what: format!(
+                    "{what}: an earlier change failed halfway; roll back and start again"
+                ),
+            });
+        }
+        if let Some(written) = self.written {
+            return Ok(written);
+        }
+        let source = extents.file().clone();
+        let version = self.appender.finish_version(extents, &source);
+        let mut version = version.map_err(Error::storage(what))?;
+        self.summaries.append(&mut version.summaries);
+        self.keep_up_statistics(extents)?;
+        self.annex.deletions = self.deletions.write(extents).map_err(Error::storage(what))?;
+        self.keep_up_indexes(extents, &version.footer, what)?;
+        let annex = self.annex.write(extents).map_err(Error::storage(what))?;
+        self.bytes += version.bytes + annex.size;
+        let written = WrittenVersion {
+            footer: version.footer,
+            annex,
+            entries: version.entries,
+            deleted: self.deletions.count(),
+            bytes: self.bytes,
+        };
+        self.written = Some(written);
+        Ok(written)
+    }
+
+    /// Writes the container as it is now, so that it can be made that again.
+    pub fn save(&mut self, extents: &mut ExtentWriter, what: &str) -> Result<ContainerState> {
+        let written = self.write(extents, what)?;
+        extents.flush()?;
+        Ok(self.state_as_of(written))
+    }
+
+    pub(super) fn state_as_of(&self, written: WrittenVersion) -> ContainerState {
+        ContainerState {
+            written,
+            row: self.row.clone(),
+            class: self.class.clone(),
+            header: self.header,
+            annex: self.annex.clone(),
+            deletions: self.deletions.clone(),
+            targets: self.targets.len(),
+            is_changed: self.is_changed,
+        }
+    }
+
+    /// Makes the container what it was.
+    pub fn restore(
+        &mut self,
+        state: ContainerState,
+        source: Arc<DatabaseFile>,
+        what: &str,
+    ) -> Result<()> {
+        if !self.is_torn && self.written == Some(state.written) && self.header == state.header {
+            self.row = state.row;
+            self.is_changed = state.is_changed;
+            return Ok(());
+        }
+        let footer = &state.written.footer;
+        self.appender = resume(source, &state.header, footer, self.options, what)?;
+        self.needs_translation = needs_translation(&state.class);
+        self.bytes = state.written.bytes;
+        self.written = Some(state.written);
+        self.indexing = Pending::from(state.written.entries);
+        self.summaries.clear();
+        self.row = state.row;
+        self.class = state.class;
+        self.header = state.header;
+        self.annex = state.annex;
+        self.deletions = state.deletions;
+        self.targets.truncate(state.targets);
+        self.is_changed = state.is_changed;
+        self.is_torn = false;
+        Ok(())
+    }
+
+    /// The same container, which may have got another name meanwhile.
+    pub fn renamed(mut self, row: ContainerRow) -> Self {
+        if let Some(opened) = &mut self.opened {
+            opened.row.clone_from(&row);
+        }
+        self.row = row;
+        self
+    }
+
+    /// Bytes that were written since it was opened.
+    pub fn grown(&self) -> u64 {
+        let before = self.opened.as_ref().map_or(0, |opened| opened.written.bytes);
+        self.bytes.saturating_sub(before)
+    }
+
+    /// Notes that the container was committed as it is now.
+    pub fn committed(&mut self, csn: Csn) {
+        if !self.is_changed {
+            return;
+        }
+        self.base = Some(csn);
+        self.is_new = false;
+        self.is_changed = false;
+        self.known_targets = self.targets.len();
+        self.opened = self.written.map(|written| self.state_as_of(written));
+    }
+
+    /// Writes what is known of clusters.
+    fn keep_up_statistics(&mut self, extents: &mut ExtentWriter) -> Result<()> {
+        let source = extents.file().clone();
+        let paths = self.appender.column_paths();
+        let runs = &mut self.annex.statistics;
+        let size_before = statistics::size(runs);
+        statistics::append(runs, &self.summaries, &paths, &source, extents)?;
+        self.bytes = (self.bytes + statistics::size(runs)).saturating_sub(size_before);
+        self.summaries.clear();
+        Ok(())
+    }
+
+    /// Brings the indexes up to a version that was just written.
+    fn keep_up_indexes(
+        &mut self,
+        extents: &mut ExtentWriter,
+        footer: &EnvelopeLink,
+        what: &str,
+    ) -> Result<()> {
+        if self.annex.indexes.is_empty() {
+            self.indexing = Pending::from(self.appender.entries());
+            return Ok(());
+        }
+        extents.flush()?;
+        let source = extents.file().clone();
+        let reader = Reader::from_links(source.clone(), &self.header, footer);
+        let deletions = &self.deletions;
+        let indexed = Indexed {
+            what,
+            class: &self.class,
+            reader: &reader.map_err(Error::storage(what))?,
+            is_deleted: &|entry| Ok(deletions.contains(&*source, entry)?),
+            source: &*source,
+        };
+        let size_before = index::size(&self.annex.indexes);
+        indexed.keep_up(&mut self.annex.indexes, &mut self.indexing, extents)?;
+        let size = index::size(&self.annex.indexes);
+        self.bytes = (self.bytes + size).saturating_sub(size_before);
+        Ok(())
+    }
+}
+
+/// Goes on from a version that is on disk.
+pub(super) fn resume(
+    source: Arc<DatabaseFile>,
+    header: &EnvelopeLink,
+    footer: &EnvelopeLink,
+    options: ContainerOptions,
+    what: &str,
+) -> Result<Appender> {
+    Reader::from_links(Arc::new(source), header, footer)
+        .and_then(|reader| Appender::resume(&reader, options.write_options()))
+        .map_err(Error::storage(what))
+}
+
+pub(super) fn needs_translation(class: &Class) -> bool {
+    class.fields.iter().any(|field| field.of.needs_translation())
+}
+
+/// The same place, as the catalogue says it.
+pub(crate) fn range(link: &EnvelopeLink) -> EnvelopeRange {
+    EnvelopeRange { offset: link.locator.offset, size: link.locator.size, length: link.length }
+}
