@@ -37,7 +37,7 @@ setup: ## install all packages into .venv and build the extension module
 
 demo: ## real and simulated events into a federation, and a report: demo/report.html
 	@$(AT_ONCE) .venv/demo.stamp extension
-	@.venv/bin/python -m femtobarn.demo
+	@.venv/bin/python -m femtobarn_demo
 
 test: ## all that has to pass: formatting, lints, all tests, documentation, a short run of the fuzzers
 	@$(AT_ONCE) MODULE_BY=build steps-of-test

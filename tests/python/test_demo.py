@@ -14,9 +14,9 @@ pytest.importorskip("fastjet", reason="the extra `demo` is not installed")
 pytest.importorskip("uproot", reason="the extra `io` is not installed")
 
 import femtobarn as fb
-from femtobarn.demo.__main__ import main
-from femtobarn.demo.workers import run_workers
 from femtobarn.importers import Samples
+from femtobarn_demo.__main__ import main
+from femtobarn_demo.workers import run_workers
 
 EVENTS, POOL, RUNS = 24, 6, 2
 

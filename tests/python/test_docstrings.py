@@ -5,20 +5,22 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import femtobarn as fb
 
+PACKAGES = Path(fb.__file__).parent.parent
 EXTRAS = ("fastjet", "matplotlib", "pythia8mc", "uproot")
 """Packages of the extras `demo` and `io`, without which some modules cannot be imported."""
 
 
 def modules() -> list[ModuleType]:
-    """Return all modules of the package that can be imported with what is installed."""
+    """Return all modules of the packages that can be imported with the extras that are installed."""
     found = [fb]
-    for info in pkgutil.walk_packages(fb.__path__, "femtobarn.", onerror=lambda name: None):
+    for info in pkgutil.walk_packages([str(PACKAGES)], onerror=lambda name: None):
         if info.name.endswith("__main__"):
             continue
         if not _needs_extra(info.name):

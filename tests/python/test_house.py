@@ -41,6 +41,15 @@ FLOORS: dict[str, set[str]] = {
 ROOMS = ["error", "progress", "options", "schema", "storage", "links", "evolve", "read"]
 ROOMS += ["transaction", "exchange", "maintenance"]
 
+# The Python packages beside the library, and those of them that each may import besides the library.
+PACKAGES: dict[str, set[str]] = {
+    "femtobarn_reports": set(),
+    "femtobarn_demo": {"femtobarn_reports"},
+    "femtobarn_testbed": {"femtobarn_reports"},
+}
+# The library's modules that import one of them, when a command runs.
+COMMANDS = {Path("python/femtobarn/cli/planning.py"), Path("python/femtobarn/cli/testbed.py")}
+
 FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 # Files that are longer for a reason; the number may only go down.
@@ -99,6 +108,45 @@ def test_rooms_of_the_engine_know_only_those_below_them() -> None:
         known = set(re.findall(r"\bcrate::([a-z_]+)", body)) & set(ROOMS)
         above = {each for each in known if ROOMS.index(each) > ROOMS.index(room)}
         assert not above, f"{path} knows {', '.join(sorted(above))}, which is above {room}"
+
+
+def imported_modules(tree: ast.AST) -> set[str]:
+    """The modules that code imports by absolute names, wherever in the code that is."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {f"{node.module}.{each.name}" for each in node.names}
+    return found
+
+
+def test_packages_beside_the_library_import_only_its_public_modules() -> None:
+    for path in of_kind(".py"):
+        if path.parts[0] != "python" or path.parts[1] not in PACKAGES:
+            continue
+        for module in imported_modules(ast.parse(text_of(path))):
+            package, *rest = module.split(".")
+            private = [each for each in rest if each.startswith("_") and not each.startswith("__")]
+            assert package != "femtobarn" or not private, f"{path} imports {module}, which is private"
+            beside = (set(PACKAGES) - {path.parts[1]} - PACKAGES[path.parts[1]]) & {package}
+            assert not beside, f"{path} must not import {module}"
+
+
+def test_the_library_imports_packages_beside_it_only_when_their_commands_run() -> None:
+    for path in of_kind(".py"):
+        if path.parts[:2] != ("python", "femtobarn"):
+            continue
+        tree = ast.parse(text_of(path))
+        at_start = {name for node in tree.body for name in imported_modules(node) if not is_function(node)}
+        imported = imported_modules(tree) if path not in COMMANDS else at_start
+        beside = {name for name in imported if name.split(".")[0] in PACKAGES}
+        assert not beside, f"{path} must not import {', '.join(sorted(beside))}"
+
+
+def is_function(node: ast.AST) -> bool:
+    """Tell whether code runs only when it is called."""
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 def test_files_are_short_enough_to_read() -> None:

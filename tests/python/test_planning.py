@@ -10,10 +10,10 @@ import pytest
 
 import femtobarn as fb
 from femtobarn.cli import main
-from femtobarn.testbed import load
-from femtobarn.testbed.costs import RESOURCES, TERMS, Costs, fit, predict, work_of
-from femtobarn.testbed.disk import written_bytes_per_second
-from femtobarn.testbed.planning import experiments, load_experiment, plan
+from femtobarn_testbed import load
+from femtobarn_testbed.costs import RESOURCES, TERMS, Costs, fit, predict, work_of
+from femtobarn_testbed.disk import written_bytes_per_second
+from femtobarn_testbed.planning import experiments, load_experiment, plan
 
 SECONDS = {
     term: (number + 1) * (1e-9 if "bytes" in term else 1e-3 if term == "commits" else 1e-6)

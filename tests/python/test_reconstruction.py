@@ -14,9 +14,9 @@ pytest.importorskip("fastjet", reason="the extra `demo` is not installed")
 
 from femtobarn.jagged import Array, Jagged
 from femtobarn.linking import Target, links
-from femtobarn.reconstruction import NEEDED, RECONSTRUCTED_CLASSES, Reconstruction, reconstruct
-from femtobarn.sources import PARTS, EventPool, RawEvents
-from femtobarn.sources.model import columns_of
+from femtobarn_demo.reconstruction import NEEDED, RECONSTRUCTED_CLASSES, Reconstruction, reconstruct
+from femtobarn_demo.sources import PARTS, EventPool, RawEvents
+from femtobarn_demo.sources.model import columns_of
 
 EVENTS = 30
 TRACKS, CLUSTERS, JETS = Target(2, 1, 500), Target(2, 2, 600), Target(2, 3, 700)

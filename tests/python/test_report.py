@@ -16,10 +16,9 @@ pytest.importorskip("matplotlib", reason="the extra `demo` is not installed")
 
 from matplotlib.figure import Figure
 
-from femtobarn.report import (
+from femtobarn_demo.report import (
     HEADINGS,
     EventPicture,
-    Picture,
     Report,
     Stage,
     draw_dimuon_spectrum,
@@ -29,11 +28,10 @@ from femtobarn.report import (
     draw_rates,
     draw_z_peak,
     invariant_mass,
-    png,
-    style,
-    svg,
     table,
 )
+from femtobarn_reports.page import Picture
+from femtobarn_reports.style import png, style, svg
 
 WRITE = Stage("write <raw>", 4, 2000, 14000, 500_000_000, 2.0, 3.0)
 NOTHING = Stage("nothing", 1, 0, 0, 0, 0.0, 0.0)

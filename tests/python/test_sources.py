@@ -12,9 +12,9 @@ pytest.importorskip("pythia8mc", reason="the extra `demo` is not installed")
 
 from femtobarn.jagged import Jagged, ranges
 from femtobarn.linking import Target, element_links, links
-from femtobarn.sources import CONTAINERS, PARTS, RAW_CLASSES, EventPool, Hard
-from femtobarn.sources.detector.geometry import PIXEL, STRIP
-from femtobarn.sources.model import collection_of, columns_of
+from femtobarn_demo.sources import CONTAINERS, PARTS, RAW_CLASSES, EventPool, Hard
+from femtobarn_demo.sources.detector.geometry import PIXEL, STRIP
+from femtobarn_demo.sources.model import collection_of, columns_of
 
 EVENTS = 20
 

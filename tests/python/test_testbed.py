@@ -20,10 +20,10 @@ import pytest
 
 import femtobarn as fb
 from femtobarn.cli import main
-from femtobarn.testbed import latest, load, read, run, save, shipped
-from femtobarn.testbed.recorder import Recorder, merged, quantile
-from femtobarn.testbed.report import write_report
-from femtobarn.testbed.verdict import judge, knee
+from femtobarn_testbed import latest, load, read, run, save, shipped
+from femtobarn_testbed.recorder import Recorder, merged, quantile
+from femtobarn_testbed.report import write_report
+from femtobarn_testbed.verdict import judge, knee
 
 SMALL = """
 title = "a bit of everything"

@@ -15,12 +15,12 @@ import pytest
 
 import femtobarn as fb
 from femtobarn.cli import main
-from femtobarn.testbed import save
-from femtobarn.testbed.comparing import compare_runs, compare_variants, rows_of
-from femtobarn.testbed.monarc import rows_of_sizes
-from femtobarn.testbed.papers import MONARC_RANGES, paper_of
-from femtobarn.testbed.report import write_report
-from femtobarn.testbed.verdict import judge, knee
+from femtobarn_testbed import save
+from femtobarn_testbed.comparing import compare_runs, compare_variants, rows_of
+from femtobarn_testbed.monarc import rows_of_sizes
+from femtobarn_testbed.papers import MONARC_RANGES, paper_of
+from femtobarn_testbed.report import write_report
+from femtobarn_testbed.verdict import judge, knee
 
 PLAYED = {"each": 220e3, "raw": 88e6, "compute": 0.97}
 FREE = {"each": 10e6, "raw": 0, "compute": None}
@@ -40,7 +40,7 @@ def made_up_run(
     paper: str = "",
     about: str = "Nobody did this.",
 ) -> dict[str, Any]:
-    """A run as :mod:`femtobarn.testbed.results` describes it.
+    """A run as :mod:`femtobarn_testbed.results` describes it.
 
     Each variant has settings, of which ``each`` is what a client moves by itself (bytes/s), ``raw`` what all
     disks together give (bytes/s; 0: no disks are played) and ``compute`` the share that it computes (None:
@@ -259,9 +259,9 @@ def test_nothing_to_report_and_no_matplotlib_are_told(
         write_report([], tmp_path)
     with pytest.raises(fb.InvalidError, match="made-up has no points"):
         write_report([made_up_run({"a": FREE}, [])], tmp_path)
-    for name in [name for name in sys.modules if name.startswith(("matplotlib", "femtobarn.testbed.p"))]:
+    for name in [name for name in sys.modules if name.startswith(("matplotlib", "femtobarn_testbed.p"))]:
         monkeypatch.delitem(sys.modules, name)
-    for name in [name for name in sys.modules if name.startswith("femtobarn.report")]:
+    for name in [name for name in sys.modules if name.startswith("femtobarn_reports")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(fb.UnsupportedError, match=r"pip install 'femtobarn\[plots\]'"):

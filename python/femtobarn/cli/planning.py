@@ -39,8 +39,8 @@ def run(options: argparse.Namespace) -> None:
         return
     if not options.profile:
         raise InvalidError("plan needs --profile RUN.json; `femtobarn testbed run profile` makes one")
-    from ..testbed import latest, read
-    from ..testbed.costs import fit
+    from femtobarn_testbed import latest, read
+    from femtobarn_testbed.costs import fit
 
     costs = fit([read(path) for path in latest(options.profile)])
     if options.check:
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    from ..testbed.planning import experiments, load_experiment
+    from femtobarn_testbed.planning import experiments, load_experiment
 
     titles = {name: load_experiment(path).title for name, path in experiments().items()}
     facts = [{"name": name, "title": title} for name, title in titles.items()]
@@ -58,7 +58,7 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    from ..testbed.planning import experiment_path
+    from femtobarn_testbed.planning import experiment_path
 
     if options.experiment is None:
         raise InvalidError("--show takes an experiment")
@@ -67,8 +67,8 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _plan(options: argparse.Namespace, costs: Any) -> None:
-    from ..testbed.disk import written_bytes_per_second
-    from ..testbed.planning import load_experiment, plan
+    from femtobarn_testbed.disk import written_bytes_per_second
+    from femtobarn_testbed.planning import load_experiment, plan
 
     experiment = load_experiment(options.experiment)
     if options.disk is not None:
@@ -120,7 +120,7 @@ def _activities(done: Mapping[str, Any]) -> str:
 
 
 def _costs(done: Mapping[str, Any]) -> str:
-    from ..testbed.costs import RESOURCES, TERMS
+    from femtobarn_testbed.costs import RESOURCES, TERMS
 
     costs = done["costs"]
     rows = [
@@ -132,8 +132,8 @@ def _costs(done: Mapping[str, Any]) -> str:
 
 
 def _check(options: argparse.Namespace, costs: Any) -> None:
-    from ..testbed import latest, read
-    from ..testbed.costs import predict
+    from femtobarn_testbed import latest, read
+    from femtobarn_testbed.costs import predict
 
     rows = []
     for path in latest(options.check):

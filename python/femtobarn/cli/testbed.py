@@ -49,7 +49,7 @@ def _no_arguments(_: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    from ..testbed import load, shipped
+    from femtobarn_testbed import load, shipped
 
     workloads = [load(path) for path in shipped().values()]
     facts = [
@@ -71,7 +71,7 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    from ..testbed import load
+    from femtobarn_testbed import load
 
     workload = load(options.workload)
     emit(options, workload.raw, workload.path.read_text().rstrip())
@@ -93,8 +93,8 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from ..testbed import load, save, shipped
-    from ..testbed import run as run_workload
+    from femtobarn_testbed import load, save, shipped
+    from femtobarn_testbed import run as run_workload
 
     sweep = {
         "clients": _numbers(options.clients) if options.clients else None,
@@ -188,8 +188,8 @@ def _plot_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _plot(options: argparse.Namespace) -> None:
-    from ..testbed import latest, read
-    from ..testbed.report import write_report
+    from femtobarn_testbed import latest, read
+    from femtobarn_testbed.report import write_report
 
     files = latest(options.runs)
     out = options.out or files[0].parent
@@ -204,8 +204,8 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from ..testbed import read
-    from ..testbed.comparing import compare_runs, compare_variants, rows_of
+    from femtobarn_testbed import read
+    from femtobarn_testbed.comparing import compare_runs, compare_variants, rows_of
 
     if len(options.runs) > 2:
         raise InvalidError("compare takes one run, or two")

@@ -1,0 +1,150 @@
+"""Step (f): the report."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+import awkward as ak
+import numpy as np
+
+import femtobarn
+from femtobarn.jagged import Array
+from femtobarn_demo.report import (
+    Report,
+    draw_dimuon_spectrum,
+    draw_event,
+    draw_jet_momenta,
+    draw_jet_response,
+    draw_rates,
+    draw_z_peak,
+    invariant_mass,
+)
+from femtobarn_demo.steps import DIMUON_NTUPLE, SELECTION, Run, database_name
+from femtobarn_reports.page import Picture
+from femtobarn_reports.style import png, style, svg
+
+__all__ = ["make_report"]
+
+
+def make_report(run: Run) -> Report:
+    """The page on a finished run."""
+    objects, size = run.totals()
+    writing = next(stage for stage in run.stages if stage.name == "write raw events")
+    with style():
+        pictures = [*_event(run), *_rates(run), *_muons(run.fed.snapshot()), *_jets(run)]
+    return Report(
+        title="Femtobarn: collision events in an object database",
+        summary=(
+            "Real events of CMS and ATLAS and simulated ones of ILD and FCC were imported or attached; "
+            f"{run.plan.runs} processes streamed simulated LHC events into one federation at once; clients "
+            "reconstructed them; tags selected the interesting ones, whose links lead back to the raw data."
+        ),
+        tiles=[
+            (f"{writing.events:,}", "raw events written"),
+            (f"{objects:,}", "objects in the federation"),
+            (f"{size / 1e6:,.0f} MB", "payload"),
+            (f"{writing.megabytes_per_second:,.0f} MB/s", f"by {writing.processes} writers at once"),
+            (f"{writing.cpu_per_100_megabytes:.2f} s", "CPU to write 100 MB"),
+            (f"{run.facts['selected']:,}", "events selected by tag"),
+        ],
+        stages=run.stages,
+        pictures=pictures,
+        notes=_notes(run),
+    )
+
+
+def _event(run: Run) -> list[Picture]:
+    caption = (
+        f"One of the events with {SELECTION}. Points and towers are its raw objects, reached by the links "
+        "of its tag; curves are reconstructed tracks, cones are jets, and both were found without a look at "
+        "the simulation's truth."
+    )
+    return [
+        Picture(
+            "One event, from its tag to its space points",
+            caption,
+            png(draw_event(run.facts["display"])),
+            True,
+        )
+    ]
+
+
+def _rates(run: Run) -> list[Picture]:
+    caption = "By the clock, on logarithmic axes. Processes are timed from the moment when all are ready."
+    timed = [stage for stage in run.stages if stage.seconds > 0]
+    return [Picture("Rates of the stages", caption, svg(draw_rates(timed)), True)]
+
+
+def _muons(snapshot: femtobarn.Snapshot) -> list[Picture]:
+    """Mass spectra of the real muon pairs that there are."""
+    pictures = []
+    if "Zmumu/events" in snapshot:
+        masses = _z_masses(snapshot["Zmumu/events"])
+        caption = f"{len(masses):,} events that CMS recorded, imported from a TTree."
+        pictures.append(Picture("Real muon pairs: the Z boson", caption, svg(draw_z_peak(masses))))
+    name = f"{database_name(DIMUON_NTUPLE)}/Events"
+    if name in snapshot:
+        masses = _pair_masses(snapshot[name])
+        caption = (
+            f"{len(masses):,} pairs of opposite charge, CMS Open Data of 2012, read from an attached RNTuple."
+        )
+        pictures.append(Picture("Real muon pairs: from J/ψ to Z", caption, svg(draw_dimuon_spectrum(masses))))
+    return pictures
+
+
+def _z_masses(view: femtobarn.View) -> Array:
+    """Masses from the energies and momenta of the two muons (GeV)."""
+    pairs = view.arrays(["E1", "px1", "py1", "pz1", "E2", "px2", "py2", "pz2"])
+    energy, px, py, pz = (
+        ak.to_numpy(pairs[f"{name}1"] + pairs[f"{name}2"]) for name in ("E", "px", "py", "pz")
+    )
+    masses: Array = np.sqrt(np.maximum(energy**2 - px**2 - py**2 - pz**2, 0.0))
+    return masses
+
+
+def _pair_masses(view: femtobarn.View) -> Array:
+    """Masses (GeV) in the events with exactly two muons, of opposite charge."""
+    muons = view.arrays([f"Muon_{name}" for name in ("pt", "eta", "phi", "mass", "charge")])
+    muons = muons[ak.num(muons.Muon_pt) == 2]
+    muons = muons[ak.sum(muons.Muon_charge, axis=1) == 0]
+    first, second = (
+        {name: ak.to_numpy(muons[f"Muon_{name}"][:, which]) for name in ("pt", "eta", "phi", "mass")}
+        for which in (0, 1)
+    )
+    return invariant_mass(first, second)
+
+
+def _jets(run: Run) -> list[Picture]:
+    facts = run.facts
+    return [
+        Picture(
+            "Jets",
+            f"{len(facts['jets']):,} jets of {len(facts['leading']):,} events (each generated event once), "
+            "anti-kT with radius 0.4 on tracks and calorimeter clusters.",
+            svg(draw_jet_momenta(facts["leading"], facts["jets"])),
+        ),
+        Picture(
+            "Do the jets come out right?",
+            "The hardest jet against the transverse momentum that the simulation began with.",
+            svg(draw_jet_response(facts["leading"], facts["scales"])),
+        ),
+    ]
+
+
+def _notes(run: Run) -> list[str]:
+    plan = run.plan
+    return [
+        f"Machine: {os.cpu_count()} processors, {platform.machine()}, Python {platform.python_version()}, "
+        f"Femtobarn {femtobarn.__version__}.",
+        f"Raw events come from a pool of {plan.pool_events:,} (Pythia 8, proton-proton at 14 TeV with "
+        "pile-up, and a toy detector) and are repeated under new numbers: their sizes and rates are real, "
+        "their number in spectra is that of the pool.",
+        "MB are payload: bytes of arrays handed to the database or received from it. Processor time includes "
+        "what Python does around it: for imports that is reading trees with thousands of branches, for "
+        "reconstruction nearly all of it is physics.",
+        "Attaching copies nothing, sealing writes a few keys at the end of the file, and a selection reads "
+        "two short columns: they have no MB.",
+        f"Sealed: {run.facts['sealed']}.",
+        *[f"Real events: {line}." for line in run.facts.get("samples", [])],
+    ]

@@ -1,0 +1,180 @@
+"""Track finding: seed with two pixel points, follow through all layers, settle who owns which point.
+
+Passes differ in the layers that seed; each uses only the points that earlier passes left over, so that
+the easy tracks make the hard ones easy. Nothing here looks at the simulation's labels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from femtobarn.jagged import Array
+from femtobarn_demo.reconstruction.candidates import SINE_MAX, Candidates, arc_length
+from femtobarn_demo.reconstruction.points import SURFACES, Points, Surfaces, wrap
+from femtobarn_demo.sources.detector.geometry import CURVATURE_PER_MOMENTUM, PIXEL, Barrel
+
+__all__ = ["MOMENTUM_MIN", "Found", "find_tracks"]
+
+MOMENTUM_MIN = 0.4
+"""Least transverse momentum of a seed (GeV)."""
+
+CURVATURE_MAX = CURVATURE_PER_MOMENTUM / MOMENTUM_MIN
+BEAM_Z_MAX = 0.25
+"""Seeds point to the beam line within this distance of the centre (m)."""
+
+SLOPE_MAX = 6.5
+"""Of a seed, sinh of the pseudorapidity."""
+
+CHI2_MAX = 20.0
+"""To take a point (2 degrees of freedom)."""
+
+WINDOW_SIGMAS = 5.0
+PIXELS_MIN, POINTS_MIN = 3, 6
+SETTLING_ROUNDS = 3
+SHARED_MAX = 0.3
+"""Largest share of a track's points that better tracks also have."""
+
+_PIXEL_LAYERS = len(PIXEL.barrels) + len(PIXEL.disks)
+_NEAR_NEGATIVE, _NEAR_POSITIVE = 4, 7
+"""Surfaces of the pixel disks closest to the centre."""
+
+PASSES: tuple[tuple[tuple[int, int], ...], ...] = (
+    ((0, 1),),
+    ((0, 2), (1, 2)),
+    ((0, _NEAR_NEGATIVE), (0, _NEAR_POSITIVE)),
+    ((0, _NEAR_NEGATIVE + 1), (0, _NEAR_POSITIVE + 1), (1, _NEAR_NEGATIVE), (1, _NEAR_POSITIVE)),
+)
+"""Pairs of surfaces that seed together, pass by pass."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Tracks as found, sorted by event; arrays have the shape (tracks,) unless said.
+
+    Parameters
+    ----------
+    event
+        Event within the batch.
+    point
+        Shape (tracks, surfaces): the point on each surface, -1 for none.
+    phi, curvature, z0, slope
+        Parameters at the beam line (rad, 1/m, m, 1), see `candidates`.
+    """
+
+    event: Array
+    point: Array
+    phi: Array
+    curvature: Array
+    z0: Array
+    slope: Array
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+
+def find_tracks(points: Points) -> Found:
+    """Find the tracks of a batch of events."""
+    free = np.ones(len(points), bool)
+    passes: list[Candidates] = []
+    for pairs in PASSES:
+        surfaces = Surfaces(points, free)
+        seeds = [_seeds(points, surfaces, inner, outer) for inner, outer in pairs]
+        inner, outer = (np.concatenate(ends) for ends in zip(*seeds, strict=True))
+        tracks = _settle(_follow(Candidates(points, inner, outer), surfaces), len(points))
+        free[tracks.point[tracks.point >= 0]] = False
+        passes.append(tracks)
+    order = np.argsort(np.concatenate([tracks.event for tracks in passes]), kind="stable")
+    names = ("event", "point", "phi", "curvature", "z0", "slope")
+    return Found(**{name: np.concatenate([getattr(t, name) for t in passes])[order] for name in names})
+
+
+def _seeds(points: Points, surfaces: Surfaces, inner: int, outer: int) -> tuple[Array, Array]:
+    """Pairs of points that a particle from the beam line may have made."""
+    starts = surfaces.on(inner)
+    reach = _outer_radius(outer) - _outer_radius(inner)
+    window = np.full(len(starts), 1.1 * CURVATURE_MAX * reach)
+    which, second = surfaces.near(outer, points.event[starts], points.azimuth[starts], window)
+    first = starts[which]
+    distance = points.radius[second] - points.radius[first]
+    farther = distance > 1e-3
+    first, second, distance = first[farther], second[farther], distance[farther]
+    slope = (points.z[second] - points.z[first]) / distance
+    origin = points.z[first] - slope * points.radius[first]
+    turn = np.abs(wrap(points.azimuth[second] - points.azimuth[first]))
+    good = (
+        (np.abs(origin) < BEAM_Z_MAX) & (np.abs(slope) < SLOPE_MAX) & (turn < 1.1 * CURVATURE_MAX * distance)
+    )
+    return first[good], second[good]
+
+
+def _outer_radius(surface: int) -> float:
+    layer = SURFACES[surface].layer
+    return layer.radius if isinstance(layer, Barrel) else layer.outer
+
+
+def _follow(candidates: Candidates, surfaces: Surfaces) -> Candidates:
+    """Collect points layer by layer and keep the candidates that have enough."""
+    for surface in range(_PIXEL_LAYERS):
+        _visit(candidates, surfaces, surface)
+    candidates = candidates.take(candidates.points_count(slice(0, _PIXEL_LAYERS)) >= PIXELS_MIN)
+    for surface in range(_PIXEL_LAYERS, len(SURFACES)):
+        _visit(candidates, surfaces, surface)
+    return candidates.take(candidates.points_count() >= POINTS_MIN)
+
+
+def _visit(candidates: Candidates, surfaces: Surfaces, surface: int) -> None:
+    """Give each candidate the best point that a surface has for it."""
+    crossing, length = _crossing(candidates, surface)
+    if len(crossing) == 0:
+        return
+    azimuth, error = candidates.azimuth(crossing, length)
+    layer = SURFACES[surface].layer
+    curvature = np.abs(candidates.curvature[crossing])
+    stagger = 0.01 * curvature * layer.radius if isinstance(layer, Barrel) else 0.0
+    window = WINDOW_SIGMAS * error + stagger + 1e-3
+    which, point = surfaces.near(surface, candidates.event[crossing], azimuth, window)
+    which = crossing[which]
+    chi2 = candidates.compatibility(which, point)
+    good = chi2 < CHI2_MAX
+    which, point, chi2 = which[good], point[good], chi2[good]
+    order = np.lexsort((chi2, which))
+    which, best = np.unique(which[order], return_index=True)
+    candidates.add(which, point[order][best], chi2[order][best])
+
+
+def _crossing(candidates: Candidates, surface: int) -> tuple[Array, Array]:
+    """Candidates that cross the surface and still miss a point there, and the arc length to it."""
+    layer = SURFACES[surface].layer
+    if isinstance(layer, Barrel):
+        reached = np.abs(candidates.curvature) * layer.radius < SINE_MAX
+        length = arc_length(candidates.curvature, np.full(len(candidates), layer.radius))
+        inside = np.abs(candidates.z0 + candidates.slope * length) < layer.half_length + 0.02
+    else:
+        away = np.where(np.abs(candidates.slope) < 1e-3, 1e-3, candidates.slope)
+        length = (layer.z - candidates.z0) / away
+        turn = candidates.curvature * length
+        reached = (length > 0.0) & (np.abs(turn) < np.arcsin(SINE_MAX))
+        bend = np.where(np.abs(turn) < 1e-6, 1.0, np.sin(turn) / np.where(turn == 0.0, 1.0, turn))
+        inside = (length * bend > layer.inner - 0.01) & (length * bend < layer.outer + 0.01)
+    chosen = np.flatnonzero(reached & inside & (candidates.point[:, surface] < 0))
+    return chosen, length[chosen]
+
+
+def _settle(candidates: Candidates, points: int) -> Candidates:
+    """Drop the candidates that share too many points with better ones."""
+    length = candidates.points_count()
+    order = np.lexsort((candidates.chi2 / length, -length))
+    chosen = candidates.take(order)
+    for _ in range(SETTLING_ROUNDS):
+        track, surface = np.nonzero(chosen.point >= 0)
+        point = chosen.point[track, surface]
+        best = np.full(points, len(chosen))
+        np.minimum.at(best, point, track)
+        shared = np.bincount(track, best[point] < track, len(chosen))
+        keep = shared <= SHARED_MAX * np.bincount(track, minlength=len(chosen))
+        if keep.all():
+            break
+        chosen = chosen.take(keep)
+    return chosen

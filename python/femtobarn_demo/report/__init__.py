@@ -1,0 +1,30 @@
+"""The demo's report: pictures of rates, spectra and one event, and a page that holds them.
+
+The functions draw plain arrays and know nothing of a federation. Needs the extra `plots`.
+"""
+
+from femtobarn_demo.report.contents import Report
+from femtobarn_demo.report.event_display import EventPicture, draw_event
+from femtobarn_demo.report.spectra import (
+    draw_dimuon_spectrum,
+    draw_jet_momenta,
+    draw_jet_response,
+    draw_z_peak,
+    invariant_mass,
+)
+from femtobarn_demo.report.stages import HEADINGS, Stage, draw_rates, table
+
+__all__ = [
+    "HEADINGS",
+    "EventPicture",
+    "Report",
+    "Stage",
+    "draw_dimuon_spectrum",
+    "draw_event",
+    "draw_jet_momenta",
+    "draw_jet_response",
+    "draw_rates",
+    "draw_z_peak",
+    "invariant_mass",
+    "table",
+]

@@ -1,0 +1,108 @@
+"""What was measured: one row for each stage of a run, and the picture of their rates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from femtobarn_reports.style import BLUE, GREY, INK, TEAL, clean, picture
+
+__all__ = ["Stage", "draw_rates", "table"]
+
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a run.
+
+    Parameters
+    ----------
+    name
+        Such as "write raw events".
+    processes
+        That worked on it at once.
+    events, objects, bytes
+        Done: events, objects of the federation, payload in bytes.
+    seconds, cpu_seconds
+        Time on the clock and of all processors.
+    """
+
+    name: str
+    processes: int
+    events: int
+    objects: int
+    bytes: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def megabytes(self) -> float:
+        """Payload (MB)."""
+        return self.bytes / MEGABYTE
+
+    @property
+    def megabytes_per_second(self) -> float:
+        """Payload by time on the clock (MB/s)."""
+        return self.megabytes / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def events_per_second(self) -> float:
+        """Events by time on the clock (1/s)."""
+        return self.events / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def cpu_per_100_megabytes(self) -> float:
+        """Processor time for 100 MB (s)."""
+        return 100.0 * self.cpu_seconds / self.megabytes if self.bytes > 0 else 0.0
+
+
+HEADINGS = ("stage", "processes", "events", "objects", "MB", "seconds", "MB/s", "events/s", "CPU s / 100 MB")
+
+
+def table(stages: list[Stage]) -> list[tuple[str, ...]]:
+    """The numbers as text, one row a stage, in the order of `HEADINGS`."""
+    return [
+        (
+            stage.name,
+            str(stage.processes),
+            f"{stage.events:,}",
+            f"{stage.objects:,}",
+            f"{stage.megabytes:,.1f}" if stage.bytes else "-",
+            f"{stage.seconds:,.2f}",
+            f"{stage.megabytes_per_second:,.0f}" if stage.bytes else "-",
+            f"{stage.events_per_second:,.0f}",
+            f"{stage.cpu_per_100_megabytes:,.2f}" if stage.bytes else "-",
+        )
+        for stage in stages
+    ]
+
+
+def draw_rates(stages: list[Stage]) -> Figure:
+    """Bars of MB/s and of events/s, a row for each stage, on logarithmic axes."""
+    figure = picture(10.0, 1.1 + 0.46 * len(stages))
+    left, right = figure.subplots(1, 2, sharey=True)
+    names = [stage.name for stage in stages]
+    panels = (
+        (left, [stage.megabytes_per_second for stage in stages], "MB/s", BLUE),
+        (right, [stage.events_per_second for stage in stages], "events/s", TEAL),
+    )
+    for axes, values, unit, colour in panels:
+        axes.barh(names, values, height=0.58, color=colour)
+        axes.set_xscale("log")
+        positive = [value for value in values if value > 0]
+        if positive:
+            axes.set_xlim(min(positive) / 3, max(positive) * 5)
+        for row, value in enumerate(values):
+            if value > 0:
+                axes.text(value * 1.12, row, f"{value:,.0f}", va="center", fontsize=10, color=INK)
+        clean(axes, x=unit, grid="x")
+        axes.spines["left"].set_visible(False)
+    left.invert_yaxis()
+    left.tick_params(axis="y", labelcolor=INK, labelsize=10.5)
+    left.set_title("Payload")
+    right.set_title("Events")
+    for axes in (left, right):
+        axes.tick_params(axis="x", which="both", length=0, labelcolor=GREY)
+    return figure

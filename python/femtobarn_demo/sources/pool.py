@@ -1,0 +1,146 @@
+"""A pool of generated events, kept on disk, from which any number of events is made by renumbering.
+
+Generating an event takes some 30 ms, writing it less than one: a source that is to saturate writers
+repeats events under new numbers, as the GIOD tests did with a pool of theirs. Repeated events are equal
+in everything but their number, so sizes and rates are real and event counts of spectra are not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from femtobarn.jagged import Array, Jagged
+from femtobarn_demo.sources.detector import simulate
+from femtobarn_demo.sources.model import PARTS
+from femtobarn_demo.sources.pythia import Generator, Hard
+from femtobarn_demo.sources.raw import RawEvents
+
+__all__ = ["EventPool"]
+
+FORMAT = 1
+"""Raised whenever the same seed would give different events."""
+
+BATCH = 25
+"""Events that are generated and simulated together."""
+
+_TRUTH = "Particles"
+
+
+@dataclass(frozen=True)
+class EventPool:
+    """Generated events and the particles that they were made from.
+
+    Parameters
+    ----------
+    events
+        The events, as run 0 from number 0.
+    particles
+        Final-state particles, the simulation's truth: see `Generator.generate`.
+    """
+
+    events: RawEvents
+    particles: Jagged
+
+    @classmethod
+    def load(
+        cls, cache: Path, *, events: int = 200, seed: int = 1, hard: Hard | None = None, progress: bool = True
+    ) -> EventPool:
+        """Read the pool from the cache folder, or generate it and keep it there.
+
+        Parameters
+        ----------
+        cache
+            A folder; it is made if there is none.
+        events, seed, hard
+            What to generate; equal values give equal pools.
+        progress
+            Show a progress bar on the standard error while generating.
+        """
+        hard = hard or Hard()
+        name = f"pool-{FORMAT}-{seed}-{events}-{hard.momentum_min:g}-{hard.pileup:g}-{hard.pileup_pool}.npz"
+        path = cache / name
+        if not path.exists():
+            cache.mkdir(parents=True, exist_ok=True)
+            cls.generate(events=events, seed=seed, hard=hard, progress=progress)._save(path)
+        return cls._read(path)
+
+    @classmethod
+    def generate(
+        cls, *, events: int, seed: int, hard: Hard | None = None, progress: bool = False
+    ) -> EventPool:
+        """Generate a pool without keeping it."""
+        generator = Generator(seed, hard)
+        random = np.random.default_rng([seed, FORMAT])
+        batches: list[tuple[Jagged, Array, Array, dict[str, Jagged]]] = []
+        with tqdm(total=events, desc="generating events", unit="event", disable=not progress) as bar:
+            for done in range(0, events, BATCH):
+                particles, scale, interactions = generator.generate(min(BATCH, events - done))
+                batches.append((particles, scale, interactions, simulate(particles, random)))
+                bar.update(len(particles))
+        raw = RawEvents(
+            run=0,
+            first=0,
+            interactions=np.concatenate([batch[2] for batch in batches]),
+            momentum_scale=np.concatenate([batch[1] for batch in batches]),
+            parts={part: _append([batch[3][part] for batch in batches]) for part in PARTS},
+        )
+        return cls(raw, _append([batch[0] for batch in batches]))
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def batches(self, *, run: int, events: int, size: int, first: int = 0) -> Iterator[RawEvents]:
+        """Events ``first`` to ``first + events`` of a run, in batches that share the pool's memory.
+
+        A batch ends early where the pool does, since it would have to be copied otherwise.
+        """
+        number, last = first, first + events
+        while number < last:
+            start = number % len(self)
+            stop = min(start + min(size, last - number), len(self))
+            picked = self.events.slice(start, stop)
+            yield RawEvents(run, number, picked.interactions, picked.momentum_scale, picked.parts)
+            number += stop - start
+
+    def _save(self, path: Path) -> None:
+        """Write under another name first, so that a pool that exists is complete."""
+        arrays = {"interactions": self.events.interactions, "momentum_scale": self.events.momentum_scale}
+        for part, rows in {**self.events.parts, _TRUTH: self.particles}.items():
+            arrays[f"{part}/"] = rows.offsets
+            arrays |= {f"{part}/{name}": column for name, column in rows.columns.items()}
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        with partial.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        partial.replace(path)
+
+    @classmethod
+    def _read(cls, path: Path) -> EventPool:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        parts = {part: _unpack(part, arrays) for part in PARTS}
+        raw = RawEvents(0, 0, arrays["interactions"], arrays["momentum_scale"], parts)
+        return cls(raw, _unpack(_TRUTH, arrays))
+
+
+def _unpack(part: str, arrays: dict[str, Array]) -> Jagged:
+    prefix = f"{part}/"
+    columns = {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix) and name != prefix
+    }
+    return Jagged(arrays[prefix], columns)
+
+
+def _append(batches: list[Jagged]) -> Jagged:
+    """The events of one batch after those of another."""
+    counts = np.concatenate([batch.counts for batch in batches])
+    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    names = batches[0].columns
+    return Jagged(offsets, {name: np.concatenate([batch[name] for batch in batches]) for name in names})

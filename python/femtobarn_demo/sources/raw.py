@@ -1,0 +1,104 @@
+"""A batch of raw events, ready to be written: six arrays of parts and one of headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import awkward as ak
+import numpy as np
+
+from femtobarn.jagged import Array, Jagged
+from femtobarn.linking import Target, links
+from femtobarn_demo.sources.model import PARTS, collection_of, element_class
+
+__all__ = ["RawEvents"]
+
+BUNCH_SPACING = 25
+"""Time between bunch crossings (ns)."""
+
+BUNCHES = 3564
+"""Bunch crossings in one turn of the LHC."""
+
+EVENT_PERIOD = 1_000_000
+"""Mean time between recorded events (ns)."""
+
+
+@dataclass(frozen=True)
+class RawEvents:
+    """Consecutive raw events of one run.
+
+    Parameters
+    ----------
+    run
+        Run number.
+    first
+        Number of the first event.
+    interactions, momentum_scale
+        Shape (events,): collisions in the event; transverse momentum of its hard process (GeV).
+    parts
+        Columns of each of the six parts.
+    """
+
+    run: int
+    first: int
+    interactions: Array
+    momentum_scale: Array
+    parts: Mapping[str, Jagged]
+
+    def __len__(self) -> int:
+        return len(self.interactions)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of payload in the parts."""
+        return sum(part.nbytes for part in self.parts.values())
+
+    def slice(self, start: int, stop: int) -> RawEvents:
+        """The events ``start:stop`` of the batch; nothing is copied."""
+        parts = {name: part.slice(start, stop) for name, part in self.parts.items()}
+        window = slice(start, stop)
+        return RawEvents(
+            self.run, self.first + start, self.interactions[window], self.momentum_scale[window], parts
+        )
+
+    def part(self, name: str) -> ak.Array:
+        """The objects of one part, of the class ``name``."""
+        rows = self.parts[name].to_awkward(element_class(name))
+        return ak.Array(_record(self._identity() | {collection_of(name): rows.layout}))
+
+    def headers(self, targets: Mapping[str, Target]) -> ak.Array:
+        """The `RawEvent` objects.
+
+        Parameters
+        ----------
+        targets
+            For each part where its objects of this batch were written.
+        """
+        number = np.arange(self.first, self.first + len(self), dtype=np.uint64)
+        crossing = number * np.uint64(EVENT_PERIOD // BUNCH_SPACING) + number * number % np.uint64(BUNCHES)
+        columns = self._identity()
+        columns |= {
+            "time": crossing * np.uint64(BUNCH_SPACING),
+            "bunch_crossing": (crossing % np.uint64(BUNCHES)).astype(np.uint16),
+            "interactions": self.interactions,
+            "momentum_scale": self.momentum_scale,
+        }
+        for name, link_field in PARTS.items():
+            columns[link_field] = links(targets[name], len(self)).layout
+        return ak.Array(_record(columns))
+
+    def _identity(self) -> dict[str, Array | ak.contents.Content]:
+        """The two fields that every object of an event carries."""
+        return {
+            "run": np.full(len(self), self.run, np.uint32),
+            "event": np.arange(self.first, self.first + len(self), dtype=np.uint64),
+        }
+
+
+def _record(columns: Mapping[str, Array | ak.contents.Content]) -> ak.contents.RecordArray:
+    contents = [
+        ak.contents.NumpyArray(column) if isinstance(column, np.ndarray) else column
+        for column in columns.values()
+    ]
+    return ak.contents.RecordArray(contents, list(columns))

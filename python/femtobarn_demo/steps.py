@@ -1,0 +1,305 @@
+"""The steps of the demo, each on an open federation; each adds its row to the table of stages."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import awkward as ak
+import numpy as np
+from tqdm import tqdm
+
+import femtobarn
+from femtobarn.importers import Samples
+from femtobarn_demo.acquisition import database_of, prepare_reconstruction, prepare_writer
+from femtobarn_demo.outside import root_entries, total, uproot_sum
+from femtobarn_demo.reconstruction import CONTAINERS as RECONSTRUCTED
+from femtobarn_demo.report import EventPicture, Stage
+from femtobarn_demo.sources import CONTAINERS, PARTS, EventPool
+from femtobarn_demo.workers import cpu_seconds, run_workers
+
+__all__ = ["DIMUON_NTUPLE", "SELECTION", "Plan", "Run", "database_name"]
+
+TREES = (
+    "uproot-Zmumu.root",
+    "uproot-HZZ.root",
+    "nano_dimuon.root",
+    "PHYSLITE_example.root",
+    "edm4hep_ILD_mumuH_v01-00_podio_v01-07_10ev.root",
+    "test_FCC_Winter2023.root",
+)
+"""Samples that are imported."""
+
+NTUPLES = ("nano_dimuon_rntuple.root", "nano_dy_rntuple.root", "pfnano_rntuple.root")
+"""Samples that are attached as they are."""
+
+DIMUON_NTUPLE = "Run2012BC_DoubleMuParked_Muons_1000evts_rntuple_v1-0-0-0.root"
+"""CMS Open Data of 2012, in no package; attached if the folder of extra data has it."""
+
+NO_ROOT = "ROOT was not asked: it is not among the demo's packages; `make setup` installs it, too (570 MB)"
+"""Said where ROOT is not installed."""
+
+SELECTION = "n_jets >= 4 and lead_jet_pt > 90"
+"""What the tag of an interesting event says."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How large a demo is, and where it is kept.
+
+    Parameters
+    ----------
+    folder
+        Where the federation and the report go.
+    cache
+        Where samples and the pool of events are kept between runs.
+    extra
+        A folder with more real files, if there is one.
+    events, runs
+        Raw events in all, and runs (writer processes, databases) that they are divided into.
+    pool_events
+        Events that are generated; all others repeat them under new numbers.
+    clients
+        Processes that reconstruct.
+    progress
+        Show progress bars.
+    """
+
+    folder: Path
+    cache: Path
+    extra: Path | None
+    events: int = 2000
+    runs: int = 4
+    pool_events: int = 250
+    clients: int = 2
+    progress: bool = True
+
+    @property
+    def federation(self) -> str:
+        """Path of the federation."""
+        return str(self.folder / "events.fed")
+
+
+@dataclass
+class Run:
+    """A demo that is going on: the federation, and what was measured and found so far."""
+
+    plan: Plan
+    fed: femtobarn.Federation
+    stages: list[Stage] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def samples(self) -> list[str]:
+        """Step (a): files of experiments; what is told of them."""
+        files = Samples(self.plan.cache / "samples")
+        try:
+            files.fetch(progress=self.plan.progress)
+        except femtobarn.StorageError as error:
+            if os.environ.get("CI", "").lower() == "true":
+                raise
+            return [f"left out, because {error}"]
+        imported = self._import(files)
+        attached = self._attach(files)
+        return [imported, attached]
+
+    def _import(self, files: Samples) -> str:
+        with self._measure("import trees of experiments") as done:
+            for file in tqdm(
+                TREES, desc="importing", unit="file", disable=not self.plan.progress, leave=False
+            ):
+                made = self.fed.import_tree(files.path(file), database=database_name(file))
+                done.events += made.entries
+                done.bytes += self._bytes_in(database_name(file))
+            done.objects = done.events
+        return f"{done.events:,} events of {len(TREES)} files imported (CMS, ATLAS, ILD, FCC)"
+
+    def _attach(self, files: Samples) -> str:
+        paths = [files.path(file) for file in NTUPLES]
+        if self.plan.extra is not None and (self.plan.extra / DIMUON_NTUPLE).exists():
+            paths.append(self.plan.extra / DIMUON_NTUPLE)
+        with self._measure("attach ntuples of experiments") as done:
+            for path in paths:
+                made = self.fed.attach(path, database_name(path.name))
+                snapshot = self.fed.snapshot()
+                done.events += sum(len(snapshot[f"{made.name}/{name}"]) for name in made.containers)
+            done.objects = done.events
+        return f"{done.events:,} events of {len(paths)} RNTuple files attached, no byte copied"
+
+    def acquisition(self) -> list[str]:
+        """Step (b): writers stream raw events."""
+        plan = self.plan
+        EventPool.load(plan.cache, events=plan.pool_events, progress=plan.progress)
+        each = plan.events // plan.runs
+        arguments = [
+            (plan.federation, plan.cache, plan.pool_events, run, each) for run in range(1, plan.runs + 1)
+        ]
+        done = run_workers(
+            prepare_writer, arguments, total=each * plan.runs, label="writing", progress=plan.progress
+        )
+        stage = Stage(
+            "write raw events",
+            plan.runs,
+            each * plan.runs,
+            sum(objects for objects, _ in done.results),
+            sum(size for _, size in done.results),
+            done.seconds,
+            done.cpu_seconds,
+        )
+        self.stages.append(stage)
+        return [
+            f"{stage.events:,} events, {stage.megabytes:,.0f} MB by {plan.runs} processes into as many "
+            f"databases: {stage.megabytes_per_second:,.0f} MB/s"
+        ]
+
+    def reconstruction(self) -> list[str]:
+        """Step (c): clients reconstruct the raw events."""
+        plan = self.plan
+        runs = list(range(1, plan.runs + 1))
+        arguments = [(plan.federation, runs[client :: plan.clients]) for client in range(plan.clients)]
+        events = plan.events // plan.runs * plan.runs
+        done = run_workers(
+            prepare_reconstruction, arguments, total=events, label="reconstructing", progress=plan.progress
+        )
+        stage = Stage(
+            "reconstruct",
+            plan.clients,
+            events,
+            sum(objects for objects, _ in done.results),
+            sum(size for _, size in done.results),
+            done.seconds,
+            done.cpu_seconds,
+        )
+        self.stages.append(stage)
+        milliseconds = 1e3 * stage.cpu_seconds / max(events, 1)
+        return [
+            f"{events:,} events by {plan.clients} processes: tracks, clusters, jets and tags, "
+            f"{milliseconds:.0f} ms of processor time each"
+        ]
+
+    def selection(self) -> list[str]:
+        """Step (d): select by tag, follow links to the raw data."""
+        snapshot = self.fed.snapshot()
+        with self._measure("select by tag") as done:
+            views = [snapshot[self._reconstructed("Tag", run)] for run in range(1, self.plan.runs + 1)]
+            selected = [view.arrays(where=SELECTION) for view in views]
+            tags = ak.concatenate(selected)
+            done.events = done.objects = sum(len(view) for view in views)
+        points = self._follow(snapshot, tags) if len(tags) else 0
+        self.facts["selected"] = len(tags)
+        hardest = self._choose_display(snapshot, tags)
+        self._read_spectra(snapshot)
+        return [
+            f"{len(tags):,} of {done.events:,} events have {SELECTION}: {points:,} space points behind them",
+            hardest,
+        ]
+
+    def _follow(self, snapshot: femtobarn.Snapshot, tags: ak.Array) -> int:
+        """Read the raw events behind tags; the number of their space points."""
+        with self._measure("follow links to raw hits") as done:
+            headers = snapshot.fetch(tags["raw"])
+            parts = {part: snapshot.fetch(headers[link]) for part, link in PARTS.items()}
+            done.events, done.objects = len(tags), len(tags) * (1 + len(PARTS))
+            done.bytes = int(headers.nbytes) + sum(int(part.nbytes) for part in parts.values())
+        return int(sum(ak.sum(ak.num(parts[part].hits)) for part in ("PixelHits", "StripHits")))
+
+    def _choose_display(self, snapshot: femtobarn.Snapshot, tags: ak.Array) -> str:
+        """Keep the hardest selected event, for its picture; walk to its hits object by object."""
+        if len(tags) == 0:
+            tags = snapshot[self._reconstructed("Tag", 1)].arrays()
+        best = int(ak.argmax(tags.ht))
+        tag = tags[best : best + 1]
+        header = snapshot.fetch(tag["raw"])
+        raw = {part: snapshot.fetch(header[link])[0] for part, link in PARTS.items()}
+        tracks, jets = snapshot.fetch(tag["tracks"])[0], snapshot.fetch(tag["jets"])[0]
+        self.facts["display"] = EventPicture.from_objects(raw, tracks, jets)
+        event: Any = tags[best].raw.get()
+        walked = len(event.pixels.hits)
+        if walked != len(raw["PixelHits"].hits):
+            raise RuntimeError(f"{walked} pixel hits by object, {len(raw['PixelHits'].hits)} by column")
+        return (
+            f"the hardest is event {event.event:,} of run {event.run}: its tag.raw.pixels.hits are {walked:,}"
+        )
+
+    def _read_spectra(self, snapshot: femtobarn.Snapshot) -> None:
+        """Momenta of jets in events that are not repeats of others."""
+        leading, scales, every = [], [], []
+        for run in range(1, self.plan.runs + 1):
+            where = f"event < {self.plan.pool_events}"
+            tags = snapshot[self._reconstructed("Tag", run)].arrays(["lead_jet_pt", "raw", "jets"], where)
+            leading.append(ak.to_numpy(tags.lead_jet_pt))
+            if len(tags):
+                scales.append(ak.to_numpy(snapshot.fetch(tags["raw"], ["momentum_scale"]).momentum_scale))
+                every.append(ak.to_numpy(ak.flatten(snapshot.fetch(tags["jets"], ["jets.pt"]).jets.pt)))
+        self.facts["leading"] = np.concatenate(leading)
+        self.facts["scales"] = np.concatenate(scales)
+        self.facts["jets"] = np.concatenate(every)
+
+    def sealing(self) -> list[str]:
+        """Step (e): a database becomes a ROOT file for everybody."""
+        name = database_of(1)
+        snapshot = self.fed.snapshot()
+        view = snapshot[f"{name}/{CONTAINERS['PixelHits']}"]
+        expected = total(view.arrays(["hits.x"]).hits.x)
+        with self._measure("seal a database") as done:
+            self.fed.seal(name)
+            done.events = len(view)
+            done.objects = sum(entry["entries"] for entry in snapshot.containers(name))
+        path = Path(next(entry["path"] for entry in self.fed.databases() if entry["name"] == name))
+        entries, found = uproot_sum(path, CONTAINERS["PixelHits"], "hits.x")
+        if entries != len(view) or not np.isclose(found, expected, rtol=1e-12, atol=1e-9):
+            raise RuntimeError(f"uproot reads {found} from {entries} entries instead of {expected}")
+        lines = [f"{path.name}, {path.stat().st_size / 1e6:,.0f} MB: uproot reads {entries:,} events alike"]
+        root = root_entries(path, CONTAINERS["RawEvent"])
+        lines.append(f"ROOT {root[0]} reads {root[1]:,} events" if root else NO_ROOT)
+        self.facts["sealed"] = "; ".join(lines)
+        return lines
+
+    def totals(self) -> tuple[int, int]:
+        """Objects and payload bytes in the whole federation."""
+        snapshot = self.fed.snapshot()
+        containers = [
+            entry for database in snapshot.databases() for entry in snapshot.containers(database["name"])
+        ]
+        return sum(entry["entries"] for entry in containers), sum(entry["bytes"] for entry in containers)
+
+    def _reconstructed(self, class_name: str, run: int) -> str:
+        return f"{database_of(run, reconstructed=True)}/{RECONSTRUCTED[class_name]}"
+
+    def _bytes_in(self, database: str) -> int:
+        return sum(int(entry["bytes"]) for entry in self.fed.snapshot().containers(database))
+
+    @contextmanager
+    def _measure(self, name: str) -> Iterator[_Measured]:
+        """Time a block in this process and keep it as a stage."""
+        done = _Measured()
+        started, before = time.perf_counter(), cpu_seconds()
+        yield done
+        seconds, cpu = time.perf_counter() - started, cpu_seconds() - before
+        self.stages.append(Stage(name, 1, done.events, done.objects, done.bytes, seconds, cpu))
+
+
+@dataclass
+class _Measured:
+    """What a block did, filled in by the block."""
+
+    events: int = 0
+    objects: int = 0
+    bytes: int = 0
+
+
+def database_name(file: str) -> str:
+    """A short name for the database that a file becomes."""
+    known = {
+        "uproot-Zmumu.root": "Zmumu",
+        "uproot-HZZ.root": "HZZ",
+        DIMUON_NTUPLE: "dimuon-2012",
+        "edm4hep_ILD_mumuH_v01-00_podio_v01-07_10ev.root": "ILD",
+        "test_FCC_Winter2023.root": "FCC",
+        "PHYSLITE_example.root": "PHYSLITE",
+    }
+    return known.get(file, file.removesuffix(".root"))

@@ -1,0 +1,206 @@
+"""Effects: what a setting, or another machine or release, does to rates, latencies and CPU time.
+
+A row is a point of a run. The first of those that are compared has only values, the others also ratios to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from femtobarn import InvalidError
+
+from .telling import rounded
+
+__all__ = ["Row", "compare_runs", "compare_variants", "rows_of"]
+
+Row = dict[str, Any]
+"""``label``, ``variant``, ``clients``, ``differs`` (settings that are not those of the first: from, to),
+``values`` and ``ratios`` (None for the first) by the names of :data:`COLUMNS`; ``per``, what CPU seconds are
+counted for."""
+
+VARIANTS_FEW = 4
+"""With more, only the largest number of clients is compared."""
+
+COLUMNS = {
+    "throughput": "MB/s",
+    "events": "events/s",
+    "efficiency": "efficiency",
+    "read_p99": "read p99",
+    "write_p99": "write p99",
+    "commit_p99": "commit p99",
+    "server_cpu": "server CPU s",
+    "client_cpu": "client CPU s",
+}
+
+
+def compare_variants(run: Mapping[str, Any]) -> list[Row]:
+    """Return each variant of a run beside the first, for the same numbers of clients.
+
+    Raises
+    ------
+    InvalidError
+        If there is nothing to compare.
+    """
+    by_variant = _by_variant(run)
+    if len(by_variant) < 2:
+        names = ", ".join(map(repr, by_variant)) or "none"
+        raise InvalidError(
+            f"the run of {run['workload']} has one variant ({names}): nothing to compare it with; run it "
+            "with others, or name a second run"
+        )
+    (first, base), *others = by_variant.items()
+    shared = sorted(clients for clients in base if any(clients in points for _, points in others))
+    if not shared:
+        raise InvalidError(f"no variant has a number of clients that {first!r} has: {_numbers(base)}")
+    if len(by_variant) > VARIANTS_FEW:
+        shared = shared[-1:]
+    per = _unit([base, *(points for _, points in others)])
+    rows = []
+    for clients in shared:
+        start = _row(first, run, base[clients], per)
+        rows.append(start)
+        rows += [
+            _against(start, _row(name, run, points[clients], per))
+            for name, points in others
+            if clients in points
+        ]
+    return rows
+
+
+def compare_runs(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Row]:
+    """Return two runs beside each other, where variant and number of clients are the same.
+
+    Raises
+    ------
+    InvalidError
+        If they have no point in common.
+    """
+    one, other = _by_variant(first), _by_variant(second)
+    names = [name for name in one if name in other]
+    if not names:
+        raise InvalidError(
+            f"the runs have no variant in common: {', '.join(map(repr, one))}; {', '.join(map(repr, other))}"
+        )
+    per = _unit([*one.values(), *other.values()])
+    rows: list[Row] = []
+    for name in names:
+        for clients in sorted(set(one[name]) & set(other[name])):
+            start = _row(f"{name} ({_origin(first)})", first, one[name][clients], per)
+            after = _row(f"{name} ({_origin(second)})", second, other[name][clients], per)
+            rows += [start, _against(start, after)]
+    if not rows:
+        told = "; ".join(f"{name!r} {_numbers(one[name])} and {_numbers(other[name])}" for name in names)
+        raise InvalidError(f"the runs have no number of clients in common: {told}")
+    return rows
+
+
+def rows_of(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return head and cells of a table; columns that nobody has are left out.
+
+    The first of each comparison is told in figures, the others as ratios.
+    """
+    shown = [name for name in COLUMNS if any(row["values"][name] is not None for row in rows)]
+    per = rows[0]["per"] if rows else ""
+    head = ["", "clients", *(COLUMNS[name] + f" per {per}" * name.endswith("cpu") for name in shown)]
+    cells = [[_name(row), f"{row['clients']:,}", *(_cell(row, name) for name in shown)] for row in rows]
+    return head, cells
+
+
+def _by_variant(run: Mapping[str, Any]) -> dict[str, dict[int, Mapping[str, Any]]]:
+    """The points of each variant by their numbers of clients."""
+    found: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for point in run["points"]:
+        found.setdefault(point["variant"], {})[point["clients"]] = point
+    return found
+
+
+def _unit(groups: Iterable[Mapping[int, Mapping[str, Any]]]) -> str:
+    moved = (point["throughput"]["bytes_per_second"] for group in groups for point in group.values())
+    return "GB" if all(moved) else "1,000 events"
+
+
+def _origin(run: Mapping[str, Any]) -> str:
+    """When a run was, and of which sources."""
+    commit = run["femtobarn"].get("commit")
+    return f"{run['started'][:16].replace('T', ' ')}" + (f", {commit[:7]}" if commit else "")
+
+
+def _row(label: str, run: Mapping[str, Any], point: Mapping[str, Any], per: str) -> Row:
+    return {
+        "label": label,
+        "variant": point["variant"],
+        "clients": point["clients"],
+        "settings": point["settings"],
+        "differs": {},
+        "values": _values(run, point, per),
+        "ratios": None,
+        "per": per,
+    }
+
+
+def _values(run: Mapping[str, Any], point: Mapping[str, Any], per: str) -> dict[str, float | None]:
+    rates, used = point["throughput"], point["resources"]
+    # Rates are in the workload's time, CPU seconds are the machine's.
+    speed = run["played"][point["variant"]]["compression"]
+    rate = rates["bytes_per_second"] / 1e9 if per == "GB" else rates["events_per_second"] / 1e3
+    return {
+        "throughput": rates["bytes_per_second"] or None,
+        "events": rates["events_per_second"] or None,
+        "efficiency": point["efficiency"],
+        "read_p99": _p99(point, "read"),
+        "write_p99": _p99(point, "write"),
+        "commit_p99": _p99(point, "commit"),
+        "server_cpu": used["server_cores"] / (rate * speed) if rate else None,
+        "client_cpu": used["client_cores"] / (rate * speed) if rate else None,
+    }
+
+
+def _p99(point: Mapping[str, Any], operation: str) -> float | None:
+    done = point["operations"].get(operation)
+    return done["p99"] if done else None
+
+
+def _against(first: Row, row: Row) -> Row:
+    """A row with ratios to the first one, and what it differs in."""
+    # How far a sweep goes has no effect on a point of it.
+    names = (first["settings"].keys() | row["settings"].keys()) - {"clients"}
+    differs = {
+        name: [first["settings"].get(name), row["settings"].get(name)]
+        for name in sorted(names)
+        if first["settings"].get(name) != row["settings"].get(name)
+    }
+    ratios = {name: _ratio(value, first["values"][name]) for name, value in row["values"].items()}
+    return row | {"differs": differs, "ratios": ratios}
+
+
+def _ratio(value: float | None, of: float | None) -> float | None:
+    return None if value is None or not of else value / of
+
+
+def _name(row: Row) -> str:
+    changed = ", ".join(f"{name} {_short(a)} -> {_short(b)}" for name, (a, b) in row["differs"].items())
+    return f"{row['label']}: {changed}" if changed else str(row["label"])
+
+
+def _short(value: Any) -> str:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:,}" if is_number else "none" if value in (None, "", []) else str(value)
+
+
+def _cell(row: Row, name: str) -> str:
+    value = row["values"][name]
+    if value is None:
+        return "-"
+    if row["ratios"] is not None:
+        ratio = row["ratios"][name]
+        return "-" if ratio is None else f"x {rounded(ratio)}"
+    if name == "throughput":
+        return rounded(value / 1e6)
+    if name == "efficiency":
+        return f"{value:.0%}"
+    return f"{rounded(1000 * value)} ms" if name.endswith("p99") else rounded(value)
+
+
+def _numbers(points: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(points)))

@@ -1,0 +1,254 @@
+"""What work costs on a machine: CPU and waiting by object, byte, link, container and commit.
+
+Each point of a profile is one equation for each of three resources: so many objects, bytes, links, containers
+and commits took so many seconds. Costs are what fits all of them best, relative to what was measured, and
+nowhere below zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from femtobarn import InvalidError
+
+from .scenario import Kind, Scenario, Step
+from .workload import scenarios_of
+
+__all__ = ["RESOURCES", "TERMS", "Costs", "Work", "between_computations", "fit", "predict", "work_of"]
+
+TERMS = {
+    "appended": "object written by itself",
+    "appended_bytes": "byte of these",
+    "appended_links": "link of these",
+    "extended": "object written in bulk",
+    "extended_bytes": "byte of these",
+    "extended_links": "link of these",
+    "commits": "commit",
+    "opened": "container that a transaction writes to",
+    "read": "object read in order",
+    "read_bytes": "byte read",
+    "tags": "tag looked at",
+    "selected": "object selected by a tag",
+    "pauses": "computation between objects",
+    "cold_read_bytes": "byte read between computations",
+    "cold_written_bytes": "byte written between computations",
+}
+"""What work consists of, and what that is in words."""
+
+RESOURCES = {"client": "client CPU", "server": "server CPU", "elapsed": "time of a client alone"}
+
+Work = dict[str, float]
+"""How many there are of each of :data:`TERMS`; the last three come on top of what else there is."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of each resource by term."""
+
+    seconds: Mapping[str, Mapping[str, float]]
+
+    def of(self, resource: str, work: Work) -> float:
+        """Return the seconds that some work takes of a resource.
+
+        Raises
+        ------
+        InvalidError
+            If the profile had no such work.
+        """
+        known = self.seconds[resource]
+        for term, count in work.items():
+            if count and term not in known:
+                raise InvalidError(f"the profile has no variant from which the cost of {term} follows")
+        return sum(count * known[term] for term, count in work.items() if count)
+
+
+def work_of(scenario: Scenario, kind: Kind) -> Work:
+    """Return the work of one pass through a client's loop."""
+    work = dict.fromkeys(TERMS, 0.0)
+    for step in kind.loop:
+        size = (step.size or scenario.size_of(step.target)) // 4 * 4
+        for term, count in _work_of_step(scenario, step, size).items():
+            work[term] += count
+    if kind.writes:
+        work["commits"] = 1 / kind.commit.events
+        containers = {step.target for step in kind.loop if step.action == "write"}
+        work["opened"] = len(containers) / kind.commit.events
+    pauses = _pauses(kind)
+    return between_computations(work, pauses) if pauses else work
+
+
+def between_computations(work: Work, pauses: float) -> Work:
+    """Return the work of those who compute so many times meanwhile: what comes next finds caches cold."""
+    written = work["appended_bytes"] + work["extended_bytes"]
+    return work | {
+        "pauses": pauses,
+        "cold_read_bytes": work["read_bytes"],
+        "cold_written_bytes": written,
+    }
+
+
+def _pauses(kind: Kind) -> float:
+    """How often a client computes, or sleeps instead, in a pass."""
+    computing = [step for step in kind.loop if step.seconds]
+    if not (computing and kind.interleave):
+        return float(len(computing))
+    working = [step for step in kind.loop if step.action != "compute"]
+    actions = sum(1 if step.bulk or step.action == "select" else step.objects for step in working)
+    return float(math.ceil(actions / kind.interleave))
+
+
+def _work_of_step(scenario: Scenario, step: Step, size: int) -> Work:
+    if step.action == "write":
+        how = "extended" if step.bulk else "appended"
+        links = step.objects * len(step.links)
+        return {how: step.objects, f"{how}_bytes": step.objects * size, f"{how}_links": links}
+    if step.action == "read":
+        return {"read": step.objects, "read_bytes": step.objects * size}
+    if step.action == "select":
+        chosen = step.objects * step.fraction
+        each = scenario.size_of(step.target, of_tagged=True)
+        return {"tags": step.objects, "selected": chosen, "read_bytes": chosen * each}
+    if step.action == "pair":
+        raise InvalidError(
+            f"{scenario.name}: what databases cost that are made and dropped is not in profiles"
+        )
+    return {}
+
+
+def moved_bytes(work: Work) -> float:
+    """Return the payload that work moves."""
+    return work["appended_bytes"] + work["extended_bytes"] + work["read_bytes"]
+
+
+def fit(runs: Iterable[Mapping[str, Any]]) -> Costs:
+    """Return what work costs by the points of some runs.
+
+    Raises
+    ------
+    InvalidError
+        If there are fewer points than kinds of work in them.
+    """
+    works: list[Work] = []
+    spent: list[dict[str, float]] = []
+    for run in runs:
+        scenarios = scenarios_of(run)
+        for point in run["points"]:
+            scenario = scenarios[point["variant"]]
+            works.append(total_work(scenario, point))
+            spent.append(_spent(scenario, point))
+    terms = [term for term in TERMS if any(work[term] for work in works)]
+    if len(works) < len(terms):
+        raise InvalidError(
+            f"a profile needs {len(terms)} points to tell {len(terms)} costs, not {len(works)}"
+        )
+    table = np.array([[work[term] for term in terms] for work in works])
+    seconds = {name: _solved(table, np.array([one[name] for one in spent])) for name in RESOURCES}
+    return Costs({name: dict(zip(terms, found, strict=True)) for name, found in seconds.items()})
+
+
+def total_work(scenario: Scenario, point: Mapping[str, Any]) -> Work:
+    """Return the work that all clients of a point did within its window."""
+    total = dict.fromkeys(TERMS, 0.0)
+    for kind in scenario.kinds:
+        work, passes = work_of(scenario, kind), passes_of(scenario, kind, point)
+        for term in total:
+            total[term] += work[term] * passes
+    return total
+
+
+def passes_of(scenario: Scenario, kind: Kind, point: Mapping[str, Any]) -> float:
+    """Return how often clients of a kind went through their loop, by what they moved if they moved something:
+    a pass that is long can be mostly inside the window and end outside."""
+    rows = [row for row in point["each_client"] if row["kind"] == kind.name]
+    each = moved_bytes(work_of(scenario, kind))
+    if each and not any(step.action == "select" for step in kind.loop):
+        return float(sum(sum(row["bytes"].values()) for row in rows) / each)
+    return float(sum(row["events"] for row in rows))
+
+
+def _spent(scenario: Scenario, point: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds that a point's clients and servers took, without computation."""
+    window, used = point["window_seconds"], point["resources"]
+    computed = point["operations"].get("compute", {}).get("seconds", 0.0)
+    real = scenario.play.computation == "real"
+    return {
+        "client": max(used["client_cores"] * window - computed * real, 0.0),
+        "server": used["server_cores"] * window,
+        "elapsed": max(point["clients"] * window - computed, 0.0),
+    }
+
+
+def _solved(table: Any, seconds: Any) -> list[float]:
+    """Least squares of relative errors; what would be below zero is zero, the lowest first."""
+    known = seconds > 0
+    rows = table[known] / seconds[known, None]
+    scale = np.maximum(np.abs(rows).max(axis=0, initial=0.0), 1e-300)
+    free = list(range(table.shape[1]))
+    found = np.zeros(table.shape[1])
+    while free:
+        part, *_ = np.linalg.lstsq(rows[:, free] / scale[free], np.ones(len(rows)), rcond=None)
+        if part.min() >= -1e-12:
+            found[free] = np.maximum(part, 0.0) / scale[free]
+            break
+        free.pop(int(part.argmin()))
+    return [float(value) for value in found]
+
+
+def predict(costs: Costs, run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return for each point of a run what was measured, what costs say, and by how much they are wrong.
+
+    CPU is that of clients and servers without computation, at the rate that was measured; throughput is what
+    the costs, the machine's cores and the played disks allow.
+    """
+    scenarios = scenarios_of(run)
+    return [_predicted(costs, scenarios[p["variant"]], p, run["machine"]["cores"]) for p in run["points"]]
+
+
+def _predicted(costs: Costs, scenario: Scenario, point: Mapping[str, Any], cores: int) -> dict[str, Any]:
+    window, work = point["window_seconds"], total_work(scenario, point)
+    spent = _spent(scenario, point)
+    measured_cores = (spent["client"] + spent["server"]) / window
+    said_cores = (costs.of("client", work) + costs.of("server", work)) / window
+    rate = moved_bytes(work) / window
+    said_rate, limit = _throughput(costs, scenario, point["clients"], cores)
+    return {
+        "variant": point["variant"],
+        "clients": point["clients"],
+        "cores": measured_cores,
+        "predicted_cores": said_cores,
+        "cores_error": _error(said_cores, measured_cores),
+        "bytes_per_second": rate,
+        "predicted_bytes_per_second": said_rate,
+        "bytes_error": _error(said_rate, rate),
+        "predicted_limit": limit,
+    }
+
+
+def _throughput(costs: Costs, scenario: Scenario, clients: int, cores: int) -> tuple[float, str]:
+    """Bytes a second that clients reach together, and what keeps them from more."""
+    speed = scenario.play.compression
+    alone = busy = moved = 0.0
+    for number in range(clients):
+        kind = scenario.kind_of(number)
+        work = work_of(scenario, kind)
+        computing = sum(step.seconds for step in kind.loop) / speed
+        seconds = computing + costs.of("elapsed", work)
+        used = costs.of("client", work) + costs.of("server", work)
+        used += computing * (scenario.play.computation == "real")
+        alone += moved_bytes(work) / seconds
+        busy += used / seconds
+        moved = alone
+    limits = {"time of a client": moved, "CPU": moved * cores / busy if busy else moved}
+    if scenario.raw_bytes_per_second:
+        limits["disks"] = scenario.raw_bytes_per_second * speed
+    limit = min(limits, key=lambda name: limits[name])
+    return limits[limit], limit
+
+
+def _error(said: float, measured: float) -> float | None:
+    return said / measured - 1 if measured else None

@@ -1,0 +1,263 @@
+"""Planning: how many CPUs, disks and servers an experiment takes, by its rates and the costs of work.
+
+Every activity has so many events a second; work of an event times its costs is what it takes. Of each thing
+so much is needed that the wanted margin stays free. Activities are added up as if all ran at once.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from femtobarn import InvalidError, NotFoundError
+
+from .costs import TERMS, Costs, Work, between_computations, moved_bytes
+from .parsing import Parser, suggestion
+
+__all__ = ["Activity", "Experiment", "Hardware", "Need", "experiments", "load_experiment", "plan"]
+
+SHIPPED = Path(__file__).parent / "experiments"
+YEAR_SECONDS = 365.25 * 86_400
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What can be bought, each."""
+
+    disk_bytes_per_second: float = 200e6
+    disk_bytes: float = 16e12
+    server_cores: int = 32
+    network_bytes_per_second: float = 1.25e9
+
+
+@dataclass(frozen=True)
+class Activity:
+    """Something that is done to events, or tags, at a rate."""
+
+    name: str
+    events_per_second: float
+    """Events, or tags, a second while it runs."""
+    compute: float
+    """CPU seconds of physics an event."""
+    work: Work
+    stored_bytes_per_year: float = 0.0
+    written_bytes: float = 0.0
+    """Payload that is written an event."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What an experiment does, and what margin it wants."""
+
+    title: str
+    duty: float
+    """Share of the year in which data are taken."""
+    margin: float
+    """Share of everything that is to be left free."""
+    activities: tuple[Activity, ...]
+    hardware: Hardware
+
+
+@dataclass(frozen=True)
+class Need:
+    """How many of something are needed."""
+
+    what: str
+    needed: int
+    limit: str
+    """What it is that so many are needed for."""
+    used: float
+    """How many would do without a margin."""
+    margin: float
+    """Share that is left free."""
+    formula: str
+
+
+def experiments() -> dict[str, Path]:
+    """Return the files of the experiments that come with the package, by name."""
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.toml"))}
+
+
+def experiment_path(experiment: str | Path) -> Path:
+    """Return the file of an experiment: a file, or one that comes with the package.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none.
+    """
+    path, known = Path(experiment), experiments()
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise NotFoundError(f"there is no file {path}")
+        return path
+    if str(experiment) not in known:
+        hint = suggestion(str(experiment), known)
+        raise NotFoundError(
+            f"there is no experiment {str(experiment)!r}{hint}; `femtobarn plan --list` shows all"
+        )
+    return known[str(experiment)]
+
+
+def load_experiment(experiment: str | Path) -> Experiment:
+    """Read an experiment from a file, or one that comes with the package.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none.
+    InvalidError
+        If something in it is wrong; the text says where.
+    """
+    path = experiment_path(experiment)
+    try:
+        top = Parser(str(path), tomllib.loads(path.read_text()))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidError(f"{path} is not TOML: {error}") from error
+    title, _ = top.text("title"), top.text("about", "")
+    duty, margin = top.number("duty", 1.0, above=0.0), top.number("margin", 0.3)
+    for name, share in (("duty", duty), ("margin", margin)):
+        if share > 1 or (name == "margin" and share == 1):
+            raise InvalidError(f"{path}: {name} is a share below 1, not {share:g}")
+    acquisition = _acquisition(top.table("acquisition"), duty)
+    rate = acquisition.events_per_second
+    activities = [acquisition]
+    activities += [_pass(table, rate, duty) for table in top.tables("pass")]
+    activities += [_analysis(table) for table in top.tables("analysis")]
+    hardware = _hardware(top.table("hardware"))
+    top.end()
+    return Experiment(title, duty, margin, tuple(activities), hardware)
+
+
+def _acquisition(table: Parser, duty: float) -> Activity:
+    rate = table.number("events_per_second", above=0.0)
+    compute = table.number("compute", 0.0)
+    objects = table.tables("objects")
+    work = _objects(objects, "appended")
+    commit_events = table.whole("commit_events", 1, least=1)
+    work |= {"commits": 1 / commit_events, "opened": len(objects) / commit_events}
+    work = between_computations(work, 1.0) if compute else work
+    table.end()
+    written = work["appended_bytes"]
+    return Activity("acquisition", rate, compute, work, rate * duty * YEAR_SECONDS * written, written)
+
+
+def _pass(table: Parser, taken: float, duty: float) -> Activity:
+    """A pass over all events of a year: as they are taken, or spread over the year."""
+    name, compute = table.text("name"), table.number("compute", 0.0)
+    at_once = table.flag("at_once", False)
+    times = table.number("times_a_year", 1.0, above=0.0)
+    written_to = table.tables("write")
+    work = _objects(written_to, "appended") | _objects(table.tables("read"), "read")
+    commit_events = table.whole("commit_events", 1, least=1)
+    work |= {"commits": bool(written_to) / commit_events, "opened": len(written_to) / commit_events}
+    work = between_computations(work, 1.0) if compute else work
+    table.end()
+    if at_once and times != 1:
+        raise InvalidError(f"{table.where}: a pass that is made at once is made 1 time a year, not {times:g}")
+    rate = taken if at_once else taken * duty * times
+    written = work["appended_bytes"]
+    return Activity(name, rate, compute, work, taken * duty * YEAR_SECONDS * times * written, written)
+
+
+def _analysis(table: Parser) -> Activity:
+    name, rate = table.text("name"), table.number("tags_per_second", above=0.0)
+    fraction, size = table.number("fraction"), table.size("size")
+    compute = table.number("compute", 0.0)
+    table.end()
+    if fraction > 1:
+        raise InvalidError(f"{table.where}: fraction is at most 1, not {fraction:g}")
+    work = dict.fromkeys(TERMS, 0.0) | {"tags": 1.0, "selected": fraction, "read_bytes": fraction * size}
+    # Tags are looked at thousands at a time: nobody computes between two of them.
+    work = between_computations(work, 0.0) if compute else work
+    return Activity(name, rate, compute, work)
+
+
+def _objects(tables: list[Parser], how: str) -> Work:
+    """The work of lists of objects that are written, or read."""
+    work = dict.fromkeys(TERMS, 0.0) if how != "read" else {"read": 0.0, "read_bytes": 0.0}
+    for table in tables:
+        count, size = table.whole("count", 1, least=1), table.size("size")
+        work[how] += count
+        work[f"{how}_bytes"] += count * size
+        if how != "read":
+            work[f"{how}_links"] += count * table.whole("links", 0)
+        table.end()
+    return work
+
+
+def _hardware(table: Parser) -> Hardware:
+    hardware = Hardware(
+        disk_bytes_per_second=table.number("disk_bytes_per_second", 200e6, above=0.0),
+        disk_bytes=table.number("disk_bytes", 16e12, above=0.0),
+        server_cores=table.whole("server_cores", 32, least=1),
+        network_bytes_per_second=table.number("network_bytes_per_second", 1.25e9, above=0.0),
+    )
+    table.end()
+    return hardware
+
+
+def plan(experiment: Experiment, costs: Costs) -> dict[str, Any]:
+    """Return what an experiment needs, and all that this follows from."""
+    rows = [_taken(activity, costs) for activity in experiment.activities]
+    names = ("physics_cpus", "client_cpus", "server_cpus", "bytes_per_second", "commits_per_second")
+    total = {name: sum(row[name] for row in rows) for name in names}
+    total["stored_bytes_per_year"] = sum(one.stored_bytes_per_year for one in experiment.activities)
+    return {
+        "experiment": experiment.title,
+        "margin": experiment.margin,
+        "duty": experiment.duty,
+        "hardware": asdict(experiment.hardware),
+        "activities": rows,
+        "totals": total,
+        "needs": [asdict(need) for need in _needs(experiment, total, costs)],
+        "costs": {name: dict(of) for name, of in costs.seconds.items()},
+    }
+
+
+def _taken(activity: Activity, costs: Costs) -> dict[str, Any]:
+    """What an activity takes while it runs."""
+    rate, work = activity.events_per_second, activity.work
+    return {
+        "name": activity.name,
+        "events_per_second": rate,
+        "work": {term: count for term, count in work.items() if count},
+        "physics_cpus": rate * activity.compute,
+        "client_cpus": rate * costs.of("client", work),
+        "server_cpus": rate * costs.of("server", work),
+        "bytes_per_second": rate * moved_bytes(work),
+        "commits_per_second": rate * work["commits"],
+    }
+
+
+def _needs(experiment: Experiment, total: Mapping[str, float], costs: Costs) -> list[Need]:
+    have, margin = experiment.hardware, experiment.margin
+    moved, stored = total["bytes_per_second"], total["stored_bytes_per_year"]
+    servers = {
+        "CPU": total["server_cpus"] / have.server_cores,
+        "network": moved / have.network_bytes_per_second,
+        "commits, one after the other": total["commits_per_second"]
+        * costs.seconds["elapsed"].get("commits", 0.0),
+    }
+    disks = {"bandwidth": moved / have.disk_bytes_per_second, "a year's data": stored / have.disk_bytes}
+    return [
+        _need("CPUs for physics", {"computation": total["physics_cpus"]}, margin, "events/s x compute"),
+        _need(
+            "CPUs for clients' I/O", {"client CPU": total["client_cpus"]}, margin, "events/s x work x cost"
+        ),
+        _need("CPUs for servers", {"server CPU": total["server_cpus"]}, margin, "events/s x work x cost"),
+        _need("servers", servers, margin, "the most of CPU / cores, MB/s / network, commits/s x commit"),
+        _need("disks", disks, margin, "the most of MB/s / disk, TB a year / disk"),
+    ]
+
+
+def _need(what: str, used: Mapping[str, float], margin: float, formula: str) -> Need:
+    limit = max(used, key=lambda name: used[name])
+    # What is a whole number but for the last digits of a division is that number.
+    needed = math.ceil(used[limit] / (1 - margin) - 1e-9)
+    left = 1 - used[limit] / needed if needed else 1.0
+    return Need(what, needed, limit, used[limit], left, formula)

@@ -1,0 +1,43 @@
+"""The report of runs: one HTML page with pictures and figures, and the pictures as files beside it.
+
+Needs the extra `plots`; the modules that draw are imported when there is something to be drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from femtobarn import InvalidError, UnsupportedError
+
+__all__ = ["write_report"]
+
+
+def write_report(runs: Sequence[Mapping[str, Any]], out: Path) -> Path:
+    """Write ``report.html`` and pictures (PNG) of runs into a folder, and return the page's file.
+
+    Raises
+    ------
+    InvalidError
+        If there are no runs, or one of them has no points.
+    UnsupportedError
+        If Matplotlib is not installed.
+    """
+    if not runs:
+        raise InvalidError("there are no runs to report on")
+    for run in runs:
+        if not run["points"]:
+            raise InvalidError(f"the run of {run['workload']} has no points")
+    try:
+        from .pages import page_of
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] != "matplotlib":
+            raise
+        raise UnsupportedError(
+            "pictures need Matplotlib, which is not installed: pip install 'femtobarn[plots]'"
+        ) from error
+    out.mkdir(parents=True, exist_ok=True)
+    page = out / "report.html"
+    page.write_text(page_of(runs, out), encoding="utf-8")
+    return page

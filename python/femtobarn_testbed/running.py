@@ -1,0 +1,321 @@
+"""Running a workload: for each variant and number of clients a new federation, clients, a window, figures.
+
+Rates, and seconds of computation, are in the workload's own time: if time is compressed, so many times less
+than what the clock shows. Latencies and everything about resources are as the clock shows them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import femtobarn as fb
+
+from . import site
+from .client import SERIES_SECONDS, Order, Outcome
+from .crew import Crew, hired
+from .data import prepare
+from .recorder import merged, quantile
+from .resources import Look, look, machine, resident_bytes, used_between
+from .results import FORMAT, source_commit
+from .scenario import Kind, Scenario
+from .site import Site
+from .verdict import judge, knee
+from .workload import Workload
+
+__all__ = ["Keep", "Progress", "run"]
+
+Progress = Callable[[str], None]
+"""Told what is being done, a line at a time."""
+
+Keep = Callable[[dict[str, Any]], object]
+"""Given a run after each of its points, with all that there are so far."""
+
+MOVING = ("read", "transaction", "select")
+"""Operations whose amounts are payload: what is written counts over the time of its transaction."""
+
+WHOLE = ("event", "transaction")
+"""Operations that have others within."""
+
+
+def run(
+    workload: Workload,
+    *,
+    scratch: Path,
+    variants: Sequence[str] = (),
+    seed: int = 1,
+    before: str | None = None,
+    progress: Progress = lambda _: None,
+    keep: Keep = lambda _: None,
+) -> dict[str, Any]:
+    """Run a workload, and return what :mod:`femtobarn_testbed.results` describes.
+
+    Parameters
+    ----------
+    scratch
+        Folder for federations, which are removed again; its disk is what is measured where none is played.
+    variants
+        Names of variants; all if empty.
+    seed
+        For what is random.
+    before
+        A shell's command, which is run before the clients of each point, once their data are there.
+    progress, keep
+        What is told while it runs, and what keeps its points, should a later one fail.
+
+    Raises
+    ------
+    UnavailableError
+        If a client, a server or the command fails; the text says why.
+    """
+    chosen = [workload.scenario(name) for name in variants] or list(workload.scenarios)
+    started = datetime.now(UTC)
+    done: dict[str, Any] = {
+        "format": FORMAT,
+        "workload": workload.name,
+        "title": workload.title,
+        "paper": workload.paper,
+        "about": workload.about,
+        "started": started.isoformat(timespec="seconds"),
+        "machine": machine(),
+        "femtobarn": {"version": fb.__version__, "commit": source_commit()},
+        "seed": seed,
+        "before": before,
+        "parameters": workload.raw,
+        "played": {scenario.name: _played(scenario) for scenario in chosen},
+        "points": [],
+        "knees": {},
+    }
+    for scenario in chosen:
+        points = []
+        for clients in scenario.sweep.clients:
+            label = f"{scenario.name}, {clients} client{'s' * (clients > 1)}"
+            point = _Point(scenario, clients, scratch, seed, before, _at(label, progress))
+            points.append(point.measure())
+            progress(f"{label}: {_line(points[-1])}")
+            done["points"].append(points[-1])
+            done["knees"][scenario.name] = knee(points)
+            done["seconds"] = (datetime.now(UTC) - started).total_seconds()
+            keep(done)
+    return done
+
+
+def _at(label: str, progress: Progress) -> Progress:
+    return lambda text: progress(f"{label}: {text}")
+
+
+def _played(scenario: Scenario) -> dict[str, Any]:
+    """What was real and what was played, and what could be reached at most."""
+    ideal = [scenario.ideal_bytes_per_second(kind) for kind in scenario.kinds]
+    return asdict(scenario.play) | {
+        "raw_bytes_per_second": scenario.raw_bytes_per_second,
+        "ideal_bytes_per_second_per_client": ideal[0] if len(ideal) == 1 else None,
+    }
+
+
+def _line(point: dict[str, Any]) -> str:
+    rate, efficiency = point["throughput"]["bytes_per_second"], point["efficiency"]
+    computing = "" if efficiency is None else f", computing {efficiency:.0%}"
+    return f"{rate / 1e6:.4g} MB/s, {point['throughput']['events_per_second']:.4g} events/s{computing}; " + (
+        f"limit: {point['verdict']['limit']} ({point['verdict']['evidence']})"
+    )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """All that is looked at, at one end of the window."""
+
+    look: Look
+    servers: list[dict[str, Any]]
+
+
+class _Point:
+    """One variant with one number of clients."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        clients: int,
+        scratch: Path,
+        seed: int,
+        before: str | None,
+        progress: Progress,
+    ) -> None:
+        self.scenario, self.clients, self.seed = scenario, clients, seed
+        self.before, self.progress = before, progress
+        self.folder = scratch / "testbed"
+        self.seen: list[_Seen] = []
+
+    def measure(self) -> dict[str, Any]:
+        """Do it all, and return the figures."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        try:
+            with ExitStack() as stack:
+                sites = [stack.enter_context(one) for one in map(self._site, self._shares())]
+                self._prepare_machine()
+                crew = stack.enter_context(hired(self.scenario.sweep.start))
+                return self._watched(sites, crew)
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _prepare_machine(self) -> None:
+        if self.before is None:
+            return
+        self.progress(f"running {self.before}")
+        done = subprocess.run(self.before, shell=True, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = done.stderr.strip() or "nothing was said"
+            raise fb.UnavailableError(f"{self.before!r} ended with {done.returncode}: {said}")
+
+    def _shares(self) -> list[tuple[Kind, ...]]:
+        """The kinds of clients that share a federation, for each one."""
+        kinds = self.scenario.kinds
+        return [(kind,) for kind in kinds] if self.scenario.play.federations == "each" else [kinds]
+
+    def _site(self, kinds: tuple[Kind, ...]) -> Any:
+        """A federation with the data that some kinds of clients need, and its server."""
+        folder = self.folder / f"{kinds[0].name}.fed"
+        needed = tuple(
+            data
+            for data in self.scenario.data
+            if any(step.target.startswith(f"{data.database}/") for kind in kinds for step in kind.loop)
+        )
+        with fb.create(folder) as federation:
+            total = 0
+            for size in prepare(federation, replace(self.scenario, data=needed), self.clients):
+                total += size
+                self.progress(f"preparing data, {total / 1e6:,.0f} MB")
+        return site.opened(folder, self.scenario)
+
+    def _watched(self, sites: list[Site], crew: Crew) -> dict[str, Any]:
+        self._start(sites, crew)
+        self.progress("warming up")
+        time.sleep(self.scenario.sweep.warm_up_seconds)
+        servers = [one.pid for one in sites if one.pid is not None]
+        memory = {"server": resident_bytes(servers), "clients": resident_bytes(crew.pids)}
+        self.progress("watching")
+        window = self.scenario.sweep.window_seconds
+        crew.watch(window, lambda: self._look(sites, [*servers, *crew.pids]))
+        pids = crew.pids
+        self.progress("ending")
+        outcomes = crew.outcomes()
+        point = self._figures(outcomes, window)
+        point["start"] = crew.starts
+        point["resources"] = self._resources(servers, pids) | {"memory_bytes": memory}
+        point["verdict"] = judge(point, machine()["cores"])
+        return point
+
+    def _start(self, sites: list[Site], crew: Crew) -> None:
+        shares = self._shares()
+        places = {kind.name: one.place for kinds, one in zip(shares, sites, strict=True) for kind in kinds}
+        orders = []
+        for number in range(self.clients):
+            kind = self.scenario.kind_of(number)
+            orders.append(Order(self.scenario, kind, number, places[kind.name], self.seed))
+        for first in range(0, self.clients, self.scenario.sweep.batch):
+            self.progress(f"{first} clients are running")
+            crew.add(orders[first : first + self.scenario.sweep.batch])
+
+    def _look(self, sites: list[Site], pids: list[int]) -> None:
+        self.seen.append(_Seen(look(pids), [one.status() for one in sites]))
+
+    def _figures(self, outcomes: list[Outcome], window: float) -> dict[str, Any]:
+        """What all clients did together, and each of them."""
+        compression = self.scenario.play.compression
+        operations = merged(outcome.operations for outcome in outcomes)
+        of_kind = {
+            kind.name: _rates([o for o in outcomes if o.kind == kind.name], window * compression)
+            for kind in self.scenario.kinds
+        }
+        share = {name: one["seconds"] / (window * self.clients) for name, one in operations.items()}
+        for name in WHOLE:
+            share.pop(name, None)
+        computed = operations.get("compute", {}).get("amount", 0.0) / (window * self.clients)
+        for one in operations.values():
+            one["median"], one["p99"] = quantile(one["histogram"], 0.5), quantile(one["histogram"], 0.99)
+        return {
+            "variant": self.scenario.name,
+            "settings": dict(self.scenario.settings),
+            "clients": self.clients,
+            "window_seconds": window,
+            "throughput": _rates(outcomes, window * compression),
+            "kinds": of_kind,
+            "efficiency": computed if "compute" in operations else None,
+            "time_shares": share,
+            "operations": operations,
+            "each_client": [_client_row(outcome) for outcome in outcomes],
+            "series": {
+                "step_seconds": SERIES_SECONDS,
+                "bytes": [sum(step) for step in zip(*(outcome.series for outcome in outcomes), strict=True)],
+            },
+        }
+
+    def _resources(self, servers: list[int], clients: list[int]) -> dict[str, Any]:
+        first, last = self.seen
+        used = asdict(used_between(first.look, last.look, servers, clients))
+        pairs = list(zip(first.servers, last.servers, strict=True))
+        return used | {
+            "disks": [disk for before, after in pairs for disk in _disks(before, after, used["seconds"])],
+            "server_totals": [_totals(before, after) for before, after in pairs],
+        }
+
+
+def _rates(outcomes: Sequence[Outcome], seconds: float) -> dict[str, float]:
+    """What some clients did together, a second of the workload's time."""
+    total = merged(outcome.operations for outcome in outcomes)
+
+    def amount(*kinds: str) -> float:
+        return float(sum(total[kind]["amount"] for kind in kinds if kind in total)) / seconds
+
+    def count(kind: str) -> float:
+        return float(total[kind]["count"]) / seconds if kind in total else 0.0
+
+    return {
+        "bytes_per_second": amount(*MOVING),
+        "read_bytes_per_second": amount("read", "select"),
+        "written_bytes_per_second": amount("transaction"),
+        "objects_per_second": count("read") + count("write"),
+        "events_per_second": amount("event"),
+        "tags_per_second": amount("tags"),
+        "commits_per_second": count("commit"),
+        "pairs_per_second": count("drop"),
+    }
+
+
+def _client_row(outcome: Outcome) -> dict[str, Any]:
+    moved = {kind: outcome.operations[kind]["amount"] for kind in MOVING if kind in outcome.operations}
+    events = outcome.operations.get("event", {}).get("count", 0)
+    return {"client": outcome.number, "kind": outcome.kind, "bytes": moved, "events": events}
+
+
+def _disks(before: dict[str, Any], after: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
+    """What the disks did that a server plays, as shares of the time and rates."""
+    earlier = {disk["name"]: disk for disk in before.get("disks", [])}
+    rows = []
+    for disk in after.get("disks", []):
+        then = earlier.get(disk["name"], {})
+        moved = {name: disk[name] - then.get(name, 0) for name in disk if name != "name"}
+        rows.append(
+            {
+                "name": disk["name"],
+                "busy": moved["busy_seconds"] / seconds,
+                "seeking": moved["seek_seconds"] / seconds,
+                "seeks_per_second": moved["seeks"] / seconds,
+                "bytes_per_second": (moved["bytes_read"] + moved["bytes_written"]) / seconds,
+            }
+        )
+    return rows
+
+
+def _totals(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
+    """How much the totals of a server grew."""
+    then, now = before.get("totals", {}), after.get("totals", {})
+    return {name: now[name] - then.get(name, 0) for name in now}
