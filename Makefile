@@ -7,14 +7,11 @@ FUZZ_SECONDS ?= 20
 BASE ?= HEAD
 
 export PYTHON
-export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/.cache/tools/bin:$(PATH)
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
 # With what the client and the server that are written here are tested.
 export XRD_TEST_PYTHON := $(CURDIR)/.venv/bin/python
 export XRD_TEST_XROOTD = $(shell command -v xrootd)
-# The stable compiler takes the sanitisers' flags with it: what is fuzzed is built by the compiler that
-# builds everything else.
-fuzz-%: export RUSTC_BOOTSTRAP := 1
 
 STEP := @tools/step
 # Two steps at once; on the integration machine all failures are told, not only the first.
@@ -22,7 +19,6 @@ AT_ONCE := $(MAKE) --no-print-directory --jobs=2 $(if $(filter true,$(CI)),--kee
 MODULE := python/femtobarn/_femtobarn.abi3.so
 # What makes the module where a step only has to load it; `make test` has built it with all else.
 MODULE_BY := $(if $(wildcard python/femtobarn/_femtobarn.abi3.so),,extension)
-CARGO_FUZZ := .cache/tools/bin/cargo-fuzz
 FUZZERS := anchors envelopes messages read_file
 WORKSPACE := --workspace --locked --quiet
 
@@ -100,9 +96,6 @@ EXTRAS_bench := test judge bench
 programs:
 	$(STEP) 'install programs' tools/install-programs
 
-$(CARGO_FUZZ):
-	$(STEP) 'install cargo-fuzz' cargo install --quiet --locked cargo-fuzz --version 0.13.2 --root .cache/tools
-
 # ---- what is built: once for the tests and for Python, optimised without LTO. Benchmarks and releases
 # are of the profile `release`.
 
@@ -169,14 +162,22 @@ test-rust-long: .venv/test.stamp programs
 test-python-long: .venv/test.stamp programs build
 	$(STEP) 'long tests of Python' python -m pytest
 
-# ---- what is fuzzed: from the kept corpus; new inputs go to .cache/fuzz
+# ---- what is fuzzed: from the kept corpus; new inputs go to .cache/fuzz, inputs that fail to fuzz/artifacts
 
-.PHONY: build-fuzzers
-build-fuzzers: $(CARGO_FUZZ)
-	$(STEP) 'build fuzzers' env RUSTC_BOOTSTRAP=1 cargo fuzz build --fuzz-dir fuzz
+FUZZ_BUILD := env --chdir=fuzz RUSTC_BOOTSTRAP=1 cargo build --locked --quiet --release
+FUZZ_PROGRAMS = fuzz/target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 
-fuzz-sessions: FEATURES := --features server
-fuzz-%: build-fuzzers
-	@mkdir -p .cache/fuzz/$*
-	$(STEP) 'fuzz $*' cargo fuzz run --fuzz-dir fuzz $(FEATURES) $* .cache/fuzz/$* $(wildcard fuzz/corpus/$*) \
-	    -- -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=3072
+.PHONY: build-fuzzers build-fuzzer-sessions
+build-fuzzers:
+	$(STEP) 'build fuzzers' $(FUZZ_BUILD)
+
+build-fuzzer-sessions:
+	$(STEP) 'build fuzzer sessions' $(FUZZ_BUILD) --features server --bin sessions
+
+fuzz-sessions: build-fuzzer-sessions
+$(FUZZERS:%=fuzz-%): build-fuzzers
+fuzz-%:
+	@mkdir -p .cache/fuzz/$* fuzz/artifacts/$*
+	$(STEP) 'fuzz $*' env ASAN_OPTIONS=detect_odr_violation=0 $(FUZZ_PROGRAMS)/$* \
+	    .cache/fuzz/$* $(wildcard fuzz/corpus/$*) -artifact_prefix=fuzz/artifacts/$*/ \
+	    -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=3072
