@@ -218,13 +218,13 @@ impl Federation {
 
 impl Inner {
     /// Where a database's file is.
-    pub fn path_of(&self, database: &DatabaseRow) -> PathBuf {
+    pub(crate) fn path_of(&self, database: &DatabaseRow) -> PathBuf {
         self.files.path_of(database)
     }
 
     /// The writer of a database: the one that an earlier transaction left, or a new one. The caller
     /// shares the database, and has looked at its row since.
-    pub fn take_extents(&self, database: &DatabaseRow) -> Result<ExtentWriter> {
+    pub(crate) fn take_extents(&self, database: &DatabaseRow) -> Result<ExtentWriter> {
         // What was left over in an earlier epoch may be somebody else's by now.
         let left = self.remove_extents(database.id);
         if let Some(writer) =
@@ -238,7 +238,7 @@ impl Inner {
 
     /// Takes a writer back. Of two writers of one database, the second is done; and so is the one
     /// that was used least lately, if there are too many.
-    pub fn return_extents(&self, database: DatabaseId, mut writer: ExtentWriter) {
+    pub(crate) fn return_extents(&self, database: DatabaseId, mut writer: ExtentWriter) {
         if writer.check_usable().is_err() {
             return;
         }
@@ -259,7 +259,7 @@ impl Inner {
 
     /// Forgets the writer of a database that will take no more, and gives its space back. The
     /// caller has locked the database.
-    pub fn retire_extents(&self, database: DatabaseId) -> Result<()> {
+    pub(crate) fn retire_extents(&self, database: DatabaseId) -> Result<()> {
         match self.remove_extents(database) {
             Some(writer) => self.trim_extents(database, writer),
             None => Ok(()),
@@ -293,12 +293,12 @@ impl Inner {
         }
     }
 
-    pub fn locks(&self) -> LockTable {
+    pub(crate) fn locks(&self) -> LockTable {
         self.catalog.locks()
     }
 
     /// The catalogue, for what is done only where the federation's folder is.
-    pub fn local(&self) -> Result<&LocalCatalogue> {
+    pub(crate) fn local(&self) -> Result<&LocalCatalogue> {
         Ok(self.catalog.local()?)
     }
 

@@ -44,8 +44,10 @@ pub use femtobarn_catalog::{
 pub use femtobarn_format::{ContainerOptions, Profile};
 pub use links::row::{ElementLink, Link};
 pub use maintenance::backup::{BackupReport, restore};
-pub use maintenance::check::{CheckLevel, CheckReport, Place, Problem, ProblemKind, Severity};
-pub use maintenance::compact::{CompactOptions, Compacted, TidyReport};
+pub use maintenance::check::{
+    CheckLevel, CheckReport, Problem, ProblemKind, ProblemLocation, Severity,
+};
+pub use maintenance::compaction::{CompactOptions, Compacted, TidyReport};
 pub use maintenance::rebuild::{RebuildReport, rebuild_catalogue};
 pub use maintenance::repair::{RepairOptions, RepairReport};
 pub use maintenance::vacuum::{VacuumOptions, VacuumReport};

@@ -2,8 +2,8 @@
 
 pub(crate) mod backup;
 pub(crate) mod check;
-pub(crate) mod compact;
+pub(crate) mod compaction;
 pub(crate) mod rebuild;
 pub(crate) mod repair;
-pub(crate) mod republish;
+pub(crate) mod republication;
 pub(crate) mod vacuum;

@@ -136,7 +136,7 @@ struct Vacuum<'a, 'p> {
 }
 
 /// What becomes of the versions of one database.
-struct Fate {
+struct DatabaseVersions {
     row: DatabaseRow,
     kept: Vec<VersionRow>,
     dropped: Vec<VersionRow>,
@@ -193,11 +193,15 @@ impl Vacuum<'_, '_> {
     fn first_round(&mut self, rows: &[DatabaseRow], kept: Kept) -> Result<Vec<DatabaseRow>> {
         let purgeable = self.inner.local()?.purgeable(&kept)?;
         let is_purged = |id: DatabaseId| purgeable.databases.iter().any(|it| it.row.id == id);
-        let fates = rows.iter().filter(|row| !is_purged(row.id));
-        let fates =
-            fates.map(|row| self.fate(row, &kept, &purgeable)).collect::<Result<Vec<_>>>()?;
-        let made: HashSet<Csn> =
-            fates.iter().flat_map(|fate| &fate.kept).map(|version| version.csn).collect();
+        let databases = rows.iter().filter(|row| !is_purged(row.id));
+        let databases = databases
+            .map(|row| self.partition_versions(row, &kept, &purgeable))
+            .collect::<Result<Vec<_>>>()?;
+        let made: HashSet<Csn> = databases
+            .iter()
+            .flat_map(|database| &database.kept)
+            .map(|version| version.csn)
+            .collect();
         let mut vacuumed = Vacuumed {
             kept,
             versions: vec![],
@@ -205,18 +209,18 @@ impl Vacuum<'_, '_> {
             purged_databases: purgeable.databases.iter().map(|it| it.row.id).collect(),
             purged_containers: vec![],
         };
-        for fate in &fates {
-            let Some(freed) = self.freed(fate, &made)? else { continue };
-            let of_this = purgeable.containers.iter().filter(|(id, _)| *id == fate.row.id);
+        for database in &databases {
+            let Some(freed) = self.freed(database, &made)? else { continue };
+            let of_this = purgeable.containers.iter().filter(|(id, _)| *id == database.row.id);
             vacuumed.purged_containers.extend(of_this);
             let purged = |version: &&VersionRow| {
                 !purgeable.containers.contains(&(version.database, version.container))
             };
-            let dropped = fate.dropped.iter().filter(purged);
+            let dropped = database.dropped.iter().filter(purged);
             vacuumed.versions.extend(dropped.map(|it| (it.database, it.container, it.csn)));
-            self.report.versions += fate.dropped.len() as u64;
+            self.report.versions += database.dropped.len() as u64;
             self.report.version_bytes += freed.total();
-            vacuumed.freed.push((fate.row.id, worth_giving(&freed)));
+            vacuumed.freed.push((database.row.id, worth_giving(&freed)));
         }
         self.report.databases = vacuumed.purged_databases.len() as u64;
         self.report.containers = vacuumed.purged_containers.len() as u64;
@@ -226,9 +230,9 @@ impl Vacuum<'_, '_> {
             for path in &self.report.files {
                 file::remove_if_there(path)?;
             }
-            fates.iter().try_for_each(|fate| self.release(&fate.row))?;
+            databases.iter().try_for_each(|database| self.release(&database.row))?;
         }
-        Ok(fates.into_iter().map(|fate| fate.row).collect())
+        Ok(databases.into_iter().map(|database| database.row).collect())
     }
 
     fn remember_files(&mut self, purgeable: &Purgeable) {
@@ -241,7 +245,12 @@ impl Vacuum<'_, '_> {
         }
     }
 
-    fn fate(&self, row: &DatabaseRow, kept: &Kept, purgeable: &Purgeable) -> Result<Fate> {
+    fn partition_versions(
+        &self,
+        row: &DatabaseRow,
+        kept: &Kept,
+        purgeable: &Purgeable,
+    ) -> Result<DatabaseVersions> {
         let catalog = self.inner.local()?;
         let mut going: HashSet<(ContainerId, Csn)> = HashSet::new();
         for container in catalog.every_container(row.id)? {
@@ -255,22 +264,26 @@ impl Vacuum<'_, '_> {
         }
         let goes = |version: &VersionRow| going.contains(&(version.container, version.csn));
         let (dropped, kept) = catalog.all_versions(row.id)?.into_iter().partition(goes);
-        Ok(Fate { row: row.clone(), kept, dropped })
+        Ok(DatabaseVersions { row: row.clone(), kept, dropped })
     }
 
     /// The bytes that only dropped versions have; none if the database is left alone.
-    fn freed(&mut self, fate: &Fate, made: &HashSet<Csn>) -> Result<Option<Ranges>> {
-        self.advance(&fate.row);
+    fn freed(
+        &mut self,
+        database: &DatabaseVersions,
+        made: &HashSet<Csn>,
+    ) -> Result<Option<Ranges>> {
+        self.advance(&database.row);
         if !self.report.is_complete {
             return Ok(None);
         }
-        if fate.dropped.is_empty() || fate.row.state != DatabaseState::Open {
+        if database.dropped.is_empty() || database.row.state != DatabaseState::Open {
             return Ok(Some(Ranges::default()));
         }
-        match self.only_dropped(fate, made) {
+        match self.only_dropped(database, made) {
             Ok(ranges) => Ok(Some(ranges)),
             Err(error) => {
-                self.skip(&fate.row, &error);
+                self.skip(&database.row, &error);
                 Ok(None)
             }
         }
@@ -280,13 +293,13 @@ impl Vacuum<'_, '_> {
         self.report.skipped.push((row.name.clone(), error.to_string()));
     }
 
-    fn only_dropped(&self, fate: &Fate, made: &HashSet<Csn>) -> Result<Ranges> {
-        let (file, live) = self.live(&fate.row, &fate.kept)?;
+    fn only_dropped(&self, database: &DatabaseVersions, made: &HashSet<Csn>) -> Result<Ranges> {
+        let (file, live) = self.live(&database.row, &database.kept)?;
         let source = file;
         let mut freed = Ranges::default();
         // One inventory for all: versions share most of their page lists.
         let mut inventory = Inventory::new(&source);
-        for version in &fate.dropped {
+        for version in &database.dropped {
             // What a damaged version had cannot be told, and stays.
             drop(inventory.visit(version, &mut |_, range| {
                 freed.insert(range);
@@ -294,7 +307,7 @@ impl Vacuum<'_, '_> {
             }));
         }
         freed.remove_all(&live);
-        for record in records_to_keep(fate, made) {
+        for record in records_to_keep(database, made) {
             freed.remove(inventory::blob(record)?);
         }
         Ok(freed.aligned(ALIGNMENT))
@@ -421,9 +434,9 @@ impl Vacuum<'_, '_> {
 }
 
 /// The records of dropped versions that follow a kept one, or were made together with one.
-fn records_to_keep(fate: &Fate, made: &HashSet<Csn>) -> Vec<BlobRange> {
-    let mut all: Vec<(&VersionRow, bool)> = fate.kept.iter().map(|it| (it, true)).collect();
-    all.extend(fate.dropped.iter().map(|it| (it, false)));
+fn records_to_keep(database: &DatabaseVersions, made: &HashSet<Csn>) -> Vec<BlobRange> {
+    let mut all: Vec<(&VersionRow, bool)> = database.kept.iter().map(|it| (it, true)).collect();
+    all.extend(database.dropped.iter().map(|it| (it, false)));
     all.sort_by_key(|(it, _)| (it.container, it.csn));
     let mut last: HashMap<ContainerId, bool> = HashMap::new();
     let mut records = vec![];

@@ -30,7 +30,7 @@ impl Transaction {
         let appender = &mut writer.container.appender;
         let entry = appender.entries();
         let appended = appender.append_value(&mut writer.database.extents, &object);
-        writer.noted(appended)?;
+        writer.record_write(appended)?;
         Ok(Oid::new(key.database, key.container, entry))
     }
 
@@ -52,7 +52,7 @@ impl Transaction {
         if objects.is_empty() {
             appended.map_err(Error::storage(writer.what()))?
         } else {
-            writer.noted(appended)?
+            writer.record_write(appended)?
         }
         Ok(Oid::new(key.database, key.container, entry))
     }
@@ -75,31 +75,31 @@ impl Transaction {
     }
 
     /// What it takes to change a container.
-    pub(super) fn writer(&mut self, key: ContainerKey) -> Result<Writer<'_>> {
+    pub(super) fn writer(&mut self, key: ContainerKey) -> Result<ContainerWriter<'_>> {
         self.check_open()?;
         let container = self.containers.get_mut(&key).ok_or_else(unopened)?;
         let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
         let identities = &mut self.identities;
-        Ok(Writer { federation: &self.federation, identities, database, container })
+        Ok(ContainerWriter { federation: &self.federation, identities, database, container })
     }
 }
 
 /// A container with what it takes to append to it.
-pub(super) struct Writer<'a> {
+pub(super) struct ContainerWriter<'a> {
     federation: &'a Federation,
     identities: &'a mut BTreeMap<DatabaseId, Uuid>,
     pub database: &'a mut OpenDatabase,
     pub container: &'a mut OpenContainer,
 }
 
-impl Writer<'_> {
-    pub fn what(&self) -> String {
+impl ContainerWriter<'_> {
+    pub(super) fn what(&self) -> String {
         format!("container {}/{}", self.database.row.name, self.container.row.name)
     }
 
     /// Notes that the container has changed. It has not if what was to be stored was refused; after
     /// a failure of the disk it must not be committed as it was.
-    pub fn noted<T>(&mut self, stored: rntuple::Result<T>) -> Result<T> {
+    pub(super) fn record_write<T>(&mut self, stored: rntuple::Result<T>) -> Result<T> {
         if !matches!(stored, Err(rntuple::Error::Invalid { .. })) {
             self.container.touch();
         }
@@ -112,11 +112,11 @@ impl Writer<'_> {
         let renumbering = self.container.appender.renumbering();
         let mut all_known = true;
         row.renumbered(&mut |database| all_known &= renumbering.knows(database));
-        if all_known { Ok(()) } else { self.learn_links(row) }
+        if all_known { Ok(()) } else { self.add_link_targets(row) }
     }
 
     #[cold]
-    fn learn_links(&mut self, row: &impl Cell) -> Result<()> {
+    fn add_link_targets(&mut self, row: &impl Cell) -> Result<()> {
         let mut databases = vec![];
         row.renumbered(&mut |database| databases.push(database));
         for database in databases {
@@ -128,7 +128,7 @@ impl Writer<'_> {
     }
 
     /// Translates objects on their way to the disk.
-    pub fn translated<T>(
+    pub(super) fn translated<T>(
         &mut self,
         translate: impl FnOnce(&Class, &mut dyn translate::Translate) -> Result<T>,
     ) -> Result<T> {
@@ -149,7 +149,7 @@ impl Writer<'_> {
 
 /// A container that Rust structures are appended to.
 pub struct Rows<'a, R> {
-    writer: Writer<'a>,
+    writer: ContainerWriter<'a>,
     key: ContainerKey,
     of: PhantomData<R>,
 }
@@ -164,7 +164,7 @@ impl<R: Cell> Rows<'_, R> {
         if R::IS_RENUMBERED {
             self.writer.ensure_link_targets(row)?;
         }
-        let Writer { container, database, .. } = &mut self.writer;
+        let ContainerWriter { container, database, .. } = &mut self.writer;
         let entry = container.appender.entries();
         let appended = container.appender.append_row(&mut database.extents, row);
         match appended {
@@ -172,7 +172,7 @@ impl<R: Cell> Rows<'_, R> {
                 container.touch();
                 Ok(Oid::new(self.key.database, self.key.container, entry))
             }
-            failed => Err(self.writer.noted(failed).expect_err("a failure stays one")),
+            failed => Err(self.writer.record_write(failed).expect_err("a failure stays one")),
         }
     }
 }

@@ -20,7 +20,7 @@ impl Transaction {
     /// Declares a class for objects that are to come, unless the same is declared already. If its name and
     /// version are those of a class with other fields, it may be that this class came with a database and
     /// goes by another name here. Returns the class by the name that it has here.
-    pub(super) fn class_here(&mut self, class: &Class) -> Result<Class> {
+    pub(super) fn declare_or_match_class(&mut self, class: &Class) -> Result<Class> {
         match self.add_class(class) {
             Ok(()) => Ok(class.clone()),
             Err(taken @ Error::Exists { .. }) => {

@@ -30,8 +30,8 @@ impl Transaction {
         self.check_open()?;
         let csn = self.publish()?;
         for (key, mut open) in std::mem::take(&mut self.containers) {
-            let grown = open.grown();
-            open.committed(csn);
+            let grown = open.grown_bytes();
+            open.note_committed(csn);
             // Not what is of a database that was dropped.
             let Some(database) = self.databases.get(&key.database) else { continue };
             let of = (key, database.row.epoch);
@@ -55,12 +55,12 @@ impl Transaction {
         let csn = self.publish()?;
         self.is_over = false;
         self.id = Uuid::new_v4();
-        self.containers.values_mut().for_each(|open| open.committed(csn));
+        self.containers.values_mut().for_each(|open| open.note_committed(csn));
         self.databases.values_mut().for_each(|open| open.is_new = false);
         self.new_classes.clear();
-        self.bury(true);
+        self.release_dropped(true);
         self.snapshot = None;
-        self.note_seen(csn);
+        self.note_head(csn);
         self.found = None;
         self.reads.clear();
         self.savepoints.clear();
@@ -71,8 +71,8 @@ impl Transaction {
     fn publish(&mut self) -> Result<Csn> {
         self.is_over = true;
         let prepared = self.write_versions().and_then(|mut versions| {
-            self.sync(&mut versions)?;
-            Ok(self.catalogue_entry(&versions))
+            self.write_records_and_sync(&mut versions)?;
+            Ok(self.catalogue_commit(&versions))
         });
         let committed = match prepared {
             Ok(commit) => self.federation.catalog().commit(commit).map_err(Error::from),
@@ -128,13 +128,16 @@ impl Transaction {
     }
 
     /// Writes the commit records, of which the versions are told, and makes all files durable.
-    fn sync(&mut self, versions: &mut [(ContainerKey, NewVersion)]) -> Result<()> {
-        let touched = self.touched(versions);
+    fn write_records_and_sync(
+        &mut self,
+        versions: &mut [(ContainerKey, NewVersion)],
+    ) -> Result<()> {
+        let touched = self.touched_databases(versions);
         let uuids: Vec<Uuid> = touched.iter().map(|id| self.open(*id).row.uuid).collect();
         let after = self.newest_commit(versions)?;
         for id in &touched {
-            let record = self.record(*id, after, &uuids, versions).encode();
-            let open = self.databases.get_mut(id).or_else(|| self.graves.databases.get_mut(id));
+            let record = self.commit_record(*id, after, &uuids, versions).encode();
+            let open = self.databases.get_mut(id).or_else(|| self.dropped.databases.get_mut(id));
             let open = open.expect("it is one of the open databases");
             let written = open.extents.write_blob(&[&record]);
             let offset = written.map_err(Error::storage(format!("database {}", open.row.name)))?;
@@ -167,12 +170,12 @@ impl Transaction {
 
     /// An open database, dropped or not.
     fn open(&self, id: DatabaseId) -> &OpenDatabase {
-        let open = self.databases.get(&id).or_else(|| self.graves.databases.get(&id));
+        let open = self.databases.get(&id).or_else(|| self.dropped.databases.get(&id));
         open.expect("it is one of the open databases")
     }
 
     /// The databases that get a commit record.
-    fn touched(&self, versions: &[(ContainerKey, NewVersion)]) -> Vec<DatabaseId> {
+    fn touched_databases(&self, versions: &[(ContainerKey, NewVersion)]) -> Vec<DatabaseId> {
         let names = &self.names;
         let renamed_or_dropped =
             names.renamed_containers.keys().chain(names.dropped_containers.keys());
@@ -183,11 +186,11 @@ impl Transaction {
             .collect();
         let is_touched =
             |(id, open): &(&DatabaseId, &OpenDatabase)| open.is_new || changed.contains(id);
-        let dropped = self.graves.databases.iter().filter(|(_, open)| !open.is_new);
+        let dropped = self.dropped.databases.iter().filter(|(_, open)| !open.is_new);
         self.databases.iter().filter(is_touched).chain(dropped).map(|(id, _)| *id).collect()
     }
 
-    fn record(
+    fn commit_record(
         &self,
         id: DatabaseId,
         after: Csn,

@@ -49,7 +49,7 @@ pub(super) struct OpenContainer {
     /// Whether it is another than the version that it continues.
     pub is_changed: bool,
     /// Whether a part of a change failed, so that it must not be committed.
-    pub is_torn: bool,
+    pub is_half_changed: bool,
     /// Databases that its links refer to, from position 1 on; the first `known_targets` are in the
     /// catalogue.
     pub targets: Vec<Uuid>,
@@ -90,7 +90,7 @@ pub(super) struct WrittenVersion {
 
 impl OpenContainer {
     /// Whether rows of type `R` are what it holds.
-    pub fn holds<R: Cell>(&self) -> bool {
+    pub(super) fn holds<R: Cell>(&self) -> bool {
         if self.needs_translation {
             R::cell_type() == self.class.row_type()
                 && matches!(self.appender.types(), Type::Record { members, .. } if *members == self.class.members())
@@ -100,14 +100,18 @@ impl OpenContainer {
     }
 
     /// Notes that something changes.
-    pub fn touch(&mut self) {
+    pub(super) fn touch(&mut self) {
         self.written = None;
         self.is_changed = true;
     }
 
     /// Writes the container as it is now. It can be read after a flush.
-    pub fn write(&mut self, extents: &mut ExtentWriter, what: &str) -> Result<WrittenVersion> {
-        if self.is_torn {
+    pub(super) fn write(
+        &mut self,
+        extents: &mut ExtentWriter,
+        what: &str,
+    ) -> Result<WrittenVersion> {
+        if self.is_half_changed {
             return Err(Error::Closed {
                 what: format!(
                     "{what}: an earlier change failed halfway; roll back and start again"
@@ -121,9 +125,9 @@ impl OpenContainer {
         let version = self.appender.finish_version(extents, &source);
         let mut version = version.map_err(Error::storage(what))?;
         self.summaries.append(&mut version.summaries);
-        self.keep_up_statistics(extents)?;
+        self.write_statistics(extents)?;
         self.annex.deletions = self.deletions.write(extents).map_err(Error::storage(what))?;
-        self.keep_up_indexes(extents, &version.footer, what)?;
+        self.write_indexes(extents, &version.footer, what)?;
         let annex = self.annex.write(extents).map_err(Error::storage(what))?;
         self.bytes += version.bytes + annex.size;
         let written = WrittenVersion {
@@ -138,7 +142,11 @@ impl OpenContainer {
     }
 
     /// Writes the container as it is now, so that it can be made that again.
-    pub fn save(&mut self, extents: &mut ExtentWriter, what: &str) -> Result<ContainerState> {
+    pub(super) fn save(
+        &mut self,
+        extents: &mut ExtentWriter,
+        what: &str,
+    ) -> Result<ContainerState> {
         let written = self.write(extents, what)?;
         extents.flush()?;
         Ok(self.state_as_of(written))
@@ -158,13 +166,16 @@ impl OpenContainer {
     }
 
     /// Makes the container what it was.
-    pub fn restore(
+    pub(super) fn restore(
         &mut self,
         state: ContainerState,
         source: Arc<DatabaseFile>,
         what: &str,
     ) -> Result<()> {
-        if !self.is_torn && self.written == Some(state.written) && self.header == state.header {
+        if !self.is_half_changed
+            && self.written == Some(state.written)
+            && self.header == state.header
+        {
             self.row = state.row;
             self.is_changed = state.is_changed;
             return Ok(());
@@ -183,12 +194,12 @@ impl OpenContainer {
         self.deletions = state.deletions;
         self.targets.truncate(state.targets);
         self.is_changed = state.is_changed;
-        self.is_torn = false;
+        self.is_half_changed = false;
         Ok(())
     }
 
     /// The same container, which may have got another name meanwhile.
-    pub fn renamed(mut self, row: ContainerRow) -> Self {
+    pub(super) fn with_row(mut self, row: ContainerRow) -> Self {
         if let Some(opened) = &mut self.opened {
             opened.row.clone_from(&row);
         }
@@ -197,13 +208,13 @@ impl OpenContainer {
     }
 
     /// Bytes that were written since it was opened.
-    pub fn grown(&self) -> u64 {
+    pub(super) fn grown_bytes(&self) -> u64 {
         let before = self.opened.as_ref().map_or(0, |opened| opened.written.bytes);
         self.bytes.saturating_sub(before)
     }
 
     /// Notes that the container was committed as it is now.
-    pub fn committed(&mut self, csn: Csn) {
+    pub(super) fn note_committed(&mut self, csn: Csn) {
         if !self.is_changed {
             return;
         }
@@ -215,7 +226,7 @@ impl OpenContainer {
     }
 
     /// Writes what is known of clusters.
-    fn keep_up_statistics(&mut self, extents: &mut ExtentWriter) -> Result<()> {
+    fn write_statistics(&mut self, extents: &mut ExtentWriter) -> Result<()> {
         let source = extents.file().clone();
         let paths = self.appender.column_paths();
         let runs = &mut self.annex.statistics;
@@ -227,7 +238,7 @@ impl OpenContainer {
     }
 
     /// Brings the indexes up to a version that was just written.
-    fn keep_up_indexes(
+    fn write_indexes(
         &mut self,
         extents: &mut ExtentWriter,
         footer: &EnvelopeLink,

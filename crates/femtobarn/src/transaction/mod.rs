@@ -13,19 +13,19 @@
 //!    before the first checkpoint, from which on others can find it.
 
 mod append;
+mod catalogue_rows;
 mod classes;
 mod commit;
 pub(crate) mod container;
+mod containers;
+mod databases;
 mod delete;
-mod entry;
 mod evolve;
 mod indexes;
 mod names;
 mod numbers;
-mod open;
 mod read;
 mod savepoint;
-mod shared;
 mod update;
 pub(crate) mod writer_pool;
 
@@ -33,9 +33,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use femtobarn_catalog::{
-    Csn, DATABASES_FOLDER, DatabaseId, DatabaseRow, DatabaseState, LockGuard, LockOwner,
-};
+use femtobarn_catalog::{Csn, DatabaseId, DatabaseRow, LockGuard, LockOwner};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -44,17 +42,13 @@ use crate::options::TransactionOptions;
 use crate::read::snapshot::Snapshot;
 use crate::schema::class::Class;
 use crate::storage::extent::ExtentWriter;
-use crate::storage::file::DatabaseFile;
 use container::OpenContainer;
-use names::{Graves, Names, renamed_or_dropped};
+use names::{DroppedParts, NameChanges};
 
 pub use append::Rows;
 pub use container::ContainerKey;
 pub(crate) use container::range;
 pub use savepoint::Savepoint;
-
-/// Bytes that are set aside at once: a key cannot say much more.
-const RESERVED_BYTES_MAX: u64 = 1_000_000_000;
 
 /// A transaction that is under way. Dropped without a commit, it leaves nothing behind.
 pub struct Transaction {
@@ -65,8 +59,8 @@ pub struct Transaction {
     databases: BTreeMap<DatabaseId, OpenDatabase>,
     containers: BTreeMap<ContainerKey, OpenContainer>,
     new_classes: Vec<Class>,
-    names: Names,
-    graves: Graves,
+    names: NameChanges,
+    dropped: DroppedParts,
     /// Identities of databases that were linked to or written.
     identities: BTreeMap<DatabaseId, Uuid>,
     /// What it reads, fixed at its first read.
@@ -121,8 +115,8 @@ impl Transaction {
             databases: BTreeMap::new(),
             containers: BTreeMap::new(),
             new_classes: vec![],
-            names: Names::default(),
-            graves: Graves::default(),
+            names: NameChanges::default(),
+            dropped: DroppedParts::default(),
             identities: BTreeMap::new(),
             snapshot: None,
             seen: None,
@@ -133,118 +127,6 @@ impl Transaction {
             life: Arc::new(()),
             is_over: false,
         })
-    }
-
-    /// Creates a database.
-    ///
-    /// # Errors
-    /// `Exists` if the name is taken.
-    pub fn create_database(&mut self, name: &str) -> Result<DatabaseId> {
-        self.create_database_in(name, None)
-    }
-
-    /// Creates a database whose file lies in a place: a folder of the federation's folder of databases,
-    /// which may be a disk of its own and is made if it is not there.
-    ///
-    /// # Errors
-    /// `Exists` if the name is taken; `Invalid` if the place's name is no plain one.
-    pub fn create_database_in(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
-        if self.look_for_database(name)?.is_some() {
-            return Err(Error::Exists { what: format!("database {name:?} exists already") });
-        }
-        self.new_database(name, place)
-    }
-
-    /// A database by its name; if there is none, it is created in a place.
-    ///
-    /// # Errors
-    /// As [`create_database_in`](Self::create_database_in), but that the name is taken.
-    pub fn database_or_new(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
-        match self.look_for_database(name)? {
-            Some(id) => Ok(id),
-            None => self.new_database(name, place),
-        }
-    }
-
-    fn new_database(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
-        place.map_or(Ok(()), femtobarn_catalog::check_place)?;
-        femtobarn_catalog::check_database_name(name)?;
-        let (id, uuid) = (
-            self.federation.inner.writers.next_database(self.federation.catalog())?,
-            Uuid::new_v4(),
-        );
-        let lock = self.owner.share_database(id, self.options.lock_wait)?;
-        let (path, file) = self.create_file(name, place, id, uuid)?;
-        let row = DatabaseRow {
-            id,
-            uuid,
-            name: name.to_owned(),
-            path,
-            state: DatabaseState::Open,
-            created: Csn::ZERO,
-            epoch: 0,
-        };
-        let catalog = self.federation.inner.catalog.clone();
-        let extents = ExtentWriter::new(file.into(), id, row.epoch, catalog)?.of_new_file();
-        self.identities.insert(id, uuid);
-        self.databases.insert(id, OpenDatabase { row, is_new: true, extents, _lock: lock });
-        Ok(id)
-    }
-
-    /// Creates the file of a new database. A file that a killed process left under the same name is
-    /// not touched; the new one gets a name of its own.
-    fn create_file(
-        &self,
-        name: &str,
-        place: Option<&str>,
-        id: DatabaseId,
-        uuid: Uuid,
-    ) -> Result<(String, DatabaseFile)> {
-        let folder = match place {
-            Some(place) => format!("{DATABASES_FOLDER}/{place}"),
-            None => DATABASES_FOLDER.to_owned(),
-        };
-        let plain = format!("{folder}/{name}.root");
-        let distinct = format!("{folder}/{name}-{}.root", &uuid.simple().to_string()[..8]);
-        let files = &self.federation.inner.files;
-        match files.create(&plain, id, uuid) {
-            Ok(file) => Ok((plain, file)),
-            Err(Error::Exists { .. }) => {
-                let file = files.create(&distinct, id, uuid)?;
-                Ok((distinct, file))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Sets space of a database's file aside for what this process writes to it, so that a disk that is
-    /// too small for it tells so now. What is left of it when nobody here writes to the database any more
-    /// is given back.
-    ///
-    /// # Errors
-    /// `Invalid` for more than 1 GB at once; `Full` if the disk has less; `Closed` for a database that
-    /// takes no more changes.
-    pub fn reserve(&mut self, database: DatabaseId, bytes: u64) -> Result<()> {
-        self.check_open()?;
-        if bytes > RESERVED_BYTES_MAX {
-            let what = format!("{bytes} bytes are too many to set aside at once; at most 1 GB is");
-            return Err(Error::invalid(what));
-        }
-        self.open_database(database)?.extents.set_aside(bytes)
-    }
-
-    /// A database by its name: one that exists or that this transaction created.
-    ///
-    /// # Errors
-    /// `NotFound`, with names that are like it.
-    pub fn database(&mut self, name: &str) -> Result<DatabaseId> {
-        self.check_open()?;
-        if let Some(id) = self.own_database(name) {
-            return Ok(id);
-        }
-        let id = self.federation.catalog().database(name, Csn::MAX)?.id;
-        self.found = Some(id);
-        if self.has_renamed(id) { Err(renamed_or_dropped(name)) } else { Ok(id) }
     }
 
     /// The class of a container's objects.
@@ -268,28 +150,28 @@ impl Transaction {
         self.is_over = true;
         self.life = Arc::new(());
         self.containers.clear();
-        self.bury(keeps_files);
+        self.release_dropped(keeps_files);
         for (id, open) in std::mem::take(&mut self.databases) {
-            self.leave(id, open, keeps_files);
+            self.release_database(id, open, keeps_files);
         }
         let inner = &self.federation.inner;
         inner.writers.keep_owner(std::mem::replace(&mut self.owner, inner.locks().owner()));
     }
 
     /// Lets go of what was dropped; nobody goes on with databases whose drop may be committed.
-    fn bury(&mut self, is_committed: bool) {
-        let Graves { databases, .. } = std::mem::take(&mut self.graves);
+    fn release_dropped(&mut self, is_committed: bool) {
+        let DroppedParts { databases, .. } = std::mem::take(&mut self.dropped);
         for (id, open) in databases {
             if is_committed && !open.is_new {
                 drop(open.extents.file().settle())
             } else {
-                self.leave(id, open, false)
+                self.release_database(id, open, false)
             }
         }
-        self.names = Names::default();
+        self.names = NameChanges::default();
     }
 
-    fn leave(&self, id: DatabaseId, mut open: OpenDatabase, keeps_files: bool) {
+    fn release_database(&self, id: DatabaseId, mut open: OpenDatabase, keeps_files: bool) {
         if open.is_new && !keeps_files {
             // A file that cannot be removed is unknown to the catalogue and only takes space.
             drop(open.extents.file().remove());
@@ -302,7 +184,7 @@ impl Transaction {
     }
 
     /// Notes a commit that was the newest just now, if it is one.
-    fn note_seen(&mut self, seen: Csn) {
+    fn note_head(&mut self, seen: Csn) {
         if seen > Csn::ZERO {
             self.seen = Some((seen, Instant::now()));
         }

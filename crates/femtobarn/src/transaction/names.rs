@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 
 /// The names that a transaction gave and ended, each with the commit that was looked at.
 #[derive(Clone, Default)]
-pub(super) struct Names {
+pub(super) struct NameChanges {
     pub renamed_databases: BTreeMap<DatabaseId, (Csn, String)>,
     /// With whether the file is somebody else's.
     pub dropped_databases: BTreeMap<DatabaseId, (Csn, bool)>,
@@ -26,7 +26,7 @@ pub(super) struct Names {
 }
 
 /// A database that is to be dropped.
-struct Doomed {
+struct DatabaseToDrop {
     /// The commit that was looked at.
     seen: Csn,
     row: DatabaseRow,
@@ -38,7 +38,7 @@ struct Doomed {
 
 /// What a transaction dropped.
 #[derive(Default)]
-pub(super) struct Graves {
+pub(super) struct DroppedParts {
     pub databases: BTreeMap<DatabaseId, OpenDatabase>,
     pub containers: BTreeMap<ContainerKey, OpenContainer>,
     /// Locks of containers that were dropped without being opened.
@@ -53,15 +53,15 @@ impl Transaction {
     /// `NotFound`, with names that are like it; `Busy` if somebody writes to it for longer than this
     /// transaction waits; `Conflict` if it changed since the transaction's first read.
     pub fn drop_database(&mut self, name: &str) -> Result<()> {
-        let Doomed { seen, row, containers, shared } = self.doomed(name)?;
-        self.note_seen(seen);
+        let DatabaseToDrop { seen, row, containers, shared } = self.find_to_drop(name)?;
+        self.note_head(seen);
         for container in containers {
             let key = ContainerKey { database: row.id, container: container.id };
             self.lock_to_drop(key)?;
             if self.snapshot.is_some() {
                 let head = self.federation.catalog().version(row.id, container.id, Csn::MAX)?;
                 let path = format!("{name}/{}", container.name);
-                self.check_not_since(head.map(|version| version.csn), &path)?;
+                self.check_not_changed_since_read(head.map(|version| version.csn), &path)?;
             }
         }
         if row.state == DatabaseState::Open {
@@ -73,8 +73,8 @@ impl Transaction {
             }
         }
         let is_inside = |key: &ContainerKey| key.database == row.id;
-        self.graves.containers.extend(self.containers.extract(is_inside));
-        self.graves.databases.extend(self.databases.remove_entry(&row.id));
+        self.dropped.containers.extend(self.containers.extract(is_inside));
+        self.dropped.databases.extend(self.databases.remove_entry(&row.id));
         let names = &mut self.names;
         names.renamed_containers.retain(|key, _| !is_inside(key));
         names.dropped_containers.retain(|key, _| !is_inside(key));
@@ -113,7 +113,7 @@ impl Transaction {
     /// this transaction waits; `Conflict` if it changed since the transaction's first read; `Closed`
     /// for a database that takes no more changes.
     pub fn drop_container(&mut self, database: DatabaseId, name: &str) -> Result<()> {
-        let key = self.named_container(database, name)?;
+        let key = self.resolve_container(database, name)?;
         self.open_database(database)?;
         self.lock_to_drop(key)?;
         let head = match self.containers.get(&key) {
@@ -123,9 +123,9 @@ impl Transaction {
                 catalog.version(database, key.container, Csn::MAX)?.map(|version| version.csn)
             }
         };
-        self.check_not_since(head, name)?;
+        self.check_not_changed_since_read(head, name)?;
         let seen = self.federation.head()?;
-        self.graves.containers.extend(self.containers.remove_entry(&key));
+        self.dropped.containers.extend(self.containers.remove_entry(&key));
         self.names.renamed_containers.remove(&key);
         self.names.dropped_containers.insert(key, seen);
         Ok(())
@@ -158,7 +158,7 @@ impl Transaction {
     }
 
     /// The database of a name, to drop it.
-    fn doomed(&self, name: &str) -> Result<Doomed> {
+    fn find_to_drop(&self, name: &str) -> Result<DatabaseToDrop> {
         self.check_open()?;
         let catalog = self.federation.catalog();
         if self.own_database(name).is_some() {
@@ -170,17 +170,17 @@ impl Transaction {
                     (seen, containers)
                 }
             };
-            return Ok(Doomed { seen, row, containers, shared: Ok(None) });
+            return Ok(DatabaseToDrop { seen, row, containers, shared: Ok(None) });
         }
         // Most often it was looked up by its name just now; another one may have that by the time it is locked.
         let found = self.found.filter(|id| !self.has_renamed(*id));
         if let Some(id) = found
-            && let Some(doomed) = self.doomed_if_called(name, id)?
+            && let Some(doomed) = self.find_to_drop_if_called(name, id)?
         {
             return Ok(doomed);
         }
         let id = self.database_row(name)?.id;
-        let doomed = self.doomed_if_called(name, id)?;
+        let doomed = self.find_to_drop_if_called(name, id)?;
         doomed.ok_or_else(|| Error::Conflict {
             what: format!("database {name:?} was renamed or dropped just now"),
         })
@@ -188,12 +188,12 @@ impl Transaction {
 
     /// A database to drop, if it has the name. It is locked before its row is looked up, which then tells the
     /// epoch that it is written in.
-    fn doomed_if_called(&self, name: &str, id: DatabaseId) -> Result<Option<Doomed>> {
+    fn find_to_drop_if_called(&self, name: &str, id: DatabaseId) -> Result<Option<DatabaseToDrop>> {
         let shared = self.share_database(id);
         match self.federation.catalog().database_to_drop(id) {
             Ok((seen, row, containers)) => {
                 let is_called = row.name == name;
-                Ok(is_called.then_some(Doomed { seen, row, containers, shared }))
+                Ok(is_called.then_some(DatabaseToDrop { seen, row, containers, shared }))
             }
             Err(error) if error.kind() == femtobarn_catalog::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
@@ -224,7 +224,7 @@ impl Transaction {
     /// As [`find_database`](Self::find_database), for who makes one if there is none.
     pub(super) fn look_for_database(&mut self, name: &str) -> Result<Option<DatabaseId>> {
         let (found, seen) = self.find_named(name)?;
-        self.note_seen(seen);
+        self.note_head(seen);
         Ok(found)
     }
 
@@ -287,7 +287,11 @@ impl Transaction {
     }
 
     /// As [`find_container`](Self::find_container); that there is none is an error.
-    pub(super) fn named_container(&self, database: DatabaseId, name: &str) -> Result<ContainerKey> {
+    pub(super) fn resolve_container(
+        &self,
+        database: DatabaseId,
+        name: &str,
+    ) -> Result<ContainerKey> {
         if let Some(key) = self.find_container(database, name)? {
             return Ok(key);
         }
@@ -301,24 +305,24 @@ impl Transaction {
     /// Locks a container, unless this transaction has done so.
     fn lock_to_drop(&mut self, key: ContainerKey) -> Result<()> {
         let is_locked = self.containers.contains_key(&key)
-            || self.graves.containers.contains_key(&key)
-            || self.graves.locks.contains_key(&key);
+            || self.dropped.containers.contains_key(&key)
+            || self.dropped.locks.contains_key(&key);
         if !is_locked {
             let wait = self.options.lock_wait;
             let lock = self.owner.lock_container(key.database, key.container, wait)?;
-            self.graves.locks.insert(key, lock);
+            self.dropped.locks.insert(key, lock);
         }
         Ok(())
     }
 
     /// Has back what was dropped since `names` were all that was.
-    pub(super) fn exhume(&mut self, names: &Names) {
+    pub(super) fn restore_dropped(&mut self, names: &NameChanges) {
         let is_back = |id: &DatabaseId| !names.dropped_databases.contains_key(id);
         let is_here = |key: &ContainerKey| {
             is_back(&key.database) && !names.dropped_containers.contains_key(key)
         };
-        self.databases.extend(self.graves.databases.extract(is_back));
-        self.containers.extend(self.graves.containers.extract(is_here));
+        self.databases.extend(self.dropped.databases.extract(is_back));
+        self.containers.extend(self.dropped.containers.extract(is_here));
         self.names = names.clone();
     }
 }

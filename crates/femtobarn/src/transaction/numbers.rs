@@ -34,7 +34,7 @@ impl<N> NumberPool<N> {
     ///
     /// # Errors
     /// Those of `reserve`.
-    pub fn next(&self, reserve: impl FnOnce(u32) -> Result<Vec<N>>) -> Result<N> {
+    pub(super) fn next(&self, reserve: impl FnOnce(u32) -> Result<Vec<N>>) -> Result<N> {
         self.next_in(std::process::id(), reserve)
     }
 

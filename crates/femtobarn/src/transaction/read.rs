@@ -85,12 +85,12 @@ impl Transaction {
             Some(open) if open.is_changed || self.has_renamed_container(key) => {
                 self.changed_view(snapshot, key)
             }
-            _ => self.noted(snapshot.view_by_id(key.database, key.container)?),
+            _ => self.note_read(snapshot.view_by_id(key.database, key.container)?),
         }
     }
 
     /// Notes what was read, if it must not change before the commit.
-    fn noted(&mut self, view: View) -> Result<View> {
+    fn note_read(&mut self, view: View) -> Result<View> {
         if self.options.isolation == Isolation::Serializable {
             let row = view.version();
             let key = ContainerKey { database: row.database, container: row.container };
@@ -150,11 +150,15 @@ impl Transaction {
 
     /// Checks that nobody else has changed a container since this transaction's first read.
     pub(super) fn check_unchanged(&self, open: &OpenContainer, path: &str) -> Result<()> {
-        self.check_not_since(open.base, path)
+        self.check_not_changed_since_read(open.base, path)
     }
 
     /// Checks that a version was committed before this transaction's first read.
-    pub(super) fn check_not_since(&self, version: Option<Csn>, path: &str) -> Result<()> {
+    pub(super) fn check_not_changed_since_read(
+        &self,
+        version: Option<Csn>,
+        path: &str,
+    ) -> Result<()> {
         let Some(snapshot) = &self.snapshot else { return Ok(()) };
         match version {
             Some(csn) if csn > snapshot.csn() => Err(Error::Conflict {

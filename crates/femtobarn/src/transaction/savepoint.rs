@@ -9,7 +9,7 @@ use femtobarn_catalog::{Csn, DatabaseId};
 use uuid::Uuid;
 
 use super::container::ContainerState;
-use super::names::{Extract, Names};
+use super::names::{Extract, NameChanges};
 use super::{ContainerKey, OpenDatabase, Transaction, unopened};
 use crate::error::{Error, Result};
 
@@ -20,7 +20,7 @@ pub struct Savepoint {
     /// The open databases with their names.
     databases: BTreeMap<DatabaseId, String>,
     containers: BTreeMap<ContainerKey, ContainerState>,
-    names: Names,
+    names: NameChanges,
     new_classes: usize,
 }
 
@@ -77,7 +77,7 @@ impl Transaction {
     }
 
     fn restore(&mut self, savepoint: &Savepoint) -> Result<()> {
-        self.exhume(&savepoint.names);
+        self.restore_dropped(&savepoint.names);
         self.containers.retain(|key, open| savepoint.containers.contains_key(key) || !open.is_new);
         for (key, open) in &mut self.containers {
             let state = savepoint.containers.get(key).or(open.opened.as_ref()).cloned();
@@ -89,7 +89,7 @@ impl Transaction {
         let is_undone = |id: &DatabaseId| !savepoint.databases.contains_key(id);
         for (id, mut open) in self.databases.extract(is_undone) {
             if open.is_new {
-                self.leave(id, open, false)
+                self.release_database(id, open, false)
             } else {
                 // Its lock and its extents stay with the transaction, its name does not.
                 open.row.name = self.federation.catalog().database_by_id(id, Csn::MAX)?.name;

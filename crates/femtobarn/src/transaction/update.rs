@@ -2,7 +2,7 @@
 
 use rntuple::Array;
 
-use super::append::Writer;
+use super::append::ContainerWriter;
 use super::{ContainerKey, Transaction};
 use crate::error::{Error, Result};
 use crate::links::translate;
@@ -61,7 +61,7 @@ fn check_paths(members: &[(String, Array)]) -> Result<()> {
     Ok(())
 }
 
-impl Writer<'_> {
+impl ContainerWriter<'_> {
     /// Values of a field as they are stored, checked against its type.
     fn stored(&mut self, path: &str, values: Array) -> Result<Array> {
         let what = self.what();
@@ -104,7 +104,7 @@ impl Writer<'_> {
                 let replaced = appender.replace(extents, &source, path, entries, values);
                 replaced.map_err(Error::storage(&what))
             });
-            self.container.is_torn |= replaced.is_err() && at > 0;
+            self.container.is_half_changed |= replaced.is_err() && at > 0;
             if replaced.is_ok() {
                 self.container.written = None;
                 self.container.is_changed = true;

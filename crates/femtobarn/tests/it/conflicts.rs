@@ -61,7 +61,7 @@ fn of_two_writers_that_lost_their_locks_one_wins() {
 }
 
 /// The event numbers of `run7/events`, read at once.
-pub fn numbers_at_once(federation: &Federation) -> Vec<u64> {
+pub(crate) fn numbers_at_once(federation: &Federation) -> Vec<u64> {
     let view = federation.snapshot(None).unwrap().view("run7/events").unwrap();
     let array = view.read(&view.select(&["event"]).unwrap(), 0..view.entries()).unwrap();
     let Some(rntuple::Array::Primitive { values, .. }) = array.member("event") else {

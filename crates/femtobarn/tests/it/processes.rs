@@ -9,19 +9,19 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 const JOB: &str = "FEMTOBARN_TEST_JOB";
 
 /// A process that does a job and says on its standard output what it has done.
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Process {
     /// Starts the test `name` as a job in a federation's folder.
-    pub fn start(name: &str, folder: &Path, arguments: &str) -> Self {
+    pub(crate) fn start(name: &str, folder: &Path, arguments: &str) -> Self {
         Self::start_in(&[], name, folder, arguments)
     }
 
     /// As [`start`](Self::start), by a command that starts what follows it.
-    pub fn start_in(prefix: &[&str], name: &str, folder: &Path, arguments: &str) -> Self {
+    pub(crate) fn start_in(prefix: &[&str], name: &str, folder: &Path, arguments: &str) -> Self {
         let program = std::env::current_exe().unwrap();
         let mut words = prefix.iter().map(std::ffi::OsStr::new).chain([program.as_os_str()]);
         let mut child = Command::new(words.next().unwrap())
@@ -37,7 +37,7 @@ impl Process {
     }
 
     /// The numbers of the next line that the job said; none when it is over.
-    pub fn next(&mut self) -> Option<Vec<u64>> {
+    pub(crate) fn next(&mut self) -> Option<Vec<u64>> {
         loop {
             let line = self.lines.next()?.ok()?;
             if let Some(numbers) = line.strip_prefix("said ") {
@@ -47,14 +47,14 @@ impl Process {
     }
 
     /// Ends the process at once, wherever it is, and returns what it had said and nobody had heard.
-    pub fn kill(mut self) -> Vec<Vec<u64>> {
+    pub(crate) fn kill(mut self) -> Vec<Vec<u64>> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         std::iter::from_fn(|| self.next()).collect()
     }
 
     /// Waits for the end; fails if the job did.
-    pub fn finish(self) {
+    pub(crate) fn finish(self) {
         let output = self.child.wait_with_output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{errors}");
@@ -62,7 +62,7 @@ impl Process {
 }
 
 /// The folder and the arguments, if this process was started for a job.
-pub fn job() -> Option<(std::path::PathBuf, Vec<u64>)> {
+pub(crate) fn job() -> Option<(std::path::PathBuf, Vec<u64>)> {
     let job = std::env::var(JOB).ok()?;
     let (folder, arguments) = job.split_once('\n').unwrap();
     let numbers = arguments.split_whitespace().map(|number| number.parse().unwrap());
@@ -70,18 +70,18 @@ pub fn job() -> Option<(std::path::PathBuf, Vec<u64>)> {
 }
 
 /// Says something to the process that started this one.
-pub fn say(numbers: &[u64]) {
+pub(crate) fn say(numbers: &[u64]) {
     let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
     // Not before a line of the test harness has ended.
     println!("\nsaid {}", numbers.join(" "));
 }
 
 /// Numbers that look random and are the same for the same seed.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
     /// A number below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -92,6 +92,6 @@ impl Random {
 }
 
 /// How much a test does: little, or a lot where `FEMTOBARN_LONG` is set.
-pub fn amount(little: u64, lots: u64) -> u64 {
+pub(crate) fn amount(little: u64, lots: u64) -> u64 {
     if std::env::var_os("FEMTOBARN_LONG").is_some() { lots } else { little }
 }

@@ -9,19 +9,19 @@ use rntuple::{Array, Primitive, Value};
 use tempfile::TempDir;
 
 /// A federation in a folder of its own.
-pub fn federation() -> (TempDir, Federation) {
+pub(crate) fn federation() -> (TempDir, Federation) {
     let folder = tempfile::tempdir().unwrap();
     let federation = Federation::create(&folder.path().join("test.fed"), "test").unwrap();
     (folder, federation)
 }
 
 /// The same federation, opened anew.
-pub fn reopened(folder: &TempDir) -> Federation {
+pub(crate) fn reopened(folder: &TempDir) -> Federation {
     Federation::open(&Path::new(folder.path()).join("test.fed")).unwrap()
 }
 
 /// Says when it goes, be it by a failure, that the threads beside the test shall end.
-pub struct EndsOthers<'a>(pub &'a AtomicBool);
+pub(crate) struct EndsOthers<'a>(pub &'a AtomicBool);
 
 impl Drop for EndsOthers<'_> {
     fn drop(&mut self) {
@@ -30,14 +30,14 @@ impl Drop for EndsOthers<'_> {
 }
 
 /// A class with a run and an event number.
-pub fn event_class() -> Class {
+pub(crate) fn event_class() -> Class {
     let json = r#"{"name": "Event", "version": 1, "fields": [
         {"name": "run", "type": "uint32"}, {"name": "event", "type": "uint64"}]}"#;
     Class::from_json(json).unwrap()
 }
 
 /// Events of one run, numbered from `first` on.
-pub fn events(run: u32, first: u64, count: u64) -> Array {
+pub(crate) fn events(run: u32, first: u64, count: u64) -> Array {
     let runs = vec![run; count as usize];
     let numbers: Vec<u64> = (first..first + count).collect();
     Array::Record {
@@ -50,7 +50,7 @@ pub fn events(run: u32, first: u64, count: u64) -> Array {
 }
 
 /// Creates `run7/events` with ten events.
-pub fn with_ten_events(federation: &Federation) {
+pub(crate) fn with_ten_events(federation: &Federation) {
     let mut transaction = federation.transaction(TransactionOptions::default()).unwrap();
     let database = transaction.create_database("run7").unwrap();
     let options = ContainerOptions::default();
@@ -60,24 +60,24 @@ pub fn with_ten_events(federation: &Federation) {
 }
 
 /// The event number of each object of a container that is not deleted.
-pub fn numbers(federation: &Federation, path: &str) -> Vec<u64> {
+pub(crate) fn numbers(federation: &Federation, path: &str) -> Vec<u64> {
     let view = federation.snapshot(None).unwrap().view(path).unwrap();
     let live = view.live_entries(0..view.entries()).unwrap();
     live.into_iter().map(|entry| number(&view.value(entry).unwrap())).collect()
 }
 
 /// The event number of one object.
-pub fn number(event: &Value) -> u64 {
+pub(crate) fn number(event: &Value) -> u64 {
     event.member("event").and_then(Value::as_integer).unwrap() as u64
 }
 
 /// A transaction with nothing special about it.
-pub fn begin(federation: &Federation) -> Transaction {
+pub(crate) fn begin(federation: &Federation) -> Transaction {
     federation.transaction(TransactionOptions::default()).unwrap()
 }
 
 /// Fails unless the keys of a sealed file follow each other from its front to its end.
-pub fn assert_chain(path: &Path) {
+pub(crate) fn assert_chain(path: &Path) {
     let file = std::fs::File::open(path).unwrap();
     let keys: Vec<_> = KeyChain::of_file(&file).unwrap().map(Result::unwrap).collect();
     assert!(keys.iter().all(|(position, key)| key.gap || *position == key.position));

@@ -1,4 +1,4 @@
-//! Copying one file into a backup, chunk by chunk.
+//! FileCopy one file into a backup, chunk by chunk.
 //!
 //! Invariant: only what the file held when it was opened is copied. Writers lengthen it meanwhile, and
 //! a chunk that is short since it ends where the file ended must be the last one.
@@ -19,7 +19,7 @@ pub(super) const TOLD_BYTES: u64 = 4 << 20;
 const GROWTH_MAX: u64 = 4;
 
 /// A file on its way into a backup.
-pub(super) struct Copying<'a> {
+pub(super) struct FileCopy<'a> {
     pub from: &'a Path,
     pub to: &'a Path,
     pub path: &'a str,
@@ -27,10 +27,10 @@ pub(super) struct Copying<'a> {
     pub known: Option<&'a FileEntry>,
 }
 
-impl Copying<'_> {
+impl FileCopy<'_> {
     /// Copies the file, or what has changed of it; says how many bytes were stored. None if the file
     /// is gone: it was of a transaction that was rolled back.
-    pub fn run(
+    pub(super) fn run(
         &self,
         tell: &mut Progress,
         progress: &mut Watch<'_>,

@@ -68,7 +68,7 @@ pub(super) struct FileEntry {
 }
 
 impl Manifest {
-    pub fn new(parent: Option<&Manifest>, federation: Uuid, name: &str, csn: Csn) -> Self {
+    pub(super) fn new(parent: Option<&Manifest>, federation: Uuid, name: &str, csn: Csn) -> Self {
         Manifest {
             format: FORMAT,
             id: Uuid::new_v4(),
@@ -81,12 +81,12 @@ impl Manifest {
         }
     }
 
-    pub fn file(&self, path: &str) -> Option<&FileEntry> {
+    pub(super) fn file(&self, path: &str) -> Option<&FileEntry> {
         self.files.iter().find(|file| file.path == path)
     }
 
     /// Writes the manifest, which makes the backup complete.
-    pub fn write(&self, folder: &Path) -> Result<()> {
+    pub(super) fn write(&self, folder: &Path) -> Result<()> {
         let (draft, path) = (folder.join("backup.json.draft"), folder.join(MANIFEST));
         let text = serde_json::to_vec_pretty(self).expect("a manifest has only names and numbers");
         let written = File::create(&draft)
@@ -96,7 +96,7 @@ impl Manifest {
         file::sync_folder(folder)
     }
 
-    pub fn read(folder: &Path) -> Result<Self> {
+    pub(super) fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(MANIFEST);
         let text = std::fs::read(&path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::NotFound {

@@ -24,7 +24,7 @@ use crate::federation::Federation;
 use crate::progress::{Progress, Watch};
 use crate::storage::file;
 use crate::storage::places;
-use copy::Copying;
+use copy::FileCopy;
 use manifest::Manifest;
 
 /// What a backup holds.
@@ -76,7 +76,7 @@ impl Federation {
             tell.of.clone_from(&path);
             places::make_folder_of(&folder.join(&path))?;
             let known = parent.as_ref().and_then(|parent| parent.file(&path));
-            let copying = Copying { from, to: folder, path: &path, known };
+            let copying = FileCopy { from, to: folder, path: &path, known };
             // Progress is told for databases only; the catalogue is small.
             let mut told = |tell: &Progress| path == CATALOGUE_FILE || progress(tell);
             let Some((entry, bytes)) = copying.run(&mut tell, &mut told)? else { continue };

@@ -81,11 +81,11 @@ impl Chain {
         let cannot = |error| Error::io("write", &path, error);
         places::make_folder_of(&path)?;
         let mut target = File::create_new(&path).map_err(cannot)?;
-        let mut held = self.held(entry);
+        let mut holders = self.holders(entry);
         let mut chunk = vec![];
         for (number, &checksum) in (0..).zip(&entry.chunks) {
             let size = entry.chunk_bytes.min(entry.size - number * entry.chunk_bytes);
-            read_chunk(&mut held, entry, (number, size), checksum, &mut chunk)?;
+            read_chunk(&mut holders, entry, (number, size), checksum, &mut chunk)?;
             put(&mut target, &chunk).map_err(cannot)?;
             let pieces_before = tell.done / TOLD_BYTES;
             tell.done += size;
@@ -100,23 +100,23 @@ impl Chain {
     }
 
     /// The backups that hold chunks of a file, the newest first.
-    fn held(&self, entry: &FileEntry) -> Vec<Held<'_>> {
-        let held = self.0.iter().rev().filter_map(|(folder, manifest)| {
+    fn holders(&self, entry: &FileEntry) -> Vec<ChunkFile<'_>> {
+        let holders = self.0.iter().rev().filter_map(|(folder, manifest)| {
             // A backup whose entry has another chunk size holds an older file of this path.
             let of = manifest.file(&entry.path)?;
             let stored = of.stored.as_deref();
-            (of.chunk_bytes == entry.chunk_bytes).then(|| Held {
+            (of.chunk_bytes == entry.chunk_bytes).then(|| ChunkFile {
                 path: folder.join(&entry.path),
                 stored,
                 file: None,
             })
         });
-        held.collect()
+        holders.collect()
     }
 }
 
 /// What one backup holds of a file.
-struct Held<'a> {
+struct ChunkFile<'a> {
     path: PathBuf,
     /// The numbers of its chunks; none if it has all of them.
     stored: Option<&'a [u64]>,
@@ -124,7 +124,7 @@ struct Held<'a> {
     file: Option<File>,
 }
 
-impl Held<'_> {
+impl ChunkFile<'_> {
     /// Where a chunk is among those that are stored.
     fn position(&self, number: u64) -> Option<u64> {
         match self.stored {
@@ -143,7 +143,7 @@ impl Held<'_> {
 
 /// Reads a chunk from the newest backup that holds it.
 fn read_chunk(
-    held: &mut [Held<'_>],
+    holders: &mut [ChunkFile<'_>],
     entry: &FileEntry,
     (number, size): (u64, u64),
     checksum: u64,
@@ -151,22 +151,22 @@ fn read_chunk(
 ) -> Result<()> {
     let FileEntry { path, chunk_bytes, .. } = entry;
     let lost = |what: String| Error::Corrupt { what };
-    let found = held.iter_mut().find_map(|held| Some((held.position(number)?, held)));
-    let (position, held) =
+    let found = holders.iter_mut().find_map(|holder| Some((holder.position(number)?, holder)));
+    let (position, holder) =
         found.ok_or_else(|| lost(format!("no backup holds chunk {number} of {path}")))?;
     let offset = position * chunk_bytes;
     chunk.clear();
-    let read = held.open().and_then(|file| {
+    let read = holder.open().and_then(|file| {
         file.seek(SeekFrom::Start(offset))?;
         file.take(size).read_to_end(chunk)
     });
-    read.map_err(|error| Error::io("read", &held.path, error))?;
+    read.map_err(|error| Error::io("read", &holder.path, error))?;
     if chunk.len() as u64 == size && XxHash3_64::oneshot(chunk) == checksum {
         Ok(())
     } else {
         Err(lost(format!(
             "{} is damaged at byte {offset}: it is not what {path} was when it was backed up",
-            held.path.display()
+            holder.path.display()
         )))
     }
 }

@@ -1,15 +1,13 @@
-//! Checking one container: its versions against the catalogue, and the pages of all of them.
+//! Check one container: its versions against the catalogue, and the pages of all of them.
 
 use std::ops::Range;
 
 use femtobarn_catalog::{Catalogue, ContainerRow, Csn, DatabaseRow, DatabaseState, VersionRow};
-use rntuple::{
-    ByteSource, DELETED_FIELD, PageBuffers, PageLocation, Reader, Schema, encoded_size, open_page,
-    uncompressed_size_max,
-};
+use rntuple::{DELETED_FIELD, PageLocation, Reader, Schema};
 
-use super::database::{Subject, lies_beyond};
-use super::{CheckLevel, Checking, Place, ProblemKind};
+use super::database::CheckedDatabase;
+use super::page::{PageBuffer, lies_beyond, read_page};
+use super::{Check, CheckLevel, ProblemKind, ProblemLocation};
 use crate::annex::Annex;
 use crate::deletion::Deletions;
 use crate::error::{Error, ErrorKind, Result};
@@ -18,21 +16,10 @@ use crate::schema::class::Class;
 use crate::storage::commit_record::CommitRecord;
 use femtobarn_format::link;
 
-/// A page has at most this many bytes in memory, as for reading.
-const PAGE_BYTES_MAX: usize = 1 << 30;
-
-/// Buffers for reading pages.
-#[derive(Default)]
-pub(crate) struct PageRoom {
-    stored: Vec<u8>,
-    decoded: Vec<u8>,
-    buffers: PageBuffers,
-}
-
-impl Checking<'_, '_> {
+impl Check<'_, '_> {
     pub(super) fn container(
         &mut self,
-        subject: &mut Subject<'_>,
+        subject: &mut CheckedDatabase<'_>,
         container: &ContainerRow,
         is_live: bool,
     ) -> Result<()> {
@@ -89,10 +76,10 @@ impl Checking<'_, '_> {
     /// Checks one version; says whether its objects can be looked at.
     pub(super) fn version(
         &mut self,
-        subject: &mut Subject<'_>,
+        subject: &mut CheckedDatabase<'_>,
         container: &ContainerRow,
         row: &VersionRow,
-        place: &Place,
+        place: &ProblemLocation,
     ) -> Result<bool> {
         self.annex(subject, row, place)?;
         self.record(subject, row, place);
@@ -130,7 +117,7 @@ impl Checking<'_, '_> {
         (database, container): (&DatabaseRow, &ContainerRow),
         row: &VersionRow,
         reader: &Reader,
-        place: &Place,
+        place: &ProblemLocation,
     ) -> Result<bool> {
         let class = self.inner.catalog.class(&container.class, Some(row.class_version));
         let class = class.map_err(Error::from).and_then(|row| Class::from_json(&row.definition));
@@ -167,7 +154,12 @@ impl Checking<'_, '_> {
         Ok(false)
     }
 
-    fn annex(&mut self, subject: &mut Subject<'_>, row: &VersionRow, place: &Place) -> Result<()> {
+    fn annex(
+        &mut self,
+        subject: &mut CheckedDatabase<'_>,
+        row: &VersionRow,
+        place: &ProblemLocation,
+    ) -> Result<()> {
         let annex = match Annex::read(&*subject.source, row.annex) {
             Ok(annex) => annex,
             Err(error) => {
@@ -199,8 +191,8 @@ impl Checking<'_, '_> {
         &mut self,
         annex: &Annex,
         is_new: &dyn Fn(u64) -> bool,
-        subject: &Subject<'_>,
-        place: &Place,
+        subject: &CheckedDatabase<'_>,
+        place: &ProblemLocation,
     ) {
         let deletions = annex.deletions.iter().chain(&annex.forgotten);
         let deletions = deletions.map(|it| (&it.blob, ProblemKind::Deletions));
@@ -219,7 +211,12 @@ impl Checking<'_, '_> {
     }
 
     /// Whether the commit record says what the catalogue says.
-    fn record(&mut self, subject: &mut Subject<'_>, row: &VersionRow, place: &Place) {
+    fn record(
+        &mut self,
+        subject: &mut CheckedDatabase<'_>,
+        row: &VersionRow,
+        place: &ProblemLocation,
+    ) {
         // What was attached has none.
         if row.record.size == 0 {
             return;
@@ -245,7 +242,12 @@ impl Checking<'_, '_> {
     }
 
     /// Whether page lists lie within the file.
-    fn page_lists(&mut self, subject: &Subject<'_>, reader: &Reader, place: &Place) {
+    fn page_lists(
+        &mut self,
+        subject: &CheckedDatabase<'_>,
+        reader: &Reader,
+        place: &ProblemLocation,
+    ) {
         for group in &reader.footer().cluster_groups {
             let at = group.page_list.locator;
             let range = at.offset..at.offset.saturating_add(at.size);
@@ -259,16 +261,16 @@ impl Checking<'_, '_> {
     /// Reads all pages of a version that no version before has.
     fn pages(
         &mut self,
-        subject: &mut Subject<'_>,
+        subject: &mut CheckedDatabase<'_>,
         row: &VersionRow,
         reader: &Reader,
-        place: &Place,
+        place: &ProblemLocation,
     ) -> Result<()> {
         for (part, envelope) in [(Part::Header, row.header), (Part::Footer, row.footer)] {
             let range = envelope.offset..envelope.offset.saturating_add(envelope.size);
             subject.note(part, range);
         }
-        let mut room = PageRoom::default();
+        let mut room = PageBuffer::default();
         for group in &reader.footer().cluster_groups {
             let mut found = vec![];
             let listed = subject.inventory.visit_page_list(&group.page_list, &mut |part, range| {
@@ -297,12 +299,12 @@ impl Checking<'_, '_> {
 
     fn page(
         &mut self,
-        subject: &mut Subject<'_>,
+        subject: &mut CheckedDatabase<'_>,
         (page, column): (&PageLocation, usize),
         range: Range<u64>,
         reader: &Reader,
-        place: &Place,
-        room: &mut PageRoom,
+        place: &ProblemLocation,
+        room: &mut PageBuffer,
     ) {
         if subject.read.contains(&range) {
             return;
@@ -323,41 +325,6 @@ impl Checking<'_, '_> {
 /// Whether a container is part of a snapshot.
 fn catalog_has(catalog: &dyn Catalogue, container: &ContainerRow, at: Csn) -> bool {
     catalog.container_by_id(container.database, container.id, at).is_ok()
-}
-
-/// Reads, verifies and decodes a page.
-pub(crate) fn read_page(
-    source: &dyn ByteSource,
-    page: &PageLocation,
-    column: usize,
-    range: Range<u64>,
-    reader: &Reader,
-    room: &mut PageRoom,
-) -> Result<()> {
-    let what = || format!("page at byte {}", range.start);
-    let damaged = |reason: &str| Error::Corrupt { what: format!("{}: {reason}", what()) };
-    if lies_beyond(source, &range) {
-        return Err(damaged("it ends beyond the end of the file"));
-    }
-    let Some(column) = reader.schema().columns.get(column) else {
-        return Err(damaged("it belongs to no column"));
-    };
-    let elements = page.elements as usize;
-    let size = encoded_size(column.column_type, column.bits, elements);
-    let (Ok(size), Some(element)) = (size, column.column_type.element()) else {
-        // A column of a later version of the format can be carried but not looked at.
-        return Ok(());
-    };
-    let memory = elements.saturating_mul(element.size());
-    if size as u64 > uncompressed_size_max(page.locator.size) || memory > PAGE_BYTES_MAX {
-        return Err(damaged("its elements do not come from its bytes"));
-    }
-    room.stored.resize((range.end - range.start) as usize, 0);
-    room.decoded.resize(memory, 0);
-    source.read_at(range.start, &mut room.stored).map_err(Error::storage(what()))?;
-    let (stored, decoded) = (&room.stored, &mut room.decoded);
-    open_page(column, elements, page.checksum, range.start, stored, &mut room.buffers, decoded)
-        .map_err(Error::storage(what()))
 }
 
 /// The path of the field that a column belongs to.

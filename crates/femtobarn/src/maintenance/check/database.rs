@@ -1,22 +1,20 @@
-//! Checking one database: its file, the chain of its keys, and what lies where in it.
+//! Check one database: its file, the chain of its keys, and what lies where in it.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use femtobarn_catalog::{DatabaseRow, DatabaseState};
-use rntuple::ByteSource;
 use rntuple::tfile::KeyChain;
-use uuid::Uuid;
 
-use super::{CheckLevel, Checking, Place, Problem, ProblemKind, Severity};
+use super::front::Front;
+use super::{Check, CheckLevel, Problem, ProblemKind, ProblemLocation, Severity};
 use crate::error::Result;
 use crate::inventory::{self, Inventory, Part, Ranges};
-use crate::maintenance::repair;
 use crate::storage::file::DatabaseFile;
 use crate::storage::key_chain;
 
 /// A database that is being checked.
-pub(super) struct Subject<'a> {
+pub(super) struct CheckedDatabase<'a> {
     pub row: &'a DatabaseRow,
     pub source: Arc<DatabaseFile>,
     pub size: u64,
@@ -29,24 +27,16 @@ pub(super) struct Subject<'a> {
     pub is_told: bool,
 }
 
-/// What lies at the front of a file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Front {
-    /// What should lie there.
-    Whole,
-    /// Something else, in a file that has the database's commits.
-    WrittenOver,
-    /// The front of another database, or of no ROOT file.
-    Another,
-}
-
-impl Subject<'_> {
-    pub fn place(&self) -> Place {
-        Place { database: Some((self.row.id, self.row.name.clone())), ..Place::default() }
+impl CheckedDatabase<'_> {
+    pub(super) fn place(&self) -> ProblemLocation {
+        ProblemLocation {
+            database: Some((self.row.id, self.row.name.clone())),
+            ..ProblemLocation::default()
+        }
     }
 
     /// Notes where a part of a version lies.
-    pub fn note(&mut self, part: Part, range: Range<u64>) {
+    pub(super) fn note(&mut self, part: Part, range: Range<u64>) {
         let name = match part {
             Part::Header => "header",
             Part::Footer => "footer",
@@ -62,10 +52,13 @@ impl Subject<'_> {
     }
 }
 
-impl Checking<'_, '_> {
+impl Check<'_, '_> {
     pub(super) fn database(&mut self, row: &DatabaseRow) -> Result<()> {
         self.report.databases += 1;
-        let place = Place { database: Some((row.id, row.name.clone())), ..Place::default() };
+        let place = ProblemLocation {
+            database: Some((row.id, row.name.clone())),
+            ..ProblemLocation::default()
+        };
         let path = self.inner.path_of(row);
         let file = match DatabaseFile::open(path.clone()) {
             Ok(file) => Arc::new(file),
@@ -78,7 +71,7 @@ impl Checking<'_, '_> {
         if front == Front::Another {
             return Ok(());
         }
-        let mut subject = Subject {
+        let mut subject = CheckedDatabase {
             row,
             size: DatabaseFile::size(&file)?,
             inventory: Inventory::new(&*file),
@@ -105,33 +98,8 @@ impl Checking<'_, '_> {
         Ok(())
     }
 
-    /// Looks whether the file is that of the database.
-    fn front(&mut self, row: &DatabaseRow, place: &Place, file: &Arc<DatabaseFile>) -> Front {
-        let fault = match file.identity().map(|identity| Uuid::from_bytes(identity.uuid)) {
-            // The files of some programs have no identity.
-            Ok(uuid) if uuid == row.uuid => return Front::Whole,
-            Ok(uuid) if uuid.is_nil() && row.state == DatabaseState::Attached => {
-                return Front::Whole;
-            }
-            Ok(uuid) => {
-                format!("{} is database {uuid}, where {} should be", file.path.display(), row.uuid)
-            }
-            Err(error) => error.to_string(),
-        };
-        if repair::is_written_over(self.inner, row, file).unwrap_or(false) {
-            let what = format!(
-                "other bytes are where the front of its file should be, as servers of earlier versions could leave \
-                 it; its objects lie where the catalogue says ({fault})"
-            );
-            self.damage(place.clone(), ProblemKind::Front, what);
-            return Front::WrittenOver;
-        }
-        self.damage(place.clone(), ProblemKind::WrongFile, fault);
-        Front::Another
-    }
-
     /// Whether keys follow each other, and nothing that is referred to lies on something else.
-    fn layout(&mut self, subject: &mut Subject<'_>, file: &DatabaseFile) -> Result<()> {
+    fn layout(&mut self, subject: &mut CheckedDatabase<'_>, file: &DatabaseFile) -> Result<()> {
         let headers = match subject.row.state {
             DatabaseState::Open => self.open_chain(subject, file)?,
             _ => {
@@ -154,7 +122,7 @@ impl Checking<'_, '_> {
 
     fn open_chain(
         &mut self,
-        subject: &Subject<'_>,
+        subject: &CheckedDatabase<'_>,
         file: &DatabaseFile,
     ) -> Result<Vec<Range<u64>>> {
         let survey = if self.inner.catalog.is_read_only() {
@@ -175,7 +143,7 @@ impl Checking<'_, '_> {
         Ok(survey.headers)
     }
 
-    fn closed_chain(&mut self, subject: &Subject<'_>) {
+    fn closed_chain(&mut self, subject: &CheckedDatabase<'_>) {
         let walked = KeyChain::of_file(&*subject.source)
             .and_then(|mut chain| chain.try_for_each(|key| key.map(|_| ())));
         if let Err(error) = walked {
@@ -190,7 +158,7 @@ impl Checking<'_, '_> {
     }
 
     /// Parts may be shared, but not in part.
-    fn overlaps(&mut self, subject: &mut Subject<'_>, headers: &[Range<u64>]) {
+    fn overlaps(&mut self, subject: &mut CheckedDatabase<'_>, headers: &[Range<u64>]) {
         let place = subject.place();
         let parts = &mut subject.parts;
         parts.extend(headers.iter().map(|range| (range.clone(), "key")));
@@ -215,7 +183,7 @@ impl Checking<'_, '_> {
     }
 
     /// Something committed cannot be read or trusted.
-    pub(super) fn damage(&mut self, place: Place, kind: ProblemKind, what: String) {
+    pub(super) fn damage(&mut self, place: ProblemLocation, kind: ProblemKind, what: String) {
         let advice = match kind {
             ProblemKind::MissingFile | ProblemKind::WrongFile => {
                 "put the database's file back, or restore it from a backup"
@@ -239,9 +207,4 @@ impl Checking<'_, '_> {
         };
         self.report.add(Problem { severity, kind, place, what, advice });
     }
-}
-
-/// Bytes of the file from which on nothing can lie.
-pub(super) fn lies_beyond(source: &dyn ByteSource, range: &Range<u64>) -> bool {
-    source.size().is_ok_and(|size| range.end > size)
 }

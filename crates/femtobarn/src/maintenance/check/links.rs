@@ -35,18 +35,18 @@ pub(crate) fn visit(
     let owners: Vec<u64> = (first..first + objects.len() as u64).collect();
     for field in class.fields.iter().filter(|field| field.of.needs_translation()) {
         if let Some(array) = objects.member(&field.name) {
-            Walk { visit, path: field.name.clone() }.walk(&field.of, array, &owners)?;
+            LinkWalk { visit, path: field.name.clone() }.walk(&field.of, array, &owners)?;
         }
     }
     Ok(())
 }
 
-struct Walk<'a, 'v> {
+struct LinkWalk<'a, 'v> {
     visit: &'a mut VisitLink<'v>,
     path: String,
 }
 
-impl Walk<'_, '_> {
+impl LinkWalk<'_, '_> {
     /// `owners` are the entries that the items of `array` belong to.
     fn walk(&mut self, of: &FieldType, array: &Array, owners: &[u64]) -> Result<()> {
         if !of.needs_translation() {
@@ -156,25 +156,25 @@ impl Number for u64 {
 }
 
 /// What links can lead to.
-pub(super) struct Targets {
+pub(super) struct LinkTargetCache {
     at: Csn,
-    known: HashMap<(DatabaseId, ContainerId), Option<Arc<Live>>>,
+    known: HashMap<(DatabaseId, ContainerId), Option<Arc<TargetContainer>>>,
 }
 
 /// The objects of a container.
-pub(super) struct Live {
+pub(super) struct TargetContainer {
     source: Arc<DatabaseFile>,
     entries: u64,
     deletions: Deletions,
 }
 
-impl Targets {
-    pub fn new(at: Csn) -> Self {
-        Targets { at, known: HashMap::new() }
+impl LinkTargetCache {
+    pub(super) fn new(at: Csn) -> Self {
+        LinkTargetCache { at, known: HashMap::new() }
     }
 
     /// Why a link leads nowhere; none if it leads to an object.
-    pub fn missing(
+    pub(super) fn missing(
         &mut self,
         inner: &Inner,
         database: DatabaseId,
@@ -183,7 +183,8 @@ impl Targets {
         let live = match self.known.get(&(database, link.container)) {
             Some(live) => live.clone(),
             None => {
-                let live = Live::of(inner, database, link.container, self.at)?.map(Arc::new);
+                let live =
+                    TargetContainer::of(inner, database, link.container, self.at)?.map(Arc::new);
                 self.known.insert((database, link.container), live.clone());
                 live
             }
@@ -200,7 +201,7 @@ impl Targets {
     }
 }
 
-impl Live {
+impl TargetContainer {
     fn of(
         inner: &Inner,
         database: DatabaseId,
@@ -223,6 +224,6 @@ impl Live {
         let Ok(file) = file else { return Ok(None) };
         let source = Arc::new(file);
         let deletions = Deletions::of(&*source, &row).unwrap_or_default();
-        Ok(Some(Live { source, entries: row.entries, deletions }))
+        Ok(Some(TargetContainer { source, entries: row.entries, deletions }))
     }
 }

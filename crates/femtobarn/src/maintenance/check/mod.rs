@@ -1,4 +1,4 @@
-//! Checking: whether catalogue and files agree, and whether everything committed can be read.
+//! Check: whether catalogue and files agree, and whether everything committed can be read.
 //!
 //! | module | noun |
 //! |---|---|
@@ -16,8 +16,10 @@
 
 mod container;
 mod database;
+mod front;
 mod links;
 mod objects;
+mod page;
 mod problem;
 
 use std::collections::HashSet;
@@ -25,15 +27,15 @@ use std::path::PathBuf;
 
 use femtobarn_catalog::{Csn, DatabaseRow};
 
-pub(crate) use container::{PageRoom, read_page};
-pub use problem::{CheckReport, Place, Problem, ProblemKind, Severity};
+pub(crate) use page::{PageBuffer, read_page};
+pub use problem::{CheckReport, Problem, ProblemKind, ProblemLocation, Severity};
 
 use crate::error::Result;
 use crate::federation::{Federation, Inner};
 use crate::progress::{Progress, Watch};
 use crate::storage::file::DatabaseFile;
 use crate::storage::places;
-use links::Targets;
+use links::LinkTargetCache;
 
 /// How much a check looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +64,13 @@ impl Federation {
         let databases: Vec<DatabaseRow> = ours.map(|record| record.row).collect();
         let tags = catalog.tags()?.into_iter().map(|tag| tag.csn).collect();
         let total = databases.iter().map(|row| bytes_of(&self.inner, row)).sum();
-        let mut checking = Checking {
+        let mut checking = Check {
             inner: &self.inner,
             head,
             tags,
             level,
             report: CheckReport { is_complete: true, ..CheckReport::default() },
-            targets: Targets::new(head),
+            targets: LinkTargetCache::new(head),
             progress,
             done: 0,
             total,
@@ -88,7 +90,7 @@ fn bytes_of(inner: &Inner, row: &DatabaseRow) -> u64 {
 }
 
 /// A check that is under way.
-struct Checking<'a, 'p> {
+struct Check<'a, 'p> {
     inner: &'a Inner,
     /// The commit that is checked as the newest.
     head: Csn,
@@ -96,13 +98,13 @@ struct Checking<'a, 'p> {
     tags: Vec<Csn>,
     level: CheckLevel,
     report: CheckReport,
-    targets: Targets,
+    targets: LinkTargetCache,
     progress: &'a mut Watch<'p>,
     done: u64,
     total: u64,
 }
 
-impl Checking<'_, '_> {
+impl Check<'_, '_> {
     /// Notes that bytes of a database were dealt with.
     fn advance(&mut self, of: &str, bytes: u64) {
         self.done += bytes;
@@ -121,7 +123,7 @@ impl Checking<'_, '_> {
             self.report.add(Problem {
                 severity: Severity::Notice,
                 kind: ProblemKind::OrphanFile,
-                place: Place::default(),
+                place: ProblemLocation::default(),
                 what: format!("{} ({bytes} bytes) is not the file of a database", path.display()),
                 advice: "a transaction that was killed left it; repair removes it".to_owned(),
             });

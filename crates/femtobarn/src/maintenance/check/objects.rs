@@ -1,12 +1,12 @@
-//! Checking the objects of the newest version of a container: that their values fit together, that
+//! Check the objects of the newest version of a container: that their values fit together, that
 //! their links lead somewhere, and that what was noted about them holds.
 
 use femtobarn_catalog::{ContainerRow, DatabaseId, VersionRow};
 use rntuple::{Projection, Reader};
 
-use super::database::Subject;
+use super::database::CheckedDatabase;
 use super::links::{self, StoredLink};
-use super::{Checking, Place, Problem, ProblemKind, Severity};
+use super::{Check, Problem, ProblemKind, ProblemLocation, Severity};
 use crate::annex::Annex;
 use crate::deletion::Deletions;
 use crate::error::{Error, Result};
@@ -23,7 +23,7 @@ const CHUNK_BYTES: u64 = 8 << 20;
 const CHUNK_ENTRIES_MAX: u64 = 1 << 18;
 
 /// The links of a container: where the databases are that they lead to.
-struct Linked {
+struct ObjectContext {
     /// Number of each database by position; none if it is not in the federation.
     databases: Vec<Option<DatabaseId>>,
     /// The deleted objects, whose links are of no interest.
@@ -34,13 +34,13 @@ struct Linked {
     unknown: u64,
 }
 
-impl Checking<'_, '_> {
+impl Check<'_, '_> {
     pub(super) fn objects(
         &mut self,
-        subject: &Subject<'_>,
+        subject: &CheckedDatabase<'_>,
         container: &ContainerRow,
         row: &VersionRow,
-        place: &Place,
+        place: &ProblemLocation,
     ) -> Result<()> {
         let class = self.inner.catalog.class(&container.class, Some(row.class_version))?;
         let class = Class::from_json(&class.definition)?;
@@ -80,10 +80,10 @@ impl Checking<'_, '_> {
     /// Whether indexes find all objects.
     fn indexes(
         &mut self,
-        subject: &Subject<'_>,
+        subject: &CheckedDatabase<'_>,
         row: &VersionRow,
         (reader, class): (&Reader, &Class),
-        place: &Place,
+        place: &ProblemLocation,
     ) -> Result<()> {
         let source = &*subject.source;
         // What is damaged of these was reported with the version.
@@ -105,10 +105,10 @@ impl Checking<'_, '_> {
 
     fn linked(
         &self,
-        subject: &Subject<'_>,
+        subject: &CheckedDatabase<'_>,
         container: &ContainerRow,
         row: &VersionRow,
-    ) -> Result<Linked> {
+    ) -> Result<ObjectContext> {
         let catalog = &self.inner.catalog;
         let mut databases = vec![Some(subject.row.id)];
         for uuid in catalog.link_targets(subject.row.id, container.id)? {
@@ -116,7 +116,7 @@ impl Checking<'_, '_> {
         }
         // A damaged list was reported with its version.
         let deletions = Deletions::of(&*subject.source, row).unwrap_or_default();
-        Ok(Linked { databases, deletions, statistics: None, unknown: 0 })
+        Ok(ObjectContext { databases, deletions, statistics: None, unknown: 0 })
     }
 
     /// Reads objects whole, which is how values that do not fit together are found.
@@ -124,9 +124,9 @@ impl Checking<'_, '_> {
         &mut self,
         (reader, all): (&Reader, &Projection),
         class: &Class,
-        linked: &mut Linked,
+        linked: &mut ObjectContext,
         source: &DatabaseFile,
-        place: &Place,
+        place: &ProblemLocation,
     ) -> Result<()> {
         let (first, end) = place.entries.unwrap_or_default();
         let objects = match reader.read(all, first..end) {
@@ -176,10 +176,10 @@ impl Checking<'_, '_> {
 
     fn follow(
         &mut self,
-        linked: &mut Linked,
+        linked: &mut ObjectContext,
         link: StoredLink,
         path: &str,
-        place: Place,
+        place: ProblemLocation,
     ) -> Result<()> {
         self.report.links += 1;
         let Some(database) = linked.databases.get(link.position as usize) else {

@@ -61,7 +61,7 @@ pub enum ProblemKind {
 
 /// Where a problem is, as far as it is anywhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ProblemLocation {
     /// The database.
     pub database: Option<(DatabaseId, String)>,
     /// The container in it.
@@ -80,7 +80,7 @@ pub struct Problem {
     /// What is wrong, for programs.
     pub kind: ProblemKind,
     /// Where.
-    pub place: Place,
+    pub place: ProblemLocation,
     /// What is wrong.
     pub what: String,
     /// What to do about it.
@@ -143,7 +143,7 @@ impl CheckReport {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ProblemLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((_, database)) = &self.database else { return f.write_str("federation") };
         f.write_str(database)?;

@@ -8,15 +8,16 @@ use femtobarn_catalog::{
 };
 use uuid::Uuid;
 
-use super::history::{Happened, History};
-use super::{RebuildReport, Scanned};
+use super::RebuildReport;
+use super::history::{History, RecordedTransaction};
+use super::scanned_file::ScannedFile;
 use crate::storage::commit_record::{self, CommitRecord, End};
 use crate::storage::scan::Found;
 
 /// The rows that a history made.
 pub(super) fn contents(
     history: &History<'_>,
-    files: &[Scanned],
+    files: &[ScannedFile],
     report: &mut RebuildReport,
 ) -> Contents {
     let mut assembly = Assembly::default();
@@ -49,7 +50,7 @@ struct Assembly {
 }
 
 impl Assembly {
-    fn apply(&mut self, transaction: &Happened<'_>, files: &[Scanned]) {
+    fn apply(&mut self, transaction: &RecordedTransaction<'_>, files: &[ScannedFile]) {
         let Some((_, first)) = transaction.parts.first() else { return };
         let (time_us, message) = (first.record.time_us, first.record.message.clone());
         self.commit(transaction.csn, transaction.id, time_us, message);

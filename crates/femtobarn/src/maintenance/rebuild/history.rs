@@ -6,29 +6,28 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use femtobarn_catalog::{ContainerId, Csn, DatabaseId};
+use femtobarn_catalog::Csn;
 use uuid::Uuid;
 
-use super::Scanned;
+use super::scanned_file::ScannedFile;
 use crate::storage::scan::Found;
+use crate::transaction::ContainerKey;
 
 /// The transactions of a federation, in the order of their commits.
 pub(super) struct History<'a> {
-    pub transactions: Vec<Happened<'a>>,
+    pub transactions: Vec<RecordedTransaction<'a>>,
 }
 
 /// A transaction that happened, or may have.
-pub(super) struct Happened<'a> {
+pub(super) struct RecordedTransaction<'a> {
     pub csn: Csn,
     pub id: Uuid,
     /// Its records, each with the number of the file that has it.
     pub parts: Vec<(usize, &'a Found)>,
 }
 
-type ContainerKey = (DatabaseId, ContainerId);
-
 impl<'a> History<'a> {
-    pub fn of(files: &'a [Scanned], federation: Uuid) -> Self {
+    pub(super) fn of(files: &'a [ScannedFile], federation: Uuid) -> Self {
         let mut transactions = prepared(files, federation);
         let losers = overtaken(&transactions);
         transactions.retain(|it| !losers.contains(&it.id));
@@ -38,7 +37,7 @@ impl<'a> History<'a> {
     }
 }
 
-impl Happened<'_> {
+impl RecordedTransaction<'_> {
     /// When it was prepared: the newest commit then, the time, and the place, which decides between
     /// equals.
     fn order(&self) -> (Csn, i64, u64) {
@@ -54,8 +53,8 @@ impl Happened<'_> {
         let parts = self.parts.iter().map(|(_, found)| &found.record);
         let made = parts.filter(|record| record.end.is_none());
         made.flat_map(|record| {
-            let number = record.number;
-            record.containers.iter().map(move |it| ((number, it.id), it.base))
+            let key = |id| ContainerKey { database: record.number, container: id };
+            record.containers.iter().map(move |it| (key(it.id), it.base))
         })
     }
 }
@@ -63,7 +62,7 @@ impl Happened<'_> {
 /// The transactions of which all records are there, in the order in which they were prepared. The
 /// record of a database that is no more is not missed: had the transaction not happened, the database
 /// would be there.
-fn prepared(files: &[Scanned], federation: Uuid) -> Vec<Happened<'_>> {
+fn prepared(files: &[ScannedFile], federation: Uuid) -> Vec<RecordedTransaction<'_>> {
     let mut parts: HashMap<Uuid, Vec<(usize, &Found)>> = HashMap::new();
     for (number, file) in files.iter().enumerate() {
         for found in file.found.iter().filter(|it| it.record.federation == federation) {
@@ -82,18 +81,18 @@ fn prepared(files: &[Scanned], federation: Uuid) -> Vec<Happened<'_>> {
         let touched = &parts[0].1.record.databases;
         touched.iter().all(|uuid| has(uuid) || !databases.contains(uuid))
     };
-    let mut transactions: Vec<Happened<'_>> = parts
+    let mut transactions: Vec<RecordedTransaction<'_>> = parts
         .into_iter()
         .filter(|(_, parts)| is_whole(parts))
-        .map(|(id, parts)| Happened { csn: Csn::ZERO, id, parts })
+        .map(|(id, parts)| RecordedTransaction { csn: Csn::ZERO, id, parts })
         .collect();
-    transactions.sort_by_key(Happened::order);
+    transactions.sort_by_key(RecordedTransaction::order);
     transactions
 }
 
 /// Transactions that prepared what a later one prepared from the same version. A writer looks for the
 /// version that it continues when it has the container's lock, so the earlier ones never happened.
-fn overtaken(transactions: &[Happened<'_>]) -> HashSet<Uuid> {
+fn overtaken(transactions: &[RecordedTransaction<'_>]) -> HashSet<Uuid> {
     let mut winners: HashMap<(ContainerKey, Option<Csn>), Uuid> = HashMap::new();
     let mut losers = HashSet::new();
     for transaction in transactions {
@@ -105,7 +104,7 @@ fn overtaken(transactions: &[Happened<'_>]) -> HashSet<Uuid> {
 }
 
 /// Finds out which commits the transactions were.
-fn number(transactions: &mut [Happened<'_>]) {
+fn number(transactions: &mut [RecordedTransaction<'_>]) {
     let mut chains: BTreeMap<ContainerKey, BTreeMap<Option<Csn>, usize>> = BTreeMap::new();
     for (position, transaction) in transactions.iter().enumerate() {
         for (key, base) in transaction.versions() {

@@ -24,12 +24,12 @@ pub(super) struct Intact<'a> {
 }
 
 impl<'a> Intact<'a> {
-    pub fn new(source: &'a std::sync::Arc<DatabaseFile>) -> Self {
+    pub(super) fn new(source: &'a std::sync::Arc<DatabaseFile>) -> Self {
         Intact { source, page_lists: HashMap::new() }
     }
 
     /// Whether a version can be read.
-    pub fn has(&mut self, version: &VersionRow) -> bool {
+    pub(super) fn has(&mut self, version: &VersionRow) -> bool {
         self.try_version(version).unwrap_or(false)
     }
 

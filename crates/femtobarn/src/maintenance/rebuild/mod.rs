@@ -18,20 +18,20 @@
 mod assembly;
 mod history;
 mod intact;
+mod scanned_file;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use femtobarn_catalog::{CATALOGUE_FILE, Contents, Csn, DATABASES_FOLDER, LocalCatalogue};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Watch};
-use crate::storage::file::{self, DatabaseFile};
+use crate::storage::file;
 use crate::storage::places;
-use crate::storage::scan::{self, Found};
 use history::History;
+use scanned_file::ScannedFile;
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,15 +50,6 @@ pub struct RebuildReport {
     pub left_out: Vec<String>,
     /// Where the old catalogue is now, if there was one.
     pub old_catalogue: Option<PathBuf>,
-}
-
-/// A database file, and what is recorded in it.
-struct Scanned {
-    /// Relative to the federation's folder.
-    path: String,
-    is_sealed: bool,
-    source: Arc<DatabaseFile>,
-    found: Vec<Found>,
 }
 
 /// Makes the catalogue of the federation in `folder` again, from the files of its databases; nobody
@@ -108,7 +99,7 @@ fn scan_all(
     folder: &Path,
     report: &mut RebuildReport,
     progress: &mut Watch<'_>,
-) -> Result<Vec<Scanned>> {
+) -> Result<Vec<ScannedFile>> {
     let found = places::files(folder)?;
     let total = found.iter().map(|file| file.size).sum();
     let mut tell = Progress { doing: "searching", of: String::new(), done: 0, total };
@@ -122,7 +113,7 @@ fn scan_all(
             goes_on = progress(&tell);
             goes_on
         };
-        let scanned = scan(path, relative, &mut searched);
+        let scanned = ScannedFile::scan(path, relative, &mut searched);
         if !goes_on {
             return Err(Error::Closed { what: "the search was stopped; nothing changed".into() });
         }
@@ -137,17 +128,9 @@ fn scan_all(
     Ok(files)
 }
 
-fn scan(path: PathBuf, relative: String, searched: &mut dyn FnMut(u64) -> bool) -> Result<Scanned> {
-    let source = Arc::new(DatabaseFile::open(path)?);
-    let uuid = Uuid::from_bytes(source.identity()?.uuid);
-    let found = scan::records(&*source, uuid, searched)?;
-    let is_sealed = source.is_complete()?;
-    Ok(Scanned { path: relative, is_sealed, source, found })
-}
-
 /// The federation that most files were committed to last.
-fn federation_of(files: &[Scanned]) -> Option<Uuid> {
-    let last = |file: &Scanned| {
+fn federation_of(files: &[ScannedFile]) -> Option<Uuid> {
+    let last = |file: &ScannedFile| {
         let newest = file.found.iter().max_by_key(|found| found.record.time_us)?;
         Some(newest.record.federation)
     };
@@ -160,7 +143,7 @@ fn federation_of(files: &[Scanned]) -> Option<Uuid> {
 
 /// Versions whose bytes vacuum has given back are no versions any more; the snapshots that had them
 /// are gone.
-fn leave_out_vacuumed(contents: &mut Contents, files: &[Scanned]) {
+fn leave_out_vacuumed(contents: &mut Contents, files: &[ScannedFile]) {
     let mut newest = HashMap::new();
     for version in &contents.versions {
         newest.insert((version.database, version.container), version.csn);

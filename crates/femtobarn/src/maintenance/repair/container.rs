@@ -8,19 +8,19 @@ use std::time::Duration;
 use femtobarn_catalog::{ContainerRow, Csn, DatabaseRow, VersionRow};
 use rntuple::{Appender, Value};
 
-use super::examine::Examiner;
+use super::examiner::Examiner;
 use crate::ContainerOptions;
 use crate::annex::{Annex, IndexState};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::Federation;
 use crate::inventory::Inventory;
-use crate::maintenance::republish::{Republishing, Revision};
+use crate::maintenance::republication::{Republication, Revision};
 use crate::read::index::{Indexed, Pending};
 use crate::transaction::range;
 
 /// What a check found wrong of a newest version although it can be read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Doubts {
+pub(super) struct SuspectParts {
     pub statistics: bool,
     pub indexes: bool,
 }
@@ -30,13 +30,13 @@ pub(super) enum Verdict {
     /// Its newest version is whole.
     Whole,
     /// It gets a new version.
-    Mend(Box<Plan>),
+    Mend(Box<RepairPlan>),
     /// Its newest version is damaged and stays so, for this reason; what can be done about it.
     Lost(String, String),
 }
 
 /// A new version of a container.
-pub(super) struct Plan {
+pub(super) struct RepairPlan {
     /// The version whose objects it has.
     row: VersionRow,
     annex: Annex,
@@ -57,21 +57,21 @@ impl Examiner<'_, '_> {
     pub(super) fn verdict(
         &mut self,
         versions: &[VersionRow],
-        doubts: Doubts,
+        suspects: SuspectParts,
         salvage: bool,
     ) -> Result<Verdict> {
         let Some((newest, older)) = versions.split_last() else {
             let advice = "restore the catalogue from a backup, or rebuild it";
             return Ok(Verdict::Lost("it has no version".to_owned(), advice.to_owned()));
         };
-        let fault = match self.plan(newest, older, doubts) {
+        let fault = match self.plan(newest, older, suspects) {
             Ok(plan) if plan.done.is_empty() => return Ok(Verdict::Whole),
             Ok(plan) => return Ok(Verdict::Mend(Box::new(plan))),
             Err(error) if error.kind() == ErrorKind::Closed => return Err(error),
             Err(error) => error,
         };
         if let Some(recorded) = self.recorded(newest).filter(|it| it != newest)
-            && let Ok(mut plan) = self.plan(&recorded, older, doubts)
+            && let Ok(mut plan) = self.plan(&recorded, older, suspects)
         {
             plan.done.push("what the catalogue said was taken from the commit record".to_owned());
             return Ok(Verdict::Mend(Box::new(plan)));
@@ -94,9 +94,9 @@ impl Examiner<'_, '_> {
         &mut self,
         newest: &VersionRow,
         older: &[VersionRow],
-    ) -> Result<Option<(Plan, String)>> {
+    ) -> Result<Option<(RepairPlan, String)>> {
         for (at, row) in older.iter().enumerate().rev() {
-            match self.plan(row, &older[..at], Doubts::default()) {
+            match self.plan(row, &older[..at], SuspectParts::default()) {
                 Ok(mut plan) => {
                     plan.numbered = newest.entries.max(row.entries);
                     let lost = newest.entries.saturating_sub(row.entries);
@@ -114,7 +114,12 @@ impl Examiner<'_, '_> {
     ///
     /// # Errors
     /// The reason why it cannot.
-    fn plan(&mut self, row: &VersionRow, older: &[VersionRow], doubts: Doubts) -> Result<Plan> {
+    fn plan(
+        &mut self,
+        row: &VersionRow,
+        older: &[VersionRow],
+        suspects: SuspectParts,
+    ) -> Result<RepairPlan> {
         self.objects(row)?;
         let (annex, is_annex_new) = match Annex::read(&*self.source, row.annex) {
             Ok(annex) => (annex, false),
@@ -125,7 +130,7 @@ impl Examiner<'_, '_> {
         self.deletions(&annex, row)?;
         let numbered = row.entries;
         let mut plan =
-            Plan { row: *row, annex, is_annex_new, numbered, rebuilt: vec![], done: vec![] };
+            RepairPlan { row: *row, annex, is_annex_new, numbered, rebuilt: vec![], done: vec![] };
         if is_annex_new {
             plan.rebuilt = plan.annex.indexes.iter().map(|it| it.name.clone()).collect();
             plan.done.push(match &plan.rebuilt[..] {
@@ -133,21 +138,21 @@ impl Examiner<'_, '_> {
                 names => format!("its annex was made anew with its indexes {}", names.join(", ")),
             });
         }
-        self.forget_what_is_bad(&mut plan, doubts);
+        self.forget_what_is_bad(&mut plan, suspects);
         if row.record.size > 0 && self.recorded(row).is_none() {
             plan.done.push("it has a commit record again".to_owned());
         }
         Ok(plan)
     }
 
-    fn forget_what_is_bad(&mut self, plan: &mut Plan, doubts: Doubts) {
+    fn forget_what_is_bad(&mut self, plan: &mut RepairPlan, suspects: SuspectParts) {
         let annex = &mut plan.annex;
         if !annex.forgotten.iter().all(|it| self.is_whole(&it.blob)) {
             annex.forgotten.clear();
             plan.is_annex_new = true;
             plan.done.push("what compaction noted was dropped; it notes it again".to_owned());
         }
-        if doubts.statistics || !annex.statistics.iter().all(|it| self.is_whole(&it.blob)) {
+        if suspects.statistics || !annex.statistics.iter().all(|it| self.is_whole(&it.blob)) {
             annex.statistics.clear();
             plan.is_annex_new = true;
             plan.done.push("its damaged statistics were dropped; readers skip less".to_owned());
@@ -155,7 +160,7 @@ impl Examiner<'_, '_> {
         for index in &mut annex.indexes {
             let is_told = plan.rebuilt.contains(&index.name);
             if !is_told
-                && (doubts.indexes || !index.runs.iter().all(|run| self.is_whole(&run.blob)))
+                && (suspects.indexes || !index.runs.iter().all(|run| self.is_whole(&run.blob)))
             {
                 plan.rebuilt.push(index.name.clone());
                 plan.is_annex_new = true;
@@ -173,12 +178,12 @@ impl Examiner<'_, '_> {
     }
 }
 
-impl Plan {
+impl RepairPlan {
     /// Publishes the new version; returns what was done, a sentence each.
     ///
     /// # Errors
-    /// `Conflict` if the container changed meanwhile; as [`Republishing::begin`]; as the disk.
-    pub fn carry_out(
+    /// `Conflict` if the container changed meanwhile; as [`Republication::begin`]; as the disk.
+    pub(super) fn carry_out(
         mut self,
         federation: &Federation,
         (database, container): (&DatabaseRow, &ContainerRow),
@@ -186,7 +191,8 @@ impl Plan {
         lock_wait: Duration,
         examiner: &mut Examiner<'_, '_>,
     ) -> Result<Vec<String>> {
-        let mut publishing = Republishing::begin(federation, database.id, container.id, lock_wait)?;
+        let mut publishing =
+            Republication::begin(federation, database.id, container.id, lock_wait)?;
         let path = publishing.path();
         if publishing.base.csn != newest {
             return Err(Error::Conflict {
@@ -212,7 +218,7 @@ impl Plan {
     /// Gives the numbers of lost objects to no others: they become deleted entries.
     fn keep_numbers(
         &mut self,
-        publishing: &mut Republishing<'_>,
+        publishing: &mut Republication<'_>,
         examiner: &mut Examiner<'_, '_>,
     ) -> Result<()> {
         let lost = self.row.entries..self.numbered;

@@ -19,8 +19,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use femtobarn_catalog::{BlobRange, DatabaseRow, DatabaseState, EnvelopeRange, VersionRow};
-use rntuple::tfile::{FRONT_SIZE_MIN, FileIdentity, RBLOB_KEY_LENGTH};
+use femtobarn_catalog::{BlobRange, DatabaseRow, EnvelopeRange, VersionRow};
+use rntuple::tfile::{FileIdentity, RBLOB_KEY_LENGTH};
 use rntuple::{BlobSink, EnvelopeKind, EnvelopeLink, Footer, Locator, PageList, read_envelope};
 
 use crate::annex::{self, Annex};
@@ -34,29 +34,6 @@ use crate::storage::key_chain;
 use crate::storage::scan::{self, Found};
 use crate::transaction::range;
 use femtobarn_format::link;
-
-/// Whether a file, whose front is not that of the database, holds the database all the same: it has commits of
-/// it, and either no front that can be read, or data of a version in place of one.
-///
-/// # Errors
-/// As the catalogue; as the disk.
-pub(crate) fn is_written_over(
-    inner: &Inner,
-    row: &DatabaseRow,
-    file: &Arc<DatabaseFile>,
-) -> Result<bool> {
-    if row.state != DatabaseState::Open {
-        return Ok(false);
-    }
-    let source = file.clone();
-    let records = scan::records(&source, row.uuid, &mut |_| true)?;
-    if records.is_empty() || file.identity().is_err() {
-        return Ok(!records.is_empty());
-    }
-    let live = Inventory::of(&source, &inner.local()?.all_versions(row.id)?)?;
-    let starts = live.iter().map(|range| range.start);
-    Ok(starts.chain(records.iter().map(|it| it.range.offset)).any(|start| start < FRONT_SIZE_MIN))
-}
 
 /// Moves what lies in place of the front of a database's file, and writes the front. Returns how many bytes
 /// were moved.
@@ -75,7 +52,7 @@ pub(super) fn mend(federation: &Federation, row: &DatabaseRow, lock_wait: Durati
     // The key that follows the front lies there, too.
     let end = identity.front_size() + RBLOB_KEY_LENGTH as u64;
     let extents = ExtentWriter::new(file.clone(), row.id, row.epoch, inner.catalog.clone())?;
-    let mut moving = Moving {
+    let mut moving = Relocation {
         source: file.clone(),
         extents: extents.of_new_file(),
         end,
@@ -134,7 +111,7 @@ fn wipe_old_records(file: &DatabaseFile, row: &DatabaseRow, versions: &[VersionR
 }
 
 /// Versions that are being freed of what they have before byte `end` of a file.
-struct Moving {
+struct Relocation {
     source: Arc<DatabaseFile>,
     extents: ExtentWriter,
     end: u64,
@@ -147,7 +124,7 @@ struct Moving {
     bytes: u64,
 }
 
-impl Moving {
+impl Relocation {
     /// Writes elsewhere what versions have before the end, and returns them as they are then. All of it is
     /// durable.
     fn versions(

@@ -2,7 +2,7 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | `examine` | one version of a container, looked at by itself |
+//! | `examiner` | one version of a container, looked at by itself |
 //! | `container` | a container whose newest version is damaged: a new one with what is left |
 //! | `front` | a file with data where its front should be |
 //!
@@ -15,7 +15,7 @@
 //! 4. The federation is locked against vacuum: what a new version refers to is not given away.
 
 mod container;
-mod examine;
+mod examiner;
 mod front;
 
 use std::collections::{BTreeSet, HashMap};
@@ -32,15 +32,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::federation::Federation;
 use crate::inventory::Inventory;
 use crate::maintenance::check::{
-    self, CheckLevel, CheckReport, Place, Problem, ProblemKind, Severity,
+    self, CheckLevel, CheckReport, Problem, ProblemKind, ProblemLocation, Severity,
 };
 use crate::progress::Watch;
 use crate::storage::file::{self, DatabaseFile};
 use crate::storage::identify::{FileKind, identify};
 use crate::storage::key_chain;
-use container::{Doubts, Verdict};
-use examine::Examiner;
-pub(crate) use front::is_written_over;
+use container::{SuspectParts, Verdict};
+use examiner::Examiner;
 
 /// A file that was written to within this time may be somebody's.
 const ORPHAN_AGE_MIN: Duration = Duration::from_secs(3600);
@@ -99,16 +98,16 @@ impl Federation {
             fronts: BTreeSet::new(),
             told: BTreeSet::new(),
         };
-        repair.orphans()?;
-        repair.fronts(&found)?;
-        repair.containers(&found, progress)?;
-        repair.chains(&found)?;
+        repair.remove_orphans()?;
+        repair.mend_fronts(&found)?;
+        repair.mend_containers(&found, progress)?;
+        repair.mend_chains(&found)?;
         let remaining = if options.dry_run || repair.report.done.is_empty() {
             found
         } else {
             self.checked(progress)?
         };
-        repair.tell(remaining)?;
+        repair.report_remaining(remaining)?;
         Ok(repair.report)
     }
 
@@ -123,7 +122,7 @@ impl Federation {
 }
 
 /// What became of a container.
-enum Fate {
+enum ContainerOutcome {
     /// Its newest version is whole, now at least.
     Whole,
     /// It stays damaged; what to do about it.
@@ -135,7 +134,7 @@ struct Repair<'a> {
     federation: &'a Federation,
     options: &'a RepairOptions,
     report: RepairReport,
-    containers: HashMap<(DatabaseId, ContainerId), Fate>,
+    containers: HashMap<(DatabaseId, ContainerId), ContainerOutcome>,
     /// Databases whose fronts were mended.
     fronts: BTreeSet<DatabaseId>,
     /// Databases whose keys were dealt with.
@@ -144,7 +143,7 @@ struct Repair<'a> {
 
 impl Repair<'_> {
     /// Removes files that no database has, and of which nothing can be wanted.
-    fn orphans(&mut self) -> Result<()> {
+    fn remove_orphans(&mut self) -> Result<()> {
         let catalog = self.federation.inner.local()?;
         let every = catalog.every_database()?;
         let known: Vec<DatabaseRow> = every.into_iter().map(|record| record.row).collect();
@@ -166,8 +165,8 @@ impl Repair<'_> {
                     }
                     self.report.done.push(format!("{what} was no database's file and is removed"));
                 }
-                Some(advice) => self.leave(
-                    (Severity::Notice, ProblemKind::OrphanFile, Place::default()),
+                Some(advice) => self.report_left(
+                    (Severity::Notice, ProblemKind::OrphanFile, ProblemLocation::default()),
                     format!("{what} is not the file of a database"),
                     advice.to_owned(),
                 ),
@@ -176,9 +175,9 @@ impl Repair<'_> {
         Ok(())
     }
 
-    fn leave(
+    fn report_left(
         &mut self,
-        (severity, kind, place): (Severity, ProblemKind, Place),
+        (severity, kind, place): (Severity, ProblemKind, ProblemLocation),
         what: String,
         advice: String,
     ) {
@@ -186,7 +185,7 @@ impl Repair<'_> {
     }
 
     /// Writes the fronts of files anew that have data there.
-    fn fronts(&mut self, found: &CheckReport) -> Result<()> {
+    fn mend_fronts(&mut self, found: &CheckReport) -> Result<()> {
         let damaged = found.problems.iter().filter(|it| it.kind == ProblemKind::Front);
         let damaged: BTreeSet<DatabaseId> =
             damaged.filter_map(|it| Some(it.place.database.as_ref()?.0)).collect();
@@ -207,8 +206,11 @@ impl Repair<'_> {
                     self.report.done.push(what);
                 }
                 Err(error) => {
-                    let place = Place { database: Some((row.id, row.name)), ..Place::default() };
-                    self.leave(
+                    let place = ProblemLocation {
+                        database: Some((row.id, row.name)),
+                        ..ProblemLocation::default()
+                    };
+                    self.report_left(
                         (Severity::Damage, ProblemKind::Front, place),
                         format!("the front of its file cannot be written anew: {error}"),
                         "repair when nobody writes to it, or restore the file from a backup"
@@ -220,7 +222,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    fn containers(&mut self, found: &CheckReport, progress: &mut Watch<'_>) -> Result<()> {
+    fn mend_containers(&mut self, found: &CheckReport, progress: &mut Watch<'_>) -> Result<()> {
         let catalog = self.federation.catalog();
         let is_mendable = |it: &&Problem| {
             let is_beside = matches!(it.kind, ProblemKind::Statistics | ProblemKind::Index);
@@ -233,7 +235,7 @@ impl Repair<'_> {
         for database in catalog.databases(Csn::MAX)? {
             for row in catalog.containers(database.id, Csn::MAX)? {
                 if named.contains(&(database.id, row.id)) || found.more_problems > 0 {
-                    let fate = self.container(&database, &row, found, progress)?;
+                    let fate = self.mend_container(&database, &row, found, progress)?;
                     self.containers.insert((database.id, row.id), fate);
                 }
             }
@@ -241,31 +243,33 @@ impl Repair<'_> {
         Ok(())
     }
 
-    fn container(
+    fn mend_container(
         &mut self,
         database: &DatabaseRow,
         row: &ContainerRow,
         found: &CheckReport,
         progress: &mut Watch<'_>,
-    ) -> Result<Fate> {
+    ) -> Result<ContainerOutcome> {
         if database.state != DatabaseState::Open {
             let advice = format!("it is {}; restore its file from a backup", database.state);
-            return Ok(Fate::Damaged(advice));
+            return Ok(ContainerOutcome::Damaged(advice));
         }
         let inner = &self.federation.inner;
         let path = format!("{}/{}", database.name, row.name);
         let versions = self.federation.catalog().versions(database.id, row.id)?;
         // A file that is not there is a problem of its own.
         let Ok(file) = DatabaseFile::open(inner.path_of(database)) else {
-            return Ok(Fate::Damaged("restore its file from a backup".to_owned()));
+            return Ok(ContainerOutcome::Damaged("restore its file from a backup".to_owned()));
         };
         let source = Arc::new(file);
         let mut examiner = Examiner::new(inner, &path, row, source, progress);
         let newest = versions.last().map_or(Csn::ZERO, |version| version.csn);
-        let doubts = doubts(found, (database.id, row.id), newest);
-        let plan = match examiner.verdict(&versions, doubts, self.options.salvage)? {
-            Verdict::Whole => return Ok(Fate::Whole),
-            Verdict::Lost(what, advice) => return Ok(Fate::Damaged(format!("{what}: {advice}"))),
+        let suspects = suspects(found, (database.id, row.id), newest);
+        let plan = match examiner.verdict(&versions, suspects, self.options.salvage)? {
+            Verdict::Whole => return Ok(ContainerOutcome::Whole),
+            Verdict::Lost(what, advice) => {
+                return Ok(ContainerOutcome::Damaged(format!("{what}: {advice}")));
+            }
             Verdict::Mend(plan) => plan,
         };
         let of = (database, row);
@@ -277,17 +281,17 @@ impl Repair<'_> {
         match done {
             Ok(done) => {
                 self.report.done.extend(done.into_iter().map(|what| format!("{path}: {what}")));
-                Ok(Fate::Whole)
+                Ok(ContainerOutcome::Whole)
             }
             Err(error) if is_passing(error.kind()) => {
-                Ok(Fate::Damaged(format!("repair it again: {error}")))
+                Ok(ContainerOutcome::Damaged(format!("repair it again: {error}")))
             }
             Err(error) => Err(error),
         }
     }
 
     /// Makes the keys of files follow each other.
-    fn chains(&mut self, found: &CheckReport) -> Result<()> {
+    fn mend_chains(&mut self, found: &CheckReport) -> Result<()> {
         // A key whose header is too long lies over what follows.
         let is_of_keys =
             |it: &&Problem| matches!(it.kind, ProblemKind::Chain | ProblemKind::Overlap);
@@ -299,16 +303,18 @@ impl Repair<'_> {
                 continue;
             }
             self.told.insert(database.id);
-            match self.chain(&database) {
+            match self.mend_chain(&database) {
                 Ok(0) => {}
                 Ok(keys) => self.report.done.push(format!(
                     "{}: the keys of its file follow each other again; {keys} were written",
                     database.name
                 )),
                 Err(error) => {
-                    let place =
-                        Place { database: Some((database.id, database.name)), ..Place::default() };
-                    self.leave(
+                    let place = ProblemLocation {
+                        database: Some((database.id, database.name)),
+                        ..ProblemLocation::default()
+                    };
+                    self.report_left(
                         (Severity::Warning, ProblemKind::Chain, place),
                         format!("the keys of its file do not follow each other: {error}"),
                         "its objects can be read; repair when nobody writes to it".to_owned(),
@@ -320,7 +326,7 @@ impl Repair<'_> {
     }
 
     /// Mends the chain of keys of a database; returns how many keys were written.
-    fn chain(&self, database: &DatabaseRow) -> Result<u64> {
+    fn mend_chain(&self, database: &DatabaseRow) -> Result<u64> {
         let inner = &self.federation.inner;
         let versions = inner.local()?.all_versions(database.id)?;
         if self.options.dry_run {
@@ -343,7 +349,7 @@ impl Repair<'_> {
     }
 
     /// Says what is left of what a check found.
-    fn tell(&mut self, remaining: CheckReport) -> Result<()> {
+    fn report_remaining(&mut self, remaining: CheckReport) -> Result<()> {
         for mut problem in remaining.problems {
             let database = problem.place.database.as_ref().map(|it| it.0);
             let is_told = match problem.kind {
@@ -363,13 +369,15 @@ impl Repair<'_> {
             }
             let container = database.zip(problem.place.container.as_ref().map(|it| it.0));
             match container.and_then(|key| Some((key, self.containers.get(&key)?))) {
-                Some((_, Fate::Whole)) if self.options.dry_run => continue,
-                Some((key, Fate::Whole)) if self.is_past(key, &problem)? => {
+                Some((_, ContainerOutcome::Whole)) if self.options.dry_run => continue,
+                Some((key, ContainerOutcome::Whole)) if self.is_past(key, &problem)? => {
                     problem.advice = "the newest version is whole; older snapshots stay damaged \
                                       until a vacuum takes them away"
                         .to_owned();
                 }
-                Some((_, Fate::Damaged(advice))) if problem.severity == Severity::Damage => {
+                Some((_, ContainerOutcome::Damaged(advice)))
+                    if problem.severity == Severity::Damage =>
+                {
                     problem.advice.clone_from(advice);
                 }
                 _ => {}
@@ -391,7 +399,7 @@ impl Repair<'_> {
 }
 
 /// What a check says of what stands beside a newest version.
-fn doubts(found: &CheckReport, of: (DatabaseId, ContainerId), newest: Csn) -> Doubts {
+fn suspects(found: &CheckReport, of: (DatabaseId, ContainerId), newest: Csn) -> SuspectParts {
     let has = |kind: ProblemKind| {
         found.problems.iter().any(|it| {
             let place = &it.place;
@@ -400,7 +408,7 @@ fn doubts(found: &CheckReport, of: (DatabaseId, ContainerId), newest: Csn) -> Do
             it.kind == kind && place.csn == Some(newest) && container == Some(of)
         })
     };
-    Doubts { statistics: has(ProblemKind::Statistics), indexes: has(ProblemKind::Index) }
+    SuspectParts { statistics: has(ProblemKind::Statistics), indexes: has(ProblemKind::Index) }
 }
 
 /// Whether something may go better another time.

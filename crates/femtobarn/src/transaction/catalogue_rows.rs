@@ -9,7 +9,7 @@ use super::{ContainerKey, Transaction};
 use crate::schema::class::Class;
 
 impl Transaction {
-    pub(super) fn catalogue_entry(&self, versions: &[(ContainerKey, NewVersion)]) -> Commit {
+    pub(super) fn catalogue_commit(&self, versions: &[(ContainerKey, NewVersion)]) -> Commit {
         let new_databases = self.databases.values().filter(|open| open.is_new);
         let new_containers = self.containers.values().filter(|open| open.is_new);
         let link_targets = self.containers.iter().filter_map(|(key, open)| {
@@ -48,7 +48,7 @@ impl Transaction {
     /// Containers that were there before and are no more.
     pub(super) fn dropped_containers(&self) -> impl Iterator<Item = (ContainerKey, Csn)> {
         let is_old =
-            |key: &ContainerKey| !self.graves.containers.get(key).is_some_and(|open| open.is_new);
+            |key: &ContainerKey| !self.dropped.containers.get(key).is_some_and(|open| open.is_new);
         let dropped = self.names.dropped_containers.iter();
         dropped.filter(move |(key, _)| is_old(key)).map(|(key, seen)| (*key, *seen))
     }
@@ -64,7 +64,7 @@ impl Transaction {
 
     fn dropped_databases(&self) -> Vec<DroppedDatabase> {
         let is_old =
-            |id: &DatabaseId| !self.graves.databases.get(id).is_some_and(|open| open.is_new);
+            |id: &DatabaseId| !self.dropped.databases.get(id).is_some_and(|open| open.is_new);
         let dropped = self.names.dropped_databases.iter().filter(|(id, _)| is_old(id));
         dropped.map(|(&id, &(seen, keeps_file))| DroppedDatabase { id, seen, keeps_file }).collect()
     }

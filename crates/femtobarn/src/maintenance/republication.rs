@@ -34,7 +34,7 @@ pub(crate) struct Revision {
 }
 
 impl Revision {
-    pub fn of(row: &VersionRow) -> Self {
+    pub(crate) fn of(row: &VersionRow) -> Self {
         Revision {
             header: row.header,
             footer: row.footer,
@@ -48,7 +48,7 @@ impl Revision {
 }
 
 /// A container that gets a new version.
-pub(crate) struct Republishing<'a> {
+pub(crate) struct Republication<'a> {
     federation: &'a Federation,
     pub database: DatabaseRow,
     pub container: ContainerRow,
@@ -58,12 +58,12 @@ pub(crate) struct Republishing<'a> {
     _locks: [LockGuard; 2],
 }
 
-impl<'a> Republishing<'a> {
+impl<'a> Republication<'a> {
     /// Locks the container.
     ///
     /// # Errors
     /// `Busy` if somebody else writes it; `Closed` if its database takes no commits.
-    pub fn begin(
+    pub(crate) fn begin(
         federation: &'a Federation,
         database: DatabaseId,
         container: ContainerId,
@@ -85,7 +85,7 @@ impl<'a> Republishing<'a> {
         let base = base.ok_or_else(|| Error::NotFound {
             what: format!("container {:?} has no version", container.name),
         })?;
-        Ok(Republishing {
+        Ok(Republication {
             federation,
             database,
             container,
@@ -95,12 +95,12 @@ impl<'a> Republishing<'a> {
         })
     }
 
-    pub fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("{}/{}", self.database.name, self.container.name)
     }
 
     /// Where the new version is written.
-    pub fn extents(&mut self) -> Result<&mut ExtentWriter> {
+    pub(crate) fn extents(&mut self) -> Result<&mut ExtentWriter> {
         if self.extents.is_none() {
             let inner = &self.federation.inner;
             self.extents = Some(inner.take_extents(&self.database)?);
@@ -112,7 +112,7 @@ impl<'a> Republishing<'a> {
     ///
     /// # Errors
     /// `Conflict` if somebody else was faster; as the disk. Then nothing has happened.
-    pub fn commit(mut self, revision: Revision, message: &str) -> Result<Csn> {
+    pub(crate) fn commit(mut self, revision: Revision, message: &str) -> Result<Csn> {
         let transaction = Uuid::new_v4();
         let record = self.record(&revision, transaction, message)?.encode();
         let what = self.path();
@@ -183,7 +183,7 @@ impl<'a> Republishing<'a> {
     }
 }
 
-impl Drop for Republishing<'_> {
+impl Drop for Republication<'_> {
     fn drop(&mut self) {
         if let Some(mut extents) = self.extents.take() {
             extents.discard();

@@ -15,7 +15,7 @@ use crate::deletion::Deletions;
 use crate::error::{Error, Result};
 use crate::federation::Inner;
 use crate::inventory::{Inventory, Part};
-use crate::maintenance::check::{PageRoom, read_page};
+use crate::maintenance::check::{PageBuffer, read_page};
 use crate::progress::{Progress, Watch};
 use crate::schema::class::Class;
 use crate::storage::commit_record::CommitRecord;
@@ -38,7 +38,7 @@ pub(super) struct Examiner<'a, 'p> {
 }
 
 impl<'a, 'p> Examiner<'a, 'p> {
-    pub fn new(
+    pub(super) fn new(
         inner: &'a Inner,
         path: &str,
         container: &ContainerRow,
@@ -59,12 +59,12 @@ impl<'a, 'p> Examiner<'a, 'p> {
     }
 
     /// The class of the objects of a version.
-    pub fn class(&self, row: &VersionRow) -> Result<Class> {
+    pub(super) fn class(&self, row: &VersionRow) -> Result<Class> {
         let class = self.inner.catalog.class(&self.container.class, Some(row.class_version))?;
         Class::from_json(&class.definition)
     }
 
-    pub fn reader(&self, row: &VersionRow) -> Result<Reader> {
+    pub(super) fn reader(&self, row: &VersionRow) -> Result<Reader> {
         Reader::from_links(self.source.clone(), &link(&row.header), &link(&row.footer))
             .map_err(Error::storage(&self.path))
     }
@@ -74,12 +74,12 @@ impl<'a, 'p> Examiner<'a, 'p> {
     /// # Errors
     /// `Corrupt` and others if they are damaged, or not what the catalogue says; `Closed` if the
     /// progress stops it.
-    pub fn objects(&mut self, row: &VersionRow) -> Result<()> {
+    pub(super) fn objects(&mut self, row: &VersionRow) -> Result<()> {
         let reader = self.reader(row)?;
         if reader.entries() != row.entries || self.class(row)?.members() != reader.members() {
             return Err(damaged(format!("{} is not what the catalogue says", self.path)));
         }
-        let mut room = PageRoom::default();
+        let mut room = PageBuffer::default();
         for group in &reader.footer().cluster_groups {
             let at = group.page_list.locator.offset;
             if !self.page_lists.contains_key(&at) {
@@ -98,7 +98,7 @@ impl<'a, 'p> Examiner<'a, 'p> {
         &mut self,
         reader: &Reader,
         list: &EnvelopeLink,
-        room: &mut PageRoom,
+        room: &mut PageBuffer,
     ) -> Result<Option<String>> {
         let source = self.source.clone();
         let mut found = vec![];
@@ -129,20 +129,20 @@ impl<'a, 'p> Examiner<'a, 'p> {
     ///
     /// # Errors
     /// `Corrupt` if they are damaged.
-    pub fn deletions(&mut self, annex: &Annex, row: &VersionRow) -> Result<Deletions> {
+    pub(super) fn deletions(&mut self, annex: &Annex, row: &VersionRow) -> Result<Deletions> {
         let deletions = Deletions::new(&annex.deletions, row.deleted, row.entries)?;
         deletions.live(&*self.source, 0..row.entries)?;
         Ok(deletions)
     }
 
     /// Whether a blob can be read.
-    pub fn is_whole(&mut self, blob: &Blob) -> bool {
+    pub(super) fn is_whole(&mut self, blob: &Blob) -> bool {
         let source = &self.source;
         *self.blobs.entry(blob.offset).or_insert_with(|| blob.read(&**source).is_ok())
     }
 
     /// What the commit record of a version says of it, if that can be read and is about it.
-    pub fn recorded(&self, row: &VersionRow) -> Option<VersionRow> {
+    pub(super) fn recorded(&self, row: &VersionRow) -> Option<VersionRow> {
         let database = self.inner.catalog.database_by_id(row.database, row.csn).ok()?;
         let record = CommitRecord::at(&*self.source, row.record).ok()?;
         let of_this = record.containers.into_iter().find(|it| it.id == row.container)?;

@@ -1,38 +1,32 @@
-//! Attaching: an existing ROOT file becomes a database of the federation, where it lies and as it is.
+//! IncomingFile: an existing ROOT file becomes a database of the federation, where it lies and as it is.
 //!
 //! A file that a federation sealed keeps its identity, its containers' numbers and its links; so does
 //! a database that was not sealed, of which the newest commit records tell what it holds. Of any
 //! other file every RNTuple becomes a container, whose class is made from its fields.
 
-use std::collections::BTreeMap;
+mod container;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use femtobarn_catalog::{
-    BlobRange, Catalogue, ClassRow, Commit, ContainerId, DATABASES_FOLDER, DatabaseId,
-    DatabaseState, EnvelopeRange, LocalCatalogue, NewContainer, NewDatabase, NewVersion,
+    BlobRange, Catalogue, ClassRow, Commit, DATABASES_FOLDER, DatabaseId, DatabaseState,
+    LocalCatalogue, NewDatabase,
 };
-use rntuple::tfile::{self, FileHeader};
-use rntuple::{Anchor, DELETED_FIELD, Reader};
+use rntuple::tfile::FileHeader;
 use uuid::Uuid;
 
-use crate::ContainerOptions;
-use crate::annex::Annex;
-use crate::deletion::Deletions;
-use crate::description::{self, DESCRIPTION, Description};
 use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::schema::class::Class;
 use crate::schema::class_names;
-use crate::storage::commit_record::{CommitRecord, ContainerRecord};
+use crate::storage::commit_record::CommitRecord;
 use crate::storage::extent::ExtentWriter;
 use crate::storage::file::{self, DatabaseFile};
 use crate::storage::identify;
 use crate::storage::key_chain;
 use crate::storage::places;
-use crate::storage::scan::{self, Newest};
-use crate::transaction::range;
-use femtobarn_format::link;
+use container::IncomingContainer;
 
 /// What was attached.
 #[derive(Clone, Debug)]
@@ -64,7 +58,7 @@ impl Federation {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let name = name.map_or_else(|| stem.into_owned(), str::to_owned);
         femtobarn_catalog::check_database_name(&name)?;
-        let file = Attaching::open(path)?;
+        let file = IncomingFile::open(path)?;
         file.check_new(self)?;
         file.commit(self, name)
     }
@@ -80,7 +74,7 @@ impl Federation {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = name.map_or(stem.clone(), str::to_owned);
         femtobarn_catalog::check_database_name(&name)?;
-        let file = Attaching::open(path.clone())?;
+        let file = IncomingFile::open(path.clone())?;
         file.check_new(self)?;
         let folder = self.folder().join(DATABASES_FOLDER);
         let short = &file.uuid.simple().to_string()[..8];
@@ -102,31 +96,15 @@ impl Federation {
 type Renamed = Vec<(String, String)>;
 
 /// A file on its way into the federation.
-struct Attaching {
+struct IncomingFile {
     source: Arc<DatabaseFile>,
     uuid: Uuid,
-    entries: Vec<NewEntry>,
+    entries: Vec<IncomingContainer>,
     /// Whether it is a database that can take commits.
     is_open: bool,
 }
 
-/// A container on its way into the federation.
-struct NewEntry {
-    name: String,
-    class: Class,
-    options: String,
-    targets: Vec<Uuid>,
-    id: Option<ContainerId>,
-    header: EnvelopeRange,
-    footer: EnvelopeRange,
-    annex: BlobRange,
-    entries: u64,
-    deleted: u64,
-    bytes: u64,
-    ignored: Vec<(String, String)>,
-}
-
-impl Attaching {
+impl IncomingFile {
     fn open(path: PathBuf) -> Result<Self> {
         let source = Arc::new(DatabaseFile::open(path)?);
         let what = source.path.display().to_string();
@@ -136,9 +114,12 @@ impl Attaching {
             uuid => uuid,
         };
         let is_open = header.streamer_info.0 == 0;
-        let entries =
-            if is_open { recorded(&source, uuid, &what)? } else { anchored(&source, &what)? };
-        Ok(Attaching { source, uuid, entries, is_open })
+        let entries = if is_open {
+            container::recorded(&source, uuid, &what)?
+        } else {
+            container::anchored(&source, &what)?
+        };
+        Ok(IncomingFile { source, uuid, entries, is_open })
     }
 
     fn what(&self) -> String {
@@ -205,7 +186,7 @@ impl Attaching {
             database,
             name,
             renamed,
-            ignored: self.entries.iter().flat_map(NewEntry::ignored).collect(),
+            ignored: self.entries.iter().flat_map(IncomingContainer::ignored).collect(),
             containers: self.entries.into_iter().map(|entry| entry.name).collect(),
         })
     }
@@ -283,210 +264,6 @@ impl Attaching {
             is_whole: true,
         };
         record.write_alone(ExtentWriter::new(file, new.id, 0, federation.inner.catalog.clone())?)
-    }
-}
-
-/// The containers of a complete ROOT file.
-fn anchored(source: &Arc<DatabaseFile>, what: &str) -> Result<Vec<NewEntry>> {
-    let mut anchors = tfile::anchors(&**source).map_err(Error::storage(what))?;
-    let descriptions = description::read(source.clone())?;
-    anchors.retain(|(name, _)| name != DESCRIPTION);
-    if anchors.is_empty() {
-        return Err(Error::invalid(format!(
-            "{what} has no RNTuple; trees can be imported, which copies them"
-        )));
-    }
-    let descriptions: BTreeMap<String, Description> =
-        descriptions.into_iter().map(|it| (it.name.clone(), it)).collect();
-    check_described(&anchors, &descriptions, what)?;
-    let entry = |(name, anchor): &(String, Anchor)| {
-        NewEntry::anchored(source, name, anchor, descriptions.get(name), what)
-    };
-    anchors.iter().map(entry).collect()
-}
-
-/// The containers of a database that is not sealed, as its commit records have them.
-fn recorded(source: &Arc<DatabaseFile>, uuid: Uuid, what: &str) -> Result<Vec<NewEntry>> {
-    let Some(newest) = Newest::of(scan::records(&**source, uuid, &mut |_| true)?) else {
-        return Err(Error::invalid(format!(
-            "{what} was not closed by its writer, and no federation committed to it"
-        )));
-    };
-    let containers = newest.containers.into_values();
-    containers.map(|container| NewEntry::recorded(source, container, what)).collect()
-}
-
-impl NewEntry {
-    fn anchored(
-        source: &Arc<DatabaseFile>,
-        name: &str,
-        anchor: &Anchor,
-        described: Option<&Description>,
-        file: &str,
-    ) -> Result<Self> {
-        let what = || format!("RNTuple {name} of {file}");
-        let reader = Reader::from_anchor(source.clone(), anchor)
-            .and_then(|reader| reader.check_locations().map(|()| reader))
-            .map_err(Error::storage(what()))?;
-        check_metadata_keys(&reader, anchor).map_err(Error::storage(what()))?;
-        // A name within a subdirectory has slashes, which separate databases from containers here.
-        let name = name.replace('/', "_");
-        let class = match described {
-            Some(description) => Class::from_json(&description.definition)?,
-            None => Class::of_members(&name, &reader.members()),
-        };
-        let mut members = reader.members();
-        let (annex, deleted) = match described {
-            Some(described) => described.annex(&**source, reader.entries())?,
-            None => (BlobRange::default(), 0),
-        };
-        if deleted > 0 {
-            members.retain(|(name, _)| name != DELETED_FIELD);
-        }
-        if described.is_some() && class.members() != members {
-            return Err(not_of_class(&what(), &class));
-        }
-        Ok(NewEntry {
-            class,
-            options: match described {
-                Some(description) => description.options.clone(),
-                None => ContainerOptions::default().to_json(),
-            },
-            targets: described.map_or(Ok(vec![]), Description::targets)?,
-            id: described.map(|description| ContainerId(description.container)),
-            name,
-            header: range(&anchor.header),
-            footer: range(&anchor.footer),
-            annex,
-            entries: reader.entries(),
-            deleted,
-            bytes: reader.stored_bytes(),
-            ignored: reader.ignored().to_vec(),
-        })
-    }
-
-    fn recorded(source: &Arc<DatabaseFile>, of: ContainerRecord, file: &str) -> Result<Self> {
-        let what = format!("container {} of {file}", of.name);
-        let reader = Reader::from_links(source.clone(), &link(&of.header), &link(&of.footer))
-            .and_then(|reader| reader.check_locations().map(|()| reader))
-            .map_err(Error::storage(&what))?;
-        if reader.members() != of.class.members() {
-            return Err(not_of_class(&what, &of.class));
-        }
-        let annex = Annex::read(&**source, of.annex)?;
-        Deletions::new(&annex.deletions, of.deleted, of.entries)?;
-        if reader.entries() != of.entries {
-            let (read, told) = (reader.entries(), of.entries);
-            return Err(Error::Corrupt {
-                what: format!("{what} has {read} entries, and {told} by its commit record"),
-            });
-        }
-        Ok(NewEntry {
-            name: of.name,
-            class: of.class,
-            options: of.options.to_json(),
-            targets: of.link_targets,
-            id: Some(of.id),
-            header: of.header,
-            footer: of.footer,
-            annex: of.annex,
-            entries: of.entries,
-            deleted: of.deleted,
-            bytes: of.bytes,
-            ignored: vec![],
-        })
-    }
-
-    fn id(&self) -> ContainerId {
-        self.id.expect("every container was numbered")
-    }
-
-    fn container(&self, database: DatabaseId) -> NewContainer {
-        NewContainer {
-            database,
-            id: self.id(),
-            name: self.name.clone(),
-            class: self.class.name.clone(),
-            class_version: self.class.version,
-            options: self.options.clone(),
-        }
-    }
-
-    fn version(&self, database: DatabaseId, record: BlobRange) -> NewVersion {
-        NewVersion {
-            database,
-            container: self.id(),
-            base: None,
-            header: self.header,
-            footer: self.footer,
-            annex: self.annex,
-            record,
-            class_version: self.class.version,
-            entries: self.entries,
-            deleted: self.deleted,
-            bytes: self.bytes,
-        }
-    }
-
-    fn record(&self) -> Result<ContainerRecord> {
-        Ok(ContainerRecord {
-            id: self.id(),
-            name: self.name.clone(),
-            class: self.class.clone(),
-            options: ContainerOptions::from_json(&self.options)?,
-            base: None,
-            header: self.header,
-            footer: self.footer,
-            annex: self.annex,
-            entries: self.entries,
-            deleted: self.deleted,
-            bytes: self.bytes,
-            link_targets: self.targets.clone(),
-        })
-    }
-
-    fn targets(&self, database: DatabaseId) -> Option<(DatabaseId, ContainerId, Vec<Uuid>)> {
-        (!self.targets.is_empty()).then(|| (database, self.id(), self.targets.clone()))
-    }
-
-    fn ignored(&self) -> Vec<String> {
-        let line = |(field, reason): &(String, String)| format!("{}.{field}: {reason}", self.name);
-        self.ignored.iter().map(line).collect()
-    }
-}
-
-fn not_of_class(what: &str, class: &Class) -> Error {
-    Error::Corrupt { what: format!("{what}: its objects are not of class {}", class.name) }
-}
-
-/// Refuses metadata that are split over several keys: the catalogue has one place for each of them.
-fn check_metadata_keys(reader: &Reader, anchor: &Anchor) -> rntuple::Result<()> {
-    let lists = reader.footer().cluster_groups.iter().map(|group| group.page_list.locator.size);
-    let sizes = lists.chain([anchor.header.locator.size, anchor.footer.locator.size]);
-    if sizes.max() > Some(anchor.max_key_size) {
-        Err(rntuple::Error::Unsupported {
-            what: format!("metadata in several keys of at most {} bytes", anchor.max_key_size),
-        })
-    } else {
-        Ok(())
-    }
-}
-
-/// Checks that a file that describes its containers describes all that are there and no others.
-fn check_described(
-    anchors: &[(String, Anchor)],
-    descriptions: &BTreeMap<String, Description>,
-    what: &str,
-) -> Result<()> {
-    let is_there = |name: &String| anchors.iter().any(|(anchor, _)| anchor == name);
-    let missing = descriptions.keys().find(|name| !is_there(name));
-    let mut names = anchors.iter().map(|(name, _)| name);
-    let unknown = names.find(|name| !descriptions.is_empty() && !descriptions.contains_key(*name));
-    match missing.or(unknown) {
-        None => Ok(()),
-        Some(name) => Err(Error::Corrupt {
-            what: format!("{what}: container {name:?} is not both described and there"),
-        }),
     }
 }
 

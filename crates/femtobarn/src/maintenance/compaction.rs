@@ -19,7 +19,7 @@ use crate::deletion::Deletions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::Federation;
 use crate::inventory::{Inventory, Ranges};
-use crate::maintenance::republish::{Republishing, Revision};
+use crate::maintenance::republication::{Republication, Revision};
 use crate::maintenance::vacuum::{VacuumOptions, VacuumReport};
 use crate::progress::{Progress, Watch};
 use crate::storage::file::DatabaseFile;
@@ -166,7 +166,7 @@ impl Federation {
         options: &CompactOptions,
         progress: &mut Watch<'_>,
     ) -> Result<Compacted> {
-        let mut publishing = Republishing::begin(self, database, container, options.lock_wait)?;
+        let mut publishing = Republication::begin(self, database, container, options.lock_wait)?;
         let (path, base) = (publishing.path(), publishing.base);
         let extents = publishing.extents()?;
         let source = extents.file().clone();

@@ -35,7 +35,7 @@ impl Transaction {
         if self.find_container(database, name)?.is_some() {
             return Err(Error::Exists { what: format!("container {name:?} exists already") });
         }
-        let class = self.class_here(class)?;
+        let class = self.declare_or_match_class(class)?;
         let id = self.federation.inner.writers.next_container(self.federation.catalog())?;
         let extents = &mut self.open_database(database)?.extents;
         let (appender, header) =
@@ -64,7 +64,7 @@ impl Transaction {
                 header,
                 written: None,
                 is_changed: true,
-                is_torn: false,
+                is_half_changed: false,
                 appender,
                 targets: vec![],
                 known_targets: 0,
@@ -109,7 +109,7 @@ impl Transaction {
             }
             self.containers.remove(&key);
         }
-        let key = self.named_container(database, name)?;
+        let key = self.resolve_container(database, name)?;
         match opened {
             Some(Err(error)) if last == Some(key) => Err(error),
             _ => self.open_container(key),
@@ -122,7 +122,7 @@ impl Transaction {
         }
         let ContainerKey { database, container } = key;
         let shared = self.share_database(database)?;
-        let lock = match self.graves.locks.remove(&key) {
+        let lock = match self.dropped.locks.remove(&key) {
             Some(lock) => lock,
             None => self.owner.lock_container(database, container, self.options.lock_wait)?,
         };
@@ -136,7 +136,7 @@ impl Transaction {
             what: format!("container {:?} has no version", row.name),
         })?;
         let mut open = match self.federation.inner.writers.take_container(key, base.csn, epoch) {
-            Some(kept) => kept.renamed(row),
+            Some(kept) => kept.with_row(row),
             None => self.read_container(row, &base)?,
         };
         open.lock = Some(lock);
@@ -177,7 +177,7 @@ impl Transaction {
             header,
             written: Some(written),
             is_changed: false,
-            is_torn: false,
+            is_half_changed: false,
             known_targets: targets.len(),
             targets,
             indexing: Pending::from(base.entries),

@@ -1,0 +1,35 @@
+//! A database file with the commit records that were found in it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::storage::file::DatabaseFile;
+use crate::storage::scan::{self, Found};
+
+/// A database file, and what is recorded in it.
+pub(super) struct ScannedFile {
+    /// Relative to the federation's folder.
+    pub(super) path: String,
+    pub(super) is_sealed: bool,
+    pub(super) source: Arc<DatabaseFile>,
+    pub(super) found: Vec<Found>,
+}
+
+impl ScannedFile {
+    /// Reads the commit records of a file. `searched` is told of every few bytes searched, and ends the
+    /// search by answering no.
+    pub(super) fn scan(
+        path: PathBuf,
+        relative: String,
+        searched: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Self> {
+        let source = Arc::new(DatabaseFile::open(path)?);
+        let uuid = Uuid::from_bytes(source.identity()?.uuid);
+        let found = scan::records(&*source, uuid, searched)?;
+        let is_sealed = source.is_complete()?;
+        Ok(ScannedFile { path: relative, is_sealed, source, found })
+    }
+}

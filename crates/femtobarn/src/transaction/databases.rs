@@ -1,0 +1,169 @@
+//! Opening the databases that a transaction writes to, which it shares with others.
+
+use femtobarn_catalog::{Csn, DATABASES_FOLDER, DatabaseId, DatabaseRow, DatabaseState, LockGuard};
+use uuid::Uuid;
+
+use super::names::renamed_or_dropped;
+use super::{OpenDatabase, Transaction};
+use crate::error::{Error, Result};
+use crate::storage::extent::ExtentWriter;
+use crate::storage::file::DatabaseFile;
+
+/// Bytes that are set aside at once: a key cannot say much more.
+const RESERVED_BYTES_MAX: u64 = 1_000_000_000;
+
+impl Transaction {
+    /// Creates a database.
+    ///
+    /// # Errors
+    /// `Exists` if the name is taken.
+    pub fn create_database(&mut self, name: &str) -> Result<DatabaseId> {
+        self.create_database_in(name, None)
+    }
+
+    /// Creates a database whose file lies in a place: a folder of the federation's folder of databases,
+    /// which may be a disk of its own and is made if it is not there.
+    ///
+    /// # Errors
+    /// `Exists` if the name is taken; `Invalid` if the place's name is no plain one.
+    pub fn create_database_in(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
+        if self.look_for_database(name)?.is_some() {
+            return Err(Error::Exists { what: format!("database {name:?} exists already") });
+        }
+        self.new_database(name, place)
+    }
+
+    /// A database by its name; if there is none, it is created in a place.
+    ///
+    /// # Errors
+    /// As [`create_database_in`](Self::create_database_in), but that the name is taken.
+    pub fn database_or_new(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
+        match self.look_for_database(name)? {
+            Some(id) => Ok(id),
+            None => self.new_database(name, place),
+        }
+    }
+
+    fn new_database(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
+        place.map_or(Ok(()), femtobarn_catalog::check_place)?;
+        femtobarn_catalog::check_database_name(name)?;
+        let (id, uuid) = (
+            self.federation.inner.writers.next_database(self.federation.catalog())?,
+            Uuid::new_v4(),
+        );
+        let lock = self.owner.share_database(id, self.options.lock_wait)?;
+        let (path, file) = self.create_file(name, place, id, uuid)?;
+        let row = DatabaseRow {
+            id,
+            uuid,
+            name: name.to_owned(),
+            path,
+            state: DatabaseState::Open,
+            created: Csn::ZERO,
+            epoch: 0,
+        };
+        let catalog = self.federation.inner.catalog.clone();
+        let extents = ExtentWriter::new(file.into(), id, row.epoch, catalog)?.of_new_file();
+        self.identities.insert(id, uuid);
+        self.databases.insert(id, OpenDatabase { row, is_new: true, extents, _lock: lock });
+        Ok(id)
+    }
+
+    /// Creates the file of a new database. A file that a killed process left under the same name is
+    /// not touched; the new one gets a name of its own.
+    fn create_file(
+        &self,
+        name: &str,
+        place: Option<&str>,
+        id: DatabaseId,
+        uuid: Uuid,
+    ) -> Result<(String, DatabaseFile)> {
+        let folder = match place {
+            Some(place) => format!("{DATABASES_FOLDER}/{place}"),
+            None => DATABASES_FOLDER.to_owned(),
+        };
+        let plain = format!("{folder}/{name}.root");
+        let distinct = format!("{folder}/{name}-{}.root", &uuid.simple().to_string()[..8]);
+        let files = &self.federation.inner.files;
+        match files.create(&plain, id, uuid) {
+            Ok(file) => Ok((plain, file)),
+            Err(Error::Exists { .. }) => {
+                let file = files.create(&distinct, id, uuid)?;
+                Ok((distinct, file))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sets space of a database's file aside for what this process writes to it, so that a disk that is
+    /// too small for it tells so now. What is left of it when nobody here writes to the database any more
+    /// is given back.
+    ///
+    /// # Errors
+    /// `Invalid` for more than 1 GB at once; `Full` if the disk has less; `Closed` for a database that
+    /// takes no more changes.
+    pub fn reserve(&mut self, database: DatabaseId, bytes: u64) -> Result<()> {
+        self.check_open()?;
+        if bytes > RESERVED_BYTES_MAX {
+            let what = format!("{bytes} bytes are too many to set aside at once; at most 1 GB is");
+            return Err(Error::invalid(what));
+        }
+        self.open_database(database)?.extents.set_aside(bytes)
+    }
+
+    /// A database by its name: one that exists or that this transaction created.
+    ///
+    /// # Errors
+    /// `NotFound`, with names that are like it.
+    pub fn database(&mut self, name: &str) -> Result<DatabaseId> {
+        self.check_open()?;
+        if let Some(id) = self.own_database(name) {
+            return Ok(id);
+        }
+        let id = self.federation.catalog().database(name, Csn::MAX)?.id;
+        self.found = Some(id);
+        if self.has_renamed(id) { Err(renamed_or_dropped(name)) } else { Ok(id) }
+    }
+
+    pub(super) fn open_database(&mut self, id: DatabaseId) -> Result<&mut OpenDatabase> {
+        if let Some(shared) = self.share_database(id)? {
+            let row = self.federation.catalog().database_by_id(id, Csn::MAX)?;
+            self.insert_database(row, shared)?;
+        }
+        Ok(self.databases.get_mut(&id).expect("it was there or was just inserted"))
+    }
+
+    /// Locks a database together with other transactions, unless it is open. That comes before its row
+    /// is looked up: what was left of an extent may be used in the epoch of the row only.
+    pub(super) fn share_database(&self, id: DatabaseId) -> Result<Option<LockGuard>> {
+        if self.names.dropped_databases.contains_key(&id) {
+            return Err(Error::NotFound {
+                what: format!("database {id} was dropped by this transaction"),
+            });
+        }
+        if self.databases.contains_key(&id) {
+            Ok(None)
+        } else {
+            Ok(Some(self.owner.share_database(id, self.options.lock_wait)?))
+        }
+    }
+
+    pub(super) fn insert_database(
+        &mut self,
+        mut row: DatabaseRow,
+        shared: LockGuard,
+    ) -> Result<()> {
+        if let Some((_, name)) = self.names.renamed_databases.get(&row.id) {
+            row.name.clone_from(name);
+        }
+        if row.state != DatabaseState::Open {
+            return Err(Error::Closed {
+                what: format!("database {:?} is {} and takes no changes", row.name, row.state),
+            });
+        }
+        let extents = self.federation.inner.take_extents(&row)?;
+        let open = OpenDatabase { row, is_new: false, extents, _lock: shared };
+        self.databases.insert(open.row.id, open);
+        Ok(())
+    }
+}
