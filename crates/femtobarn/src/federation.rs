@@ -1,7 +1,8 @@
 //! A federation: its catalogue, and what a process keeps open of its files.
 
+use std::any::Any;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use femtobarn_catalog::{
@@ -15,16 +16,11 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::options::OpenOptions;
-use crate::read::index::BlockCache;
-use crate::read::version::OpenVersions;
 use crate::storage::extent::ExtentWriter;
 use crate::storage::open_files::OpenFiles;
 use crate::storage::remote::disk_cache::DiskCache;
 use crate::storage::remote::folder::RemoteFolder;
-use crate::transaction::writer_pool::WriterPool;
 
-/// Bytes of blocks of indexes that a process keeps.
-const INDEX_CACHE_BYTES: u64 = 64 << 20;
 /// Databases whose unfinished extents a process keeps; each has a file open and a buffer.
 const UNFINISHED_EXTENTS_MAX: usize = 64;
 
@@ -40,14 +36,27 @@ pub(crate) struct Inner {
     pub pages: Arc<PageCache>,
     /// Threads that read a large array.
     pub threads: usize,
-    pub blocks: BlockCache,
-    pub versions: OpenVersions,
+    /// Owned by `read`.
+    pub read_caches: CacheSlot,
     pub files: Arc<OpenFiles>,
     /// Extents that transactions left unfinished, for the next one to go on with; those that were
     /// used last come last.
     extents: Mutex<Vec<(DatabaseId, ExtentWriter)>>,
-    /// What else they left.
-    pub writers: WriterPool,
+    /// Owned by `transaction`.
+    pub writer_pool: CacheSlot,
+}
+
+/// A cache of a room above this one, which alone knows its type. So the federation outlives what is
+/// retained, and imports nothing of the rooms that are built on it.
+#[derive(Default)]
+pub(crate) struct CacheSlot(OnceLock<Box<dyn Any + Send + Sync>>);
+
+impl CacheSlot {
+    /// The cache, created by its first user.
+    pub(crate) fn get_or_create<T: Send + Sync + 'static>(&self, create: impl FnOnce() -> T) -> &T {
+        let cache = self.0.get_or_init(|| Box::new(create()));
+        cache.downcast_ref().expect("one room uses a slot, with one type")
+    }
 }
 
 impl Federation {
@@ -116,18 +125,15 @@ impl Federation {
     }
 
     fn over(catalog: Arc<dyn Catalogue>, files: OpenFiles, options: &OpenOptions) -> Self {
-        let (files, pages) = (Arc::new(files), Arc::new(PageCache::new(options.cache_bytes)));
-        let versions = OpenVersions::new(catalog.clone(), files.clone(), pages.clone());
         Federation {
             inner: Arc::new(Inner {
-                files,
+                files: Arc::new(files),
                 catalog,
-                pages,
+                pages: Arc::new(PageCache::new(options.cache_bytes)),
                 threads: options.threads,
-                blocks: BlockCache::new(INDEX_CACHE_BYTES),
-                versions,
+                read_caches: CacheSlot::default(),
                 extents: Mutex::default(),
-                writers: WriterPool::default(),
+                writer_pool: CacheSlot::default(),
             }),
         }
     }

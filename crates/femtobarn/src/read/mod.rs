@@ -1,5 +1,6 @@
 //! Reading a federation as of a commit: snapshots, views, cursors, fields, indexes, statistics.
 
+mod caches;
 pub(crate) mod cursor;
 pub(crate) mod field;
 pub(crate) mod index;

@@ -173,7 +173,7 @@ impl Snapshot {
         let row = row.ok_or_else(|| Error::NotFound {
             what: format!("container {}/{} has no version", database.name, container.name),
         })?;
-        let version = inner.versions.open(&database, &container, &row)?;
+        let version = inner.versions().open(&database, &container, &row)?;
         let opened = Arc::new(Opened { database: database.name, container, version });
         if opened.version.is_settled {
             let mut known = self.opened.lock();

@@ -35,7 +35,7 @@ impl Transaction {
             // Not what is of a database that was dropped.
             let Some(database) = self.databases.get(&key.database) else { continue };
             let of = (key, database.row.epoch);
-            self.federation.inner.writers.keep_container(of, open, grown);
+            self.federation.inner.writers().keep_container(of, open, grown);
         }
         self.close(true);
         Ok(csn)

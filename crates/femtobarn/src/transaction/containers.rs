@@ -36,7 +36,7 @@ impl Transaction {
             return Err(Error::Exists { what: format!("container {name:?} exists already") });
         }
         let class = self.declare_or_match_class(class)?;
-        let id = self.federation.inner.writers.next_container(self.federation.catalog())?;
+        let id = self.federation.inner.writers().next_container(self.federation.catalog())?;
         let extents = &mut self.open_database(database)?.extents;
         let (appender, header) =
             Appender::create(extents, name, &class.members(), options.write_options())
@@ -100,7 +100,7 @@ impl Transaction {
         }
         // Where this process found the name the last time; whether it is still there is looked at when
         // the container is locked.
-        let last = self.federation.inner.writers.container_named(database, name);
+        let last = self.federation.inner.writers().container_named(database, name);
         let last = last.filter(|key| !self.has_renamed_container(*key));
         let opened = last.map(|key| self.open_container(key));
         if let Some(Ok(key)) = opened {
@@ -135,7 +135,7 @@ impl Transaction {
         let base = base.ok_or_else(|| Error::NotFound {
             what: format!("container {:?} has no version", row.name),
         })?;
-        let mut open = match self.federation.inner.writers.take_container(key, base.csn, epoch) {
+        let mut open = match self.federation.inner.writers().take_container(key, base.csn, epoch) {
             Some(kept) => kept.with_row(row),
             None => self.read_container(row, &base)?,
         };

@@ -48,7 +48,7 @@ impl Transaction {
         place.map_or(Ok(()), femtobarn_catalog::check_place)?;
         femtobarn_catalog::check_database_name(name)?;
         let (id, uuid) = (
-            self.federation.inner.writers.next_database(self.federation.catalog())?,
+            self.federation.inner.writers().next_database(self.federation.catalog())?,
             Uuid::new_v4(),
         );
         let lock = self.owner.share_database(id, self.options.lock_wait)?;

@@ -16,7 +16,7 @@ mod append;
 mod catalogue_rows;
 mod classes;
 mod commit;
-pub(crate) mod container;
+mod container;
 mod containers;
 mod databases;
 mod delete;
@@ -27,7 +27,7 @@ mod numbers;
 mod read;
 mod savepoint;
 mod update;
-pub(crate) mod writer_pool;
+mod writer_pool;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,13 +37,14 @@ use femtobarn_catalog::{Csn, DatabaseId, DatabaseRow, LockGuard, LockOwner};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::federation::Federation;
+use crate::federation::{Federation, Inner};
 use crate::options::TransactionOptions;
 use crate::read::snapshot::Snapshot;
 use crate::schema::class::Class;
 use crate::storage::extent::ExtentWriter;
 use container::OpenContainer;
 use names::{DroppedParts, NameChanges};
+use writer_pool::WriterPool;
 
 pub use append::Rows;
 pub use container::ContainerKey;
@@ -88,6 +89,13 @@ struct OpenDatabase {
     _lock: LockGuard,
 }
 
+impl Inner {
+    /// What transactions leave to the next ones of this process.
+    fn writers(&self) -> &WriterPool {
+        self.writer_pool.get_or_create(WriterPool::default)
+    }
+}
+
 impl Federation {
     /// Starts a transaction.
     ///
@@ -105,7 +113,7 @@ impl Transaction {
             return Err(femtobarn_catalog::Error::Denied { what }.into());
         }
         federation.catalog().check_not_failed()?;
-        let owner = federation.inner.writers.take_owner();
+        let owner = federation.inner.writers().take_owner();
         let owner = owner.unwrap_or_else(|| federation.inner.locks().owner());
         Ok(Transaction {
             federation,
@@ -155,7 +163,7 @@ impl Transaction {
             self.release_database(id, open, keeps_files);
         }
         let inner = &self.federation.inner;
-        inner.writers.keep_owner(std::mem::replace(&mut self.owner, inner.locks().owner()));
+        inner.writers().keep_owner(std::mem::replace(&mut self.owner, inner.locks().owner()));
     }
 
     /// Lets go of what was dropped; nobody goes on with databases whose drop may be committed.

@@ -139,7 +139,7 @@ impl Transaction {
             targets: open.targets.clone(),
             writer: Some(Arc::downgrade(&self.life)),
         };
-        let version = self.federation.inner.versions.open_parts(parts)?;
+        let version = self.federation.inner.versions().open_parts(parts)?;
         let opened = Opened {
             database: database.row.name.clone(),
             container: open.row.clone(),

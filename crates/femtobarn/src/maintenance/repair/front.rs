@@ -67,7 +67,7 @@ pub(super) fn mend(federation: &Federation, row: &DatabaseRow, lock_wait: Durati
     wipe_old_records(&file, row, &versions)?;
     write_front(inner, row, &file, &identity)?;
     // What this process knows of the versions is where they were.
-    inner.versions.clear();
+    inner.versions().clear();
     Ok(moving.bytes)
 }
 

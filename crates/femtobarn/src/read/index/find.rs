@@ -227,7 +227,7 @@ impl View {
         let inner = &self.snapshot().federation().inner;
         let file = file_number(version.row.database, version.epoch);
         let blocks =
-            Blocks { source: &*version.indexes.source, cache: Some((&inner.blocks, file)) };
+            Blocks { source: &*version.indexes.source, cache: Some((inner.index_blocks(), file)) };
         blocks.fetch(&index.runs, start)?;
         let mut found = vec![];
         for run in &index.runs {

@@ -1,0 +1,36 @@
+//! What a process retains of a federation between reads: open versions of containers, and blocks of indexes.
+
+use crate::federation::Inner;
+use crate::read::index::BlockCache;
+use crate::read::version::OpenVersions;
+
+/// Bytes of index blocks that a process retains.
+const INDEX_CACHE_BYTES: u64 = 64 << 20;
+
+struct ReadCaches {
+    versions: OpenVersions,
+    blocks: BlockCache,
+}
+
+impl Inner {
+    /// The open versions of containers.
+    pub(crate) fn versions(&self) -> &OpenVersions {
+        &self.caches().versions
+    }
+
+    /// The blocks of indexes that were read.
+    pub(crate) fn index_blocks(&self) -> &BlockCache {
+        &self.caches().blocks
+    }
+
+    fn caches(&self) -> &ReadCaches {
+        self.read_caches.get_or_create(|| ReadCaches {
+            versions: OpenVersions::new(
+                self.catalog.clone(),
+                self.files.clone(),
+                self.pages.clone(),
+            ),
+            blocks: BlockCache::new(INDEX_CACHE_BYTES),
+        })
+    }
+}
