@@ -264,56 +264,46 @@ impl Bitmap {
 mod tests {
     use super::*;
 
-    struct Memory(Vec<u8>);
-
-    impl BlobSink for Memory {
-        fn write_blob(&mut self, parts: &[&[u8]]) -> rntuple::Result<u64> {
-            let offset = self.0.len() as u64;
-            parts.iter().for_each(|part| self.0.extend_from_slice(part));
-            Ok(offset)
-        }
-    }
-
     #[test]
     fn deleted_entries_are_read_back_however_many_they_are() {
         for step in [1, 2, 15, 16, 17, 1000, CHUNK_ENTRIES] {
             let entries = 2 * CHUNK_ENTRIES + 100;
-            let mut disk = Memory(vec![1, 2, 3]);
+            let mut disk = vec![1, 2, 3];
             let mut deletions = Deletions::default();
             let deleted: Vec<u64> = (0..entries).step_by(step as usize).collect();
             for &entry in &deleted {
-                assert!(deletions.insert(&disk.0, entry).unwrap());
-                assert!(!deletions.insert(&disk.0, entry).unwrap());
+                assert!(deletions.insert(&disk, entry).unwrap());
+                assert!(!deletions.insert(&disk, entry).unwrap());
             }
             let listed = deletions.write(&mut disk).unwrap();
-            assert!(disk.0.len() <= 3 + 3 * BITMAP_BYTES);
+            assert!(disk.len() <= 3 + 3 * BITMAP_BYTES);
             let read = Deletions::new(&listed, deleted.len() as u64, entries).unwrap();
-            let live = read.live(&disk.0, 0..entries).unwrap();
+            let live = read.live(&disk, 0..entries).unwrap();
             let live: Vec<u64> = live.into_iter().flatten().collect();
             let expected: Vec<u64> = (0..entries).filter(|entry| entry % step != 0).collect();
             assert!(live == expected, "every {step}th");
-            let runs = read.runs(&disk.0, entries).unwrap();
+            let runs = read.runs(&disk, entries).unwrap();
             assert!(runs.into_iter().flatten().eq(deleted.iter().copied()), "every {step}th");
-            assert!(read.contains(&disk.0, 0).unwrap());
-            assert_eq!(read.contains(&disk.0, 1).unwrap(), step == 1);
+            assert!(read.contains(&disk, 0).unwrap());
+            assert_eq!(read.contains(&disk, 1).unwrap(), step == 1);
             assert_eq!(read.count(), deleted.len() as u64);
         }
     }
 
     #[test]
     fn chunks_that_did_not_change_are_not_written_again() {
-        let mut disk = Memory(vec![]);
+        let mut disk = vec![];
         let mut deletions = Deletions::default();
-        deletions.insert(&disk.0, 7).unwrap();
-        deletions.insert(&disk.0, CHUNK_ENTRIES).unwrap();
+        deletions.insert(&disk, 7).unwrap();
+        deletions.insert(&disk, CHUNK_ENTRIES).unwrap();
         let before = deletions.write(&mut disk).unwrap();
         let mut deletions = Deletions::new(&before, 2, 2 * CHUNK_ENTRIES).unwrap();
-        let size = disk.0.len();
-        deletions.insert(&disk.0, 8).unwrap();
+        let size = disk.len();
+        deletions.insert(&disk, 8).unwrap();
         let after = deletions.write(&mut disk).unwrap();
-        assert_eq!((disk.0.len() - size, after[1]), (4, before[1]));
+        assert_eq!((disk.len() - size, after[1]), (4, before[1]));
         let old = Deletions::new(&before, 2, 2 * CHUNK_ENTRIES).unwrap();
-        assert!(!old.contains(&disk.0, 8).unwrap());
+        assert!(!old.contains(&disk, 8).unwrap());
     }
 
     #[test]

@@ -112,9 +112,10 @@ impl Array {
                     pairs.collect::<Result<Vec<_>>>()?.into_iter().unzip();
                 let (offsets, ranges) = join_offsets(&offsets)?;
                 let contents = contents.iter().zip(ranges).map(|(content, range)| {
-                    match range == (0..content.len()) {
-                        true => Ok((*content).clone()),
-                        false => content.take_runs(&[range]),
+                    if range == (0..content.len()) {
+                        Ok((*content).clone())
+                    } else {
+                        content.take_runs(&[range])
                     }
                 });
                 let content = Array::concatenate(&contents.collect::<Result<Vec<_>>>()?)?.into();

@@ -34,7 +34,7 @@ impl AlignedBuffer {
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no memory for them.
-    pub fn new(count: u64, size: usize) -> Result<Self> {
+    pub(crate) fn new(count: u64, size: usize) -> Result<Self> {
         let (mut buffer, is_used) = Self::allocate(count, size)?;
         if is_used {
             buffer.bytes_mut().fill(0);
@@ -46,7 +46,7 @@ impl AlignedBuffer {
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no memory for them.
-    pub fn for_overwriting(count: u64, size: usize) -> Result<Self> {
+    pub(crate) fn for_overwriting(count: u64, size: usize) -> Result<Self> {
         Ok(Self::allocate(count, size)?.0)
     }
 
@@ -64,11 +64,11 @@ impl AlignedBuffer {
         Ok((AlignedBuffer { memory, length }, false))
     }
 
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory.bytes_mut()[..self.length]
     }
 
-    pub fn into_bytes(self) -> Bytes {
+    pub(crate) fn into_bytes(self) -> Bytes {
         Bytes::from_owner(self)
     }
 }

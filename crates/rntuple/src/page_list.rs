@@ -134,7 +134,7 @@ pub(crate) struct Outlined {
 
 impl Outline {
     /// Reads an uncompressed envelope that has been checked.
-    pub fn decode(envelope: &[u8]) -> Result<Self> {
+    pub(crate) fn decode(envelope: &[u8]) -> Result<Self> {
         let payload_end = envelope.len().saturating_sub(CHECKSUM_SIZE);
         let payload = envelope.get(PREAMBLE_SIZE..payload_end).unwrap_or_default();
         let mut reader = described(payload, PREAMBLE_SIZE);
@@ -157,12 +157,12 @@ impl Outline {
 
 impl Outlined {
     /// Its entries.
-    pub fn entries(&self) -> (u64, u64) {
+    pub(crate) fn entries(&self) -> (u64, u64) {
         (self.summary.first_entry, self.summary.entries)
     }
 
     /// The cluster with its pages. `envelope` is the one that it was found in.
-    pub fn decode(&self, envelope: &[u8]) -> Result<Cluster> {
+    pub(crate) fn decode(&self, envelope: &[u8]) -> Result<Cluster> {
         let frame = envelope.get(self.columns.clone()).unwrap_or_default();
         let columns = decode_columns(&mut described(frame, self.columns.start))?;
         Ok(Cluster { columns, ..self.summary.clone() })

@@ -195,6 +195,15 @@ pub trait BlobSink {
     }
 }
 
+/// Appends; the offset is the position in the vector.
+impl BlobSink for Vec<u8> {
+    fn write_blob(&mut self, parts: &[&[u8]]) -> Result<u64> {
+        let offset = self.len() as u64;
+        parts.iter().for_each(|part| self.extend_from_slice(part));
+        Ok(offset)
+    }
+}
+
 pub(crate) fn io_error(what: &str, source: std::io::Error) -> Error {
     Error::Io { what: what.to_owned(), source }
 }

@@ -53,7 +53,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if its fields and columns do not make a tree.
-    pub fn of(schema: &Schema) -> Result<Self> {
+    pub(crate) fn of(schema: &Schema) -> Result<Self> {
         let index = Index::of(schema)?;
         let mut tree = Tree::default();
         for &id in &index.top {
@@ -71,14 +71,14 @@ impl Tree {
 
 impl Tree {
     /// The columns of the first representation of each field, depth first.
-    pub fn first_columns(&self) -> Vec<ColumnId> {
+    pub(crate) fn first_columns(&self) -> Vec<ColumnId> {
         let mut columns = vec![];
         self.nodes.iter().for_each(|node| node.add_first_columns(&mut columns));
         columns
     }
 
     /// Gives all representations of a field the greatest of their numbers.
-    pub fn share_among_representations(&self, of_columns: &mut [u64]) {
+    pub(crate) fn share_among_representations(&self, of_columns: &mut [u64]) {
         self.nodes.iter().for_each(|node| node.share(of_columns));
     }
 }
@@ -93,7 +93,7 @@ impl Node {
     }
 
     /// The columns of the field itself, one or two, in each representation.
-    pub fn own_columns(&self) -> [&[ColumnId]; 2] {
+    pub(crate) fn own_columns(&self) -> [&[ColumnId]; 2] {
         match &self.kind {
             Kind::Primitive { values, .. } => [values, &[]],
             Kind::Bitset { bits, .. } => [bits, &[]],
@@ -105,12 +105,12 @@ impl Node {
     }
 
     /// All columns of the field itself, in all its representations.
-    pub fn columns(&self) -> impl Iterator<Item = ColumnId> {
+    pub(crate) fn columns(&self) -> impl Iterator<Item = ColumnId> {
         self.own_columns().into_iter().flatten().copied()
     }
 
     /// The fields below.
-    pub fn children(&self) -> &[Node] {
+    pub(crate) fn children(&self) -> &[Node] {
         match &self.kind {
             Kind::List { item, .. } | Kind::Fixed { item, .. } => std::slice::from_ref(item),
             Kind::Record { members, .. } => members,
@@ -125,7 +125,7 @@ impl Node {
     }
 
     /// The logical type of the field.
-    pub fn logical_type(&self) -> Type {
+    pub(crate) fn logical_type(&self) -> Type {
         match &self.kind {
             Kind::Primitive { primitive, precision: None, .. } => Type::Primitive(*primitive),
             Kind::Primitive { primitive, precision: Some(precision), .. } => {
@@ -387,9 +387,10 @@ impl<'a> Index<'a> {
 }
 
 fn check_depth(depth: usize) -> Result<()> {
-    match depth > DEPTH_MAX {
-        true => Err(corrupt(format!("fields nest deeper than {DEPTH_MAX}"))),
-        false => Ok(()),
+    if depth > DEPTH_MAX {
+        Err(corrupt(format!("fields nest deeper than {DEPTH_MAX}")))
+    } else {
+        Ok(())
     }
 }
 

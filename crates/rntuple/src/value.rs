@@ -105,9 +105,10 @@ impl Value {
     pub fn check(&self, of: &Type) -> Result<()> {
         self.fits(of).map_err(|(path, reason)| {
             let path: Vec<String> = path.into_iter().rev().collect();
-            Error::invalid(match path.is_empty() {
-                true => reason,
-                false => format!("member {:?}: {reason}", path.join(".")),
+            Error::invalid(if path.is_empty() {
+                reason
+            } else {
+                format!("member {:?}: {reason}", path.join("."))
             })
         })
     }
@@ -119,9 +120,10 @@ impl Value {
             (Type::Reduced(primitive, precision), _) if self.as_float().is_some() => {
                 let value = self.as_float().unwrap_or_default();
                 let rounded = primitive.rounded(value);
-                match precision.holds(rounded) && rounded.is_finite() == value.is_finite() {
-                    true => Ok(()),
-                    false => Err((vec![], precision.refusal(value))),
+                if precision.holds(rounded) && rounded.is_finite() == value.is_finite() {
+                    Ok(())
+                } else {
+                    Err((vec![], precision.refusal(value)))
                 }
             }
             (Type::String, Value::String(_)) => Ok(()),
@@ -158,10 +160,7 @@ impl Value {
             (_, Some(value)) => of.integer_range().is_some_and(|range| range.contains(&value)),
             (_, None) => false,
         };
-        match fits {
-            true => Ok(()),
-            false => Err((vec![], format!("{self:?} is not a {}", of.cpp_name()))),
-        }
+        if fits { Ok(()) } else { Err((vec![], format!("{self:?} is not a {}", of.cpp_name()))) }
     }
 }
 
@@ -182,9 +181,10 @@ fn is_byte(of: &Type) -> bool {
 }
 
 fn fits_size(length: usize, size: u64) -> std::result::Result<(), (Vec<String>, String)> {
-    match length as u64 == size {
-        true => Ok(()),
-        false => Err((vec![], format!("it has {length} items, not {size}"))),
+    if length as u64 == size {
+        Ok(())
+    } else {
+        Err((vec![], format!("it has {length} items, not {size}")))
     }
 }
 

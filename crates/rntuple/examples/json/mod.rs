@@ -8,7 +8,7 @@ use rntuple::Value;
 use serde_json::{Map, Value as Json, json};
 
 /// The JSON form of a value.
-pub fn to_json(value: &Value) -> Json {
+pub(crate) fn to_json(value: &Value) -> Json {
     match value {
         Value::Null => Json::Null,
         Value::Bool(value) => json!(value),

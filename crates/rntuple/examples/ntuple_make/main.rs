@@ -21,9 +21,7 @@ use std::sync::Arc;
 
 use json::to_json;
 use rntuple::tfile::{FileIdentity, FileWriter, Timestamp};
-use rntuple::{
-    Anchor, Appender, Array, BlobSink, Compression, Reader, Type, Value, WriteOptions, Writer,
-};
+use rntuple::{Anchor, Appender, Array, Compression, Reader, Type, Value, WriteOptions, Writer};
 use serde_json::{Map, Value as Json, json};
 use values::Random;
 
@@ -114,24 +112,12 @@ impl Table {
 
 /// The rows as columns: what a reader makes of them when they are in memory.
 fn array_of(members: &[(String, Type)], rows: &[Value]) -> Outcome<Array> {
-    let mut memory = Memory::default();
+    let mut memory = Vec::new();
     let (mut appender, header) = Appender::create(&mut memory, "t", members, Default::default())?;
     rows.iter().try_for_each(|row| appender.append_value(&mut memory, row))?;
     let version = appender.finish_version(&mut memory, &Vec::new())?;
-    let reader = Reader::from_links(Arc::new(memory.0), &header, &version.footer)?;
+    let reader = Reader::from_links(Arc::new(memory), &header, &version.footer)?;
     Ok(reader.read(&reader.select_all(), 0..reader.entries())?)
-}
-
-/// Blobs one after the other.
-#[derive(Default)]
-struct Memory(Vec<u8>);
-
-impl BlobSink for Memory {
-    fn write_blob(&mut self, parts: &[&[u8]]) -> rntuple::Result<u64> {
-        let offset = self.0.len() as u64;
-        parts.iter().for_each(|part| self.0.extend_from_slice(part));
-        Ok(offset)
-    }
 }
 
 /// Small pages and clusters, so that values of every type cross them.

@@ -28,7 +28,7 @@ const INT32: Type = Type::Primitive(Primitive::Int32);
 const DOUBLE32: Type = Type::Reduced(Primitive::Float64, Precision::Single);
 
 /// All types without loss.
-pub fn everything() -> Members {
+pub(crate) fn everything() -> Members {
     let mut fields: Members =
         PRIMITIVES.map(|(name, of)| (name.into(), Type::Primitive(of))).into();
     fields.extend(named([("string", Type::String), ("double32", DOUBLE32)]));
@@ -45,7 +45,7 @@ pub fn everything() -> Members {
 }
 
 /// A few fields, for many entries.
-pub fn few() -> Members {
+pub(crate) fn few() -> Members {
     named([("id", INT32), ("values", list(FLOAT)), ("text", Type::String), ("flag", BOOL)])
 }
 
@@ -109,7 +109,7 @@ fn variants() -> Members {
 }
 
 /// Fields of less than single precision, each with the relative error that it may have.
-pub fn lossy() -> Vec<(String, Type, f64)> {
+pub(crate) fn lossy() -> Vec<(String, Type, f64)> {
     let mut precisions = vec![("half".to_owned(), Precision::Half, 2f64.powi(-11))];
     for bits in [10, 16, 23, 31] {
         let kept_of_mantissa = i32::from(bits) - 9;

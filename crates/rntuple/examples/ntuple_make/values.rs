@@ -18,10 +18,10 @@ const REALS: [f64; 9] =
 const ITEMS_MAX: u64 = 5;
 
 /// A generator of numbers (SplitMix64); the same seed gives the same numbers.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -39,7 +39,7 @@ impl Random {
     }
 
     /// A value of any type.
-    pub fn value(&mut self, of: &Type) -> Value {
+    pub(crate) fn value(&mut self, of: &Type) -> Value {
         match of {
             Type::Primitive(primitive) => self.number(*primitive),
             Type::Reduced(_, precision) => Value::Float(self.reduced(*precision)),
@@ -63,12 +63,12 @@ impl Random {
     }
 
     /// A record of these members.
-    pub fn record(&mut self, members: &[(String, Type)]) -> Value {
+    pub(crate) fn record(&mut self, members: &[(String, Type)]) -> Value {
         Value::Record(members.iter().map(|(name, of)| (name.clone(), self.value(of))).collect())
     }
 
     /// A list of this many items; of bytes in their own form.
-    pub fn list(&mut self, item: &Type, size: u64) -> Value {
+    pub(crate) fn list(&mut self, item: &Type, size: u64) -> Value {
         match item {
             Type::Primitive(Primitive::Byte | Primitive::UInt8) => {
                 Value::Bytes((0..size).map(|_| self.next() as u8).collect())

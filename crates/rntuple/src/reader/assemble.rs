@@ -54,7 +54,7 @@ impl Reader {
 
 impl Elements<'_> {
     /// The values of a field.
-    pub fn array(&self, node: &Node, segments: &[Segment<'_>]) -> Result<Array> {
+    pub(crate) fn array(&self, node: &Node, segments: &[Segment<'_>]) -> Result<Array> {
         match &node.kind {
             Kind::Primitive { primitive, values, .. } => {
                 let values = self.read(values, segments, element(*primitive))?;

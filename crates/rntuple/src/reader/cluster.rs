@@ -49,7 +49,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// The representation that holds a field's data here: its position among `columns`, and its
     /// pages. `None` if the field was added to the schema after this cluster.
-    pub fn active(&self, columns: &[ColumnId]) -> Option<(ColumnId, &Run)> {
+    pub(crate) fn active(&self, columns: &[ColumnId]) -> Option<(ColumnId, &Run)> {
         columns.iter().find_map(|&column| {
             let run = self.runs.get(column as usize)?.as_ref()?;
             Some((column, run))
@@ -57,7 +57,11 @@ impl Cluster {
     }
 
     /// A cluster as its page list has it. `repetitions`: as [`deferred_repetitions`] tells.
-    pub fn of(cluster: page_list::Cluster, repetitions: &[u64], bounds: Bounds) -> Result<Self> {
+    pub(crate) fn of(
+        cluster: page_list::Cluster,
+        repetitions: &[u64],
+        bounds: Bounds,
+    ) -> Result<Self> {
         let entries = cluster.first_entry..end_of(cluster.first_entry, cluster.entries)?;
         let expected =
             |id: usize| cluster.entries.checked_mul(repetitions.get(id).copied().unwrap_or(0));
@@ -82,7 +86,7 @@ impl Cluster {
     }
 
     /// Elements of a column in this cluster and all before.
-    pub fn elements_up_to(&self, column: ColumnId) -> u64 {
+    pub(crate) fn elements_up_to(&self, column: ColumnId) -> u64 {
         self.active(&[column]).map_or(0, |(_, run)| run.offset.saturating_add(run.elements))
     }
 }
@@ -116,7 +120,7 @@ struct Described {
 }
 
 impl Clusters {
-    pub fn new(footer: &Footer, schema: &Schema, key_size_max: u64) -> Result<Self> {
+    pub(super) fn new(footer: &Footer, schema: &Schema, key_size_max: u64) -> Result<Self> {
         let mut groups = footer.cluster_groups.clone();
         groups.retain(|group| group.entry_span > 0);
         groups.sort_by_key(|group| group.min_entry);
@@ -141,17 +145,17 @@ impl Clusters {
     }
 
     /// Number of entries in all clusters.
-    pub fn entries(&self) -> u64 {
+    pub(super) fn entries(&self) -> u64 {
         self.groups.last().map_or(0, |group| group.link.min_entry + group.link.entry_span)
     }
 
     /// Number of clusters.
-    pub fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.link.clusters)).sum()
     }
 
     /// The pages of all clusters that have been needed.
-    pub fn loaded_pages(&self) -> impl Iterator<Item = &PageLocation> {
+    pub(super) fn loaded_pages(&self) -> impl Iterator<Item = &PageLocation> {
         let loaded = self.groups.iter().filter_map(|group| group.loaded.get());
         let clusters = loaded.flat_map(|loaded| &loaded.clusters);
         let clusters = clusters.filter_map(|cluster| cluster.decoded.get());
@@ -159,7 +163,7 @@ impl Clusters {
     }
 
     /// The clusters that overlap a range of entries, in order.
-    pub fn overlapping<'a>(
+    pub(super) fn overlapping<'a>(
         &'a self,
         source: &dyn ByteSource,
         range: &Range<u64>,
@@ -181,7 +185,7 @@ impl Clusters {
     }
 
     /// The clusters of the last group.
-    pub fn last_group(&self, source: &dyn ByteSource) -> Result<Vec<&Cluster>> {
+    pub(super) fn last_group(&self, source: &dyn ByteSource) -> Result<Vec<&Cluster>> {
         let last = self.groups.last().map_or(0..0, |group| group.link.min_entry..group.end());
         self.overlapping(source, &last)
     }

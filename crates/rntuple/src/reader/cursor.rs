@@ -250,9 +250,10 @@ impl RowReader<'_> {
         };
         self.column = ends;
         let end = self.number(index)?;
-        match start <= end {
-            true => Ok(start..end),
-            false => Err(Error::corrupt("collection", 0, "its offsets decrease")),
+        if start <= end {
+            Ok(start..end)
+        } else {
+            Err(Error::corrupt("collection", 0, "its offsets decrease"))
         }
     }
 

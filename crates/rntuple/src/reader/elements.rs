@@ -70,7 +70,7 @@ pub(crate) struct Elements<'a> {
 
 impl Elements<'_> {
     /// The elements of all segments, back to back, converted to `target`.
-    pub fn read(
+    pub(crate) fn read(
         &self,
         columns: &[ColumnId],
         segments: &[Segment<'_>],
@@ -95,7 +95,7 @@ impl Elements<'_> {
     }
 
     /// Before segment number `position` is read: tells the source of the pages of segments to come.
-    pub fn announce(&self, columns: &[ColumnId], segments: &[Segment<'_>], position: usize) {
+    pub(crate) fn announce(&self, columns: &[ColumnId], segments: &[Segment<'_>], position: usize) {
         // A source that is far away was told before.
         if !self.is_scattered || !position.is_multiple_of(ANNOUNCED) || self.source.is_far() {
             return;
@@ -131,7 +131,7 @@ impl Elements<'_> {
     }
 
     /// Refuses elements that cannot come from stored bytes, before memory is taken for them.
-    pub fn check_segments(
+    pub(crate) fn check_segments(
         &self,
         columns: &[ColumnId],
         segments: &[Segment<'_>],
@@ -154,11 +154,12 @@ impl Elements<'_> {
                 pages.iter().try_for_each(|page| check_page(column, page, segment.cluster))?;
             }
         }
-        match zeros.saturating_mul(target.size() as u64) <= ZERO_BYTES_MAX {
-            true => Ok(()),
-            false => Err(Error::invalid(format!(
+        if zeros.saturating_mul(target.size() as u64) <= ZERO_BYTES_MAX {
+            Ok(())
+        } else {
+            Err(Error::invalid(format!(
                 "{zeros} values that were not written yet are too many: read fewer entries"
-            ))),
+            )))
         }
     }
 
@@ -371,7 +372,7 @@ impl FileCache {
 
 impl Run {
     /// The pages that overlap a range.
-    pub fn pages_with(&self, range: &Range<u64>) -> Range<usize> {
+    pub(crate) fn pages_with(&self, range: &Range<u64>) -> Range<usize> {
         if range.is_empty() {
             return 0..0;
         }

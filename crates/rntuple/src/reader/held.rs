@@ -82,7 +82,7 @@ pub(super) struct HeldPage {
 
 impl<D: Deref<Target = Reader>> HeldPages<D> {
     /// None yet of the columns of a plan.
-    pub fn new(reader: D, plan: Vec<PlannedColumn>) -> Self {
+    pub(super) fn new(reader: D, plan: Vec<PlannedColumn>) -> Self {
         let held_max = reader.cache_capacity().map_or(HELD_BYTES_MAX, |bytes| bytes / 2);
         let ahead_max = held_max / (2 * plan.len().max(1) as u64);
         HeldPages {
@@ -99,14 +99,14 @@ impl<D: Deref<Target = Reader>> HeldPages<D> {
     }
 
     /// Lets go of all pages.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.clusters.clear();
         self.held = 0;
     }
 
     /// The cluster with an entry, if it was needed before.
     #[inline]
-    pub fn known_cluster(&mut self, entry: u64) -> Option<&mut HeldCluster> {
+    pub(super) fn known_cluster(&mut self, entry: u64) -> Option<&mut HeldCluster> {
         let has = |cluster: &HeldCluster| cluster.entries.contains(&entry);
         if !self.clusters.get(self.current).is_some_and(has) {
             let found = self.clusters.partition_point(|cluster| cluster.entries.end <= entry);
@@ -118,7 +118,7 @@ impl<D: Deref<Target = Reader>> HeldPages<D> {
 
     /// The position of the cluster with an entry.
     #[inline]
-    pub fn cluster_of(&mut self, entry: u64) -> Result<usize> {
+    pub(super) fn cluster_of(&mut self, entry: u64) -> Result<usize> {
         if self.held > self.held_max || self.known_cluster(entry).is_none() {
             self.current = self.new_cluster(entry)?;
         }
@@ -156,25 +156,26 @@ impl HeldColumn {
     }
 
     /// The page with an element that is there: mostly the one where it is expected.
-    pub fn page_with(&self, index: u64) -> usize {
+    pub(super) fn page_with(&self, index: u64) -> usize {
         let expected = (index.saturating_sub(self.missing) / self.per_page) as usize;
         let start = |page: usize| self.pages.get(page).map_or(self.elements, |page| page.start);
-        match (start(expected)..start(expected.saturating_add(1))).contains(&index) {
-            true => expected,
-            false => self.pages.partition_point(|page| page.start <= index).saturating_sub(1),
+        if (start(expected)..start(expected.saturating_add(1))).contains(&index) {
+            expected
+        } else {
+            self.pages.partition_point(|page| page.start <= index).saturating_sub(1)
         }
     }
 
     /// The elements from one on that are on its page, if that is held and is where it is expected.
     #[inline]
-    pub fn held_from(&self, index: u64, size: usize) -> Option<&[u8]> {
+    pub(super) fn held_from(&self, index: u64, size: usize) -> Option<&[u8]> {
         let (page, before) = self.expected(index, size)?;
         page.get(before..)
     }
 
     /// As [`held_from`](Self::held_from), so many elements, shared with the page that has them all.
     #[inline]
-    pub fn shared(&self, index: u64, count: u64, size: usize) -> Option<Bytes> {
+    pub(super) fn shared(&self, index: u64, count: u64, size: usize) -> Option<Bytes> {
         let (page, before) = self.expected(index, size)?;
         let end = before.checked_add(usize::try_from(count).ok()?.checked_mul(size)?)?;
         (end <= page.len()).then(|| page.slice(before..end))

@@ -68,7 +68,7 @@ impl Reader {
 impl Elements<'_> {
     /// Tells the source of what fields need, and if the read `goes_on`, of what the next one will.
     /// False if several fields are so large that they are to be told of one by one.
-    pub fn tell(&self, nodes: &[Node], segments: &[Segment<'_>], goes_on: bool) -> bool {
+    pub(crate) fn tell(&self, nodes: &[Node], segments: &[Segment<'_>], goes_on: bool) -> bool {
         let mut level = Level::default();
         nodes.iter().for_each(|node| level.add(node, segments));
         while !level.needs.is_empty() {

@@ -56,9 +56,10 @@ fn prune_member(member: &Node, paths: &[&str]) -> Option<Node> {
 
 fn prune_kind(kind: &Kind, paths: &[&str]) -> Kind {
     let prune_item = |item: &Node| {
-        let kind = match paths.iter().all(|path| *path == COUNT) {
-            true => Kind::Record { class: String::new(), members: vec![] },
-            false => prune_kind(&item.kind, paths),
+        let kind = if paths.iter().all(|path| *path == COUNT) {
+            Kind::Record { class: String::new(), members: vec![] }
+        } else {
+            prune_kind(&item.kind, paths)
         };
         Box::new(Node { name: item.name.clone(), kind })
     };

@@ -30,7 +30,7 @@ pub(super) struct ElementCounter {
 }
 
 impl ElementCounter {
-    pub fn new(schema: &Schema) -> Self {
+    pub(super) fn new(schema: &Schema) -> Self {
         let mut teams = vec![None; schema.columns.len()];
         let all = schema.teams();
         for (number, team) in all.iter().enumerate() {
@@ -44,7 +44,7 @@ impl ElementCounter {
     }
 
     /// Sets the element offsets of the next cluster, and tells whether one of them was wrong.
-    pub fn count(&mut self, cluster: &mut Cluster) -> Result<bool> {
+    pub(super) fn count(&mut self, cluster: &mut Cluster) -> Result<bool> {
         let mut was_wrong = false;
         for (id, column) in cluster.columns.iter_mut().enumerate() {
             let (Some(Some(team)), Some(offset)) = (self.teams.get(id), &mut column.element_offset)

@@ -31,7 +31,7 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    pub fn of(node: &Node) -> Self {
+    pub(super) fn of(node: &Node) -> Self {
         let one = |columns: &Vec<ColumnId>| Witness { columns: columns.clone(), size: 1 };
         let none = || Witness { columns: vec![], size: 0 };
         match &node.kind {
@@ -97,7 +97,7 @@ pub(super) enum Step {
 
 impl Step {
     /// Whether it has to be known how many values there are.
-    pub fn counts(&self) -> bool {
+    pub(super) fn counts(&self) -> bool {
         match self {
             Step::Keep(_) | Step::Bits { .. } | Step::Text { .. } => false,
             Step::List { item, .. } | Step::Fixed { item, .. } => item.counts(),

@@ -64,9 +64,10 @@ pub fn complete(
     };
     let has_new_header =
         schema != *reader.schema() || reader.footer().extension != Schema::default();
-    let (header, checksum, header_size) = match has_new_header {
-        true => write_header(reader, sink, &schema)?,
-        false => (current.header, reader.footer().header_checksum, 0),
+    let (header, checksum, header_size) = if has_new_header {
+        write_header(reader, sink, &schema)?
+    } else {
+        (current.header, reader.footer().header_checksum, 0)
     };
     let mut completion = Completion {
         reader,
@@ -221,9 +222,10 @@ impl Completion<'_> {
         links.sort_by_key(|link| link.min_entry);
         let sizes = links.iter().map(|link| link.page_list.length);
         let size = sizes.fold(0, u64::saturating_add);
-        let mut groups = match size <= WHOLE_SIZE_MAX {
-            true => GroupWriter::of_one_group(header_checksum),
-            false => GroupWriter::new(header_checksum),
+        let mut groups = if size <= WHOLE_SIZE_MAX {
+            GroupWriter::of_one_group(header_checksum)
+        } else {
+            GroupWriter::new(header_checksum)
         };
         let all_change = has_new_header || (links.len() > 1 && size <= WHOLE_SIZE_MAX);
         let mut is_changed = all_change;
@@ -237,9 +239,10 @@ impl Completion<'_> {
                 clusters.push(cluster);
             }
             is_changed |= is_stale;
-            match is_stale {
-                true => clusters.into_iter().try_for_each(|cluster| groups.push(sink, cluster))?,
-                false => groups.keep(sink, link)?,
+            if is_stale {
+                clusters.into_iter().try_for_each(|cluster| groups.push(sink, cluster))?
+            } else {
+                groups.keep(sink, link)?
             }
         }
         Ok(is_changed.then_some(groups))
@@ -305,9 +308,10 @@ impl Completion<'_> {
         }
         let whole = Segment { cluster: stored, range: 0..run.elements, is_told: true };
         let values = self.reader.elements().read(&[active], &[whole], element_of(column)?)?;
-        let pages = match column.column_type.is_index() {
-            true => self.pages.small_pages(sink, column, &values)?,
-            false => self.pages.pages(sink, column, &values)?,
+        let pages = if column.column_type.is_index() {
+            self.pages.small_pages(sink, column, &values)?
+        } else {
+            self.pages.pages(sink, column, &values)?
         };
         Ok(self.pages.column(pages))
     }

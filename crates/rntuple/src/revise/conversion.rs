@@ -68,12 +68,11 @@ fn members<'m>(
     let mut made = Vec::with_capacity(maps.len());
     for (map, (name, of)) in maps.iter().zip(new) {
         path.push(&map.name);
-        let found = match map.source.is_empty() {
-            true => default(&map.map, of, array.len(), path)?,
-            false => {
-                let (found, from) = source(&map.source, array, old).ok_or_else(|| unlike(path))?;
-                converted_by(&map.map, found, from, of, path)?
-            }
+        let found = if map.source.is_empty() {
+            default(&map.map, of, array.len(), path)?
+        } else {
+            let (found, from) = source(&map.source, array, old).ok_or_else(|| unlike(path))?;
+            converted_by(&map.map, found, from, of, path)?
         };
         made.push((name.clone(), found));
         path.pop();
@@ -256,9 +255,10 @@ fn fixed(array: &Array, size: u64, path: &[&str]) -> Result<(usize, Array)> {
 }
 
 fn part(array: &Array, start: usize, end: usize) -> Result<Array> {
-    match (start, end) == (0, array.len()) {
-        true => Ok(array.clone()),
-        false => array.take(&(start..end).collect::<Vec<_>>()),
+    if (start, end) == (0, array.len()) {
+        Ok(array.clone())
+    } else {
+        array.take(&(start..end).collect::<Vec<_>>())
     }
 }
 

@@ -46,7 +46,7 @@ enum Step {
 
 impl Fill {
     /// A fill for each column of a field of type `of`, depth first.
-    pub fn of_value(of: &Type, value: &Value, options: WriteOptions) -> Result<Vec<Fill>> {
+    pub(super) fn of_value(of: &Type, value: &Value, options: WriteOptions) -> Result<Vec<Fill>> {
         let reader = with_one(of, value, options)?;
         let clusters = reader.clusters_of(&(0..1))?;
         let [cluster] = clusters[..] else { return Err(Error::invalid("a default is too large")) };
@@ -65,21 +65,21 @@ impl Fill {
     }
 
     /// The offsets of collections of `size` items.
-    pub fn of_size(column: &Column, size: u64) -> Result<Self> {
+    pub(super) fn of_size(column: &Column, size: u64) -> Result<Self> {
         let pattern = size.to_le_bytes().to_vec();
         let (column, element) = (column.clone(), element_of(column)?);
         Ok(Fill { column, element, pattern, step: Step::Offsets(size) })
     }
 
     /// Elements that are zero.
-    pub fn of_zero(column: &Column) -> Result<Self> {
+    pub(super) fn of_zero(column: &Column) -> Result<Self> {
         let element = element_of(column)?;
         let pattern = vec![0; element.size()];
         Ok(Fill { column: column.clone(), element, pattern, step: Step::Nothing })
     }
 
     /// Elements of one byte.
-    pub fn of_byte(column: &Column, byte: u8) -> Result<Self> {
+    pub(super) fn of_byte(column: &Column, byte: u8) -> Result<Self> {
         Ok(Fill { pattern: vec![byte], ..Self::of_zero(column)? })
     }
 
@@ -143,13 +143,13 @@ const VALUE: &str = "value";
 
 /// An RNTuple of one value in memory.
 fn with_one(of: &Type, value: &Value, options: WriteOptions) -> Result<Reader> {
-    let mut memory = Memory::default();
+    let mut memory = Vec::new();
     let members = [(VALUE.to_owned(), of.clone())];
     let (mut appender, header) = Appender::create(&mut memory, VALUE, &members, options)?;
     let record = Value::Record(vec![(VALUE.to_owned(), value.clone())]);
     appender.append_value(&mut memory, &record)?;
     let version = appender.finish_version(&mut memory, &Vec::new())?;
-    Reader::from_links(Arc::new(memory.0), &header, &version.footer)
+    Reader::from_links(Arc::new(memory), &header, &version.footer)
 }
 
 /// Position and tag of an element of a switch column.
@@ -172,13 +172,13 @@ pub(super) struct PageMaker {
 }
 
 impl PageMaker {
-    pub fn new(options: WriteOptions) -> Self {
+    pub(super) fn new(options: WriteOptions) -> Self {
         let (buffers, written) = (PageBuffers::default(), HashMap::new());
         PageMaker { options, buffers, written, bytes: 0 }
     }
 
     /// The pages of `values` values that a fill makes; `number` identifies the fill.
-    pub fn fill(
+    pub(super) fn fill(
         &mut self,
         sink: &mut dyn BlobSink,
         number: usize,
@@ -214,7 +214,7 @@ impl PageMaker {
     }
 
     /// The pages of elements in memory.
-    pub fn pages(
+    pub(super) fn pages(
         &mut self,
         sink: &mut dyn BlobSink,
         column: &Column,
@@ -224,7 +224,7 @@ impl PageMaker {
     }
 
     /// As [`pages`](Self::pages), compressed in any case.
-    pub fn small_pages(
+    pub(super) fn small_pages(
         &mut self,
         sink: &mut dyn BlobSink,
         column: &Column,
@@ -271,20 +271,8 @@ impl PageMaker {
     /// Pages as a column of a cluster; the element offset is for the caller to say. Readers take a page
     /// of its full size for one that is not compressed; where settings say so of all, JSROOT 7.11 takes
     /// it for true.
-    pub fn column(&self, pages: Vec<PageLocation>) -> ColumnPages {
+    pub(super) fn column(&self, pages: Vec<PageLocation>) -> ColumnPages {
         let compression = self.some_compression().settings();
         ColumnPages { element_offset: Some(0), compression, pages }
-    }
-}
-
-/// Blobs one after the other.
-#[derive(Default)]
-struct Memory(Vec<u8>);
-
-impl BlobSink for Memory {
-    fn write_blob(&mut self, parts: &[&[u8]]) -> Result<u64> {
-        let offset = self.0.len() as u64;
-        parts.iter().for_each(|part| self.0.extend_from_slice(part));
-        Ok(offset)
     }
 }

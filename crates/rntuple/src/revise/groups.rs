@@ -28,7 +28,7 @@ pub(super) struct GroupWriter {
 }
 
 impl GroupWriter {
-    pub fn new(header_checksum: u64) -> Self {
+    pub(super) fn new(header_checksum: u64) -> Self {
         let (clusters, groups) = (vec![], vec![]);
         GroupWriter {
             header_checksum,
@@ -42,11 +42,11 @@ impl GroupWriter {
     }
 
     /// As [`new`](Self::new), but all clusters that are pushed one after the other are one group.
-    pub fn of_one_group(header_checksum: u64) -> Self {
+    pub(super) fn of_one_group(header_checksum: u64) -> Self {
         GroupWriter { locators_max: usize::MAX, ..Self::new(header_checksum) }
     }
 
-    pub fn push(&mut self, sink: &mut dyn BlobSink, cluster: Cluster) -> Result<()> {
+    pub(super) fn push(&mut self, sink: &mut dyn BlobSink, cluster: Cluster) -> Result<()> {
         let locators: usize = cluster.columns.iter().map(|column| column.pages.len()).sum();
         if !self.clusters.is_empty() && self.locators + locators > self.locators_max {
             self.end_group(sink)?;
@@ -72,7 +72,7 @@ impl GroupWriter {
     }
 
     /// Ends the current group and keeps one that was written before: its entries follow.
-    pub fn keep(&mut self, sink: &mut dyn BlobSink, group: ClusterGroup) -> Result<()> {
+    pub(super) fn keep(&mut self, sink: &mut dyn BlobSink, group: ClusterGroup) -> Result<()> {
         self.end_group(sink)?;
         self.count += u64::from(group.clusters);
         self.groups.push(group);
@@ -80,7 +80,11 @@ impl GroupWriter {
     }
 
     /// Writes the last page list and the footer.
-    pub fn finish(&mut self, sink: &mut dyn BlobSink, extension: Schema) -> Result<EnvelopeLink> {
+    pub(super) fn finish(
+        &mut self,
+        sink: &mut dyn BlobSink,
+        extension: Schema,
+    ) -> Result<EnvelopeLink> {
         self.end_group(sink)?;
         let cluster_groups = std::mem::take(&mut self.groups);
         let footer = Footer { header_checksum: self.header_checksum, extension, cluster_groups };

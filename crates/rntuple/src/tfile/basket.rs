@@ -67,9 +67,10 @@ impl Branch<'_> {
             let wanted = (next - edge[0]) as usize..(last - edge[0]) as usize;
             let basket = Basket::read(file, place, edge[1] - edge[0])?;
             let (numbers, starts) = basket.payload.split_at(basket.border);
-            let range = match self.is_list {
-                true => basket.lists(item, starts, wanted, &mut found.offsets)?,
-                false => basket.items(item, wanted)?,
+            let range = if self.is_list {
+                basket.lists(item, starts, wanted, &mut found.offsets)?
+            } else {
+                basket.items(item, wanted)?
             };
             found.values.extend_from_slice(&numbers[range]);
             next = last;
@@ -145,11 +146,10 @@ impl Basket {
         }
         let (starts, _) = starts.as_chunks::<OFFSET_SIZE>();
         let start_of = |entry: usize| {
-            let start = match entry == self.entries {
-                true => self.border,
-                false => {
-                    (u32::from_be_bytes(starts[entry + 1]) as usize).wrapping_sub(self.header_size)
-                }
+            let start = if entry == self.entries {
+                self.border
+            } else {
+                (u32::from_be_bytes(starts[entry + 1]) as usize).wrapping_sub(self.header_size)
             };
             let is_good = start <= self.border && start.is_multiple_of(item);
             is_good.then_some(start).ok_or_else(|| corrupt(self.place, "an offset is wrong"))

@@ -49,7 +49,11 @@ pub(crate) struct ClusterWriter {
 
 impl ClusterWriter {
     /// `element_offsets`: for each column of the schema the elements in all clusters before.
-    pub fn new(schema: &Schema, element_offsets: &[u64], options: PageOptions) -> Result<Self> {
+    pub(crate) fn new(
+        schema: &Schema,
+        element_offsets: &[u64],
+        options: PageOptions,
+    ) -> Result<Self> {
         let tree = Tree::of(schema)?;
         if let Some((name, reason)) = tree.ignored.first() {
             return Err(Error::unsupported(format!("writing field {name:?}: {reason}")));
@@ -80,13 +84,13 @@ impl ClusterWriter {
     }
 
     /// For each column of the schema the elements in all clusters before.
-    pub fn element_offsets(&self) -> Vec<u64> {
+    pub(crate) fn element_offsets(&self) -> Vec<u64> {
         let offset = |position: &Option<usize>| position.map_or(0, |at| self.columns[at].offset());
         self.positions.iter().map(offset).collect()
     }
 
     /// Moves the cluster behind clusters that have grown by so many elements.
-    pub fn shift_offsets(&mut self, growth: &[(ColumnId, i64)]) {
+    pub(crate) fn shift_offsets(&mut self, growth: &[(ColumnId, i64)]) {
         for &(id, elements) in growth {
             if let Some(position) = self.positions[id as usize] {
                 self.columns[position].shift_offset(elements);
@@ -95,13 +99,13 @@ impl ClusterWriter {
     }
 
     /// Gives memory back that has nothing in it.
-    pub fn release_memory(&mut self) {
+    pub(crate) fn release_memory(&mut self) {
         self.columns.iter_mut().for_each(ColumnBuffer::release_memory);
         self.buffers = PageBuffers::default();
     }
 
     /// Forgets the cluster, and what failed with it.
-    pub fn reset(&mut self, element_offsets: &[u64]) {
+    pub(crate) fn reset(&mut self, element_offsets: &[u64]) {
         for (column, &id) in self.columns.iter_mut().zip(&self.ids) {
             column.reset(element_offsets.get(id as usize).copied().unwrap_or(0));
         }
@@ -113,7 +117,7 @@ impl ClusterWriter {
     /// How much of its size on disk the cluster has used up. Data that compress better than
     /// [`RATIO_MAX`] count as if they did not, so that a cluster is never too large to be read at
     /// once, or to have its items counted in 32 bits.
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         let stored: u64 = self.columns.iter().map(ColumnBuffer::size).sum();
         let in_memory: u64 = self.columns.iter().map(ColumnBuffer::memory_size).sum();
         stored.max(in_memory / RATIO_MAX)
@@ -121,7 +125,7 @@ impl ClusterWriter {
 
     /// Appends one entry that `fill` writes.
     #[inline]
-    pub fn append_row(
+    pub(crate) fn append_row(
         &mut self,
         sink: &mut dyn BlobSink,
         fill: impl FnOnce(&mut RowWriter<'_>) -> Result<()>,
@@ -137,7 +141,7 @@ impl ClusterWriter {
     }
 
     /// Appends entries `first..end` of an array of records that has been checked.
-    pub fn append(
+    pub(crate) fn append(
         &mut self,
         sink: &mut dyn BlobSink,
         entries: &Array,
@@ -155,7 +159,7 @@ impl ClusterWriter {
 
     /// Ends the cluster: `first_entry` is the number of its first entry. Returns also what the
     /// numbers of its columns lie between.
-    pub fn finish(
+    pub(crate) fn finish(
         &mut self,
         sink: &mut dyn BlobSink,
         first_entry: u64,
@@ -197,7 +201,7 @@ impl ClusterWriter {
     }
 
     /// Appends values `first..end` of one field.
-    pub fn append_field(
+    pub(crate) fn append_field(
         &mut self,
         sink: &mut dyn BlobSink,
         node: &Node,
@@ -330,9 +334,10 @@ impl ClusterWriter {
             let item = values.slice(at(pair[0])..at(pair[1]));
             let into = &mut self.columns[position];
             into.keep_together(item.len(), &mut self.buffers, sink)?;
-            match into.element == element {
-                true => into.extend_shared(&item, &mut self.buffers, sink),
-                false => self.extend(sink, column, &item, element),
+            if into.element == element {
+                into.extend_shared(&item, &mut self.buffers, sink)
+            } else {
+                self.extend(sink, column, &item, element)
             }
         })
     }

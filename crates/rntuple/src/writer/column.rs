@@ -37,7 +37,7 @@ pub(crate) struct PageOptions {
 
 impl PageOptions {
     /// Elements of a full page.
-    pub fn elements(&self, element: Element) -> usize {
+    pub(crate) fn elements(&self, element: Element) -> usize {
         (self.size / element.size()).max(1)
     }
 }
@@ -67,7 +67,7 @@ pub(super) struct ColumnBuffer {
 }
 
 impl ColumnBuffer {
-    pub fn new(
+    pub(super) fn new(
         column: Column,
         offset: u64,
         options: PageOptions,
@@ -93,12 +93,12 @@ impl ColumnBuffer {
     }
 
     /// Bytes that this cluster takes, on disk and not yet there.
-    pub fn size(&self) -> u64 {
+    pub(super) fn size(&self) -> u64 {
         self.stored + self.unpaged() as u64
     }
 
     /// Bytes that this cluster's elements take in memory.
-    pub fn memory_size(&self) -> u64 {
+    pub(super) fn memory_size(&self) -> u64 {
         self.paged * self.element.size() as u64 + self.unpaged() as u64
     }
 
@@ -109,7 +109,7 @@ impl ColumnBuffer {
 
     /// Adds one element; `value` must be what [`Element`] says.
     #[inline]
-    pub fn push<T: bytemuck::Pod>(
+    pub(super) fn push<T: bytemuck::Pod>(
         &mut self,
         value: T,
         buffers: &mut PageBuffers,
@@ -128,7 +128,7 @@ impl ColumnBuffer {
 
     /// Adds the number of items of one collection to an index column.
     #[inline]
-    pub fn push_size(
+    pub(super) fn push_size(
         &mut self,
         size: u64,
         buffers: &mut PageBuffers,
@@ -141,7 +141,7 @@ impl ColumnBuffer {
     /// Ends the page before so many bytes of one entry, if they are large and do not fit: they are
     /// then read without another entry's. What is compressed keeps its full pages.
     #[inline]
-    pub fn keep_together(
+    pub(super) fn keep_together(
         &mut self,
         size: usize,
         buffers: &mut PageBuffers,
@@ -160,7 +160,7 @@ impl ColumnBuffer {
 
     /// Adds elements.
     #[inline]
-    pub fn extend(
+    pub(super) fn extend(
         &mut self,
         values: &[u8],
         buffers: &mut PageBuffers,
@@ -201,7 +201,7 @@ impl ColumnBuffer {
     }
 
     /// Adds bytes that are kept until their page is full, if that saves a copy.
-    pub fn extend_shared(
+    pub(super) fn extend_shared(
         &mut self,
         values: &Bytes,
         buffers: &mut PageBuffers,
@@ -278,23 +278,23 @@ impl ColumnBuffer {
     }
 
     /// Gives memory back that has nothing in it.
-    pub fn release_memory(&mut self) {
+    pub(super) fn release_memory(&mut self) {
         self.values.shrink_to_fit();
         self.shared.shrink_to_fit();
     }
 
     /// Elements of this column in all clusters before this one.
-    pub fn offset(&self) -> u64 {
+    pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
     /// Moves this cluster behind clusters that have grown by so many elements.
-    pub fn shift_offset(&mut self, elements: i64) {
+    pub(super) fn shift_offset(&mut self, elements: i64) {
         self.offset = self.offset.saturating_add_signed(elements);
     }
 
     /// Forgets this cluster's elements.
-    pub fn reset(&mut self, offset: u64) {
+    pub(super) fn reset(&mut self, offset: u64) {
         self.values.clear();
         self.shared.clear();
         self.shared_size = 0;
@@ -310,7 +310,7 @@ impl ColumnBuffer {
     ///
     /// # Errors
     /// Corrupt, if the file tells of so many elements that these have no number; from the sink.
-    pub fn finish(
+    pub(super) fn finish(
         &mut self,
         buffers: &mut PageBuffers,
         sink: &mut dyn BlobSink,

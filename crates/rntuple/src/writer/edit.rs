@@ -32,7 +32,7 @@ pub(super) struct Splice {
 }
 
 impl Splice {
-    pub fn keeps_length(&self) -> bool {
+    pub(super) fn keeps_length(&self) -> bool {
         self.old.end - self.old.start == self.new.len() as u64
     }
 
@@ -75,7 +75,7 @@ pub(super) struct Edited {
 }
 
 impl<'a> ClusterEdit<'a> {
-    pub fn new(
+    pub(super) fn new(
         schema: &'a Schema,
         source: &'a dyn ByteSource,
         stored: &'a StoredCluster,
@@ -99,7 +99,7 @@ impl<'a> ClusterEdit<'a> {
     }
 
     /// The cluster with all changes.
-    pub fn finish(self, was: &Cluster) -> Edited {
+    pub(super) fn finish(self, was: &Cluster) -> Edited {
         let mut cluster = was.clone();
         let columns = cluster.columns.len().max(self.schema.columns.len());
         cluster.columns.resize_with(columns, ColumnPages::default);
@@ -111,7 +111,7 @@ impl<'a> ClusterEdit<'a> {
     }
 
     /// Replaces values of a field that has so many elements in the cluster.
-    pub fn replace(
+    pub(super) fn replace(
         &mut self,
         node: &Node,
         array: &Array,
@@ -331,7 +331,7 @@ impl<'a> ClusterEdit<'a> {
         self.changed.push((old.id, ColumnPages { element_offset, compression, pages }));
     }
 
-    pub fn count_written(&mut self, page: &PageLocation) {
+    pub(super) fn count_written(&mut self, page: &PageLocation) {
         self.bytes += stored_size(std::slice::from_ref(page));
     }
 

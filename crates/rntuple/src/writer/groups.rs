@@ -64,7 +64,7 @@ pub(super) struct Touched {
 }
 
 impl Groups {
-    pub fn new(header_checksum: u64, links: &[ClusterGroup]) -> Self {
+    pub(super) fn new(header_checksum: u64, links: &[ClusterGroup]) -> Self {
         let mut links: Vec<ClusterGroup> = links.to_vec();
         links.retain(|link| link.entry_span > 0);
         links.sort_by_key(|link| link.min_entry);
@@ -78,12 +78,16 @@ impl Groups {
     }
 
     /// Adds a cluster behind all others.
-    pub fn push(&mut self, cluster: Cluster) {
+    pub(super) fn push(&mut self, cluster: Cluster) {
         self.fresh.push(Arc::new(cluster));
     }
 
     /// The clusters that hold any of `entries`, which increase and exist.
-    pub fn touched(&mut self, entries: &[u64], source: &dyn ByteSource) -> Result<Vec<Touched>> {
+    pub(super) fn touched(
+        &mut self,
+        entries: &[u64],
+        source: &dyn ByteSource,
+    ) -> Result<Vec<Touched>> {
         let mut touched = vec![];
         let mut next = 0;
         while let Some(&entry) = entries.get(next) {
@@ -109,7 +113,7 @@ impl Groups {
     }
 
     /// Puts another cluster of the same entries in the place of one.
-    pub fn replace(&mut self, place: Place, cluster: Cluster) {
+    pub(super) fn replace(&mut self, place: Place, cluster: Cluster) {
         let clusters = match place.group {
             None => &mut self.fresh,
             Some(group) => {
@@ -123,7 +127,7 @@ impl Groups {
 
     /// Writes the page lists of groups that are new or were changed, and returns all groups and the
     /// bytes written.
-    pub fn write(
+    pub(super) fn write(
         &mut self,
         sink: &mut dyn BlobSink,
         source: &dyn ByteSource,
@@ -148,7 +152,7 @@ impl Groups {
 
     /// As [`write`](Self::write), but as few groups as there can be: one, unless its page list had more than
     /// [`WHOLE_SIZE_MAX`] bytes.
-    pub fn write_whole(
+    pub(super) fn write_whole(
         &mut self,
         sink: &mut dyn BlobSink,
         source: &dyn ByteSource,

@@ -32,7 +32,7 @@ pub(super) struct OldColumn<'a> {
 
 impl<'a> OldColumn<'a> {
     /// The representation of a field that holds its data; `elements` are those that there must be.
-    pub fn of(
+    pub(super) fn of(
         schema: &Schema,
         cluster: &'a StoredCluster,
         columns: &[ColumnId],
@@ -55,7 +55,11 @@ impl<'a> OldColumn<'a> {
     }
 
     /// The same elements, to be written in another representation.
-    pub fn as_first_representation(&self, id: ColumnId, element: Element) -> OldColumn<'static> {
+    pub(super) fn as_first_representation(
+        &self,
+        id: ColumnId,
+        element: Element,
+    ) -> OldColumn<'static> {
         OldColumn { id, element, elements: self.elements, offset: self.offset, run: None }
     }
 
@@ -72,12 +76,11 @@ impl<'a> OldColumn<'a> {
     /// The pages that a splice touches: those of its elements, or that where it inserts some.
     fn pages_of(&self, splice: &Splice) -> Range<usize> {
         let Some(run) = self.run.filter(|run| !run.pages.is_empty()) else { return 0..0 };
-        match splice.old.is_empty() {
-            false => run.pages_with(&splice.old),
-            true => {
-                let page = run.starts.partition_point(|&start| start <= splice.old.start);
-                page.saturating_sub(1)..page.max(1)
-            }
+        if splice.old.is_empty() {
+            let page = run.starts.partition_point(|&start| start <= splice.old.start);
+            page.saturating_sub(1)..page.max(1)
+        } else {
+            run.pages_with(&splice.old)
         }
     }
 }
@@ -97,14 +100,14 @@ pub(super) struct Ends {
 
 impl Ends {
     /// Where the collection ends that comes before another.
-    pub fn before(&self, collection: u64) -> u64 {
+    pub(super) fn before(&self, collection: u64) -> u64 {
         let Some(index) = collection.checked_sub(1 + self.first) else { return 0 };
         let ends: &[[u8; 8]] = self.ends.as_chunks().0;
         ends.get(index as usize).map_or(0, |end| u64::from_le_bytes(*end))
     }
 
     /// Whether the old collections of a splice have the sizes of the new ones.
-    pub fn have_sizes(&self, splice: &Splice, new: &[i64]) -> bool {
+    pub(super) fn have_sizes(&self, splice: &Splice, new: &[i64]) -> bool {
         let base = self.before(splice.old.start);
         splice.keeps_length()
             && splice.old.clone().zip(new.windows(2)).all(|(at, _)| {
@@ -116,7 +119,7 @@ impl Ends {
 
 impl ClusterEdit<'_> {
     /// The pages of a column with new elements in it.
-    pub fn spliced_pages(
+    pub(super) fn spliced_pages(
         &mut self,
         old: &OldColumn<'_>,
         columns: &[ColumnId],
@@ -133,9 +136,10 @@ impl ClusterEdit<'_> {
             let range = old.start_of(touched.start)..old.start_of(touched.end.max(1));
             let was = self.read(old.element, columns, range.clone())?;
             let now = spliced(&was, range.start, old.element, &splices[inside], fresh);
-            let counts = match keeps_borders {
-                true => counts_of(&old.pages()[touched.clone()]),
-                false => even(now.len() as u64 / old.element.size() as u64, full),
+            let counts = if keeps_borders {
+                counts_of(&old.pages()[touched.clone()])
+            } else {
+                even(now.len() as u64 / old.element.size() as u64, full)
             };
             self.write_pages(old.id, &now, &counts, &mut pages)?;
             next = touched.end;
@@ -146,7 +150,7 @@ impl ClusterEdit<'_> {
 
     /// The pages of an offset column in which collections get other sizes: all from the first of
     /// them on are new. Returns also how many items there were.
-    pub fn resized_pages(
+    pub(super) fn resized_pages(
         &mut self,
         old: &OldColumn<'_>,
         splices: &[Splice],
@@ -168,9 +172,10 @@ impl ClusterEdit<'_> {
         }
         now.extend((at..old.elements).map(|at| ends.before(at + 1).wrapping_add(shift)));
         let kept = &old.pages()[first_page..];
-        let counts = match old.run.is_some() && now.len() as u64 == old.elements - start {
-            true => counts_of(kept),
-            false => even(now.len() as u64, self.options.elements(old.element) as u64),
+        let counts = if old.run.is_some() && now.len() as u64 == old.elements - start {
+            counts_of(kept)
+        } else {
+            even(now.len() as u64, self.options.elements(old.element) as u64)
         };
         let mut pages = old.pages()[..first_page].to_vec();
         self.write_pages(old.id, bytemuck::cast_slice(&now), &counts, &mut pages)?;
@@ -178,7 +183,7 @@ impl ClusterEdit<'_> {
     }
 
     /// Ends of collections `first..last`, and that of the one before.
-    pub fn ends_of(&self, old: &OldColumn<'_>, first: u64, last: u64) -> Result<Ends> {
+    pub(super) fn ends_of(&self, old: &OldColumn<'_>, first: u64, last: u64) -> Result<Ends> {
         let first = first.saturating_sub(1);
         let ends = self.read(Element::U64, &[old.id], first..last)?;
         values_of::<u64>(&ends)?;

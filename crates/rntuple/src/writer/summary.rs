@@ -99,12 +99,12 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    pub fn new(how: Summarised) -> Self {
+    pub(super) fn new(how: Summarised) -> Self {
         Tracker { how, bounds: Bounds::default(), last_end: 0 }
     }
 
     /// Takes in elements: numbers, or the ends of the collections that follow those before.
-    pub fn add(&mut self, element: Element, values: &[u8]) {
+    pub(super) fn add(&mut self, element: Element, values: &[u8]) {
         let of_page = match self.how {
             Summarised::Numbers(_) => bounds_of(element, values),
             Summarised::Sizes => self.sizes_of(values),
@@ -125,18 +125,18 @@ impl Tracker {
     }
 
     /// Takes in the size of one collection.
-    pub fn add_size(&mut self, size: u64) {
+    pub(super) fn add_size(&mut self, size: u64) {
         let size = Bound::UInt(size);
         self.bounds = self.bounds.union(Bounds { range: Some((size, size)), has_nan: false });
     }
 
     /// Forgets all elements.
-    pub fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         (self.bounds, self.last_end) = (Bounds::default(), 0);
     }
 
     /// The bounds of all elements so far, as they are read again; starts anew.
-    pub fn finish(&mut self, column: &Column) -> Result<Bounds> {
+    pub(super) fn finish(&mut self, column: &Column) -> Result<Bounds> {
         self.last_end = 0;
         let bounds = std::mem::take(&mut self.bounds);
         match self.how {

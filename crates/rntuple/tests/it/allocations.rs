@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Watching {
 }
 
 /// Bytes of the largest allocation while `work` runs, on this thread.
-pub fn largest(work: impl FnOnce()) -> usize {
+pub(crate) fn largest(work: impl FnOnce()) -> usize {
     LARGEST.set(0);
     work();
     LARGEST.get()

@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::values::array_of;
 
 /// Entries of each of three clusters: few, or so many that their memory is used again.
-pub const FEW: u64 = 10;
+pub(crate) const FEW: u64 = 10;
 const MANY: u64 = 50_000;
 
 /// The first entry that has the later fields: in the middle of the second cluster.
@@ -106,7 +106,7 @@ fn elements(column: usize, entries: std::ops::Range<u64>) -> Vec<u8> {
 }
 
 /// Three clusters of `size` entries each, and where they are described.
-pub fn file(size: u64) -> (Vec<u8>, Anchor) {
+pub(crate) fn file(size: u64) -> (Vec<u8>, Anchor) {
     let extension = extension(later(size));
     let mut bytes = vec![0; 64];
     let mut write = |payload: &[u8], checksum: bool| {
@@ -151,7 +151,7 @@ pub fn file(size: u64) -> (Vec<u8>, Anchor) {
     (bytes, Anchor::new(header, footer))
 }
 
-pub fn expected(entry: u64, size: u64) -> Value {
+pub(crate) fn expected(entry: u64, size: u64) -> Value {
     let is_later = entry >= later(size);
     let ints = |ints: Vec<i32>| Value::List(ints.iter().map(|&n| Value::Int(n.into())).collect());
     let pair = [entry as i32, -(entry as i32)];

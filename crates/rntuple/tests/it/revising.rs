@@ -13,15 +13,15 @@ use crate::representations::{FEW, expected, file};
 use crate::revising_model::{Random, change_members};
 use crate::round_trips::{assert_holds, members_of, options, tables};
 use crate::values::{array_of, cases};
-use crate::versions::{Memory, reader};
+use crate::versions::reader;
 
 /// Writes rows as one version.
-pub fn written(
+pub(crate) fn written(
     of: &Type,
     rows: &[Value],
     options: WriteOptions,
-) -> (Memory, rntuple::EnvelopeLink, rntuple::EnvelopeLink) {
-    let mut memory = Memory::default();
+) -> (Vec<u8>, rntuple::EnvelopeLink, rntuple::EnvelopeLink) {
+    let mut memory = Vec::new();
     let (mut appender, header) =
         Appender::create(&mut memory, "t", members_of(of), options).unwrap();
     appender.append(&mut memory, &array_of(of, rows)).unwrap();
@@ -29,7 +29,7 @@ pub fn written(
     (memory, header, version.footer)
 }
 
-pub fn rows_of(reader: &Reader) -> Vec<Value> {
+pub(crate) fn rows_of(reader: &Reader) -> Vec<Value> {
     let array = reader.read(&reader.select_all(), 0..reader.entries()).unwrap();
     (0..array.len()).map(|entry| array.value(entry).unwrap()).collect()
 }
@@ -63,7 +63,7 @@ proptest! {
             let mut appender = Appender::resume(&new, *options).unwrap();
             let more = expected[..expected.len() / 2].to_vec();
             appender.append(&mut memory, &array_of(&of, &more)).unwrap();
-            let source = memory.0.clone();
+            let source = memory.clone();
             footer = appender.finish_version(&mut memory, &source).unwrap().footer;
             expected.extend(more);
             let longer = reader(&memory, &header, &footer);
@@ -79,21 +79,21 @@ fn types_of(reader: &Reader) -> Type {
     Type::Record { class: String::new(), members: reader.members() }
 }
 
-pub fn number(of: Primitive) -> Type {
+pub(crate) fn number(of: Primitive) -> Type {
     Type::Primitive(of)
 }
 
-pub fn record(members: &[(&str, Type)]) -> Type {
+pub(crate) fn record(members: &[(&str, Type)]) -> Type {
     let members = members.iter().map(|(name, of)| ((*name).to_owned(), of.clone())).collect();
     Type::Record { class: String::new(), members }
 }
 
-pub fn tracks() -> Type {
+pub(crate) fn tracks() -> Type {
     let track = record(&[("pt", number(Primitive::Float32)), ("hits", number(Primitive::Int8))]);
     record(&[("id", number(Primitive::UInt16)), ("tracks", Type::List(track.into()))])
 }
 
-pub fn event(id: u64) -> Value {
+pub(crate) fn event(id: u64) -> Value {
     let track = |at: u64| {
         Value::Record(vec![
             ("pt".to_owned(), Value::Float(at as f64)),
@@ -109,7 +109,7 @@ fn a_change_writes_little_however_much_there_is() {
     let rows: Vec<Value> = (0..20_000).map(event).collect();
     let options = WriteOptions { cluster_size: 64 << 10, ..WriteOptions::default() };
     let (mut memory, header, footer) = written(&tracks(), &rows, options);
-    let size = memory.0.len() as u64;
+    let size = memory.len() as u64;
     let old = reader(&memory, &header, &footer);
     let track = record(&[
         ("charge", number(Primitive::Int32)),
@@ -125,7 +125,7 @@ fn a_change_writes_little_however_much_there_is() {
         Member::added("weight", number(Primitive::Float64), Some(Value::Float(1.0))),
     ];
     let evolved = evolve(&old, &mut memory, &members, options).unwrap();
-    assert_eq!(evolved.bytes, memory.0.len() as u64 - size);
+    assert_eq!(evolved.bytes, memory.len() as u64 - size);
     assert!(evolved.bytes < size / 20, "{} of {size} bytes", evolved.bytes);
     let new = reader(&memory, &evolved.header, &evolved.footer);
     let row = rows_of(&new).swap_remove(14);
@@ -255,10 +255,10 @@ fn a_wide_number_replaces_a_narrow_one_in_an_old_cluster() {
     let evolved = evolve(&old, &mut memory, &[Member::same("id", wide.clone())], options).unwrap();
     let new = reader(&memory, &evolved.header, &evolved.footer);
     let mut appender = Appender::resume(&new, options).unwrap();
-    let (values, source) = ([Value::UInt(u64::MAX), Value::UInt(7)], memory.0.clone());
+    let (values, source) = ([Value::UInt(u64::MAX), Value::UInt(7)], memory.clone());
     let array = array_of(&wide, &values);
     appender.replace(&mut memory, &source, "id", &[3, 60], &array).unwrap();
-    let source = memory.0.clone();
+    let source = memory.clone();
     let version = appender.finish_version(&mut memory, &source).unwrap();
     for (entry, row) in
         rows_of(&reader(&memory, &evolved.header, &version.footer)).iter().enumerate()
@@ -277,8 +277,8 @@ fn a_wide_number_replaces_a_narrow_one_in_an_old_cluster() {
 #[test]
 fn fields_that_came_later_get_pages_for_all_entries() {
     let (bytes, anchor) = file(FEW);
-    let mut memory = Memory(bytes);
-    let old = Reader::from_anchor(Arc::new(memory.0.clone()), &anchor).unwrap();
+    let mut memory = bytes;
+    let old = Reader::from_anchor(Arc::new(memory.clone()), &anchor).unwrap();
     let triple = Type::List(number(Primitive::Int32).into());
     let members = [
         Member::same("x", number(Primitive::Int64)),

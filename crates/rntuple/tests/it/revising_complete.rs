@@ -17,14 +17,14 @@ use crate::store::Store;
 use crate::values::{array_of, cases};
 
 /// An RNTuple in its newest version.
-pub struct Made {
+pub(crate) struct Made {
     pub store: Store,
     pub header: EnvelopeLink,
     pub footer: EnvelopeLink,
 }
 
 impl Made {
-    pub fn new(of: &Type, rows: &[Value], options: WriteOptions) -> Self {
+    pub(crate) fn new(of: &Type, rows: &[Value], options: WriteOptions) -> Self {
         let mut store = Store::default();
         let (mut appender, header) =
             Appender::create(&mut store, "t", members_of(of), options).unwrap();
@@ -33,12 +33,12 @@ impl Made {
         Made { store, header, footer }
     }
 
-    pub fn reader(&self) -> Reader {
+    pub(crate) fn reader(&self) -> Reader {
         self.store.reader(&self.header, &self.footer)
     }
 
     /// Makes it complete, and goes on with that.
-    pub fn complete(
+    pub(crate) fn complete(
         &mut self,
         deleted: &[Range<u64>],
         options: WriteOptions,
@@ -51,7 +51,7 @@ impl Made {
     }
 
     /// Adds rows as one version.
-    pub fn append(&mut self, of: &Type, rows: &[Value], options: WriteOptions) {
+    pub(crate) fn append(&mut self, of: &Type, rows: &[Value], options: WriteOptions) {
         let mut appender = Appender::resume(&self.reader(), options).unwrap();
         appender.append(&mut self.store, &array_of(of, rows)).unwrap();
         self.footer = appender.finish_version(&mut self.store.clone(), &self.store).unwrap().footer;
@@ -70,7 +70,7 @@ impl Made {
 
 /// Fails unless all columns are in the header, each once and with 64-bit offsets, all clusters in one
 /// group, and the elements of all columns are counted without a gap.
-pub fn assert_complete(made: &Made) {
+pub(crate) fn assert_complete(made: &Made) {
     let reader = made.reader();
     let columns = &reader.schema().columns;
     assert!(reader.footer().extension.columns.is_empty());
@@ -84,7 +84,7 @@ pub fn assert_complete(made: &Made) {
 
 /// Fails unless the elements of all columns are counted without a gap, and each field has its first
 /// representation alone.
-pub fn assert_counted(made: &Made) {
+pub(crate) fn assert_counted(made: &Made) {
     let reader = made.reader();
     let columns = &reader.schema().columns;
     let mut totals = vec![0; columns.len()];

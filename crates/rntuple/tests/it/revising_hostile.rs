@@ -11,7 +11,6 @@ use rntuple::{
 
 use crate::revising::{event, number, record, tracks, written};
 use crate::values::cases;
-use crate::versions::Memory;
 
 /// A number in a page list, and what becomes of it.
 #[derive(Clone, Debug)]
@@ -47,12 +46,12 @@ fn damages() -> impl Strategy<Value = Damage> {
 }
 
 fn damaged(
-    memory: &mut Memory,
+    memory: &mut Vec<u8>,
     footer: &rntuple::EnvelopeLink,
     all: &[Damage],
 ) -> rntuple::EnvelopeLink {
-    let bytes = |memory: &Memory, at: &rntuple::Locator| {
-        memory.0[at.offset as usize..][..at.size as usize].to_vec()
+    let bytes = |memory: &[u8], at: &rntuple::Locator| {
+        memory[at.offset as usize..][..at.size as usize].to_vec()
     };
     let mut footer = Footer::decode(&bytes(memory, &footer.locator)).unwrap();
     let group = &mut footer.cluster_groups[0];
@@ -96,9 +95,9 @@ fn damaged(
     write(memory, &footer.encode())
 }
 
-fn write(memory: &mut Memory, bytes: &[u8]) -> rntuple::EnvelopeLink {
-    let locator = rntuple::Locator { offset: memory.0.len() as u64, size: bytes.len() as u64 };
-    memory.0.extend_from_slice(bytes);
+fn write(memory: &mut Vec<u8>, bytes: &[u8]) -> rntuple::EnvelopeLink {
+    let locator = rntuple::Locator { offset: memory.len() as u64, size: bytes.len() as u64 };
+    memory.extend_from_slice(bytes);
     rntuple::EnvelopeLink { length: locator.size, locator }
 }
 
@@ -125,7 +124,7 @@ proptest! {
         let options = WriteOptions { page_size: 64, ..Default::default() };
         let (mut memory, header, footer) = written(&tracks(), &rows, options);
         let footer = damaged(&mut memory, &footer, &all);
-        let source = Arc::new(std::mem::take(&mut memory.0));
+        let source = Arc::new(std::mem::take(&mut memory));
         let anchor = Anchor::new(header, footer);
         let Ok(reader) = Reader::from_anchor(source, &anchor) else {
             return Ok(());
@@ -145,7 +144,7 @@ proptest! {
         for error in results.into_iter().filter_map(Result::err) {
             prop_assert_ne!(error.kind(), ErrorKind::Io);
         }
-        prop_assert!(memory.0.len() < 1 << 26, "{} bytes of 60 entries", memory.0.len());
+        prop_assert!(memory.len() < 1 << 26, "{} bytes of 60 entries", memory.len());
     }
 }
 

@@ -6,7 +6,7 @@ use rntuple::{Member, Precision, Primitive, Type, Value};
 use crate::values::PRIMITIVES;
 
 /// Numbers that a seed decides (SplitMix64).
-pub struct Random(pub u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
     fn below(&mut self, end: u64) -> u64 {
@@ -29,7 +29,7 @@ impl Random {
 type Change = Box<dyn Fn(&Value) -> Value>;
 
 /// A type after a change.
-pub struct Changed {
+pub(crate) struct Changed {
     pub of: Type,
     /// For the members of the record in it.
     pub rules: Vec<Member>,
@@ -43,7 +43,7 @@ impl Changed {
 }
 
 /// Changes a type at random; `typed` types have no records without a class in them.
-pub fn change(of: &Type, typed: bool, random: &mut Random) -> Changed {
+pub(crate) fn change(of: &Type, typed: bool, random: &mut Random) -> Changed {
     let is_plain = !matches!(of, Type::List(_) | Type::Optional(_) | Type::Array { .. });
     if is_plain && random.one_in(8) {
         return wrap(change_within(of, typed, random), typed || is_typed(of), random);
@@ -83,9 +83,10 @@ fn change_within(of: &Type, typed: bool, random: &mut Random) -> Changed {
         }
         Type::Array { item, size } => {
             let Changed { of, rules, value } = change(item, true, random);
-            let of = match random.one_in(3) {
-                true => Type::List(of.into()),
-                false => Type::Array { item: of.into(), size: *size },
+            let of = if random.one_in(3) {
+                Type::List(of.into())
+            } else {
+                Type::Array { item: of.into(), size: *size }
             };
             Changed { of, rules, value: each(value) }
         }
@@ -131,7 +132,7 @@ fn wrap(changed: Changed, typed: bool, random: &mut Random) -> Changed {
 }
 
 /// The members of a record: some go, some come, some have other names or another place.
-pub fn change_members(
+pub(crate) fn change_members(
     members: &[(String, Type)],
     typed: bool,
     random: &mut Random,

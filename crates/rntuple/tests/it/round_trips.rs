@@ -10,7 +10,7 @@ use rntuple::{Compression, Reader, Type, Value, WriteOptions, Writer};
 use crate::values::{array_of, assert_agree, cases, members, values};
 
 /// Small sizes, so that pages and clusters end in the middle of everything.
-pub fn options() -> impl Strategy<Value = WriteOptions> {
+pub(crate) fn options() -> impl Strategy<Value = WriteOptions> {
     let compressions =
         [Compression::None, Compression::Lz4 { level: 1 }, Compression::Zstd { level: 1 }];
     let page_sizes = sample::select(&[1, 8, 13, 24, 64, 4096][..]);
@@ -25,7 +25,7 @@ pub fn options() -> impl Strategy<Value = WriteOptions> {
 }
 
 /// Top-level fields with some entries.
-pub fn tables(entries: std::ops::Range<usize>) -> impl Strategy<Value = (Type, Vec<Value>)> {
+pub(crate) fn tables(entries: std::ops::Range<usize>) -> impl Strategy<Value = (Type, Vec<Value>)> {
     members().prop_flat_map(move |members| {
         let of = Type::Record { class: String::new(), members };
         let rows = vec(values(&of), entries.clone());
@@ -33,7 +33,7 @@ pub fn tables(entries: std::ops::Range<usize>) -> impl Strategy<Value = (Type, V
     })
 }
 
-pub fn members_of(of: &Type) -> &[(String, Type)] {
+pub(crate) fn members_of(of: &Type) -> &[(String, Type)] {
     match of {
         Type::Record { members, .. } => members,
         _ => panic!("a table is of records"),
@@ -41,7 +41,7 @@ pub fn members_of(of: &Type) -> &[(String, Type)] {
 }
 
 /// Fails unless the reader has these rows.
-pub fn assert_holds(reader: &Reader, of: &Type, rows: &[Value]) {
+pub(crate) fn assert_holds(reader: &Reader, of: &Type, rows: &[Value]) {
     assert_eq!(reader.members(), members_of(of));
     assert_eq!(reader.entries(), rows.len() as u64);
     let array = reader.read(&reader.select_all(), 0..reader.entries()).unwrap();

@@ -9,17 +9,17 @@ use rntuple::{
     Footer, Header, Locator, PageList, PageLocation, Schema, Structure,
 };
 
-pub const ENTRIES: u64 = 10;
+pub(crate) const ENTRIES: u64 = 10;
 
-pub fn time() -> Timestamp {
+pub(crate) fn time() -> Timestamp {
     Timestamp::from_unix(1_750_000_000)
 }
 
-pub fn identity() -> FileIdentity {
+pub(crate) fn identity() -> FileIdentity {
     FileIdentity::new("sample.root", *b"femtobarn-sample", time()).unwrap()
 }
 
-pub fn schema() -> Schema {
+pub(crate) fn schema() -> Schema {
     let field = Field {
         version: 0,
         type_version: 0,
@@ -45,12 +45,12 @@ pub fn schema() -> Schema {
 }
 
 /// Writes the envelopes and the page of the RNTuple.
-pub fn write_numbers(sink: &mut impl BlobSink) -> Anchor {
+pub(crate) fn write_numbers(sink: &mut impl BlobSink) -> Anchor {
     write_numbers_with(sink, |page| page)
 }
 
 /// As [`write_numbers`], with another idea of where the page is.
-pub fn write_numbers_with(
+pub(crate) fn write_numbers_with(
     sink: &mut impl BlobSink,
     alter: impl FnOnce(PageLocation) -> PageLocation,
 ) -> Anchor {
@@ -93,7 +93,7 @@ fn write_envelope(sink: &mut impl BlobSink, envelope: &[u8]) -> EnvelopeLink {
 }
 
 /// The whole file.
-pub fn file() -> Vec<u8> {
+pub(crate) fn file() -> Vec<u8> {
     let mut writer = FileWriter::create(Cursor::new(Vec::new()), identity()).unwrap();
     let anchor = write_numbers(&mut writer);
     writer.finish(&[("numbers".into(), anchor)], time()).unwrap().into_inner()

@@ -6,21 +6,21 @@ use rntuple::{BlobSink, ByteSource, EnvelopeLink, Reader, Result};
 
 /// Blobs one after the other; clones share them.
 #[derive(Clone, Default)]
-pub struct Store(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Store(Arc<Mutex<Vec<u8>>>);
 
 impl Store {
     /// A store that has these bytes already.
-    pub fn of(bytes: Vec<u8>) -> Self {
+    pub(crate) fn of(bytes: Vec<u8>) -> Self {
         Store(Arc::new(Mutex::new(bytes)))
     }
 
     /// The version that a footer describes.
-    pub fn reader(&self, header: &EnvelopeLink, footer: &EnvelopeLink) -> Reader {
+    pub(crate) fn reader(&self, header: &EnvelopeLink, footer: &EnvelopeLink) -> Reader {
         Reader::from_links(Arc::new(self.clone()), header, footer).unwrap()
     }
 
     /// Bytes written.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.0.lock().unwrap().len() as u64
     }
 }

@@ -9,19 +9,19 @@ use proptest::{collection::vec, option, sample};
 
 use rntuple::{Array, Precision, Primitive, Type, Value, bytes_of};
 
-pub const PRIMITIVES: [Primitive; 13] = {
+pub(crate) const PRIMITIVES: [Primitive; 13] = {
     use Primitive::*;
     [Bool, Byte, Char, Int8, UInt8, Int16, UInt16, Int32, UInt32, Int64, UInt64, Float32, Float64]
 };
 
 /// Number of random cases of a test: few, or many where `FEMTOBARN_LONG` is set.
-pub fn cases(few: u32) -> ProptestConfig {
+pub(crate) fn cases(few: u32) -> ProptestConfig {
     let many = if std::env::var_os("FEMTOBARN_LONG").is_some() { 50 } else { 1 };
     ProptestConfig { cases: few * many, ..ProptestConfig::default() }
 }
 
 /// Any type that can be written.
-pub fn types() -> impl Strategy<Value = Type> {
+pub(crate) fn types() -> impl Strategy<Value = Type> {
     // Only lists and records hold records without a class name.
     typed().prop_recursive(3, 12, 3, |inner| {
         prop_oneof![
@@ -32,7 +32,7 @@ pub fn types() -> impl Strategy<Value = Type> {
 }
 
 /// The top-level fields of an RNTuple.
-pub fn members() -> impl Strategy<Value = Vec<(String, Type)>> {
+pub(crate) fn members() -> impl Strategy<Value = Vec<(String, Type)>> {
     vec(types(), 1..5).prop_map(numbered)
 }
 
@@ -80,7 +80,7 @@ fn numbered(types: Vec<Type>) -> Vec<(String, Type)> {
 }
 
 /// Any value of a type.
-pub fn values(of: &Type) -> BoxedStrategy<Value> {
+pub(crate) fn values(of: &Type) -> BoxedStrategy<Value> {
     match of {
         Type::Primitive(primitive) => primitives(*primitive),
         Type::Reduced(primitive, Precision::Quantised { min, max, .. }) => {
@@ -164,7 +164,7 @@ fn variants(alternatives: &[Type]) -> BoxedStrategy<Value> {
 }
 
 /// Values of a type as an array.
-pub fn array_of(of: &Type, values: &[Value]) -> Array {
+pub(crate) fn array_of(of: &Type, values: &[Value]) -> Array {
     match of {
         Type::Primitive(primitive) | Type::Reduced(primitive, _) => numbers(*primitive, values),
         Type::String => {
@@ -285,7 +285,7 @@ fn items(value: &Value) -> Vec<Value> {
 }
 
 /// Fails unless `read` is what comes back of `written`: the same, but for what its type rounds.
-pub fn assert_agree(of: &Type, written: &Value, read: &Value) {
+pub(crate) fn assert_agree(of: &Type, written: &Value, read: &Value) {
     assert!(agree(of, written, read), "{written:?} came back as {read:?}, of {of:?}");
 }
 

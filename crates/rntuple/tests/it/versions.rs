@@ -12,20 +12,8 @@ use rntuple::{
 use crate::round_trips::{assert_holds, members_of, options, tables};
 use crate::values::{array_of, cases};
 
-/// Blobs one after the other.
-#[derive(Default)]
-pub struct Memory(pub Vec<u8>);
-
-impl BlobSink for Memory {
-    fn write_blob(&mut self, parts: &[&[u8]]) -> Result<u64> {
-        let offset = self.0.len() as u64;
-        parts.iter().for_each(|part| self.0.extend_from_slice(part));
-        Ok(offset)
-    }
-}
-
-pub fn reader(memory: &Memory, header: &EnvelopeLink, footer: &EnvelopeLink) -> Reader {
-    Reader::from_links(Arc::new(memory.0.clone()), header, footer).unwrap()
+pub(crate) fn reader(memory: &[u8], header: &EnvelopeLink, footer: &EnvelopeLink) -> Reader {
+    Reader::from_links(Arc::new(memory.to_vec()), header, footer).unwrap()
 }
 
 proptest! {
@@ -39,7 +27,7 @@ proptest! {
     ) {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(rows.len() + 1)).collect();
         cuts.sort_unstable();
-        let mut memory = Memory::default();
+        let mut memory = Vec::new();
         // The encoding is the header's, so the first options decide it.
         let first = options[0];
         let (mut appender, header) =
@@ -49,7 +37,7 @@ proptest! {
         for (round, cut) in cuts.into_iter().enumerate() {
             appender.append(&mut memory, &array_of(&of, &rows[done..cut])).unwrap();
             done = cut;
-            let source = memory.0.clone();
+            let source = memory.clone();
             let version = appender.finish_version(&mut memory, &source).unwrap();
             prop_assert_eq!(version.entries, done as u64);
             // Some writers go on, others start anew from the footer.
@@ -83,7 +71,7 @@ fn counter(at: u64) -> Value {
 
 #[test]
 fn a_thousand_versions_have_few_cluster_groups_and_all_can_be_read() {
-    let mut memory = Memory::default();
+    let mut memory = Vec::new();
     let of = Type::Record { class: String::new(), members: counters() };
     let options = WriteOptions { page_size: 64, cluster_size: 256, ..WriteOptions::default() };
     let (mut appender, header) = Appender::create(&mut memory, "t", &counters(), options).unwrap();
@@ -92,14 +80,14 @@ fn a_thousand_versions_have_few_cluster_groups_and_all_can_be_read() {
     for row in &rows {
         appender.append_value(&mut memory, row).unwrap();
         // The source is a look at the bytes so far; page lists are all that is read of it.
-        let source = std::mem::take(&mut memory.0);
+        let source = std::mem::take(&mut memory);
         let mut sink = Behind { start: source.len() as u64, bytes: vec![] };
         let version = appender.finish_version(&mut sink, &source).unwrap();
-        memory.0 = source;
-        memory.0.extend(sink.bytes);
+        memory = source;
+        memory.extend(sink.bytes);
         footers.push(version.footer);
     }
-    let source: Arc<dyn ByteSource> = Arc::new(memory.0);
+    let source: Arc<dyn ByteSource> = Arc::new(memory);
     for (version, footer) in footers.iter().enumerate() {
         let reader = Reader::from_links(source.clone(), &header, footer).unwrap();
         assert_eq!(reader.entries(), version as u64 + 1);
@@ -144,7 +132,7 @@ fn after_a_failed_write_the_appender_refuses_all_work() {
     let (mut appender, _) = Appender::create(&mut sink, "t", &counters(), options).unwrap();
     let failed = (0..10).find_map(|at| appender.append_value(&mut sink, &counter(at)).err());
     assert_eq!(failed.unwrap().kind(), rntuple::ErrorKind::Io);
-    let mut sound = Memory::default();
+    let mut sound = Vec::new();
     appender.append_value(&mut sound, &counter(0)).unwrap_err();
     appender.finish_version(&mut sound, &Vec::new()).unwrap_err();
 }
@@ -153,7 +141,7 @@ fn after_a_failed_write_the_appender_refuses_all_work() {
 /// can count: the size of a cluster was measured on disk only.
 #[test]
 fn clusters_of_data_that_compress_well_end_in_time() {
-    let mut memory = Memory::default();
+    let mut memory = Vec::new();
     let compression = Compression::Zstd { level: 1 };
     let options = WriteOptions { page_size: 4096, cluster_size: 64 << 10, compression };
     let (mut appender, header) = Appender::create(&mut memory, "t", &counters(), options).unwrap();
@@ -163,7 +151,7 @@ fn clusters_of_data_that_compress_well_end_in_time() {
         Value::Record(vec![("i".to_owned(), Value::UInt(at)), ("l".to_owned(), zeros)])
     };
     (0..200).for_each(|at| appender.append_value(&mut memory, &row(at)).unwrap());
-    let source = memory.0.clone();
+    let source = memory.clone();
     let version = appender.finish_version(&mut memory, &source).unwrap();
     let clusters = reader(&memory, &header, &version.footer).clusters();
     assert!((25..60).contains(&clusters), "{clusters} clusters of 20 MB");
@@ -172,7 +160,7 @@ fn clusters_of_data_that_compress_well_end_in_time() {
 /// The size of the first entries once decided how many of the next went into a cluster.
 #[test]
 fn clusters_end_in_time_when_entries_grow() {
-    let mut memory = Memory::default();
+    let mut memory = Vec::new();
     let options = WriteOptions { page_size: 4096, cluster_size: 64 << 10, ..Default::default() };
     let (mut appender, header) = Appender::create(&mut memory, "t", &counters(), options).unwrap();
     let row = |at: u64| {
@@ -182,7 +170,7 @@ fn clusters_end_in_time_when_entries_grow() {
     let of = Type::Record { class: String::new(), members: counters() };
     let rows: Vec<Value> = (0..1000).map(row).collect();
     appender.append(&mut memory, &array_of(&of, &rows)).unwrap();
-    let source = memory.0.clone();
+    let source = memory.clone();
     let version = appender.finish_version(&mut memory, &source).unwrap();
     let clusters = reader(&memory, &header, &version.footer).clusters();
     assert!((100..200).contains(&clusters), "{clusters} clusters of 9 MB");

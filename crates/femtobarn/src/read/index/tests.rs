@@ -1,24 +1,14 @@
 //! Runs in memory: written, merged, searched and damaged.
 
 use proptest::{collection::vec, prelude::*};
-use rntuple::{BlobSink, ByteSource};
+use rntuple::ByteSource;
 
 use super::run::{BlockCache, Blocks, RunSink, Stream};
 use super::sorter::Sorter;
 use crate::annex::IndexRun;
 use crate::error::Result;
 
-struct Memory(Vec<u8>);
-
-impl BlobSink for Memory {
-    fn write_blob(&mut self, parts: &[&[u8]]) -> rntuple::Result<u64> {
-        let offset = self.0.len() as u64;
-        parts.iter().for_each(|part| self.0.extend_from_slice(part));
-        Ok(offset)
-    }
-}
-
-impl RunSink for Memory {
+impl RunSink for Vec<u8> {
     fn reserve(&mut self, _: u64) -> Result<()> {
         Ok(())
     }
@@ -30,11 +20,11 @@ impl RunSink for Memory {
 
 type Pairs = Vec<(Vec<u8>, u64)>;
 
-fn add(disk: &mut Memory, runs: &mut Vec<IndexRun>, pairs: &Pairs) {
+fn add(disk: &mut Vec<u8>, runs: &mut Vec<IndexRun>, pairs: &Pairs) {
     let mut sorter = Sorter::default();
     pairs.iter().for_each(|(key, entry)| sorter.push(key, *entry));
     sorter.sort();
-    let source = disk.0.clone();
+    let source = disk.clone();
     sorter.write(runs, &source, disk).unwrap();
 }
 
@@ -102,7 +92,7 @@ proptest! {
         batches in vec(vec((keys(), 0..50_u64), 1..400), 1..8),
         starts in vec(keys(), 20),
     ) {
-        let mut disk = Memory(vec![0; 24]);
+        let mut disk = vec![0; 24];
         let mut runs = vec![];
         let mut model: Pairs = vec![];
         for batch in &batches {
@@ -115,10 +105,10 @@ proptest! {
         model.dedup();
         let mut merged: Pairs = vec![];
         for run in &runs {
-            let pairs = all(&disk.0, *run).unwrap();
+            let pairs = all(&disk, *run).unwrap();
             prop_assert!(pairs.is_sorted());
             prop_assert_eq!(pairs.iter().map(|(key, _)| key.len() as u64).sum::<u64>(), run.key_bytes);
-            let blob = run.blob.read(&disk.0).unwrap();
+            let blob = run.blob.read(&disk).unwrap();
             prop_assert_eq!(blob.len() as u64, run.blob.size);
             prop_assert!(run.blob.size <= 2 * (run.key_bytes + 10 * run.keys) + 8192);
             merged.extend(pairs);
@@ -131,14 +121,14 @@ proptest! {
                 model.iter().filter(|(key, _)| key.starts_with(start)).map(|pair| pair.1).collect();
             expected.sort_unstable();
             expected.dedup();
-            prop_assert_eq!(found(&disk.0, &runs, start).unwrap(), expected);
+            prop_assert_eq!(found(&disk, &runs, start).unwrap(), expected);
         }
     }
 }
 
 /// 3000 keys in several levels of blocks.
-fn large() -> (Memory, Vec<IndexRun>) {
-    let mut disk = Memory(vec![0; 8]);
+fn large() -> (Vec<u8>, Vec<IndexRun>) {
+    let mut disk = vec![0; 8];
     let mut runs = vec![];
     let pairs = (0..3000_u64).map(|n| ([&n.to_be_bytes()[..], &[7; 100]].concat(), n)).collect();
     add(&mut disk, &mut runs, &pairs);
@@ -149,8 +139,8 @@ fn large() -> (Memory, Vec<IndexRun>) {
 fn a_flipped_bit_is_noticed_or_out_of_the_way() {
     let (disk, runs) = large();
     let key = |n: u64| n.to_be_bytes();
-    for bit in (64..8 * disk.0.len()).step_by(977) {
-        let mut flipped = disk.0.clone();
+    for bit in (64..8 * disk.len()).step_by(977) {
+        let mut flipped = disk.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         for n in [0, 1, 1499, 2999] {
             if let Ok(entries) = found(&flipped, &runs, &key(n)) {
@@ -160,7 +150,7 @@ fn a_flipped_bit_is_noticed_or_out_of_the_way() {
         assert!(runs[0].blob.read(&flipped).is_err());
     }
     let first_leaf = 8 * (8 + 100);
-    let mut flipped = disk.0.clone();
+    let mut flipped = disk.clone();
     flipped[first_leaf / 8] ^= 1;
     assert!(found(&flipped, &runs, &key(0)).is_err());
     assert!(all(&flipped, runs[0]).is_err());
@@ -182,8 +172,8 @@ fn a_run_that_is_not_where_it_should_be_is_refused() {
         let mut run = runs[0];
         (run.blob.offset, run.blob.size, run.keys) = (offset, size, keys);
         // A look-up does not count keys, and going through all does not need the root.
-        let looked = found(&disk.0, &[run], &2999_u64.to_be_bytes());
-        assert!(all(&disk.0, run).is_err() || looked.is_err(), "{run:?}");
+        let looked = found(&disk, &[run], &2999_u64.to_be_bytes());
+        assert!(all(&disk, run).is_err() || looked.is_err(), "{run:?}");
         assert!(looked.is_err() || looked.unwrap() == [2999] || run.blob.size == 4096, "{run:?}");
     }
 }

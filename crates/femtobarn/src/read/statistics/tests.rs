@@ -1,21 +1,11 @@
 //! Statistics in memory: joined, encoded, damaged.
 
 use proptest::{collection::vec, option, prelude::*};
-use rntuple::{BlobSink, Bound, Bounds};
+use rntuple::{Bound, Bounds};
 
 use super::run::{Directory, Run, Summarised};
 use super::united;
 use crate::annex::Blob;
-
-struct Memory(Vec<u8>);
-
-impl BlobSink for Memory {
-    fn write_blob(&mut self, parts: &[&[u8]]) -> rntuple::Result<u64> {
-        let offset = self.0.len() as u64;
-        parts.iter().for_each(|part| self.0.extend_from_slice(part));
-        Ok(offset)
-    }
-}
 
 fn bounds() -> impl Strategy<Value = Bounds> {
     let range = prop_oneof![
@@ -53,17 +43,17 @@ proptest! {
 
     #[test]
     fn statistics_are_read_back_and_every_flipped_bit_is_noticed(run in run(), bit in any::<usize>()) {
-        let mut disk = Memory(vec![0; 8]);
+        let mut disk = vec![0; 8];
         let blob = Blob::write(&mut disk, &run.encode()).unwrap();
-        prop_assert_eq!(&Run::read(&disk.0, &blob).unwrap(), &run);
-        let directory = Directory::read(&disk.0, &blob).unwrap();
+        prop_assert_eq!(&Run::read(&disk, &blob).unwrap(), &run);
+        let directory = Directory::read(&disk, &blob).unwrap();
         for (name, known) in &run.columns {
-            let read = directory.column(&disk.0, name).unwrap();
+            let read = directory.column(&disk, name).unwrap();
             prop_assert_eq!(read.as_ref(), Some(known));
         }
-        prop_assert_eq!(directory.column(&disk.0, "zzzz").unwrap(), None);
-        let bit = 64 + bit % (8 * (disk.0.len() - 8));
-        let mut flipped = disk.0.clone();
+        prop_assert_eq!(directory.column(&disk, "zzzz").unwrap(), None);
+        let bit = 64 + bit % (8 * (disk.len() - 8));
+        let mut flipped = disk.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         prop_assert!(Run::read(&flipped, &blob).is_err());
         if let Ok(directory) = Directory::read(&flipped, &blob) {
