@@ -36,11 +36,12 @@ from ._exceptions import (
     UnsupportedError,
     WrongTypeError,
 )
-from ._exchange.imports import Imported
-from ._federations import Attached, Federation, create, identify, open, rebuild_catalogue, restore
+from ._exchange.import_target import Imported
+from ._federations import Attached, Federation, create, open
 from ._femtobarn import __version__
 from ._objects.objects import ElementRef, LinkList, LinkRef, Object
 from ._oid import Oid, OidArray, OidRange
+from ._recovery import identify, rebuild_catalogue, restore
 from ._schema.annotations import (
     array,
     bitset,
@@ -69,9 +70,10 @@ from ._schema.classes import definition_of, field, is_persistent, persistent
 from ._schema.types import Definition
 from ._serving import Server, serve
 from ._snapshots import Snapshot
-from ._transactions import ContainerWriter, Database, Savepoint, Transaction
+from ._transactions import Savepoint, Transaction
 from ._upkeep import BackupReport, CheckReport, Compacted, Problem, RepairReport, VacuumReport
 from ._views.view import View
+from ._writers import ContainerWriter, Database
 from .datamodel import Model, load_model
 
 __all__ = [

@@ -1,10 +1,15 @@
-"""A federation: databases that share one catalogue, one schema and one order of commits."""
+"""Federations: databases that share one catalogue, one schema and one order of commits.
+
+The functions make and open a federation; :class:`Federation` is an open one.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,40 +18,38 @@ from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from ._exceptions import InvalidError, check_text
-from ._exchange.import_plan import Wish
-from ._exchange.imports import Files, Imported, expanded, import_trees, main_tree
-from ._exchange.table_files import import_file
+from ._exchange.exports import Progress as ObjectProgress
+from ._exchange.imports import Imports
 from ._femtobarn import FederationHandle, count_fork
-from ._femtobarn import identify as _identify
-from ._femtobarn import rebuild_catalogue as _rebuild_catalogue
-from ._femtobarn import restore as _restore
 from ._objects.objects import Object
 from ._query.paths import Expressions
 from ._schema.types import Definition
 from ._snapshots import Snapshot
 from ._transactions import Transaction
-from ._upkeep import Progress, Upkeep, paths
+from ._upkeep import Upkeep
 from ._upkeep import seconds as _seconds
 from ._views.view import View
 from .datamodel import Model, load_model
 
-__all__ = ["Attached", "Federation", "create", "identify", "open", "rebuild_catalogue", "restore"]
+__all__ = ["Attached", "Federation", "create", "open"]
 
 
 def create(path: str | os.PathLike[str], *, name: str | None = None) -> Federation:
-    """Make a federation: a folder with a catalogue and the files of its databases.
+    """Make a federation: a folder with a catalogue and the files of databases.
 
     Parameters
     ----------
     path
-        Folder to make; it must not exist, or be empty.
+        Folder to make. It must not exist, or be empty.
     name
         Name of the federation, by default that of the folder without its suffix.
 
     Raises
     ------
     ExistsError
-        If there is something at that place already.
+        If the folder is not empty.
+    StorageError
+        If the folder cannot be written.
 
     Examples
     --------
@@ -75,37 +78,36 @@ def open(
     Parameters
     ----------
     path
-        Its folder, or ``root://host:port//name`` at a server (``roots://`` for TLS).
+        Folder of the federation, or ``root://host:port//name`` at a server (``roots://`` for TLS).
     cache_bytes
-        Bytes of decoded pages that are kept for reading objects, 256 MiB by default.
+        Size of the cache of decoded pages from which single objects are read, 256 MiB by default.
     threads
-        Threads that read a large array, by default as many as there are cores.
+        Threads that read one large array; one for each core by default.
     streams
-        Connections to a server, beside the first one, over which what will be needed is read ahead, 2 by
-        default. More are of use where the way to the server is long.
+        Connections to a server for read-ahead, beside the first connection; 2 by default. More help where the
+        round trip is long.
     read_ahead_bytes
-        Bytes that are read ahead from a server at once, 2 MiB by default, 64 MiB at most. More are of use
-        where its disks seek slowly; reading one container in order holds up to two and a half times as
-        much. With 0 nothing is read ahead.
+        Size of one read-ahead request, 2 MiB by default, 64 MiB at most. More helps where the disks of the
+        server seek slowly. Reading one container in order takes up to 2.5 times as much memory. 0 turns
+        read-ahead off.
     disk_cache
-        Folder where what is read from a server is kept, also for other processes, by default nowhere.
+        Folder for a cache of the bytes read from a server, which processes share; no cache by default.
     disk_cache_bytes
-        Bytes that are kept there of each federation, 16 GiB by default; what was used least recently goes
-        first.
+        Size of that cache for each federation, 16 GiB by default; the least recently used bytes go first.
     timeout
-        Seconds to keep retrying a server that answered before and has stopped, for example while it
-        restarts; 60 by default. A server that cannot be connected to here is an error at once.
+        Seconds to keep trying a server that stopped answering, for example while it restarts; 60 by default.
+        A server that does not answer this first connection is an error at once.
 
     Raises
     ------
     NotFoundError
-        If there is none at that place.
+        If there is no federation at the path.
     UnavailableError
         If the server cannot be reached, or its certificate is not trusted.
     DeniedError
-        If the server does not let the caller in, or the folder may not be read.
+        If the server refuses the caller, or the folder may not be read.
     UnsupportedError
-        If it was made by a newer release.
+        If a newer release made it, in a format that this release does not know.
     """
     handle = FederationHandle.open(
         _local_path(path),
@@ -120,83 +122,37 @@ def open(
     return Federation(handle)
 
 
-def restore(
-    backups: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-    folder: str | os.PathLike[str],
-    *,
-    progress: Progress | None = None,
-) -> Federation:
-    """Make a federation from a backup, or from a full one and the ones made since, in their order.
-
-    Every byte is checked.
-
-    Raises
-    ------
-    CorruptError
-        If a backup is damaged.
-    InvalidError
-        If the backups do not follow each other.
-    """
-    return Federation(_restore(paths(backups), os.fspath(folder), progress))
-
-
-def rebuild_catalogue(
-    path: str | os.PathLike[str], *, name: str | None = None, progress: Progress | None = None
-) -> dict[str, Any]:
-    """Make the catalogue of a federation again from the files of its databases alone.
-
-    Objects, OIDs, classes, names and commits come back; tags, retention and the users of commits do
-    not, and files that were attached elsewhere have to be attached again. The old catalogue is moved
-    away. Nobody else may have the federation open.
-
-    Parameters
-    ----------
-    path
-        Folder of the federation.
-    name
-        Name of the federation, by default that of the folder.
-    progress
-        Told how far it is.
-    """
-    return _rebuild_catalogue(os.fspath(path), name, progress)
-
-
-def identify(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Say what a file is: a database, of which federation and in which state, or another ROOT file."""
-    return _identify(os.fspath(path))
-
-
 @dataclass(frozen=True)
 class Attached:
-    """A file that was attached."""
+    """The result of attaching a file."""
 
     name: str
-    """Name of the database that it has become."""
+    """Name of the file as a database."""
     containers: list[str]
     """Names of its containers."""
     ignored: list[str]
-    """Fields that cannot be read, with the reason."""
+    """Fields whose types cannot be read, each with the reason."""
     renamed: dict[str, str]
-    """Other names that classes of the file have in this federation, such as ``"Events@dimuon"`` for
-    ``"Events"``, because it has a class of that name with other fields."""
+    """New names of classes by their names in the file, such as ``"Events@dimuon"`` for ``"Events"``, where
+    the federation has a class of the old name with other fields."""
 
 
-class Federation(Upkeep):
-    """A federation that is open.
+class Federation(Upkeep, Imports):
+    """An open federation.
 
-    It may be used from many threads. It is pickled as its place, and opened again where it is
-    unpickled; after a fork the child opens its own.
+    Threads may share it. A pickle of it holds its path, and opens it again where it is unpickled. After a
+    fork the child has to open it again.
     """
 
     def __init__(self, handle: FederationHandle) -> None:
         self._handle = handle
-        # Kept here so that they can still be told after closing and in a forked child.
+        # Plain attributes, because the handle refuses after closing and in a forked child.
         self.name = handle.name
         """Name of the federation."""
         self.path = os.fspath(handle.path)
         """Folder of the federation."""
         self.uuid = handle.uuid
-        """What tells this federation from all others."""
+        """UUID of the federation; copies and backups share it."""
 
     def head(self) -> int:
         """Return the number of the newest commit."""
@@ -216,10 +172,17 @@ class Federation(Upkeep):
         csn
             Number of the commit; the newest if not given.
         time
-            Instead of a number: the newest commit at that time, as a datetime, ISO text, or seconds
-            since 1970.
+            Instead of a number: the newest commit at a time, which is a datetime, a text in ISO 8601, or
+            seconds since 1970. A time without a zone is local.
         tag
-            Instead of a number: the name of a tagged snapshot.
+            Instead of a number: the name of a tag.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such commit or tag, or vacuum has given the snapshot up.
+        InvalidError
+            If more than one of the three is given.
         """
         if sum(given is not None for given in (csn, time, tag)) > 1:
             raise InvalidError("give one of csn, time and tag")
@@ -241,12 +204,13 @@ class Federation(Upkeep):
         Parameters
         ----------
         message
-            What it is for; kept in the history.
+            Purpose of the transaction, recorded in the history.
         lock_timeout
-            Seconds to wait for a container that another writer holds.
+            Seconds to wait for the lock of a container that another writer holds.
         isolation
-            ``"snapshot"``: all that is read is of one commit, and what is changed nobody else has
-            changed since. ``"serializable"``: also what is only read nobody has changed since.
+            ``"snapshot"``: all reads are of one commit, and the commit fails if another transaction changed a
+            container that this one writes. ``"serializable"``: it also fails if another transaction changed a
+            container that this one read.
         """
         if isolation not in ("snapshot", "serializable"):
             raise InvalidError(f"isolation {isolation!r} does not exist; there are snapshot and serializable")
@@ -271,9 +235,9 @@ class Federation(Upkeep):
         return list(self.snapshot())
 
     def find(self, name: str, /, **values: Any) -> Object:
-        """Return the first object of a container whose fields have some values, as of the newest commit.
+        """Return the first object with the given values of fields, as of the newest commit.
 
-        Such as ``fed.find("run7/events", run=7, event=12345)``; see :meth:`View.find`.
+        For example ``fed.find("run7/events", run=7, event=12345)``; see :meth:`View.find`.
         """
         return self.snapshot().find(name, **values)
 
@@ -289,15 +253,15 @@ class Federation(Upkeep):
     ) -> Model:
         """Register the classes of a data model written for podio, such as ``edm4hep.yaml``.
 
-        Classes that are registered already stay as they are; those that differ become a new version,
-        whose number is the model's ``schema_version``.
+        A class that differs from its registered version gets a new version, whose number is the model's
+        ``schema_version``; the other registered classes stay as they are.
 
         Parameters
         ----------
         model
-            A model, the path of its YAML file, or what one holds.
+            A model, the path of its YAML file, or the content of that file as a mapping.
         upstream
-            The model whose types this one uses, if it does.
+            The model that defines the types which this model uses but does not define.
 
         Returns
         -------
@@ -307,7 +271,7 @@ class Federation(Upkeep):
         Raises
         ------
         InvalidError
-            If it is no data model, or a class differs and the ``schema_version`` was not raised.
+            If the data model is malformed, or a class differs though ``schema_version`` was not raised.
 
         Examples
         --------
@@ -331,206 +295,30 @@ class Federation(Upkeep):
         return registered
 
     def attach(self, path: str | os.PathLike[str], name: str | None = None) -> Attached:
-        """Take a file with RNTuples into the federation without copying it.
+        """Add a file with RNTuples to the federation as a database, without copying it.
 
-        A class of the file that this federation has with the same fields is that class. If the federation has
-        the name and version with other fields, the class gets the name of the database behind its own:
-        ``"Events@dimuon"``. A persistent class ``Events`` with the same fields goes on meaning it.
+        A class of the file is the class of that name in this federation if their fields are the same. If the
+        federation has the name and version with other fields, the class is renamed after the database:
+        ``"Events@dimuon"``. A persistent class ``Events`` with the same fields still stands for it.
 
         Parameters
         ----------
         path
             A sealed database of another federation, or any ROOT file with RNTuples.
         name
-            Name as a database, by default that of the file without its suffix.
+            Name of the database, by default that of the file without its suffix.
 
         Raises
         ------
         CorruptError
             If the file is truncated or damaged.
         InvalidError
-            If it is no ROOT file or has no RNTuple.
+            If the file is not a ROOT file, or has no RNTuple.
         ExistsError
-            If the file, or a database of its name, is in the federation already.
+            If the file is attached already, or the federation has a database of that name.
         """
         facts = self._handle.attach(os.fspath(path), name)
         return Attached(facts["name"], facts["containers"], facts["ignored"], facts["renamed"])
-
-    def import_tree(
-        self,
-        path: str | os.PathLike[str],
-        tree: str | None = None,
-        *,
-        database: str | None = None,
-        container: str | None = None,
-        class_name: str | None = None,
-        only: list[str] | None = None,
-        grouping: bool = True,
-        again: bool = False,
-        jobs: int = 1,
-        batch_bytes: int = 64_000_000,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> Imported:
-        """Copy a TTree of a ROOT file, or all that are in it, in one transaction.
-
-        Parameters
-        ----------
-        path
-            A ROOT file.
-        tree
-            Name of the tree; all trees of the file if not given.
-        database, container, class_name, only, grouping, again, jobs, batch_bytes, progress
-            As for :meth:`import_trees`.
-
-        Returns
-        -------
-        Imported
-            Of the tree that was named; else of the one with a usual name, such as ``Events``, or the largest.
-        """
-        wish = Wish(
-            None if tree is None else [tree],
-            database,
-            container,
-            class_name,
-            only,
-            grouping,
-            again,
-            jobs,
-            batch_bytes,
-        )
-        return main_tree(import_trees(self, [(os.fspath(path), None)], wish, progress))
-
-    def import_trees(
-        self,
-        files: Files,
-        trees: Sequence[str] | None = None,
-        *,
-        database: str | None = None,
-        container: str | None = None,
-        class_name: str | None = None,
-        only: list[str] | None = None,
-        grouping: bool = True,
-        again: bool = False,
-        jobs: int = 1,
-        batch_bytes: int = 64_000_000,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> list[Imported]:
-        """Copy TTrees of ROOT files into containers: all files in one transaction, or nothing.
-
-        Trees that go into one container become one class. A field that some of the files lack is optional
-        in it, and missing in the objects of these: a trigger that is not in a file has not failed to fire.
-        A container that is there takes a newer version of its class if a file has other fields.
-
-        The container ``imports`` of a database says which files its objects came from, and which entries.
-
-        Parameters
-        ----------
-        files
-            ROOT files, patterns such as ``"dy/**/*.root"``, or ``FILE:TREE``; one, or a list.
-        trees
-            Names of the trees; all that can be imported if not given.
-        database
-            Database to import into, made if needed; by default one for each file, named as it is.
-        container
-            Container to append to, made if needed; by default named as the tree. ``{tree}`` in it stands for
-            the name of the tree.
-        class_name
-            Class of the objects of a new container, by default named as the tree; ``{tree}`` as above.
-        only
-            Globs of branches to import; all if not given.
-        grouping
-            Whether branches that belong together by their names become collections and records.
-        again
-            Whether to import what was imported before, too.
-        jobs
-            Processes that read, beside this one, which writes. With 1 it is a thread; it is enough where
-            branches hold numbers and lists of numbers, which all processors read in either case. A script
-            that gives more has to have ``if __name__ == "__main__":``.
-        batch_bytes
-            Uncompressed bytes that are read at once; each job holds a few times as much.
-        progress
-            Called with the objects imported so far and the objects in all.
-
-        Returns
-        -------
-        list
-            What became of each tree, and what was left out.
-
-        Raises
-        ------
-        ExistsError
-            If a tree of a file was imported before, or is given twice: files are known by their UUIDs,
-            which copies share.
-        InvalidError
-            If trees cannot be of one class; the text names the field.
-        NotFoundError
-            If there is no such file or tree, or a pattern matches nothing.
-        """
-        wish = Wish(trees, database, container, class_name, only, grouping, again, jobs, batch_bytes)
-        return import_trees(self, expanded(files), wish, progress)
-
-    def import_file(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        database: str | None = None,
-        container: str | None = None,
-        class_name: str | None = None,
-        ntuple: str | None = None,
-        expressions: Expressions = None,
-        again: bool = False,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> Imported:
-        """Copy a Parquet or Arrow file, or an RNTuple of a ROOT file, into a container.
-
-        Parameters
-        ----------
-        path
-            A ``.parquet``, ``.arrow``, ``.feather`` or ``.root`` file.
-        database
-            Database to import into, made if needed; by default named as the file.
-        container
-            Container to append to, made if needed; by default named as the file or the RNTuple.
-        class_name
-            Class of the objects, by default named as the file or the RNTuple.
-        ntuple
-            Name of the RNTuple, if the file has more than one.
-        expressions
-            Fields to import, as for :meth:`View.arrays`; all if not given.
-        again
-            Whether to import the file even if it was imported before.
-        progress
-            Called with the objects imported so far and the objects in all.
-
-        Raises
-        ------
-        ExistsError
-            If the file was imported before.
-        InvalidError
-            If a column is of a type that cannot be stored; the text names it.
-
-        Examples
-        --------
-        >>> import femtobarn as fb, pandas as pd, tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> pd.DataFrame({"n": [1, 2, 3]}).to_parquet(folder + "/numbers.parquet")
-        >>> fed = fb.create(folder + "/lhc.fed")
-        >>> fed.import_file(folder + "/numbers.parquet", database="d").container
-        'd/numbers'
-        >>> fed["d/numbers"][2].n
-        3
-        """
-        return import_file(
-            self,
-            path,
-            database=database,
-            container=container,
-            class_name=class_name,
-            ntuple=ntuple,
-            expressions=expressions,
-            again=again,
-            progress=progress,
-        )
 
     def export(
         self,
@@ -540,20 +328,20 @@ class Federation(Upkeep):
         where: str | None = None,
         *,
         format: str | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: ObjectProgress | None = None,
     ) -> int:
-        """Write objects of containers to a file, as of the newest commit; see :meth:`Snapshot.export`."""
+        """Export objects of containers to a file, as of the newest commit; see :meth:`Snapshot.export`."""
         return self.snapshot().export(names, path, expressions, where, format=format, progress=progress)
 
     def seal(self, database: str, *, lock_timeout: float = 10.0) -> int:
-        """Make a database read-only for ever and its file a complete ROOT file.
+        """Seal a database: it is read-only from then on, and its file is a complete ROOT file.
 
         Parameters
         ----------
         database
             Name of the database.
         lock_timeout
-            Seconds to wait for writers of its containers.
+            Seconds to wait for the writers of its containers.
 
         Returns
         -------
@@ -569,8 +357,16 @@ class Federation(Upkeep):
             for commit in self._handle.history(limit)
         ]
 
+    @staticmethod
+    @contextmanager
+    def _attached_alone(file: Path) -> Iterator[Snapshot]:
+        """Attach a ROOT file to a temporary federation in which there is nothing else."""
+        with tempfile.TemporaryDirectory() as folder, create(Path(folder) / "import.fed") as federation:
+            federation.attach(file.absolute(), "file")
+            yield federation.snapshot()
+
     def close(self) -> None:
-        """Close the federation; views and snapshots of it can then no longer be read."""
+        """Close the federation; its views and snapshots can no longer be read."""
         self._handle.close()
 
     def __enter__(self) -> Federation:
@@ -588,11 +384,11 @@ class Federation(Upkeep):
         return _reopen, (self.path,)
 
 
-# A forked child must not touch its parent's locks and connections: handles refuse there.
+# A forked child must not use its parent's locks and connections: the handles count forks, and refuse there.
 os.register_at_fork(after_in_child=count_fork)
 
 _OPENED: WeakValueDictionary[tuple[int, str], Federation] = WeakValueDictionary()
-"""Federations opened by unpickling, so that many pickled views of one share it; by process and path."""
+"""Federations opened by unpickling, by process and path: unpickled views of one federation share it."""
 
 
 def _reopen(path: str) -> Federation:
@@ -611,8 +407,10 @@ def _microseconds(time: datetime | str | float) -> int:
         try:
             time = datetime.fromisoformat(time)
         except ValueError:
-            raise InvalidError(f"{time!r} is not a time; write one such as 2026-11-21T18:30") from None
+            raise InvalidError(
+                f"{time!r} cannot be read as a time; write one such as 2026-11-21T18:30"
+            ) from None
     if isinstance(time, datetime):
-        # A time without a zone is meant as the user's own.
+        # A time without a zone is in the local zone.
         time = time.astimezone().timestamp()
     return int(time * 1e6)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import femtobarn as fb
-from femtobarn._exchange.imports import split_place
+from femtobarn._exchange.tree_imports import split_place
 from femtobarn.cli import EXIT_CODES, main
 
 

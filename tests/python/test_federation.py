@@ -256,7 +256,7 @@ def test_scan_in_chunks_finds_what_all_at_once_does(
     fed: fb.Federation, monkeypatch: pytest.MonkeyPatch, cores: int
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
-    monkeypatch.setattr("femtobarn._query.scans.CHUNK_ENTRIES", 1000)
+    monkeypatch.setattr("femtobarn._views.scans.CHUNK_ENTRIES", 1000)
     x = np.random.default_rng(5).random(10_500)
     form = {"name": "Point", "fields": [{"name": "n", "type": "uint32"}, {"name": "x", "type": "float64"}]}
     with fed.transaction() as txn:

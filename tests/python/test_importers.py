@@ -17,11 +17,12 @@ pytest.importorskip("uproot", reason="the extra `io` is not installed")
 import uproot
 
 from femtobarn import CorruptError, InvalidError, NotFoundError, StorageError
+from femtobarn._schema.names import identifier
 from femtobarn.importers import TreeSource, baskets, open_tree, samples
 from femtobarn.importers.baskets import Baskets
 from femtobarn.importers.files import TreeFile
 from femtobarn.importers.samples import SAMPLES, Sample, Samples
-from femtobarn.importers.types import identifier, normalise
+from femtobarn.importers.types import normalise
 
 
 def types_of(source: TreeSource) -> dict[str, Any]:

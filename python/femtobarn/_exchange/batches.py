@@ -1,13 +1,14 @@
-"""Reads trees ahead of the writer, in the order of their entries, in one thread or in worker processes.
+"""Read-ahead of trees for the thread that writes, in one thread or in worker processes.
 
-Branches of plain numbers are read by all processors in either case. What uproot reads is Python's work, which
-only processes do side by side; their columns come through pipes.
+Branches of plain numbers are read by all processors in either case. Other branches are read by uproot, in
+Python, which only processes run in parallel; they send their columns through pipes.
 
 Invariants
 ----------
-1. Batches come in the order of the trees and of their entries, whoever reads them.
-2. No more than one batch for each reader and two more are held.
-3. What a reader raises is raised here; processes end with this one, however it ends.
+1. Batches come in the order of the trees and of their entries, however many readers there are.
+2. At most one batch for each reader, and two more, are in memory.
+3. An exception of a reader is raised in the caller. Worker processes end when this process ends, also by a
+   kill.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ __all__ = ["read_batches"]
 
 
 class _Reader:
-    """Sources of which one at a time is open."""
+    """Reads the sources, of which it keeps one open at a time."""
 
     def __init__(self, sources: Sequence[TreeSource], records: Sequence[Record], threads: int) -> None:
         self._sources = sources
@@ -67,15 +68,20 @@ def read_batches(
     Parameters
     ----------
     records
-        The class that each tree's objects are to be of.
+        The fields of the class of each tree's objects.
     batch_bytes
-        Uncompressed bytes of a batch, about.
+        Approximate size of a batch, uncompressed.
     jobs
-        Processes that read; with 1 it is a thread of this one.
+        Processes that read; with 1, a thread of this process reads.
 
     Yields
     ------
-    The number of a tree, and columns of its next entries.
+    The number of a tree, and the columns of its next entries.
+
+    Raises
+    ------
+    StorageError
+        If a worker process was killed.
     """
     spans = [(n, *span) for n, source in enumerate(sources) for span in source.spans(size=batch_bytes)]
     jobs = max(1, min(jobs, len(spans)))
@@ -97,33 +103,34 @@ def read_batches(
                 yield number, future.result()
     except BrokenProcessPool as error:
         raise StorageError(
-            "a process that reads has ended: there was no memory for it, it was killed, or it was started "
-            "by a script without `if __name__ == '__main__':`; try with jobs=1"
+            "a worker process of the import ended: it ran out of memory, was killed, or was started by a "
+            "script without `if __name__ == '__main__':`; try jobs=1"
         ) from error
 
 
 _LOCAL = threading.local()
-"""The reader of each thread that reads."""
+"""Has the reader of each thread, as `reader`."""
 
 
-_Made = tuple[Sequence["TreeSource"], Sequence[Record], int]
-"""What a reader is made of."""
+_ReaderArguments = tuple[Sequence["TreeSource"], Sequence[Record], int]
+"""The arguments of a `_Reader`."""
 
 
 @contextmanager
-def _readers(jobs: int, made: _Made) -> Generator[Executor]:
-    """A thread that reads, or processes; afterwards they are gone, whatever they were still to read."""
+def _readers(jobs: int, arguments: _ReaderArguments) -> Generator[Executor]:
+    """Start one reading thread or `jobs` processes; on leaving, cancel the waiting reads and end them."""
     with tempfile.NamedTemporaryFile(prefix="femtobarn-import-") as file:
         executor: Executor
         if jobs > 1:
-            # Through a pipe it would hang where it is more than the pipe holds and the process ends before
-            # it reads, as those do that a script without `if __name__ == "__main__":` starts.
-            pickle.dump(made, file)
+            # The arguments go through a file. A pipe would block this process where they are larger than the
+            # pipe and the worker ends before it reads, as one started by a script without `if __name__ ==
+            # "__main__":` does.
+            pickle.dump(arguments, file)
             file.flush()
             context = multiprocessing.get_context("spawn")
             executor = ProcessPoolExecutor(jobs, context, initializer=_begin_process, initargs=(file.name,))
         else:
-            executor = ThreadPoolExecutor(1, "import", initializer=_begin, initargs=made)
+            executor = ThreadPoolExecutor(1, "import", initializer=_begin, initargs=arguments)
         try:
             yield executor
         finally:
@@ -135,7 +142,7 @@ def _begin(sources: Sequence[TreeSource], records: Sequence[Record], threads: in
 
 
 def _begin_process(path: str) -> None:
-    """Leave Ctrl-C to the process that writes, and end when it does."""
+    """Begin a worker process: it ignores Ctrl-C, which the parent handles, and ends with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _begin(*pickle.loads(Path(path).read_bytes()))

@@ -1,161 +1,197 @@
-"""Importing trees into containers: any number of files, one transaction."""
+"""The methods of a federation that import files of other formats."""
 
 from __future__ import annotations
 
-import glob
 import os
-from collections.abc import Callable, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from .._exceptions import InvalidError, NotFoundError, check_progress
-from .._schema.types import Definition
-from .batches import read_batches
-from .import_plan import Part, Target, Wish, definitions_of, parts_of
-from .origins import prepare, refuse_known, remember
+from .._query.paths import Expressions
+from .exports import Progress
+from .file_imports import FileOptions, import_file
+from .import_plan import TreeOptions
+from .import_target import Imported, ImportTarget
+from .tree_imports import Files, expand_files, import_trees, main_tree
 
-if TYPE_CHECKING:
-    from .._federations import Federation
-    from .._snapshots import Snapshot
-    from .._transactions import ContainerWriter, Transaction
-
-__all__ = ["Files", "Imported", "expanded", "import_trees", "main_tree", "split_place"]
-
-Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-"""A file or several, each also as a pattern, and as ``FILE:TREE``."""
+__all__ = ["Imports"]
 
 
-@dataclass(frozen=True)
-class Imported:
-    """A tree that was imported."""
+class Imports:
+    """Imports of trees and of tables; a part of :class:`femtobarn.Federation`."""
 
-    container: str
-    """Where its objects are, as ``"database/container"``."""
-    class_name: str
-    """Name of their class."""
-    entries: int
-    """Number of objects."""
-    skipped: dict[str, str]
-    """Branches that were left out, with the reason."""
-    file: str = ""
-    """The file it is in."""
-    tree: str = ""
-    """Its name in the file."""
-    left_out: dict[str, str] = field(default_factory=dict)
-    """What else is in the file and was not imported, with the reason."""
+    def import_tree(
+        self: ImportTarget,
+        path: str | os.PathLike[str],
+        tree: str | None = None,
+        *,
+        database: str | None = None,
+        container: str | None = None,
+        class_name: str | None = None,
+        only: list[str] | None = None,
+        grouping: bool = True,
+        again: bool = False,
+        jobs: int = 1,
+        batch_bytes: int = 64_000_000,
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Copy one TTree of a ROOT file, or all of them, into containers, in one transaction.
 
+        Parameters
+        ----------
+        path
+            A ROOT file.
+        tree
+            Name of the tree; all trees of the file if not given.
+        database, container, class_name, only, grouping, again, jobs, batch_bytes, progress
+            As for :meth:`import_trees`.
 
-def import_trees(
-    federation: Federation,
-    places: Sequence[tuple[str, str | None]],
-    wish: Wish,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[Imported]:
-    """Copy trees of files into containers; see :meth:`femtobarn.Federation.import_trees`."""
-    check_progress(progress, "done, total")
-    if wish.jobs < 1:
-        raise InvalidError(f"{wish.jobs} jobs cannot read anything; give 1 or more")
-    parts = parts_of(places, wish, federation.snapshot())
-    named = f"{len(places)} files" if len(places) > 1 else places[0][0]
-    origins = [] if wish.again else [part.origin for part in parts]
-    refuse_known(federation.snapshot(), origins)
-    prepare(federation, {part.target.database for part in parts})
-    with federation.transaction(message=f"import {named}") as txn:
-        snapshot = federation.snapshot()
-        definitions = definitions_of(parts, snapshot, wish, federation.classes())
-        writers = _writers(txn, definitions, snapshot)
-        # Once more, now that containers that were there are locked: who held them may have imported the same.
-        refuse_known(federation.snapshot(), origins)
-        _copy(parts, writers, definitions, txn, wish, progress)
-    return [
-        Imported(
-            str(part.target),
-            definitions[part.target].name,
-            part.source.entries,
-            {item.branch: item.reason for item in part.source.skipped},
-            part.file,
-            part.source.tree,
-            part.left_out,
+        Returns
+        -------
+        Imported
+            The result for the named tree; without a name, for the main tree of the file: the one with a usual
+            name, such as ``Events``, or else the largest.
+        """
+        options = TreeOptions(
+            None if tree is None else [tree],
+            database,
+            container,
+            class_name,
+            only,
+            grouping,
+            again,
+            jobs,
+            batch_bytes,
         )
-        for part in parts
-    ]
+        return main_tree(import_trees(self, [(os.fspath(path), None)], options, progress))
 
+    def import_trees(
+        self: ImportTarget,
+        files: Files,
+        trees: Sequence[str] | None = None,
+        *,
+        database: str | None = None,
+        container: str | None = None,
+        class_name: str | None = None,
+        only: list[str] | None = None,
+        grouping: bool = True,
+        again: bool = False,
+        jobs: int = 1,
+        batch_bytes: int = 64_000_000,
+        progress: Progress | None = None,
+    ) -> list[Imported]:
+        """Copy TTrees of ROOT files into containers, all files in one transaction.
 
-def main_tree(done: list[Imported]) -> Imported:
-    """Return the tree of a file that is most likely meant: one of a usual name, or the largest."""
-    from ..importers.files import USUAL_NAMES
+        Trees that go into one container get one class. A field that some files lack is optional, and missing
+        in the objects of those files: a trigger that a file does not record has not failed to fire. An
+        existing container gets a newer version of its class if a file has other fields.
 
-    usual = [each for name in USUAL_NAMES for each in done if each.tree == name]
-    return usual[0] if usual else max(done, key=lambda each: each.entries)
+        The container ``imports`` of each database records the file, the tree and the range of entries of
+        everything imported into it.
 
+        Parameters
+        ----------
+        files
+            ROOT files, globs such as ``"dy/**/*.root"``, or ``FILE:TREE``: one, or a list.
+        trees
+            Names of the trees; every tree that can be imported if not given.
+        database
+            Database to import into, made if it does not exist; by default one for each file, named after it.
+        container
+            Container to append to, made if it does not exist; by default named after the tree. ``{tree}`` in
+            the name stands for the name of the tree.
+        class_name
+            Class of the objects of a new container, by default named after the tree; ``{tree}`` as above.
+        only
+            Globs of branches to import; all if not given.
+        grouping
+            Whether branches with a common prefix, such as ``Muon_``, become collections and records.
+        again
+            Whether to import trees that were imported before.
+        jobs
+            Worker processes that read, while this process writes. With 1, a thread of this process reads.
+            That is enough for branches of numbers and of lists of numbers, which all processors read in
+            either case. A script that gives more needs ``if __name__ == "__main__":``.
+        batch_bytes
+            Size of one read, uncompressed; each job takes a few times as much memory.
+        progress
+            Called with the objects imported so far and the objects in all.
 
-def expanded(files: Files) -> list[tuple[str, str | None]]:
-    """Return files and the trees asked for, with patterns replaced by what matches them, each once.
+        Returns
+        -------
+        list
+            The result for each tree.
 
-    Raises
-    ------
-    NotFoundError
-        If a pattern matches nothing.
-    """
-    given = [files] if isinstance(files, str | os.PathLike) else list(files)
-    found: dict[tuple[str, str | None], None] = {}
-    for each in [os.fspath(file) for file in given]:
-        path, tree = (each, None) if Path(each).exists() else split_place(each)
-        is_pattern = "://" not in path and glob.has_magic(path) and not Path(path).exists()
-        # A pattern may be absolute, which those of pathlib may not.
-        matches = sorted(glob.glob(path, recursive=True)) if is_pattern else [path]  # noqa: PTH207
-        if not matches:
-            raise NotFoundError(f"no file matches {path!r}")
-        found |= dict.fromkeys((match, tree) for match in matches)
-    if not found:
-        raise InvalidError("no file to import was given")
-    return list(found)
-
-
-def split_place(text: str) -> tuple[str, str | None]:
-    """Split ``file.root:tree`` as uproot does; a URL has a colon of its own."""
-    path, colon, tree = text.rpartition(":")
-    if not colon or tree.startswith("//") or "/" in tree or not path:
-        return text, None
-    return path, tree
-
-
-def _writers(
-    txn: Transaction, definitions: dict[Target, Definition], snapshot: Snapshot
-) -> dict[Target, ContainerWriter]:
-    return {
-        target: txn.database(target.database, create=True).container(
-            target.container, definition, create=True, evolve=str(target) in snapshot
+        Raises
+        ------
+        ExistsError
+            If a tree was imported before, or is given twice. Files are identified by their UUIDs, which
+            copies share.
+        InvalidError
+            If the trees of one container have a field of different types; the text names it.
+        NotFoundError
+            If a file or a tree does not exist, or a glob matches nothing.
+        CorruptError
+            If a file is damaged.
+        """
+        options = TreeOptions(
+            trees, database, container, class_name, only, grouping, again, jobs, batch_bytes
         )
-        for target, definition in definitions.items()
-    }
+        return import_trees(self, expand_files(files), options, progress)
 
+    def import_file(
+        self: ImportTarget,
+        path: str | os.PathLike[str],
+        *,
+        database: str | None = None,
+        container: str | None = None,
+        class_name: str | None = None,
+        ntuple: str | None = None,
+        expressions: Expressions = None,
+        again: bool = False,
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Copy a Parquet or Arrow file, or an RNTuple of a ROOT file, into a container.
 
-def _copy(
-    parts: list[Part],
-    writers: dict[Target, ContainerWriter],
-    definitions: dict[Target, Definition],
-    txn: Transaction,
-    wish: Wish,
-    progress: Callable[[int, int], None] | None,
-) -> None:
-    """Append all objects, and remember where they came from."""
-    total, done = sum(part.source.entries for part in parts), 0
-    firsts: dict[int, int] = {}
-    sources = [part.source for part in parts]
-    records = [definitions[part.target].record for part in parts]
-    with closing(read_batches(sources, records, batch_bytes=wish.batch_bytes, jobs=wish.jobs)) as batches:
-        for number, columns in batches:
-            writer = writers[parts[number].target]
-            before = len(writer)
-            firsts.setdefault(number, before)
-            writer.extend_columns(columns)
-            done += len(writer) - before
-            if progress is not None:
-                progress(done, total)
-    for number, part in enumerate(parts):
-        writer = writers[part.target]
-        first = firsts.get(number, len(writer))
-        remember(txn, part.target.database, part.origin, writer, first, part.source.entries)
+        Parameters
+        ----------
+        path
+            A ``.parquet``, ``.arrow``, ``.feather`` or ``.root`` file.
+        database
+            Database to import into, made if it does not exist; by default named after the file.
+        container
+            Container to append to, made if it does not exist; by default named after the file or the RNTuple.
+        class_name
+            Class of the objects, by default named after the file or the RNTuple.
+        ntuple
+            Name of the RNTuple, if the file has more than one.
+        expressions
+            Fields to import, as for :meth:`View.arrays`; all if not given.
+        again
+            Whether to import the file even if it was imported before.
+        progress
+            Called with the objects imported so far and the objects in all.
+
+        Raises
+        ------
+        ExistsError
+            If the file was imported before.
+        InvalidError
+            If a column is of a type that cannot be stored; the text names it.
+        NotFoundError
+            If the file or the RNTuple does not exist; near misses are named.
+        CorruptError
+            If the file is damaged.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, pandas as pd, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> pd.DataFrame({"n": [1, 2, 3]}).to_parquet(folder + "/numbers.parquet")
+        >>> fed = fb.create(folder + "/lhc.fed")
+        >>> fed.import_file(folder + "/numbers.parquet", database="d").container
+        'd/numbers'
+        >>> fed["d/numbers"][2].n
+        3
+        """
+        options = FileOptions(database, container, class_name, ntuple, expressions, again, progress)
+        return import_file(self, Path(os.fspath(path)), options)

@@ -1,13 +1,14 @@
-"""Which files the objects of a database came from: its container ``imports``, of class ``ImportedFile``.
+"""The origins of imported objects: the container ``imports`` of a database, of class ``ImportedFile``.
 
-It is written by the transaction that imports, and moves, is backed up and is sealed with the database.
+The transaction that imports also writes this container, which moves, is backed up and is sealed with its
+database.
 
 Invariants
 ----------
-1. What is imported and what is said about it are committed together, or neither is.
-2. A file is known by its UUID, which copies and renamed files share, or else by the SHA-256 of its bytes;
-   never by its name. A file that was compressed anew or merged is another one.
-3. Rows about a dropped container are ignored, so its file can be imported again.
+1. Imported objects and their origin are committed together, or neither is.
+2. A file is identified by its UUID, which copies and renamed files share, or else by the SHA-256 of its
+   bytes; never by its name. A file that was compressed again, or merged, is another file.
+3. Rows about a dropped container are ignored, so that its file can be imported again.
 """
 
 from __future__ import annotations
@@ -20,15 +21,25 @@ from typing import TYPE_CHECKING, Any
 
 from .._exceptions import ExistsError
 from .._schema.types import Definition, Field, Primitive, String
+from .import_target import ImportTarget
 
 if TYPE_CHECKING:
-    from .._federations import Federation
     from .._snapshots import Snapshot
-    from .._transactions import ContainerWriter, Transaction
+    from .._transactions import Transaction
+    from .._writers import ContainerWriter
 
-__all__ = ["CONTAINER", "ORIGIN", "Origin", "identity_of", "prepare", "refuse_known", "remember"]
+__all__ = [
+    "CONTAINER",
+    "ORIGIN",
+    "Origin",
+    "create_origins",
+    "identity_of",
+    "record_origin",
+    "refuse_imported",
+]
 
 CONTAINER = "imports"
+"""Name of the container in each database."""
 
 ORIGIN = Definition(
     "ImportedFile",
@@ -46,7 +57,7 @@ ORIGIN = Definition(
 
 @dataclass(frozen=True)
 class Origin:
-    """A tree of a file, as what is imported from it is remembered."""
+    """A tree or table of a file, as it is recorded."""
 
     file: str
     identity: str
@@ -54,12 +65,12 @@ class Origin:
 
 
 def identity_of(path: str, uuid: str | None) -> str:
-    """Return what tells a file from all others but its copies.
+    """Return a text that is the same for two files only if one is a copy of the other.
 
     Parameters
     ----------
     uuid
-        The UUID that is in it, if it has one.
+        The UUID in the file, if it has one. Without, all of its bytes are read.
     """
     if uuid:
         return uuid
@@ -67,13 +78,13 @@ def identity_of(path: str, uuid: str | None) -> str:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-def refuse_known(snapshot: Snapshot, origins: Iterable[Origin]) -> None:
-    """Refuse what was imported before, or is there twice.
+def refuse_imported(snapshot: Snapshot, origins: Iterable[Origin]) -> None:
+    """Refuse trees that were imported before, or are given twice.
 
     Raises
     ------
     ExistsError
-        That says where its objects are.
+        If one was; the text names the container of its objects.
     """
     wanted: dict[tuple[str, str], str] = {}
     for origin in origins:
@@ -85,7 +96,7 @@ def refuse_known(snapshot: Snapshot, origins: Iterable[Origin]) -> None:
     identities = {identity for identity, _ in wanted}
     if not identities:
         return
-    for place, row in _remembered(snapshot, identities):
+    for place, row in _recorded(snapshot, identities):
         file = wanted.get((row["identity"], row["tree"]))
         if file is not None:
             tree = f"tree {row['tree']!r} of {file}" if row["tree"] else file
@@ -96,23 +107,23 @@ def refuse_known(snapshot: Snapshot, origins: Iterable[Origin]) -> None:
             )
 
 
-def prepare(federation: Federation, databases: Iterable[str]) -> None:
-    """Have the container in those databases that are there and lack it.
+def create_origins(federation: ImportTarget, databases: Iterable[str]) -> None:
+    """Make the container of origins in the existing databases that lack it, each in a transaction of its own.
 
-    Were it made by the imports themselves, the later of two first ones into a database could not commit.
+    Were it made in the transactions that import, two first imports into a database would conflict.
     """
     snapshot = federation.snapshot()
     there = {row["name"] for row in snapshot.databases()}
     for database in there.intersection(databases):
         if f"{database}/{CONTAINER}" not in snapshot:
-            with federation.transaction(message=f"where {database} keeps what was imported") as txn:
+            with federation.transaction(message=f"origins of objects imported into {database}") as txn:
                 txn.database(database).container(CONTAINER, ORIGIN, create=True)
 
 
-def remember(
+def record_origin(
     txn: Transaction, database: str, origin: Origin, writer: ContainerWriter, first: int, entries: int
 ) -> None:
-    """Say in a transaction where objects of a container came from: some entries, from the first on."""
+    """Record that `entries` objects of a container, from entry `first` on, came from `origin`."""
     imports = txn.database(database).container(CONTAINER, ORIGIN, create=True)
     imports.append(
         {
@@ -126,8 +137,8 @@ def remember(
     )
 
 
-def _remembered(snapshot: Snapshot, identities: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What is remembered of files with some identities, with the container that their objects are in."""
+def _recorded(snapshot: Snapshot, identities: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows about files with some identities, each with the container of its objects."""
     for database in [row["name"] for row in snapshot.databases()]:
         containers = {row["id"]: row for row in snapshot.containers(database)}
         if not any(row["name"] == CONTAINER and row["class"] == ORIGIN.name for row in containers.values()):

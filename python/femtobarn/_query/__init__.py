@@ -5,7 +5,6 @@
 - ``missing_values``, ``comparisons``: parts of the evaluation of a condition.
 - ``selection``: the condition ``where``, parsed and evaluated.
 - ``intervals``, ``pruning``: clusters that no selected entry can be in, by their statistics.
-- ``scans``: evaluation of a selection over a range of entries, chunk by chunk.
 
 Each knows only those before it.
 """

@@ -4,93 +4,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from .._data.arrays import Tree
 from .._data.casts import Values
-from .._data.results import as_library, awkward_of, check_library, tree_nbytes
+from .._data.results import as_library, check_library
 from .._exceptions import ClosedError, InvalidError, NotFoundError, near_misses
 from .._exchange.exports import Progress, export_views
 from .._lazy import ak
-from .._objects.live_entries import LiveEntries
 from .._objects.objects import LinkRef, Object, value_of
 from .._oid import Oid, OidRange
 from .._positions import Positions, is_number, positions_of
 from .._query.paths import Expressions, all_paths
 from .._query.projections import Projection
-from .._query.pruning import ClusterBounds, excluded_ranges, without_ranges
-from .._query.scans import Scan, is_flat
-from .._query.selection import COUNT, Selection
+from .._query.selection import Selection
 from .._schema.classes import definition_of
-from .._schema.types import Definition, Record
-from .._sizes import bytes_of_size
+from .column_reader import ColumnReader
 
 if TYPE_CHECKING:
-    from .._femtobarn import ViewHandle
     from .._snapshots import Snapshot
 
 __all__ = ["View"]
-
-READ_BYTES_PER_SECOND = 1.5e9
-"""Speed at which neighbouring entries are read."""
-
-SEEK_SECONDS = 3e-6
-"""Cost of going to another place, for each field."""
-
-PROBE_ENTRIES = 64
-"""Entries from which it is learnt how large they are, to choose between reading on and seeking."""
-
-FIRST_STEP_ENTRIES = 1000
-"""Entries of the first batch of an iteration by size, from which the size of an entry is learnt."""
 
 BLOCK_ENTRIES = 256
 """Neighbouring objects that a loop over objects reads at once."""
 
 
-class View:
+class View(ColumnReader):
     """A container as of a snapshot, or a range of its entries.
 
     A view never changes: what is committed later is seen by a later snapshot.
     """
 
-    def __init__(
-        self, snapshot: Snapshot, name: str, handle: ViewHandle, window: range | None = None
-    ) -> None:
-        self.snapshot = snapshot
-        self.name = name
-        self._handle = handle
-        self._window = range(handle.entries) if window is None else window
-        self._definition: Definition | None = None
-        self._excluded_by: dict[str, list[range]] = {}
-        self._known_live: LiveEntries | None = None
-        self._recast_to: int | None = None
-
-    @property
-    def definition(self) -> Definition:
-        """The class of the objects."""
-        if self._definition is None:
-            self._definition = Definition.from_json(self._handle.definition)
-        return self._definition
-
     @property
     def num_entries(self) -> int:
         """Number of objects."""
         return len(self)
-
-    @property
-    def _live(self) -> LiveEntries | None:
-        """The entries of this view that have objects; None if none is deleted from the container."""
-        if self._known_live is None and self._handle.live < self._handle.entries:
-            ends = self._handle.live_runs(self._window.start, self._window.stop)
-            self._known_live = LiveEntries(np.frombuffer(memoryview(ends), np.uint64))
-        return self._known_live
-
-    def _entries_within(self, start: int, stop: int) -> Values:
-        live = self._live
-        return np.arange(start, stop, dtype=np.uint64) if live is None else live.within(start, stop)
 
     @property
     def fields(self) -> list[str]:
@@ -339,96 +290,6 @@ class View:
         batches = self._batches(projection, selection, self._part(entry_start, entry_stop), step_size)
         return (as_library(array, projection.record, library) for array in batches)
 
-    def _batches(
-        self, projection: Projection, selection: Selection | None, window: range, step_size: int | str
-    ) -> Iterator[ak.Array]:
-        target = None if isinstance(step_size, int) else bytes_of_size(step_size)
-        step = step_size if isinstance(step_size, int) else FIRST_STEP_ENTRIES
-        if step < 1:
-            raise InvalidError(f"a batch has at least one entry, not {step_size}")
-        return self._read_ahead(projection, selection, window, step, target)
-
-    def _read_ahead(
-        self,
-        projection: Projection,
-        selection: Selection | None,
-        window: range,
-        step: int,
-        target: int | None,
-    ) -> Iterator[ak.Array]:
-        with ThreadPoolExecutor(1, "femtobarn-read-ahead") as reader:
-            part = window[:step]
-            reading = reader.submit(self._array_of, projection, selection, part)
-            while len(part):
-                array = reading.result()
-                if target is not None:
-                    step = _next_step(target, array.nbytes, len(part))
-                part = range(part.stop, min(part.stop + step, window.stop))
-                if len(part):
-                    reading = reader.submit(self._array_of, projection, selection, part)
-                yield array
-
-    def _array_of(self, projection: Projection, selection: Selection | None, part: range) -> ak.Array:
-        """Return fields of a part of the view, of the objects that are selected."""
-        if selection is None:
-            return self._awkward(projection, self.read_tree(projection.paths, part.start, part.stop))
-        scan = self._scan(selection, part)
-        if is_flat(self, projection.paths):
-            return self._awkward(projection, scan.columns(projection.paths))
-        return self._read_entries(projection, scan.entries())
-
-    def _read_entries(self, projection: Projection, entries: Values) -> ak.Array:
-        """Return fields of the objects at entries, which are in order."""
-        paths = projection.paths
-        if not len(entries):
-            return self._awkward(projection, self.read_tree(paths, 0, 0))
-        first, last = int(entries[0]), int(entries[-1])
-        if self._is_sparse(paths, entries):
-            return self._awkward(projection, self._handle.fetch(entries.tobytes(), paths))
-        array = self._awkward(projection, self.read_tree(paths, first, last + 1))
-        if len(entries) == len(array):
-            return array
-        return array[np.searchsorted(self._entries_within(first, last + 1), entries)]
-
-    def _is_sparse(self, paths: list[str], entries: Values) -> bool:
-        """Tell whether seeking the entries costs less than reading also those between them."""
-        first, span = int(entries[0]), int(entries[-1] - entries[0]) + 1
-        probe = min(span, PROBE_ENTRIES)
-        entry_bytes = tree_nbytes(self.read_tree(paths, first, first + probe)) / probe
-        seeks = 1 + int(np.count_nonzero(np.diff(entries) > 1))
-        superfluous_seconds = (span - len(entries)) * entry_bytes / READ_BYTES_PER_SECOND
-        return seeks * len(paths) * SEEK_SECONDS < superfluous_seconds
-
-    def _scan(self, selection: Selection, window: range) -> Scan:
-        return Scan(self, selection, without_ranges(window, self._excluded(selection)))
-
-    def _excluded(self, selection: Selection) -> list[range]:
-        """Return the entries that the statistics of their clusters show to be left out."""
-        known = self._excluded_by.get(selection.text)
-        if known is None:
-            known = excluded_ranges(selection, self.definition, self._cluster_bounds)
-            self._excluded_by[selection.text] = known
-        return known
-
-    def _cluster_bounds(self, column: str) -> ClusterBounds | None:
-        path = column.removeprefix(COUNT)
-        above = path.split(".")[:-1]
-        parents = (self.definition.resolve(".".join(above[: count + 1])) for count in range(len(above)))
-        if not all(isinstance(parent, Record) for parent in parents):
-            # The members of links are not stored as they read; others may be missing.
-            return None
-        found = self._handle.statistics(path if path == column else f"{path}.#")
-        if found is None:
-            return None
-        starts, stops, low, high, has_nan = (memoryview(each) for each in found)
-        return ClusterBounds(
-            np.frombuffer(starts, np.int64),
-            np.frombuffer(stops, np.int64),
-            np.frombuffer(low, np.float64),
-            np.frombuffer(high, np.float64),
-            np.frombuffer(has_nan, np.bool_),
-        )
-
     def export(
         self,
         path: str | os.PathLike[str],
@@ -573,13 +434,6 @@ class View:
         """Return name, fields, keys and bytes of each index, and whether its keys are unique."""
         return self._handle.indexes()
 
-    def read_tree(self, paths: list[str], start: int, stop: int) -> Tree:
-        """Return columns of a range of entries as they come from the engine."""
-        return self._handle.read(paths, start, stop)
-
-    def _awkward(self, projection: Projection, tree: Tree) -> ak.Array:
-        return awkward_of(projection.arrange(tree), projection.record, **self.snapshot.array_settings)
-
     def _part(self, entry_start: int | None, entry_stop: int | None) -> range:
         return self._window[slice(entry_start, entry_stop)]
 
@@ -588,9 +442,3 @@ def _view_at(snapshot: Snapshot, name: str, start: int, stop: int, version: int 
     view = snapshot[name]
     part = View(snapshot, name, view._handle, range(start, stop))
     return part if version is None else part.as_class(version)
-
-
-def _next_step(target: int, size: int, entries: int) -> int:
-    per_entry = max(size, 1) / entries
-    # At most tenfold, in case the first entries are unlike the rest.
-    return max(1, min(int(target / per_entry), entries * 10))

@@ -8,8 +8,9 @@ from typing import Any
 
 from .. import _federations
 from .._exceptions import InvalidError
-from .._exchange.import_plan import Wish
-from .._exchange.imports import Imported, expanded, import_trees
+from .._exchange.import_plan import TreeOptions
+from .._exchange.import_target import Imported
+from .._exchange.tree_imports import expand_files, import_trees
 from .._sizes import bytes_of_size
 from .exchange import objects_bar
 
@@ -22,7 +23,7 @@ COPIED = (".parquet", ".arrow", ".feather")
 def ingest(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Import the files that the options name, and return what came of each tree."""
     federation = _federations.open(options.federation)
-    places = expanded(options.files)
+    places = expand_files(options.files)
     tables = [place for place in places if options.ntuples or Path(place[0]).suffix.lower() in COPIED]
     if len(tables) > 1 and options.database is not None and options.container is None:
         raise InvalidError("several tables go into one database only with --container, which they share")
@@ -36,7 +37,7 @@ def _trees(
 ) -> list[Imported]:
     if not places:
         return []
-    wish = Wish(
+    tree_options = TreeOptions(
         options.tree,
         options.database,
         options.container,
@@ -48,7 +49,7 @@ def _trees(
         bytes_of_size(options.step),
     )
     with objects_bar(places[0][0] if len(places) == 1 else f"{len(places)} files") as tell:
-        return import_trees(federation, places, wish, tell)
+        return import_trees(federation, places, tree_options, tell)
 
 
 def _table(

@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from .. import _federations
+from .. import _federations, _recovery
 from .._exceptions import CorruptError
 from .._upkeep import Compacted, Progress, VacuumReport
 from .output import emit, human_size, human_time, table
@@ -82,7 +82,7 @@ def _container_row(container: dict[str, Any]) -> list[str]:
 
 def what(options: argparse.Namespace) -> None:
     """Say what files are."""
-    facts = [_federations.identify(path) for path in options.files]
+    facts = [_recovery.identify(path) for path in options.files]
     emit(options, facts, "\n".join(line for fact in facts for line in _file_lines(fact)))
 
 
@@ -184,7 +184,7 @@ def tidy(options: argparse.Namespace) -> None:
 def rebuild(options: argparse.Namespace) -> None:
     """Make the catalogue again from the files."""
     with progress_bar() as tell:
-        facts = _federations.rebuild_catalogue(options.federation, name=options.name, progress=tell)
+        facts = _recovery.rebuild_catalogue(options.federation, name=options.name, progress=tell)
     lines = [
         f"found {facts['commits']:,} commits, the newest {facts['head']}: {facts['databases']} databases, "
         f"{facts['containers']} containers, {facts['versions']:,} versions"
@@ -243,7 +243,7 @@ def backup(options: argparse.Namespace) -> None:
 def restore(options: argparse.Namespace) -> None:
     """Make a federation from backups."""
     with progress_bar() as tell:
-        federation = _federations.restore(options.backups, options.federation, progress=tell)
+        federation = _recovery.restore(options.backups, options.federation, progress=tell)
     facts = {"path": federation.path, "name": federation.name, "csn": federation.head()}
     text = f"restored {federation.name} at {federation.path}, commit {federation.head()}"
     emit(options, facts, text)

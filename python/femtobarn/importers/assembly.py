@@ -19,9 +19,10 @@ import numpy as np
 from awkward.contents import Content
 
 from femtobarn._exceptions import InvalidError
+from femtobarn._schema.names import identifier
 from femtobarn.definitions import Type, field, list_of
 from femtobarn.importers.branches import Leaf
-from femtobarn.importers.types import identifier, normalise
+from femtobarn.importers.types import normalise
 
 __all__ = ["Column", "Field", "assemble", "plan"]
 

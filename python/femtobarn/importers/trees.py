@@ -14,13 +14,14 @@ import numpy as np
 from awkward.contents import Content
 
 from femtobarn._exceptions import CorruptError, InvalidError, NotFoundError, UnsupportedError, near_misses
+from femtobarn._schema.names import identifier
 from femtobarn.definitions import Definition
 from femtobarn.importers import baskets
 from femtobarn.importers.assembly import Column, assemble, definition_fields, plan
 from femtobarn.importers.baskets import Baskets, Numbers
 from femtobarn.importers.branches import Leaf, leaves_of
 from femtobarn.importers.files import TreeFile, mapped, uncollected
-from femtobarn.importers.types import Unrepresentable, identifier, normalise
+from femtobarn.importers.types import Unrepresentable, normalise
 
 __all__ = ["BATCH_BYTES", "Skipped", "TreeSource", "open_tree", "open_trees", "require_matches"]
 

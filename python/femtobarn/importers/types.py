@@ -7,15 +7,13 @@ arrays as regular ones, tuples with names, strings as strings. Whatever has no s
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
-
 import awkward as ak
 import numpy as np
 
+from femtobarn._schema.names import identifier
 from femtobarn.definitions import Type, array_of, field, list_of
 
-__all__ = ["Unrepresentable", "identifier", "normalise"]
+__all__ = ["Unrepresentable", "normalise"]
 
 _PRIMITIVES = {
     "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
@@ -25,19 +23,6 @@ _PRIMITIVES = {
 
 class Unrepresentable(Exception):
     """A branch holds something that no field type can hold; the text says what."""
-
-
-@lru_cache(maxsize=10_000)
-def identifier(name: str) -> str:
-    """A name that is valid as a field and as an attribute in Python.
-
-    >>> identifier("Muon#0"), identifier("covMatrix.values[21]"), identifier("2mu")
-    ('Muon_0', 'covMatrix_values', '_2mu')
-    """
-    plain = re.sub(r"\[[^\]]*\]", "", name)
-    plain = re.sub(r"\W", "_", plain)
-    plain = re.sub(r"_+$", "", plain) or "_"
-    return f"_{plain}" if plain[0].isdigit() else plain
 
 
 def normalise(layout: ak.contents.Content, label: str) -> tuple[Type, ak.contents.Content]:

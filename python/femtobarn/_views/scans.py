@@ -19,12 +19,12 @@ from .._data.arrays import Tree
 from .._data.casts import Values
 from .._data.results import awkward_of
 from .._lazy import ak
+from .._query.paths import whole_link
+from .._query.selection import COUNT, Selection
 from .._schema.types import DTYPES, Primitive, Reduced
-from .paths import whole_link
-from .selection import COUNT, Selection
 
 if TYPE_CHECKING:
-    from .._views.view import View
+    from .column_reader import ColumnReader
 
 __all__ = ["Scan", "is_flat"]
 
@@ -46,7 +46,7 @@ T = TypeVar("T")
 class Scan:
     """A condition over ranges of entries of a view."""
 
-    def __init__(self, view: View, selection: Selection, ranges: Iterable[range]) -> None:
+    def __init__(self, view: ColumnReader, selection: Selection, ranges: Iterable[range]) -> None:
         self._view = view
         self._selection = selection
         self._chunks = [
@@ -125,7 +125,7 @@ class Scan:
         return values
 
 
-def is_flat(view: View, paths: list[str]) -> bool:
+def is_flat(view: ColumnReader, paths: list[str]) -> bool:
     """Tell whether all fields are numbers of the objects themselves, one per entry."""
     fields = view.definition.record.by_name
     return all(isinstance(fields.get(path), Primitive | Reduced) for path in paths)

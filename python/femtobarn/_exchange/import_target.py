@@ -1,0 +1,50 @@
+"""What an import takes and gives: the federation, as far as imports use it, and the result."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from .._snapshots import Snapshot
+    from .._transactions import Transaction
+
+__all__ = ["ImportTarget", "Imported"]
+
+
+class ImportTarget(Protocol):
+    """A federation, as far as imports use it."""
+
+    def snapshot(self) -> Snapshot:
+        """Return the federation as of the newest commit."""
+
+    def transaction(self, *, message: str = "") -> Transaction:
+        """Begin a transaction."""
+
+    def classes(self) -> list[dict[str, Any]]:
+        """Return the registered class definitions."""
+
+    def _attached_alone(self, file: Path) -> AbstractContextManager[Snapshot]:
+        """Attach a ROOT file to a temporary federation in which there is nothing else."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A tree that was imported."""
+
+    container: str
+    """The container that its objects went to, as ``"database/container"``."""
+    class_name: str
+    """Name of their class."""
+    entries: int
+    """Number of objects."""
+    skipped: dict[str, str]
+    """Branches that were left out, with the reason."""
+    file: str = ""
+    """The file that the tree is in."""
+    tree: str = ""
+    """Name of the tree in the file."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Everything else in the file that was not imported, with the reason."""

@@ -1,0 +1,187 @@
+"""Columns of the entries of a container: one range at once, or batches that are read ahead.
+
+A reader reads on or seeks, whichever costs less by the constants below, and leaves out the clusters that
+cannot meet the condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._data.arrays import Tree
+from .._data.casts import Values
+from .._data.results import awkward_of, tree_nbytes
+from .._exceptions import InvalidError
+from .._lazy import ak
+from .._objects.live_entries import LiveEntries
+from .._query.projections import Projection
+from .._query.pruning import ClusterBounds, excluded_ranges, without_ranges
+from .._query.selection import COUNT, Selection
+from .._schema.types import Definition, Record
+from .._sizes import bytes_of_size
+from .scans import Scan, is_flat
+
+if TYPE_CHECKING:
+    from .._femtobarn import ViewHandle
+    from .._snapshots import Snapshot
+
+__all__ = ["ColumnReader"]
+
+READ_BYTES_PER_SECOND = 1.5e9
+"""Assumed speed of reading neighbouring entries."""
+
+SEEK_SECONDS = 3e-6
+"""Assumed cost of one seek, for each field."""
+
+PROBE_ENTRIES = 64
+"""Entries that are read to estimate the size of an entry, for the choice between reading on and seeking."""
+
+FIRST_STEP_ENTRIES = 1000
+"""Entries in the first batch of an iteration by bytes; each batch gives the size of an entry for the next."""
+
+
+class ColumnReader:
+    """Reads columns of a range of the entries of a container, as of a snapshot."""
+
+    def __init__(
+        self, snapshot: Snapshot, name: str, handle: ViewHandle, window: range | None = None
+    ) -> None:
+        self.snapshot = snapshot
+        self.name = name
+        self._handle = handle
+        self._window = range(handle.entries) if window is None else window
+        self._definition: Definition | None = None
+        self._excluded_by: dict[str, list[range]] = {}
+        self._known_live: LiveEntries | None = None
+        self._recast_to: int | None = None
+
+    @property
+    def definition(self) -> Definition:
+        """The class of the objects."""
+        if self._definition is None:
+            self._definition = Definition.from_json(self._handle.definition)
+        return self._definition
+
+    @property
+    def _live(self) -> LiveEntries | None:
+        """The entries of the range that have objects; None if no object of the container is deleted."""
+        if self._known_live is None and self._handle.live < self._handle.entries:
+            ends = self._handle.live_runs(self._window.start, self._window.stop)
+            self._known_live = LiveEntries(np.frombuffer(memoryview(ends), np.uint64))
+        return self._known_live
+
+    def _entries_within(self, start: int, stop: int) -> Values:
+        """Return the entries in ``start:stop`` that have objects."""
+        live = self._live
+        return np.arange(start, stop, dtype=np.uint64) if live is None else live.within(start, stop)
+
+    def _batches(
+        self, projection: Projection, selection: Selection | None, window: range, step_size: int | str
+    ) -> Iterator[ak.Array]:
+        target = None if isinstance(step_size, int) else bytes_of_size(step_size)
+        step = step_size if isinstance(step_size, int) else FIRST_STEP_ENTRIES
+        if step < 1:
+            raise InvalidError(f"invalid step_size {step_size}: must be 1 or more entries")
+        return self._read_ahead(projection, selection, window, step, target)
+
+    def _read_ahead(
+        self,
+        projection: Projection,
+        selection: Selection | None,
+        window: range,
+        step: int,
+        target: int | None,
+    ) -> Iterator[ak.Array]:
+        """Yield batches of `step` entries, or of about `target` bytes; a thread reads the next meanwhile."""
+        with ThreadPoolExecutor(1, "femtobarn-read-ahead") as reader:
+            part = window[:step]
+            reading = reader.submit(self._array_of, projection, selection, part)
+            while len(part):
+                array = reading.result()
+                if target is not None:
+                    step = _next_step(target, array.nbytes, len(part))
+                part = range(part.stop, min(part.stop + step, window.stop))
+                if len(part):
+                    reading = reader.submit(self._array_of, projection, selection, part)
+                yield array
+
+    def _array_of(self, projection: Projection, selection: Selection | None, part: range) -> ak.Array:
+        """Return the fields of the selected objects in a part of the range."""
+        if selection is None:
+            return self._awkward(projection, self.read_tree(projection.paths, part.start, part.stop))
+        scan = self._scan(selection, part)
+        if is_flat(self, projection.paths):
+            return self._awkward(projection, scan.columns(projection.paths))
+        return self._read_entries(projection, scan.entries())
+
+    def _read_entries(self, projection: Projection, entries: Values) -> ak.Array:
+        """Return the fields of the objects at `entries`, which ascend."""
+        paths = projection.paths
+        if not len(entries):
+            return self._awkward(projection, self.read_tree(paths, 0, 0))
+        first, last = int(entries[0]), int(entries[-1])
+        if self._is_sparse(paths, entries):
+            return self._awkward(projection, self._handle.fetch(entries.tobytes(), paths))
+        array = self._awkward(projection, self.read_tree(paths, first, last + 1))
+        if len(entries) == len(array):
+            return array
+        return array[np.searchsorted(self._entries_within(first, last + 1), entries)]
+
+    def _is_sparse(self, paths: list[str], entries: Values) -> bool:
+        """Tell whether seeking each entry costs less than reading on over the entries between them."""
+        first, span = int(entries[0]), int(entries[-1] - entries[0]) + 1
+        probe = min(span, PROBE_ENTRIES)
+        entry_bytes = tree_nbytes(self.read_tree(paths, first, first + probe)) / probe
+        seeks = 1 + int(np.count_nonzero(np.diff(entries) > 1))
+        superfluous_seconds = (span - len(entries)) * entry_bytes / READ_BYTES_PER_SECOND
+        return seeks * len(paths) * SEEK_SECONDS < superfluous_seconds
+
+    def _scan(self, selection: Selection, window: range) -> Scan:
+        return Scan(self, selection, without_ranges(window, self._excluded(selection)))
+
+    def _excluded(self, selection: Selection) -> list[range]:
+        """Return the ranges of entries that no selected object can be in, by the statistics of clusters."""
+        known = self._excluded_by.get(selection.text)
+        if known is None:
+            known = excluded_ranges(selection, self.definition, self._cluster_bounds)
+            self._excluded_by[selection.text] = known
+        return known
+
+    def _cluster_bounds(self, column: str) -> ClusterBounds | None:
+        """Return the statistics of a column of the selection, or None if the container has none for it."""
+        path = column.removeprefix(COUNT)
+        above = path.split(".")[:-1]
+        parents = (self.definition.resolve(".".join(above[: count + 1])) for count in range(len(above)))
+        if not all(isinstance(parent, Record) for parent in parents):
+            # Links are stored as other numbers than are read; values in optional records and lists may be
+            # missing.
+            return None
+        found = self._handle.statistics(path if path == column else f"{path}.#")
+        if found is None:
+            return None
+        starts, stops, low, high, has_nan = (memoryview(each) for each in found)
+        return ClusterBounds(
+            np.frombuffer(starts, np.int64),
+            np.frombuffer(stops, np.int64),
+            np.frombuffer(low, np.float64),
+            np.frombuffer(high, np.float64),
+            np.frombuffer(has_nan, np.bool_),
+        )
+
+    def read_tree(self, paths: list[str], start: int, stop: int) -> Tree:
+        """Return columns of a range of entries, in the order of the engine."""
+        return self._handle.read(paths, start, stop)
+
+    def _awkward(self, projection: Projection, tree: Tree) -> ak.Array:
+        return awkward_of(projection.arrange(tree), projection.record, **self.snapshot.array_settings)
+
+
+def _next_step(target: int, size: int, entries: int) -> int:
+    """Return the entries that fill `target` bytes, if the next ones are as large as those just read."""
+    per_entry = max(size, 1) / entries
+    # At most ten times as many: the first entries may be smaller than the rest.
+    return max(1, min(int(target / per_entry), entries * 10))
