@@ -1,12 +1,18 @@
-"""The testbed: workloads of real jobs, scaled up to hundreds of clients until something gives.
+"""The testbed: workloads of real jobs with more and more clients, until a resource limits them.
 
-``femtobarn testbed run reconstruction`` runs one of those that come with it; docs/limits.md is the guide.
+``femtobarn testbed run reconstruction`` runs one of the bundled workloads; docs/limits.md is the guide.
+From a file to a report: `workload` parses a TOML file (`toml_parser`) into scenarios (`scenario`); `runner`
+measures each scenario with each number of clients (`client_pool`, `client`, `recorder`) on a federation with
+initial data (`data`) and a server (`site`), reads the machine's counters (`resources`) and names the limit
+(`verdict`). A run is one JSON file (`results`), from which `comparison` compares, `report` draws
+(`report_page`, `rate_plots`, `time_plots`, `monarc`, `labels`, `summaries`, beside `papers`), and `costs`
+derives the cost of work for `planning` (with `disk`).
 """
 
 from __future__ import annotations
 
 from .results import latest, read, save
-from .running import run
-from .workload import Workload, load, shipped
+from .runner import run
+from .workload import Workload, bundled_workloads, load
 
-__all__ = ["Workload", "latest", "load", "read", "run", "save", "shipped"]
+__all__ = ["Workload", "bundled_workloads", "latest", "load", "read", "run", "save"]

@@ -1,7 +1,7 @@
-"""A client: a process that goes through its loop with the public API and notes how long everything took.
+"""A client process: it runs its kind's loop over the public API and records the time of each operation.
 
-It begins with its loop at once, so that those who start later start beside it. The runner says by a clock in
-shared memory from when to when it looks, and so when everybody ends.
+A client enters its loop as soon as it has started, so that later batches start beside working clients. The
+runner writes the two ends of the measured window to a clock in shared memory; clients stop at the second.
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ import numpy as np
 
 import femtobarn as fb
 
-from .data import Item, LinkedItem, Payloads, names_of, same_links
+from .data import Item, LinkedItem, Payloads, names_of, repeat_links
 from .recorder import Recorder
 from .scenario import Kind, Scenario, Step
 
-__all__ = ["SERIES_SECONDS", "Order", "Outcome", "Start", "run"]
+__all__ = ["SERIES_SECONDS", "Assignment", "Outcome", "Start", "run"]
 
 SERIES_SECONDS = 0.5
-"""Seconds of a step of a client's series."""
+"""Length of one step of a client's time series."""
 
 LOCK_WAIT_SECONDS = 300.0
-"""So long a client waits for a container that another one writes."""
+"""Longest wait for a container that another client writes."""
 
 
 @dataclass(frozen=True)
-class Order:
-    """What one client is to do."""
+class Assignment:
+    """The work of one client."""
 
     scenario: Scenario
     kind: Kind
     number: int
-    place: str
+    location: str
     """Folder or ``root://`` address of the federation."""
     seed: int
 
 
 @dataclass(frozen=True)
 class Start:
-    """When a client had begun, by the machine's monotonic clock."""
+    """The moments of a client's start-up, by the machine's monotonic clock."""
 
     number: int
     ready: float
-    """It had its interpreter and the package."""
+    """The interpreter ran and the package was imported."""
     opened: float
     """The federation was open."""
     transaction: float
-    """It was within its first transaction, with its containers; readers: they had their first snapshot."""
+    """The first transaction had its containers open; for readers: the first snapshot was taken."""
     first_object: float
-    """It had written or read an object."""
+    """The first object was written or read."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one client did within the window."""
+    """The operations of one client within the window."""
 
     number: int
     kind: str
@@ -70,38 +70,38 @@ class Outcome:
     """Payload bytes read and written in each step of :data:`SERIES_SECONDS`."""
 
 
-class _Over(Exception):
-    """The window is over."""
+class _WindowEnded(Exception):
+    """Raised by the first operation that ends after the window."""
 
 
-def run(order: Order, pipe: Connection, clock: MutableSequence[float]) -> None:
-    """Be a client. Sends a :class:`Start`, then an :class:`Outcome`, or a text that says what went wrong."""
-    Thread(target=_leave_with, args=(pipe,), daemon=True).start()
+def run(assignment: Assignment, pipe: Connection, clock: MutableSequence[float]) -> None:
+    """Run a client. It sends a :class:`Start`, then an :class:`Outcome`, or an error text instead."""
+    Thread(target=_exit_with_parent, args=(pipe,), daemon=True).start()
     try:
-        client = _Client(order, clock)
+        client = _Client(assignment, clock)
         client.begin()
         pipe.send(client.start)
-        client.go_on()
+        client.run_to_the_end()
         pipe.send(client.outcome())
         client.close()
     except (KeyboardInterrupt, BrokenPipeError):
         os._exit(1)
     except fb.FemtobarnError as error:
-        pipe.send(f"client {order.number} ({order.kind.name}): {error}")
+        pipe.send(f"client {assignment.number} ({assignment.kind.name}): {error}")
     except BaseException:
-        pipe.send(f"client {order.number} ({order.kind.name}): {traceback.format_exc()}")
+        pipe.send(f"client {assignment.number} ({assignment.kind.name}): {traceback.format_exc()}")
 
 
-def _leave_with(pipe: Connection) -> None:
-    """End this process, whatever it waits for, if who started it was killed: nobody would end it."""
-    # Nothing is ever sent, so this comes with the end of the other side.
+def _exit_with_parent(pipe: Connection) -> None:
+    """Exit, whatever the client waits for, when the runner dies: nothing else would end this process."""
+    # The runner never sends anything, so this returns only when its end of the pipe closes.
     pipe.poll(None)
     os._exit(1)
 
 
 @dataclass
-class _Reading:
-    """A container that is read from its beginning to its end, and again."""
+class _Scan:
+    """A container that is read in a circle, and the entry that is read next."""
 
     view: fb.View
     next: int = 0
@@ -109,7 +109,7 @@ class _Reading:
 
 @dataclass
 class _Transaction:
-    """A transaction that is under way, and when it is to end."""
+    """An open transaction, and the passes left until it commits."""
 
     of: fb.Transaction
     events_left: int
@@ -121,23 +121,24 @@ class _Transaction:
 
 
 class _Client:
-    def __init__(self, order: Order, clock: MutableSequence[float]) -> None:
+    def __init__(self, assignment: Assignment, clock: MutableSequence[float]) -> None:
         ready = time.monotonic()
-        self.kind, self.scenario, self.number = order.kind, order.scenario, order.number
+        self.kind, self.scenario = assignment.kind, assignment.scenario
+        self.number = assignment.number
         self.clock = clock
         self.recorder = Recorder()
-        self.random = np.random.default_rng([order.seed, order.number])
-        self.payloads = Payloads(order.number)
-        self.readings: dict[str, _Reading] = {}
+        self.random = np.random.default_rng([assignment.seed, self.number])
+        self.payloads = Payloads(self.number)
+        self.scans: dict[str, _Scan] = {}
         self.transaction: _Transaction | None = None
         self.written = 0.0
         self.reserved: set[str] = set()
         self.part = self.pairs = self.number_written = 0
         self.first_object = 0.0
-        self.rest: list[Callable[[], None]] = []
+        self.rest_of_first_pass: list[Callable[[], None]] = []
         self.count: Callable[[Any], int] = len
         self.event_began = time.monotonic()
-        self.federation = fb.open(order.place, **order.scenario.open)
+        self.federation = fb.open(assignment.location, **self.scenario.open)
         self.times = {"ready": ready, "opened": time.monotonic()}
         self.snapshot = self.federation.snapshot()
         self.actions = self._actions()
@@ -156,31 +157,31 @@ class _Client:
             action()
             if self.first_object:
                 break
-        # The rest of this first pass, so that commits come after whole ones.
-        self.rest = list(remaining)
+        # Commits come after whole passes, so this one is completed later.
+        self.rest_of_first_pass = list(remaining)
 
     @property
     def start(self) -> Start:
-        """When it had begun with what."""
+        """The moments of its start-up."""
         return Start(self.number, first_object=self.first_object, **self.times)
 
-    def go_on(self) -> None:
-        """Go through the loop until the window is over."""
+    def run_to_the_end(self) -> None:
+        """Repeat the loop until the window ends."""
         try:
-            for action in self.rest:
+            for action in self.rest_of_first_pass:
                 action()
             self._end_event()
             while True:
                 for action in self.actions:
                     action()
                 self._end_event()
-        except _Over:
-            # What it wrote within the window counts if it is committed, however long that takes.
+        except _WindowEnded:
+            # Payload written within the window counts if it is committed, however long the commit takes.
             if self.transaction is not None:
                 self._commit(self.transaction)
 
     def outcome(self) -> Outcome:
-        """Return what it did within the window."""
+        """Return the operations within the window."""
         first, last = self.clock[0], self.clock[1]
         return Outcome(
             self.number,
@@ -190,13 +191,13 @@ class _Client:
         )
 
     def close(self) -> None:
-        """Give back what it has."""
+        """Close the federation."""
         self.federation.close()
 
-    # What a loop consists of.
+    # The actions of a loop.
 
     def _actions(self) -> list[Callable[[], None]]:
-        """One pass through the loop, object by object, with computation where it belongs."""
+        """One pass through the loop, object by object, with computation between steps or interleaved."""
         computing = sum(step.seconds for step in self.kind.loop)
         if not self.kind.interleave:
             return [action for step in self.kind.loop for action in self._of_step(step)]
@@ -215,7 +216,7 @@ class _Client:
         if step.action == "compute":
             return [lambda: self._compute(step.seconds)]
         if step.action == "select":
-            import awkward as ak  # other clients start without it
+            import awkward as ak  # clients that do not select start faster without it
 
             self.count = ak.count
             return [lambda: self._select(step)]
@@ -227,43 +228,43 @@ class _Client:
         return [lambda: one(step)] * step.objects
 
     def _compute(self, seconds: float) -> None:
-        """Use so many CPU seconds, or sleep as long as a CPU of one's own would take."""
-        seconds /= self.scenario.play.compression
+        """Use CPU time, or, where computation is simulated, sleep for as long as one free CPU would take."""
+        seconds /= self.scenario.simulation.compression
         start = time.monotonic()
-        if self.scenario.play.computation == "simulated":
+        if self.scenario.simulation.computation == "simulated":
             time.sleep(seconds)
         else:
             until = time.thread_time() + seconds
             while time.thread_time() < until:
-                _work()
+                _burn_cpu()
         self._done("compute", start, seconds)
 
     def _read(self, step: Step) -> None:
         start = time.monotonic()
-        reading = self._reading(step.target)
-        payload = reading.view[reading.next].payload
-        reading.next = (reading.next + 1) % len(reading.view)
+        scan = self._scan(step.target)
+        payload = scan.view[scan.next].payload
+        scan.next = (scan.next + 1) % len(scan.view)
         self._done("read", start, payload.nbytes)
 
-    def _reading(self, target: str) -> _Reading:
+    def _scan(self, target: str) -> _Scan:
         name = target.format(**names_of(self.scenario, self.number))
-        if name not in self.readings:
+        if name not in self.scans:
             view = self.snapshot[name]
-            # Those who share a container begin at places of their own.
+            # Clients that share a container begin at random entries.
             is_shared = self.scenario.is_shared(target)
-            self.readings[name] = _Reading(view, int(self.random.integers(len(view))) if is_shared else 0)
-        return self.readings[name]
+            self.scans[name] = _Scan(view, int(self.random.integers(len(view))) if is_shared else 0)
+        return self.scans[name]
 
     def _select(self, step: Step) -> None:
-        """Look at some tags, and get the objects of those that pass."""
+        """Evaluate a selection over some tags, and read the objects of the tags that pass."""
         start = time.monotonic()
-        reading = self._reading(step.target)
-        stop = min(reading.next + step.objects, len(reading.view))
-        tags = reading.view.arrays(
-            ["item"], where=f"value < {step.fraction}", entry_start=reading.next, entry_stop=stop
+        scan = self._scan(step.target)
+        stop = min(scan.next + step.objects, len(scan.view))
+        tags = scan.view.arrays(
+            ["item"], where=f"value < {step.fraction}", entry_start=scan.next, entry_stop=stop
         )
-        self._add("tags", start, float(stop - reading.next))
-        reading.next = stop % len(reading.view)
+        self._add("tags", start, float(stop - scan.next))
+        scan.next = stop % len(scan.view)
         start = time.monotonic()
         if len(tags):
             items = self.snapshot.fetch(tags["item"], ["payload"])
@@ -294,13 +295,13 @@ class _Client:
         columns: dict[str, Any] = {"number": np.arange(step.objects), "payload": payload}
         if step.links:
             links = [transaction.newest[target] for target in step.links]
-            columns["links"] = same_links(links, step.objects)
+            columns["links"] = repeat_links(links, step.objects)
         transaction.newest[step.target] = writer.extend(columns)[step.objects - 1]
         transaction.written += payload.nbytes
         self._done("write", start, payload.nbytes)
 
     def _pair(self, step: Step) -> None:
-        """Make a database with an object in it, and drop it."""
+        """Create a database with one object, then drop it."""
         self.pairs += 1
         name = step.target.format(**names_of(self.scenario, self.number, self.pairs))
         start = time.monotonic()
@@ -341,7 +342,7 @@ class _Client:
     def _open_writer(self, transaction: _Transaction, step: Step) -> fb.ContainerWriter:
         names = names_of(self.scenario, self.number, self.part)
         database, _, container = step.target.format(**names).partition("/")
-        place = names["disk"] if self.scenario.play.disks else None
+        place = names["disk"] if self.scenario.simulation.disks else None
         cls = LinkedItem if step.links else Item
         opened = transaction.of.database(database, create=True, place=place)
         if self.kind.reserve_bytes and database not in self.reserved:
@@ -350,7 +351,7 @@ class _Client:
         return opened.container(container, cls, create=True, **step.layout)
 
     def _end_event(self) -> None:
-        """Count a pass through the loop, and commit if it is time to."""
+        """Count a pass through the loop, and commit if the transaction has all its passes."""
         now = self._add("event", self.event_began, 1.0)
         self.event_began = now
         if self.transaction is None:
@@ -371,7 +372,7 @@ class _Client:
         self._add("transaction", transaction.began, transaction.written)
         self.written += transaction.written
 
-    # Notes.
+    # Records of operations.
 
     def _add(self, kind: str, start: float, amount: float = 0.0) -> float:
         end = time.monotonic()
@@ -386,9 +387,9 @@ class _Client:
 
     def _check_time(self) -> None:
         if time.monotonic() >= self.clock[1]:
-            raise _Over
+            raise _WindowEnded
 
 
-def _work() -> None:
-    """A little of what a CPU does: below a millisecond."""
+def _burn_cpu() -> None:
+    """Use less than a millisecond of CPU time."""
     sum(number * number for number in range(2000))

@@ -175,7 +175,7 @@ def _spent(scenario: Scenario, point: Mapping[str, Any]) -> dict[str, float]:
     """Seconds that a point's clients and servers took, without computation."""
     window, used = point["window_seconds"], point["resources"]
     computed = point["operations"].get("compute", {}).get("seconds", 0.0)
-    real = scenario.play.computation == "real"
+    real = scenario.simulation.computation == "real"
     return {
         "client": max(used["client_cores"] * window - computed * real, 0.0),
         "server": used["server_cores"] * window,
@@ -213,25 +213,25 @@ def _predicted(costs: Costs, scenario: Scenario, point: Mapping[str, Any], cores
     window, work = point["window_seconds"], total_work(scenario, point)
     spent = _spent(scenario, point)
     measured_cores = (spent["client"] + spent["server"]) / window
-    said_cores = (costs.of("client", work) + costs.of("server", work)) / window
+    predicted_cores = (costs.of("client", work) + costs.of("server", work)) / window
     rate = moved_bytes(work) / window
-    said_rate, limit = _throughput(costs, scenario, point["clients"], cores)
+    predicted_rate, limit = _throughput(costs, scenario, point["clients"], cores)
     return {
         "variant": point["variant"],
         "clients": point["clients"],
         "cores": measured_cores,
-        "predicted_cores": said_cores,
-        "cores_error": _error(said_cores, measured_cores),
+        "predicted_cores": predicted_cores,
+        "cores_error": _error(predicted_cores, measured_cores),
         "bytes_per_second": rate,
-        "predicted_bytes_per_second": said_rate,
-        "bytes_error": _error(said_rate, rate),
+        "predicted_bytes_per_second": predicted_rate,
+        "bytes_error": _error(predicted_rate, rate),
         "predicted_limit": limit,
     }
 
 
 def _throughput(costs: Costs, scenario: Scenario, clients: int, cores: int) -> tuple[float, str]:
     """Bytes a second that clients reach together, and what keeps them from more."""
-    speed = scenario.play.compression
+    speed = scenario.simulation.compression
     alone = busy = moved = 0.0
     for number in range(clients):
         kind = scenario.kind_of(number)
@@ -239,7 +239,7 @@ def _throughput(costs: Costs, scenario: Scenario, clients: int, cores: int) -> t
         computing = sum(step.seconds for step in kind.loop) / speed
         seconds = computing + costs.of("elapsed", work)
         used = costs.of("client", work) + costs.of("server", work)
-        used += computing * (scenario.play.computation == "real")
+        used += computing * (scenario.simulation.computation == "real")
         alone += moved_bytes(work) / seconds
         busy += used / seconds
         moved = alone

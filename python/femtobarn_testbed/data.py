@@ -1,4 +1,4 @@
-"""The objects of workloads, and the databases that are there before clients begin."""
+"""The classes of workloads, and the initial data, which are written before clients start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import femtobarn as fb
 
 from .scenario import Content, Data, Scenario
 
-__all__ = ["Item", "LinkedItem", "Payloads", "Tag", "names_of", "prepare", "same_links"]
+__all__ = ["Item", "LinkedItem", "Payloads", "Tag", "names_of", "prepare", "repeat_links"]
 
 
 @fb.persistent
@@ -24,7 +24,7 @@ class Item:
 
 @fb.persistent
 class LinkedItem:
-    """An object of so many bytes with links to others."""
+    """An object with a payload and links."""
 
     number: fb.uint64
     payload: list[fb.float32]
@@ -33,16 +33,16 @@ class LinkedItem:
 
 @fb.persistent
 class Tag:
-    """What a selection looks at, and the object that it is of."""
+    """A value to select by, and a link to the tagged object."""
 
     value: fb.float32
     item: fb.link[Item]
 
 
 class Payloads:
-    """Payloads as detectors have them: numbers around zero, of which each object has other ones.
+    """Payloads like detector data: normally distributed numbers, different in each object.
 
-    Bytes are rounded down to whole numbers of four.
+    Sizes are rounded down to multiples of four bytes.
     """
 
     def __init__(self, seed: int) -> None:
@@ -50,7 +50,7 @@ class Payloads:
         self._pool = self._random.normal(size=1 << 20).astype(np.float32)
 
     def one(self, size: int) -> Any:
-        """Return the payload of an object; it must not be changed."""
+        """Return the payload of an object, which the caller must not change."""
         count = size // 4
         pool = self._pool if count <= len(self._pool) // 2 else np.resize(self._pool, 2 * count)
         start = int(self._random.integers(len(pool) - count + 1))
@@ -61,9 +61,9 @@ class Payloads:
         return np.resize(self._pool, (objects, size // 4))
 
 
-def same_links(oids: list[fb.Oid], objects: int) -> Any:
-    """Return the links of so many objects, each of which has them all."""
-    import awkward as ak  # other clients start without it
+def repeat_links(oids: list[fb.Oid], objects: int) -> Any:
+    """Return a column of links for some objects, with all of the links in each object."""
+    import awkward as ak  # clients that do not write links in bulk start faster without it
 
     ranges = [fb.OidRange(oid.database, oid.container, oid.entry, oid.entry + 1) for oid in oids]
     records = np.concatenate([one.to_numpy() for one in ranges])
@@ -71,18 +71,18 @@ def same_links(oids: list[fb.Oid], objects: int) -> Any:
 
 
 def names_of(scenario: Scenario, client: int, part: int = 0) -> dict[str, Any]:
-    """Return what the templates of a client's names stand for."""
-    disks = scenario.play.disks
+    """Return the values for the templates of a client's names."""
+    disks = scenario.simulation.disks
     return {"client": client, "disk": disks.name(client) if disks else "disk0", "part": part}
 
 
 def prepare(federation: fb.Federation, scenario: Scenario, clients: int) -> Iterator[int]:
-    """Write the data that clients find, one database after the other; yield the bytes of each."""
+    """Write the initial data, one database after the other; yield the payload of each."""
     payloads = Payloads(seed=1)
     for data in scenario.data:
         for owner in range(_owners(data, scenario, clients)):
             names = names_of(scenario, owner)
-            place = names["disk"] if scenario.play.disks else None
+            place = names["disk"] if scenario.simulation.disks else None
             with federation.transaction(message="what is there before") as txn:
                 database = txn.database(data.database.format(**names), create=True, place=place)
                 yield _fill(database, data, payloads)
@@ -91,12 +91,12 @@ def prepare(federation: fb.Federation, scenario: Scenario, clients: int) -> Iter
 def _owners(data: Data, scenario: Scenario, clients: int) -> int:
     if data.each == "client":
         return clients
-    disks = scenario.play.disks
+    disks = scenario.simulation.disks
     return min(disks.count, clients) if data.each == "disk" and disks else 1
 
 
 def _fill(database: fb.Database, data: Data, payloads: Payloads) -> int:
-    """Write the containers of a database, in turn if that is wanted, tags after what they are of."""
+    """Write the containers of a database, in chunks by turns; tags come after the objects they refer to."""
     writers: dict[str, fb.ContainerWriter] = {}
     oids: dict[str, list[fb.OidRange]] = {name: [] for name in data.containers}
     left = {name: content.objects for name, content in data.containers.items()}
@@ -118,7 +118,7 @@ def _fill(database: fb.Database, data: Data, payloads: Payloads) -> int:
 
 
 TAG_BYTES = 20
-"""Bytes of a tag: a number and a link."""
+"""Bytes of a tag: its value and its link."""
 
 
 def _items(first: int, count: int, content: Content, payloads: Payloads) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _items(first: int, count: int, content: Content, payloads: Payloads) -> dict
 
 
 def _tags(of: list[fb.OidRange], count: int) -> dict[str, Any]:
-    """Tags whose values are spread evenly over 0 to 1, each of one object, without order."""
+    """Tags of the first objects, with values evenly spread from 0 to 1 in random order."""
     every = np.concatenate([part.to_numpy() for part in of])[:count]
     values = np.random.default_rng(2).permutation(len(every)) / len(every)
     return {"value": values.astype(np.float32), "item": every}

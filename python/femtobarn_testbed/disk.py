@@ -1,4 +1,4 @@
-"""What a disk takes: bytes a second that are written past the operating system's cache."""
+"""The write rate of a disk, past the operating system's cache."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from femtobarn import InvalidError
 __all__ = ["written_bytes_per_second"]
 
 BLOCK_BYTES = 2 << 20
-"""What the engine writes at once, too."""
+"""Size of the engine's own writes."""
 
 
 def written_bytes_per_second(folder: Path, blocks: int = 256) -> float:
-    """Write a file of so many blocks of 2 MiB, which has no name, and return what the disk took a second.
+    """Write blocks of 2 MiB to an unnamed file in a folder, and return the bytes per second.
 
     Raises
     ------
     InvalidError
-        If that cannot be done there; the text says why.
+        If the folder cannot be written to, or its file system has no direct I/O.
     """
     try:
         with tempfile.TemporaryFile(dir=folder) as file, mmap.mmap(-1, BLOCK_BYTES) as block:
-            # Not zeros, which some disks do not write.
+            # Random bytes: some disks do not store zeros.
             block.write(os.urandom(BLOCK_BYTES))
             target = os.open(f"/proc/self/fd/{file.fileno()}", os.O_WRONLY | os.O_DIRECT)
             try:
@@ -38,4 +38,4 @@ def written_bytes_per_second(folder: Path, blocks: int = 256) -> float:
             finally:
                 os.close(target)
     except OSError as error:
-        raise InvalidError(f"what the disk of {folder} takes cannot be measured: {error}") from error
+        raise InvalidError(f"cannot measure the disk of {folder}: {error}") from error

@@ -12,7 +12,7 @@ from typing import Any
 
 from .papers import MONARC_RANGES
 
-__all__ = ["Cell", "cells_of", "rows_of_sizes"]
+__all__ = ["Cell", "cells_of", "size_table"]
 
 HEAD = [
     "size of an object",
@@ -79,7 +79,7 @@ def _how(settings: Mapping[str, Any], access: str) -> str:
     return ", ".join(words)
 
 
-def rows_of_sizes(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+def size_table(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return head and cells of the table, beside the paper's ranges."""
     rows = []
     for cell in cells_of(run):

@@ -16,9 +16,9 @@ from typing import Any
 from femtobarn import InvalidError, NotFoundError
 
 from .costs import TERMS, Costs, Work, between_computations, moved_bytes
-from .parsing import Parser, suggestion
+from .toml_parser import Parser, suggestion
 
-__all__ = ["Activity", "Experiment", "Hardware", "Need", "experiments", "load_experiment", "plan"]
+__all__ = ["Activity", "Experiment", "Hardware", "Need", "bundled_experiments", "load_experiment", "plan"]
 
 SHIPPED = Path(__file__).parent / "experiments"
 YEAR_SECONDS = 365.25 * 86_400
@@ -77,7 +77,7 @@ class Need:
     formula: str
 
 
-def experiments() -> dict[str, Path]:
+def bundled_experiments() -> dict[str, Path]:
     """Return the files of the experiments that come with the package, by name."""
     return {path.stem: path for path in sorted(SHIPPED.glob("*.toml"))}
 
@@ -90,7 +90,7 @@ def experiment_path(experiment: str | Path) -> Path:
     NotFoundError
         If there is none.
     """
-    path, known = Path(experiment), experiments()
+    path, known = Path(experiment), bundled_experiments()
     if path.suffix == ".toml":
         if not path.is_file():
             raise NotFoundError(f"there is no file {path}")

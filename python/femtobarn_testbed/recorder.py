@@ -1,7 +1,7 @@
-"""What a client did and when: the operations within a window, and how long they took.
+"""Records of a client's operations, and their summary over a window.
 
-Times are seconds of the machine's monotonic clock, which all processes share. A histogram has buckets of
-equal ratio, ten for a factor of ten, so two of them are added by adding their counts.
+Times are seconds of the machine's monotonic clock, which all processes share. A histogram's buckets are of
+equal ratio, ten for each factor of ten, so histograms are added by adding their counts.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BUCKETS_PER_DECADE", "SHORTEST", "Recorder", "merged", "quantile"]
+__all__ = ["BUCKETS_PER_DECADE", "SHORTEST", "Recorder", "merge", "quantile"]
 
 BUCKETS_PER_DECADE = 10
 SHORTEST = 1e-6
-"""Seconds below which operations are all in the first bucket."""
+"""Upper end of the first bucket (s)."""
 LONGEST_DECADES = 9
 
 
@@ -30,7 +30,7 @@ class Recorder:
         self._bytes: dict[str, array[float]] = {}
 
     def add(self, kind: str, start: float, end: float, size: float = 0.0) -> None:
-        """Note an operation and its payload: bytes, or for computation the seconds it should have taken."""
+        """Record an operation and its amount: bytes of payload, or for computation the nominal seconds."""
         if kind not in self._starts:
             self._starts[kind], self._ends[kind], self._bytes[kind] = array("d"), array("d"), array("d")
         self._starts[kind].append(start)
@@ -38,7 +38,8 @@ class Recorder:
         self._bytes[kind].append(size)
 
     def summary(self, first: float, last: float) -> dict[str, dict[str, Any]]:
-        """Return by kind what ended between two times: count, seconds within them, amount and histogram."""
+        """Return by kind the count and histogram of operations that ended between two times, and the seconds
+        and amounts inside them."""
         return {kind: self._summary_of(kind, first, last) for kind in self._starts}
 
     def _summary_of(self, kind: str, first: float, last: float) -> dict[str, Any]:
@@ -46,7 +47,7 @@ class Recorder:
         inside = np.minimum(ends, last) - np.maximum(starts, first)
         ended = (ends >= first) & (ends < last)
         took = (ends - starts)[ended]
-        # What goes on over an edge of the window counts for the part that is inside.
+        # An operation across an edge of the window counts for the part inside.
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(ends > starts, inside / (ends - starts), ended).clip(0.0, 1.0)
         return {
@@ -76,7 +77,7 @@ def _histogram(took: np.ndarray[Any, np.dtype[np.float64]]) -> list[int]:
     return [int(count) for count in np.bincount(buckets.astype(int))]
 
 
-def merged(summaries: Iterable[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+def merge(summaries: Iterable[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Return the summaries of several clients as one."""
     total: dict[str, dict[str, Any]] = {}
     for summary in summaries:
@@ -97,7 +98,7 @@ def _added(a: list[int], b: list[int]) -> list[int]:
 
 
 def quantile(histogram: list[int], share: float) -> float:
-    """Return the seconds that this share of operations did not exceed, to a bucket's width (26 %).
+    """Return the duration that this share of operations did not exceed, to a bucket's width (26 %).
 
     Examples
     --------

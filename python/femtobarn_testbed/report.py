@@ -30,7 +30,7 @@ def write_report(runs: Sequence[Mapping[str, Any]], out: Path) -> Path:
         if not run["points"]:
             raise InvalidError(f"the run of {run['workload']} has no points")
     try:
-        from .pages import page_of
+        from .report_page import page_of
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] != "matplotlib":
             raise

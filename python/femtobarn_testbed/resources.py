@@ -1,6 +1,6 @@
-"""What processes and the machine used: CPU time, memory, bytes of disks and of the network.
+"""The use of the machine by processes: CPU time, memory, bytes of disks and of the network.
 
-Figures are the kernel's (``/proc``). A process that has gone counts with what it had when it was last seen.
+All figures come from the kernel (``/proc``). A process that has ended between two readings counts as unused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Used", "look", "machine", "resident_bytes", "used_between"]
+__all__ = ["Usage", "machine", "read_counters", "resident_bytes", "usage_between"]
 
 PROC = Path("/proc")
 TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -22,52 +22,52 @@ SECTOR_BYTES = 512
 
 
 @dataclass(frozen=True)
-class Look:
-    """Counters of the machine and of some processes at one time."""
+class Counters:
+    """Counters of the machine and of some processes at one moment."""
 
     time: float
     busy_seconds: float
-    """CPU seconds that all cores together were not idle."""
+    """CPU seconds that were not idle, summed over all cores."""
     stolen_seconds: float
-    """CPU seconds that the host of a virtual machine took away."""
+    """CPU seconds that the hypervisor gave to other virtual machines."""
     disk_bytes_read: int
     disk_bytes_written: int
     disk_busy: dict[str, float]
-    """Seconds that disks had something to do."""
+    """Seconds that each disk had requests in flight."""
     network: dict[str, tuple[int, float]]
-    """Bytes that went through interfaces, and what they can do a second, as far as that is known."""
+    """Bytes through each interface, and its speed in bytes a second; only interfaces with a known speed."""
     cpu_seconds: dict[int, float] = field(default_factory=dict)
-    """CPU seconds of processes, by their number."""
+    """CPU seconds of each process, by its id."""
 
 
 @dataclass(frozen=True)
-class Used:
-    """What was used between two looks."""
+class Usage:
+    """The use of resources between two readings of the counters."""
 
     seconds: float
     machine_cores: float
-    """Cores that were busy, of all that there are."""
+    """Mean number of busy cores."""
     stolen_cores: float
     server_cores: float
     client_cores: float
     disk_read_bytes_per_second: float
     disk_written_bytes_per_second: float
     disk_busy_share: float
-    """Share of the time that the busiest disk had something to do."""
+    """Share of the time that the busiest disk had requests in flight."""
     network_share: float
-    """Share of what the busiest interface can do; 0 if that is not known, as for loopback."""
+    """Share of the busiest interface's speed; 0 where no speed is known, as for loopback."""
 
 
-def look(pids: Iterable[int]) -> Look:
+def read_counters(pids: Iterable[int]) -> Counters:
     """Read all counters."""
     busy, stolen = _cpu_of_machine()
     read, written, disk_busy = _disks()
     cpu = {pid: seconds for pid in pids if (seconds := _cpu_of(pid)) is not None}
-    return Look(time.monotonic(), busy, stolen, read, written, disk_busy, _network(), cpu)
+    return Counters(time.monotonic(), busy, stolen, read, written, disk_busy, _network(), cpu)
 
 
-def used_between(first: Look, last: Look, servers: Sequence[int], clients: Sequence[int]) -> Used:
-    """Return what was used between two looks, a second."""
+def usage_between(first: Counters, last: Counters, servers: Sequence[int], clients: Sequence[int]) -> Usage:
+    """Return the use of resources between two readings, per second."""
     seconds = max(last.time - first.time, 1e-9)
 
     def cores(pids: Sequence[int]) -> float:
@@ -80,7 +80,7 @@ def used_between(first: Look, last: Look, servers: Sequence[int], clients: Seque
         for name, (moved, rate) in last.network.items()
         if name in first.network
     )
-    return Used(
+    return Usage(
         seconds=seconds,
         machine_cores=(last.busy_seconds - first.busy_seconds) / seconds,
         stolen_cores=(last.stolen_seconds - first.stolen_seconds) / seconds,
@@ -94,7 +94,7 @@ def used_between(first: Look, last: Look, servers: Sequence[int], clients: Seque
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
-    """Return the memory that processes take, shared pages divided among those that share them."""
+    """Return the memory of processes, each shared page divided by the number of its users (PSS)."""
     total = 0
     for pid in pids:
         with suppress(OSError):
@@ -105,7 +105,7 @@ def resident_bytes(pids: Iterable[int]) -> int:
 
 
 def machine() -> dict[str, Any]:
-    """Return what machine this is."""
+    """Describe this machine: CPU, cores, memory, kernel, Python."""
     names = [line for line in _lines("cpuinfo") if line.startswith("model name")]
     memory = next((line for line in _lines("meminfo") if line.startswith("MemTotal")), "MemTotal: 0")
     return {
@@ -129,18 +129,18 @@ def _cpu_of_machine() -> tuple[float, float]:
 
 
 def _cpu_of(pid: int) -> float | None:
-    """CPU seconds of a process with all its threads, also those that have ended."""
+    """CPU seconds of a process with all its threads, ended ones included."""
     try:
         text = (PROC / str(pid) / "stat").read_text()
     except OSError:
         return None
-    # The name is in parentheses and may have blanks.
+    # The process's name is in parentheses and may contain blanks.
     fields = text.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * TICK_SECONDS
 
 
 def _disks() -> tuple[int, int, dict[str, float]]:
-    """Bytes that whole disks, not their partitions, have read and written, and seconds that each was busy."""
+    """Bytes read and written by whole disks, without partitions, and the seconds that each was busy."""
     read = written = 0
     busy: dict[str, float] = {}
     for line in _lines("diskstats"):
@@ -153,7 +153,7 @@ def _disks() -> tuple[int, int, dict[str, float]]:
 
 
 def _network() -> dict[str, tuple[int, float]]:
-    """Bytes that went through each interface, the larger of both directions, and its bytes a second."""
+    """Bytes through each interface, in the busier direction, and its speed in bytes a second."""
     moved: dict[str, tuple[int, float]] = {}
     for line in _lines("net/dev")[2:]:
         name, _, counters = line.partition(":")

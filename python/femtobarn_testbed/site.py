@@ -1,4 +1,4 @@
-"""A federation for clients to work on: a folder, and the server before it if there is one."""
+"""The federation that clients work on: a folder, and in most scenarios a server in front of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import femtobarn as fb
 
 from .scenario import Scenario
 
-__all__ = ["NAME", "Site", "opened"]
+__all__ = ["NAME", "Site", "open_site"]
 
 NAME = "testbed.fed"
 START_SECONDS_MAX = 60.0
@@ -24,17 +24,17 @@ START_SECONDS_MAX = 60.0
 
 @dataclass
 class Site:
-    """Where clients find a federation, and how it is watched."""
+    """A federation and its server."""
 
     folder: Path
-    place: str
-    """Folder or address for clients."""
+    location: str
+    """Folder or ``root://`` address for clients."""
     pid: int | None = None
-    """Process of its server."""
+    """Process id of the server, if there is one."""
     pipe: Connection | None = None
 
     def status(self) -> dict[str, Any]:
-        """Return what its server is doing; empty without one."""
+        """Return the server's status; empty without a server."""
         if self.pipe is None:
             return {}
         self.pipe.send("status")
@@ -43,10 +43,10 @@ class Site:
 
 
 @contextmanager
-def opened(folder: Path, scenario: Scenario) -> Iterator[Site]:
-    """Serve a federation, if clients are to reach it by a server, until the block ends; then remove it."""
+def open_site(folder: Path, scenario: Scenario) -> Iterator[Site]:
+    """Serve a federation, unless clients open its folder, for the time of a block; then remove it."""
     try:
-        if scenario.play.access == "local":
+        if scenario.simulation.access == "local":
             yield Site(folder, str(folder))
             return
         with _served(folder, scenario) as site:
@@ -82,8 +82,8 @@ def _served(folder: Path, scenario: Scenario) -> Iterator[Site]:
 
 
 def _config(folder: Path, scenario: Scenario) -> str:
-    """Return the configuration of the server that plays the scenario's disks."""
-    play = scenario.play
+    """Return the configuration of the server, with the scenario's simulated disks."""
+    play = scenario.simulation
     lines = ["[limits]", "drain_seconds = 1", "[[export]]"]
     lines += [f"folder = {json.dumps(str(folder))}", f'name = "/{NAME}"']
     if play.disks is not None and play.disks.is_slow:
@@ -98,13 +98,13 @@ def _config(folder: Path, scenario: Scenario) -> str:
 
 
 def _serve(config: str, pipe: Connection) -> None:
-    """Be a server until told to stop."""
+    """Run a server until the runner sends ``"stop"``."""
     try:
         server = fb.serve(port=0, address="127.0.0.1", anonymous="all", config=config)
     except fb.FemtobarnError as error:
         pipe.send(str(error))
         return
-    # Who started this may be killed.
+    # The pipe breaks if the runner is killed: the server ends then, too.
     with server, suppress(EOFError, BrokenPipeError):
         pipe.send(server.port)
         while pipe.recv() == "status":

@@ -1,7 +1,7 @@
-"""Workloads: scenarios from a TOML file.
+"""Workloads: a TOML file with settings and variants, and the scenarios that follow from it.
 
-A file has settings, which a ``"$name"`` anywhere else stands for, and variants, which change settings. Each
-variant is a :class:`~femtobarn_testbed.scenario.Scenario`.
+``"$name"`` anywhere in the file stands for a setting; a variant overrides settings. Each variant is a
+:class:`~femtobarn_testbed.scenario.Scenario`. docs/limits.md shows all keys.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import Any
 
 from femtobarn import InvalidError, NotFoundError
 
-from .parsing import Parser, suggestion
-from .scenario import Commit, Content, Data, Disks, Kind, Play, Scenario, Step, Sweep
+from .scenario import Commit, Content, Data, Kind, Scenario, SimulatedDisks, Simulation, Step, Sweep
+from .toml_parser import Parser, suggestion
 
-__all__ = ["Workload", "load", "scenarios_of", "shipped"]
+__all__ = ["Workload", "bundled_workloads", "load", "scenarios_of"]
 
-SHIPPED = Path(__file__).parent / "workloads"
+FOLDER = Path(__file__).parent / "workloads"
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload: its variants, and what it repeats."""
+    """A workload and its variants."""
 
     name: str
     title: str
     paper: str
-    """What it repeats, such as ``"[SCAL] Figure 2"``; may be empty."""
+    """The measurement that it repeats, such as ``"[SCAL] Figure 2"``; may be empty."""
     about: str
     scenarios: tuple[Scenario, ...]
     path: Path
     raw: Mapping[str, Any]
-    """The file as it was read, with what was set from outside."""
+    """The file's content, with the settings given to :func:`load`."""
 
     def scenario(self, name: str) -> Scenario:
         """Return a variant by its name."""
@@ -45,29 +45,29 @@ class Workload:
         raise NotFoundError(f"{self.name} has no variant {name!r}{suggestion(name, names)}")
 
 
-def shipped() -> dict[str, Path]:
-    """Return the files of the workloads that come with the package, by name."""
-    return {path.stem: path for path in sorted(SHIPPED.glob("*.toml"))}
+def bundled_workloads() -> dict[str, Path]:
+    """Return the files of the workloads in this package, by name."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
 
 
 def load(
     workload: str | Path, *, settings: Mapping[str, Any] | None = None, sweep: Mapping[str, Any] | None = None
 ) -> Workload:
-    """Read a workload from a file, or one that comes with the package by its name.
+    """Read a workload from a file, or a bundled workload by its name.
 
     Parameters
     ----------
     settings
-        Values of its settings, instead of those in the file and its variants.
+        Values that override those of the file's settings and variants.
     sweep
-        Values of its table ``sweep`` instead of those in the file.
+        Values that override those of the file's table ``sweep``.
 
     Raises
     ------
     NotFoundError
-        If there is no such file or workload.
+        If the file or the bundled workload does not exist.
     InvalidError
-        If something in it is wrong; the text says where.
+        If the file is not a valid workload; the text names the table and the key.
     """
     path = _path_of(workload)
     try:
@@ -90,7 +90,7 @@ def load(
 
 
 def scenarios_of(run: Mapping[str, Any]) -> dict[str, Scenario]:
-    """Return the variants that a run was of, by name, as its file had them then."""
+    """Return the scenarios of a run by name, from the workload that the run recorded."""
     raw = run["parameters"]
     scenarios = [_scenario(f"the run of {run['workload']}", raw, variant) for variant in raw["variant"]]
     return {scenario.name: scenario for scenario in scenarios}
@@ -100,13 +100,13 @@ def _path_of(workload: str | Path) -> Path:
     path = Path(workload)
     if path.suffix == ".toml":
         if not path.is_file():
-            raise NotFoundError(f"there is no file {path}")
+            raise NotFoundError(f"file {path} does not exist")
         return path
-    known = shipped()
+    known = bundled_workloads()
     if str(workload) not in known:
         hint = suggestion(str(workload), known)
         raise NotFoundError(
-            f"there is no workload {str(workload)!r}{hint}; `femtobarn testbed list` shows all"
+            f"workload {str(workload)!r} does not exist{hint}; `femtobarn testbed list` shows all"
         )
     return known[str(workload)]
 
@@ -121,20 +121,21 @@ def _scenario(where: str, raw: Mapping[str, Any], variant: Mapping[str, Any]) ->
     top = Parser(where, _substituted(where, rest, settings))
     for key in ("title", "paper", "about"):
         top.text(key, "")
-    play = _play(top.table("play"))
+    simulation = _simulation(top.table("play"))
     sweep = _sweep(top.table("sweep"))
     options = top.table("open").everything()
     data = tuple(_data(table) for table in top.tables("data"))
     kinds = tuple(_kind(table) for table in top.tables("client"))
     top.end()
     if not kinds:
-        raise InvalidError(f"{where} has no [[client]]: nobody would do anything")
-    raw_rate = play.disks.count * play.disks.bytes_per_second if play.disks else 0.0
-    return Scenario(name, play, sweep, options, data, kinds, settings, raw_rate)
+        raise InvalidError(f"{where} needs at least one [[client]]")
+    disks = simulation.disks
+    raw_rate = disks.count * disks.bytes_per_second if disks else 0.0
+    return Scenario(name, simulation, sweep, options, data, kinds, settings, raw_rate)
 
 
 def _substituted(where: str, value: Any, settings: Mapping[str, Any]) -> Any:
-    """Put settings in for what stands for them."""
+    """Replace each ``"$name"`` by its setting."""
     if isinstance(value, dict):
         return {key: _substituted(where, item, settings) for key, item in value.items()}
     if isinstance(value, list):
@@ -146,28 +147,28 @@ def _substituted(where: str, value: Any, settings: Mapping[str, Any]) -> Any:
     return settings[value[1:]]
 
 
-def _play(table: Parser) -> Play:
+def _simulation(table: Parser) -> Simulation:
     disks = table.table("disks")
     count = disks.whole("count", 0)
-    played = Disks(
+    simulated = SimulatedDisks(
         count,
-        disks.size("bytes_per_second", Disks.bytes_per_second),
-        disks.whole("seeks_per_second", Disks.seeks_per_second),
-        disks.size("cache_bytes", Disks.cache_bytes),
-        disks.number("write_behind_seconds", Disks.write_behind_seconds),
+        disks.size("bytes_per_second", SimulatedDisks.bytes_per_second),
+        disks.whole("seeks_per_second", SimulatedDisks.seeks_per_second),
+        disks.size("cache_bytes", SimulatedDisks.cache_bytes),
+        disks.number("write_behind_seconds", SimulatedDisks.write_behind_seconds),
     )
-    play = Play(
+    simulation = Simulation(
         access=table.choice("access", ("server", "local")),
         computation=table.choice("computation", ("simulated", "real")),
         compression=table.number("compression", 1.0, above=0.0),
         federations=table.choice("federations", ("one", "each")),
-        disks=played if count else None,
+        disks=simulated if count else None,
     )
     disks.end()
     table.end()
-    if play.disks and play.access == "local":
-        raise InvalidError(f'{table.where}: disks are played by a server; say access = "server"')
-    return play
+    if simulation.disks and simulation.access == "local":
+        raise InvalidError(f'{table.where}: disks are simulated by a server: set access = "server"')
+    return simulation
 
 
 def _sweep(table: Parser) -> Sweep:
@@ -248,7 +249,7 @@ def _step(table: Parser) -> Step:
 
 
 def _one_of(table: Parser, names: Iterable[str]) -> str:
-    there = [name for name in names if name in table.names()]
-    if len(there) != 1:
-        raise InvalidError(f"{table.where} must have one of {', '.join(names)}")
-    return there[0]
+    present = [name for name in names if name in table.names()]
+    if len(present) != 1:
+        raise InvalidError(f"{table.where} must have exactly one of {', '.join(names)}")
+    return present[0]

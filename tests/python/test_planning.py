@@ -13,7 +13,7 @@ from femtobarn.cli import main
 from femtobarn_testbed import load
 from femtobarn_testbed.costs import RESOURCES, TERMS, Costs, fit, predict, work_of
 from femtobarn_testbed.disk import written_bytes_per_second
-from femtobarn_testbed.planning import experiments, load_experiment, plan
+from femtobarn_testbed.planning import bundled_experiments, load_experiment, plan
 
 SECONDS = {
     term: (number + 1) * (1e-9 if "bytes" in term else 1e-3 if term == "commits" else 1e-6)
@@ -174,11 +174,11 @@ def test_needs_keep_the_margin_and_name_what_limits(small: Path) -> None:
     ("old", "new", "text"),
     [
         ("margin = 0.2", "margin = 1.0", "small.toml: margin is a share below 1"),
-        ("compute = 0.4", "computing = 0.4", "small.toml, acquisition: nobody knows 'computing'"),
+        ("compute = 0.4", "computing = 0.4", "small.toml, acquisition: unknown key 'computing'"),
         ("fraction = 0.1", "fraction = 2", "small.toml, analysis 1: fraction is at most 1"),
         ("times_a_year = 2", "times_a_year = 2\nat_once = true", "small.toml, pass 1: .* at once"),
         ("events_per_second = 10", "", "small.toml, acquisition lacks events_per_second"),
-        ("server_cores = 4", "server_cores = 0", "small.toml, hardware: server_cores is at least 1"),
+        ("server_cores = 4", "server_cores = 0", "small.toml, hardware: server_cores must be at least 1"),
         ('title = "small"', "title", "small.toml is not TOML"),
     ],
 )
@@ -193,7 +193,7 @@ def test_an_experiment_that_is_not_there_has_near_misses() -> None:
         load_experiment("lhc1998")
 
 
-@pytest.mark.parametrize("name", experiments())
+@pytest.mark.parametrize("name", bundled_experiments())
 def test_experiments_that_come_along_can_be_planned(name: str) -> None:
     done = plan(load_experiment(name), TRUE)
     assert all(need["needed"] > 0 for need in done["needs"])

@@ -20,8 +20,8 @@ import pytest
 
 import femtobarn as fb
 from femtobarn.cli import main
-from femtobarn_testbed import latest, load, read, run, save, shipped
-from femtobarn_testbed.recorder import Recorder, merged, quantile
+from femtobarn_testbed import bundled_workloads, latest, load, read, run, save
+from femtobarn_testbed.recorder import Recorder, merge, quantile
 from femtobarn_testbed.report import write_report
 from femtobarn_testbed.verdict import judge, knee
 
@@ -84,7 +84,7 @@ def small(tmp_path: Path) -> Path:
 # What a workload may say.
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", bundled_workloads())
 def test_every_workload_that_comes_along_can_be_read(name: str) -> None:
     workload = load(name)
     assert workload.title
@@ -95,10 +95,10 @@ def test_every_workload_that_comes_along_can_be_read(name: str) -> None:
 
 def test_settings_are_put_in_and_variants_change_them(small: Path) -> None:
     workload = load(small, sweep={"clients": [1, 2]})
-    assert [scenario.play.access for scenario in workload.scenarios] == ["local", "server"]
+    assert [scenario.simulation.access for scenario in workload.scenarios] == ["local", "server"]
     assert workload.scenarios[0].sweep.clients == (1, 2)
     changed = load(small, settings={"access": "server"})
-    assert {scenario.play.access for scenario in changed.scenarios} == {"server"}
+    assert {scenario.simulation.access for scenario in changed.scenarios} == {"server"}
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ def test_settings_are_put_in_and_variants_change_them(small: Path) -> None:
     [
         ('title = "a bit', 'titel = "a bit', "lacks title"),
         ("objects = 3 }", "objekts = 3 }", "did you mean 'objects'"),
-        ("objects = 3 }", "objects = 0 }", "objects is at least 1"),
+        ("objects = 3 }", "objects = 0 }", "objects must be at least 1"),
         ("objects = 3 }", 'objects = "3" }', "must be a whole number"),
         ('access = "$access"', 'access = "$acess"', "did you mean 'access'"),
         ('access = "server"\n[play]', 'access = "remote"\n[play]', "one of server, local"),
         ("clients = [4]", "clients = [4, 2]", "ascending"),
-        ('access = "$access"', "disks = { count = 2 }\naccess = \"local\"", "played by a server"),
+        ('access = "$access"', "disks = { count = 2 }\naccess = \"local\"", "simulated by a server"),
         ('name = "served"', 'name = "served"\nspeed = 3', "'speed' is not in [settings]"),
-        ("{ compute = 0.01 },", "{ compute = 0.01, read = 'x' },", "must have one of"),
+        ("{ compute = 0.01 },", "{ compute = 0.01, read = 'x' },", "must have exactly one of"),
         ("[sweep]", "[swep]", "lacks clients"),
         ("[settings]", "[settings", "is not TOML"),
     ],
@@ -184,7 +184,7 @@ def test_summaries_of_clients_add_up() -> None:
     a.add("read", 0.0, 0.5, 1.0)
     b.add("read", 0.0, 0.001, 2.0)
     b.add("commit", 0.0, 0.1)
-    total = merged([a.summary(0.0, 1.0), b.summary(0.0, 1.0)])
+    total = merge([a.summary(0.0, 1.0), b.summary(0.0, 1.0)])
     assert total["read"]["count"] == sum(total["read"]["histogram"]) == 2
     assert total["read"]["amount"] == 3.0
     assert total["commit"]["seconds"] == pytest.approx(0.1)
@@ -450,5 +450,5 @@ def test_files_that_are_no_runs_are_refused(tmp_path: Path) -> None:
     other.write_text('{"workload": "x", "points": [], "format": 99}')
     with pytest.raises(fb.InvalidError, match="format 99"):
         read(other)
-    with pytest.raises(fb.NotFoundError, match="no runs in"):
+    with pytest.raises(fb.NotFoundError, match="has no runs"):
         latest([tmp_path])

@@ -16,8 +16,8 @@ import pytest
 import femtobarn as fb
 from femtobarn.cli import main
 from femtobarn_testbed import save
-from femtobarn_testbed.comparing import compare_runs, compare_variants, rows_of
-from femtobarn_testbed.monarc import rows_of_sizes
+from femtobarn_testbed.comparison import compare_runs, compare_variants, comparison_table
+from femtobarn_testbed.monarc import size_table
 from femtobarn_testbed.papers import MONARC_RANGES, paper_of
 from femtobarn_testbed.report import write_report
 from femtobarn_testbed.verdict import judge, knee
@@ -65,13 +65,13 @@ def made_up_run(
         },
         "femtobarn": {"version": "0.1.0", "commit": "0123456789"},
         "parameters": {},
-        "played": {name: _played(settings) for name, settings in variants.items()},
+        "played": {name: _simulation(settings) for name, settings in variants.items()},
         "points": points,
         "knees": {name: knee([p for p in points if p["variant"] == name]) for name in variants},
     }
 
 
-def _played(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _simulation(settings: Mapping[str, Any]) -> dict[str, Any]:
     disk = {"count": 4, "bytes_per_second": settings["raw"] / 4, "seeks_per_second": 100}
     return {
         "access": "server",
@@ -235,7 +235,7 @@ def test_the_table_of_object_sizes_counts_all_cpu_time(tmp_path: Path) -> None:
         "2000": small | {"size": 2000},
     }
     run = made_up_run(variants, [1, 2], paper="[MONARC] table", workload="sizes")
-    head, rows = rows_of_sizes(run)
+    head, rows = size_table(run)
     assert [row[:6] for row in rows] == [
         ["100 B", "0", "through a server, in bulk", "2", "10", "10"],  # 20 MB/s by 2 cores
         ["2,000 B", "0", "through a server, in bulk", "2", "10", "10"],
@@ -259,9 +259,8 @@ def test_nothing_to_report_and_no_matplotlib_are_told(
         write_report([], tmp_path)
     with pytest.raises(fb.InvalidError, match="made-up has no points"):
         write_report([made_up_run({"a": FREE}, [])], tmp_path)
-    for name in [name for name in sys.modules if name.startswith(("matplotlib", "femtobarn_testbed.p"))]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in [name for name in sys.modules if name.startswith("femtobarn_reports")]:
+    drawing = ("matplotlib", "femtobarn_testbed.report_page", "femtobarn_reports")
+    for name in [name for name in sys.modules if name.startswith(drawing)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(fb.UnsupportedError, match=r"pip install 'femtobarn\[plots\]'"):
@@ -297,7 +296,7 @@ def test_variants_are_compared_with_the_first() -> None:
     assert second["ratios"]["server_cpu"] == pytest.approx(3 / 1.5)
     assert second["ratios"]["client_cpu"] == pytest.approx(1 / 1.5)
     assert second["ratios"]["efficiency"] is None
-    head, cells = rows_of(rows)
+    head, cells = comparison_table(rows)
     assert "efficiency" not in head
     assert "write p99" not in head
     assert cells[2][head.index("read p99")] == "10.0 ms"

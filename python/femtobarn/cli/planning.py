@@ -50,9 +50,9 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    from femtobarn_testbed.planning import experiments, load_experiment
+    from femtobarn_testbed.planning import bundled_experiments, load_experiment
 
-    titles = {name: load_experiment(path).title for name, path in experiments().items()}
+    titles = {name: load_experiment(path).title for name, path in bundled_experiments().items()}
     facts = [{"name": name, "title": title} for name, title in titles.items()]
     emit(options, facts, table(["experiment", "what it is"], [[n, t] for n, t in titles.items()]))
 

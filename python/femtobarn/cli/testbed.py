@@ -49,9 +49,9 @@ def _no_arguments(_: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    from femtobarn_testbed import load, shipped
+    from femtobarn_testbed import bundled_workloads, load
 
-    workloads = [load(path) for path in shipped().values()]
+    workloads = [load(path) for path in bundled_workloads().values()]
     facts = [
         {
             "name": one.name,
@@ -93,7 +93,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from femtobarn_testbed import load, save, shipped
+    from femtobarn_testbed import bundled_workloads, load, save
     from femtobarn_testbed import run as run_workload
 
     sweep = {
@@ -103,7 +103,7 @@ def _run(options: argparse.Namespace) -> None:
     }
     settings = dict(map(_setting, options.set))
     # All are read before the first one runs, so that a slip in the last is told at once.
-    names = list(shipped()) if options.workloads == ["all"] else options.workloads
+    names = list(bundled_workloads()) if options.workloads == ["all"] else options.workloads
     workloads = [load(name, settings=settings, sweep=sweep) for name in names]
     saved: list[Path] = []
 
@@ -205,11 +205,11 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _compare(options: argparse.Namespace) -> None:
     from femtobarn_testbed import read
-    from femtobarn_testbed.comparing import compare_runs, compare_variants, rows_of
+    from femtobarn_testbed.comparison import compare_runs, compare_variants, comparison_table
 
     if len(options.runs) > 2:
         raise InvalidError("compare takes one run, or two")
     runs = [read(path) for path in options.runs]
     rows = compare_variants(runs[0]) if len(runs) == 1 else compare_runs(*runs)
-    head, cells = rows_of(rows)
+    head, cells = comparison_table(rows)
     emit(options, rows, table(head, cells, right=set(range(1, len(head)))))

@@ -21,7 +21,7 @@ from femtobarn_reports.style import BLUE, CORAL, GREY, INK, SAND, TEAL, VIOLET, 
 
 from .labels import BEHIND_TEXT, Ending, Labels, label_ends
 from .papers import Paper, Point, paper_of
-from .telling import rounded
+from .summaries import rounded
 
 __all__ = ["LINES_MAX", "by_variant", "colours", "draw_bars", "draw_curves", "has_curves", "largest", "split"]
 
@@ -92,7 +92,7 @@ def draw_curves(run: Run) -> Figure:
         labels = Labels(axes, PANEL_WIDTH, panel.height)
         label_ends(axes, _draw_lines(axes, run, panel, labels), panel.height)
         if panel.quantity == "bytes_per_second":
-            _draw_most(axes, run, labels)
+            _draw_bound(axes, run, labels)
         _draw_paper(axes, paper, panel, labels)
         clean(axes, y=panel.unit)
         axes.yaxis.set_major_formatter("{x:,.10g}")
@@ -204,7 +204,7 @@ def _title(name: str, knee: Mapping[str, Any] | None) -> str:
     return f"{fill(name, 26)}\n{bend}{knee['limit']}"
 
 
-def _draw_most(axes: Axes, run: Run, labels: Labels) -> None:
+def _draw_bound(axes: Axes, run: Run, labels: Labels) -> None:
     """Dotted: what could be reached at most, once for variants that have it in common."""
     right, top = axes.get_xlim()[1], axes.get_ylim()[1]
     drawn = set()

@@ -1,4 +1,4 @@
-"""Values of a TOML file, of the type that is wanted, or an error that says where it is wrong."""
+"""Typed values of a TOML file; errors name the file, the table and the key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**
 
 
 class Parser:
-    """A table of a TOML file. What nobody asked for is an error at its :meth:`end`."""
+    """A table of a TOML file. Keys that were never asked for are an error at :meth:`end`."""
 
     def __init__(self, where: str, table: Any) -> None:
         if not isinstance(table, Mapping):
@@ -27,16 +27,16 @@ class Parser:
         self._asked: set[str] = set()
 
     def names(self) -> list[str]:
-        """Return the names of what is in it."""
+        """Return all keys."""
         return list(self._table)
 
     def everything(self) -> dict[str, Any]:
-        """Return all that is in it, as it is."""
+        """Return the whole table without checks."""
         self._asked |= set(self._table)
         return dict(self._table)
 
     def some(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return those of some values that are there."""
+        """Return the values of the given keys that are present, without checks."""
         self._asked |= set(names)
         return {name: self._table[name] for name in names if name in self._table}
 
@@ -45,10 +45,10 @@ class Parser:
         return str(self._get(name, default, str, "text"))
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """Return one of some words, the first unless another is there."""
+        """Return one of some words; the first is the default."""
         value = self.text(name, choices[0])
         if value not in choices:
-            raise InvalidError(f"{self.where}: {name} is one of {', '.join(choices)}, not {value!r}")
+            raise InvalidError(f"{self.where}: {name} must be one of {', '.join(choices)}, not {value!r}")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
@@ -56,17 +56,18 @@ class Parser:
         return bool(self._get(name, default, bool, "true or false"))
 
     def number(self, name: str, default: float = _MISSING, *, above: float | None = None) -> float:
-        """Return a number that is not negative."""
+        """Return a number that is at least 0, and larger than `above` if that is given."""
         value = float(self._get(name, default, (int, float), "a number"))
         if value < 0 or (above is not None and value <= above):
-            raise InvalidError(f"{self.where}: {name} is too small: {value:g}")
+            least = "at least 0" if above is None else f"above {above:g}"
+            raise InvalidError(f"{self.where}: {name} must be {least}, not {value:g}")
         return value
 
     def whole(self, name: str, default: int = _MISSING, *, least: int = 0) -> int:
         """Return a whole number."""
         value = int(self._get(name, default, int, "a whole number"))
         if value < least:
-            raise InvalidError(f"{self.where}: {name} is at least {least}, not {value}")
+            raise InvalidError(f"{self.where}: {name} must be at least {least}, not {value}")
         return value
 
     def size(self, name: str, default: int = _MISSING) -> int:
@@ -75,7 +76,7 @@ class Parser:
         if isinstance(value, str):
             return parse_size(value)
         if value < 0:
-            raise InvalidError(f"{self.where}: {name} is too small: {value}")
+            raise InvalidError(f"{self.where}: {name} must be at least 0, not {value}")
         return int(value)
 
     def wholes(self, name: str) -> list[int]:
@@ -83,36 +84,38 @@ class Parser:
         values = self._get(name, _MISSING, list, "a list of whole numbers")
         good = all(isinstance(value, int) and value > 0 for value in values)
         if not (values and good and values == sorted(set(values))):
-            raise InvalidError(f"{self.where}: {name} is a list of ascending numbers from 1 on, not {values}")
+            raise InvalidError(
+                f"{self.where}: {name} must be a list of ascending numbers from 1 on, not {values}"
+            )
         return list(values)
 
     def texts(self, name: str) -> list[str]:
-        """Return texts, none if they are not there."""
+        """Return a list of texts, empty if the key is absent."""
         values = self._get(name, [], list, "a list of texts")
         if not all(isinstance(value, str) for value in values):
-            raise InvalidError(f"{self.where}: {name} is a list of texts, not {values}")
+            raise InvalidError(f"{self.where}: {name} must be a list of texts, not {values}")
         return list(values)
 
     def table(self, name: str) -> Parser:
-        """Return a table within, an empty one if it is not there."""
+        """Return a table inside this one, empty if the key is absent."""
         return Parser(f"{self.where}, {name}", self._get(name, {}, Mapping, "a table"))
 
     def tables(self, name: str) -> list[Parser]:
-        """Return the tables of a list, none if it is not there."""
+        """Return a list of tables, empty if the key is absent."""
         values = self._get(name, [], list, "a list of tables")
         return [Parser(f"{self.where}, {name} {number}", value) for number, value in enumerate(values, 1)]
 
     def end(self) -> None:
-        """Check that all there is was asked for.
+        """Refuse keys that were never asked for.
 
         Raises
         ------
         InvalidError
-            If there is more: a name that was misspelt.
+            If there is one; the text names the closest known key.
         """
         for name in self._table:
             if name not in self._asked:
-                raise InvalidError(f"{self.where}: nobody knows {name!r}{suggestion(name, self._asked)}")
+                raise InvalidError(f"{self.where}: unknown key {name!r}{suggestion(name, self._asked)}")
 
     def _get(self, name: str, default: Any, kind: Any, what: str) -> Any:
         self._asked.add(name)

@@ -15,10 +15,10 @@ from matplotlib.patches import Patch
 
 from femtobarn_reports.style import BLUE, CORAL, INK, SAND, TEAL, VIOLET, clean, picture
 
-from .curves import LINE_COLOURS, LINES_MAX, MARKERS, WIDTH, Run, by_variant, largest
 from .labels import Ending, label_ends
 from .monarc import Cell, cells_of
 from .papers import MONARC_RANGES, paper_of
+from .rate_plots import LINE_COLOURS, LINES_MAX, MARKERS, WIDTH, Run, by_variant, largest
 
 __all__ = ["draw_object_sizes", "draw_starts", "draw_time_shares"]
 

@@ -12,19 +12,19 @@ from matplotlib.figure import Figure
 from femtobarn_reports.page import Picture, details, document, figures, grid, listed, section, tiles
 from femtobarn_reports.style import png, style
 
-from .curves import draw_bars, draw_curves, has_curves, split
-from .monarc import cells_of, rows_of_sizes
+from .monarc import cells_of, size_table
 from .papers import paper_of
-from .portraits import draw_object_sizes, draw_starts, draw_time_shares
-from .telling import (
-    beside_paper,
-    latencies,
+from .rate_plots import draw_bars, draw_curves, has_curves, split
+from .summaries import (
+    describe_limits,
+    describe_simulation,
+    latency_table,
     origin,
-    played_words,
+    paper_rows,
     points_table,
     start_table,
-    verdict_words,
 )
+from .time_plots import draw_object_sizes, draw_starts, draw_time_shares
 
 __all__ = ["page_of"]
 
@@ -37,7 +37,7 @@ OBJECT_SIZES = "[MONARC]"
 def page_of(runs: Sequence[Run], out: Path) -> str:
     """Return the page; pictures are also written into the folder."""
     parts = [tiles(_facts(runs))]
-    rows = [row for run in runs if (paper := paper_of(run)) for row in beside_paper(run, paper)]
+    rows = [row for run in runs if (paper := paper_of(run)) for row in paper_rows(run, paper)]
     if rows:
         head = ["figure", "what", "paper, with clients", "variant", "here, with clients"]
         parts.append(section("Beside the papers' points", grid(head, rows)))
@@ -57,7 +57,7 @@ def page_of(runs: Sequence[Run], out: Path) -> str:
 
 NOTES = (
     "MB are payload: bytes of objects that clients read, selected or wrote. Rates are in the workload's own "
-    "time; latencies are as the clock shows them, to a histogram's bucket (26 %).",
+    "time; latency_table are as the clock shows them, to a histogram's bucket (26 %).",
     "Computing is the share of the clients' time in the computation that they were to do; where the "
     "computation is played, a client sleeps as if it had a CPU of its own, and more sleep than was due "
     "counts as late and not as computation.",
@@ -96,7 +96,9 @@ def _parts(run: Run, stem: str, out: Path) -> Iterator[str]:
     title = f"{run['title']} ({run['paper']})" if run["paper"] else run["title"]
     told = [f"Paper: {paper.said}"] if paper else []
     yield section(
-        title, f"<p>{html.escape(run['about'])}</p>", listed([*told, *played_words(run), *verdict_words(run)])
+        title,
+        f"<p>{html.escape(run['about'])}</p>",
+        listed([*told, *describe_simulation(run), *describe_limits(run)]),
     )
     yield figures(
         Picture(name, caption, png(draw(of), path=out / f"{stem}-{file}.png"), wide=True)
@@ -104,15 +106,15 @@ def _parts(run: Run, stem: str, out: Path) -> Iterator[str]:
     )
     tables = [grid(*points_table(run))]
     if OBJECT_SIZES in run["paper"] and cells_of(run):
-        tables.insert(0, grid(*rows_of_sizes(run)))
+        tables.insert(0, grid(*size_table(run)))
     yield section("All points", *tables)
-    yield details("Latencies: median / 99 % / longest (ms)", grid(*latencies(run)))
+    yield details("Latencies: median / 99 % / longest (ms)", grid(*latency_table(run)))
     yield details("Start-up of clients (s since their launch), and memory", grid(*start_table(run)))
 
 
 def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure], Run]]:
     """What to draw: the end of a file's name, title, caption, who draws it, and of what."""
-    played = " ".join(played_words(run))
+    played = " ".join(describe_simulation(run))
     if run["paper"].startswith(START_FIGURE):
         yield "start", "Start-up", f"A point is a client. {played}", draw_starts, run
     elif run["paper"].startswith(OBJECT_SIZES) and cells_of(run):
@@ -129,7 +131,7 @@ def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure]
     else:
         title = "Rates over the number of clients"
         for file, part in zip(("rates", "rates-fast"), split(run), strict=False):
-            yield file, title, " ".join(played_words(part)), draw_curves, part
+            yield file, title, " ".join(describe_simulation(part)), draw_curves, part
             title = "Rates of the faster variants"
     caption = (
         "All clients of a point together. Time in their own loop is what Python does between operations."

@@ -1,7 +1,7 @@
-"""Running a workload: for each variant and number of clients a new federation, clients, a window, figures.
+"""Runs a workload: each point, a variant with a number of clients, has a new federation and a window.
 
-Rates, and seconds of computation, are in the workload's own time: if time is compressed, so many times less
-than what the clock shows. Latencies and everything about resources are as the clock shows them.
+Rates, and seconds of computation, are in the workload's own time: with compressed time a rate is the clock's
+divided by the compression. Latencies and the use of resources are by the clock.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 import femtobarn as fb
 
 from . import site
-from .client import SERIES_SECONDS, Order, Outcome
-from .crew import Crew, hired
+from .client import SERIES_SECONDS, Assignment, Outcome
+from .client_pool import ClientPool, client_pool
 from .data import prepare
-from .recorder import merged, quantile
-from .resources import Look, look, machine, resident_bytes, used_between
+from .recorder import merge, quantile
+from .resources import Counters, machine, read_counters, resident_bytes, usage_between
 from .results import FORMAT, source_commit
 from .scenario import Kind, Scenario
 from .site import Site
@@ -33,16 +33,16 @@ from .workload import Workload
 __all__ = ["Keep", "Progress", "run"]
 
 Progress = Callable[[str], None]
-"""Told what is being done, a line at a time."""
+"""Receives a line about the step that is running."""
 
 Keep = Callable[[dict[str, Any]], object]
-"""Given a run after each of its points, with all that there are so far."""
+"""Receives the run after each point, with all points so far."""
 
 MOVING = ("read", "transaction", "select")
-"""Operations whose amounts are payload: what is written counts over the time of its transaction."""
+"""Operations whose amounts are payload. Written payload counts over the time of its transaction."""
 
 WHOLE = ("event", "transaction")
-"""Operations that have others within."""
+"""Operations that contain other operations."""
 
 
 def run(
@@ -55,20 +55,22 @@ def run(
     progress: Progress = lambda _: None,
     keep: Keep = lambda _: None,
 ) -> dict[str, Any]:
-    """Run a workload, and return what :mod:`femtobarn_testbed.results` describes.
+    """Run a workload, and return the run as :mod:`femtobarn_testbed.results` describes it.
 
     Parameters
     ----------
     scratch
-        Folder for federations, which are removed again; its disk is what is measured where none is played.
+        Folder for federations, which are removed again. Its disk is measured where none is simulated.
     variants
         Names of variants; all if empty.
     seed
-        For what is random.
+        Of all random numbers.
     before
-        A shell's command, which is run before the clients of each point, once their data are there.
-    progress, keep
-        What is told while it runs, and what keeps its points, should a later one fail.
+        A shell command, run at each point once its data are written and before its clients start.
+    progress
+        Receives lines about the progress.
+    keep
+        Receives the run after each point, so that its points are kept if a later one fails.
 
     Raises
     ------
@@ -89,7 +91,7 @@ def run(
         "seed": seed,
         "before": before,
         "parameters": workload.raw,
-        "played": {scenario.name: _played(scenario) for scenario in chosen},
+        "played": {scenario.name: _simulation(scenario) for scenario in chosen},
         "points": [],
         "knees": {},
     }
@@ -111,10 +113,10 @@ def _at(label: str, progress: Progress) -> Progress:
     return lambda text: progress(f"{label}: {text}")
 
 
-def _played(scenario: Scenario) -> dict[str, Any]:
-    """What was real and what was played, and what could be reached at most."""
+def _simulation(scenario: Scenario) -> dict[str, Any]:
+    """The simulated parts of a variant, and the upper bounds of its rates."""
     ideal = [scenario.ideal_bytes_per_second(kind) for kind in scenario.kinds]
-    return asdict(scenario.play) | {
+    return asdict(scenario.simulation) | {
         "raw_bytes_per_second": scenario.raw_bytes_per_second,
         "ideal_bytes_per_second_per_client": ideal[0] if len(ideal) == 1 else None,
     }
@@ -129,10 +131,10 @@ def _line(point: dict[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """All that is looked at, at one end of the window."""
+class _Observation:
+    """All counters at one end of the window."""
 
-    look: Look
+    counters: Counters
     servers: list[dict[str, Any]]
 
 
@@ -151,18 +153,18 @@ class _Point:
         self.scenario, self.clients, self.seed = scenario, clients, seed
         self.before, self.progress = before, progress
         self.folder = scratch / "testbed"
-        self.seen: list[_Seen] = []
+        self.observations: list[_Observation] = []
 
     def measure(self) -> dict[str, Any]:
-        """Do it all, and return the figures."""
+        """Set up the federation, run the clients, and return the figures."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         try:
             with ExitStack() as stack:
                 sites = [stack.enter_context(one) for one in map(self._site, self._shares())]
                 self._prepare_machine()
-                crew = stack.enter_context(hired(self.scenario.sweep.start))
-                return self._watched(sites, crew)
+                pool = stack.enter_context(client_pool(self.scenario.sweep.start))
+                return self._measure_window(sites, pool)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -172,16 +174,16 @@ class _Point:
         self.progress(f"running {self.before}")
         done = subprocess.run(self.before, shell=True, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            said = done.stderr.strip() or "nothing was said"
-            raise fb.UnavailableError(f"{self.before!r} ended with {done.returncode}: {said}")
+            message = done.stderr.strip() or "no output on standard error"
+            raise fb.UnavailableError(f"{self.before!r} ended with {done.returncode}: {message}")
 
     def _shares(self) -> list[tuple[Kind, ...]]:
-        """The kinds of clients that share a federation, for each one."""
+        """For each federation, the kinds of clients that share it."""
         kinds = self.scenario.kinds
-        return [(kind,) for kind in kinds] if self.scenario.play.federations == "each" else [kinds]
+        return [(kind,) for kind in kinds] if self.scenario.simulation.federations == "each" else [kinds]
 
     def _site(self, kinds: tuple[Kind, ...]) -> Any:
-        """A federation with the data that some kinds of clients need, and its server."""
+        """Create a federation with the initial data that these kinds of clients need, and its server."""
         folder = self.folder / f"{kinds[0].name}.fed"
         needed = tuple(
             data
@@ -193,44 +195,46 @@ class _Point:
             for size in prepare(federation, replace(self.scenario, data=needed), self.clients):
                 total += size
                 self.progress(f"preparing data, {total / 1e6:,.0f} MB")
-        return site.opened(folder, self.scenario)
+        return site.open_site(folder, self.scenario)
 
-    def _watched(self, sites: list[Site], crew: Crew) -> dict[str, Any]:
-        self._start(sites, crew)
+    def _measure_window(self, sites: list[Site], pool: ClientPool) -> dict[str, Any]:
+        self._start(sites, pool)
         self.progress("warming up")
         time.sleep(self.scenario.sweep.warm_up_seconds)
         servers = [one.pid for one in sites if one.pid is not None]
-        memory = {"server": resident_bytes(servers), "clients": resident_bytes(crew.pids)}
-        self.progress("watching")
+        memory = {"server": resident_bytes(servers), "clients": resident_bytes(pool.pids)}
+        self.progress("measuring")
         window = self.scenario.sweep.window_seconds
-        crew.watch(window, lambda: self._look(sites, [*servers, *crew.pids]))
-        pids = crew.pids
+        pool.open_window(window, lambda: self._observe(sites, [*servers, *pool.pids]))
+        pids = pool.pids
         self.progress("ending")
-        outcomes = crew.outcomes()
+        outcomes = pool.outcomes()
         point = self._figures(outcomes, window)
-        point["start"] = crew.starts
+        point["start"] = pool.starts
         point["resources"] = self._resources(servers, pids) | {"memory_bytes": memory}
         point["verdict"] = judge(point, machine()["cores"])
         return point
 
-    def _start(self, sites: list[Site], crew: Crew) -> None:
+    def _start(self, sites: list[Site], pool: ClientPool) -> None:
         shares = self._shares()
-        places = {kind.name: one.place for kinds, one in zip(shares, sites, strict=True) for kind in kinds}
-        orders = []
+        locations = {
+            kind.name: one.location for kinds, one in zip(shares, sites, strict=True) for kind in kinds
+        }
+        assignments = []
         for number in range(self.clients):
             kind = self.scenario.kind_of(number)
-            orders.append(Order(self.scenario, kind, number, places[kind.name], self.seed))
+            assignments.append(Assignment(self.scenario, kind, number, locations[kind.name], self.seed))
         for first in range(0, self.clients, self.scenario.sweep.batch):
             self.progress(f"{first} clients are running")
-            crew.add(orders[first : first + self.scenario.sweep.batch])
+            pool.add(assignments[first : first + self.scenario.sweep.batch])
 
-    def _look(self, sites: list[Site], pids: list[int]) -> None:
-        self.seen.append(_Seen(look(pids), [one.status() for one in sites]))
+    def _observe(self, sites: list[Site], pids: list[int]) -> None:
+        self.observations.append(_Observation(read_counters(pids), [one.status() for one in sites]))
 
     def _figures(self, outcomes: list[Outcome], window: float) -> dict[str, Any]:
-        """What all clients did together, and each of them."""
-        compression = self.scenario.play.compression
-        operations = merged(outcome.operations for outcome in outcomes)
+        """The figures of all clients together, and of each."""
+        compression = self.scenario.simulation.compression
+        operations = merge(outcome.operations for outcome in outcomes)
         of_kind = {
             kind.name: _rates([o for o in outcomes if o.kind == kind.name], window * compression)
             for kind in self.scenario.kinds
@@ -259,8 +263,8 @@ class _Point:
         }
 
     def _resources(self, servers: list[int], clients: list[int]) -> dict[str, Any]:
-        first, last = self.seen
-        used = asdict(used_between(first.look, last.look, servers, clients))
+        first, last = self.observations
+        used = asdict(usage_between(first.counters, last.counters, servers, clients))
         pairs = list(zip(first.servers, last.servers, strict=True))
         return used | {
             "disks": [disk for before, after in pairs for disk in _disks(before, after, used["seconds"])],
@@ -269,8 +273,8 @@ class _Point:
 
 
 def _rates(outcomes: Sequence[Outcome], seconds: float) -> dict[str, float]:
-    """What some clients did together, a second of the workload's time."""
-    total = merged(outcome.operations for outcome in outcomes)
+    """The rates of some clients together, per second of the workload's time."""
+    total = merge(outcome.operations for outcome in outcomes)
 
     def amount(*kinds: str) -> float:
         return float(sum(total[kind]["amount"] for kind in kinds if kind in total)) / seconds
@@ -297,7 +301,7 @@ def _client_row(outcome: Outcome) -> dict[str, Any]:
 
 
 def _disks(before: dict[str, Any], after: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
-    """What the disks did that a server plays, as shares of the time and rates."""
+    """The use of a server's simulated disks, as shares of the time and as rates."""
     earlier = {disk["name"]: disk for disk in before.get("disks", [])}
     rows = []
     for disk in after.get("disks", []):
@@ -316,6 +320,6 @@ def _disks(before: dict[str, Any], after: dict[str, Any], seconds: float) -> lis
 
 
 def _totals(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
-    """How much the totals of a server grew."""
+    """The growth of a server's totals."""
     then, now = before.get("totals", {}), after.get("totals", {})
     return {name: now[name] - then.get(name, 0) for name in now}

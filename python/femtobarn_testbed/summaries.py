@@ -10,31 +10,31 @@ from typing import Any
 from .papers import Paper, Point
 
 __all__ = [
-    "beside_paper",
-    "latencies",
+    "describe_limits",
+    "describe_simulation",
+    "latency_table",
     "origin",
-    "played_words",
+    "paper_rows",
     "points_table",
     "rounded",
     "start_table",
-    "verdict_words",
 ]
 
 Table = tuple[list[str], list[list[str]]]
 Run = Mapping[str, Any]
 
 
-def played_words(run: Run) -> list[str]:
+def describe_simulation(run: Run) -> list[str]:
     """Say for each variant what was real and what was played; variants that have it in common together."""
     common: dict[str, list[str]] = {}
     for name, played in run["played"].items():
-        common.setdefault(_played(played, run, name), []).append(name)
+        common.setdefault(_simulation(played, run, name), []).append(name)
     if len(common) == 1:
         return list(common)
     return [f"{', '.join(names)}: {text}" for text, names in common.items()]
 
 
-def _played(played: Mapping[str, Any], run: Run, name: str) -> str:
+def _simulation(played: Mapping[str, Any], run: Run, name: str) -> str:
     where = "through a server (root://)" if played["access"] == "server" else "as a local folder"
     parts = [f"Real: client processes that use the public API, {where}, data on this machine's disk"]
     computes = any("compute" in p["operations"] for p in run["points"] if p["variant"] == name)
@@ -61,7 +61,7 @@ def _played(played: Mapping[str, Any], run: Run, name: str) -> str:
     return "; ".join(parts) + "."
 
 
-def verdict_words(run: Run) -> list[str]:
+def describe_limits(run: Run) -> list[str]:
     """Say for each variant where it bends, what limits it, and how that is known."""
     lines = []
     for name, knee in run["knees"].items():
@@ -97,7 +97,7 @@ def points_table(run: Run) -> Table:
     return head, rows
 
 
-def latencies(run: Run) -> Table:
+def latency_table(run: Run) -> Table:
     """Median, 99 % quantile and the longest of each operation, in milliseconds."""
     names = [
         name
@@ -143,7 +143,7 @@ QUANTITIES = {
 """Units of what papers state, and what they are divided by."""
 
 
-def beside_paper(run: Run, paper: Paper) -> list[list[str]]:
+def paper_rows(run: Run, paper: Paper) -> list[list[str]]:
     """Rows: figure, what, the paper's value, a variant, and its value at the nearest number of clients."""
     rows = []
     for point in paper.points:

@@ -1,4 +1,4 @@
-"""Effects: what a setting, or another machine or release, does to rates, latencies and CPU time.
+"""Effects: what a setting, or another machine or release, does to rates, latency_table and CPU time.
 
 A row is a point of a run. The first of those that are compared has only values, the others also ratios to it.
 """
@@ -10,9 +10,9 @@ from typing import Any
 
 from femtobarn import InvalidError
 
-from .telling import rounded
+from .summaries import rounded
 
-__all__ = ["Row", "compare_runs", "compare_variants", "rows_of"]
+__all__ = ["Row", "compare_runs", "compare_variants", "comparison_table"]
 
 Row = dict[str, Any]
 """``label``, ``variant``, ``clients``, ``differs`` (settings that are not those of the first: from, to),
@@ -95,7 +95,7 @@ def compare_runs(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Ro
     return rows
 
 
-def rows_of(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+def comparison_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Return head and cells of a table; columns that nobody has are left out.
 
     The first of each comparison is told in figures, the others as ratios.
