@@ -11,10 +11,10 @@ use rntuple::values_of;
 use crate::buffer::{Buffer, bytes_of};
 
 /// A [`Branch`], its fields in their order.
-type Wanted<'py> = (bool, usize, usize, Bound<'py, PyAny>, Bound<'py, PyAny>);
+type BranchRequest<'py> = (bool, usize, usize, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 /// Numbers and, for lists, offsets, both as bytes.
-type Found = (Buffer, Buffer);
+type BranchColumns = (Buffer, Buffer);
 
 /// Reads entries `start..stop` of branches from the bytes of a file, with so many threads. A branch with a
 /// basket that is not as usual gives nothing.
@@ -22,14 +22,14 @@ type Found = (Buffer, Buffer);
 /// # Errors
 /// If something is no contiguous buffer of bytes.
 #[pyfunction]
-pub fn read_branches(
+pub(crate) fn read_branches(
     py: Python<'_>,
     file: &Bound<'_, PyAny>,
-    branches: Vec<Wanted<'_>>,
+    branches: Vec<BranchRequest<'_>>,
     start: i64,
     stop: i64,
     threads: usize,
-) -> PyResult<Vec<Option<Found>>> {
+) -> PyResult<Vec<Option<BranchColumns>>> {
     let file = bytes_of(file)?;
     let branches = branches.iter().map(Stored::new).collect::<PyResult<Vec<_>>>()?;
     let found = py.detach(|| read(&file, &branches, start..stop, threads));
@@ -45,7 +45,7 @@ struct Stored {
 }
 
 impl Stored {
-    fn new((is_list, count, size, places, edges): &Wanted<'_>) -> PyResult<Self> {
+    fn new((is_list, count, size, places, edges): &BranchRequest<'_>) -> PyResult<Self> {
         let (places, edges) = (bytes_of(places)?, bytes_of(edges)?);
         Ok(Stored { is_list: *is_list, count: *count, size: *size, places, edges })
     }
@@ -80,7 +80,7 @@ fn read(
     found.into_inner().expect("nobody panics with it")
 }
 
-fn buffers_of(numbers: BranchNumbers) -> Found {
+fn buffers_of(numbers: BranchNumbers) -> BranchColumns {
     let offsets = rntuple::bytes_of(numbers.offsets);
     (Buffer(numbers.values.into()), Buffer(offsets))
 }

@@ -4,7 +4,6 @@
 //! [`bytes_of`] makes bytes of a Python buffer and keeps its exporter alive as long as they live.
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
 
 use bytes::Bytes;
 use pyo3::buffer::PyBuffer;
@@ -51,7 +50,7 @@ impl Buffer {
 ///
 /// # Errors
 /// If the object has no contiguous buffer of bytes.
-pub fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
+pub(crate) fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
     let buffer = PyBuffer::<u8>::get(object)?;
     if !buffer.is_c_contiguous() {
         return Err(PyBufferError::new_err("the buffer is not contiguous"));
@@ -59,13 +58,13 @@ pub fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
     if buffer.len_bytes() == 0 {
         return Ok(Bytes::new());
     }
-    Ok(Bytes::from_owner(Borrowed(buffer)))
+    Ok(Bytes::from_owner(BorrowedBuffer(buffer)))
 }
 
 /// A Python buffer that is released, with the interpreter locked, when the bytes are dropped.
-struct Borrowed(PyBuffer<u8>);
+struct BorrowedBuffer(PyBuffer<u8>);
 
-impl AsRef<[u8]> for Borrowed {
+impl AsRef<[u8]> for BorrowedBuffer {
     fn as_ref(&self) -> &[u8] {
         let start = self.0.buf_ptr().cast::<u8>();
         // SAFETY: the buffer is contiguous and at least one byte long (checked in `bytes_of`), and
@@ -78,6 +77,5 @@ impl AsRef<[u8]> for Borrowed {
 
 const _: () = {
     const fn shared_between_threads<T: Send + Sync>() {}
-    shared_between_threads::<Borrowed>();
-    let _ = ptr::null::<Borrowed>();
+    shared_between_threads::<BorrowedBuffer>();
 };

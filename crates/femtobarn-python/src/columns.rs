@@ -9,11 +9,11 @@ use rntuple::{Array, Primitive, values_of};
 
 use crate::buffer::{Buffer, bytes_of};
 
-/// Columns of a tree of tuples; the buffers are borrowed, not copied.
+/// ColumnBuilder of a tree of tuples; the buffers are borrowed, not copied.
 ///
 /// # Errors
 /// If the tree is not of the form described above.
-pub fn array_of(tree: &Bound<'_, PyAny>) -> PyResult<Array> {
+pub(crate) fn array_of(tree: &Bound<'_, PyAny>) -> PyResult<Array> {
     let tree = tree.cast::<PyTuple>()?;
     let kind: String = tree.get_item(0)?.extract()?;
     let buffer = |index| bytes_of(&tree.get_item(index)?);
@@ -62,7 +62,7 @@ fn members_of(
 ///
 /// # Errors
 /// If Python is out of memory.
-pub fn tree_of<'py>(py: Python<'py>, array: Array) -> PyResult<Bound<'py, PyTuple>> {
+pub(crate) fn tree_of<'py>(py: Python<'py>, array: Array) -> PyResult<Bound<'py, PyTuple>> {
     match array {
         Array::Primitive { primitive, values } => {
             ("primitive", name_of(primitive), Buffer(values)).into_pyobject(py)
@@ -94,7 +94,7 @@ fn trees_of<'py>(py: Python<'py>, arrays: Vec<Array>) -> PyResult<Bound<'py, PyT
 }
 
 /// The names of primitive types, as in class definitions, in the types' order.
-pub const NAMES: [(Primitive, &str); 13] = [
+pub(crate) const NAMES: [(Primitive, &str); 13] = [
     (Primitive::Bool, "bool"),
     (Primitive::Byte, "byte"),
     (Primitive::Char, "char"),
@@ -116,12 +116,12 @@ fn primitive_of(name: &str) -> PyResult<Primitive> {
 }
 
 /// The name of a primitive type, as in class definitions.
-pub fn name_of(primitive: Primitive) -> &'static str {
+pub(crate) fn name_of(primitive: Primitive) -> &'static str {
     NAMES.iter().find(|(known, _)| *known == primitive).map_or("", |(_, name)| name)
 }
 
 /// Numbers of items (`i64`) of the lists at a dotted path; `None` if there are none.
-pub fn counts_of(array: &Array, path: &str) -> Option<Bytes> {
+pub(crate) fn counts_of(array: &Array, path: &str) -> Option<Bytes> {
     let lists = path.split('.').try_fold(array, |array, name| array.member(name))?;
     let Array::List { offsets, optional: false, .. } = lists else { return None };
     let offsets = values_of::<i64>(offsets).ok()?;

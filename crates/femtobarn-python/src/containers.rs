@@ -12,7 +12,7 @@ use crate::error::{OrRaise, exception};
 ///
 /// # Errors
 /// As the engine; `InvalidError` if the container is of another class.
-pub fn find_container(
+pub(crate) fn find_container(
     transaction: &mut Transaction,
     database: &str,
     name: &str,
@@ -77,7 +77,7 @@ fn mismatch(container: &str, given: &Class, stored: &Class) -> String {
 ///
 /// # Errors
 /// `InvalidError` for a compression that does not exist.
-pub fn container_options(
+pub(crate) fn container_options(
     page_size: Option<usize>,
     cluster_size: Option<u64>,
     compression: Option<&str>,

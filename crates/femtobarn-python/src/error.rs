@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 static BY_KIND: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
 /// A Python exception of the given kind, such as `not-found`.
-pub fn exception(kind: &str, text: String) -> PyErr {
+pub(crate) fn exception(kind: &str, text: String) -> PyErr {
     Python::attach(|py| match class_of(py, kind) {
         Ok(class) => PyErr::from_type(class, text),
         Err(error) => error,
@@ -18,7 +18,7 @@ pub fn exception(kind: &str, text: String) -> PyErr {
 }
 
 /// The exception for an argument of the wrong type: Python's `TypeError` with a text of ours.
-pub fn wrong_type(text: String) -> PyErr {
+pub(crate) fn wrong_type(text: String) -> PyErr {
     Python::attach(|py| {
         let class = py.import("femtobarn._exceptions").and_then(|it| it.getattr("WrongTypeError"));
         match class.and_then(|class| Ok(class.cast_into()?)) {
@@ -40,7 +40,7 @@ fn class_of<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, pyo3::types
 }
 
 /// Turns results of the engine into Python's.
-pub trait OrRaise<T> {
+pub(crate) trait OrRaise<T> {
     /// The value, or the exception of the error's kind.
     ///
     /// # Errors

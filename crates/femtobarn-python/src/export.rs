@@ -1,9 +1,9 @@
 //! Exports to plain ROOT files.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use femtobarn::{Class, Export};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::columns::array_of;
@@ -26,7 +26,7 @@ impl ExportHandle {
     /// Adds an RNTuple for objects of a class, given as JSON; returns its position.
     fn add(&self, py: Python<'_>, name: &str, definition: &str) -> PyResult<usize> {
         let class = Class::from_json(definition).or_raise()?;
-        let added = py.detach(|| self.lock().as_mut().map(|export| export.add(name, class)));
+        let added = py.detach(|| self.export.lock().as_mut().map(|export| export.add(name, class)));
         added.ok_or_else(over)?.or_raise()
     }
 
@@ -34,21 +34,14 @@ impl ExportHandle {
     fn append(&self, py: Python<'_>, position: usize, tree: &Bound<'_, PyAny>) -> PyResult<()> {
         let array = array_of(tree)?;
         let appended =
-            py.detach(|| self.lock().as_mut().map(|export| export.append(position, array)));
+            py.detach(|| self.export.lock().as_mut().map(|export| export.append(position, array)));
         appended.ok_or_else(over)?.or_raise()
     }
 
     /// Writes what makes the file complete.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        let export = self.lock().take().ok_or_else(over)?;
+        let export = self.export.lock().take().ok_or_else(over)?;
         py.detach(|| export.finish()).or_raise()
-    }
-}
-
-impl ExportHandle {
-    fn lock(&self) -> MutexGuard<'_, Option<Export>> {
-        // An export that panicked half way is finished by nobody.
-        self.export.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,26 +1,24 @@
 //! Federations as Python opens them.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use femtobarn::{Csn, Federation, Isolation, OpenOptions, TransactionOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::error::{OrRaise, exception};
-use crate::session::{Kept, Session};
-use crate::snapshot::SnapshotHandle;
+use crate::durations::{lock_wait_of, server_timeout};
+use crate::error::OrRaise;
+use crate::handles::{ForkGuard, HandleGroup};
+use crate::progress::watched;
+use crate::read::snapshot::SnapshotHandle;
 use crate::transaction::TransactionHandle;
 use crate::upkeep::UpkeepHandle;
-
-/// How long a server is waited for at most: a year.
-const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// An open federation.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct FederationHandle {
-    federation: Kept<Federation>,
+    federation: ForkGuard<Federation>,
 }
 
 #[pymethods]
@@ -85,7 +83,7 @@ impl FederationHandle {
     fn snapshot(&self, py: Python<'_>, csn: Option<u64>) -> PyResult<SnapshotHandle> {
         let federation = self.federation.get()?;
         let snapshot = py.detach(|| federation.snapshot(csn.map(Csn))).or_raise()?;
-        Ok(SnapshotHandle::new(snapshot, self.federation.session()))
+        Ok(SnapshotHandle::new(snapshot, self.federation.group()))
     }
 
     fn csn_at(&self, py: Python<'_>, time_us: i64) -> PyResult<u64> {
@@ -102,9 +100,10 @@ impl FederationHandle {
     ) -> PyResult<TransactionHandle> {
         let federation = self.federation.get()?;
         let isolation = if serializable { Isolation::Serializable } else { Isolation::Snapshot };
-        let options = TransactionOptions { message, lock_wait: duration(lock_wait)?, isolation };
+        let options =
+            TransactionOptions { message, lock_wait: lock_wait_of(lock_wait)?, isolation };
         let transaction = py.detach(|| federation.transaction(options)).or_raise()?;
-        Ok(TransactionHandle::new(transaction, self.federation.session()))
+        Ok(TransactionHandle::new(transaction, self.federation.group()))
     }
 
     fn attach<'py>(
@@ -128,7 +127,7 @@ impl FederationHandle {
 
     fn seal(&self, py: Python<'_>, database: &str, lock_wait: f64) -> PyResult<u64> {
         let federation = self.federation.get()?;
-        let lock_wait = duration(lock_wait)?;
+        let lock_wait = lock_wait_of(lock_wait)?;
         Ok(py.detach(|| federation.seal(database, lock_wait)).or_raise()?.0)
     }
 
@@ -161,49 +160,42 @@ impl FederationHandle {
 
     fn upkeep(&self) -> PyResult<UpkeepHandle> {
         let federation = self.federation.get()?.clone();
-        Ok(UpkeepHandle::new(federation, self.federation.session()))
+        Ok(UpkeepHandle::new(federation, self.federation.group()))
     }
 
     /// Ends all handles of the federation, and lets go of the memory of pages and of what writers did not
     /// use: snapshots may live on for some time, as they are parts of cycles.
     fn close(&self, py: Python<'_>) {
-        let session = self.federation.session();
+        let group = self.federation.group();
         if let Ok(federation) = self.federation.get() {
-            session.held().release();
+            group.page_budget().release();
             federation.release_pages();
             py.detach(|| {
                 federation.release_extents();
                 federation.publish_disk_cache();
             });
         }
-        session.close();
+        group.close();
     }
 }
 
 impl FederationHandle {
     /// A handle on a federation that was just opened.
-    pub fn over(federation: Federation) -> Self {
-        Self { federation: Kept::new(federation, &Session::new()) }
+    fn over(federation: Federation) -> Self {
+        Self { federation: ForkGuard::new(federation, &HandleGroup::new()) }
     }
 }
 
-/// How long to wait for a server.
-///
-/// # Errors
-/// `InvalidError` if that is no time.
-fn server_timeout(seconds: f64) -> PyResult<Duration> {
-    match Duration::try_from_secs_f64(seconds) {
-        // Clocks cannot tell what is beyond.
-        Ok(time) if !time.is_zero() => Ok(time.min(TIMEOUT_MAX)),
-        _ => Err(exception("invalid", format!("a server cannot be waited for {seconds} s"))),
-    }
-}
-
-/// How long to wait for a lock.
-///
-/// # Errors
-/// `InvalidError` if that is no time.
-pub fn duration(seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| exception("invalid", format!("a lock cannot be waited for {seconds} s")))
+/// Makes a federation from backups that follow each other.
+#[pyfunction]
+pub(crate) fn restore(
+    py: Python<'_>,
+    backups: Vec<PathBuf>,
+    folder: PathBuf,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<FederationHandle> {
+    let backups: Vec<&Path> = backups.iter().map(|path| &**path).collect();
+    let restored =
+        watched(py, progress, |watch| femtobarn::restore(&backups, &folder, watch).or_raise())?;
+    Ok(FederationHandle::over(restored))
 }

@@ -15,24 +15,18 @@ mod baskets;
 mod buffer;
 mod columns;
 mod containers;
+mod durations;
 mod error;
 mod export;
 mod federation;
-mod held;
-mod lookup;
-mod object;
-mod object_column;
+mod handles;
+mod maintenance;
 mod oid;
+mod page_budget;
 mod progress;
+mod read;
 mod rows;
-mod rows_link;
-mod rows_number;
-mod rows_variant;
-mod serving;
-mod session;
-mod shape;
-mod snapshot;
-mod tidying;
+mod server;
 mod transaction;
 mod upkeep;
 
@@ -48,23 +42,25 @@ mod _femtobarn {
     #[pymodule_export]
     use super::export::ExportHandle;
     #[pymodule_export]
-    use super::federation::FederationHandle;
+    use super::federation::{FederationHandle, restore};
     #[pymodule_export]
-    use super::object::Object;
+    use super::handles::count_fork;
+    #[pymodule_export]
+    use super::maintenance::{compact, rebuild_catalogue, tidy, vacuum};
     #[pymodule_export]
     use super::oid::{Oid, oid_records};
     #[pymodule_export]
-    use super::serving::{ServerHandle, default_config, start_log};
+    use super::read::object::Object;
     #[pymodule_export]
-    use super::session::count_fork;
+    use super::read::snapshot::SnapshotHandle;
     #[pymodule_export]
-    use super::snapshot::{SnapshotHandle, ViewHandle};
+    use super::read::view::ViewHandle;
     #[pymodule_export]
-    use super::tidying::{compact, rebuild_catalogue, tidy, vacuum};
+    use super::server::{ServerHandle, default_config, start_log};
     #[pymodule_export]
     use super::transaction::{SavepointHandle, TransactionHandle, WriterHandle};
     #[pymodule_export]
-    use super::upkeep::{UpkeepHandle, identify, restore};
+    use super::upkeep::{UpkeepHandle, identify};
     use super::*;
 
     #[pymodule_init]

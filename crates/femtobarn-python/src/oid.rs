@@ -6,7 +6,6 @@ use pyo3::types::PyTuple;
 
 use crate::buffer::Buffer;
 use crate::error::exception;
-use crate::rows_link::oid_of;
 
 /// The name of one object for ever: database, container and entry.
 #[pyclass(frozen, eq, ord, hash, module = "femtobarn._femtobarn")]
@@ -64,7 +63,7 @@ impl Oid {
 /// # Errors
 /// `InvalidError` if one is something else.
 #[pyfunction]
-pub fn oid_records(links: &Bound<'_, PyAny>) -> PyResult<Buffer> {
+pub(crate) fn oid_records(links: &Bound<'_, PyAny>) -> PyResult<Buffer> {
     let mut records: Vec<u8> = vec![];
     for link in links.try_iter()? {
         let link = link?;
@@ -79,6 +78,15 @@ pub fn oid_records(links: &Bound<'_, PyAny>) -> PyResult<Buffer> {
         records.extend_from_slice(&oid.entry.to_le_bytes());
     }
     Ok(Buffer(records.into()))
+}
+
+/// An OID, or that of an object or link that has one.
+pub(crate) fn oid_of(value: &Bound<'_, PyAny>) -> Option<Oid> {
+    if let Ok(oid) = value.cast::<Oid>() {
+        return Some(*oid.get());
+    }
+    let oid = value.getattr("oid").ok()?;
+    oid.cast::<Oid>().ok().map(|oid| *oid.get())
 }
 
 fn no_oid(value: &Bound<'_, PyAny>) -> PyErr {

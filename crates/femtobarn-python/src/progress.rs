@@ -11,7 +11,7 @@ use crate::error::wrong_type;
 ///
 /// # Errors
 /// `WrongTypeError` if `tell` cannot be called. What `tell` raised, `KeyboardInterrupt`, or what the operation failed of.
-pub fn watched<T: Send>(
+pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     tell: Option<Py<PyAny>>,
     operation: impl FnOnce(&mut Watch<'_>) -> PyResult<T> + Send,

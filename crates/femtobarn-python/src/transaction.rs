@@ -1,6 +1,6 @@
 //! Transactions as Python writes them.
 //!
-//! Objects that are appended one by one are gathered in [`Rows`] of their container and go to the
+//! Objects that are appended one by one are gathered in [`RowBuilder`] of their container and go to the
 //! engine when enough have come, before an array, and before the commit. Their OIDs are known at
 //! once, since nobody else appends to a container whose lock this transaction holds.
 //!
@@ -18,10 +18,11 @@ use crate::buffer::bytes_of;
 use crate::columns::array_of;
 use crate::containers::{container_options, find_container};
 use crate::error::{OrRaise, exception};
+use crate::handles::{ForkGuard, HandleGroup};
 use crate::oid::Oid;
-use crate::rows::Rows;
-use crate::session::{Kept, Session};
-use crate::snapshot::{SnapshotHandle, ViewHandle};
+use crate::read::snapshot::SnapshotHandle;
+use crate::read::view::ViewHandle;
+use crate::rows::RowBuilder;
 
 /// After how many objects it is looked whether enough have come.
 const CHECK_ROWS: usize = 16;
@@ -32,17 +33,17 @@ const BYTES_MAX: usize = 256 << 10;
 
 /// A transaction with the objects on their way to it.
 struct Open {
-    transaction: Kept<Transaction>,
-    gathered: BTreeMap<ContainerKey, Gathered>,
+    transaction: ForkGuard<Transaction>,
+    gathered: BTreeMap<ContainerKey, PendingRows>,
 }
 
-struct Gathered {
-    rows: Rows,
+struct PendingRows {
+    rows: RowBuilder,
     /// Number of the first of them in the container.
     first_entry: u64,
 }
 
-impl Gathered {
+impl PendingRows {
     fn is_full(&self) -> bool {
         self.rows.len() >= ROWS_MAX || self.rows.size() >= BYTES_MAX
     }
@@ -79,7 +80,8 @@ impl Open {
             // A container that is gone with what was undone has no class any more.
             if let (Ok(class), Ok(first_entry)) = (transaction.class(key), transaction.entries(key))
             {
-                self.gathered.insert(key, Gathered { rows: Rows::new(py, class), first_entry });
+                self.gathered
+                    .insert(key, PendingRows { rows: RowBuilder::new(py, class), first_entry });
             }
         }
         Ok(())
@@ -101,8 +103,8 @@ pub struct TransactionHandle {
 
 impl TransactionHandle {
     /// A handle on a transaction.
-    pub fn new(transaction: Transaction, session: &Session) -> Self {
-        let transaction = Kept::new(transaction, session);
+    pub fn new(transaction: Transaction, group: &HandleGroup) -> Self {
+        let transaction = ForkGuard::new(transaction, group);
         Self { open: Arc::new(Mutex::new(Open { transaction, gathered: BTreeMap::new() })) }
     }
 }
@@ -176,11 +178,11 @@ impl TransactionHandle {
             find_container(transaction, database, name, class, create, evolve, options)
         })?;
         let entries = transaction.entries(key).or_raise()?;
-        let rows = Rows::new(py, &class);
+        let rows = RowBuilder::new(py, &class);
         if evolve {
             open.gather_anew(py)?;
         }
-        open.gathered.entry(key).or_insert(Gathered { rows, first_entry: entries });
+        open.gathered.entry(key).or_insert(PendingRows { rows, first_entry: entries });
         Ok(WriterHandle { open: self.open.clone(), key, definition: class.to_json() })
     }
 
@@ -222,7 +224,7 @@ impl TransactionHandle {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
         let snapshot = py.detach(|| transaction.snapshot()).or_raise()?;
-        Ok(SnapshotHandle::new(snapshot, open.transaction.session()))
+        Ok(SnapshotHandle::new(snapshot, open.transaction.group()))
     }
 
     /// A container with what the transaction has changed in it so far.
@@ -230,7 +232,7 @@ impl TransactionHandle {
         let mut open = lock(py, &self.open)?;
         let transaction = open.flush_all(py)?;
         let view = py.detach(|| transaction.view(path)).or_raise()?;
-        Ok(ViewHandle::new(view, open.transaction.session()))
+        Ok(ViewHandle::new(view, open.transaction.group()))
     }
 
     fn view_by_id(&self, py: Python<'_>, database: u32, container: u32) -> PyResult<ViewHandle> {
@@ -239,7 +241,7 @@ impl TransactionHandle {
         let key =
             ContainerKey { database: DatabaseId(database), container: ContainerId(container) };
         let view = py.detach(|| transaction.view_by_key(key)).or_raise()?;
-        Ok(ViewHandle::new(view, open.transaction.session()))
+        Ok(ViewHandle::new(view, open.transaction.group()))
     }
 
     fn drop_database(&self, py: Python<'_>, name: &str) -> PyResult<()> {
@@ -296,7 +298,7 @@ impl TransactionHandle {
 
 /// A moment within a transaction that it can go back to.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
-pub struct SavepointHandle {
+pub(crate) struct SavepointHandle {
     savepoint: Savepoint,
 }
 
@@ -407,7 +409,7 @@ impl WriterHandle {
         let mut open = lock(py, &self.open)?;
         let transaction = open.flush_all(py)?;
         let view = py.detach(|| transaction.view_by_key(self.key)).or_raise()?;
-        Ok(ViewHandle::new(view, open.transaction.session()))
+        Ok(ViewHandle::new(view, open.transaction.group()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Maintenance: checks, repair, backups, retention.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use femtobarn::{
     At, CheckLevel, CheckReport, Csn, Federation, FileKind, Metadata, Problem, RepairOptions,
@@ -9,21 +9,21 @@ use femtobarn::{
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::durations::lock_wait_of;
 use crate::error::OrRaise;
-use crate::federation::{FederationHandle, duration};
+use crate::handles::{ForkGuard, HandleGroup};
 use crate::progress::watched;
-use crate::session::{Kept, Session};
-use crate::snapshot::SnapshotHandle;
+use crate::read::snapshot::SnapshotHandle;
 
 /// An open federation, to look after it.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct UpkeepHandle {
-    federation: Kept<Federation>,
+    federation: ForkGuard<Federation>,
 }
 
 impl UpkeepHandle {
-    pub fn new(federation: Federation, session: &Session) -> Self {
-        Self { federation: Kept::new(federation, session) }
+    pub fn new(federation: Federation, group: &HandleGroup) -> Self {
+        Self { federation: ForkGuard::new(federation, group) }
     }
 
     /// The federation, if it is open here.
@@ -69,14 +69,14 @@ impl UpkeepHandle {
     fn tagged(&self, py: Python<'_>, name: String) -> PyResult<SnapshotHandle> {
         let federation = self.federation.get()?;
         let snapshot = py.detach(|| federation.snapshot_at(&At::Tag(name))).or_raise()?;
-        Ok(SnapshotHandle::new(snapshot, self.federation.session()))
+        Ok(SnapshotHandle::new(snapshot, self.federation.group()))
     }
 
     /// The newest snapshot at a time.
     fn at_time(&self, py: Python<'_>, time_us: i64) -> PyResult<SnapshotHandle> {
         let federation = self.federation.get()?;
         let snapshot = py.detach(|| federation.snapshot_at(&At::Time(time_us))).or_raise()?;
-        Ok(SnapshotHandle::new(snapshot, self.federation.session()))
+        Ok(SnapshotHandle::new(snapshot, self.federation.group()))
     }
 
     /// How many commits and how many days are kept.
@@ -146,7 +146,7 @@ impl UpkeepHandle {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let federation = self.federation.get()?;
-        let options = RepairOptions { salvage, dry_run, lock_wait: duration(lock_wait)? };
+        let options = RepairOptions { salvage, dry_run, lock_wait: lock_wait_of(lock_wait)? };
         let report = watched(py, progress, |watch| federation.repair(&options, watch).or_raise())?;
         let facts = PyDict::new(py);
         facts.set_item("done", &report.done)?;
@@ -184,7 +184,7 @@ impl UpkeepHandle {
         lock_wait: f64,
     ) -> PyResult<String> {
         let federation = self.federation.get()?;
-        let wait = duration(lock_wait)?;
+        let wait = lock_wait_of(lock_wait)?;
         let path = py.detach(|| federation.detach(database, to.as_deref(), wait)).or_raise()?;
         Ok(path.display().to_string())
     }
@@ -212,23 +212,9 @@ impl UpkeepHandle {
     }
 }
 
-/// Makes a federation from backups that follow each other.
-#[pyfunction]
-pub fn restore(
-    py: Python<'_>,
-    backups: Vec<PathBuf>,
-    folder: PathBuf,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<FederationHandle> {
-    let backups: Vec<&Path> = backups.iter().map(|path| &**path).collect();
-    let restored =
-        watched(py, progress, |watch| femtobarn::restore(&backups, &folder, watch).or_raise())?;
-    Ok(FederationHandle::over(restored))
-}
-
 /// Says what a file is.
 #[pyfunction]
-pub fn identify(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
+pub(crate) fn identify(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
     let metadata = py.detach(|| femtobarn::identify(&path)).or_raise()?;
     file_metadata(py, &metadata)
 }

@@ -9,71 +9,68 @@ use pyo3::sync::MutexExt;
 use pyo3::types::PyString;
 
 use crate::error::OrRaise;
-use crate::object::Object;
-use crate::session::{Kept, Session};
+use crate::handles::{ForkGuard, HandleGroup};
+use crate::page_budget::PageHolder;
 
 /// The fields of the objects of a view.
-pub struct Shape {
-    members: Vec<Member>,
+pub struct ObjectFields {
+    members: Vec<ObjectField>,
     by_name: HashMap<String, usize>,
     /// The attributes by the address of their names, which Python's compiler interns; in order.
     by_address: Vec<(usize, usize)>,
 }
 
 /// A field.
-pub struct Member {
+pub struct ObjectField {
     pub name: Py<PyString>,
     /// Whether it is an attribute: not if objects have another of that name.
     is_attribute: bool,
     pub is_link: bool,
     selection: OnceLock<Selection>,
     /// What reads it from one object; none if it is read as an array.
-    reader: OnceLock<Option<Mutex<Kept<FieldReader>>>>,
+    reader: OnceLock<Option<Mutex<ForkGuard<FieldReader>>>>,
 }
 
-impl Shape {
+impl ObjectFields {
     /// The shape of the objects of a view.
     ///
     /// # Errors
     /// As for making strings.
-    pub fn new(py: Python<'_>, view: &View) -> PyResult<Self> {
-        let mut own: HashSet<String> =
-            py.get_type::<Object>().dir()?.extract::<Vec<String>>()?.into_iter().collect();
-        // It came later than the first fields of that name.
-        own.remove("keys");
+    pub fn new(py: Python<'_>, view: &View, reserved: &HashSet<String>) -> Self {
         let fields = &view.class().fields;
-        let members = fields.iter().map(|field| Member::new(py, field, &own));
-        let members: Vec<Member> = members.collect();
+        let members = fields.iter().map(|field| ObjectField::new(py, field, reserved));
+        let members: Vec<ObjectField> = members.collect();
         let addresses = members.iter().map(|member| member.name.as_ptr() as usize).zip(0..);
         let mut by_address: Vec<(usize, usize)> =
             addresses.filter(|(_, at)| members[*at].is_attribute).collect();
         by_address.sort_unstable();
         let by_name = fields.iter().map(|field| field.name.clone()).zip(0..).collect();
-        Ok(Shape { by_address, by_name, members })
+        ObjectFields { by_address, by_name, members }
     }
 
     /// The fields in order.
-    pub fn members(&self) -> &[Member] {
+    pub fn members(&self) -> &[ObjectField] {
         &self.members
     }
 
     /// The field of a name.
-    pub fn item(&self, name: &Bound<'_, PyString>) -> Option<&Member> {
+    pub fn item(&self, name: &Bound<'_, PyString>) -> Option<&ObjectField> {
         Some(&self.members[*self.by_name.get(name.to_str().ok()?)?])
     }
 
     /// The field that an attribute is.
     #[inline]
-    pub fn attribute(&self, name: &Bound<'_, PyString>) -> Option<&Member> {
+    pub fn attribute(&self, name: &Bound<'_, PyString>) -> Option<&ObjectField> {
         let address = name.as_ptr() as usize;
         match self.by_address.binary_search_by_key(&address, |(address, _)| *address) {
             Ok(found) => Some(&self.members[self.by_address[found].1]),
             Err(_) => self.item(name).filter(|member| member.is_attribute),
         }
     }
+}
 
-    /// Lets go of the pages that are held, but for those that somebody reads from right now.
-    pub fn release(&self) {
+impl PageHolder for ObjectFields {
+    fn release_pages(&self) {
         for reader in self.members.iter().filter_map(|member| member.reader.get()?.as_ref()) {
             if let Ok(mut reader) = reader.try_lock()
                 && let Ok(reader) = reader.get_mut()
@@ -84,11 +81,11 @@ impl Shape {
     }
 }
 
-impl Member {
-    fn new(py: Python<'_>, field: &Field, own: &HashSet<String>) -> Self {
-        Member {
+impl ObjectField {
+    fn new(py: Python<'_>, field: &Field, reserved: &HashSet<String>) -> Self {
+        ObjectField {
             name: PyString::intern(py, &field.name).unbind(),
-            is_attribute: !own.contains(&field.name),
+            is_attribute: !reserved.contains(&field.name),
             is_link: matches!(field.of, FieldType::Link(_)),
             selection: OnceLock::new(),
             reader: OnceLock::new(),
@@ -117,7 +114,7 @@ impl Member {
     pub fn content(
         &self,
         py: Python<'_>,
-        view: &Kept<View>,
+        view: &ForkGuard<View>,
         entry: u64,
     ) -> PyResult<Option<FieldContent>> {
         let Some(reader) = self.reader(py, view)? else { return Ok(None) };
@@ -125,20 +122,20 @@ impl Member {
         let reader = reader.get_mut()?;
         match reader.held(entry) {
             Some(content) => Ok(Some(content)),
-            None => read(py, reader, entry, view.session()).map(Some),
+            None => read(py, reader, entry, view.group()).map(Some),
         }
     }
 
     fn reader(
         &self,
         py: Python<'_>,
-        view: &Kept<View>,
-    ) -> PyResult<Option<&Mutex<Kept<FieldReader>>>> {
+        view: &ForkGuard<View>,
+    ) -> PyResult<Option<&Mutex<ForkGuard<FieldReader>>>> {
         if let Some(reader) = self.reader.get() {
             return Ok(reader.as_ref());
         }
         let made = view.get()?.field_reader(self.name.to_str(py)?).or_raise()?;
-        let made = made.map(|made| Mutex::new(Kept::new(made, view.session())));
+        let made = made.map(|made| Mutex::new(ForkGuard::new(made, view.group())));
         Ok(self.reader.get_or_init(|| made).as_ref())
     }
 }
@@ -148,14 +145,14 @@ fn read(
     py: Python<'_>,
     reader: &mut FieldReader,
     entry: u64,
-    session: &Session,
+    group: &HandleGroup,
 ) -> PyResult<FieldContent> {
     let before = reader.held_bytes();
     let content = py.detach(|| reader.get(entry)).or_raise()?;
     let added = reader.held_bytes().saturating_sub(before);
-    if session.held().add(added) > reader.held_bytes_max() {
+    if group.page_budget().add(added) > reader.held_bytes_max() {
         reader.release();
-        session.held().release();
+        group.page_budget().release();
     }
     Ok(content)
 }

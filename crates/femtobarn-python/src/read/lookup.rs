@@ -13,7 +13,7 @@ use crate::oid::Oid;
 ///
 /// # Errors
 /// `InvalidError` for a value that no key can have.
-pub fn values_of(wanted: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Value)>> {
+pub(crate) fn values_of(wanted: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Value)>> {
     let pair = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         let name: String = name.extract()?;
         let value = value_of(&name, &value)?;
@@ -73,11 +73,11 @@ fn refused(field: &str, value: &Bound<'_, PyAny>) -> PyErr {
 }
 
 /// Starts, stops, least and greatest values of clusters, and whether they have what is not a number.
-pub type Statistics = (Buffer, Buffer, Buffer, Buffer, Buffer);
+pub(crate) type BoundsColumns = (Buffer, Buffer, Buffer, Buffer, Buffer);
 
 /// The bounds of clusters as columns. A cluster of which nothing is known has infinite ones, one
 /// without a number those of nothing: the least above the greatest.
-pub fn columns_of_bounds(clusters: &[ClusterBounds]) -> Statistics {
+pub(crate) fn columns_of_bounds(clusters: &[ClusterBounds]) -> BoundsColumns {
     let bounds = |cluster: &ClusterBounds| match cluster.bounds {
         None => (f64::NEG_INFINITY, f64::INFINITY, true),
         Some(bounds) => match bounds.range {

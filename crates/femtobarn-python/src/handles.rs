@@ -10,30 +10,30 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use pyo3::prelude::*;
 
 use crate::error::exception;
-use crate::held::Held;
+use crate::page_budget::PageBudget;
 
 /// Forks between this process and the one that loaded the module.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// Counts a fork; Python calls this in every child.
 #[pyfunction]
-pub fn count_fork() {
+pub(crate) fn count_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Whether a federation is still open, and in which process it was opened.
 #[derive(Clone)]
-pub struct Session {
+pub struct HandleGroup {
     closed: Arc<AtomicBool>,
     forks: u32,
-    held: Arc<Held>,
+    page_budget: Arc<PageBudget>,
 }
 
-impl Session {
+impl HandleGroup {
     /// A session of this process.
     pub fn new() -> Self {
         let forks = FORKS.load(Ordering::Relaxed);
-        Self { closed: Arc::default(), forks, held: Arc::default() }
+        Self { closed: Arc::default(), forks, page_budget: Arc::default() }
     }
 
     /// Ends the session for all handles.
@@ -42,8 +42,8 @@ impl Session {
     }
 
     /// What objects hold of pages.
-    pub fn held(&self) -> &Held {
-        &self.held
+    pub fn page_budget(&self) -> &PageBudget {
+        &self.page_budget
     }
 
     /// Whether this is the process that opened the federation.
@@ -70,20 +70,20 @@ impl Session {
 }
 
 /// An engine object that is dropped only in the process that made it.
-pub struct Kept<T> {
+pub struct ForkGuard<T> {
     value: Option<T>,
-    session: Session,
+    group: HandleGroup,
 }
 
-impl<T> Kept<T> {
+impl<T> ForkGuard<T> {
     /// Keeps an object for a session.
-    pub fn new(value: T, session: &Session) -> Self {
-        Self { value: Some(value), session: session.clone() }
+    pub fn new(value: T, group: &HandleGroup) -> Self {
+        Self { value: Some(value), group: group.clone() }
     }
 
     /// The session.
-    pub fn session(&self) -> &Session {
-        &self.session
+    pub fn group(&self) -> &HandleGroup {
+        &self.group
     }
 
     /// The object, if the session is open and the object has not been taken.
@@ -91,7 +91,7 @@ impl<T> Kept<T> {
     /// # Errors
     /// `ClosedError`.
     pub fn get(&self) -> PyResult<&T> {
-        self.session.check()?;
+        self.group.check()?;
         self.value.as_ref().ok_or_else(over)
     }
 
@@ -100,7 +100,7 @@ impl<T> Kept<T> {
     /// # Errors
     /// `ClosedError`.
     pub fn get_mut(&mut self) -> PyResult<&mut T> {
-        self.session.check()?;
+        self.group.check()?;
         self.value.as_mut().ok_or_else(over)
     }
 
@@ -109,19 +109,19 @@ impl<T> Kept<T> {
     /// # Errors
     /// `ClosedError`.
     pub fn take(&mut self) -> PyResult<T> {
-        self.session.check()?;
+        self.group.check()?;
         self.value.take().ok_or_else(over)
     }
 
     /// Whether there is an object to get.
     pub fn is_open(&self) -> bool {
-        self.value.is_some() && self.session.check().is_ok()
+        self.value.is_some() && self.group.check().is_ok()
     }
 }
 
-impl<T> Drop for Kept<T> {
+impl<T> Drop for ForkGuard<T> {
     fn drop(&mut self) {
-        if !self.session.is_of_this_process() {
+        if !self.group.is_of_this_process() {
             std::mem::forget(self.value.take());
         }
     }

@@ -1,10 +1,10 @@
 //! A server in this process.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use femtobarn_server::config::Allowed;
 use femtobarn_server::{Config, Server, StartError};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::error::exception;
@@ -14,13 +14,13 @@ use crate::error::exception;
 pub struct ServerHandle {
     port: u16,
     exports: Vec<String>,
-    overrides: Overrides,
+    overrides: ConfigOverrides,
     /// None once it was stopped.
     server: Mutex<Option<Server>>,
 }
 
 /// What is given beside a configuration file.
-struct Overrides {
+struct ConfigOverrides {
     folders: Vec<(PathBuf, String)>,
     port: Option<u16>,
     address: Option<String>,
@@ -28,7 +28,7 @@ struct Overrides {
     read_only: bool,
 }
 
-impl Overrides {
+impl ConfigOverrides {
     /// What a configuration file and these want together.
     fn config(&self, text: &str) -> Result<Config, String> {
         let mut config = Config::from_toml(text)?;
@@ -59,7 +59,7 @@ impl ServerHandle {
     ) -> PyResult<Self> {
         let invalid = |what: String| exception("invalid", what);
         let anonymous = anonymous.map(str::parse).transpose().map_err(invalid)?;
-        let overrides = Overrides { folders, port, address, anonymous, read_only };
+        let overrides = ConfigOverrides { folders, port, address, anonymous, read_only };
         let config = overrides.config(config).map_err(invalid)?;
         let server = py.detach(|| Server::start(config)).map_err(|error| match error {
             StartError::Config(what) => exception("invalid", what),
@@ -89,7 +89,7 @@ impl ServerHandle {
     /// What it is doing, as JSON.
     fn status(&self, py: Python<'_>) -> PyResult<String> {
         let status = || {
-            let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+            let server = self.server.lock();
             server.as_ref().map(Server::status)
         };
         match py.detach(status) {
@@ -101,7 +101,7 @@ impl ServerHandle {
     /// Takes what can change while it runs: certificates, keys of tokens' issuers, the log's level.
     fn reload(&self, py: Python<'_>, config: &str) -> PyResult<()> {
         let reload = || {
-            let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+            let server = self.server.lock();
             let Some(server) = &*server else {
                 return Err(("closed", "the server was stopped".to_owned()));
             };
@@ -114,7 +114,7 @@ impl ServerHandle {
     /// Stops it; a second time does nothing.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| {
-            let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let server = self.server.lock().take();
             if let Some(server) = server {
                 server.stop();
             }
@@ -124,7 +124,7 @@ impl ServerHandle {
 
 /// Starts the log that a configuration file asks for, on standard error.
 #[pyfunction]
-pub fn start_log(config: &str) -> PyResult<()> {
+pub(crate) fn start_log(config: &str) -> PyResult<()> {
     let invalid = |what: String| exception("invalid", what);
     let config = Config::from_toml(config).map_err(invalid)?;
     femtobarn_server::logging::start(&config.log).map_err(invalid)
@@ -132,6 +132,6 @@ pub fn start_log(config: &str) -> PyResult<()> {
 
 /// All settings of a server with their defaults, and comments.
 #[pyfunction]
-pub fn default_config() -> &'static str {
+pub(crate) fn default_config() -> &'static str {
     femtobarn_server::config::DEFAULTS
 }

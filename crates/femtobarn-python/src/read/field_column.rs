@@ -17,12 +17,12 @@ use crate::error::exception;
 use crate::oid::Oid;
 
 /// Values of one field.
-pub enum Column {
+pub(crate) enum FieldColumn {
     Number(Primitive, Bytes),
-    Text(Ranges, Bytes),
-    Bytes(Ranges, Bytes),
+    Text(ItemRanges, Bytes),
+    Bytes(ItemRanges, Bytes),
     /// Lists of numbers.
-    Numbers(Ranges, Primitive, Bytes),
+    Numbers(ItemRanges, Primitive, Bytes),
     /// Database, container and entry.
     Link([Bytes; 3]),
     /// What the facade takes apart: a tree of buffers.
@@ -30,17 +30,17 @@ pub enum Column {
 }
 
 /// Which items belong to each value.
-pub enum Ranges {
+pub(crate) enum ItemRanges {
     Offsets(Bytes),
     Fixed(usize),
 }
 
-impl Ranges {
+impl ItemRanges {
     /// The items of one value, which are among the first `count`.
     fn within(&self, index: usize, count: usize) -> PyResult<Range<usize>> {
         let range = match self {
-            Ranges::Fixed(size) => index * size..(index + 1) * size,
-            Ranges::Offsets(offsets) => {
+            ItemRanges::Fixed(size) => index * size..(index + 1) * size,
+            ItemRanges::Offsets(offsets) => {
                 let end = |index| item(offsets, index).map(|end| i64::from_le_bytes(end) as usize);
                 end(index).ok_or_else(short)?..end(index + 1).ok_or_else(short)?
             }
@@ -49,37 +49,40 @@ impl Ranges {
     }
 }
 
-impl Column {
+impl FieldColumn {
     /// The values that were read.
     ///
     /// # Errors
     /// If Python is out of memory.
-    pub fn new(py: Python<'_>, array: Array, is_link: bool) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, array: Array, is_link: bool) -> PyResult<Self> {
         Ok(match array {
-            Array::Primitive { primitive, values } => Column::Number(primitive, values),
-            Array::String { offsets, bytes } => Column::Text(Ranges::Offsets(offsets), bytes),
+            Array::Primitive { primitive, values } => FieldColumn::Number(primitive, values),
+            Array::String { offsets, bytes } => {
+                FieldColumn::Text(ItemRanges::Offsets(offsets), bytes)
+            }
             Array::List { offsets, content, optional: false } if is_primitive(&content) => {
-                Self::of_numbers(Ranges::Offsets(offsets), *content)
+                Self::of_numbers(ItemRanges::Offsets(offsets), *content)
             }
             Array::Fixed { size, content, .. } if is_primitive(&content) => {
-                Self::of_numbers(Ranges::Fixed(size as usize), *content)
+                Self::of_numbers(ItemRanges::Fixed(size as usize), *content)
             }
             other => match is_link.then(|| link_of(&other)).flatten() {
-                Some(members) => Column::Link(members),
-                None => Column::Tree(tree_of(py, other)?.into_any().unbind()),
+                Some(members) => FieldColumn::Link(members),
+                None => FieldColumn::Tree(tree_of(py, other)?.into_any().unbind()),
             },
         })
     }
 
-    fn of_numbers(ranges: Ranges, content: Array) -> Self {
+    fn of_numbers(ranges: ItemRanges, content: Array) -> Self {
         match (ranges, content) {
-            (Ranges::Offsets(offsets), Array::Primitive { primitive: Primitive::Byte, values }) => {
-                Column::Bytes(Ranges::Offsets(offsets), values)
-            }
+            (
+                ItemRanges::Offsets(offsets),
+                Array::Primitive { primitive: Primitive::Byte, values },
+            ) => FieldColumn::Bytes(ItemRanges::Offsets(offsets), values),
             (ranges, Array::Primitive { primitive, values }) => {
-                Column::Numbers(ranges, primitive, values)
+                FieldColumn::Numbers(ranges, primitive, values)
             }
-            (ranges, _) => Column::Numbers(ranges, Primitive::Byte, Bytes::new()),
+            (ranges, _) => FieldColumn::Numbers(ranges, Primitive::Byte, Bytes::new()),
         }
     }
 
@@ -87,7 +90,7 @@ impl Column {
     ///
     /// # Errors
     /// `CorruptError` if there is no such value.
-    pub fn value<'py>(
+    pub(crate) fn value<'py>(
         &self,
         py: Python<'py>,
         index: usize,
@@ -95,22 +98,24 @@ impl Column {
         name: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyAny>> {
         match self {
-            Column::Number(primitive, values) => number(py, *primitive, values, index),
-            Column::Text(ranges, bytes) => {
+            FieldColumn::Number(primitive, values) => number(py, *primitive, values, index),
+            FieldColumn::Text(ranges, bytes) => {
                 let range = ranges.within(index, bytes.len())?;
                 Ok(text(py, &bytes[range]))
             }
-            Column::Bytes(ranges, bytes) => {
+            FieldColumn::Bytes(ranges, bytes) => {
                 let range = ranges.within(index, bytes.len())?;
                 Ok(PyBytes::new(py, &bytes[range]).into_any())
             }
-            Column::Numbers(ranges, primitive, values) => {
+            FieldColumn::Numbers(ranges, primitive, values) => {
                 let size = primitive.size();
                 let items = ranges.within(index, values.len() / size)?;
                 numpy_of(py, *primitive, values.slice(items.start * size..items.end * size))
             }
-            Column::Link(members) => link(py, members, index, view),
-            Column::Tree(tree) => view.call_method1(intern!(py, "_value_of"), (name, tree, index)),
+            FieldColumn::Link(members) => link(py, members, index, view),
+            FieldColumn::Tree(tree) => {
+                view.call_method1(intern!(py, "_value_of"), (name, tree, index))
+            }
         }
     }
 }
@@ -120,7 +125,7 @@ impl Column {
 /// # Errors
 /// If Python is out of memory.
 #[inline]
-pub fn python_of<'py>(
+pub(crate) fn python_of<'py>(
     py: Python<'py>,
     content: FieldContent,
     view: &Bound<'py, PyAny>,

@@ -9,9 +9,11 @@
 //! 2. An attribute that objects have by their Python class is not hidden by a field of that name.
 //! 3. Nothing here refers to Python objects that refer back: views do not know their objects.
 
+use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::intern;
@@ -20,38 +22,47 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use rntuple::Array;
 
 use crate::error::{OrRaise, exception, wrong_type};
-use crate::object_column::{Column, python_of};
 use crate::oid::Oid;
-use crate::shape::Member;
-use crate::snapshot::ViewHandle;
+use crate::read::field_column::{FieldColumn, python_of};
+use crate::read::object_fields::ObjectField;
+use crate::read::view::ViewHandle;
 
 /// Neighbouring entries of a view, of which each column is read once.
-struct Block {
+struct EntryBlock {
     entries: Range<u64>,
-    /// Columns that were read, by the names of their fields: few, as a rule.
-    columns: Mutex<Vec<(usize, Arc<Column>)>>,
+    /// ColumnBuilder that were read, by the names of their fields: few, as a rule.
+    columns: Mutex<Vec<(usize, Arc<FieldColumn>)>>,
 }
 
-impl Block {
+impl EntryBlock {
     fn new(entries: Range<u64>) -> Arc<Self> {
-        Arc::new(Block { entries, columns: Mutex::default() })
+        Arc::new(EntryBlock { entries, columns: Mutex::default() })
     }
 
-    fn column(&self, py: Python<'_>, view: &ViewHandle, member: &Member) -> PyResult<Arc<Column>> {
+    fn column(
+        &self,
+        py: Python<'_>,
+        view: &ViewHandle,
+        member: &ObjectField,
+    ) -> PyResult<Arc<FieldColumn>> {
         // The interpreter is never let go of with the columns locked.
-        let lock = || self.columns.lock().unwrap_or_else(PoisonError::into_inner);
         let key = member.name.as_ptr() as usize;
-        let known = lock().iter().find(|(name, _)| *name == key).map(|(_, column)| column.clone());
+        let known = self
+            .columns
+            .lock()
+            .iter()
+            .find(|(name, _)| *name == key)
+            .map(|(_, column)| column.clone());
         if let Some(column) = known {
             return Ok(column);
         }
         let read = self.read(py, view, member)?;
-        let column = Arc::new(Column::new(py, read, member.is_link)?);
-        lock().push((key, column.clone()));
+        let column = Arc::new(FieldColumn::new(py, read, member.is_link)?);
+        self.columns.lock().push((key, column.clone()));
         Ok(column)
     }
 
-    fn read(&self, py: Python<'_>, view: &ViewHandle, member: &Member) -> PyResult<Array> {
+    fn read(&self, py: Python<'_>, view: &ViewHandle, member: &ObjectField) -> PyResult<Array> {
         let view = view.view()?;
         let selection = member.selection(py, view)?;
         let array = py.detach(|| view.read(selection, self.entries.clone())).or_raise()?;
@@ -76,7 +87,7 @@ pub struct Object {
     handle: Py<ViewHandle>,
     entry: u64,
     /// The object's neighbours in a loop, or itself alone when that is first needed.
-    block: OnceLock<Arc<Block>>,
+    block: OnceLock<Arc<EntryBlock>>,
     is_alone: bool,
 }
 
@@ -93,7 +104,7 @@ impl Object {
         view: &Bound<'_, PyAny>,
         entries: Range<u64>,
     ) -> impl ExactSizeIterator<Item = Self> {
-        let block = Block::new(entries.clone());
+        let block = EntryBlock::new(entries.clone());
         let count = (entries.end - entries.start) as usize;
         (0..count).map(move |index| Object {
             block: block.clone().into(),
@@ -102,20 +113,32 @@ impl Object {
         })
     }
 
+    /// Names that objects have as attributes whatever their fields are called.
+    ///
+    /// # Errors
+    /// If Python is out of memory.
+    pub fn reserved_names(py: Python<'_>) -> PyResult<HashSet<String>> {
+        let mut names: HashSet<String> =
+            py.get_type::<Object>().dir()?.extract::<Vec<String>>()?.into_iter().collect();
+        // Fields called `keys` were stored before objects had this method.
+        names.remove("keys");
+        Ok(names)
+    }
+
     /// The definition of its class, which all objects of its view share.
     pub fn definition<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.view.bind(py).getattr(intern!(py, "definition"))
     }
 
     #[inline]
-    fn value<'py>(&self, py: Python<'py>, member: &Member) -> PyResult<Bound<'py, PyAny>> {
+    fn value<'py>(&self, py: Python<'py>, member: &ObjectField) -> PyResult<Bound<'py, PyAny>> {
         let (handle, view) = (self.handle.get(), self.view.bind(py));
         if self.is_alone
-            && let Some(content) = member.content(py, handle.kept(), self.entry)?
+            && let Some(content) = member.content(py, handle.guard(), self.entry)?
         {
             return python_of(py, content, view);
         }
-        let block = self.block.get_or_init(|| Block::new(self.entry..self.entry + 1));
+        let block = self.block.get_or_init(|| EntryBlock::new(self.entry..self.entry + 1));
         let column = block.column(py, handle, member)?;
         let index = (self.entry - block.entries.start) as usize;
         column.value(py, index, view, member.name.bind(py))
@@ -179,7 +202,7 @@ impl Object {
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let plain = py.import("femtobarn._objects")?.getattr("plain_value")?;
         let values = PyDict::new(py);
-        for member in self.handle.get().shape(py)?.members() {
+        for member in self.handle.get().fields(py)?.members() {
             values.set_item(&member.name, plain.call1((self.value(py, member)?,))?)?;
         }
         Ok(values)
@@ -190,7 +213,7 @@ impl Object {
         name: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, object) = (slf.py(), slf.get());
-        if let Some(member) = object.handle.get().shape(py)?.attribute(name) {
+        if let Some(member) = object.handle.get().fields(py)?.attribute(name) {
             return object.value(py, member);
         }
         // SAFETY: both are references to live objects; what comes back is owned, or null with an
@@ -222,7 +245,7 @@ impl Object {
                 format!("an object has fields by name, such as object[\"run\"], not {shown}");
             return Err(wrong_type(text));
         };
-        match self.handle.get().shape(py)?.item(name) {
+        match self.handle.get().fields(py)?.item(name) {
             Some(member) => self.value(py, member),
             None => Err(exception("not-found", self.absence(name)?)),
         }

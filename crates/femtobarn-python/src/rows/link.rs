@@ -4,11 +4,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rntuple::{Array, Primitive};
 
-use crate::oid::Oid;
-use crate::rows::{Pushed, Refusal};
+use super::rejected_value::{PushResult, RejectedValue};
+use crate::oid::{Oid, oid_of};
 
 /// The columns of links; null links are all zeros.
-pub struct LinkColumns {
+pub(super) struct LinkBuilder {
     database: Vec<u32>,
     container: Vec<u32>,
     entry: Vec<u64>,
@@ -16,15 +16,15 @@ pub struct LinkColumns {
     element: Option<Vec<u32>>,
 }
 
-impl LinkColumns {
+impl LinkBuilder {
     /// No links, to objects or to elements of collections inside them.
-    pub fn new(to_elements: bool) -> Self {
+    pub(super) fn new(to_elements: bool) -> Self {
         let element = to_elements.then(Vec::new);
         Self { database: vec![], container: vec![], entry: vec![], element }
     }
 
     /// Adds a link.
-    pub fn push(&mut self, value: &Bound<'_, PyAny>) -> Pushed {
+    pub(super) fn push(&mut self, value: &Bound<'_, PyAny>) -> PushResult {
         if value.is_none() {
             self.push_members(Oid { database: 0, container: 0, entry: 0 }, 0);
         } else if self.element.is_some() {
@@ -32,7 +32,7 @@ impl LinkColumns {
             self.push_members(oid, element);
         } else {
             let oid = oid_of(value)
-                .ok_or_else(|| Refusal::of(value, "an OID or an object that has one"))?;
+                .ok_or_else(|| RejectedValue::of(value, "an OID or an object that has one"))?;
             self.push_members(oid, 0);
         }
         Ok(())
@@ -48,7 +48,7 @@ impl LinkColumns {
     }
 
     /// Forgets all links from `length` on.
-    pub fn truncate(&mut self, length: usize) {
+    pub(super) fn truncate(&mut self, length: usize) {
         self.database.truncate(length);
         self.container.truncate(length);
         self.entry.truncate(length);
@@ -58,13 +58,13 @@ impl LinkColumns {
     }
 
     /// Bytes of the links.
-    pub fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         const LINK_BYTES: usize = 20;
         self.database.len() * LINK_BYTES
     }
 
     /// Hands the links over, and begins anew.
-    pub fn take(&mut self) -> Array {
+    pub(super) fn take(&mut self) -> Array {
         let length = self.database.len();
         let number =
             |values: &mut Vec<u32>| Array::primitive(Primitive::UInt32, std::mem::take(values));
@@ -83,25 +83,16 @@ impl LinkColumns {
     }
 }
 
-/// An OID, or that of an object or link that has one.
-pub fn oid_of(value: &Bound<'_, PyAny>) -> Option<Oid> {
-    if let Ok(oid) = value.cast::<Oid>() {
-        return Some(*oid.get());
-    }
-    let oid = value.getattr("oid").ok()?;
-    oid.cast::<Oid>().ok().map(|oid| *oid.get())
-}
-
 /// A pair of OID and number of the element, or an object with `oid` and `element`.
-fn element_of(value: &Bound<'_, PyAny>) -> Result<(Oid, u32), Refusal> {
-    let refusal = || Refusal::of(value, "a pair of an OID and the number of an element");
+fn element_of(value: &Bound<'_, PyAny>) -> Result<(Oid, u32), RejectedValue> {
+    let rejection = || RejectedValue::of(value, "a pair of an OID and the number of an element");
     if let Ok(pair) = value.cast::<PyTuple>() {
-        let (oid, element) = pair.extract::<(Bound<'_, PyAny>, u32)>().map_err(|_| refusal())?;
-        return Ok((oid_of(&oid).ok_or_else(refusal)?, element));
+        let (oid, element) = pair.extract::<(Bound<'_, PyAny>, u32)>().map_err(|_| rejection())?;
+        return Ok((oid_of(&oid).ok_or_else(rejection)?, element));
     }
     let element = value.getattr("element").and_then(|element| element.extract::<u32>());
     match (oid_of(value), element) {
         (Some(oid), Ok(element)) => Ok((oid, element)),
-        _ => Err(refusal()),
+        _ => Err(rejection()),
     }
 }

@@ -8,14 +8,14 @@ use femtobarn::{
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::durations::lock_wait_of;
 use crate::error::{OrRaise, exception};
-use crate::federation::duration;
 use crate::progress::watched;
 use crate::upkeep::UpkeepHandle;
 
 /// Takes versions away that nobody needs.
 #[pyfunction]
-pub fn vacuum<'py>(
+pub(crate) fn vacuum<'py>(
     py: Python<'py>,
     of: &UpkeepHandle,
     keep_from: Option<u64>,
@@ -31,7 +31,7 @@ pub fn vacuum<'py>(
 
 /// Merges the small clusters of a container, or of all containers of a database.
 #[pyfunction]
-pub fn compact<'py>(
+pub(crate) fn compact<'py>(
     py: Python<'py>,
     of: &UpkeepHandle,
     path: &str,
@@ -48,7 +48,7 @@ pub fn compact<'py>(
 
 /// Compacts, and vacuums.
 #[pyfunction]
-pub fn tidy<'py>(
+pub(crate) fn tidy<'py>(
     py: Python<'py>,
     of: &UpkeepHandle,
     database: Option<&str>,
@@ -69,7 +69,7 @@ pub fn tidy<'py>(
 
 /// Makes the catalogue again from the files of the databases.
 #[pyfunction]
-pub fn rebuild_catalogue(
+pub(crate) fn rebuild_catalogue(
     py: Python<'_>,
     folder: PathBuf,
     name: Option<String>,
@@ -96,7 +96,7 @@ fn vacuum_options(
     dry_run: bool,
     lock_wait: f64,
 ) -> PyResult<VacuumOptions> {
-    let lock_wait = duration(lock_wait)?;
+    let lock_wait = lock_wait_of(lock_wait)?;
     Ok(VacuumOptions { dry_run, keep_from: keep_from.map(Csn), lock_wait })
 }
 
@@ -115,7 +115,7 @@ fn compact_options(
         )),
     };
     let compression = compression.map(profile).transpose()?;
-    Ok(CompactOptions { all, compression, lock_wait: duration(lock_wait)? })
+    Ok(CompactOptions { all, compression, lock_wait: lock_wait_of(lock_wait)? })
 }
 
 fn vacuum_report<'py>(py: Python<'py>, report: &VacuumReport) -> PyResult<Bound<'py, PyDict>> {

@@ -1,11 +1,10 @@
-//! Snapshots and views as Python reads them.
+//! A container as of a snapshot, as Python reads it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use femtobarn::{ContainerId, DatabaseId, Selection, Snapshot, View};
+use femtobarn::{Selection, View};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -14,10 +13,10 @@ use rntuple::{Array, Value};
 use crate::buffer::{Buffer, bytes_of};
 use crate::columns::{counts_of, tree_of};
 use crate::error::{OrRaise, exception};
-use crate::lookup::{Statistics, columns_of_bounds, values_of};
-use crate::object::Object;
-use crate::session::{Kept, Session};
-use crate::shape::Shape;
+use crate::handles::{ForkGuard, HandleGroup};
+use crate::read::lookup::{BoundsColumns, columns_of_bounds, values_of};
+use crate::read::object::Object;
+use crate::read::object_fields::ObjectFields;
 
 /// Stored bytes beyond which a read runs on a thread of its own, so that Ctrl-C is heard.
 const LONG_READ_BYTES: f64 = 256e6;
@@ -26,103 +25,18 @@ const LONG_FETCH_ENTRIES: usize = 20_000;
 /// How often a long read looks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A federation as of a commit.
-#[pyclass(frozen, module = "femtobarn._femtobarn")]
-pub struct SnapshotHandle {
-    snapshot: Kept<Snapshot>,
-}
-
-impl SnapshotHandle {
-    /// A handle on a snapshot.
-    pub fn new(snapshot: Snapshot, session: &Session) -> Self {
-        Self { snapshot: Kept::new(snapshot, session) }
-    }
-}
-
-#[pymethods]
-impl SnapshotHandle {
-    #[getter]
-    fn csn(&self) -> PyResult<u64> {
-        Ok(self.snapshot.get()?.csn().0)
-    }
-
-    fn databases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let snapshot = self.snapshot.get()?;
-        let databases = py.detach(|| snapshot.databases()).or_raise()?;
-        let folder = snapshot.federation().folder();
-        let rows = PyList::empty(py);
-        for database in databases {
-            let row = PyDict::new(py);
-            row.set_item("name", &database.name)?;
-            row.set_item("id", database.id.0)?;
-            row.set_item("uuid", database.uuid.to_string())?;
-            row.set_item("state", database.state.to_string())?;
-            row.set_item("path", folder.join(&database.path).display().to_string())?;
-            row.set_item("created", database.created.0)?;
-            rows.append(row)?;
-        }
-        Ok(rows)
-    }
-
-    fn containers<'py>(&self, py: Python<'py>, database: &str) -> PyResult<Bound<'py, PyList>> {
-        let snapshot = self.snapshot.get()?;
-        let found = py.detach(|| {
-            let catalog = snapshot.federation().catalog();
-            let database = catalog.database(database, snapshot.csn())?;
-            let versions = catalog.newest_versions(database.id, snapshot.csn())?;
-            let versions: HashMap<_, _> =
-                versions.into_iter().map(|it| (it.container, it)).collect();
-            Ok::<_, femtobarn::Error>((catalog.containers(database.id, snapshot.csn())?, versions))
-        });
-        let (containers, versions) = found.or_raise()?;
-        let rows = PyList::empty(py);
-        for container in containers {
-            let version = versions.get(&container.id);
-            let row = PyDict::new(py);
-            row.set_item("name", &container.name)?;
-            row.set_item("id", container.id.0)?;
-            row.set_item("class", &container.class)?;
-            row.set_item("class_version", container.class_version)?;
-            row.set_item("entries", version.map_or(0, |version| version.entries))?;
-            row.set_item("bytes", version.map_or(0, |version| version.bytes))?;
-            row.set_item("csn", version.map(|version| version.csn.0))?;
-            rows.append(row)?;
-        }
-        Ok(rows)
-    }
-
-    /// Whether there is a container with a path.
-    fn has(&self, py: Python<'_>, path: &str) -> PyResult<bool> {
-        let snapshot = self.snapshot.get()?;
-        py.detach(|| snapshot.has(path)).or_raise()
-    }
-
-    fn view(&self, py: Python<'_>, path: &str) -> PyResult<ViewHandle> {
-        let snapshot = self.snapshot.get()?;
-        let view = py.detach(|| snapshot.view(path)).or_raise()?;
-        Ok(ViewHandle::new(view, self.snapshot.session()))
-    }
-
-    fn view_by_id(&self, py: Python<'_>, database: u32, container: u32) -> PyResult<ViewHandle> {
-        let snapshot = self.snapshot.get()?;
-        let ids = (DatabaseId(database), ContainerId(container));
-        let view = py.detach(|| snapshot.view_by_id(ids.0, ids.1)).or_raise()?;
-        Ok(ViewHandle::new(view, self.snapshot.session()))
-    }
-}
-
 /// A container as of a snapshot.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct ViewHandle {
-    view: Kept<View>,
+    view: ForkGuard<View>,
     /// The fields of its objects, made when first asked for.
-    shape: PyOnceLock<Arc<Shape>>,
+    fields: PyOnceLock<Arc<ObjectFields>>,
 }
 
 impl ViewHandle {
     /// A handle on a view.
-    pub fn new(view: View, session: &Session) -> Self {
-        Self { view: Kept::new(view, session), shape: PyOnceLock::new() }
+    pub fn new(view: View, group: &HandleGroup) -> Self {
+        Self { view: ForkGuard::new(view, group), fields: PyOnceLock::new() }
     }
 
     /// The engine's view.
@@ -133,23 +47,24 @@ impl ViewHandle {
         self.view.get()
     }
 
-    /// The same, to be kept.
-    pub fn kept(&self) -> &Kept<View> {
+    /// The same, with its guard.
+    pub fn guard(&self) -> &ForkGuard<View> {
         &self.view
     }
 
     /// The fields of the objects.
     ///
     /// # Errors
-    /// `ClosedError` if they were not asked for before.
+    /// `ClosedError` at the first call, if the federation is closed.
     #[inline]
-    pub fn shape(&self, py: Python<'_>) -> PyResult<&Shape> {
-        let shape = self.shape.get_or_try_init(py, || {
-            let shape = Arc::new(Shape::new(py, self.view()?)?);
-            self.view.session().held().enlist(&shape);
-            PyResult::Ok(shape)
+    pub fn fields(&self, py: Python<'_>) -> PyResult<&ObjectFields> {
+        let fields = self.fields.get_or_try_init(py, || {
+            let reserved = Object::reserved_names(py)?;
+            let fields = Arc::new(ObjectFields::new(py, self.view()?, &reserved));
+            self.view.group().page_budget().register(&fields);
+            PyResult::Ok(fields)
         });
-        shape.map(|shape| &**shape)
+        fields.map(|fields| &**fields)
     }
 }
 
@@ -239,7 +154,7 @@ impl ViewHandle {
     /// What the values of a field lie between, cluster by cluster, as bytes: first entries and entries
     /// after the last (`int64`), least and greatest values (`float64`), and whether there is what is
     /// not a number (one byte each); `None` if nothing is known.
-    fn statistics(&self, py: Python<'_>, path: &str) -> PyResult<Option<Statistics>> {
+    fn statistics(&self, py: Python<'_>, path: &str) -> PyResult<Option<BoundsColumns>> {
         let view = self.view.get()?;
         let clusters = py.detach(|| view.statistics(path)).or_raise()?;
         Ok((!clusters.is_empty()).then(|| columns_of_bounds(&clusters)))
@@ -249,7 +164,7 @@ impl ViewHandle {
     fn as_class(&self, py: Python<'_>, version: u32) -> PyResult<Self> {
         let view = self.view.get()?.clone();
         let recast = interruptible(py, move || view.as_class(version))?.or_raise()?;
-        Ok(Self::new(recast, self.view.session()))
+        Ok(Self::new(recast, self.view.group()))
     }
 
     /// The container's indexes.
@@ -276,7 +191,7 @@ impl ViewHandle {
         Ok(self.view.get()?.class().to_json())
     }
 
-    /// Columns of a range of entries.
+    /// ColumnBuilder of a range of entries.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -296,7 +211,7 @@ impl ViewHandle {
         tree_of(py, array.or_raise()?)
     }
 
-    /// Columns of some entries (`uint64`, as bytes), in the order given.
+    /// ColumnBuilder of some entries (`uint64`, as bytes), in the order given.
     fn fetch<'py>(
         &self,
         py: Python<'py>,

@@ -14,16 +14,16 @@ use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 const DEPTH_MAX: usize = 8;
 
 /// The innermost types of the alternatives of a variant.
-pub struct Alternatives(Vec<FieldType>);
+pub(super) struct Alternatives(Vec<FieldType>);
 
 impl Alternatives {
     /// The alternatives in the order declared.
-    pub fn new(items: &[FieldType]) -> Self {
+    pub(super) fn new(items: &[FieldType]) -> Self {
         Self(items.iter().map(|item| innermost(item).clone()).collect())
     }
 
     /// Positions of the alternatives in the order in which a value is offered to them.
-    pub fn in_order(&self, value: &Bound<'_, PyAny>) -> impl Iterator<Item = usize> {
+    pub(super) fn in_order(&self, value: &Bound<'_, PyAny>) -> impl Iterator<Item = usize> {
         let own = own_type(value, DEPTH_MAX);
         let loss_at = move |at: usize| own.as_ref().map_or(0, |own| loss(own, &self.0[at]));
         (0..3).flat_map(move |wanted| {
