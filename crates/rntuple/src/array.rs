@@ -103,13 +103,13 @@ impl Array {
 
 /// Hands a vector over as shared bytes, without copying.
 pub fn bytes_of<T: bytemuck::Pod + Send>(values: Vec<T>) -> Bytes {
-    struct Owner<T>(Vec<T>);
-    impl<T: bytemuck::Pod> AsRef<[u8]> for Owner<T> {
+    struct VecOwner<T>(Vec<T>);
+    impl<T: bytemuck::Pod> AsRef<[u8]> for VecOwner<T> {
         fn as_ref(&self) -> &[u8] {
             bytemuck::cast_slice(&self.0)
         }
     }
-    Bytes::from_owner(Owner(values))
+    Bytes::from_owner(VecOwner(values))
 }
 
 /// The bytes as values of `T`.

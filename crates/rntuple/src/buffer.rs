@@ -17,12 +17,12 @@ const LENGTH_MAX: usize = if cfg!(fuzzing) { 1 << 26 } else { isize::MAX as usiz
 /// The memory of all but small ones goes to a pool when it is no longer used: memory that is touched
 /// for the first time costs more than to fill it.
 pub(crate) struct AlignedBuffer {
-    memory: Memory,
+    memory: BufferMemory,
     length: usize,
 }
 
 /// Zeroed memory when it is new, aligned to 8.
-enum Memory {
+enum BufferMemory {
     /// From the allocator.
     Small(Vec<u64>),
     /// From the operating system, in huge pages where it has them: 512 times fewer first touches.
@@ -60,7 +60,7 @@ impl AlignedBuffer {
         {
             return Ok((AlignedBuffer { memory, length }, true));
         }
-        let memory = Memory::new(length).ok_or_else(|| too_large(count))?;
+        let memory = BufferMemory::new(length).ok_or_else(|| too_large(count))?;
         Ok((AlignedBuffer { memory, length }, false))
     }
 
@@ -87,44 +87,44 @@ impl Drop for AlignedBuffer {
     }
 }
 
-impl Memory {
+impl BufferMemory {
     /// `None` if there is no such memory: a size that a damaged file claims is an error, no abort.
     fn new(length: usize) -> Option<Self> {
         if length >= LARGE_MIN {
             let memory = MmapMut::map_anon(rounded(length)).ok()?;
             // Advice that is not taken costs time, no more.
             drop(memory.advise(Advice::HugePage));
-            return Some(Memory::Large(memory));
+            return Some(BufferMemory::Large(memory));
         }
         let word_count = length.div_ceil(size_of::<u64>());
         Vec::<u64>::new().try_reserve_exact(word_count).ok()?;
-        Some(Memory::Small(vec![0; word_count]))
+        Some(BufferMemory::Small(vec![0; word_count]))
     }
 
     fn bytes(&self) -> &[u8] {
         match self {
-            Memory::Small(words) => bytemuck::cast_slice(words),
-            Memory::Large(memory) => memory,
+            BufferMemory::Small(words) => bytemuck::cast_slice(words),
+            BufferMemory::Large(memory) => memory,
         }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            Memory::Small(words) => bytemuck::cast_slice_mut(words),
-            Memory::Large(memory) => memory,
+            BufferMemory::Small(words) => bytemuck::cast_slice_mut(words),
+            BufferMemory::Large(memory) => memory,
         }
     }
 }
 
-impl Default for Memory {
+impl Default for BufferMemory {
     fn default() -> Self {
-        Memory::Small(vec![])
+        BufferMemory::Small(vec![])
     }
 }
 
 /// Memory of buffers that are no longer used, by its size.
-struct Pool {
-    free: BTreeMap<usize, Vec<Memory>>,
+struct BufferPool {
+    free: BTreeMap<usize, Vec<BufferMemory>>,
     bytes: usize,
 }
 
@@ -135,20 +135,20 @@ const KEPT_MIN: usize = 8 << 10;
 /// Bytes of all buffers that are kept.
 const POOL_BYTES_MAX: usize = 256 << 20;
 
-fn pool() -> MutexGuard<'static, Pool> {
-    static POOL: Mutex<Pool> = Mutex::new(Pool { free: BTreeMap::new(), bytes: 0 });
+fn pool() -> MutexGuard<'static, BufferPool> {
+    static POOL: Mutex<BufferPool> = Mutex::new(BufferPool { free: BTreeMap::new(), bytes: 0 });
     // The pool is whole whatever happened to a thread that held it.
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Pool {
+impl BufferPool {
     /// The smallest buffer with at least so many bytes, unless it has twice as many.
-    fn take(&mut self, length: usize) -> Option<Memory> {
+    fn take(&mut self, length: usize) -> Option<BufferMemory> {
         let (&size, _) = self.free.range(length..2 * length).next()?;
         self.take_of(size)
     }
 
-    fn take_of(&mut self, size: usize) -> Option<Memory> {
+    fn take_of(&mut self, size: usize) -> Option<BufferMemory> {
         let same = self.free.get_mut(&size)?;
         let memory = same.pop();
         if same.is_empty() {
@@ -159,7 +159,7 @@ impl Pool {
     }
 
     /// Keeps a buffer; the smallest ones make place.
-    fn give(&mut self, memory: Memory) {
+    fn give(&mut self, memory: BufferMemory) {
         let size = memory.bytes().len();
         self.bytes += size;
         self.free.entry(size).or_default().push(memory);

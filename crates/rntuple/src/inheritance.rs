@@ -14,7 +14,7 @@ pub const PREFIX_BYTES_MAX: usize = 16 << 20;
 
 /// A member of a record, or of one of its base classes.
 #[derive(Clone, Debug)]
-pub struct Inherited<'a, T> {
+pub struct InheritedMember<'a, T> {
     /// The name of the base class; none if the member is the record's own.
     pub base: Option<&'a str>,
     /// The member's name, which is its own among those of its class.
@@ -32,8 +32,8 @@ pub fn is_base_class(name: &str) -> bool {
 /// The members of a record with names of their own: an inherited one whose name another member has, too,
 /// gets that of its base class in front, such as `Base::x`. None if that takes more bytes than are left of
 /// [`PREFIX_BYTES_MAX`].
-pub fn told_apart<T>(
-    members: Vec<Inherited<'_, T>>,
+pub fn with_unique_names<T>(
+    members: Vec<InheritedMember<'_, T>>,
     prefix_bytes_left: &mut usize,
 ) -> Option<Vec<(String, T)>> {
     /// A name with a prefix may be that of yet another member.
@@ -57,12 +57,12 @@ mod tests {
     use super::*;
 
     fn names(members: &[(&str, &str)], mut left: usize) -> Option<Vec<String>> {
-        let members = members.iter().map(|(base, name)| Inherited {
+        let members = members.iter().map(|(base, name)| InheritedMember {
             base: Some(*base).filter(|base| !base.is_empty()),
             name: (*name).to_owned(),
             member: (),
         });
-        Some(told_apart(members.collect(), &mut left)?.into_iter().map(|it| it.0).collect())
+        Some(with_unique_names(members.collect(), &mut left)?.into_iter().map(|it| it.0).collect())
     }
 
     fn named(members: &[(&str, &str)]) -> Vec<String> {

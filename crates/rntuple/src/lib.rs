@@ -121,17 +121,18 @@ pub use envelope::{EnvelopeKind, envelope_checksum, open_envelope, read_envelope
 pub use error::{Error, ErrorKind, Result};
 pub use footer::{ClusterGroup, Footer};
 pub use header::Header;
-pub use inheritance::{Inherited, PREFIX_BYTES_MAX, is_base_class, told_apart};
+pub use inheritance::{InheritedMember, PREFIX_BYTES_MAX, is_base_class, with_unique_names};
 pub use locator::{EnvelopeLink, Locator};
 pub use page::{CHECKSUM_SIZE, PageBuffers, SealedPage, open_page, seal_page};
-pub use page_cache::{FileNumber, PageCache};
+pub use page_cache::{CacheFileId, PageCache};
 pub use page_list::{Cluster, ColumnPages, PageList, PageLocation};
 pub use reader::{
     ColumnPath, Cursor, FieldCursor, FieldValue, FromCell, Projection, Reader, RowReader,
 };
 pub use revise::{
-    Change, ChangeKind, Compaction, Completed, Conversion, DELETED_FIELD, Evolved, Member, Nesting,
-    Origin, Plan, Revised, compact, complete, convert_array, evolve, plan,
+    ChangeKind, Compaction, Completed, Conversion, DELETED_FIELD, EvolutionPlan, Evolved,
+    FieldChange, Nesting, NewMember, Revised, ValueOrigin, compact, complete, convert_array,
+    evolve, plan,
 };
 pub use schema::{AliasColumn, Column, ColumnId, ExtraTypeInfo, Field, FieldId, Schema, Structure};
 pub use source::{BlobSink, ByteSource, ReadRequest};
@@ -139,8 +140,8 @@ pub use type_map::Encoding;
 pub use types::{Precision, Primitive, Type};
 pub use value::Value;
 pub use writer::{
-    Appender, Bound, Bounds, Cell, ClusterSummary, Renumbering, RowWriter, Savepoint, Version,
-    WriteOptions, Writer,
+    AppendedVersion, Appender, AppenderSavepoint, Bound, Bounds, Cell, ClusterSummary, Renumbering,
+    RowWriter, WriteOptions, Writer,
 };
 
 /// Its example is a test.

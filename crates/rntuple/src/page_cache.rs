@@ -9,26 +9,26 @@ use quick_cache::sync::Cache;
 use crate::schema::ColumnId;
 
 /// Identifies a file among those that share a cache.
-pub type FileNumber = u64;
+pub type CacheFileId = u64;
 
 /// Decoded pages.
 pub struct PageCache {
-    pages: Cache<PageKey, Bytes, Weight>,
+    pages: Cache<PageKey, Bytes, PageWeight>,
 }
 
 /// Which page of which file. Columns whose pages have the same bytes may share a page, as those do
 /// that ROOT writes, and read it differently.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PageKey {
-    pub file: FileNumber,
+    pub file: CacheFileId,
     pub column: ColumnId,
     pub offset: u64,
 }
 
 #[derive(Clone)]
-struct Weight;
+struct PageWeight;
 
-impl Weighter<PageKey, Bytes> for Weight {
+impl Weighter<PageKey, Bytes> for PageWeight {
     fn weight(&self, _: &PageKey, page: &Bytes) -> u64 {
         // The constant stands for the cache's own bookkeeping, so that tiny pages count too.
         page.len() as u64 + 64
@@ -40,7 +40,7 @@ impl PageCache {
     pub fn new(capacity: u64) -> Self {
         const TYPICAL_PAGE: u64 = 64 << 10;
         let items = (capacity / TYPICAL_PAGE).max(16) as usize;
-        PageCache { pages: Cache::with_weighter(items, capacity, Weight) }
+        PageCache { pages: Cache::with_weighter(items, capacity, PageWeight) }
     }
 
     /// Bytes held at most.

@@ -58,7 +58,7 @@ pub trait ByteSource: Send + Sync {
     }
 
     /// Whether each read takes a round trip, so that it is told beforehand of all that is needed.
-    fn is_far(&self) -> bool {
+    fn is_remote(&self) -> bool {
         false
     }
 }
@@ -84,8 +84,8 @@ impl<T: ByteSource + ?Sized> ByteSource for Arc<T> {
         (**self).may_need(ranges);
     }
 
-    fn is_far(&self) -> bool {
-        (**self).is_far()
+    fn is_remote(&self) -> bool {
+        (**self).is_remote()
     }
 }
 
@@ -187,7 +187,7 @@ pub trait BlobSink {
     ///
     /// # Errors
     /// As [`write_blob`](Self::write_blob).
-    fn write_summed(&mut self, parts: &[&[u8]]) -> Result<u64> {
+    fn write_with_checksum(&mut self, parts: &[&[u8]]) -> Result<u64> {
         let mut checksum = XxHash3_64::new();
         parts.iter().for_each(|part| checksum.write(part));
         let checksum = checksum.finish().to_le_bytes();

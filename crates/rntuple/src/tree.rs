@@ -11,7 +11,7 @@ use std::cell::Cell;
 
 use crate::column::ColumnType;
 use crate::error::{Error, Result};
-use crate::inheritance::{Inherited, PREFIX_BYTES_MAX, is_base_class, told_apart};
+use crate::inheritance::{InheritedMember, PREFIX_BYTES_MAX, is_base_class, with_unique_names};
 use crate::schema::{ColumnId, Field, FieldId, Schema, Structure};
 use crate::types::{Precision, Primitive, Type};
 
@@ -22,40 +22,40 @@ const ALTERNATIVES_MAX: usize = 125;
 
 /// A field.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct FieldNode {
     pub name: String,
-    pub kind: Kind,
+    pub kind: FieldKind,
 }
 
 /// What a field holds, with its columns by representation.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum FieldKind {
     Primitive { primitive: Primitive, values: Vec<ColumnId>, precision: Option<Precision> },
     Bitset { size: u64, bits: Vec<ColumnId> },
     String { offsets: Vec<ColumnId>, bytes: Vec<ColumnId> },
-    List { offsets: Vec<ColumnId>, item: Box<Node>, optional: bool },
-    Fixed { size: u64, item: Box<Node> },
-    Record { class: String, members: Vec<Node> },
-    Variant { switch: Vec<ColumnId>, alternatives: Vec<Node> },
+    List { offsets: Vec<ColumnId>, item: Box<FieldNode>, optional: bool },
+    Fixed { size: u64, item: Box<FieldNode> },
+    Record { class: String, members: Vec<FieldNode> },
+    Variant { switch: Vec<ColumnId>, alternatives: Vec<FieldNode> },
     Cardinality { offsets: Vec<ColumnId>, primitive: Primitive },
 }
 
 /// The top-level fields of an RNTuple.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tree {
-    pub nodes: Vec<Node>,
+pub(crate) struct FieldTree {
+    pub nodes: Vec<FieldNode>,
     /// Fields that this version cannot read, with the reason.
     pub ignored: Vec<(String, String)>,
 }
 
-impl Tree {
+impl FieldTree {
     /// Interprets a schema.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if its fields and columns do not make a tree.
     pub(crate) fn of(schema: &Schema) -> Result<Self> {
-        let index = Index::of(schema)?;
-        let mut tree = Tree::default();
+        let index = SchemaIndex::of(schema)?;
+        let mut tree = FieldTree::default();
         for &id in &index.top {
             match index.node(id, 0) {
                 Ok(node) => tree.nodes.push(node),
@@ -69,7 +69,7 @@ impl Tree {
     }
 }
 
-impl Tree {
+impl FieldTree {
     /// The columns of the first representation of each field, depth first.
     pub(crate) fn first_columns(&self) -> Vec<ColumnId> {
         let mut columns = vec![];
@@ -83,7 +83,7 @@ impl Tree {
     }
 }
 
-impl Node {
+impl FieldNode {
     fn share(&self, of_columns: &mut [u64]) {
         for columns in self.own_columns() {
             let greatest = columns.iter().map(|&column| of_columns[column as usize]).max();
@@ -95,12 +95,14 @@ impl Node {
     /// The columns of the field itself, one or two, in each representation.
     pub(crate) fn own_columns(&self) -> [&[ColumnId]; 2] {
         match &self.kind {
-            Kind::Primitive { values, .. } => [values, &[]],
-            Kind::Bitset { bits, .. } => [bits, &[]],
-            Kind::String { offsets, bytes } => [offsets, bytes],
-            Kind::List { offsets, .. } | Kind::Cardinality { offsets, .. } => [offsets, &[]],
-            Kind::Variant { switch, .. } => [switch, &[]],
-            Kind::Fixed { .. } | Kind::Record { .. } => [&[], &[]],
+            FieldKind::Primitive { values, .. } => [values, &[]],
+            FieldKind::Bitset { bits, .. } => [bits, &[]],
+            FieldKind::String { offsets, bytes } => [offsets, bytes],
+            FieldKind::List { offsets, .. } | FieldKind::Cardinality { offsets, .. } => {
+                [offsets, &[]]
+            }
+            FieldKind::Variant { switch, .. } => [switch, &[]],
+            FieldKind::Fixed { .. } | FieldKind::Record { .. } => [&[], &[]],
         }
     }
 
@@ -110,11 +112,13 @@ impl Node {
     }
 
     /// The fields below.
-    pub(crate) fn children(&self) -> &[Node] {
+    pub(crate) fn children(&self) -> &[FieldNode] {
         match &self.kind {
-            Kind::List { item, .. } | Kind::Fixed { item, .. } => std::slice::from_ref(item),
-            Kind::Record { members, .. } => members,
-            Kind::Variant { alternatives, .. } => alternatives,
+            FieldKind::List { item, .. } | FieldKind::Fixed { item, .. } => {
+                std::slice::from_ref(item)
+            }
+            FieldKind::Record { members, .. } => members,
+            FieldKind::Variant { alternatives, .. } => alternatives,
             _ => &[],
         }
     }
@@ -127,31 +131,33 @@ impl Node {
     /// The logical type of the field.
     pub(crate) fn logical_type(&self) -> Type {
         match &self.kind {
-            Kind::Primitive { primitive, precision: None, .. } => Type::Primitive(*primitive),
-            Kind::Primitive { primitive, precision: Some(precision), .. } => {
+            FieldKind::Primitive { primitive, precision: None, .. } => Type::Primitive(*primitive),
+            FieldKind::Primitive { primitive, precision: Some(precision), .. } => {
                 Type::Reduced(*primitive, *precision)
             }
-            Kind::Bitset { size, .. } => Type::Bitset { size: *size },
-            Kind::String { .. } => Type::String,
-            Kind::List { item, optional: true, .. } => Type::Optional(item.logical_type().into()),
-            Kind::List { item, .. } => Type::List(item.logical_type().into()),
-            Kind::Fixed { size, item } => {
+            FieldKind::Bitset { size, .. } => Type::Bitset { size: *size },
+            FieldKind::String { .. } => Type::String,
+            FieldKind::List { item, optional: true, .. } => {
+                Type::Optional(item.logical_type().into())
+            }
+            FieldKind::List { item, .. } => Type::List(item.logical_type().into()),
+            FieldKind::Fixed { size, item } => {
                 Type::Array { item: item.logical_type().into(), size: *size }
             }
-            Kind::Record { class, members } => Type::Record {
+            FieldKind::Record { class, members } => Type::Record {
                 class: class.clone(),
                 members: members.iter().map(|m| (m.name.clone(), m.logical_type())).collect(),
             },
-            Kind::Variant { alternatives, .. } => {
-                Type::Variant(alternatives.iter().map(Node::logical_type).collect())
+            FieldKind::Variant { alternatives, .. } => {
+                Type::Variant(alternatives.iter().map(FieldNode::logical_type).collect())
             }
-            Kind::Cardinality { primitive, .. } => Type::Cardinality(*primitive),
+            FieldKind::Cardinality { primitive, .. } => Type::Cardinality(*primitive),
         }
     }
 }
 
 /// A schema's fields and columns by parent.
-struct Index<'a> {
+struct SchemaIndex<'a> {
     schema: &'a Schema,
     top: Vec<FieldId>,
     children: Vec<Vec<FieldId>>,
@@ -159,10 +165,10 @@ struct Index<'a> {
     prefix_bytes_left: Cell<usize>,
 }
 
-impl<'a> Index<'a> {
+impl<'a> SchemaIndex<'a> {
     fn of(schema: &'a Schema) -> Result<Self> {
         let count = schema.fields.len();
-        let mut index = Index {
+        let mut index = SchemaIndex {
             schema,
             top: vec![],
             children: vec![vec![]; count],
@@ -197,30 +203,31 @@ impl<'a> Index<'a> {
         Ok(())
     }
 
-    fn node(&self, id: FieldId, depth: usize) -> Result<Node> {
+    fn node(&self, id: FieldId, depth: usize) -> Result<FieldNode> {
         check_depth(depth)?;
         let field = &self.schema.fields[id as usize];
         let kind = match field.structure {
             Structure::Leaf => self.leaf(id, field, depth)?,
             Structure::Collection => self.collection(id, field, depth)?,
-            Structure::Record => {
-                Kind::Record { class: field.type_name.clone(), members: self.members(id, depth)? }
-            }
+            Structure::Record => FieldKind::Record {
+                class: field.type_name.clone(),
+                members: self.members(id, depth)?,
+            },
             Structure::Variant => self.variant(id, depth)?,
             Structure::Streamer => self.streamed(id)?,
         };
-        Ok(Node { name: field.name.clone(), kind })
+        Ok(FieldNode { name: field.name.clone(), kind })
     }
 
-    fn leaf(&self, id: FieldId, field: &Field, depth: usize) -> Result<Kind> {
+    fn leaf(&self, id: FieldId, field: &Field, depth: usize) -> Result<FieldKind> {
         let has_columns = !self.columns[id as usize].is_empty();
         match (field.repetition, has_columns) {
             (Some(size), true) => {
                 let bits = self.one_column(id, |of| of == ColumnType::Bit)?;
-                Ok(Kind::Bitset { size, bits })
+                Ok(FieldKind::Bitset { size, bits })
             }
             (Some(size), false) => {
-                Ok(Kind::Fixed { size, item: self.only_child(id, depth)?.into() })
+                Ok(FieldKind::Fixed { size, item: self.only_child(id, depth)?.into() })
             }
             // Enumerations and atomics only wrap the number that they hold.
             (None, false) => Ok(self.only_child(id, depth)?.kind),
@@ -228,22 +235,22 @@ impl<'a> Index<'a> {
         }
     }
 
-    fn simple(&self, id: FieldId, field: &Field) -> Result<Kind> {
+    fn simple(&self, id: FieldId, field: &Field) -> Result<FieldKind> {
         if field.type_name == "std::string" {
             let (offsets, bytes) = self.two_columns(id, |of| of == ColumnType::Char)?;
-            return Ok(Kind::String { offsets, bytes });
+            return Ok(FieldKind::String { offsets, bytes });
         }
         let cardinality = field.type_name.strip_prefix("ROOT::RNTupleCardinality<");
         if let Some(size) = cardinality.and_then(|rest| rest.strip_suffix('>')) {
             let offsets = self.one_column(id, ColumnType::is_index)?;
-            return Ok(Kind::Cardinality { offsets, primitive: primitive_named(size)? });
+            return Ok(FieldKind::Cardinality { offsets, primitive: primitive_named(size)? });
         }
         let primitive = primitive_named(&field.type_name)?;
         let values = self.one_column(id, |of| {
             !of.is_index() && of != ColumnType::Switch && of.element().is_some()
         })?;
         let precision = self.precision(values[0], primitive);
-        Ok(Kind::Primitive { primitive, values, precision })
+        Ok(FieldKind::Primitive { primitive, values, precision })
     }
 
     fn precision(&self, column: ColumnId, primitive: Primitive) -> Option<Precision> {
@@ -262,9 +269,9 @@ impl<'a> Index<'a> {
         }
     }
 
-    fn collection(&self, id: FieldId, field: &Field, depth: usize) -> Result<Kind> {
+    fn collection(&self, id: FieldId, field: &Field, depth: usize) -> Result<FieldKind> {
         let wrappers = ["std::optional<", "std::unique_ptr<"];
-        Ok(Kind::List {
+        Ok(FieldKind::List {
             offsets: self.one_column(id, ColumnType::is_index)?,
             item: self.only_child(id, depth)?.into(),
             optional: wrappers.iter().any(|wrapper| field.type_name.starts_with(wrapper)),
@@ -272,22 +279,22 @@ impl<'a> Index<'a> {
     }
 
     /// An object serialised by ROOT's streamer is shown as its bytes.
-    fn streamed(&self, id: FieldId) -> Result<Kind> {
+    fn streamed(&self, id: FieldId) -> Result<FieldKind> {
         let (offsets, values) = self.two_columns(id, |of| of == ColumnType::Byte)?;
-        let kind = Kind::Primitive { primitive: Primitive::Byte, values, precision: None };
-        Ok(Kind::List {
+        let kind = FieldKind::Primitive { primitive: Primitive::Byte, values, precision: None };
+        Ok(FieldKind::List {
             offsets,
-            item: Node { name: "_0".to_owned(), kind }.into(),
+            item: FieldNode { name: "_0".to_owned(), kind }.into(),
             optional: false,
         })
     }
 
-    fn child_nodes(&self, id: FieldId, depth: usize) -> Result<Vec<Node>> {
+    fn child_nodes(&self, id: FieldId, depth: usize) -> Result<Vec<FieldNode>> {
         self.children[id as usize].iter().map(|&child| self.node(child, depth + 1)).collect()
     }
 
     /// The members of a record, those of its base classes among them.
-    fn members(&self, id: FieldId, depth: usize) -> Result<Vec<Node>> {
+    fn members(&self, id: FieldId, depth: usize) -> Result<Vec<FieldNode>> {
         check_depth(depth)?;
         let mut found = vec![];
         for &child in &self.children[id as usize] {
@@ -297,32 +304,32 @@ impl<'a> Index<'a> {
                 let members = self.members(child, depth + 1)?.into_iter();
                 found.extend(members.map(|mut member| {
                     let name = std::mem::take(&mut member.name);
-                    Inherited { base: class.map(String::as_str), name, member }
+                    InheritedMember { base: class.map(String::as_str), name, member }
                 }));
                 continue;
             }
             let (name, member) = (field.name.clone(), self.node(child, depth + 1)?);
-            found.push(Inherited { base: None, name, member });
+            found.push(InheritedMember { base: None, name, member });
         }
         let mut left = self.prefix_bytes_left.get();
-        let named = told_apart(found, &mut left);
+        let named = with_unique_names(found, &mut left);
         self.prefix_bytes_left.set(left);
         let named = named.ok_or_else(|| {
             Error::unsupported("members with so long names of base classes in front")
         })?;
-        Ok(named.into_iter().map(|(name, node)| Node { name, ..node }).collect())
+        Ok(named.into_iter().map(|(name, node)| FieldNode { name, ..node }).collect())
     }
 
-    fn variant(&self, id: FieldId, depth: usize) -> Result<Kind> {
+    fn variant(&self, id: FieldId, depth: usize) -> Result<FieldKind> {
         let alternatives = self.child_nodes(id, depth)?;
         if alternatives.len() > ALTERNATIVES_MAX {
             return Err(Error::unsupported(format!("a variant of {} types", alternatives.len())));
         }
         let switch = self.one_column(id, |of| of == ColumnType::Switch)?;
-        Ok(Kind::Variant { switch, alternatives })
+        Ok(FieldKind::Variant { switch, alternatives })
     }
 
-    fn only_child(&self, id: FieldId, depth: usize) -> Result<Node> {
+    fn only_child(&self, id: FieldId, depth: usize) -> Result<FieldNode> {
         match self.children[id as usize][..] {
             [child] => self.node(child, depth + 1),
             ref children => {

@@ -4,7 +4,10 @@
 //! version to the next, so that a field that was renamed twice is still the same field. What becomes
 //! of the values is decided by `rntuple::revise`; here it is refused what only a class can tell.
 
-use rntuple::{Change, ChangeKind, Conversion, Member, Nesting, Origin, Plan, Type, Value, plan};
+use rntuple::{
+    ChangeKind, Conversion, EvolutionPlan, FieldChange, Nesting, NewMember, Type, Value,
+    ValueOrigin, plan,
+};
 
 use crate::error::{Error, Result};
 use crate::links::translate;
@@ -12,8 +15,8 @@ use crate::schema::class::{Class, Field, FieldType};
 
 /// How objects of one version of a class become those of another.
 pub struct Evolution {
-    pub(crate) members: Vec<Member>,
-    pub(crate) plan: Plan,
+    pub(crate) members: Vec<NewMember>,
+    pub(crate) plan: EvolutionPlan,
 }
 
 impl Evolution {
@@ -29,7 +32,7 @@ impl Evolution {
         let is_part = |change: &str| {
             path == change || path.strip_prefix(change).is_some_and(|rest| rest.starts_with('.'))
         };
-        let is_changed = |change: &&Change| {
+        let is_changed = |change: &&FieldChange| {
             let kind = &change.kind;
             !matches!(kind, ChangeKind::Renamed(_) | ChangeKind::Removed) && is_part(&change.path)
         };
@@ -38,9 +41,10 @@ impl Evolution {
     }
 }
 
-fn new_path(members: &[Member], old: &str) -> Option<String> {
+fn new_path(members: &[NewMember], old: &str) -> Option<String> {
     let (first, rest) = old.split_once('.').map_or((old, None), |(a, b)| (a, Some(b)));
-    let is_it = |member: &&Member| matches!(&member.from, Origin::Same(name) if name == first);
+    let is_it =
+        |member: &&NewMember| matches!(&member.from, ValueOrigin::Same(name) if name == first);
     let member = members.iter().find(is_it)?;
     match rest {
         None => Some(member.name.clone()),
@@ -50,7 +54,7 @@ fn new_path(members: &[Member], old: &str) -> Option<String> {
     }
 }
 
-fn sentence(Change { path, kind }: &Change) -> String {
+fn sentence(FieldChange { path, kind }: &FieldChange) -> String {
     match kind {
         ChangeKind::Added => format!("{path} is new"),
         ChangeKind::Removed => format!("{path} is left out"),
@@ -89,7 +93,7 @@ impl Class {
 
     /// As [`regression_over`](Self::regression_over), but only where the values allow it; which of them
     /// do, reading tells.
-    pub(crate) fn narrowing_over(&self, older: &[Class]) -> Result<Vec<Member>> {
+    pub(crate) fn narrowing_over(&self, older: &[Class]) -> Result<Vec<NewMember>> {
         let (pairs, oldest) = self.pairs(older)?;
         check_all(&pairs, true, &mut vec![]).map_err(|reason| oldest.refusal(self, &reason))?;
         let members = backward(&pairs, &oldest.fields)?;
@@ -121,7 +125,7 @@ impl Class {
     }
 
     /// The plan for objects of class `from` that become objects of this one.
-    fn planned(&self, from: &Class, members: Vec<Member>) -> Result<Evolution> {
+    fn planned(&self, from: &Class, members: Vec<NewMember>) -> Result<Evolution> {
         let stored = Type::Record { class: String::new(), members: from.members() };
         match plan(&stored, &members) {
             Ok(plan) => Ok(Evolution { members, plan }),
@@ -185,21 +189,21 @@ fn inner_fields(of: &FieldType) -> Option<&[Field]> {
     }
 }
 
-fn forward(pairs: &[Pair<'_>]) -> Result<Vec<Member>> {
+fn forward(pairs: &[Pair<'_>]) -> Result<Vec<NewMember>> {
     let member = |pair: &Pair<'_>| {
         let of = pair.new.of.storage_type();
         Ok(match pair.old {
-            Some(old) => Member::was(&pair.new.name, of, &old.name)
+            Some(old) => NewMember::was(&pair.new.name, of, &old.name)
                 .with(forward(&pair.inner)?)
                 .nested(nesting(&old.of, &pair.new.of)),
-            None => Member::added(&pair.new.name, of, default(pair.new, pair.default)?),
+            None => NewMember::added(&pair.new.name, of, default(pair.new, pair.default)?),
         })
     };
     pairs.iter().map(member).collect()
 }
 
 /// As [`forward`], from the newest to the oldest, which has these fields.
-fn backward(pairs: &[Pair<'_>], oldest: &[Field]) -> Result<Vec<Member>> {
+fn backward(pairs: &[Pair<'_>], oldest: &[Field]) -> Result<Vec<NewMember>> {
     let member = |field: &Field| {
         let of = field.of.storage_type();
         let is_it = |pair: &&Pair<'_>| pair.old.is_some_and(|old| std::ptr::eq(old, field));
@@ -209,11 +213,11 @@ fn backward(pairs: &[Pair<'_>], oldest: &[Field]) -> Result<Vec<Member>> {
                     true => vec![],
                     false => backward(&pair.inner, inner_fields(&field.of).unwrap_or_default())?,
                 };
-                Member::was(&field.name, of, &pair.new.name)
+                NewMember::was(&field.name, of, &pair.new.name)
                     .with(inner)
                     .nested(nesting(&pair.new.of, &field.of))
             }
-            None => Member::added(&field.name, of, default(field, field.default.as_ref())?),
+            None => NewMember::added(&field.name, of, default(field, field.default.as_ref())?),
         })
     };
     oldest.iter().map(member).collect()

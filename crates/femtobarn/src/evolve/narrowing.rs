@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use rntuple::{Array, Conversion, Member, Origin, Projection, Reader, Type};
+use rntuple::{Array, Conversion, NewMember, Projection, Reader, Type, ValueOrigin};
 
 use crate::error::{Error, Result};
 use crate::schema::class::Class;
@@ -16,7 +16,7 @@ const COUNT: &str = "#";
 /// How objects become those of an older class.
 pub(crate) struct Narrowing {
     /// The fields of the older class, and what they are made of.
-    pub members: Vec<Member>,
+    pub members: Vec<NewMember>,
 }
 
 /// Fields of the older class that were chosen.
@@ -45,13 +45,13 @@ impl Narrowing {
             });
         }
         let is_wanted = |name: &String| paths.iter().any(|path| first(path) == *name);
-        let members: Vec<Member> =
+        let members: Vec<NewMember> =
             self.members.iter().filter(|member| is_wanted(&member.name)).cloned().collect();
         let mut stored: Vec<String> = members
             .iter()
             .filter_map(|member| match &member.from {
-                Origin::Same(path) => Some(first(path)),
-                Origin::Default(_) => None,
+                ValueOrigin::Same(path) => Some(first(path)),
+                ValueOrigin::Default(_) => None,
             })
             .collect();
         stored.sort();

@@ -82,7 +82,7 @@ impl Cell for Link {
     }
 
     #[inline]
-    fn renumbered(&self, tell: &mut impl FnMut(u32)) {
+    fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {
         if !self.is_null() {
             tell(self.0.database.0);
         }
@@ -108,8 +108,8 @@ impl Cell for ElementLink {
     }
 
     #[inline]
-    fn renumbered(&self, tell: &mut impl FnMut(u32)) {
-        self.link.renumbered(tell);
+    fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {
+        self.link.visit_renumbered(tell);
     }
 
     #[inline]
@@ -132,7 +132,7 @@ impl FromCell for Link {
         Ok(match container {
             0 => Link::NULL,
             _ => Link(Oid {
-                database: DatabaseId(row.meant(database)?),
+                database: DatabaseId(row.original_number(database)?),
                 container: ContainerId(container),
                 entry,
             }),

@@ -156,8 +156,8 @@ impl ByteSource for Overlay {
         self.file.may_need(&in_file(ranges));
     }
 
-    fn is_far(&self) -> bool {
-        self.file.is_far()
+    fn is_remote(&self) -> bool {
+        self.file.is_remote()
     }
 }
 

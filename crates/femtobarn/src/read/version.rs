@@ -7,7 +7,7 @@ use femtobarn_catalog::{
 };
 use femtobarn_format::link;
 use quick_cache::sync::Cache;
-use rntuple::{ByteSource, FileNumber, PageCache, Reader};
+use rntuple::{ByteSource, CacheFileId, PageCache, Reader};
 use uuid::Uuid;
 
 use crate::annex::Annex;
@@ -204,6 +204,6 @@ pub(crate) struct Opened {
 
 /// What caches know a file by: what was read in one epoch of a database is not what is there in
 /// another.
-pub(crate) fn file_number(database: DatabaseId, epoch: u64) -> FileNumber {
+pub(crate) fn file_number(database: DatabaseId, epoch: u64) -> CacheFileId {
     u64::from(database.0) | epoch << 32
 }

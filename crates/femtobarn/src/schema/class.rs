@@ -5,7 +5,9 @@
 //! of at most one, because ROOT reads these without a dictionary.
 
 use femtobarn_catalog::ClassRow;
-use rntuple::{Inherited, PREFIX_BYTES_MAX, Precision, Primitive, Type, is_base_class, told_apart};
+use rntuple::{
+    InheritedMember, PREFIX_BYTES_MAX, Precision, Primitive, Type, is_base_class, with_unique_names,
+};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -363,10 +365,10 @@ fn inherited<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Vec<Fiel
     let mut inherited = vec![];
     for (base, fields) in bases.iter().zip(members) {
         let base = base.as_deref();
-        let of = |member: Field| Inherited { base, name: member.name.clone(), member };
+        let of = |member: Field| InheritedMember { base, name: member.name.clone(), member };
         inherited.extend(fields.into_iter().map(of));
     }
-    let named = told_apart(inherited, &mut { PREFIX_BYTES_MAX });
+    let named = with_unique_names(inherited, &mut { PREFIX_BYTES_MAX });
     let named = named.ok_or_else(|| D::Error::custom("names of base classes are too long"))?;
     Ok(named.into_iter().map(|(name, field)| Field { name, ..field }).collect())
 }

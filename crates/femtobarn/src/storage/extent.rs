@@ -236,7 +236,7 @@ impl ExtentWriter {
     }
 
     /// Writes a blob and its checksum, which is quickly computed in the window.
-    fn write_summed(&mut self, parts: &[&[u8]]) -> Result<u64> {
+    fn write_with_checksum(&mut self, parts: &[&[u8]]) -> Result<u64> {
         let size: usize = parts.iter().map(|part| part.len()).sum();
         let offset = self.begin_blob((size + size_of::<u64>()) as u64)?;
         let start = self.within(offset);
@@ -436,8 +436,8 @@ impl BlobSink for ExtentWriter {
         self.write(parts).map_err(unstored)
     }
 
-    fn write_summed(&mut self, parts: &[&[u8]]) -> rntuple::Result<u64> {
-        self.write_summed(parts).map_err(unstored)
+    fn write_with_checksum(&mut self, parts: &[&[u8]]) -> rntuple::Result<u64> {
+        self.write_with_checksum(parts).map_err(unstored)
     }
 }
 

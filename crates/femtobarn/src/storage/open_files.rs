@@ -224,7 +224,7 @@ impl ByteSource for FileSource {
             return Ok(*size);
         }
         let size = ByteSource::size(&*self.file()?)?;
-        match self.is_far() {
+        match self.is_remote() {
             true => Ok(*self.size.get_or_init(|| size)),
             false => Ok(size),
         }
@@ -261,7 +261,7 @@ impl ByteSource for FileSource {
         }
     }
 
-    fn is_far(&self) -> bool {
+    fn is_remote(&self) -> bool {
         self.ahead.is_some()
     }
 }

@@ -111,14 +111,14 @@ impl ContainerWriter<'_> {
     fn ensure_link_targets(&mut self, row: &impl Cell) -> Result<()> {
         let renumbering = self.container.appender.renumbering();
         let mut all_known = true;
-        row.renumbered(&mut |database| all_known &= renumbering.knows(database));
+        row.visit_renumbered(&mut |database| all_known &= renumbering.knows(database));
         if all_known { Ok(()) } else { self.add_link_targets(row) }
     }
 
     #[cold]
     fn add_link_targets(&mut self, row: &impl Cell) -> Result<()> {
         let mut databases = vec![];
-        row.renumbered(&mut |database| databases.push(database));
+        row.visit_renumbered(&mut |database| databases.push(database));
         for database in databases {
             // No null link tells of its database, so any container does.
             let stored = self.translated(|_, by| by.translate(database, u32::MAX))?;

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use json::to_json;
 use rntuple::tfile::{FileIdentity, FileWriter, Timestamp};
 use rntuple::{
-    Anchor, Appender, Compaction, Compression, EnvelopeLink, Member, Precision, Primitive, Reader,
-    Type, Value, WriteOptions, compact, complete, evolve, plan,
+    Anchor, Appender, Compaction, Compression, EnvelopeLink, NewMember, Precision, Primitive,
+    Reader, Type, Value, WriteOptions, compact, complete, evolve, plan,
 };
 use serde_json::{Value as Json, json};
 use values::Random;
@@ -114,7 +114,7 @@ impl Work {
         Ok(())
     }
 
-    fn evolve(&mut self, members: &[Member]) -> Outcome {
+    fn evolve(&mut self, members: &[NewMember]) -> Outcome {
         let reader = self.reader()?;
         let evolved = evolve(&reader, &mut self.file, members, self.options)?;
         (self.header, self.footer) = (evolved.header, evolved.footer);
@@ -171,7 +171,7 @@ fn widened(work: &mut Work) -> Outcome {
     for (at, narrow) in numbers().into_iter().enumerate() {
         for (to, wide) in numbers().into_iter().enumerate().filter(|(_, wide)| *wide != narrow) {
             let name = format!("n{at}_{to}");
-            let member = Member::same(&name, wide.clone());
+            let member = NewMember::same(&name, wide.clone());
             let of_one = Type::Record {
                 class: String::new(),
                 members: vec![(name.clone(), narrow.clone())],
@@ -183,7 +183,7 @@ fn widened(work: &mut Work) -> Outcome {
             old.push((name, narrow.clone()));
             old.push((list.clone(), Type::List(narrow.clone().into())));
             new.push(member);
-            new.push(Member::same(&list, Type::List(wide.into())));
+            new.push(NewMember::same(&list, Type::List(wide.into())));
         }
     }
     work.create(&old, 20)?;
@@ -250,44 +250,48 @@ fn evolved(work: &mut Work) -> Outcome {
         ("p", number(Primitive::Float32)),
         ("note", Type::String),
     ]);
-    let tracks = Member::was("particles", Type::List(track.clone().into()), "tracks").with(vec![
-        Member::same("hits", Type::List(hit.into())).with(vec![Member::added(
-            "charge",
-            double.clone(),
-            Some(Value::Float(-1.5)),
-        )]),
-        Member::was("p", number(Primitive::Float32), "pt"),
-        Member::added("note", Type::String, Some(note.clone())),
-    ]);
+    let tracks =
+        NewMember::was("particles", Type::List(track.clone().into()), "tracks").with(vec![
+            NewMember::same("hits", Type::List(hit.into())).with(vec![NewMember::added(
+                "charge",
+                double.clone(),
+                Some(Value::Float(-1.5)),
+            )]),
+            NewMember::was("p", number(Primitive::Float32), "pt"),
+            NewMember::added("note", Type::String, Some(note.clone())),
+        ]);
     let words = Type::List(Type::String.into());
     let members = vec![
-        Member::same(
+        NewMember::same(
             "vertex",
             Type::List(record(&[("x", double.clone()), ("y", double.clone())]).into()),
         ),
-        Member::added(
+        NewMember::added(
             "words",
             words,
             Some(Value::List(vec![note.clone(), Value::String(String::new())])),
         ),
         tracks,
-        Member::was("title", Type::List(Type::String.into()), "name"),
-        Member::same("pair", Type::List(int.clone().into())),
-        Member::same("either", Type::Variant(vec![number(Primitive::Int64), Type::String, double])),
-        Member::was("number", number(Primitive::UInt32), "id"),
-        Member::same("flag", Type::List(number(Primitive::Bool).into())),
-        Member::added("bits", Type::Bitset { size: 9 }, None),
-        Member::added("weight", number(Primitive::Float32), Some(Value::Float(1.0))),
+        NewMember::was("title", Type::List(Type::String.into()), "name"),
+        NewMember::same("pair", Type::List(int.clone().into())),
+        NewMember::same(
+            "either",
+            Type::Variant(vec![number(Primitive::Int64), Type::String, double]),
+        ),
+        NewMember::was("number", number(Primitive::UInt32), "id"),
+        NewMember::same("flag", Type::List(number(Primitive::Bool).into())),
+        NewMember::added("bits", Type::Bitset { size: 9 }, None),
+        NewMember::added("weight", number(Primitive::Float32), Some(Value::Float(1.0))),
     ];
     work.evolve(&members)?;
     work.append(30)?;
-    let again: Vec<Member> = members
+    let again: Vec<NewMember> = members
         .into_iter()
         .rev()
         .filter(|member| !["words", "flag"].contains(&member.name.as_str()))
         .map(|member| match member.name.as_str() {
-            "number" => Member::same("number", number(Primitive::Int64)),
-            name => Member::same(name, member.of),
+            "number" => NewMember::same("number", number(Primitive::Int64)),
+            name => NewMember::same(name, member.of),
         })
         .collect();
     work.evolve(&again)?;

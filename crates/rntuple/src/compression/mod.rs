@@ -128,7 +128,7 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
     }
     let (mut input, mut out) = (input, out);
     while !input.is_empty() {
-        let chunk = Chunk::parse(&mut input)?;
+        let chunk = CompressedChunk::parse(&mut input)?;
         if chunk.size > out.len() {
             return Err(corrupt(format!("{} bytes too many", chunk.size - out.len())));
         }
@@ -150,14 +150,14 @@ pub fn uncompressed_size_max(stored: u64) -> u64 {
 }
 
 /// One chunk of the framing.
-struct Chunk<'a> {
+struct CompressedChunk<'a> {
     algorithm: [u8; 2],
     payload: &'a [u8],
     /// Uncompressed.
     size: usize,
 }
 
-impl<'a> Chunk<'a> {
+impl<'a> CompressedChunk<'a> {
     /// Takes the next chunk off `input`.
     fn parse(input: &mut &'a [u8]) -> Result<Self> {
         let Some((header, rest)) = input.split_first_chunk::<HEADER>() else {
@@ -170,7 +170,7 @@ impl<'a> Chunk<'a> {
             return Err(corrupt(format!("a chunk claims {length} of {} bytes", rest.len())));
         };
         *input = rest;
-        Ok(Chunk { algorithm: [first, second], payload, size })
+        Ok(CompressedChunk { algorithm: [first, second], payload, size })
     }
 
     fn decompress(&self, out: &mut [u8]) -> Result<()> {

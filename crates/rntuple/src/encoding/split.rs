@@ -12,24 +12,24 @@ use crate::error::{Error, Result};
 const BLOCK: usize = 64;
 
 /// Words on their way between page and memory.
-pub(super) type Block<W> = [W; BLOCK];
+pub(super) type WordBlock<W> = [W; BLOCK];
 
 /// An unsigned integer of `N` bytes.
 pub(super) trait Word<const N: usize>: Copy + Default {
     /// Makes words from their bytes, given as planes.
-    fn join(planes: [&Block<u8>; N]) -> Block<Self>;
+    fn join(planes: [&WordBlock<u8>; N]) -> WordBlock<Self>;
     /// Writes the bytes of words as planes.
-    fn part(words: &Block<Self>, planes: [&mut Block<u8>; N]);
+    fn part(words: &WordBlock<Self>, planes: [&mut WordBlock<u8>; N]);
 }
 
 impl Word<2> for u16 {
     #[inline(always)]
-    fn join(planes: [&Block<u8>; 2]) -> Block<u16> {
+    fn join(planes: [&WordBlock<u8>; 2]) -> WordBlock<u16> {
         from_fn(|word| u16::from_le_bytes(planes.map(|plane| plane[word])))
     }
 
     #[inline(always)]
-    fn part(words: &Block<u16>, planes: [&mut Block<u8>; 2]) {
+    fn part(words: &WordBlock<u16>, planes: [&mut WordBlock<u8>; 2]) {
         for (byte, plane) in planes.into_iter().enumerate() {
             *plane = words.map(|word| (word >> (8 * byte)) as u8);
         }
@@ -38,12 +38,12 @@ impl Word<2> for u16 {
 
 impl Word<4> for u32 {
     #[inline(always)]
-    fn join(planes: [&Block<u8>; 4]) -> Block<u32> {
+    fn join(planes: [&WordBlock<u8>; 4]) -> WordBlock<u32> {
         from_fn(|word| u32::from_le_bytes(planes.map(|plane| plane[word])))
     }
 
     #[inline(always)]
-    fn part(words: &Block<u32>, planes: [&mut Block<u8>; 4]) {
+    fn part(words: &WordBlock<u32>, planes: [&mut WordBlock<u8>; 4]) {
         for (byte, plane) in planes.into_iter().enumerate() {
             *plane = words.map(|word| (word >> (8 * byte)) as u8);
         }
@@ -53,14 +53,14 @@ impl Word<4> for u32 {
 /// Goes by way of 32-bit halves, for which there are faster instructions.
 impl Word<8> for u64 {
     #[inline(always)]
-    fn join(planes: [&Block<u8>; 8]) -> Block<u64> {
+    fn join(planes: [&WordBlock<u8>; 8]) -> WordBlock<u64> {
         let [a, b, c, d, e, f, g, h] = planes;
         let (low, high) = (u32::join([a, b, c, d]), u32::join([e, f, g, h]));
         from_fn(|word| u64::from(high[word]) << 32 | u64::from(low[word]))
     }
 
     #[inline(always)]
-    fn part(words: &Block<u64>, planes: [&mut Block<u8>; 8]) {
+    fn part(words: &WordBlock<u64>, planes: [&mut WordBlock<u8>; 8]) {
         let [a, b, c, d, e, f, g, h] = planes;
         u32::part(&words.map(|word| word as u32), [a, b, c, d]);
         u32::part(&words.map(|word| (word >> 32) as u32), [e, f, g, h]);
@@ -72,7 +72,7 @@ impl Word<8> for u64 {
 pub(super) fn unsplit<const N: usize, const M: usize, W: Word<N>>(
     encoded: &[u8],
     out: &mut [[u8; M]],
-    mut emit: impl FnMut(&Block<W>, &mut Block<[u8; M]>),
+    mut emit: impl FnMut(&WordBlock<W>, &mut WordBlock<[u8; M]>),
 ) {
     let words = out.len();
     let planes: [&[u8]; N] = from_fn(|byte| &encoded[byte * words..(byte + 1) * words]);
@@ -93,7 +93,7 @@ pub(super) fn unsplit<const N: usize, const M: usize, W: Word<N>>(
 pub(super) fn split<const N: usize, const M: usize, W: Word<N>>(
     values: &[[u8; M]],
     out: &mut [u8],
-    mut take: impl FnMut(&Block<[u8; M]>) -> Block<W>,
+    mut take: impl FnMut(&WordBlock<[u8; M]>) -> WordBlock<W>,
 ) {
     let mut rest_of_out = out;
     let mut planes: [&mut [u8]; N] = from_fn(|_| {
@@ -114,14 +114,14 @@ pub(super) fn split<const N: usize, const M: usize, W: Word<N>>(
     }
 }
 
-fn pad<T: Copy>(rest: &[T], filling: T) -> Block<T> {
+fn pad<T: Copy>(rest: &[T], filling: T) -> WordBlock<T> {
     from_fn(|index| rest.get(index).copied().unwrap_or(filling))
 }
 
 /// 32-bit indexes in memory from the differences of a page.
 pub(super) fn unsplit_differences32(encoded: &[u8], out: &mut [[u8; 8]]) {
     let mut sum = 0u32;
-    unsplit(encoded, out, |differences: &Block<u32>, out| {
+    unsplit(encoded, out, |differences: &WordBlock<u32>, out| {
         for (out, difference) in out.iter_mut().zip(differences) {
             sum = sum.wrapping_add(*difference);
             *out = u64::from(sum).to_le_bytes();
@@ -132,7 +132,7 @@ pub(super) fn unsplit_differences32(encoded: &[u8], out: &mut [[u8; 8]]) {
 /// 64-bit indexes in memory from the differences of a page.
 pub(super) fn unsplit_differences64(encoded: &[u8], out: &mut [[u8; 8]]) {
     let mut sum = 0u64;
-    unsplit(encoded, out, |differences: &Block<u64>, out| {
+    unsplit(encoded, out, |differences: &WordBlock<u64>, out| {
         for (out, difference) in out.iter_mut().zip(differences) {
             sum = sum.wrapping_add(*difference);
             *out = sum.to_le_bytes();
@@ -161,7 +161,11 @@ pub(super) fn split_differences64(values: &[[u8; 8]], out: &mut [u8]) {
 
 /// Each word less the one before it; `previous` is the one before the block, then its last.
 #[inline(always)]
-fn differences<W: Copy>(words: &Block<W>, previous: &mut W, minus: impl Fn(W, W) -> W) -> Block<W> {
+fn differences<W: Copy>(
+    words: &WordBlock<W>,
+    previous: &mut W,
+    minus: impl Fn(W, W) -> W,
+) -> WordBlock<W> {
     let before = std::mem::replace(previous, words[BLOCK - 1]);
     from_fn(|index| minus(words[index], if index == 0 { before } else { words[index - 1] }))
 }
@@ -218,7 +222,7 @@ macro_rules! words {
             out: &mut [[u8; $size]],
             map: impl Fn($word) -> $word,
         ) {
-            unsplit(encoded, out, |words: &Block<$word>, out| {
+            unsplit(encoded, out, |words: &WordBlock<$word>, out| {
                 *out = words.map(|word| map(word).to_le_bytes());
             });
         }

@@ -9,20 +9,20 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::Reader;
-use super::elements::{Elements, Segment, total};
+use super::elements::{ClusterSegment, Elements, total};
 use crate::array::{Array, bytes_of, values_of};
 use crate::buffer::AlignedBuffer;
 use crate::column::Element;
 use crate::error::{Error, Result};
 use crate::schema::ColumnId;
-use crate::tree::{Kind, Node};
+use crate::tree::{FieldKind, FieldNode};
 use crate::types::Primitive;
 
 impl Reader {
     /// Reads fields of some runs of entries; tells the source of what comes then, if that `goes_on`.
     pub(super) fn assemble(
         &self,
-        nodes: &[Node],
+        nodes: &[FieldNode],
         runs: &[Range<u64>],
         goes_on: bool,
     ) -> Result<Array> {
@@ -33,15 +33,16 @@ impl Reader {
                 let first = cluster.entries.start;
                 let start = run.start.max(first) - first;
                 let end = run.end.min(cluster.entries.end) - first;
-                Segment { cluster, range: start..end, is_told: false }
+                ClusterSegment { cluster, range: start..end, is_referenced: false }
             }));
         }
         let is_scattered = runs.len() > 1;
         let elements = Elements { is_scattered, ..self.elements() };
-        let is_told = !self.source.is_far() || elements.tell(nodes, &segments, goes_on);
+        let is_referenced =
+            !self.source.is_remote() || elements.announce_fields(nodes, &segments, goes_on);
         elements.members(nodes, &segments, |member| {
-            if !is_told {
-                elements.tell(std::slice::from_ref(member), &segments, goes_on);
+            if !is_referenced {
+                elements.announce_fields(std::slice::from_ref(member), &segments, goes_on);
             }
         })
     }
@@ -54,24 +55,24 @@ impl Reader {
 
 impl Elements<'_> {
     /// The values of a field.
-    pub(crate) fn array(&self, node: &Node, segments: &[Segment<'_>]) -> Result<Array> {
+    pub(crate) fn array(&self, node: &FieldNode, segments: &[ClusterSegment<'_>]) -> Result<Array> {
         match &node.kind {
-            Kind::Primitive { primitive, values, .. } => {
+            FieldKind::Primitive { primitive, values, .. } => {
                 let values = self.read(values, segments, element(*primitive))?;
                 Ok(Array::Primitive { primitive: *primitive, values })
             }
-            Kind::Bitset { size, bits } => {
+            FieldKind::Bitset { size, bits } => {
                 let content = Array::Primitive {
                     primitive: Primitive::Bool,
                     values: self.read(bits, &multiplied(segments, *size)?, Element::U8)?,
                 };
                 self.fixed(*size, segments, content)
             }
-            Kind::String { offsets, bytes } => {
+            FieldKind::String { offsets, bytes } => {
                 let (offsets, segments) = self.offsets(offsets, segments)?;
                 Ok(Array::String { offsets, bytes: self.read(bytes, &segments, Element::U8)? })
             }
-            Kind::List { offsets, item, optional } => {
+            FieldKind::List { offsets, item, optional } => {
                 let (offsets, segments) = self.offsets(offsets, segments)?;
                 if *optional && values_of::<i64>(&offsets)?.windows(2).any(|of| of[1] - of[0] > 1) {
                     return Err(Error::corrupt(
@@ -83,30 +84,32 @@ impl Elements<'_> {
                 let content = self.array(item, &segments)?.into();
                 Ok(Array::List { offsets, content, optional: *optional })
             }
-            Kind::Fixed { size, item } => {
+            FieldKind::Fixed { size, item } => {
                 let content = self.array(item, &multiplied(segments, *size)?)?;
                 self.fixed(*size, segments, content)
             }
-            Kind::Record { members, .. } => self.record(members, segments),
-            Kind::Variant { switch, alternatives } => self.variant(switch, alternatives, segments),
-            Kind::Cardinality { offsets, primitive } => {
+            FieldKind::Record { members, .. } => self.record(members, segments),
+            FieldKind::Variant { switch, alternatives } => {
+                self.variant(switch, alternatives, segments)
+            }
+            FieldKind::Cardinality { offsets, primitive } => {
                 self.cardinality(offsets, *primitive, segments)
             }
         }
     }
 
-    fn record(&self, members: &[Node], segments: &[Segment<'_>]) -> Result<Array> {
+    fn record(&self, members: &[FieldNode], segments: &[ClusterSegment<'_>]) -> Result<Array> {
         self.members(members, segments, |_| ())
     }
 
     /// The values of a record; `begin` is called before each of its members is read.
     fn members(
         &self,
-        members: &[Node],
-        segments: &[Segment<'_>],
-        begin: impl Fn(&Node),
+        members: &[FieldNode],
+        segments: &[ClusterSegment<'_>],
+        begin: impl Fn(&FieldNode),
     ) -> Result<Array> {
-        let read = |member: &Node| {
+        let read = |member: &FieldNode| {
             begin(member);
             Ok((member.name.clone(), self.array(member, segments)?))
         };
@@ -114,7 +117,7 @@ impl Elements<'_> {
         Ok(Array::Record { length: length(segments)?, members: arrays })
     }
 
-    fn fixed(&self, size: u64, segments: &[Segment<'_>], content: Array) -> Result<Array> {
+    fn fixed(&self, size: u64, segments: &[ClusterSegment<'_>], content: Array) -> Result<Array> {
         Ok(Array::Fixed { size, length: length(segments)?, content: content.into() })
     }
 
@@ -122,8 +125,8 @@ impl Elements<'_> {
     fn offsets<'a>(
         &self,
         columns: &[ColumnId],
-        segments: &[Segment<'a>],
-    ) -> Result<(Bytes, Vec<Segment<'a>>)> {
+        segments: &[ClusterSegment<'a>],
+    ) -> Result<(Bytes, Vec<ClusterSegment<'a>>)> {
         self.check_segments(columns, segments, Element::U64)?;
         let mut buffer =
             AlignedBuffer::for_overwriting(total(segments)?.saturating_add(1), size_of::<i64>())?;
@@ -142,20 +145,24 @@ impl Elements<'_> {
             if count > MAX_OFFSET {
                 return Err(decreasing());
             }
-            items.push(Segment { cluster: segment.cluster, range: first..last, is_told: true });
+            items.push(ClusterSegment {
+                cluster: segment.cluster,
+                range: first..last,
+                is_referenced: true,
+            });
             rest = behind;
         }
         Ok((buffer.into_bytes(), items))
     }
 
     /// Where the first collection of a segment starts, and where each ends.
-    fn ends(&self, columns: &[ColumnId], segment: &Segment<'_>) -> Result<(u64, Bytes)> {
+    fn ends(&self, columns: &[ColumnId], segment: &ClusterSegment<'_>) -> Result<(u64, Bytes)> {
         let Range { start, end } = segment.range;
         if start == 0 || start == end {
             let ends = self.read(columns, std::slice::from_ref(segment), Element::U64)?;
             return Ok((0, ends));
         }
-        let with_previous = Segment { range: start - 1..end, ..segment.clone() };
+        let with_previous = ClusterSegment { range: start - 1..end, ..segment.clone() };
         let ends = self.read(columns, &[with_previous], Element::U64)?;
         let first = values_of::<u64>(&ends)?[0];
         Ok((first, ends.slice(size_of::<u64>()..)))
@@ -165,7 +172,7 @@ impl Elements<'_> {
         &self,
         columns: &[ColumnId],
         primitive: Primitive,
-        segments: &[Segment<'_>],
+        segments: &[ClusterSegment<'_>],
     ) -> Result<Array> {
         let (offsets, _) = self.offsets(columns, segments)?;
         let sizes = values_of::<i64>(&offsets)?.windows(2).map(|pair| (pair[1] - pair[0]) as u64);
@@ -182,12 +189,12 @@ impl Elements<'_> {
     fn variant(
         &self,
         switch: &[ColumnId],
-        alternatives: &[Node],
-        segments: &[Segment<'_>],
+        alternatives: &[FieldNode],
+        segments: &[ClusterSegment<'_>],
     ) -> Result<Array> {
         let mut tags: Vec<i8> = vec![];
         let mut positions: Vec<i64> = vec![];
-        let mut parts: Vec<Vec<Segment<'_>>> = vec![vec![]; alternatives.len()];
+        let mut parts: Vec<Vec<ClusterSegment<'_>>> = vec![vec![]; alternatives.len()];
         let mut counts = vec![0_u64; alternatives.len()];
         for segment in segments {
             let pairs = self.read(switch, std::slice::from_ref(segment), Element::Switch)?;
@@ -202,7 +209,11 @@ impl Elements<'_> {
             }
             for (alternative, range) in used.into_iter().enumerate() {
                 counts[alternative] += range.end - range.start;
-                parts[alternative].push(Segment { cluster: segment.cluster, range, is_told: true });
+                parts[alternative].push(ClusterSegment {
+                    cluster: segment.cluster,
+                    range,
+                    is_referenced: true,
+                });
             }
         }
         let contents = alternatives.iter().zip(&parts);
@@ -261,16 +272,16 @@ fn used_ranges(pairs: &[u8], alternatives: usize) -> Result<Vec<Range<u64>>> {
     Ok(used)
 }
 
-fn multiplied<'a>(segments: &[Segment<'a>], size: u64) -> Result<Vec<Segment<'a>>> {
-    let multiply = |segment: &Segment<'a>| {
+fn multiplied<'a>(segments: &[ClusterSegment<'a>], size: u64) -> Result<Vec<ClusterSegment<'a>>> {
+    let multiply = |segment: &ClusterSegment<'a>| {
         let start = segment.range.start.checked_mul(size)?;
         let end = segment.range.end.checked_mul(size).filter(|&end| end <= MAX_OFFSET)?;
-        Some(Segment { range: start..end, ..segment.clone() })
+        Some(ClusterSegment { range: start..end, ..segment.clone() })
     };
     segments.iter().map(multiply).collect::<Option<_>>().ok_or_else(decreasing)
 }
 
-fn length(segments: &[Segment<'_>]) -> Result<usize> {
+fn length(segments: &[ClusterSegment<'_>]) -> Result<usize> {
     // A record without columns has as many values as a damaged file likes; what is made of the
     // number is bounded by the memory that its members take.
     usize::try_from(total(segments)?).map_err(|_| decreasing())

@@ -16,7 +16,7 @@ use crate::schema::{ColumnId, Schema};
 use crate::source::ByteSource;
 
 /// The pages of one column in one cluster.
-pub(crate) struct Run {
+pub(crate) struct PageRun {
     /// Leading elements that no page holds.
     pub missing: u64,
     /// Elements in all, with the missing ones.
@@ -32,7 +32,7 @@ pub(crate) struct Run {
 
 /// What the pages of a file are bounded by.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct FileBounds {
     /// Bytes of the file when its page list was read, so after the pages were written.
     pub file_size: u64,
     /// What is larger is spread over several keys; 0 if nothing is.
@@ -40,16 +40,16 @@ pub(crate) struct Bounds {
 }
 
 /// A range of entries with the pages of all columns; `None` stands for a suppressed column.
-pub(crate) struct Cluster {
+pub(crate) struct StoredCluster {
     pub entries: Range<u64>,
-    pub bounds: Bounds,
-    pub runs: Vec<Option<Run>>,
+    pub bounds: FileBounds,
+    pub runs: Vec<Option<PageRun>>,
 }
 
-impl Cluster {
+impl StoredCluster {
     /// The representation that holds a field's data here: its position among `columns`, and its
     /// pages. `None` if the field was added to the schema after this cluster.
-    pub(crate) fn active(&self, columns: &[ColumnId]) -> Option<(ColumnId, &Run)> {
+    pub(crate) fn active(&self, columns: &[ColumnId]) -> Option<(ColumnId, &PageRun)> {
         columns.iter().find_map(|&column| {
             let run = self.runs.get(column as usize)?.as_ref()?;
             Some((column, run))
@@ -60,17 +60,17 @@ impl Cluster {
     pub(crate) fn of(
         cluster: page_list::Cluster,
         repetitions: &[u64],
-        bounds: Bounds,
+        bounds: FileBounds,
     ) -> Result<Self> {
         let entries = cluster.first_entry..end_of(cluster.first_entry, cluster.entries)?;
         let expected =
             |id: usize| cluster.entries.checked_mul(repetitions.get(id).copied().unwrap_or(0));
         let runs = cluster.columns.into_iter().enumerate();
         let runs = runs.map(|(id, pages)| Self::run(id, pages, expected(id)));
-        Ok(Cluster { entries, bounds, runs: runs.collect::<Result<_>>()? })
+        Ok(StoredCluster { entries, bounds, runs: runs.collect::<Result<_>>()? })
     }
 
-    fn run(id: usize, column: ColumnPages, expected: Option<u64>) -> Result<Option<Run>> {
+    fn run(id: usize, column: ColumnPages, expected: Option<u64>) -> Result<Option<PageRun>> {
         let Some(offset) = column.element_offset else { return Ok(None) };
         let overflow = || corrupt(format!("column {id} has more than 2^64 elements"));
         let on_pages: u64 = column.pages.iter().map(|page| u64::from(page.elements)).sum();
@@ -82,7 +82,7 @@ impl Cluster {
             elements = elements.checked_add(page.elements.into()).ok_or_else(overflow)?;
         }
         let ColumnPages { compression, pages, .. } = column;
-        Ok(Some(Run { missing, elements, offset, starts, compression, pages }))
+        Ok(Some(PageRun { missing, elements, offset, starts, compression, pages }))
     }
 
     /// Elements of a column in this cluster and all before.
@@ -93,30 +93,30 @@ impl Cluster {
 
 /// All clusters of an RNTuple; page lists are read, and their clusters decoded, when first needed.
 pub(crate) struct Clusters {
-    groups: Vec<Group>,
+    groups: Vec<LazyGroup>,
     repetitions: Vec<u64>,
     header_checksum: u64,
     key_size_max: u64,
 }
 
-struct Group {
+struct LazyGroup {
     link: ClusterGroup,
-    loaded: OnceLock<Loaded>,
+    loaded: OnceLock<LoadedList>,
 }
 
 /// A page list that was read.
-struct Loaded {
+struct LoadedList {
     envelope: Vec<u8>,
-    bounds: Bounds,
+    bounds: FileBounds,
     /// In the order of their entries.
-    clusters: Vec<Described>,
+    clusters: Vec<LazyCluster>,
 }
 
 /// A cluster as the page list describes it, and as it is once it was needed.
-struct Described {
+struct LazyCluster {
     entries: Range<u64>,
     outlined: Outlined,
-    decoded: OnceLock<Cluster>,
+    decoded: OnceLock<StoredCluster>,
 }
 
 impl Clusters {
@@ -135,7 +135,7 @@ impl Clusters {
             next_entry = end_of(group.min_entry, group.entry_span)?;
         }
         let groups =
-            groups.into_iter().map(|link| Group { link, loaded: OnceLock::new() }).collect();
+            groups.into_iter().map(|link| LazyGroup { link, loaded: OnceLock::new() }).collect();
         Ok(Clusters {
             groups,
             repetitions: deferred_repetitions(schema)?,
@@ -167,7 +167,7 @@ impl Clusters {
         &'a self,
         source: &dyn ByteSource,
         range: &Range<u64>,
-    ) -> Result<Vec<&'a Cluster>> {
+    ) -> Result<Vec<&'a StoredCluster>> {
         if range.is_empty() {
             return Ok(vec![]);
         }
@@ -185,12 +185,12 @@ impl Clusters {
     }
 
     /// The clusters of the last group.
-    pub(super) fn last_group(&self, source: &dyn ByteSource) -> Result<Vec<&Cluster>> {
+    pub(super) fn last_group(&self, source: &dyn ByteSource) -> Result<Vec<&StoredCluster>> {
         let last = self.groups.last().map_or(0..0, |group| group.link.min_entry..group.end());
         self.overlapping(source, &last)
     }
 
-    fn load<'a>(&self, group: &'a Group, source: &dyn ByteSource) -> Result<&'a Loaded> {
+    fn load<'a>(&self, group: &'a LazyGroup, source: &dyn ByteSource) -> Result<&'a LoadedList> {
         if let Some(loaded) = group.loaded.get() {
             return Ok(loaded);
         }
@@ -200,23 +200,27 @@ impl Clusters {
         if outline.header_checksum != self.header_checksum {
             return Err(corrupt("a page list belongs to another header".to_owned()));
         }
-        let bounds = Bounds { file_size: source.size()?, key_size_max: self.key_size_max };
+        let bounds = FileBounds { file_size: source.size()?, key_size_max: self.key_size_max };
         let clusters = arranged(outline, &group.link)?;
-        Ok(group.loaded.get_or_init(|| Loaded { envelope, bounds, clusters }))
+        Ok(group.loaded.get_or_init(|| LoadedList { envelope, bounds, clusters }))
     }
 
-    fn decode<'a>(&self, loaded: &'a Loaded, cluster: &'a Described) -> Result<&'a Cluster> {
+    fn decode<'a>(
+        &self,
+        loaded: &'a LoadedList,
+        cluster: &'a LazyCluster,
+    ) -> Result<&'a StoredCluster> {
         if let Some(decoded) = cluster.decoded.get() {
             return Ok(decoded);
         }
         let decoded = cluster.outlined.decode(&loaded.envelope)?;
-        let decoded = Cluster::of(decoded, &self.repetitions, loaded.bounds)?;
+        let decoded = StoredCluster::of(decoded, &self.repetitions, loaded.bounds)?;
         Ok(cluster.decoded.get_or_init(|| decoded))
     }
 }
 
 /// The clusters of a page list in the order of their entries, which are those of its group.
-fn arranged(outline: Outline, link: &ClusterGroup) -> Result<Vec<Described>> {
+fn arranged(outline: Outline, link: &ClusterGroup) -> Result<Vec<LazyCluster>> {
     let mut outlined = outline.clusters;
     outlined.sort_by_key(|cluster| cluster.entries().0);
     let mut next_entry = link.min_entry;
@@ -229,7 +233,7 @@ fn arranged(outline: Outline, link: &ClusterGroup) -> Result<Vec<Described>> {
         }
         next_entry = end_of(first_entry, entries)?;
         let entries = first_entry..next_entry;
-        clusters.push(Described { entries, outlined, decoded: OnceLock::new() });
+        clusters.push(LazyCluster { entries, outlined, decoded: OnceLock::new() });
     }
     if next_entry != end_of(link.min_entry, link.entry_span)? {
         return Err(corrupt("a page list has not the entries of its cluster group".to_owned()));
@@ -237,7 +241,7 @@ fn arranged(outline: Outline, link: &ClusterGroup) -> Result<Vec<Described>> {
     Ok(clusters)
 }
 
-impl Group {
+impl LazyGroup {
     fn end(&self) -> u64 {
         self.link.min_entry + self.link.entry_span
     }

@@ -12,16 +12,16 @@ use std::ops::{Deref, Range};
 
 use bytes::Bytes;
 
-use super::cluster::Cluster;
+use super::cluster::StoredCluster;
 use super::elements::{check_page, element_of};
-use super::held::{HeldCluster, HeldColumn, HeldPages, Passes, PlannedColumn};
+use super::held::{AccessPattern, HeldCluster, HeldColumn, HeldPages, PlannedColumn};
 use super::row::FromCell;
 use super::{Reader, convert, element_of_primitive};
 use crate::buffer::AlignedBuffer;
 use crate::column::Element;
 use crate::error::{Error, Result};
 use crate::schema::ColumnId;
-use crate::tree::{Kind, Node};
+use crate::tree::{FieldKind, FieldNode};
 use crate::types::{Primitive, Type};
 
 /// Items without a page that a list may have: those of a field that is younger than they are.
@@ -83,7 +83,7 @@ impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
     /// cache to others.
     #[must_use]
     pub fn forward(mut self) -> Self {
-        self.pages.passes = Passes::Forward;
+        self.pages.pattern = AccessPattern::Sequential;
         self
     }
 
@@ -118,7 +118,7 @@ impl<D: Deref<Target = Reader>> HeldPages<D> {
             reader: &self.reader,
             plan: &self.plan,
             numbers: &self.numbers,
-            passes: self.passes,
+            pattern: self.pattern,
             ahead: self.ahead,
             first_entry: entries.start,
             columns,
@@ -134,7 +134,7 @@ pub struct RowReader<'a> {
     reader: &'a Reader,
     plan: &'a [PlannedColumn],
     numbers: &'a [u32],
-    passes: Passes,
+    pattern: AccessPattern,
     /// Stored bytes of a column that are read at once if entries follow each other.
     ahead: usize,
     first_entry: u64,
@@ -165,7 +165,7 @@ impl RowReader<'_> {
     /// # Errors
     /// [`Error::Corrupt`] if it stands for nothing.
     #[inline]
-    pub fn meant(&self, stored: u32) -> Result<u32> {
+    pub fn original_number(&self, stored: u32) -> Result<u32> {
         self.numbers.get(stored as usize).copied().ok_or_else(|| {
             let known = self.numbers.len();
             Error::corrupt(
@@ -261,7 +261,7 @@ impl RowReader<'_> {
     fn checked_count(&self, range: &Range<u64>) -> Result<usize> {
         let column = self.columns.get(self.column).ok_or_else(no_column)?;
         let (count, zeros) = (range.end - range.start, column.missing.saturating_sub(range.start));
-        let are_zeros = range.end <= column.missing && !self.plan[self.column].is_told;
+        let are_zeros = range.end <= column.missing && !self.plan[self.column].is_referenced;
         let are_there = range.end <= column.elements || are_zeros;
         match are_there && zeros.min(count) <= ZERO_ITEMS_MAX {
             true => Ok(count as usize),
@@ -301,7 +301,9 @@ impl RowReader<'_> {
     /// if no page has it and it is zero.
     fn page_of(&mut self, index: u64) -> Result<Option<(usize, usize)>> {
         let column = self.columns.get(self.column).ok_or_else(no_column)?;
-        if index < column.missing && (!self.plan[self.column].is_told || index < column.elements) {
+        if index < column.missing
+            && (!self.plan[self.column].is_referenced || index < column.elements)
+        {
             return Ok(None);
         }
         if index >= column.elements {
@@ -321,20 +323,20 @@ impl RowReader<'_> {
     #[cold]
     fn hold(&mut self, page: usize) -> Result<()> {
         let clusters = self.reader.clusters_of(&(self.first_entry..self.first_entry + 1))?;
-        let cluster: &Cluster = clusters.first().ok_or_else(no_column)?;
+        let cluster: &StoredCluster = clusters.first().ok_or_else(no_column)?;
         let planned = &self.plan[self.column];
         let (id, run) = cluster.active(&planned.columns).ok_or_else(no_column)?;
         let schema_column = &self.reader.schema().columns[id as usize];
         let locations = run.pages.get(page..).unwrap_or_default();
         let held = &mut self.columns[self.column];
         let elements = self.reader.elements();
-        let read = match self.passes {
-            Passes::Anywhere => {
+        let read = match self.pattern {
+            AccessPattern::Random => {
                 let location = locations.first().ok_or_else(no_column)?;
                 check_page(schema_column, location, cluster)?;
                 vec![elements.cached_page(id, location, true)?]
             }
-            Passes::Forward => {
+            AccessPattern::Sequential => {
                 for behind in &mut held.pages[held.last.clone()] {
                     let bytes = std::mem::take(&mut behind.bytes);
                     *self.held = self.held.saturating_sub(bytes.len() as u64);
@@ -365,11 +367,11 @@ fn converted(bytes: Bytes, from: Element, to: Element) -> Result<Bytes> {
 
 // ---- Which columns a structure takes
 
-/// `is_told`: whether they are members of items.
+/// `is_referenced`: whether they are members of items.
 fn plan_members(
     members: &[(String, Type)],
-    nodes: &[Node],
-    is_told: bool,
+    nodes: &[FieldNode],
+    is_referenced: bool,
     plan: &mut Vec<PlannedColumn>,
 ) -> Result<()> {
     members.iter().try_for_each(|(name, of)| {
@@ -378,40 +380,47 @@ fn plan_members(
             name: name.clone(),
             candidates: nodes.iter().map(|node| node.name.clone()).collect(),
         })?;
-        plan_field(of, node, is_told, plan)
+        plan_field(of, node, is_referenced, plan)
     })
 }
 
-fn plan_field(of: &Type, node: &Node, is_told: bool, plan: &mut Vec<PlannedColumn>) -> Result<()> {
-    let mut add = |columns: &[ColumnId], element, is_told| {
-        plan.push(PlannedColumn { columns: columns.to_vec(), element, is_told });
+fn plan_field(
+    of: &Type,
+    node: &FieldNode,
+    is_referenced: bool,
+    plan: &mut Vec<PlannedColumn>,
+) -> Result<()> {
+    let mut add = |columns: &[ColumnId], element, is_referenced| {
+        plan.push(PlannedColumn { columns: columns.to_vec(), element, is_referenced });
     };
     match (of, &node.kind) {
-        (Type::Primitive(of), Kind::Primitive { primitive, values, .. })
+        (Type::Primitive(of), FieldKind::Primitive { primitive, values, .. })
             if of == primitive || is_byte(*of) && is_byte(*primitive) =>
         {
-            add(values, element_of_primitive(*of), is_told);
+            add(values, element_of_primitive(*of), is_referenced);
         }
-        (Type::String, Kind::String { offsets, bytes }) => {
-            add(offsets, Element::U64, is_told);
+        (Type::String, FieldKind::String { offsets, bytes }) => {
+            add(offsets, Element::U64, is_referenced);
             add(bytes, Element::U8, true);
         }
         // What is at most one may be stored as a list; it is looked at when it is read.
-        (Type::List(of), Kind::List { offsets, item, optional: false })
-        | (Type::Optional(of), Kind::List { offsets, item, .. }) => {
-            add(offsets, Element::U64, is_told);
+        (Type::List(of), FieldKind::List { offsets, item, optional: false })
+        | (Type::Optional(of), FieldKind::List { offsets, item, .. }) => {
+            add(offsets, Element::U64, is_referenced);
             plan_field(of, item, true, plan)?;
         }
-        (Type::Array { item: of, size }, Kind::Fixed { size: stored, item }) if size == stored => {
-            plan_field(of, item, is_told, plan)?;
+        (Type::Array { item: of, size }, FieldKind::Fixed { size: stored, item })
+            if size == stored =>
+        {
+            plan_field(of, item, is_referenced, plan)?;
         }
-        (Type::Array { item: of, size }, Kind::Bitset { size: stored, bits })
+        (Type::Array { item: of, size }, FieldKind::Bitset { size: stored, bits })
             if size == stored && **of == Type::Primitive(Primitive::Bool) =>
         {
-            add(bits, Element::U8, is_told);
+            add(bits, Element::U8, is_referenced);
         }
-        (Type::Record { members, .. }, Kind::Record { members: nodes, .. }) => {
-            plan_members(members, nodes, is_told, plan)?;
+        (Type::Record { members, .. }, FieldKind::Record { members: nodes, .. }) => {
+            plan_members(members, nodes, is_referenced, plan)?;
         }
         _ => {
             let stored = node.logical_type();

@@ -9,7 +9,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::FileCache;
-use super::cluster::{Bounds, Cluster, Run};
+use super::cluster::{FileBounds, PageRun, StoredCluster};
 use super::convert::convert;
 use crate::buffer::AlignedBuffer;
 use crate::column::Element;
@@ -43,15 +43,15 @@ const PAGE_BYTES_MAX: u64 = 1 << 30;
 
 /// Elements of one field within one cluster.
 #[derive(Clone)]
-pub(crate) struct Segment<'a> {
-    pub cluster: &'a Cluster,
+pub(crate) struct ClusterSegment<'a> {
+    pub cluster: &'a StoredCluster,
     pub range: Range<u64>,
     /// Whether the file itself, by offsets or a switch, says that there are these elements.
-    pub is_told: bool,
+    pub is_referenced: bool,
 }
 
 /// Sum of the lengths of segments.
-pub(crate) fn total(segments: &[Segment<'_>]) -> Result<u64> {
+pub(crate) fn total(segments: &[ClusterSegment<'_>]) -> Result<u64> {
     segments.iter().try_fold(0_u64, |sum, segment| {
         sum.checked_add(segment.range.end - segment.range.start)
             .ok_or_else(|| Error::corrupt("page list", 0, "more than 2^64 elements"))
@@ -73,7 +73,7 @@ impl Elements<'_> {
     pub(crate) fn read(
         &self,
         columns: &[ColumnId],
-        segments: &[Segment<'_>],
+        segments: &[ClusterSegment<'_>],
         target: Element,
     ) -> Result<Bytes> {
         if let [segment] = segments
@@ -95,9 +95,14 @@ impl Elements<'_> {
     }
 
     /// Before segment number `position` is read: tells the source of the pages of segments to come.
-    pub(crate) fn announce(&self, columns: &[ColumnId], segments: &[Segment<'_>], position: usize) {
+    pub(crate) fn announce(
+        &self,
+        columns: &[ColumnId],
+        segments: &[ClusterSegment<'_>],
+        position: usize,
+    ) {
         // A source that is far away was told before.
-        if !self.is_scattered || !position.is_multiple_of(ANNOUNCED) || self.source.is_far() {
+        if !self.is_scattered || !position.is_multiple_of(ANNOUNCED) || self.source.is_remote() {
             return;
         }
         let first = if position == 0 { 0 } else { position + ANNOUNCED };
@@ -134,7 +139,7 @@ impl Elements<'_> {
     pub(crate) fn check_segments(
         &self,
         columns: &[ColumnId],
-        segments: &[Segment<'_>],
+        segments: &[ClusterSegment<'_>],
         target: Element,
     ) -> Result<()> {
         let mut zeros = 0_u64;
@@ -142,7 +147,7 @@ impl Elements<'_> {
             let Range { start, end } = segment.range;
             let active = segment.cluster.active(columns);
             let elements = active.map_or(end, |(_, run)| run.elements);
-            if end > elements || active.is_none() && segment.is_told {
+            if end > elements || active.is_none() && segment.is_referenced {
                 let columns = format!("columns {columns:?} end before element {end}");
                 return Err(Error::corrupt("page list", 0, columns));
             }
@@ -167,12 +172,12 @@ impl Elements<'_> {
     fn shared_elements(
         &self,
         columns: &[ColumnId],
-        segment: &Segment<'_>,
+        segment: &ClusterSegment<'_>,
         target: Element,
     ) -> Result<Option<Bytes>> {
         let Some((id, run)) = segment.cluster.active(columns) else { return Ok(None) };
         let column = &self.schema.columns[id as usize];
-        let Segment { range, .. } = segment;
+        let ClusterSegment { range, .. } = segment;
         let pages = run.pages_with(range);
         if element_of(column)? != target || !self.is_worth_caching(run, range, &pages) {
             return Ok(None);
@@ -200,7 +205,7 @@ impl Elements<'_> {
 
     /// Whether others will want what a range takes of its pages, or leaves of them: of one page, if
     /// it is small or not taken whole; of two, if at most half a page is taken.
-    fn is_worth_caching(&self, run: &Run, range: &Range<u64>, pages: &Range<usize>) -> bool {
+    fn is_worth_caching(&self, run: &PageRun, range: &Range<u64>, pages: &Range<usize>) -> bool {
         let Some(first) = run.pages.get(pages.start) else { return false };
         let (count, elements) = (range.end - range.start, u64::from(first.elements));
         let is_part = match pages.len() {
@@ -239,7 +244,7 @@ impl Elements<'_> {
         &self,
         id: ColumnId,
         pages: &[PageLocation],
-        cluster: &Cluster,
+        cluster: &StoredCluster,
         bytes: usize,
     ) -> Result<Vec<Bytes>> {
         let column = &self.schema.columns[id as usize];
@@ -275,7 +280,7 @@ impl Elements<'_> {
     fn read_segment(
         &self,
         columns: &[ColumnId],
-        segment: &Segment<'_>,
+        segment: &ClusterSegment<'_>,
         target: Element,
         out: &mut [u8],
     ) -> Result<()> {
@@ -303,7 +308,7 @@ impl Elements<'_> {
     fn read_pages(
         &self,
         id: ColumnId,
-        run: &Run,
+        run: &PageRun,
         range: Range<u64>,
         mut out: &mut [u8],
     ) -> Result<()> {
@@ -321,7 +326,7 @@ impl Elements<'_> {
             out = behind;
             let skip = (first - run.starts[position]) as usize;
             let is_whole = end - first == u64::from(page.elements);
-            let is_there = self.source.is_far() && self.is_cached(id, page);
+            let is_there = self.source.is_remote() && self.is_cached(id, page);
             if self.cache.is_some() && (is_object || !is_whole || is_there) {
                 // The next range will want the rest of the page, unless this one has read to its end:
                 // then its memory is used again for another page.
@@ -370,7 +375,7 @@ impl FileCache {
     }
 }
 
-impl Run {
+impl PageRun {
     /// The pages that overlap a range.
     pub(crate) fn pages_with(&self, range: &Range<u64>) -> Range<usize> {
         if range.is_empty() {
@@ -474,13 +479,17 @@ fn open_stored(
 }
 
 /// Refuses a page whose elements cannot come from its stored bytes.
-pub(super) fn check_page(column: &Column, page: &PageLocation, cluster: &Cluster) -> Result<()> {
+pub(super) fn check_page(
+    column: &Column,
+    page: &PageLocation,
+    cluster: &StoredCluster,
+) -> Result<()> {
     let Locator { offset, size } = page.locator;
     let elements = page.elements as usize;
     let unpacked = encoded_size(column.column_type, column.bits, elements)? as u64;
     let in_memory = elements as u64 * element_of(column)?.size() as u64;
     let stored = stored_size(page) as u64;
-    let Bounds { file_size, key_size_max } = cluster.bounds;
+    let FileBounds { file_size, key_size_max } = cluster.bounds;
     let reason = if offset.checked_add(stored).is_none_or(|end| end > file_size) {
         format!("its {stored} bytes end beyond the file's {file_size}")
     } else if key_size_max > 0 && stored > key_size_max {

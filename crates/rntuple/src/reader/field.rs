@@ -14,7 +14,7 @@ use super::{Reader, element_of_primitive};
 use crate::column::Element;
 use crate::error::{Error, Result};
 use crate::schema::ColumnId;
-use crate::tree::{Kind, Node};
+use crate::tree::{FieldKind, FieldNode};
 use crate::types::Primitive;
 
 /// Reads a field of entries, one at a time; `D` leads to the reader.
@@ -22,7 +22,7 @@ use crate::types::Primitive;
 /// It holds the pages that it has read from, as a [`Cursor`](super::Cursor) does.
 pub struct FieldCursor<D> {
     pages: HeldPages<D>,
-    shape: Shape,
+    shape: ValueShape,
 }
 
 /// A value of a field.
@@ -40,7 +40,7 @@ pub enum FieldValue {
 
 /// What makes a value.
 #[derive(Clone, Copy)]
-enum Shape {
+enum ValueShape {
     Number(Primitive),
     Text,
     List(Primitive),
@@ -93,7 +93,7 @@ impl<D: Deref<Target = Reader>> FieldCursor<D> {
 }
 
 #[inline]
-fn held_value(shape: Shape, columns: &[HeldColumn], index: u64) -> Option<FieldValue> {
+fn held_value(shape: ValueShape, columns: &[HeldColumn], index: u64) -> Option<FieldValue> {
     let first = columns.first()?;
     let list = |size| {
         let end = |index| first.held_from(index, 8)?.first_chunk().copied().map(u64::from_le_bytes);
@@ -101,37 +101,37 @@ fn held_value(shape: Shape, columns: &[HeldColumn], index: u64) -> Option<FieldV
         columns.get(1)?.shared(start, end(index)?.checked_sub(start)?, size)
     };
     Some(match shape {
-        Shape::Number(primitive) => {
+        ValueShape::Number(primitive) => {
             let size = primitive.size();
             let mut number = [0; 8];
             number[..size].copy_from_slice(first.held_from(index, size)?.get(..size)?);
             FieldValue::Number(primitive, number)
         }
-        Shape::Text => FieldValue::Text(list(1)?),
-        Shape::List(primitive) => FieldValue::List(primitive, list(primitive.size())?),
-        Shape::Fixed(primitive, count) => {
+        ValueShape::Text => FieldValue::Text(list(1)?),
+        ValueShape::List(primitive) => FieldValue::List(primitive, list(primitive.size())?),
+        ValueShape::Fixed(primitive, count) => {
             let start = index.checked_mul(count)?;
             FieldValue::Fixed(primitive, first.shared(start, count, primitive.size())?)
         }
     })
 }
 
-fn read_value(shape: Shape, row: &mut RowReader<'_>, index: u64) -> Result<FieldValue> {
+fn read_value(shape: ValueShape, row: &mut RowReader<'_>, index: u64) -> Result<FieldValue> {
     Ok(match shape {
-        Shape::Number(primitive) => {
+        ValueShape::Number(primitive) => {
             let (size, mut number) = (primitive.size(), [0; 8]);
             row.fill(index, size, &mut number[..size])?;
             FieldValue::Number(primitive, number)
         }
-        Shape::Text => {
+        ValueShape::Text => {
             let items = row.items(index)?;
             FieldValue::Text(row.elements(items, 1)?)
         }
-        Shape::List(primitive) => {
+        ValueShape::List(primitive) => {
             let items = row.items(index)?;
             FieldValue::List(primitive, row.elements(items, primitive.size())?)
         }
-        Shape::Fixed(primitive, count) => {
+        ValueShape::Fixed(primitive, count) => {
             let start = index.checked_mul(count).ok_or_else(too_many)?;
             let items = start..start.checked_add(count).ok_or_else(too_many)?;
             FieldValue::Fixed(primitive, row.elements(items, primitive.size())?)
@@ -143,7 +143,7 @@ fn too_many() -> Error {
     Error::corrupt("array", 0, "it has too many items")
 }
 
-fn node_at<'a>(nodes: &'a [Node], path: &[&str]) -> Result<&'a Node> {
+fn node_at<'a>(nodes: &'a [FieldNode], path: &[&str]) -> Result<&'a FieldNode> {
     let Some((name, below)) = path.split_first() else {
         return Err(Error::invalid("a field has a name"));
     };
@@ -154,40 +154,40 @@ fn node_at<'a>(nodes: &'a [Node], path: &[&str]) -> Result<&'a Node> {
     })?;
     match (&node.kind, below) {
         (_, []) => Ok(node),
-        (Kind::Record { members, .. }, below) => node_at(members, below),
+        (FieldKind::Record { members, .. }, below) => node_at(members, below),
         _ => node_at(&[], below),
     }
 }
 
 /// What makes a value of a field, and the columns that it takes.
-fn planned(node: &Node) -> Option<(Shape, Vec<PlannedColumn>)> {
-    let column = |columns: &[ColumnId], element, is_told| PlannedColumn {
+fn planned(node: &FieldNode) -> Option<(ValueShape, Vec<PlannedColumn>)> {
+    let column = |columns: &[ColumnId], element, is_referenced| PlannedColumn {
         columns: columns.to_vec(),
         element,
-        is_told,
+        is_referenced,
     };
-    let numbers = |node: &Node, is_told| match &node.kind {
-        Kind::Primitive { primitive, values, .. } => {
-            Some((*primitive, column(values, element_of_primitive(*primitive), is_told)))
+    let numbers = |node: &FieldNode, is_referenced| match &node.kind {
+        FieldKind::Primitive { primitive, values, .. } => {
+            Some((*primitive, column(values, element_of_primitive(*primitive), is_referenced)))
         }
         _ => None,
     };
     Some(match &node.kind {
-        Kind::String { offsets, bytes } => {
+        FieldKind::String { offsets, bytes } => {
             let offsets = column(offsets, Element::U64, false);
-            (Shape::Text, vec![offsets, column(bytes, Element::U8, true)])
+            (ValueShape::Text, vec![offsets, column(bytes, Element::U8, true)])
         }
-        Kind::List { offsets, item, optional: false } => {
+        FieldKind::List { offsets, item, optional: false } => {
             let (primitive, items) = numbers(item, true)?;
-            (Shape::List(primitive), vec![column(offsets, Element::U64, false), items])
+            (ValueShape::List(primitive), vec![column(offsets, Element::U64, false), items])
         }
-        Kind::Fixed { size, item } => {
+        FieldKind::Fixed { size, item } => {
             let (primitive, items) = numbers(item, false)?;
-            (Shape::Fixed(primitive, *size), vec![items])
+            (ValueShape::Fixed(primitive, *size), vec![items])
         }
         _ => {
             let (primitive, values) = numbers(node, false)?;
-            (Shape::Number(primitive), vec![values])
+            (ValueShape::Number(primitive), vec![values])
         }
     })
 }

@@ -10,7 +10,7 @@ use std::ops::{Deref, Range};
 use bytes::Bytes;
 
 use super::Reader;
-use super::cluster::Run;
+use super::cluster::PageRun;
 use crate::column::Element;
 use crate::error::Result;
 use crate::schema::ColumnId;
@@ -33,7 +33,7 @@ pub(super) struct HeldPages<D> {
     current: usize,
     pub held: u64,
     pub held_max: u64,
-    pub passes: Passes,
+    pub pattern: AccessPattern,
     /// Stored bytes of a column that are read at once if entries follow each other.
     pub ahead: usize,
     pub numbers: Vec<u32>,
@@ -41,11 +41,11 @@ pub(super) struct HeldPages<D> {
 
 /// How entries are gone through.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Passes {
+pub(super) enum AccessPattern {
     /// Any may be asked for again: pages go to the cache.
-    Anywhere,
+    Random,
     /// One after the other: pages are let go of behind, and do not push others out of the cache.
-    Forward,
+    Sequential,
 }
 
 /// A column that is read.
@@ -55,7 +55,7 @@ pub(super) struct PlannedColumn {
     /// As the reader of it wants its elements.
     pub element: Element,
     /// Whether it is of items, of which the file itself says that they are there.
-    pub is_told: bool,
+    pub is_referenced: bool,
 }
 
 pub(super) struct HeldCluster {
@@ -92,7 +92,7 @@ impl<D: Deref<Target = Reader>> HeldPages<D> {
             current: 0,
             held: 0,
             held_max,
-            passes: Passes::Anywhere,
+            pattern: AccessPattern::Random,
             ahead: AHEAD_BYTES.min(ahead_max) as usize,
             numbers: vec![],
         }
@@ -127,7 +127,7 @@ impl<D: Deref<Target = Reader>> HeldPages<D> {
 
     fn new_cluster(&mut self, entry: u64) -> Result<usize> {
         let is_full = self.held > self.held_max || self.clusters.len() >= HELD_CLUSTERS_MAX;
-        if is_full || self.passes == Passes::Forward {
+        if is_full || self.pattern == AccessPattern::Sequential {
             self.clear();
         }
         let wanted = entry..entry.saturating_add(1);
@@ -143,7 +143,7 @@ impl<D: Deref<Target = Reader>> HeldPages<D> {
 }
 
 impl HeldColumn {
-    fn of(active: Option<(ColumnId, &Run)>) -> Self {
+    fn of(active: Option<(ColumnId, &PageRun)>) -> Self {
         // A field that is younger than its cluster reads as zeros.
         let Some((_, run)) = active else {
             let (missing, pages) = (u64::MAX, vec![]);

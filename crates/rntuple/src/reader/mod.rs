@@ -29,20 +29,20 @@ use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::header::Header;
 use crate::locator::EnvelopeLink;
-use crate::page_cache::{FileNumber, PageCache};
+use crate::page_cache::{CacheFileId, PageCache};
 use crate::schema::ColumnId;
 use crate::schema::Schema;
 use crate::source::ByteSource;
 use crate::tfile;
-use crate::tree::Tree;
+use crate::tree::FieldTree;
 use crate::types::Type;
 
 pub(crate) use assemble::element as element_of_primitive;
 use cluster::Clusters;
-pub(crate) use cluster::{Bounds, Cluster as StoredCluster, Run, deferred_repetitions};
+pub(crate) use cluster::{FileBounds, PageRun, StoredCluster, deferred_repetitions};
 pub(crate) use convert::convert;
 pub use cursor::{Cursor, RowReader};
-pub(crate) use elements::{Elements, Segment, element_of};
+pub(crate) use elements::{ClusterSegment, Elements, element_of};
 pub use field::{FieldCursor, FieldValue};
 pub use paths::ColumnPath;
 pub(crate) use paths::column_paths;
@@ -65,7 +65,7 @@ pub struct Reader {
     name: String,
     description: String,
     schema: Schema,
-    tree: Tree,
+    tree: FieldTree,
     footer: Footer,
     clusters: Clusters,
     /// Where reads of a source that is far away ended last.
@@ -75,7 +75,7 @@ pub struct Reader {
 /// A cache shared with the readers of other files.
 pub(crate) struct FileCache {
     pages: Arc<PageCache>,
-    file: FileNumber,
+    file: CacheFileId,
 }
 
 impl Reader {
@@ -134,7 +134,7 @@ impl Reader {
         }
         let mut schema = header.schema;
         schema.extend(&footer.extension)?;
-        let tree = Tree::of(&schema)?;
+        let tree = FieldTree::of(&schema)?;
         let clusters = Clusters::new(&footer, &schema, key_size_max)?;
         Ok(Reader {
             source,
@@ -152,7 +152,7 @@ impl Reader {
     /// Lets reads of single objects share a cache of decoded pages; `file` tells this file's pages
     /// from those of others.
     #[must_use]
-    pub fn with_cache(mut self, pages: Arc<PageCache>, file: FileNumber) -> Self {
+    pub fn with_cache(mut self, pages: Arc<PageCache>, file: CacheFileId) -> Self {
         self.cache = Some(FileCache { pages, file });
         self
     }
@@ -215,7 +215,7 @@ impl Reader {
     }
 
     /// The fields with their columns.
-    pub(crate) fn tree(&self) -> &Tree {
+    pub(crate) fn tree(&self) -> &FieldTree {
         &self.tree
     }
 

@@ -9,12 +9,12 @@
 use std::ops::Range;
 
 use super::Reader;
-use super::elements::{Elements, Segment};
+use super::elements::{ClusterSegment, Elements};
 use crate::array::values_of;
 use crate::column::Element;
 use crate::page::CHECKSUM_SIZE;
 use crate::schema::ColumnId;
-use crate::tree::{Kind, Node};
+use crate::tree::{FieldKind, FieldNode};
 
 /// Stored bytes of the pages of all fields that are told of together.
 const TOGETHER_BYTES: u64 = 64 << 20;
@@ -24,25 +24,25 @@ const ENDS_MAX: usize = 32;
 /// A column and which of its elements are needed.
 struct Need<'n, 'a> {
     columns: &'n [ColumnId],
-    segments: Vec<Segment<'a>>,
+    segments: Vec<ClusterSegment<'a>>,
 }
 
 /// A collection, of which it is not known yet where its items are.
 struct Collection<'n, 'a> {
     offsets: &'n [ColumnId],
-    segments: Vec<Segment<'a>>,
+    segments: Vec<ClusterSegment<'a>>,
     below: Below<'n>,
 }
 
 #[derive(Clone, Copy)]
 enum Below<'n> {
     Column(&'n [ColumnId]),
-    Field(&'n Node),
+    Field(&'n FieldNode),
 }
 
 /// What is needed of fields of the same depth in collections.
 #[derive(Default)]
-struct Level<'n, 'a> {
+struct NeedLevel<'n, 'a> {
     needs: Vec<Need<'n, 'a>>,
     collections: Vec<Collection<'n, 'a>>,
 }
@@ -50,7 +50,7 @@ struct Level<'n, 'a> {
 impl Reader {
     /// Whether a read goes on where one before it ended.
     pub(super) fn goes_on(&self, entries: &Range<u64>) -> bool {
-        if !self.source.is_far() {
+        if !self.source.is_remote() {
             return false;
         }
         let mut ends = self.ends.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -68,8 +68,13 @@ impl Reader {
 impl Elements<'_> {
     /// Tells the source of what fields need, and if the read `goes_on`, of what the next one will.
     /// False if several fields are so large that they are to be told of one by one.
-    pub(crate) fn tell(&self, nodes: &[Node], segments: &[Segment<'_>], goes_on: bool) -> bool {
-        let mut level = Level::default();
+    pub(crate) fn announce_fields(
+        &self,
+        nodes: &[FieldNode],
+        segments: &[ClusterSegment<'_>],
+        goes_on: bool,
+    ) -> bool {
+        let mut level = NeedLevel::default();
         nodes.iter().for_each(|node| level.add(node, segments));
         while !level.needs.is_empty() {
             let ranges = self.missing(&level.needs);
@@ -113,10 +118,10 @@ impl Elements<'_> {
     }
 
     /// What is needed one level below: the items of collections, as far as their offsets are sound.
-    fn below<'n, 'a>(&self, level: Level<'n, 'a>) -> Level<'n, 'a> {
-        let mut below = Level::default();
+    fn below<'n, 'a>(&self, level: NeedLevel<'n, 'a>) -> NeedLevel<'n, 'a> {
+        let mut below = NeedLevel::default();
         for collection in level.collections {
-            let items = |segment: &Segment<'a>| self.items(collection.offsets, segment);
+            let items = |segment: &ClusterSegment<'a>| self.items(collection.offsets, segment);
             let items: Vec<_> = collection.segments.iter().filter_map(items).collect();
             match collection.below {
                 Below::Column(columns) => below.needs.push(Need { columns, segments: items }),
@@ -127,10 +132,14 @@ impl Elements<'_> {
     }
 
     /// The items of a segment's collections, by the two offsets around them.
-    fn items<'a>(&self, offsets: &[ColumnId], segment: &Segment<'a>) -> Option<Segment<'a>> {
+    fn items<'a>(
+        &self,
+        offsets: &[ColumnId],
+        segment: &ClusterSegment<'a>,
+    ) -> Option<ClusterSegment<'a>> {
         let end_of = |index: u64| {
             let range = index..index.checked_add(1)?;
-            let segment = Segment { range, ..segment.clone() };
+            let segment = ClusterSegment { range, ..segment.clone() };
             let end = self.read(offsets, &[segment], Element::U64).ok()?;
             values_of::<u64>(&end).ok()?.first().copied()
         };
@@ -138,54 +147,61 @@ impl Elements<'_> {
         let first = if start == 0 { 0 } else { end_of(start - 1)? };
         let last = if start == end { first } else { end_of(end - 1)? };
         let range = first..last;
-        (first < last).then(|| Segment { range, is_told: true, ..segment.clone() })
+        (first < last).then(|| ClusterSegment { range, is_referenced: true, ..segment.clone() })
     }
 }
 
-impl<'n, 'a> Level<'n, 'a> {
-    fn add(&mut self, node: &'n Node, segments: &[Segment<'a>]) {
+impl<'n, 'a> NeedLevel<'n, 'a> {
+    fn add(&mut self, node: &'n FieldNode, segments: &[ClusterSegment<'a>]) {
         match &node.kind {
-            Kind::Primitive { values, .. } => self.need(values, segments.to_vec()),
-            Kind::Bitset { size, bits } => self.need(bits, multiplied(segments, *size)),
-            Kind::String { offsets, bytes } => {
+            FieldKind::Primitive { values, .. } => self.need(values, segments.to_vec()),
+            FieldKind::Bitset { size, bits } => self.need(bits, multiplied(segments, *size)),
+            FieldKind::String { offsets, bytes } => {
                 self.collect(offsets, segments, Below::Column(bytes));
             }
-            Kind::List { offsets, item, .. } => self.collect(offsets, segments, Below::Field(item)),
-            Kind::Fixed { size, item } => self.add(item, &multiplied(segments, *size)),
-            Kind::Record { members, .. } => {
+            FieldKind::List { offsets, item, .. } => {
+                self.collect(offsets, segments, Below::Field(item))
+            }
+            FieldKind::Fixed { size, item } => self.add(item, &multiplied(segments, *size)),
+            FieldKind::Record { members, .. } => {
                 members.iter().for_each(|member| self.add(member, segments));
             }
             // Which alternatives there are, only all of the switch's elements tell.
-            Kind::Variant { switch, .. } => self.need(switch, segments.to_vec()),
-            Kind::Cardinality { offsets, .. } => self.need(offsets, with_previous(segments)),
+            FieldKind::Variant { switch, .. } => self.need(switch, segments.to_vec()),
+            FieldKind::Cardinality { offsets, .. } => self.need(offsets, with_previous(segments)),
         }
     }
 
-    fn need(&mut self, columns: &'n [ColumnId], segments: Vec<Segment<'a>>) {
+    fn need(&mut self, columns: &'n [ColumnId], segments: Vec<ClusterSegment<'a>>) {
         self.needs.push(Need { columns, segments });
     }
 
-    fn collect(&mut self, offsets: &'n [ColumnId], segments: &[Segment<'a>], below: Below<'n>) {
+    fn collect(
+        &mut self,
+        offsets: &'n [ColumnId],
+        segments: &[ClusterSegment<'a>],
+        below: Below<'n>,
+    ) {
         self.need(offsets, with_previous(segments));
         self.collections.push(Collection { offsets, segments: segments.to_vec(), below });
     }
 }
 
 /// With the offset before, where the first collection starts.
-fn with_previous<'a>(segments: &[Segment<'a>]) -> Vec<Segment<'a>> {
-    let with = |segment: &Segment<'a>| {
+fn with_previous<'a>(segments: &[ClusterSegment<'a>]) -> Vec<ClusterSegment<'a>> {
+    let with = |segment: &ClusterSegment<'a>| {
         let range = segment.range.start.saturating_sub(1)..segment.range.end;
-        Segment { range, ..segment.clone() }
+        ClusterSegment { range, ..segment.clone() }
     };
     segments.iter().map(with).collect()
 }
 
 /// Items of arrays of one size; those of which there are too many are left to be refused by the read.
-fn multiplied<'a>(segments: &[Segment<'a>], size: u64) -> Vec<Segment<'a>> {
-    let multiply = |segment: &Segment<'a>| {
+fn multiplied<'a>(segments: &[ClusterSegment<'a>], size: u64) -> Vec<ClusterSegment<'a>> {
+    let multiply = |segment: &ClusterSegment<'a>| {
         let start = segment.range.start.checked_mul(size)?;
         let end = segment.range.end.checked_mul(size)?;
-        Some(Segment { range: start..end, ..segment.clone() })
+        Some(ClusterSegment { range: start..end, ..segment.clone() })
     };
     segments.iter().filter_map(multiply).collect()
 }
@@ -199,7 +215,7 @@ fn following<'n, 'a>(needs: &[Need<'n, 'a>]) -> Vec<Need<'n, 'a>> {
         let (_, run) = last.cluster.active(need.columns)?;
         let next_page = run.starts.get(run.pages_with(&last.range).end).copied()?;
         let range = next_page..end.saturating_add(end - start).min(run.elements);
-        let segment = Segment { range, ..last.clone() };
+        let segment = ClusterSegment { range, ..last.clone() };
         (!segment.range.is_empty()).then(|| Need { columns: need.columns, segments: vec![segment] })
     };
     needs.iter().filter_map(following).collect()

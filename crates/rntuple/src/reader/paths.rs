@@ -2,8 +2,8 @@
 
 use super::Reader;
 use crate::schema::ColumnId;
-use crate::tree::{Kind, Node, Tree};
-use crate::writer::{Summarised, summarised};
+use crate::tree::{FieldKind, FieldNode, FieldTree};
+use crate::writer::{SummaryKind, summary_kinds};
 
 /// The field that a column belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,10 +30,10 @@ impl Reader {
 }
 
 /// The fields of all columns of a tree.
-pub(crate) fn column_paths(tree: &Tree, columns: usize) -> Vec<ColumnPath> {
+pub(crate) fn column_paths(tree: &FieldTree, columns: usize) -> Vec<ColumnPath> {
     let mut paths = vec![];
     tree.nodes.iter().for_each(|node| add(node, node.name.clone(), &mut paths));
-    let how = summarised(tree, columns);
+    let how = summary_kinds(tree, columns);
     for path in &mut paths {
         path.is_summarised = how[path.column as usize].is_some();
         debug_assert!(!path.is_summarised || path.is_size == is_sizes(how[path.column as usize]));
@@ -41,13 +41,13 @@ pub(crate) fn column_paths(tree: &Tree, columns: usize) -> Vec<ColumnPath> {
     paths
 }
 
-fn is_sizes(how: Option<Summarised>) -> bool {
-    how == Some(Summarised::Sizes)
+fn is_sizes(how: Option<SummaryKind>) -> bool {
+    how == Some(SummaryKind::Sizes)
 }
 
-fn add(node: &Node, path: String, paths: &mut Vec<ColumnPath>) {
+fn add(node: &FieldNode, path: String, paths: &mut Vec<ColumnPath>) {
     let sizes: &[ColumnId] = match &node.kind {
-        Kind::String { offsets, .. } | Kind::List { offsets, .. } => offsets,
+        FieldKind::String { offsets, .. } | FieldKind::List { offsets, .. } => offsets,
         _ => &[],
     };
     paths.extend(node.columns().map(|column| ColumnPath {
@@ -58,7 +58,7 @@ fn add(node: &Node, path: String, paths: &mut Vec<ColumnPath>) {
     }));
     for child in node.children() {
         let path = match node.kind {
-            Kind::Record { .. } => format!("{path}.{}", child.name),
+            FieldKind::Record { .. } => format!("{path}.{}", child.name),
             _ => path.clone(),
         };
         add(child, path, paths);

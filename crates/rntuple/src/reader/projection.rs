@@ -1,7 +1,7 @@
 //! Which fields to read.
 
 use crate::error::{Error, Result};
-use crate::tree::{Kind, Node, Tree};
+use crate::tree::{FieldKind, FieldNode, FieldTree};
 use crate::types::Type;
 
 /// Stands for the items of a list when only their number is wanted.
@@ -14,15 +14,15 @@ const COUNT: &str = "#";
 /// items that have no members: only how many there are.
 #[derive(Clone, Debug)]
 pub struct Projection {
-    nodes: Vec<Node>,
+    nodes: Vec<FieldNode>,
 }
 
 impl Projection {
-    pub(super) fn all(tree: &Tree) -> Self {
+    pub(super) fn all(tree: &FieldTree) -> Self {
         Projection { nodes: tree.nodes.clone() }
     }
 
-    pub(super) fn of(tree: &Tree, paths: &[impl AsRef<str>]) -> Result<Self> {
+    pub(super) fn of(tree: &FieldTree, paths: &[impl AsRef<str>]) -> Result<Self> {
         let paths: Vec<&str> = paths.iter().map(AsRef::as_ref).collect();
         for path in &paths {
             check(tree, path)?;
@@ -30,7 +30,7 @@ impl Projection {
         Ok(Projection { nodes: prune(&tree.nodes, &paths) })
     }
 
-    pub(super) fn nodes(&self) -> &[Node] {
+    pub(super) fn nodes(&self) -> &[FieldNode] {
         &self.nodes
     }
 
@@ -41,36 +41,38 @@ impl Projection {
 }
 
 /// Keeps of `members` what one of the paths selects.
-fn prune(members: &[Node], paths: &[&str]) -> Vec<Node> {
+fn prune(members: &[FieldNode], paths: &[&str]) -> Vec<FieldNode> {
     members.iter().filter_map(|member| prune_member(member, paths)).collect()
 }
 
-fn prune_member(member: &Node, paths: &[&str]) -> Option<Node> {
+fn prune_member(member: &FieldNode, paths: &[&str]) -> Option<FieldNode> {
     if paths.contains(&member.name.as_str()) {
         return Some(member.clone());
     }
     let below: Vec<&str> = paths.iter().filter_map(|path| strip(path, &member.name)).collect();
     (!below.is_empty())
-        .then(|| Node { name: member.name.clone(), kind: prune_kind(&member.kind, &below) })
+        .then(|| FieldNode { name: member.name.clone(), kind: prune_kind(&member.kind, &below) })
 }
 
-fn prune_kind(kind: &Kind, paths: &[&str]) -> Kind {
-    let prune_item = |item: &Node| {
+fn prune_kind(kind: &FieldKind, paths: &[&str]) -> FieldKind {
+    let prune_item = |item: &FieldNode| {
         let kind = if paths.iter().all(|path| *path == COUNT) {
-            Kind::Record { class: String::new(), members: vec![] }
+            FieldKind::Record { class: String::new(), members: vec![] }
         } else {
             prune_kind(&item.kind, paths)
         };
-        Box::new(Node { name: item.name.clone(), kind })
+        Box::new(FieldNode { name: item.name.clone(), kind })
     };
     match kind {
-        Kind::Record { class, members } => {
-            Kind::Record { class: class.clone(), members: prune(members, paths) }
+        FieldKind::Record { class, members } => {
+            FieldKind::Record { class: class.clone(), members: prune(members, paths) }
         }
-        Kind::List { offsets, item, optional } => {
-            Kind::List { offsets: offsets.clone(), item: prune_item(item), optional: *optional }
-        }
-        Kind::Fixed { size, item } => Kind::Fixed { size: *size, item: prune_item(item) },
+        FieldKind::List { offsets, item, optional } => FieldKind::List {
+            offsets: offsets.clone(),
+            item: prune_item(item),
+            optional: *optional,
+        },
+        FieldKind::Fixed { size, item } => FieldKind::Fixed { size: *size, item: prune_item(item) },
         other => other.clone(),
     }
 }
@@ -79,7 +81,7 @@ fn strip<'p>(path: &'p str, name: &str) -> Option<&'p str> {
     path.strip_prefix(name)?.strip_prefix('.')
 }
 
-fn check(tree: &Tree, path: &str) -> Result<()> {
+fn check(tree: &FieldTree, path: &str) -> Result<()> {
     let mut members = &tree.nodes[..];
     let mut rest = path;
     loop {
@@ -87,22 +89,22 @@ fn check(tree: &Tree, path: &str) -> Result<()> {
         let Some(member) = found else { return Err(no_field(path, members)) };
         match strip(rest, &member.name) {
             None => return Ok(()),
-            Some(COUNT) if matches!(member.kind, Kind::List { .. }) => return Ok(()),
+            Some(COUNT) if matches!(member.kind, FieldKind::List { .. }) => return Ok(()),
             Some(below) => (rest, members) = (below, members_of(member)),
         }
     }
 }
 
 /// The members of a record, or of the records in a collection.
-fn members_of(node: &Node) -> &[Node] {
+fn members_of(node: &FieldNode) -> &[FieldNode] {
     match &node.kind {
-        Kind::Record { members, .. } => members,
-        Kind::List { item, .. } | Kind::Fixed { item, .. } => members_of(item),
+        FieldKind::Record { members, .. } => members,
+        FieldKind::List { item, .. } | FieldKind::Fixed { item, .. } => members_of(item),
         _ => &[],
     }
 }
 
-fn no_field(path: &str, members: &[Node]) -> Error {
+fn no_field(path: &str, members: &[FieldNode]) -> Error {
     const CANDIDATES_MAX: usize = 20;
     Error::NotFound {
         what: "field",

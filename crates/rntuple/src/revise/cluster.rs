@@ -2,12 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::page_list::{Cluster, ColumnPages};
-use crate::reader::{Run, StoredCluster};
+use crate::reader::{PageRun, StoredCluster};
 use crate::schema::{ColumnId, Schema};
 
 /// The cluster as page lists have it.
 pub(super) fn unchanged(stored: &StoredCluster) -> Cluster {
-    let pages = |run: &Option<Run>| match run {
+    let pages = |run: &Option<PageRun>| match run {
         None => ColumnPages::default(),
         Some(run) => ColumnPages {
             element_offset: Some(run.offset),

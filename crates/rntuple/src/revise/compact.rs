@@ -57,7 +57,7 @@ pub fn compact(
         progress(reader.entries());
         return Ok(Revised::nothing(current, clusters_before));
     }
-    let mut work = Work::new(reader, sink, compaction, progress)?;
+    let mut work = Compactor::new(reader, sink, compaction, progress)?;
     let groups = full_groups(reader);
     let mut next = 0;
     while let Some(cluster) = clusters.get(next) {
@@ -139,7 +139,7 @@ fn size_of(reader: &Reader, cluster: &StoredCluster) -> Result<u64> {
 /// Bytes in memory of the entries that are read at once, at most.
 const BATCH_BYTES: u64 = 8 << 20;
 
-struct Work<'a, 'w> {
+struct Compactor<'a, 'w> {
     reader: &'a Reader,
     sink: &'w mut dyn BlobSink,
     compaction: &'a Compaction<'a>,
@@ -156,7 +156,7 @@ struct Work<'a, 'w> {
     bytes: u64,
 }
 
-impl<'a, 'w> Work<'a, 'w> {
+impl<'a, 'w> Compactor<'a, 'w> {
     fn new(
         reader: &'a Reader,
         sink: &'w mut dyn BlobSink,
@@ -168,7 +168,7 @@ impl<'a, 'w> Work<'a, 'w> {
             [] => Array::Record { length: 0, members: vec![] },
             _ => single(&of, &Value::zero(&of)?)?,
         };
-        Ok(Work {
+        Ok(Compactor {
             reader,
             sink,
             compaction,

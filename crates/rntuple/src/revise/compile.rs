@@ -4,17 +4,17 @@
 //! them come further representations, which only old clusters have.
 
 use super::fill::Fill;
-use super::plan::{Map, MemberMap, Plan};
-use super::widening::{self, Way};
+use super::plan::{EvolutionPlan, Map, MemberMap};
+use super::widening::{self, Widening};
 use crate::error::{Error, Result};
 use crate::schema::{Column, ColumnId, Schema};
-use crate::tree::{Kind, Node, Tree};
+use crate::tree::{FieldKind, FieldNode, FieldTree};
 use crate::types::Primitive;
 use crate::writer::WriteOptions;
 
 /// A new column and the old one whose pages it gets, for each representation of the old one.
 #[derive(Clone, Debug)]
-pub(super) struct Team {
+pub(super) struct ColumnMapping {
     /// Of the new field: where elements go that no old cluster has.
     pub first: ColumnId,
     pub new: Vec<ColumnId>,
@@ -25,28 +25,28 @@ pub(super) struct Team {
 
 /// Old columns that have `size` elements for each value of a field, to believe a count by.
 #[derive(Clone, Debug)]
-pub(super) struct Witness {
+pub(super) struct CountCheck {
     pub columns: Vec<ColumnId>,
     pub size: u64,
 }
 
-impl Witness {
-    pub(super) fn of(node: &Node) -> Self {
-        let one = |columns: &Vec<ColumnId>| Witness { columns: columns.clone(), size: 1 };
-        let none = || Witness { columns: vec![], size: 0 };
+impl CountCheck {
+    pub(super) fn of(node: &FieldNode) -> Self {
+        let one = |columns: &Vec<ColumnId>| CountCheck { columns: columns.clone(), size: 1 };
+        let none = || CountCheck { columns: vec![], size: 0 };
         match &node.kind {
-            Kind::Primitive { values, .. } => one(values),
-            Kind::Bitset { size, bits } => Witness { columns: bits.clone(), size: *size },
-            Kind::String { offsets, .. }
-            | Kind::List { offsets, .. }
-            | Kind::Cardinality { offsets, .. } => one(offsets),
-            Kind::Variant { switch, .. } => one(switch),
-            Kind::Fixed { size, item } => {
-                let Witness { columns, size: of_item } = Witness::of(item);
-                Witness { columns, size: of_item.saturating_mul(*size) }
+            FieldKind::Primitive { values, .. } => one(values),
+            FieldKind::Bitset { size, bits } => CountCheck { columns: bits.clone(), size: *size },
+            FieldKind::String { offsets, .. }
+            | FieldKind::List { offsets, .. }
+            | FieldKind::Cardinality { offsets, .. } => one(offsets),
+            FieldKind::Variant { switch, .. } => one(switch),
+            FieldKind::Fixed { size, item } => {
+                let CountCheck { columns, size: of_item } = CountCheck::of(item);
+                CountCheck { columns, size: of_item.saturating_mul(*size) }
             }
-            Kind::Record { members, .. } => {
-                let witnesses = members.iter().map(Witness::of);
+            FieldKind::Record { members, .. } => {
+                let witnesses = members.iter().map(CountCheck::of);
                 witnesses.into_iter().find(|of| !of.columns.is_empty()).unwrap_or_else(none)
             }
         }
@@ -55,37 +55,37 @@ impl Witness {
 
 /// How the columns of one field get their pages, cluster by cluster.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(super) enum ColumnStep {
     /// One element for each value.
-    Keep(Team),
+    Keep(ColumnMapping),
     /// `size` elements for each value.
     Bits {
         size: u64,
-        bits: Team,
+        bits: ColumnMapping,
     },
     Text {
-        offsets: Team,
-        bytes: Team,
+        offsets: ColumnMapping,
+        bytes: ColumnMapping,
     },
     List {
-        offsets: Team,
-        witness: Witness,
-        item: Box<Step>,
+        offsets: ColumnMapping,
+        witness: CountCheck,
+        item: Box<ColumnStep>,
     },
     Fixed {
         size: u64,
-        item: Box<Step>,
+        item: Box<ColumnStep>,
     },
-    Record(Vec<Step>),
+    Record(Vec<ColumnStep>),
     Variant {
-        switch: Team,
-        items: Vec<Step>,
+        switch: ColumnMapping,
+        items: Vec<ColumnStep>,
     },
     Wrap {
         column: ColumnId,
         fill: usize,
         size: u64,
-        item: Box<Step>,
+        item: Box<ColumnStep>,
     },
     Copy {
         column: ColumnId,
@@ -95,14 +95,16 @@ pub(super) enum Step {
     Default(Vec<(ColumnId, usize)>),
 }
 
-impl Step {
+impl ColumnStep {
     /// Whether it has to be known how many values there are.
     pub(super) fn counts(&self) -> bool {
         match self {
-            Step::Keep(_) | Step::Bits { .. } | Step::Text { .. } => false,
-            Step::List { item, .. } | Step::Fixed { item, .. } => item.counts(),
-            Step::Record(items) | Step::Variant { items, .. } => items.iter().any(Step::counts),
-            Step::Wrap { .. } | Step::Copy { .. } | Step::Default(_) => true,
+            ColumnStep::Keep(_) | ColumnStep::Bits { .. } | ColumnStep::Text { .. } => false,
+            ColumnStep::List { item, .. } | ColumnStep::Fixed { item, .. } => item.counts(),
+            ColumnStep::Record(items) | ColumnStep::Variant { items, .. } => {
+                items.iter().any(ColumnStep::counts)
+            }
+            ColumnStep::Wrap { .. } | ColumnStep::Copy { .. } | ColumnStep::Default(_) => true,
         }
     }
 }
@@ -110,20 +112,20 @@ impl Step {
 /// The new schema and how it is filled.
 pub(super) struct Compiled {
     pub schema: Schema,
-    pub steps: Vec<Step>,
+    pub steps: Vec<ColumnStep>,
     pub fills: Vec<Fill>,
 }
 
 /// Makes a plan concrete; `is_empty` tells that there are no old entries to represent.
 pub(super) fn compile(
-    plan: &Plan,
+    plan: &EvolutionPlan,
     old: &Schema,
-    tree: &Tree,
+    tree: &FieldTree,
     options: WriteOptions,
     is_empty: bool,
 ) -> Result<Compiled> {
     let schema = Schema::new(&plan.members, options.encoding())?;
-    let nodes = Tree::of(&schema)?.nodes;
+    let nodes = FieldTree::of(&schema)?.nodes;
     let mut compiler = Compiler { old, schema, fills: vec![], options, is_empty };
     let steps = compiler.members(&plan.maps, &tree.nodes, &nodes)?;
     let Compiler { mut schema, fills, .. } = compiler;
@@ -141,12 +143,17 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    fn members(&mut self, maps: &[MemberMap], old: &[Node], new: &[Node]) -> Result<Vec<Step>> {
+    fn members(
+        &mut self,
+        maps: &[MemberMap],
+        old: &[FieldNode],
+        new: &[FieldNode],
+    ) -> Result<Vec<ColumnStep>> {
         let steps = maps.iter().zip(new).map(|(member, new)| match member.source.split_first() {
             None => self.default(&member.map, new),
             Some((&first, rest)) => {
                 let source = rest.iter().try_fold(old.get(first), |node, &at| match &node?.kind {
-                    Kind::Record { members, .. } => Some(members.get(at)),
+                    FieldKind::Record { members, .. } => Some(members.get(at)),
                     _ => None,
                 });
                 let source = source.flatten().ok_or_else(|| unlike(new))?;
@@ -156,57 +163,59 @@ impl Compiler<'_> {
         steps.collect()
     }
 
-    fn step(&mut self, map: &Map, old: &Node, new: &Node) -> Result<Step> {
+    fn step(&mut self, map: &Map, old: &FieldNode, new: &FieldNode) -> Result<ColumnStep> {
         match (map, &old.kind, &new.kind) {
             (Map::Default(_), ..) => self.default(map, new),
             (Map::Keep, ..) => self.keep(old, new),
             (
-                Map::Widen(Way::Column),
-                Kind::Primitive { values: old, primitive, .. },
-                Kind::Primitive { values, .. },
+                Map::Widen(Widening::Column),
+                FieldKind::Primitive { values: old, primitive, .. },
+                FieldKind::Primitive { values, .. },
             ) => {
                 if old.iter().any(|&id| widening::stands_alone(self.old_column(id))) {
-                    return Ok(Step::Copy {
+                    return Ok(ColumnStep::Copy {
                         column: values[0],
                         old: old.clone(),
                         from: *primitive,
                     });
                 }
-                Ok(Step::Keep(self.team(values[0], old, false)?))
+                Ok(ColumnStep::Keep(self.team(values[0], old, false)?))
             }
             (
-                Map::Widen(Way::Copy),
-                Kind::Primitive { values: old, primitive, .. },
-                Kind::Primitive { values, .. },
-            ) => Ok(Step::Copy { column: values[0], old: old.clone(), from: *primitive }),
+                Map::Widen(Widening::Copy),
+                FieldKind::Primitive { values: old, primitive, .. },
+                FieldKind::Primitive { values, .. },
+            ) => Ok(ColumnStep::Copy { column: values[0], old: old.clone(), from: *primitive }),
             (
                 Map::Items(map),
-                Kind::List { offsets, item, .. },
-                Kind::List { offsets: to, item: new, .. },
+                FieldKind::List { offsets, item, .. },
+                FieldKind::List { offsets: to, item: new, .. },
             ) => {
-                let (offsets, witness) = (self.team(to[0], offsets, true)?, Witness::of(item));
-                Ok(Step::List { offsets, witness, item: self.step(map, item, new)?.into() })
+                let (offsets, witness) = (self.team(to[0], offsets, true)?, CountCheck::of(item));
+                Ok(ColumnStep::List { offsets, witness, item: self.step(map, item, new)?.into() })
             }
-            (Map::Items(map), Kind::Fixed { size, item }, Kind::Fixed { item: new, .. }) => {
-                Ok(Step::Fixed { size: *size, item: self.step(map, item, new)?.into() })
-            }
-            (Map::Wrap(map), _, Kind::List { offsets, item: new, .. }) => {
+            (
+                Map::Items(map),
+                FieldKind::Fixed { size, item },
+                FieldKind::Fixed { item: new, .. },
+            ) => Ok(ColumnStep::Fixed { size: *size, item: self.step(map, item, new)?.into() }),
+            (Map::Wrap(map), _, FieldKind::List { offsets, item: new, .. }) => {
                 self.wrap(offsets[0], 1, map, old, new)
             }
             (
                 Map::Loosen(map),
-                Kind::Fixed { size, item: old },
-                Kind::List { offsets, item: new, .. },
+                FieldKind::Fixed { size, item: old },
+                FieldKind::List { offsets, item: new, .. },
             ) => self.wrap(offsets[0], *size, map, old, new),
             (
                 Map::Members(maps),
-                Kind::Record { members: old, .. },
-                Kind::Record { members, .. },
-            ) => Ok(Step::Record(self.members(maps, old, members)?)),
+                FieldKind::Record { members: old, .. },
+                FieldKind::Record { members, .. },
+            ) => Ok(ColumnStep::Record(self.members(maps, old, members)?)),
             (
                 Map::Alternatives(maps),
-                Kind::Variant { switch, alternatives: old },
-                Kind::Variant { switch: to, alternatives: new },
+                FieldKind::Variant { switch, alternatives: old },
+                FieldKind::Variant { switch: to, alternatives: new },
             ) => {
                 let switch = self.team(to[0], switch, true)?;
                 let items = maps.iter().zip(new).enumerate();
@@ -214,39 +223,40 @@ impl Compiler<'_> {
                     Some(old) => self.step(map, old, new),
                     None => self.default(map, new),
                 });
-                Ok(Step::Variant { switch, items: items.collect::<Result<_>>()? })
+                Ok(ColumnStep::Variant { switch, items: items.collect::<Result<_>>()? })
             }
             _ => Err(unlike(new)),
         }
     }
 
     /// A field that is the same, with all below it.
-    fn keep(&mut self, old: &Node, new: &Node) -> Result<Step> {
+    fn keep(&mut self, old: &FieldNode, new: &FieldNode) -> Result<ColumnStep> {
         match (&old.kind, &new.kind) {
-            (Kind::Primitive { values: old, .. }, Kind::Primitive { values: to, .. }) => {
-                Ok(Step::Keep(self.team(to[0], old, true)?))
+            (FieldKind::Primitive { values: old, .. }, FieldKind::Primitive { values: to, .. }) => {
+                Ok(ColumnStep::Keep(self.team(to[0], old, true)?))
             }
-            (Kind::Bitset { size, bits: old }, Kind::Bitset { bits: to, .. }) => {
-                Ok(Step::Bits { size: *size, bits: self.team(to[0], old, true)? })
+            (FieldKind::Bitset { size, bits: old }, FieldKind::Bitset { bits: to, .. }) => {
+                Ok(ColumnStep::Bits { size: *size, bits: self.team(to[0], old, true)? })
             }
             (
-                Kind::String { offsets: old, bytes: old_bytes },
-                Kind::String { offsets: to, bytes },
+                FieldKind::String { offsets: old, bytes: old_bytes },
+                FieldKind::String { offsets: to, bytes },
             ) => {
                 let [offsets, bytes] =
                     self.teams([to[0], bytes[0]], [old.as_slice(), old_bytes], true)?;
-                Ok(Step::Text { offsets, bytes })
+                Ok(ColumnStep::Text { offsets, bytes })
             }
-            (Kind::List { .. }, Kind::List { .. }) | (Kind::Fixed { .. }, Kind::Fixed { .. }) => {
+            (FieldKind::List { .. }, FieldKind::List { .. })
+            | (FieldKind::Fixed { .. }, FieldKind::Fixed { .. }) => {
                 self.step(&Map::Items(Map::Keep.into()), old, new)
             }
-            (Kind::Record { members: old, .. }, Kind::Record { members: new, .. })
+            (FieldKind::Record { members: old, .. }, FieldKind::Record { members: new, .. })
                 if old.len() == new.len() =>
             {
                 let steps = old.iter().zip(new).map(|(old, new)| self.keep(old, new));
-                Ok(Step::Record(steps.collect::<Result<_>>()?))
+                Ok(ColumnStep::Record(steps.collect::<Result<_>>()?))
             }
-            (Kind::Variant { alternatives, .. }, Kind::Variant { .. }) => {
+            (FieldKind::Variant { alternatives, .. }, FieldKind::Variant { .. }) => {
                 self.step(&Map::Alternatives(vec![Map::Keep; alternatives.len()]), old, new)
             }
             _ => Err(unlike(new)),
@@ -258,14 +268,14 @@ impl Compiler<'_> {
         column: ColumnId,
         size: u64,
         map: &Map,
-        old: &Node,
-        new: &Node,
-    ) -> Result<Step> {
+        old: &FieldNode,
+        new: &FieldNode,
+    ) -> Result<ColumnStep> {
         let fill = self.fill(Fill::of_size(&self.schema.columns[column as usize], size)?);
-        Ok(Step::Wrap { column, fill, size, item: self.step(map, old, new)?.into() })
+        Ok(ColumnStep::Wrap { column, fill, size, item: self.step(map, old, new)?.into() })
     }
 
-    fn default(&mut self, map: &Map, new: &Node) -> Result<Step> {
+    fn default(&mut self, map: &Map, new: &FieldNode) -> Result<ColumnStep> {
         let Map::Default(value) = map else { return Err(unlike(new)) };
         let fills = Fill::of_value(&new.logical_type(), value, self.options)?;
         let mut columns = vec![];
@@ -274,7 +284,7 @@ impl Compiler<'_> {
             return Err(unlike(new));
         }
         let fills = columns.into_iter().zip(fills).map(|(column, fill)| (column, self.fill(fill)));
-        Ok(Step::Default(fills.collect()))
+        Ok(ColumnStep::Default(fills.collect()))
     }
 
     fn fill(&mut self, fill: Fill) -> usize {
@@ -282,7 +292,7 @@ impl Compiler<'_> {
         self.fills.len() - 1
     }
 
-    fn team(&mut self, new: ColumnId, old: &[ColumnId], is_same: bool) -> Result<Team> {
+    fn team(&mut self, new: ColumnId, old: &[ColumnId], is_same: bool) -> Result<ColumnMapping> {
         let [team] = self.teams([new], [old], is_same)?;
         Ok(team)
     }
@@ -295,13 +305,13 @@ impl Compiler<'_> {
         new: [ColumnId; N],
         old: [&[ColumnId]; N],
         is_same: bool,
-    ) -> Result<[Team; N]> {
+    ) -> Result<[ColumnMapping; N]> {
         let same_encoding = |(&new, old): (&ColumnId, &&[ColumnId])| {
             let (new, old) = (&self.schema.columns[new as usize], self.old_column(old[0]));
             (new.column_type, new.bits, new.range) == (old.column_type, old.bits, old.range)
         };
         let replaces = is_same || new.iter().zip(&old).all(same_encoding);
-        let mut teams = new.map(|first| Team { first, new: vec![], old: vec![], zero: 0 });
+        let mut teams = new.map(|first| ColumnMapping { first, new: vec![], old: vec![], zero: 0 });
         let representations = if self.is_empty { usize::from(replaces) } else { old[0].len() };
         for representation in 0..representations {
             for (team, old) in teams.iter_mut().zip(&old) {
@@ -334,25 +344,27 @@ impl Compiler<'_> {
 }
 
 /// The columns of a field and its subfields in a schema that has one representation of each.
-fn columns_below(node: &Node, columns: &mut Vec<ColumnId>) {
+fn columns_below(node: &FieldNode, columns: &mut Vec<ColumnId>) {
     match &node.kind {
-        Kind::Primitive { values, .. } => columns.push(values[0]),
-        Kind::Bitset { bits, .. } => columns.push(bits[0]),
-        Kind::String { offsets, bytes } => columns.extend([offsets[0], bytes[0]]),
-        Kind::List { offsets, item, .. } => {
+        FieldKind::Primitive { values, .. } => columns.push(values[0]),
+        FieldKind::Bitset { bits, .. } => columns.push(bits[0]),
+        FieldKind::String { offsets, bytes } => columns.extend([offsets[0], bytes[0]]),
+        FieldKind::List { offsets, item, .. } => {
             columns.push(offsets[0]);
             columns_below(item, columns);
         }
-        Kind::Fixed { item, .. } => columns_below(item, columns),
-        Kind::Record { members, .. } => members.iter().for_each(|of| columns_below(of, columns)),
-        Kind::Variant { switch, alternatives } => {
+        FieldKind::Fixed { item, .. } => columns_below(item, columns),
+        FieldKind::Record { members, .. } => {
+            members.iter().for_each(|of| columns_below(of, columns))
+        }
+        FieldKind::Variant { switch, alternatives } => {
             columns.push(switch[0]);
             alternatives.iter().for_each(|of| columns_below(of, columns));
         }
-        Kind::Cardinality { offsets, .. } => columns.push(offsets[0]),
+        FieldKind::Cardinality { offsets, .. } => columns.push(offsets[0]),
     }
 }
 
-fn unlike(node: &Node) -> Error {
+fn unlike(node: &FieldNode) -> Error {
     Error::invalid(format!("the plan is not for an RNTuple with this field {:?}", node.name))
 }

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::header::Header;
 use crate::locator::EnvelopeLink;
 use crate::page_list::{Cluster, ColumnPages, PageLocation, WHOLE_SIZE_MAX};
-use crate::reader::{Reader, Segment, StoredCluster, deferred_repetitions, element_of};
+use crate::reader::{ClusterSegment, Reader, StoredCluster, deferred_repetitions, element_of};
 use crate::schema::{AliasColumn, Column, ColumnId, Field, FieldId, Schema, Structure};
 use crate::source::BlobSink;
 use crate::writer::{WriteOptions, write_envelope};
@@ -306,7 +306,7 @@ impl Completion<'_> {
             };
             return Ok(ColumnPages { element_offset: Some(run.offset), compression, pages });
         }
-        let whole = Segment { cluster: stored, range: 0..run.elements, is_told: true };
+        let whole = ClusterSegment { cluster: stored, range: 0..run.elements, is_referenced: true };
         let values = self.reader.elements().read(&[active], &[whole], element_of(column)?)?;
         let pages = if column.column_type.is_index() {
             self.pages.small_pages(sink, column, &values)?

@@ -5,7 +5,7 @@
 
 use super::fill::single;
 use super::numbers::converted;
-use super::plan::{Change, Map, Member, MemberMap, Plan, described, plan_with};
+use super::plan::{EvolutionPlan, FieldChange, Map, MemberMap, NewMember, described, plan_with};
 use crate::array::{Array, bytes_of, values_of};
 use crate::error::{Error, Result};
 use crate::types::{Primitive, Type};
@@ -17,14 +17,14 @@ use crate::types::{Primitive, Type};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conversion {
     old: Type,
-    plan: Plan,
+    plan: EvolutionPlan,
 }
 
 /// Converts an array of records of type `from` to one with these members; see [`Conversion`].
 ///
 /// # Errors
 /// As [`Conversion::new`] and [`Conversion::apply`].
-pub fn convert_array(array: &Array, from: &Type, members: &[Member]) -> Result<Array> {
+pub fn convert_array(array: &Array, from: &Type, members: &[NewMember]) -> Result<Array> {
     Conversion::new(from, members)?.apply(array)
 }
 
@@ -33,12 +33,12 @@ impl Conversion {
     ///
     /// # Errors
     /// [`Error::Invalid`] that names the field, both types and the reason if no value can be converted.
-    pub fn new(old: &Type, members: &[Member]) -> Result<Self> {
+    pub fn new(old: &Type, members: &[NewMember]) -> Result<Self> {
         Ok(Conversion { old: old.clone(), plan: plan_with(old, members, true)? })
     }
 
     /// What happens to the fields, without those to which nothing does.
-    pub fn changes(&self) -> &[Change] {
+    pub fn changes(&self) -> &[FieldChange] {
         self.plan.changes()
     }
 

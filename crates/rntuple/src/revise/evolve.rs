@@ -8,18 +8,18 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::compile::{Compiled, Step, Team, Witness, compile};
+use super::compile::{ColumnMapping, ColumnStep, Compiled, CountCheck, compile};
 use super::fill::{Fill, PageMaker, pair};
 use super::groups::GroupWriter;
 use super::numbers::converted;
-use super::plan::{Member, plan};
+use super::plan::{NewMember, plan};
 use crate::array::values_of;
 use crate::column::Element;
 use crate::error::{Error, Result};
 use crate::header::Header;
 use crate::locator::EnvelopeLink;
 use crate::page_list::{Cluster, ColumnPages};
-use crate::reader::{Reader, Segment, StoredCluster, element_of, element_of_primitive};
+use crate::reader::{ClusterSegment, Reader, StoredCluster, element_of, element_of_primitive};
 use crate::schema::{Column, ColumnId, Schema};
 use crate::source::BlobSink;
 use crate::types::{Primitive, Type};
@@ -47,7 +47,7 @@ pub struct Evolved {
 pub fn evolve(
     reader: &Reader,
     sink: &mut dyn BlobSink,
-    members: &[Member],
+    members: &[NewMember],
     options: WriteOptions,
 ) -> Result<Evolved> {
     if let Some((name, reason)) = reader.ignored().first() {
@@ -72,7 +72,7 @@ pub fn evolve(
     let pages = PageMaker::new(options);
     let is_deferred = reader.schema().columns.iter().any(|c| c.first_element.unwrap_or(0) != 0);
     let mut evolution =
-        Evolution { reader, schema, steps, fills, totals, is_deferred, pages, columns: vec![] };
+        Evolver { reader, schema, steps, fills, totals, is_deferred, pages, columns: vec![] };
     for cluster in reader.clusters_of(&(0..reader.entries()))? {
         let cluster = evolution.cluster(sink, cluster)?;
         groups.push(sink, cluster)?;
@@ -83,10 +83,10 @@ pub fn evolve(
 }
 
 /// The work on one cluster after the other.
-struct Evolution<'a> {
+struct Evolver<'a> {
     reader: &'a Reader,
     schema: Schema,
-    steps: Vec<Step>,
+    steps: Vec<ColumnStep>,
     fills: Vec<Fill>,
     /// For the first representation of each column the elements in all clusters before.
     totals: Vec<u64>,
@@ -97,12 +97,12 @@ struct Evolution<'a> {
     columns: Vec<ColumnPages>,
 }
 
-impl Evolution<'_> {
+impl Evolver<'_> {
     fn cluster(&mut self, sink: &mut dyn BlobSink, old: &StoredCluster) -> Result<Cluster> {
         self.columns = vec![ColumnPages::default(); self.schema.columns.len()];
         let entries = old.entries.end - old.entries.start;
         for node in &self.reader.tree().nodes {
-            self.check_count(old, &Witness::of(node), entries)?;
+            self.check_count(old, &CountCheck::of(node), entries)?;
         }
         let steps = std::mem::take(&mut self.steps);
         let done = steps.iter().try_for_each(|step| self.step(sink, old, step, entries));
@@ -117,40 +117,40 @@ impl Evolution<'_> {
         &mut self,
         sink: &mut dyn BlobSink,
         old: &StoredCluster,
-        step: &Step,
+        step: &ColumnStep,
         count: u64,
     ) -> Result<()> {
         match step {
-            Step::Keep(team) => self.keep(sink, old, team, count),
-            Step::Bits { size, bits } => self.keep(sink, old, bits, times(count, *size)?),
-            Step::Text { offsets, bytes } => {
+            ColumnStep::Keep(team) => self.keep(sink, old, team, count),
+            ColumnStep::Bits { size, bits } => self.keep(sink, old, bits, times(count, *size)?),
+            ColumnStep::Text { offsets, bytes } => {
                 self.keep(sink, old, offsets, count)?;
                 self.keep(sink, old, bytes, 0)
             }
-            Step::List { offsets, witness, item } => {
+            ColumnStep::List { offsets, witness, item } => {
                 self.keep(sink, old, offsets, count)?;
                 let counts = item.counts() || self.is_deferred;
                 let items = if counts { self.items(old, offsets, count)? } else { 0 };
                 self.check_count(old, witness, items)?;
                 self.step(sink, old, item, items)
             }
-            Step::Fixed { size, item } => self.step(sink, old, item, times(count, *size)?),
-            Step::Record(items) => {
+            ColumnStep::Fixed { size, item } => self.step(sink, old, item, times(count, *size)?),
+            ColumnStep::Record(items) => {
                 items.iter().try_for_each(|item| self.step(sink, old, item, count))
             }
-            Step::Variant { switch, items } => {
+            ColumnStep::Variant { switch, items } => {
                 self.keep(sink, old, switch, count)?;
-                let counts = self.is_deferred || items.iter().any(Step::counts);
+                let counts = self.is_deferred || items.iter().any(ColumnStep::counts);
                 let chosen = if counts { self.chosen(old, switch, count)? } else { vec![] };
                 items.iter().enumerate().try_for_each(|(at, item)| {
                     self.step(sink, old, item, chosen.get(at).copied().unwrap_or(0))
                 })
             }
-            Step::Wrap { column, fill, size, item } => {
+            ColumnStep::Wrap { column, fill, size, item } => {
                 self.fill(sink, *column, *fill, count)?;
                 self.step(sink, old, item, times(count, *size)?)
             }
-            Step::Copy { column, old: columns, from } => {
+            ColumnStep::Copy { column, old: columns, from } => {
                 let from_element = element_of_primitive(*from);
                 let values = self.elements(old, columns, 0..count, from_element)?;
                 let to = primitive_of(element_of(self.column(*column))?)?;
@@ -163,7 +163,7 @@ impl Evolution<'_> {
                 self.place(*column, *column, self.pages.column(pages));
                 Ok(())
             }
-            Step::Default(fills) => {
+            ColumnStep::Default(fills) => {
                 fills.iter().try_for_each(|&(column, fill)| self.fill(sink, column, fill, count))
             }
         }
@@ -174,7 +174,7 @@ impl Evolution<'_> {
         &mut self,
         sink: &mut dyn BlobSink,
         old: &StoredCluster,
-        team: &Team,
+        team: &ColumnMapping,
         count: u64,
     ) -> Result<()> {
         let Some((id, run)) = old.active(&team.old) else {
@@ -231,11 +231,15 @@ impl Evolution<'_> {
         range: Range<u64>,
         element: Element,
     ) -> Result<Bytes> {
-        self.reader.elements().read(columns, &[Segment { cluster, range, is_told: false }], element)
+        self.reader.elements().read(
+            columns,
+            &[ClusterSegment { cluster, range, is_referenced: false }],
+            element,
+        )
     }
 
     /// The items of `count` collections: where the last one ends.
-    fn items(&self, old: &StoredCluster, offsets: &Team, count: u64) -> Result<u64> {
+    fn items(&self, old: &StoredCluster, offsets: &ColumnMapping, count: u64) -> Result<u64> {
         if count == 0 {
             return Ok(0);
         }
@@ -244,7 +248,7 @@ impl Evolution<'_> {
     }
 
     /// The values that each alternative of `count` variants has.
-    fn chosen(&self, old: &StoredCluster, switch: &Team, count: u64) -> Result<Vec<u64>> {
+    fn chosen(&self, old: &StoredCluster, switch: &ColumnMapping, count: u64) -> Result<Vec<u64>> {
         let pairs = self.elements(old, &switch.old, 0..count, Element::Switch)?;
         let mut chosen = vec![];
         for (position, tag) in pairs.chunks_exact(Element::Switch.size()).map(pair) {
@@ -259,14 +263,14 @@ impl Evolution<'_> {
     }
 
     /// Refuses a number of values that the old columns do not have, before anything is made of it.
-    fn check_count(&self, cluster: &StoredCluster, witness: &Witness, count: u64) -> Result<()> {
+    fn check_count(&self, cluster: &StoredCluster, witness: &CountCheck, count: u64) -> Result<()> {
         if witness.columns.is_empty()
             || self.is_deferred && cluster.active(&witness.columns).is_none()
         {
             return Ok(());
         }
         let range = 0..times(count, witness.size)?;
-        let whole = Segment { cluster, range, is_told: true };
+        let whole = ClusterSegment { cluster, range, is_referenced: true };
         self.reader.elements().check_segments(&witness.columns, &[whole], Element::U8)
     }
 }

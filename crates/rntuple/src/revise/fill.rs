@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::locator::Locator;
 use crate::page::{PageBuffers, seal_page};
 use crate::page_list::{ColumnPages, PageLocation};
-use crate::reader::{Reader, Segment, element_of};
+use crate::reader::{ClusterSegment, Reader, element_of};
 use crate::schema::Column;
 use crate::source::BlobSink;
 use crate::types::Type;
@@ -31,12 +31,12 @@ pub(super) struct Fill {
     element: Element,
     /// Elements of the first value, as they are in memory.
     pattern: Vec<u8>,
-    step: Step,
+    step: FillStep,
 }
 
 /// What each further value adds to its elements.
 #[derive(Clone, Debug, PartialEq)]
-enum Step {
+enum FillStep {
     Nothing,
     /// Items of one value.
     Offsets(u64),
@@ -56,9 +56,9 @@ impl Fill {
                 let id = [id as u32];
                 let elements = cluster.active(&id).map_or(0, |(_, run)| run.elements);
                 let element = element_of(column)?;
-                let whole = Segment { cluster, range: 0..elements, is_told: true };
+                let whole = ClusterSegment { cluster, range: 0..elements, is_referenced: true };
                 let pattern = reader.elements().read(&id, &[whole], element)?.to_vec();
-                let step = Step::of(column, &pattern)?;
+                let step = FillStep::of(column, &pattern)?;
                 Ok(Fill { column: column.clone(), element, pattern, step })
             })
             .collect()
@@ -68,14 +68,14 @@ impl Fill {
     pub(super) fn of_size(column: &Column, size: u64) -> Result<Self> {
         let pattern = size.to_le_bytes().to_vec();
         let (column, element) = (column.clone(), element_of(column)?);
-        Ok(Fill { column, element, pattern, step: Step::Offsets(size) })
+        Ok(Fill { column, element, pattern, step: FillStep::Offsets(size) })
     }
 
     /// Elements that are zero.
     pub(super) fn of_zero(column: &Column) -> Result<Self> {
         let element = element_of(column)?;
         let pattern = vec![0; element.size()];
-        Ok(Fill { column: column.clone(), element, pattern, step: Step::Nothing })
+        Ok(Fill { column: column.clone(), element, pattern, step: FillStep::Nothing })
     }
 
     /// Elements of one byte.
@@ -96,12 +96,12 @@ impl Fill {
             let (value, within) = (at / count, (at % count) as usize);
             let base = &self.pattern[within * size..(within + 1) * size];
             match &self.step {
-                Step::Nothing => elements.extend_from_slice(base),
-                Step::Offsets(items) => {
+                FillStep::Nothing => elements.extend_from_slice(base),
+                FillStep::Offsets(items) => {
                     let first = u64::from_le_bytes(base.try_into().expect("offsets have 8 bytes"));
                     elements.extend((first + value * items).to_le_bytes());
                 }
-                Step::Switch(items) => {
+                FillStep::Switch(items) => {
                     let (position, tag) = pair(base);
                     let step = (tag as usize).checked_sub(1).map_or(0, |chosen| items[chosen]);
                     elements.extend((position + value * step).to_le_bytes());
@@ -113,14 +113,14 @@ impl Fill {
     }
 }
 
-impl Step {
+impl FillStep {
     fn of(column: &Column, pattern: &[u8]) -> Result<Self> {
         if column.column_type.is_index() {
-            return Ok(Step::Offsets(values_of::<u64>(pattern)?.last().copied().unwrap_or(0)))
-                .map(|step| if step == Step::Offsets(0) { Step::Nothing } else { step });
+            return Ok(FillStep::Offsets(values_of::<u64>(pattern)?.last().copied().unwrap_or(0)))
+                .map(|step| if step == FillStep::Offsets(0) { FillStep::Nothing } else { step });
         }
         if element_of(column)? != Element::Switch {
-            return Ok(Step::Nothing);
+            return Ok(FillStep::Nothing);
         }
         let mut items = vec![];
         for (position, tag) in pattern.chunks_exact(Element::Switch.size()).map(pair) {
@@ -128,7 +128,7 @@ impl Step {
             items.resize(items.len().max(chosen + 1), 0);
             items[chosen] = u64::max(items[chosen], position + 1);
         }
-        Ok(if items.is_empty() { Step::Nothing } else { Step::Switch(items) })
+        Ok(if items.is_empty() { FillStep::Nothing } else { FillStep::Switch(items) })
     }
 }
 
@@ -200,7 +200,7 @@ impl PageMaker {
         starts
             .map(|start| {
                 let end = elements.min(start + on_page);
-                let place = if fill.step == Step::Nothing { start % count } else { start };
+                let place = if fill.step == FillStep::Nothing { start % count } else { start };
                 let key = (number, place, (end - start) as u32);
                 if let Some(page) = self.written.get(&key) {
                     return Ok(*page);

@@ -21,7 +21,7 @@ pub use compact::{Compaction, compact};
 pub use complete::{Completed, DELETED_FIELD, complete};
 pub use conversion::{Conversion, convert_array};
 pub use evolve::{Evolved, evolve};
-pub use plan::{Change, ChangeKind, Member, Nesting, Origin, Plan, plan};
+pub use plan::{ChangeKind, EvolutionPlan, FieldChange, Nesting, NewMember, ValueOrigin, plan};
 
 use crate::locator::EnvelopeLink;
 use crate::writer::ClusterSummary;

@@ -5,7 +5,7 @@
 //! 1. A plan that was made can be carried out on any data of the old type.
 //! 2. Whatever a plan keeps is kept exactly: nothing is rounded, cut or guessed.
 
-use super::widening::{self, Way};
+use super::widening::{self, Widening};
 use crate::error::{Error, Result};
 use crate::schema::Schema;
 use crate::type_map::{Encoding, type_name};
@@ -14,17 +14,17 @@ use crate::value::Value;
 
 /// A member of the new type of an RNTuple, or of a record in it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Member {
+pub struct NewMember {
     /// Its name.
     pub name: String,
     /// Its type, with all that is nested in it.
     pub of: Type,
     /// Where its values come from.
-    pub from: Origin,
+    pub from: ValueOrigin,
     /// For a record, or the records in a list, an array or an optional value: where their members
     /// come from. Those that are not named here keep their values if there was a member of the same
     /// name, and are zero if there was none.
-    pub members: Vec<Member>,
+    pub members: Vec<NewMember>,
     /// What becomes of a list, where the types leave that open.
     pub nesting: Nesting,
 }
@@ -41,16 +41,16 @@ pub enum Nesting {
     Unwrapped,
 }
 
-/// Where the values of a [`Member`] come from.
+/// Where the values of a [`NewMember`] come from.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Origin {
+pub enum ValueOrigin {
     /// From the member of this name in the old record; dots go down into records, as in `vertex.x`.
     Same(String),
     /// All old entries have this value; `None` is zero, empty or absent, as the type has it.
     Default(Option<Value>),
 }
 
-impl Member {
+impl NewMember {
     /// A member that keeps its name and its values.
     pub fn same(name: &str, of: Type) -> Self {
         Self::was(name, of, name)
@@ -58,18 +58,18 @@ impl Member {
 
     /// A member whose values had another name.
     pub fn was(name: &str, of: Type, old: &str) -> Self {
-        let from = Origin::Same(old.to_owned());
-        Member { name: name.to_owned(), of, from, members: vec![], nesting: Nesting::ByType }
+        let from = ValueOrigin::Same(old.to_owned());
+        NewMember { name: name.to_owned(), of, from, members: vec![], nesting: Nesting::ByType }
     }
 
     /// A new member; `None` stands for zero, empty or absent.
     pub fn added(name: &str, of: Type, default: Option<Value>) -> Self {
-        Member { from: Origin::Default(default), ..Self::same(name, of) }
+        NewMember { from: ValueOrigin::Default(default), ..Self::same(name, of) }
     }
 
     /// The same with its nested members.
     #[must_use]
-    pub fn with(mut self, members: Vec<Member>) -> Self {
+    pub fn with(mut self, members: Vec<NewMember>) -> Self {
         self.members = members;
         self
     }
@@ -84,22 +84,22 @@ impl Member {
 
 /// How an RNTuple of one type becomes one of another.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct EvolutionPlan {
     pub(super) members: Vec<(String, Type)>,
     pub(super) maps: Vec<MemberMap>,
-    changes: Vec<Change>,
+    changes: Vec<FieldChange>,
 }
 
 /// What happens to one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct FieldChange {
     /// Path of the field in the new type, or in the old one if it is removed.
     pub path: String,
     /// What happens to it.
     pub kind: ChangeKind,
 }
 
-/// The kinds of a [`Change`].
+/// The kinds of a [`FieldChange`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
     /// It is new.
@@ -137,7 +137,7 @@ pub(super) enum Map {
     /// All have this value; there is no old one.
     Default(Value),
     /// Numbers of a wider type.
-    Widen(Way),
+    Widen(Widening),
     /// Collections or arrays, item by item.
     Items(Box<Map>),
     /// Records.
@@ -163,12 +163,12 @@ pub(super) enum Map {
 /// # Errors
 /// [`Error::Invalid`] that names the field, both types and the reason if values cannot be kept, if
 /// an origin does not exist, or if the new type cannot be stored.
-pub fn plan(old: &Type, members: &[Member]) -> Result<Plan> {
+pub fn plan(old: &Type, members: &[NewMember]) -> Result<EvolutionPlan> {
     plan_with(old, members, false)
 }
 
 /// As [`plan`]; if it `narrows`, also what only some values can be converted to.
-pub(super) fn plan_with(old: &Type, members: &[Member], narrows: bool) -> Result<Plan> {
+pub(super) fn plan_with(old: &Type, members: &[NewMember], narrows: bool) -> Result<EvolutionPlan> {
     let types: Vec<_> = members.iter().map(|m| (m.name.clone(), m.of.clone())).collect();
     Schema::new(&types, Encoding::Plain)?;
     let Type::Record { members: old, .. } = old else {
@@ -176,12 +176,12 @@ pub(super) fn plan_with(old: &Type, members: &[Member], narrows: bool) -> Result
     };
     let mut planner = Planner { path: vec![], old_path: vec![], changes: vec![], narrows };
     let maps = planner.members(old, &types, members)?;
-    Ok(Plan { members: types, maps, changes: planner.changes })
+    Ok(EvolutionPlan { members: types, maps, changes: planner.changes })
 }
 
-impl Plan {
+impl EvolutionPlan {
     /// What happens to the fields, without those to which nothing does.
-    pub fn changes(&self) -> &[Change] {
+    pub fn changes(&self) -> &[FieldChange] {
         &self.changes
     }
 
@@ -195,7 +195,7 @@ struct Planner {
     /// Names of the new and of the old members that lead to where the planner is.
     path: Vec<String>,
     old_path: Vec<String>,
-    changes: Vec<Change>,
+    changes: Vec<FieldChange>,
     narrows: bool,
 }
 
@@ -204,7 +204,7 @@ impl Planner {
         &mut self,
         old: &[(String, Type)],
         new: &[(String, Type)],
-        rules: &[Member],
+        rules: &[NewMember],
     ) -> Result<Vec<MemberMap>> {
         let mut used = vec![];
         let mut maps = Vec::with_capacity(new.len());
@@ -226,7 +226,7 @@ impl Planner {
         for (position, (name, _)) in old.iter().enumerate() {
             if !used.contains(&position) {
                 let path = joined(&self.old_path, name);
-                self.changes.push(Change { path, kind: ChangeKind::Removed });
+                self.changes.push(FieldChange { path, kind: ChangeKind::Removed });
             }
         }
         Ok(maps)
@@ -237,11 +237,11 @@ impl Planner {
         old: &[(String, Type)],
         name: &str,
         of: &Type,
-        rule: Option<&Member>,
+        rule: Option<&NewMember>,
     ) -> Result<MemberMap> {
         let from = match rule.map(|rule| &rule.from) {
-            Some(Origin::Same(path)) => path.as_str(),
-            Some(Origin::Default(value)) => return self.added(name, of, value.as_ref()),
+            Some(ValueOrigin::Same(path)) => path.as_str(),
+            Some(ValueOrigin::Default(value)) => return self.added(name, of, value.as_ref()),
             None if old.iter().any(|(other, _)| other == name) => name,
             None => return self.added(name, of, None),
         };
@@ -255,7 +255,7 @@ impl Planner {
             self.note(kind);
         }
         self.old_path.push(from.to_owned());
-        let rules: &[Member] = rule.map_or(&[], |rule| &rule.members);
+        let rules: &[NewMember] = rule.map_or(&[], |rule| &rule.members);
         let map = match (rule.map_or(Nesting::ByType, |rule| rule.nesting), found, of) {
             (Nesting::Wrapped, _, Type::List(item) | Type::Optional(item)) => {
                 self.note(ChangeKind::Wrapped);
@@ -283,7 +283,7 @@ impl Planner {
         Ok(MemberMap { name: name.to_owned(), source: vec![], map: Map::Default(value) })
     }
 
-    fn map(&mut self, old: &Type, new: &Type, rules: &[Member]) -> Result<Map> {
+    fn map(&mut self, old: &Type, new: &Type, rules: &[NewMember]) -> Result<Map> {
         if old == new && rules.is_empty() {
             return Ok(Map::Keep);
         }
@@ -325,18 +325,18 @@ impl Planner {
 
     fn number(&mut self, old: &Type, new: &Type) -> Result<Map> {
         let is_number = |of: &Type| matches!(of, Type::Primitive(_) | Type::Reduced(..));
-        let kind = match widening::way(old, new) {
-            Some(Way::Column) => ChangeKind::Widened,
-            Some(Way::Copy) => ChangeKind::Converted,
+        let kind = match widening::widening_of(old, new) {
+            Some(Widening::Column) => ChangeKind::Widened,
+            Some(Widening::Copy) => ChangeKind::Converted,
             None if self.narrows && is_number(old) && is_number(new) => ChangeKind::Narrowed,
             None => return Err(self.refused(old, new)),
         };
         self.note(kind);
-        Ok(widening::way(old, new).map_or(Map::Number, Map::Widen))
+        Ok(widening::widening_of(old, new).map_or(Map::Number, Map::Widen))
     }
 
     /// Collections as something with fewer items.
-    fn narrowed(&mut self, old: &Type, new: &Type, rules: &[Member]) -> Result<Map> {
+    fn narrowed(&mut self, old: &Type, new: &Type, rules: &[NewMember]) -> Result<Map> {
         let (Type::List(item) | Type::Optional(item)) = old else {
             return Err(self.refused(old, new));
         };
@@ -359,7 +359,7 @@ impl Planner {
     }
 
     fn note(&mut self, kind: ChangeKind) {
-        self.changes.push(Change { path: self.path.join("."), kind });
+        self.changes.push(FieldChange { path: self.path.join("."), kind });
     }
 
     fn invalid(&self, reason: &str) -> Error {

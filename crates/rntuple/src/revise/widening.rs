@@ -10,7 +10,7 @@ use crate::types::{Precision, Primitive, Type};
 
 /// How old numbers become wider ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Widening {
     /// The old column is one more representation.
     Column,
     /// The old numbers are read, converted and written.
@@ -19,14 +19,14 @@ pub(super) enum Way {
 
 /// How numbers of type `old` become such of type `new`; `None` if not all can, or they are no
 /// numbers.
-pub(super) fn way(old: &Type, new: &Type) -> Option<Way> {
+pub(super) fn widening_of(old: &Type, new: &Type) -> Option<Widening> {
     match (old, new) {
         (Type::Primitive(old), Type::Primitive(new)) => of_primitives(*old, *new),
         (Type::Reduced(old, precision), Type::Primitive(new)) => of_reduced(*old, *precision, *new),
         (
             Type::Primitive(Primitive::Float32),
             Type::Reduced(Primitive::Float64, Precision::Single),
-        ) => Some(Way::Column),
+        ) => Some(Widening::Column),
         (Type::Reduced(old, of), Type::Reduced(new, to)) if old == new => {
             let keeps = match (of, to) {
                 (Precision::Truncated { bits }, Precision::Truncated { bits: more }) => bits < more,
@@ -35,16 +35,16 @@ pub(super) fn way(old: &Type, new: &Type) -> Option<Way> {
                 (Precision::Half, Precision::Truncated { bits }) => *bits >= 19,
                 _ => false,
             };
-            keeps.then_some(Way::Copy)
+            keeps.then_some(Widening::Copy)
         }
         _ => None,
     }
 }
 
-fn of_primitives(old: Primitive, new: Primitive) -> Option<Way> {
+fn of_primitives(old: Primitive, new: Primitive) -> Option<Widening> {
     match (old, new) {
         (Primitive::Byte | Primitive::Char, _) | (_, Primitive::Byte | Primitive::Char) => None,
-        (Primitive::Float32, Primitive::Float64) => Some(Way::Column),
+        (Primitive::Float32, Primitive::Float64) => Some(Widening::Column),
         _ => {
             let range = old.integer_range()?;
             match (new, new.integer_range()) {
@@ -53,23 +53,23 @@ fn of_primitives(old: Primitive, new: Primitive) -> Option<Way> {
                 {
                     None
                 }
-                (_, Some(_)) if old == Primitive::Bool => Some(Way::Copy),
-                (_, Some(_)) => Some(Way::Column),
-                (Primitive::Float32, None) if old.size() <= 2 => Some(Way::Copy),
-                (Primitive::Float64, None) if old.size() <= 4 => Some(Way::Copy),
+                (_, Some(_)) if old == Primitive::Bool => Some(Widening::Copy),
+                (_, Some(_)) => Some(Widening::Column),
+                (Primitive::Float32, None) if old.size() <= 2 => Some(Widening::Copy),
+                (Primitive::Float64, None) if old.size() <= 4 => Some(Widening::Copy),
                 _ => None,
             }
         }
     }
 }
 
-fn of_reduced(old: Primitive, precision: Precision, new: Primitive) -> Option<Way> {
+fn of_reduced(old: Primitive, precision: Precision, new: Primitive) -> Option<Widening> {
     if old != new && (old, new) != (Primitive::Float32, Primitive::Float64) {
         return None;
     }
     Some(match precision {
-        Precision::Half | Precision::Single => Way::Column,
-        Precision::Truncated { .. } | Precision::Quantised { .. } => Way::Copy,
+        Precision::Half | Precision::Single => Widening::Column,
+        Precision::Truncated { .. } | Precision::Quantised { .. } => Widening::Copy,
     })
 }
 

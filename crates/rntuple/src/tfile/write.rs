@@ -147,7 +147,7 @@ pub struct Sealed {
 /// [`Error::Invalid`] if a name is empty, has a slash, occurs twice or is too long.
 pub fn seal(sealing: &Sealing<'_>) -> Result<Sealed> {
     check_names(sealing.anchors)?;
-    let mut tail = Tail { sealing, writer: Writer::default() };
+    let mut tail = FileTail { sealing, writer: Writer::default() };
     let keys = sealing
         .anchors
         .iter()
@@ -190,12 +190,12 @@ fn check_names(anchors: &[(String, Anchor)]) -> Result<()> {
 }
 
 /// The keys appended by [`seal`].
-struct Tail<'a> {
+struct FileTail<'a> {
     sealing: &'a Sealing<'a>,
     writer: Writer,
 }
 
-impl Tail<'_> {
+impl FileTail<'_> {
     fn position(&self) -> u64 {
         self.sealing.end + self.writer.bytes.len() as u64
     }

@@ -86,14 +86,14 @@ pub(super) struct State {
 }
 
 /// What an [`Appender`] had at one time, to go back to.
-pub struct Savepoint {
+pub struct AppenderSavepoint {
     state: State,
     element_offsets: Vec<u64>,
 }
 
 /// Where a new version of an RNTuple is described.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Version {
+pub struct AppendedVersion {
     /// The footer envelope.
     pub footer: EnvelopeLink,
     /// Entries of the version.
@@ -212,7 +212,7 @@ impl Appender {
     }
 
     /// What numbers that mean something outside the file are stored as; see
-    /// [`Cell::renumbered`].
+    /// [`Cell::visit_renumbered`].
     pub fn renumbering(&mut self) -> &mut Renumbering {
         &mut self.writer.renumbering
     }
@@ -290,16 +290,16 @@ impl Appender {
     ///
     /// # Errors
     /// [`Error::Io`] from the sink.
-    pub fn savepoint(&mut self, sink: &mut dyn BlobSink) -> Result<Savepoint> {
+    pub fn savepoint(&mut self, sink: &mut dyn BlobSink) -> Result<AppenderSavepoint> {
         self.end_cluster(sink)?;
         let element_offsets = self.writer.element_offsets();
-        Ok(Savepoint { state: self.state.clone(), element_offsets })
+        Ok(AppenderSavepoint { state: self.state.clone(), element_offsets })
     }
 
     /// Forgets all that came after a savepoint of this appender: entries, changes, and a failed
     /// write. A savepoint can be gone back to any number of times, also over versions made since;
     /// those stay what they are.
-    pub fn rollback_to(&mut self, savepoint: &Savepoint) {
+    pub fn rollback_to(&mut self, savepoint: &AppenderSavepoint) {
         self.state = savepoint.state.clone();
         self.writer.reset(&savepoint.element_offsets);
     }
@@ -315,7 +315,7 @@ impl Appender {
         &mut self,
         sink: &mut dyn BlobSink,
         source: &dyn ByteSource,
-    ) -> Result<Version> {
+    ) -> Result<AppendedVersion> {
         self.end_cluster(sink)?;
         let groups = self.state.groups.write(sink, source)?;
         self.write_footer(sink, groups)
@@ -331,7 +331,7 @@ impl Appender {
         &mut self,
         sink: &mut dyn BlobSink,
         source: &dyn ByteSource,
-    ) -> Result<Version> {
+    ) -> Result<AppendedVersion> {
         self.end_cluster(sink)?;
         let groups = self.state.groups.write_whole(sink, source)?;
         self.write_footer(sink, groups)
@@ -341,7 +341,7 @@ impl Appender {
         &mut self,
         sink: &mut dyn BlobSink,
         (cluster_groups, bytes): (Vec<ClusterGroup>, u64),
-    ) -> Result<Version> {
+    ) -> Result<AppendedVersion> {
         self.state.bytes += bytes;
         let footer = Footer {
             header_checksum: self.header_checksum,
@@ -352,7 +352,7 @@ impl Appender {
         let bytes = std::mem::take(&mut self.state.bytes) + footer.locator.size;
         let summaries = std::mem::take(&mut self.state.summaries);
         let summaries = summaries.into_iter().map(Arc::unwrap_or_clone).collect();
-        Ok(Version { footer, entries: self.state.first_entry, bytes, summaries })
+        Ok(AppendedVersion { footer, entries: self.state.first_entry, bytes, summaries })
     }
 
     /// Gives memory back that has nothing in it: between versions this is nearly all of it. What is appended

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use super::column::{ColumnBuffer, LARGE_MIN, PageOptions};
 use super::renumbering::Renumbering;
 use super::row::RowWriter;
-use super::summary::{Bounds, Tracker, summarised};
+use super::summary::{Bounds, Tracker, summary_kinds};
 use crate::array::{Array, values_of};
 use crate::buffer::AlignedBuffer;
 use crate::column::Element;
@@ -25,14 +25,14 @@ use crate::page_list::{Cluster, ColumnPages};
 use crate::reader::{convert, element_of_primitive};
 use crate::schema::{ColumnId, Schema};
 use crate::source::BlobSink;
-use crate::tree::{Kind, Node, Tree};
+use crate::tree::{FieldKind, FieldNode, FieldTree};
 
 /// A cluster has at most this many times its size on disk in memory; ROOT has the same limit.
 pub(crate) const RATIO_MAX: u64 = 10;
 
 /// The cluster under construction.
 pub(crate) struct ClusterWriter {
-    pub tree: Tree,
+    pub tree: FieldTree,
     columns: Vec<ColumnBuffer>,
     /// The column of the schema that each is.
     ids: Vec<ColumnId>,
@@ -54,14 +54,14 @@ impl ClusterWriter {
         element_offsets: &[u64],
         options: PageOptions,
     ) -> Result<Self> {
-        let tree = Tree::of(schema)?;
+        let tree = FieldTree::of(schema)?;
         if let Some((name, reason)) = tree.ignored.first() {
             return Err(Error::unsupported(format!("writing field {name:?}: {reason}")));
         }
         if !schema.aliases.is_empty() {
             return Err(Error::unsupported("writing projected fields"));
         }
-        let how = summarised(&tree, schema.columns.len());
+        let how = summary_kinds(&tree, schema.columns.len());
         let ids = tree.first_columns();
         let mut positions = vec![None; schema.columns.len()];
         ids.iter().enumerate().for_each(|(at, &id)| positions[id as usize] = Some(at));
@@ -189,7 +189,7 @@ impl ClusterWriter {
     fn append_members(
         &mut self,
         sink: &mut dyn BlobSink,
-        members: &[Node],
+        members: &[FieldNode],
         records: &Array,
         first: usize,
         end: usize,
@@ -204,38 +204,38 @@ impl ClusterWriter {
     pub(crate) fn append_field(
         &mut self,
         sink: &mut dyn BlobSink,
-        node: &Node,
+        node: &FieldNode,
         array: &Array,
         first: usize,
         end: usize,
     ) -> Result<()> {
         match (&node.kind, array) {
             (
-                Kind::Primitive { primitive, values: columns, .. },
+                FieldKind::Primitive { primitive, values: columns, .. },
                 Array::Primitive { values, .. },
             ) => {
                 let size = primitive.size();
                 let element = element_of_primitive(*primitive);
                 self.extend(sink, columns[0], &values[first * size..end * size], element)
             }
-            (Kind::Bitset { size, bits }, Array::Fixed { content, .. }) => {
+            (FieldKind::Bitset { size, bits }, Array::Fixed { content, .. }) => {
                 let Array::Primitive { values, .. } = &**content else { return Err(unlike(node)) };
                 let size = *size as usize;
                 self.extend(sink, bits[0], &values[first * size..end * size], Element::U8)
             }
             (
-                Kind::String { offsets, bytes },
+                FieldKind::String { offsets, bytes },
                 Array::String { offsets: ends, bytes: characters },
             ) => {
                 self.append_offsets(sink, offsets[0], ends, first, end)?;
                 let ends = &values_of::<i64>(ends)?[first..=end];
                 self.extend_items(sink, bytes[0], characters, Element::U8, ends)
             }
-            (Kind::List { offsets, item, .. }, Array::List { offsets: ends, content, .. }) => {
+            (FieldKind::List { offsets, item, .. }, Array::List { offsets: ends, content, .. }) => {
                 let (from, to) = self.append_offsets(sink, offsets[0], ends, first, end)?;
                 match (&item.kind, &**content) {
                     (
-                        Kind::Primitive { primitive, values: columns, .. },
+                        FieldKind::Primitive { primitive, values: columns, .. },
                         Array::Primitive { values, .. },
                     ) => {
                         let ends = &values_of::<i64>(ends)?[first..=end];
@@ -245,15 +245,15 @@ impl ClusterWriter {
                     _ => self.append_field(sink, item, content, from, to),
                 }
             }
-            (Kind::Fixed { size, item }, Array::Fixed { content, .. }) => {
+            (FieldKind::Fixed { size, item }, Array::Fixed { content, .. }) => {
                 let size = *size as usize;
                 self.append_field(sink, item, content, first * size, end * size)
             }
-            (Kind::Record { members, .. }, Array::Record { .. }) => {
+            (FieldKind::Record { members, .. }, Array::Record { .. }) => {
                 self.append_members(sink, members, array, first, end)
             }
             (
-                Kind::Variant { switch, alternatives },
+                FieldKind::Variant { switch, alternatives },
                 Array::Variant { tags, positions, contents },
             ) => {
                 let chosen = &values_of::<i8>(tags)?[first..end];
@@ -270,7 +270,7 @@ impl ClusterWriter {
         &mut self,
         sink: &mut dyn BlobSink,
         switch: ColumnId,
-        alternatives: &[Node],
+        alternatives: &[FieldNode],
         contents: &[Array],
         tag: i8,
         position: i64,
@@ -370,6 +370,6 @@ pub(super) fn switch_pair(position: u64, tag: u32) -> [u8; 12] {
     pair
 }
 
-fn unlike(node: &Node) -> Error {
+fn unlike(node: &FieldNode) -> Error {
     Error::invalid(format!("the array is not of the type of field {:?}", node.name))
 }

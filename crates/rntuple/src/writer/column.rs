@@ -238,7 +238,7 @@ impl ColumnBuffer {
         let size = self.unpaged();
         let shared = self.shared.iter().map(|piece| &piece[..]);
         let parts: Vec<&[u8]> = std::iter::once(&self.values[..]).chain(shared).collect();
-        let offset = sink.write_summed(&parts);
+        let offset = sink.write_with_checksum(&parts);
         self.values.clear();
         self.shared.clear();
         self.shared_size = 0;

@@ -12,17 +12,19 @@ use std::ops::Range;
 use super::cluster::ClusterWriter;
 use super::column::PageOptions;
 use super::pages::OldColumn;
-use super::summary::{Bounds, Summarised, Tracker};
+use super::summary::{Bounds, SummaryKind, Tracker};
 use crate::array::{Array, values_of};
 use crate::buffer::AlignedBuffer;
 use crate::column::{ColumnType, Element};
 use crate::error::{Error, Result};
 use crate::page::{CHECKSUM_SIZE, PageBuffers};
 use crate::page_list::{Cluster, ColumnPages, PageLocation};
-use crate::reader::{Elements, Segment, StoredCluster, convert, element_of, element_of_primitive};
+use crate::reader::{
+    ClusterSegment, Elements, StoredCluster, convert, element_of, element_of_primitive,
+};
 use crate::schema::{ColumnId, Schema};
 use crate::source::{BlobSink, ByteSource};
-use crate::tree::{Kind, Node};
+use crate::tree::{FieldKind, FieldNode};
 
 /// Elements that are replaced, and the positions of the new ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +53,7 @@ pub(super) struct ClusterEdit<'a> {
     pub schema: &'a Schema,
     pub reader: Elements<'a>,
     pub stored: &'a StoredCluster,
-    how: &'a [Option<Summarised>],
+    how: &'a [Option<SummaryKind>],
     pub options: PageOptions,
     pub sink: &'a mut dyn BlobSink,
     pub buffers: PageBuffers,
@@ -79,7 +81,7 @@ impl<'a> ClusterEdit<'a> {
         schema: &'a Schema,
         source: &'a dyn ByteSource,
         stored: &'a StoredCluster,
-        how: &'a [Option<Summarised>],
+        how: &'a [Option<SummaryKind>],
         options: PageOptions,
         sink: &'a mut dyn BlobSink,
     ) -> Self {
@@ -113,7 +115,7 @@ impl<'a> ClusterEdit<'a> {
     /// Replaces values of a field that has so many elements in the cluster.
     pub(super) fn replace(
         &mut self,
-        node: &Node,
+        node: &FieldNode,
         array: &Array,
         splices: Vec<Splice>,
         elements: u64,
@@ -123,19 +125,19 @@ impl<'a> ClusterEdit<'a> {
         }
         match (&node.kind, array) {
             (
-                Kind::Primitive { primitive, values: columns, .. },
+                FieldKind::Primitive { primitive, values: columns, .. },
                 Array::Primitive { values, .. },
             ) => {
                 let element = element_of_primitive(*primitive);
                 self.replace_elements(columns, element, values, &splices, elements)
             }
-            (Kind::Bitset { size, bits }, Array::Fixed { content, .. }) => {
+            (FieldKind::Bitset { size, bits }, Array::Fixed { content, .. }) => {
                 let Array::Primitive { values, .. } = &**content else { return Err(unlike(node)) };
                 let (splices, elements) = multiplied(&splices, elements, *size)?;
                 self.replace_elements(bits, Element::U8, values, &splices, elements)
             }
             (
-                Kind::String { offsets, bytes },
+                FieldKind::String { offsets, bytes },
                 Array::String { offsets: ends, bytes: characters },
             ) => {
                 let (splices, elements) = self.replace_sizes(offsets, ends, &splices, elements)?;
@@ -144,21 +146,21 @@ impl<'a> ClusterEdit<'a> {
                 }
                 self.replace_elements(bytes, Element::U8, characters, &splices, elements)
             }
-            (Kind::List { offsets, item, .. }, Array::List { offsets: ends, content, .. }) => {
+            (FieldKind::List { offsets, item, .. }, Array::List { offsets: ends, content, .. }) => {
                 let (splices, elements) = self.replace_sizes(offsets, ends, &splices, elements)?;
                 self.replace(item, content, splices, elements)
             }
-            (Kind::Fixed { size, item }, Array::Fixed { content, .. }) => {
+            (FieldKind::Fixed { size, item }, Array::Fixed { content, .. }) => {
                 let (splices, elements) = multiplied(&splices, elements, *size)?;
                 self.replace(item, content, splices, elements)
             }
-            (Kind::Record { members, .. }, Array::Record { .. }) => {
+            (FieldKind::Record { members, .. }, Array::Record { .. }) => {
                 members.iter().try_for_each(|member| {
                     let array = array.member(&member.name).ok_or_else(|| unlike(member))?;
                     self.replace(member, array, splices.clone(), elements)
                 })
             }
-            (Kind::Variant { .. }, Array::Variant { .. }) => {
+            (FieldKind::Variant { .. }, Array::Variant { .. }) => {
                 self.rewrite(node, array, &splices, elements)
             }
             _ => Err(unlike(node)),
@@ -278,12 +280,13 @@ impl<'a> ClusterEdit<'a> {
     /// Writes all of a field in this cluster anew.
     fn rewrite(
         &mut self,
-        node: &Node,
+        node: &FieldNode,
         array: &Array,
         splices: &[Splice],
         elements: u64,
     ) -> Result<()> {
-        let segment = Segment { cluster: self.stored, range: 0..elements, is_told: false };
+        let segment =
+            ClusterSegment { cluster: self.stored, range: 0..elements, is_referenced: false };
         let was = self.reader.array(node, &[segment])?;
         let new: Vec<usize> = splices.iter().flat_map(|splice| splice.new.clone()).collect();
         let mut positions = Vec::with_capacity(was.len() + new.len());
@@ -304,7 +307,7 @@ impl<'a> ClusterEdit<'a> {
 
     /// Takes over all columns of a field; those that are not of the first representation become
     /// suppressed.
-    fn change_all(&mut self, node: &Node, written: &mut Cluster) {
+    fn change_all(&mut self, node: &FieldNode, written: &mut Cluster) {
         for columns in node.own_columns() {
             let was = self.stored.active(columns).map(|(_, run)| (run.offset, run.elements));
             let (offset, elements) = was.unwrap_or_default();
@@ -396,6 +399,6 @@ fn aligned_copy(values: &[u8], of: Element) -> Result<AlignedBuffer> {
     Ok(copy)
 }
 
-fn unlike(node: &Node) -> Error {
+fn unlike(node: &FieldNode) -> Error {
     Error::invalid(format!("the array is not of the type of field {:?}", node.name))
 }

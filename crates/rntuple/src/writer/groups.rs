@@ -49,7 +49,7 @@ struct Group {
 
 /// Where a cluster is among others.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct ClusterPosition {
     /// `None` for a cluster in no group yet.
     group: Option<usize>,
     cluster: usize,
@@ -57,7 +57,7 @@ pub(super) struct Place {
 
 /// A cluster with some of the entries that were asked for.
 pub(super) struct Touched {
-    pub place: Place,
+    pub place: ClusterPosition,
     pub cluster: Arc<Cluster>,
     /// Which of the entries.
     pub positions: Range<usize>,
@@ -100,7 +100,11 @@ impl Groups {
         Ok(touched)
     }
 
-    fn find(&mut self, entry: u64, source: &dyn ByteSource) -> Result<(Place, Arc<Cluster>)> {
+    fn find(
+        &mut self,
+        entry: u64,
+        source: &dyn ByteSource,
+    ) -> Result<(ClusterPosition, Arc<Cluster>)> {
         let group = self.groups.partition_point(|group| group.first_entry + group.entries <= entry);
         let (group, clusters) = match self.groups.get_mut(group) {
             Some(found) => (Some(group), &**found.load(self.header_checksum, source)?),
@@ -109,11 +113,11 @@ impl Groups {
         let position = clusters.partition_point(|of| of.first_entry + of.entries <= entry);
         let cluster = clusters.get(position).filter(|of| of.first_entry <= entry);
         let cluster = cluster.ok_or_else(|| corrupt(format!("no cluster has entry {entry}")))?;
-        Ok((Place { group, cluster: position }, cluster.clone()))
+        Ok((ClusterPosition { group, cluster: position }, cluster.clone()))
     }
 
     /// Puts another cluster of the same entries in the place of one.
-    pub(super) fn replace(&mut self, place: Place, cluster: Cluster) {
+    pub(super) fn replace(&mut self, place: ClusterPosition, cluster: Cluster) {
         let clusters = match place.group {
             None => &mut self.fresh,
             Some(group) => {

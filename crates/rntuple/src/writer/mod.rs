@@ -25,13 +25,13 @@ use crate::tfile::{FileIdentity, FileWriter, Timestamp};
 use crate::types::Type;
 use crate::value::Value;
 
-pub use appender::{Appender, Savepoint, Version, WriteOptions};
+pub use appender::{AppendedVersion, Appender, AppenderSavepoint, WriteOptions};
 pub(crate) use appender::{stored_size, write_envelope};
 pub(crate) use cluster::{ClusterWriter, RATIO_MAX};
 pub use renumbering::Renumbering;
 pub use row::{Cell, RowWriter};
 pub use summary::{Bound, Bounds, ClusterSummary};
-pub(crate) use summary::{Summarised, summarised};
+pub(crate) use summary::{SummaryKind, summary_kinds};
 
 /// What headers name as the program that wrote them.
 pub(crate) const WRITER: &str = concat!("rntuple ", env!("CARGO_PKG_VERSION"));

@@ -14,7 +14,7 @@ use crate::array::values_of;
 use crate::column::Element;
 use crate::error::{Error, Result};
 use crate::page_list::PageLocation;
-use crate::reader::{Run, Segment, StoredCluster, element_of};
+use crate::reader::{ClusterSegment, PageRun, StoredCluster, element_of};
 use crate::schema::{ColumnId, Schema};
 
 /// A column as it was.
@@ -27,7 +27,7 @@ pub(super) struct OldColumn<'a> {
     /// Elements in all clusters before.
     pub offset: u64,
     /// Its pages, unless none of them can stay.
-    run: Option<&'a Run>,
+    run: Option<&'a PageRun>,
 }
 
 impl<'a> OldColumn<'a> {
@@ -191,7 +191,7 @@ impl ClusterEdit<'_> {
     }
 
     fn read(&self, element: Element, columns: &[ColumnId], range: Range<u64>) -> Result<Bytes> {
-        let segment = Segment { cluster: self.stored, range, is_told: false };
+        let segment = ClusterSegment { cluster: self.stored, range, is_referenced: false };
         self.reader.read(columns, &[segment], element)
     }
 

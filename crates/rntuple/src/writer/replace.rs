@@ -5,13 +5,13 @@ use std::sync::Arc;
 use super::appender::Appender;
 use super::edit::{ClusterEdit, Splice};
 use super::groups::Touched;
-use super::summary::{ClusterSummary, summarised};
+use super::summary::{ClusterSummary, summary_kinds};
 use crate::array::Array;
 use crate::error::{Error, Result};
 use crate::page_list::Cluster;
-use crate::reader::{Bounds, StoredCluster, deferred_repetitions};
+use crate::reader::{FileBounds, StoredCluster, deferred_repetitions};
 use crate::source::{BlobSink, ByteSource};
-use crate::tree::{Kind, Node};
+use crate::tree::{FieldKind, FieldNode};
 
 impl Appender {
     /// Replaces the values of one field of some entries: all of them or, on an error, none.
@@ -42,8 +42,8 @@ impl Appender {
             self.end_cluster(sink)?;
         }
         let repetitions = deferred_repetitions(&self.schema)?;
-        let how = summarised(&self.writer.tree, self.schema.columns.len());
-        let bounds = Bounds { file_size: source.size()?, key_size_max: u64::MAX };
+        let how = summary_kinds(&self.writer.tree, self.schema.columns.len());
+        let bounds = FileBounds { file_size: source.size()?, key_size_max: u64::MAX };
         let mut edited = vec![];
         for touched in self.state.groups.touched(entries, source)? {
             let Touched { place, cluster, positions } = touched;
@@ -68,7 +68,7 @@ impl Appender {
 
     fn check_replacement(
         &self,
-        node: &Node,
+        node: &FieldNode,
         field: &str,
         entries: &[u64],
         values: &Array,
@@ -96,14 +96,14 @@ impl Appender {
 }
 
 /// The field with a path through records.
-fn node_of<'a>(nodes: &'a [Node], path: &str) -> Result<&'a Node> {
+fn node_of<'a>(nodes: &'a [FieldNode], path: &str) -> Result<&'a FieldNode> {
     let (mut members, mut rest) = (nodes, path);
     loop {
         let (name, below) = rest.split_once('.').map_or((rest, None), |(a, b)| (a, Some(b)));
         let found = members.iter().find(|node| node.name == name);
         match (found.ok_or_else(|| no_field(path, members))?, below) {
             (node, None) => return Ok(node),
-            (Node { kind: Kind::Record { members: inner, .. }, .. }, Some(below)) => {
+            (FieldNode { kind: FieldKind::Record { members: inner, .. }, .. }, Some(below)) => {
                 (members, rest) = (inner, below);
             }
             (node, Some(_)) => {
@@ -117,7 +117,7 @@ fn node_of<'a>(nodes: &'a [Node], path: &str) -> Result<&'a Node> {
     }
 }
 
-fn no_field(path: &str, members: &[Node]) -> Error {
+fn no_field(path: &str, members: &[FieldNode]) -> Error {
     Error::NotFound {
         what: "field",
         name: path.to_owned(),

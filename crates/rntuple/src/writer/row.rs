@@ -47,7 +47,7 @@ pub trait Cell {
     /// Tells the numbers in it that are stored as others, for whoever appends it to know them all
     /// before anything is written.
     #[inline]
-    fn renumbered(&self, _tell: &mut impl FnMut(u32)) {}
+    fn visit_renumbered(&self, _tell: &mut impl FnMut(u32)) {}
 
     /// Writes the columns of many values.
     ///
@@ -305,7 +305,7 @@ impl<T: Cell> Cell for Vec<T> {
     const IS_RENUMBERED: bool = T::IS_RENUMBERED;
 
     #[inline]
-    fn renumbered(&self, tell: &mut impl FnMut(u32)) {
+    fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {
         tell_all(self, tell);
     }
 
@@ -324,7 +324,7 @@ impl<T: Cell> Cell for Option<T> {
     const IS_RENUMBERED: bool = T::IS_RENUMBERED;
 
     #[inline]
-    fn renumbered(&self, tell: &mut impl FnMut(u32)) {
+    fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {
         tell_all(self.as_slice(), tell);
     }
 
@@ -343,7 +343,7 @@ impl<T: Cell, const SIZE: usize> Cell for [T; SIZE] {
     const IS_RENUMBERED: bool = T::IS_RENUMBERED;
 
     #[inline]
-    fn renumbered(&self, tell: &mut impl FnMut(u32)) {
+    fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {
         tell_all(self, tell);
     }
 
@@ -360,7 +360,7 @@ impl<T: Cell, const SIZE: usize> Cell for [T; SIZE] {
 #[inline]
 fn tell_all<T: Cell>(values: &[T], tell: &mut impl FnMut(u32)) {
     if T::IS_RENUMBERED {
-        values.iter().for_each(|value| value.renumbered(tell));
+        values.iter().for_each(|value| value.visit_renumbered(tell));
     }
 }
 
@@ -391,8 +391,8 @@ macro_rules! row {
             const IS_RENUMBERED: bool = false $(|| <$of as $crate::Cell>::IS_RENUMBERED)*;
 
             #[inline]
-            fn renumbered(&self, tell: &mut impl ::core::ops::FnMut(u32)) {
-                $($crate::Cell::renumbered(&self.$member, tell);)*
+            fn visit_renumbered(&self, tell: &mut impl ::core::ops::FnMut(u32)) {
+                $($crate::Cell::visit_renumbered(&self.$member, tell);)*
             }
 
             fn cell_type() -> $crate::Type {

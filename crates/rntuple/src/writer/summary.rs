@@ -13,7 +13,7 @@ use crate::encoding::{decode, encode};
 use crate::error::Result;
 use crate::reader::element_of;
 use crate::schema::{Column, ColumnId};
-use crate::tree::{Kind, Node, Tree};
+use crate::tree::{FieldKind, FieldNode, FieldTree};
 use crate::types::Primitive;
 
 /// A number that values are compared with.
@@ -54,7 +54,7 @@ pub struct ClusterSummary {
 
 /// How a column is summarised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Summarised {
+pub(crate) enum SummaryKind {
     /// The values of numbers of this type.
     Numbers(Primitive),
     /// The sizes of collections.
@@ -62,29 +62,33 @@ pub(crate) enum Summarised {
 }
 
 /// How each column is summarised.
-pub(crate) fn summarised(tree: &Tree, columns: usize) -> Vec<Option<Summarised>> {
+pub(crate) fn summary_kinds(tree: &FieldTree, columns: usize) -> Vec<Option<SummaryKind>> {
     let mut found = vec![None; columns];
     tree.nodes.iter().for_each(|node| mark(node, true, &mut found));
     found
 }
 
 /// `sizes`: whether collections count, which they do outside others.
-fn mark(node: &Node, sizes: bool, found: &mut [Option<Summarised>]) {
+fn mark(node: &FieldNode, sizes: bool, found: &mut [Option<SummaryKind>]) {
     let mut set = |columns: &[ColumnId], how| {
         columns.iter().for_each(|&column| found[column as usize] = Some(how));
     };
     match &node.kind {
-        Kind::Primitive { primitive, values, .. } => set(values, Summarised::Numbers(*primitive)),
-        Kind::String { offsets, .. } if sizes => set(offsets, Summarised::Sizes),
-        Kind::List { offsets, item, optional } => {
+        FieldKind::Primitive { primitive, values, .. } => {
+            set(values, SummaryKind::Numbers(*primitive))
+        }
+        FieldKind::String { offsets, .. } if sizes => set(offsets, SummaryKind::Sizes),
+        FieldKind::List { offsets, item, optional } => {
             if sizes {
-                set(offsets, Summarised::Sizes);
+                set(offsets, SummaryKind::Sizes);
             }
             if *optional {
                 mark(item, false, found);
             }
         }
-        Kind::Record { members, .. } => members.iter().for_each(|node| mark(node, sizes, found)),
+        FieldKind::Record { members, .. } => {
+            members.iter().for_each(|node| mark(node, sizes, found))
+        }
         _ => {}
     }
 }
@@ -92,22 +96,22 @@ fn mark(node: &Node, sizes: bool, found: &mut [Option<Summarised>]) {
 /// The bounds of a column's elements as they come.
 #[derive(Clone, Debug)]
 pub(super) struct Tracker {
-    how: Summarised,
+    how: SummaryKind,
     bounds: Bounds,
     /// Where the next collection starts.
     last_end: u64,
 }
 
 impl Tracker {
-    pub(super) fn new(how: Summarised) -> Self {
+    pub(super) fn new(how: SummaryKind) -> Self {
         Tracker { how, bounds: Bounds::default(), last_end: 0 }
     }
 
     /// Takes in elements: numbers, or the ends of the collections that follow those before.
     pub(super) fn add(&mut self, element: Element, values: &[u8]) {
         let of_page = match self.how {
-            Summarised::Numbers(_) => bounds_of(element, values),
-            Summarised::Sizes => self.sizes_of(values),
+            SummaryKind::Numbers(_) => bounds_of(element, values),
+            SummaryKind::Sizes => self.sizes_of(values),
         };
         self.bounds = self.bounds.union(of_page);
     }
@@ -140,8 +144,8 @@ impl Tracker {
         self.last_end = 0;
         let bounds = std::mem::take(&mut self.bounds);
         match self.how {
-            Summarised::Sizes => Ok(bounds),
-            Summarised::Numbers(primitive) => rounded(bounds, column, primitive),
+            SummaryKind::Sizes => Ok(bounds),
+            SummaryKind::Numbers(primitive) => rounded(bounds, column, primitive),
         }
     }
 }

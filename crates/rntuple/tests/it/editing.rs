@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::{collection::vec, prelude::*, sample::Index};
 
 use rntuple::{
-    Appender, Array, Bound, Bounds, ClusterSummary, ColumnId, EnvelopeLink, Primitive, Reader,
-    Savepoint, Type, Value, WriteOptions, values_of,
+    Appender, AppenderSavepoint, Array, Bound, Bounds, ClusterSummary, ColumnId, EnvelopeLink,
+    Primitive, Reader, Type, Value, WriteOptions, values_of,
 };
 
 use crate::round_trips::{assert_holds, members_of, options, tables};
@@ -19,7 +19,7 @@ enum Step {
     Append(Vec<Index>),
     /// A field, entries, and rows that have the values for them.
     Replace(Index, Vec<Index>, Vec<Index>),
-    Savepoint,
+    AppenderSavepoint,
     Rollback(Index),
     Version,
     Resume(WriteOptions),
@@ -30,7 +30,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => rows(30).prop_map(Step::Append),
         8 => (any::<Index>(), rows(12), rows(12)).prop_map(|(f, e, v)| Step::Replace(f, e, v)),
-        2 => Just(Step::Savepoint),
+        2 => Just(Step::AppenderSavepoint),
         2 => any::<Index>().prop_map(Step::Rollback),
         3 => Just(Step::Version),
         1 => options().prop_map(Step::Resume),
@@ -62,7 +62,7 @@ struct Session<'a> {
     appender: Appender,
     rows: Vec<Value>,
     known: Known,
-    savepoints: Vec<(Savepoint, Vec<Value>, Known)>,
+    savepoints: Vec<(AppenderSavepoint, Vec<Value>, Known)>,
     versions: Vec<(EnvelopeLink, Vec<Value>)>,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Session<'a> {
         match step {
             Step::Append(rows) => self.append(rows),
             Step::Replace(field, entries, rows) => self.replace(field, entries, rows),
-            Step::Savepoint => {
+            Step::AppenderSavepoint => {
                 let savepoint = self.appender.savepoint(&mut self.store).unwrap();
                 self.savepoints.push((savepoint, self.rows.clone(), self.known.clone()));
             }

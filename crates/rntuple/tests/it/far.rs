@@ -77,7 +77,7 @@ impl ByteSource for Far {
         self.maybe.lock().unwrap().extend_from_slice(ranges);
     }
 
-    fn is_far(&self) -> bool {
+    fn is_remote(&self) -> bool {
         true
     }
 }

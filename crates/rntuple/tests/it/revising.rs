@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::{collection::vec, prelude::*};
 
 use rntuple::{
-    Anchor, Appender, ErrorKind, Member, Nesting, Origin, Primitive, Reader, Type, Value,
+    Anchor, Appender, ErrorKind, Nesting, NewMember, Primitive, Reader, Type, Value, ValueOrigin,
     WriteOptions, complete, evolve, plan,
 };
 
@@ -117,12 +117,12 @@ fn a_change_writes_little_however_much_there_is() {
         ("hits", number(Primitive::Int64)),
     ]);
     let members = [
-        Member::same("id", number(Primitive::UInt64)),
-        Member::same("tracks", Type::List(track.into())).with(vec![
-            Member::added("charge", number(Primitive::Int32), Some(Value::Int(-1))),
-            Member::was("p", number(Primitive::Float64), "pt"),
+        NewMember::same("id", number(Primitive::UInt64)),
+        NewMember::same("tracks", Type::List(track.into())).with(vec![
+            NewMember::added("charge", number(Primitive::Int32), Some(Value::Int(-1))),
+            NewMember::was("p", number(Primitive::Float64), "pt"),
         ]),
-        Member::added("weight", number(Primitive::Float64), Some(Value::Float(1.0))),
+        NewMember::added("weight", number(Primitive::Float64), Some(Value::Float(1.0))),
     ];
     let evolved = evolve(&old, &mut memory, &members, options).unwrap();
     assert_eq!(evolved.bytes, memory.len() as u64 - size);
@@ -160,7 +160,7 @@ fn what_cannot_be_kept_is_refused_with_the_reason() {
         ("r", record(&[("x", number(Primitive::Int32))]), "not all numbers"),
     ];
     for (name, of, reason) in refused {
-        let error = plan(&old, &[Member::same(name, of.clone())]).unwrap_err();
+        let error = plan(&old, &[NewMember::same(name, of.clone())]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         let text = error.to_string();
         assert!(
@@ -170,12 +170,13 @@ fn what_cannot_be_kept_is_refused_with_the_reason() {
         );
     }
     let text =
-        plan(&old, &[Member::was("j", number(Primitive::Int32), "k")]).unwrap_err().to_string();
+        plan(&old, &[NewMember::was("j", number(Primitive::Int32), "k")]).unwrap_err().to_string();
     assert_eq!(text, "field \"j\": there is no old field \"k\"; there is i, s, l, o, r");
-    let wrong = Member::added("j", number(Primitive::Int8), Some(Value::Int(1000)));
+    let wrong = NewMember::added("j", number(Primitive::Int8), Some(Value::Int(1000)));
     assert!(plan(&old, &[wrong]).unwrap_err().to_string().contains("default does not fit"));
-    let unknown = Member::same("i", number(Primitive::Int32));
-    let nested = Member::same("r", record(&[("x", number(Primitive::Int64))])).with(vec![unknown]);
+    let unknown = NewMember::same("i", number(Primitive::Int32));
+    let nested =
+        NewMember::same("r", record(&[("x", number(Primitive::Int64))])).with(vec![unknown]);
     assert!(plan(&old, &[nested]).unwrap_err().to_string().contains("no such member"));
 }
 
@@ -188,8 +189,8 @@ fn a_list_becomes_one_that_may_be_missing() {
     let track = record(&[("pt", number(Primitive::Float64)), ("hits", number(Primitive::Int8))]);
     let list = Type::Optional(Type::List(track.into()).into());
     let members = [
-        Member::same("id", number(Primitive::UInt16)),
-        Member::same("tracks", list).nested(Nesting::Wrapped),
+        NewMember::same("id", number(Primitive::UInt16)),
+        NewMember::same("tracks", list).nested(Nesting::Wrapped),
     ];
     let evolved = evolve(&old, &mut memory, &members, options).unwrap();
     // What ROOT has no name for is optional only to those who say so: it is stored as a list.
@@ -206,12 +207,12 @@ fn a_list_becomes_one_that_may_be_missing() {
 fn a_plan_tells_what_changes() {
     let track = record(&[("p", number(Primitive::Float32)), ("q", number(Primitive::Int8))]);
     let members = [
-        Member::same("id", Type::Optional(number(Primitive::UInt32).into())),
-        Member {
-            from: Origin::Same("tracks".to_owned()),
-            ..Member::same("t", Type::List(track.into()))
+        NewMember::same("id", Type::Optional(number(Primitive::UInt32).into())),
+        NewMember {
+            from: ValueOrigin::Same("tracks".to_owned()),
+            ..NewMember::same("t", Type::List(track.into()))
         }
-        .with(vec![Member::was("p", number(Primitive::Float32), "pt")]),
+        .with(vec![NewMember::was("p", number(Primitive::Float32), "pt")]),
     ];
     let plan = plan(&tracks(), &members).unwrap();
     let changes: Vec<String> =
@@ -236,7 +237,7 @@ fn a_member_of_a_record_can_come_out_of_it() {
         Value::Record(vec![("v".to_owned(), Value::Record(v))])
     };
     let (mut memory, header, footer) = written(&old, &[row("a"), row("")], WriteOptions::default());
-    let members = [Member::was("x", Type::String, "v.x")];
+    let members = [NewMember::was("x", Type::String, "v.x")];
     let old = reader(&memory, &header, &footer);
     let evolved = evolve(&old, &mut memory, &members, WriteOptions::default()).unwrap();
     let rows = rows_of(&reader(&memory, &evolved.header, &evolved.footer));
@@ -252,7 +253,8 @@ fn a_wide_number_replaces_a_narrow_one_in_an_old_cluster() {
     let (mut memory, header, footer) = written(&tracks(), &rows, options);
     let wide = number(Primitive::UInt64);
     let old = reader(&memory, &header, &footer);
-    let evolved = evolve(&old, &mut memory, &[Member::same("id", wide.clone())], options).unwrap();
+    let evolved =
+        evolve(&old, &mut memory, &[NewMember::same("id", wide.clone())], options).unwrap();
     let new = reader(&memory, &evolved.header, &evolved.footer);
     let mut appender = Appender::resume(&new, options).unwrap();
     let (values, source) = ([Value::UInt(u64::MAX), Value::UInt(7)], memory.clone());
@@ -281,12 +283,12 @@ fn fields_that_came_later_get_pages_for_all_entries() {
     let old = Reader::from_anchor(Arc::new(memory.clone()), &anchor).unwrap();
     let triple = Type::List(number(Primitive::Int32).into());
     let members = [
-        Member::same("x", number(Primitive::Int64)),
-        Member::same("y", number(Primitive::Float64)),
-        Member::same("z", Type::List(number(Primitive::Int64).into())),
-        Member::same("w", triple),
-        Member::same("s", Type::Optional(Type::String.into())),
-        Member::added("n", number(Primitive::UInt8), Some(Value::UInt(3))),
+        NewMember::same("x", number(Primitive::Int64)),
+        NewMember::same("y", number(Primitive::Float64)),
+        NewMember::same("z", Type::List(number(Primitive::Int64).into())),
+        NewMember::same("w", triple),
+        NewMember::same("s", Type::Optional(Type::String.into())),
+        NewMember::added("n", number(Primitive::UInt8), Some(Value::UInt(3))),
     ];
     let options = WriteOptions { page_size: 16, ..WriteOptions::default() };
     let evolved = evolve(&old, &mut memory, &members, options).unwrap();

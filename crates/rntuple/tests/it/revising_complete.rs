@@ -6,8 +6,8 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 
 use rntuple::{
     Anchor, Appender, BlobSink, ByteSource, Column, ColumnType, Compaction, Completed, Compression,
-    EnvelopeLink, ErrorKind, Footer, Header, Locator, Member, PageList, Primitive, Reader, Schema,
-    Type, Value, WriteOptions, compact, complete, evolve,
+    EnvelopeLink, ErrorKind, Footer, Header, Locator, NewMember, PageList, Primitive, Reader,
+    Schema, Type, Value, WriteOptions, compact, complete, evolve,
 };
 
 use crate::revising::{event, number, record, rows_of, tracks};
@@ -199,7 +199,7 @@ fn marks_are_refused_for_entries_that_do_not_exist_and_names_that_do() {
 fn an_evolved_version_that_nobody_widened_is_complete() {
     let options = WriteOptions::default();
     let mut made = Made::new(&tracks(), &(0..100).map(event).collect::<Vec<_>>(), options);
-    let members = [Member::added("n", number(Primitive::Int8), None)];
+    let members = [NewMember::added("n", number(Primitive::Int8), None)];
     let evolved = evolve(&made.reader(), &mut made.store, &members, options).unwrap();
     (made.header, made.footer) = (evolved.header, evolved.footer);
     let before = Anchor::new(made.header, made.footer);
@@ -263,8 +263,8 @@ fn containers_with_32_bit_offsets_go_on_and_are_complete_with_64_bit_ones() {
         made.footer = compacted.unwrap().footer;
 
         let members = [
-            Member::same("id", number(Primitive::Float64)),
-            Member::same("tracks", member_type(&tracks(), "tracks")),
+            NewMember::same("id", number(Primitive::Float64)),
+            NewMember::same("tracks", member_type(&tracks(), "tracks")),
         ];
         let evolved = evolve(&made.reader(), &mut made.store, &members, options).unwrap();
         (made.header, made.footer) = (evolved.header, evolved.footer);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use rntuple::{
-    Array, ChangeKind, Conversion, Member, Nesting, Precision, Primitive, Type, Value,
+    Array, ChangeKind, Conversion, Nesting, NewMember, Precision, Primitive, Type, Value,
     WriteOptions, convert_array,
 };
 
@@ -43,10 +43,10 @@ fn optional(of: Type) -> Type {
 
 /// Converts values of one member `x`.
 fn convert(old: Type, values: &[Value], new: Type) -> rntuple::Result<Vec<Value>> {
-    convert_by(old, values, Member::same("x", new))
+    convert_by(old, values, NewMember::same("x", new))
 }
 
-fn convert_by(old: Type, values: &[Value], member: Member) -> rntuple::Result<Vec<Value>> {
+fn convert_by(old: Type, values: &[Value], member: NewMember) -> rntuple::Result<Vec<Value>> {
     let of = record(&[("x", old)]);
     let row = |x: &Value| Value::Record(vec![("x".to_owned(), x.clone())]);
     let array = array_of(&of, &values.iter().map(row).collect::<Vec<_>>());
@@ -102,7 +102,7 @@ fn lists_become_the_one_item_of_others_and_back() {
     let values = [Value::List(vec![row(1), row(2)]), Value::List(vec![])];
     let wrapped = values.clone().map(|value| Value::List(vec![value]));
     let with = |old: &Type, new: &Type, nesting, values: &[Value]| {
-        let member = Member::same("x", new.clone()).nested(nesting);
+        let member = NewMember::same("x", new.clone()).nested(nesting);
         convert_by(old.clone(), values, member)
     };
     assert_eq!(with(&plain, &nested, Nesting::Wrapped, &values).unwrap(), wrapped);
@@ -151,7 +151,7 @@ fn the_first_value_that_does_not_fit_is_named() {
 #[test]
 fn a_conversion_tells_what_it_narrows() {
     let old = record(&[("a", number(Primitive::Int32)), ("b", list(Type::String))]);
-    let new = [Member::same("a", number(Primitive::Int8)), Member::same("b", Type::String)];
+    let new = [NewMember::same("a", number(Primitive::Int8)), NewMember::same("b", Type::String)];
     let conversion = Conversion::new(&old, &new).unwrap();
     assert!(conversion.changes().iter().all(|change| change.kind == ChangeKind::Narrowed));
     assert_eq!(conversion.changes().len(), 2);
@@ -170,7 +170,7 @@ fn items_that_no_list_has_need_not_fit() {
     };
     let array = Array::Record { length: 2, members: vec![("x".to_owned(), lists)] };
     array.validate(&of).unwrap();
-    let new = Member::same("x", list(number(Primitive::Int8)));
+    let new = NewMember::same("x", list(number(Primitive::Int8)));
     let converted = convert_array(&array, &of, &[new]).unwrap();
     let second = Value::Record(vec![("x".to_owned(), Value::List(ints(&[3])))]);
     assert_eq!(converted.value(1).unwrap(), second);
@@ -179,7 +179,7 @@ fn items_that_no_list_has_need_not_fit() {
 #[test]
 fn an_array_of_another_type_is_refused() {
     let of = record(&[("x", list(number(Primitive::Int32)))]);
-    let new = [Member::same("x", list(number(Primitive::Int8)))];
+    let new = [NewMember::same("x", list(number(Primitive::Int8)))];
     let broken = Array::List {
         offsets: rntuple::bytes_of(vec![0_i64, 9]),
         content: Array::primitive(Primitive::Int32, vec![0_i32]).into(),

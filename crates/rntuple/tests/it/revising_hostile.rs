@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proptest::{collection::vec, prelude::*, sample::Index};
 
 use rntuple::{
-    Anchor, Compaction, ErrorKind, Footer, Member, PageList, Primitive, Reader, Type, WriteOptions,
-    compact, complete, evolve,
+    Anchor, Compaction, ErrorKind, Footer, NewMember, PageList, Primitive, Reader, Type,
+    WriteOptions, compact, complete, evolve,
 };
 
 use crate::revising::{event, number, record, tracks, written};
@@ -102,16 +102,16 @@ fn write(memory: &mut Vec<u8>, bytes: &[u8]) -> rntuple::EnvelopeLink {
 }
 
 /// Adds and changes members at all depths.
-fn change() -> Vec<Member> {
+fn change() -> Vec<NewMember> {
     let track = record(&[
         ("pt", number(Primitive::Float64)),
         ("hits", Type::List(number(Primitive::Float32).into())),
         ("new", Type::List(Type::String.into())),
     ]);
     vec![
-        Member::same("id", number(Primitive::Float64)),
-        Member::same("tracks", Type::List(track.into())),
-        Member::added("weight", number(Primitive::Float64), None),
+        NewMember::same("id", number(Primitive::Float64)),
+        NewMember::same("tracks", Type::List(track.into())),
+        NewMember::added("weight", number(Primitive::Float64), None),
     ]
 }
 
@@ -151,7 +151,7 @@ proptest! {
 #[test]
 fn an_array_of_more_zeros_than_memory_has_is_refused() {
     let huge = Type::Array { item: number(Primitive::Float64).into(), size: 1 << 50 };
-    let member = Member::added("huge", huge, None);
+    let member = NewMember::added("huge", huge, None);
     let error = rntuple::plan(&tracks(), &[member]).unwrap_err();
     assert!(error.to_string().contains("too large to be filled"), "{error}");
 }

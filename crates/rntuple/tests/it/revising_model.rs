@@ -1,7 +1,7 @@
 //! Random changes of a class, and what they do to single values: the model that whole versions are
 //! compared with.
 
-use rntuple::{Member, Precision, Primitive, Type, Value};
+use rntuple::{NewMember, Precision, Primitive, Type, Value};
 
 use crate::values::PRIMITIVES;
 
@@ -26,14 +26,14 @@ impl Random {
 }
 
 /// What a change makes of one value.
-type Change = Box<dyn Fn(&Value) -> Value>;
+type FieldChange = Box<dyn Fn(&Value) -> Value>;
 
 /// A type after a change.
 pub(crate) struct Changed {
     pub of: Type,
     /// For the members of the record in it.
-    pub rules: Vec<Member>,
-    pub value: Change,
+    pub rules: Vec<NewMember>,
+    pub value: FieldChange,
 }
 
 impl Changed {
@@ -136,23 +136,23 @@ pub(crate) fn change_members(
     members: &[(String, Type)],
     typed: bool,
     random: &mut Random,
-) -> (Vec<(String, Type)>, Vec<Member>, Change) {
-    let mut made: Vec<(String, Type, Member, Change)> = vec![];
+) -> (Vec<(String, Type)>, Vec<NewMember>, FieldChange) {
+    let mut made: Vec<(String, Type, NewMember, FieldChange)> = vec![];
     for (name, of) in members {
         if members.len() > 1 && random.one_in(6) {
             continue;
         }
         let Changed { of, rules, value } = change(of, typed, random);
         let new = if random.one_in(4) { fresh(random) } else { name.clone() };
-        let member = Member::was(&new, of.clone(), name).with(rules);
+        let member = NewMember::was(&new, of.clone(), name).with(rules);
         let old = name.clone();
-        let value: Change = Box::new(move |record| value(record.member(&old).unwrap()));
+        let value: FieldChange = Box::new(move |record| value(record.member(&old).unwrap()));
         made.push((new, of, member, value));
     }
     if made.is_empty() || random.one_in(3) {
         let (of, default) = addition(random);
         let name = fresh(random);
-        let member = Member::added(&name, of.clone(), default.clone());
+        let member = NewMember::added(&name, of.clone(), default.clone());
         let value = default.unwrap_or_else(|| Value::zero(&of).unwrap());
         made.push((name, of, member, Box::new(move |_| value.clone())));
     }
@@ -227,7 +227,7 @@ fn widen(of: &Type, random: &mut Random) -> Changed {
         return Changed::same(of);
     }
     let new = random.pick(&wider);
-    let value: Change = match new {
+    let value: FieldChange = match new {
         Type::Primitive(Primitive::Float32 | Primitive::Float64) => {
             Box::new(|old| Value::Float(old.as_float().unwrap()))
         }
@@ -265,7 +265,7 @@ fn list_of(items: Vec<Value>) -> Value {
     Value::List(items)
 }
 
-fn each(value: Change) -> Change {
+fn each(value: FieldChange) -> FieldChange {
     Box::new(move |list| match list {
         Value::List(items) => list_of(items.iter().map(&value).collect()),
         Value::Bytes(bytes) => {

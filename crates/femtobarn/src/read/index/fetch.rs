@@ -24,7 +24,7 @@ impl Blocks<'_> {
     /// # Errors
     /// As the source.
     pub fn fetch(&self, runs: &[IndexRun], key: &[u8]) -> Result<()> {
-        let Some((cache, file)) = self.cache.filter(|_| self.source.is_far()) else {
+        let Some((cache, file)) = self.cache.filter(|_| self.source.is_remote()) else {
             return Ok(());
         };
         let mut before = vec![];

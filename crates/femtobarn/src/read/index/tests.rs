@@ -50,7 +50,7 @@ impl ByteSource for Far<'_> {
         self.0.read_at(offset, buffer)
     }
 
-    fn is_far(&self) -> bool {
+    fn is_remote(&self) -> bool {
         true
     }
 }
