@@ -1,6 +1,6 @@
-"""Effects: what a setting, or another machine or release, does to rates, latency_table and CPU time.
+"""Comparison of variants, or of two runs: the effect of a setting, a machine or a release.
 
-A row is a point of a run. The first of those that are compared has only values, the others also ratios to it.
+A row is a point of a run. The first row of a comparison has values, the others also ratios to the first.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .summaries import rounded
 __all__ = ["Row", "compare_runs", "compare_variants", "comparison_table"]
 
 Row = dict[str, Any]
-"""``label``, ``variant``, ``clients``, ``differs`` (settings that are not those of the first: from, to),
-``values`` and ``ratios`` (None for the first) by the names of :data:`COLUMNS`; ``per``, what CPU seconds are
-counted for."""
+"""``label``, ``variant``, ``clients``, ``differs`` (changed settings: value in the first row, value here),
+``values`` and ``ratios`` (None in the first row) by the names of :data:`COLUMNS`, ``per`` (the unit of work
+that CPU seconds are counted for)."""
 
 VARIANTS_FEW = 4
-"""With more, only the largest number of clients is compared."""
+"""Largest number of variants that are compared at every number of clients; more only at the largest."""
 
 COLUMNS = {
     "throughput": "MB/s",
@@ -35,24 +35,24 @@ COLUMNS = {
 
 
 def compare_variants(run: Mapping[str, Any]) -> list[Row]:
-    """Return each variant of a run beside the first, for the same numbers of clients.
+    """Compare each variant of a run with the first, at the same numbers of clients.
 
     Raises
     ------
     InvalidError
-        If there is nothing to compare.
+        If the run has one variant, or none shares a number of clients with the first.
     """
     by_variant = _by_variant(run)
     if len(by_variant) < 2:
         names = ", ".join(map(repr, by_variant)) or "none"
         raise InvalidError(
-            f"the run of {run['workload']} has one variant ({names}): nothing to compare it with; run it "
-            "with others, or name a second run"
+            f"the run of {run['workload']} has one variant ({names}), so there is nothing to compare: run "
+            "more variants, or name a second run"
         )
     (first, base), *others = by_variant.items()
     shared = sorted(clients for clients in base if any(clients in points for _, points in others))
     if not shared:
-        raise InvalidError(f"no variant has a number of clients that {first!r} has: {_numbers(base)}")
+        raise InvalidError(f"no other variant has a number of clients of {first!r}: {_numbers(base)}")
     if len(by_variant) > VARIANTS_FEW:
         shared = shared[-1:]
     per = _unit([base, *(points for _, points in others)])
@@ -69,12 +69,12 @@ def compare_variants(run: Mapping[str, Any]) -> list[Row]:
 
 
 def compare_runs(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Row]:
-    """Return two runs beside each other, where variant and number of clients are the same.
+    """Compare two runs where variant and number of clients are the same.
 
     Raises
     ------
     InvalidError
-        If they have no point in common.
+        If the runs have no point in common.
     """
     one, other = _by_variant(first), _by_variant(second)
     names = [name for name in one if name in other]
@@ -90,15 +90,15 @@ def compare_runs(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Ro
             after = _row(f"{name} ({_origin(second)})", second, other[name][clients], per)
             rows += [start, _against(start, after)]
     if not rows:
-        told = "; ".join(f"{name!r} {_numbers(one[name])} and {_numbers(other[name])}" for name in names)
-        raise InvalidError(f"the runs have no number of clients in common: {told}")
+        counts = "; ".join(f"{name!r} {_numbers(one[name])} and {_numbers(other[name])}" for name in names)
+        raise InvalidError(f"the runs have no number of clients in common: {counts}")
     return rows
 
 
 def comparison_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Return head and cells of a table; columns that nobody has are left out.
+    """Return head and cells of a table: figures in the first row of each comparison, ratios in the others.
 
-    The first of each comparison is told in figures, the others as ratios.
+    Columns without any value are left out.
     """
     shown = [name for name in COLUMNS if any(row["values"][name] is not None for row in rows)]
     per = rows[0]["per"] if rows else ""
@@ -121,7 +121,7 @@ def _unit(groups: Iterable[Mapping[int, Mapping[str, Any]]]) -> str:
 
 
 def _origin(run: Mapping[str, Any]) -> str:
-    """When a run was, and of which sources."""
+    """The time of a run, and the commit of its sources."""
     commit = run["femtobarn"].get("commit")
     return f"{run['started'][:16].replace('T', ' ')}" + (f", {commit[:7]}" if commit else "")
 
@@ -141,7 +141,7 @@ def _row(label: str, run: Mapping[str, Any], point: Mapping[str, Any], per: str)
 
 def _values(run: Mapping[str, Any], point: Mapping[str, Any], per: str) -> dict[str, float | None]:
     rates, used = point["throughput"], point["resources"]
-    # Rates are in the workload's time, CPU seconds are the machine's.
+    # Rates are in the workload's time, CPU seconds in the machine's.
     speed = run["played"][point["variant"]]["compression"]
     rate = rates["bytes_per_second"] / 1e9 if per == "GB" else rates["events_per_second"] / 1e3
     return {
@@ -162,8 +162,8 @@ def _p99(point: Mapping[str, Any], operation: str) -> float | None:
 
 
 def _against(first: Row, row: Row) -> Row:
-    """A row with ratios to the first one, and what it differs in."""
-    # How far a sweep goes has no effect on a point of it.
+    """Add to a row its ratios to the first row, and the settings that differ."""
+    # The list of numbers of clients has no effect on a single point.
     names = (first["settings"].keys() | row["settings"].keys()) - {"clients"}
     differs = {
         name: [first["settings"].get(name), row["settings"].get(name)]

@@ -1,8 +1,7 @@
-"""What work costs on a machine: CPU and waiting by object, byte, link, container and commit.
+"""The cost of work on a machine: CPU seconds and elapsed time per object, byte, link, container and commit.
 
-Each point of a profile is one equation for each of three resources: so many objects, bytes, links, containers
-and commits took so many seconds. Costs are what fits all of them best, relative to what was measured, and
-nowhere below zero.
+Each point of a profile gives one equation for each of three resources: counts of work, times their costs, add
+up to the measured seconds. The costs are the least squares of the relative errors, and never negative.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ TERMS = {
     "opened": "container that a transaction writes to",
     "read": "object read in order",
     "read_bytes": "byte read",
-    "tags": "tag looked at",
+    "tags": "tag evaluated",
     "selected": "object selected by a tag",
     "pauses": "computation between objects",
     "cold_read_bytes": "byte read between computations",
     "cold_written_bytes": "byte written between computations",
 }
-"""What work consists of, and what that is in words."""
+"""The terms of work, and their names for readers."""
 
 RESOURCES = {"client": "client CPU", "server": "server CPU", "elapsed": "time of a client alone"}
 
 Work = dict[str, float]
-"""How many there are of each of :data:`TERMS`; the last three come on top of what else there is."""
+"""The count of each of :data:`TERMS`. The last three are additional costs of bytes counted before."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +52,17 @@ class Costs:
     seconds: Mapping[str, Mapping[str, float]]
 
     def of(self, resource: str, work: Work) -> float:
-        """Return the seconds that some work takes of a resource.
+        """Return the seconds of a resource that some work takes.
 
         Raises
         ------
         InvalidError
-            If the profile had no such work.
+            If the profile has no work of one of these terms.
         """
         known = self.seconds[resource]
         for term, count in work.items():
             if count and term not in known:
-                raise InvalidError(f"the profile has no variant from which the cost of {term} follows")
+                raise InvalidError(f"the profile has no variant that gives the cost of {term}")
         return sum(count * known[term] for term, count in work.items() if count)
 
 
@@ -83,7 +82,7 @@ def work_of(scenario: Scenario, kind: Kind) -> Work:
 
 
 def between_computations(work: Work, pauses: float) -> Work:
-    """Return the work of those who compute so many times meanwhile: what comes next finds caches cold."""
+    """Add to some work the pauses in which the client computes, after which its I/O finds cold CPU caches."""
     written = work["appended_bytes"] + work["extended_bytes"]
     return work | {
         "pauses": pauses,
@@ -93,7 +92,7 @@ def between_computations(work: Work, pauses: float) -> Work:
 
 
 def _pauses(kind: Kind) -> float:
-    """How often a client computes, or sleeps instead, in a pass."""
+    """The number of times that a client computes, or sleeps instead, in a pass."""
     computing = [step for step in kind.loop if step.seconds]
     if not (computing and kind.interleave):
         return float(len(computing))
@@ -115,23 +114,23 @@ def _work_of_step(scenario: Scenario, step: Step, size: int) -> Work:
         return {"tags": step.objects, "selected": chosen, "read_bytes": chosen * each}
     if step.action == "pair":
         raise InvalidError(
-            f"{scenario.name}: what databases cost that are made and dropped is not in profiles"
+            f"{scenario.name}: profiles do not have the cost of creating and dropping databases"
         )
     return {}
 
 
 def moved_bytes(work: Work) -> float:
-    """Return the payload that work moves."""
+    """Return the payload bytes of some work."""
     return work["appended_bytes"] + work["extended_bytes"] + work["read_bytes"]
 
 
 def fit(runs: Iterable[Mapping[str, Any]]) -> Costs:
-    """Return what work costs by the points of some runs.
+    """Return the costs that fit the points of some runs best.
 
     Raises
     ------
     InvalidError
-        If there are fewer points than kinds of work in them.
+        If there are fewer points than terms of work in them.
     """
     works: list[Work] = []
     spent: list[dict[str, float]] = []
@@ -144,7 +143,7 @@ def fit(runs: Iterable[Mapping[str, Any]]) -> Costs:
     terms = [term for term in TERMS if any(work[term] for work in works)]
     if len(works) < len(terms):
         raise InvalidError(
-            f"a profile needs {len(terms)} points to tell {len(terms)} costs, not {len(works)}"
+            f"a profile needs at least {len(terms)} points to fit {len(terms)} costs, and has {len(works)}"
         )
     table = np.array([[work[term] for term in terms] for work in works])
     seconds = {name: _solved(table, np.array([one[name] for one in spent])) for name in RESOURCES}
@@ -162,8 +161,8 @@ def total_work(scenario: Scenario, point: Mapping[str, Any]) -> Work:
 
 
 def passes_of(scenario: Scenario, kind: Kind, point: Mapping[str, Any]) -> float:
-    """Return how often clients of a kind went through their loop, by what they moved if they moved something:
-    a pass that is long can be mostly inside the window and end outside."""
+    """Return the number of passes of a kind's clients: by their payload where the loop has any, since a long
+    pass can be mostly inside the window and end outside."""
     rows = [row for row in point["each_client"] if row["kind"] == kind.name]
     each = moved_bytes(work_of(scenario, kind))
     if each and not any(step.action == "select" for step in kind.loop):
@@ -172,7 +171,7 @@ def passes_of(scenario: Scenario, kind: Kind, point: Mapping[str, Any]) -> float
 
 
 def _spent(scenario: Scenario, point: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds that a point's clients and servers took, without computation."""
+    """Seconds of each resource that a point used, without computation."""
     window, used = point["window_seconds"], point["resources"]
     computed = point["operations"].get("compute", {}).get("seconds", 0.0)
     real = scenario.simulation.computation == "real"
@@ -184,7 +183,7 @@ def _spent(scenario: Scenario, point: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _solved(table: Any, seconds: Any) -> list[float]:
-    """Least squares of relative errors; what would be below zero is zero, the lowest first."""
+    """Least squares of the relative errors; negative costs are fixed at zero, the most negative first."""
     known = seconds > 0
     rows = table[known] / seconds[known, None]
     scale = np.maximum(np.abs(rows).max(axis=0, initial=0.0), 1e-300)
@@ -200,10 +199,10 @@ def _solved(table: Any, seconds: Any) -> list[float]:
 
 
 def predict(costs: Costs, run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return for each point of a run what was measured, what costs say, and by how much they are wrong.
+    """Return for each point of a run the measured figures, the predicted ones, and the relative errors.
 
-    CPU is that of clients and servers without computation, at the rate that was measured; throughput is what
-    the costs, the machine's cores and the played disks allow.
+    CPU is that of clients and servers without computation, at the measured rate; throughput is limited by the
+    costs, the machine's cores and the simulated disks.
     """
     scenarios = scenarios_of(run)
     return [_predicted(costs, scenarios[p["variant"]], p, run["machine"]["cores"]) for p in run["points"]]
@@ -230,7 +229,7 @@ def _predicted(costs: Costs, scenario: Scenario, point: Mapping[str, Any], cores
 
 
 def _throughput(costs: Costs, scenario: Scenario, clients: int, cores: int) -> tuple[float, str]:
-    """Bytes a second that clients reach together, and what keeps them from more."""
+    """Bytes per second that the clients reach together, and the resource that limits them."""
     speed = scenario.simulation.compression
     alone = busy = moved = 0.0
     for number in range(clients):
@@ -250,5 +249,5 @@ def _throughput(costs: Costs, scenario: Scenario, clients: int, cores: int) -> t
     return limits[limit], limit
 
 
-def _error(said: float, measured: float) -> float | None:
-    return said / measured - 1 if measured else None
+def _error(predicted: float, measured: float) -> float | None:
+    return predicted / measured - 1 if measured else None

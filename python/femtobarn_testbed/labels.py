@@ -1,6 +1,6 @@
-"""Names beside lines and points, where they cover neither one another nor what they name.
+"""Labels beside lines and points, placed so that they cover neither one another nor the data.
 
-Places are in fractions of a panel's width and height; sizes of text are estimated from its letters.
+Positions are fractions of a panel's width and height; the size of a text is estimated from its length.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ LETTER_INCHES = 0.073
 """Mean width of a letter."""
 
 PLACES = tuple((side, lines) for lines in (-1, 1, 0, -2.4, 2.4, -4, 4) for side in (-1, 1))
-"""Where a point's label may be: left or right, lines below or above; those that are liked best first."""
+"""Candidate positions of a point's label, best first: left or right, and lines below or above."""
 
 BEHIND_TEXT: Any = {"facecolor": "white", "alpha": 0.8, "pad": 0.8, "linewidth": 0}
 
 
 @dataclass(frozen=True)
 class Ending:
-    """A line's end that wants a name."""
+    """The end of a line that is to be labelled."""
 
     place: float
     """Fraction of the panel's height."""
@@ -39,7 +39,7 @@ class Ending:
 
 
 def label_ends(axes: Axes, ends: Sequence[Ending], inches: float) -> None:
-    """Name lines at the right edge of a panel of this height, beside where they end."""
+    """Label lines beside their ends, at the right edge of a panel of this height."""
     ordered = sorted(ends, key=lambda end: end.place)
     line = LINE_INCHES / inches
     sizes = [line * (end.text.count("\n") + 1.4) for end in ordered]
@@ -51,7 +51,7 @@ def label_ends(axes: Axes, ends: Sequence[Ending], inches: float) -> None:
 
 
 def spread(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
-    """Move ascending places apart as little as need be, so that things of these sizes do not overlap.
+    """Move ascending positions apart as little as possible, so that labels of these sizes do not overlap.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def spread(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
 
 
 def _centre(places: list[float], sizes: list[float]) -> float:
-    """The middle of things that touch, as near as can be to where each was wanted, and inside the panel."""
+    """The centre of a group of touching labels, nearest to their wanted positions, and inside the panel."""
     half, floor, middles = sum(sizes) / 2, 0.0, []
     for place, size in zip(places, sizes, strict=True):
         middles.append(place - (floor + size / 2) + half)
@@ -89,7 +89,7 @@ def _bottom(places: list[float], sizes: list[float]) -> float:
 
 
 class Labels:
-    """The labels of points in one panel, kept off what is drawn there.
+    """The labels of points in one panel, kept off the data drawn there.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Labels:
         self._taken: list[Any] = []
 
     def keep_off(self, x: Any, y: Any) -> None:
-        """Have no label on this line (data coordinates)."""
+        """Keep later labels off this line (data coordinates)."""
         steps = np.linspace(0, len(x) - 1, 300)
         x, y = np.interp(steps, range(len(x)), x), np.interp(steps, range(len(y)), y)
         self._taken.append(np.stack([self._fraction(x, 0), self._fraction(y, 1)], axis=1) * self._size)
@@ -113,14 +113,14 @@ class Labels:
         return (np.asarray(values, float) - low) / (high - low)
 
     def name(self, x: float, y: float, text: str) -> None:
-        """Write a text beside a point, where it is least in the way."""
+        """Write a text beside a point, at the candidate position that covers least."""
         at = np.array([self._fraction(x, 0), self._fraction(y, 1)]) * self._size
         boxes = [self._box(at, text, *place) for place in PLACES]
         far = [2 * abs(lines) for _, lines in PLACES]
         costs = [self._cost(*box) + distance for box, distance in zip(boxes, far, strict=True)]
         best = min(range(len(PLACES)), key=costs.__getitem__)
         low, high = boxes[best]
-        # What is written is in the way of the next one.
+        # Later labels are kept off this one.
         self._taken.append(
             np.array([[i, j] for i in np.linspace(low[0], high[0], 20) for j in (low[1], high[1])])
         )
@@ -141,7 +141,7 @@ class Labels:
         return np.array([left, middle - LINE_INCHES / 2]), np.array([left + width, middle + LINE_INCHES / 2])
 
     def _cost(self, low: Any, high: Any) -> float:
-        """How much is under a label, and how far it would stand out of the panel."""
+        """The cost of a position: the dots under the label, and the inches outside the panel."""
         under = sum(int(((low <= dots) & (dots <= high)).all(axis=1).sum()) for dots in self._taken)
         outside = float(np.maximum(-low, 0).sum() + np.maximum(high - self._size, 0).sum())
         return under + 1000 * outside

@@ -1,7 +1,7 @@
-"""The table of [MONARC]: what a CPU writes, by the size of objects and their links.
+"""The table of [MONARC]: payload written per CPU second, by the size of objects and their links.
 
-A run has it if its variants have the settings ``size`` (B) and ``links`` (a number, or names of containers);
-``bulk`` is told if it is one.
+A run has this table if its variants have the settings ``size`` (B) and ``links`` (a number, or names of
+containers); a setting ``bulk`` is shown where there is one.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class Cell:
     size: int
     """Bytes of an object."""
     links: int
-    """That an object has."""
+    """Links of an object."""
     how: str
-    """In which way it is written, in words."""
+    """Access, and whether objects are written in bulk, in words."""
     clients: int
     bytes_per_second: float
     bytes_per_cpu_second: float
-    """Payload by CPU time of clients and servers."""
+    """Payload per CPU second of clients and servers together."""
 
 
 def cells_of(run: Mapping[str, Any]) -> list[Cell]:
-    """Return the points of a run that are part of such a table, by ascending size; the largest number of
-    clients of each variant."""
+    """Return the points of a run that belong in the table, by ascending size: of each variant the point with
+    the most clients."""
     newest: dict[str, Cell] = {}
     for point in sorted(run["points"], key=lambda point: point["clients"]):
         cell = _cell(run, point)
@@ -72,7 +72,7 @@ def _cell(run: Mapping[str, Any], point: Mapping[str, Any]) -> Cell | None:
 
 
 def _how(settings: Mapping[str, Any], access: str) -> str:
-    """In which way it is written, in words."""
+    """Access, and whether objects are written in bulk, in words."""
     words = ["through a server" if access == "server" else "local"]
     if "bulk" in settings:
         words.append("in bulk" if settings["bulk"] else "one by one")

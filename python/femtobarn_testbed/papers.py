@@ -1,4 +1,4 @@
-"""What the papers measured: only points that they state, each with its source.
+"""The papers' measurements: only points that the papers state, each with its source.
 
 [SCAL]: J. Bunn, K. Holtman, H. Newman, Object database scalability for scientific workloads, 1999.
 [EXEMPLAR]: the first such test, April 1998. [MONARC]: K. Holtman, CPU requirements for 100 MB/s writing,
@@ -16,15 +16,15 @@ __all__ = ["MONARC_RANGES", "Paper", "Point", "paper_of"]
 
 @dataclass(frozen=True)
 class Point:
-    """A figure that a paper states."""
+    """A number that a paper states."""
 
     quantity: str
     """``"efficiency"``, ``"transaction"`` and ``"first_object"`` (s), or the name of a rate of a run."""
     value: float
     label: str
-    """What it was measured with, in short."""
+    """Conditions of the measurement, in short."""
     clients: int | None = None
-    """Number of clients, or the number of one; None if the paper does not say."""
+    """Number of clients, or which client; None if the paper does not state it."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Paper:
     """A figure or table of a paper."""
 
     name: str
-    """That the text ``paper`` of a workload begins with."""
-    said: str
-    """In words, with what it was measured on."""
+    """Beginning of the text ``paper`` of the workloads that repeat it."""
+    summary: str
+    """Result in words, with the hardware."""
     points: tuple[Point, ...] = ()
     bends: tuple[tuple[int, str], ...] = ()
-    """Where a curve bent: number of clients, and which one."""
+    """Bends of curves: number of clients, and the curve."""
 
 
 EXEMPLAR = "HP Exemplar, 256 CPUs"
@@ -131,11 +131,11 @@ MONARC_RANGES: Mapping[int, tuple[float, float]] = {
     4_000: (3.7e6, 5.2e6),
     8_000: (4.3e6, 5.5e6),
 }
-"""[MONARC]: bytes/s of payload that a CPU wrote, from ... to, by the size of objects (B)."""
+"""[MONARC]: lowest and highest payload per CPU second (B/s), by the size of objects (B)."""
 
 
 def paper_of(run: Mapping[str, Any]) -> Paper | None:
-    """Return what the run repeats, if it is known.
+    """Return the figure or table that a run repeats, or None.
 
     Examples
     --------
@@ -143,6 +143,6 @@ def paper_of(run: Mapping[str, Any]) -> Paper | None:
     144
     >>> paper_of({"paper": ""})
     """
-    told = str(run.get("paper") or "")
-    fitting = [paper for paper in PAPERS if told.startswith(paper.name)]
+    name = str(run.get("paper") or "")
+    fitting = [paper for paper in PAPERS if name.startswith(paper.name)]
     return max(fitting, key=lambda paper: len(paper.name), default=None)

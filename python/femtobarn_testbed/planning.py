@@ -1,7 +1,7 @@
-"""Planning: how many CPUs, disks and servers an experiment takes, by its rates and the costs of work.
+"""Capacity planning: the CPUs, disks and servers that an experiment needs, from its rates and costs of work.
 
-Every activity has so many events a second; work of an event times its costs is what it takes. Of each thing
-so much is needed that the wanted margin stays free. Activities are added up as if all ran at once.
+An activity uses its events per second times the work of an event times the cost of that work. All activities
+are added up as if they ran at once, and the wanted margin stays free. docs/planning.md has the formulas.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ YEAR_SECONDS = 365.25 * 86_400
 
 @dataclass(frozen=True)
 class Hardware:
-    """What can be bought, each."""
+    """One disk, one server and its network link, as they can be bought."""
 
     disk_bytes_per_second: float = 200e6
     disk_bytes: float = 16e12
@@ -36,82 +36,82 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Activity:
-    """Something that is done to events, or tags, at a rate."""
+    """Processing of events, or tags, at a rate."""
 
     name: str
     events_per_second: float
-    """Events, or tags, a second while it runs."""
+    """Events, or tags, per second while it runs."""
     compute: float
-    """CPU seconds of physics an event."""
+    """CPU seconds of physics per event."""
     work: Work
     stored_bytes_per_year: float = 0.0
     written_bytes: float = 0.0
-    """Payload that is written an event."""
+    """Payload written per event."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What an experiment does, and what margin it wants."""
+    """The activities of an experiment, its hardware, and the wanted margin."""
 
     title: str
     duty: float
     """Share of the year in which data are taken."""
     margin: float
-    """Share of everything that is to be left free."""
+    """Share of each resource to be left free."""
     activities: tuple[Activity, ...]
     hardware: Hardware
 
 
 @dataclass(frozen=True)
 class Need:
-    """How many of something are needed."""
+    """The number of units of one resource that are needed."""
 
     what: str
     needed: int
     limit: str
-    """What it is that so many are needed for."""
+    """The use that requires this number."""
     used: float
-    """How many would do without a margin."""
+    """Units in use, without a margin."""
     margin: float
     """Share that is left free."""
     formula: str
 
 
 def bundled_experiments() -> dict[str, Path]:
-    """Return the files of the experiments that come with the package, by name."""
+    """Return the files of the experiments in this package, by name."""
     return {path.stem: path for path in sorted(SHIPPED.glob("*.toml"))}
 
 
 def experiment_path(experiment: str | Path) -> Path:
-    """Return the file of an experiment: a file, or one that comes with the package.
+    """Return the file of an experiment, or of a bundled experiment by its name.
 
     Raises
     ------
     NotFoundError
-        If there is none.
+        If it does not exist.
     """
     path, known = Path(experiment), bundled_experiments()
     if path.suffix == ".toml":
         if not path.is_file():
-            raise NotFoundError(f"there is no file {path}")
+            raise NotFoundError(f"file {path} does not exist")
         return path
     if str(experiment) not in known:
         hint = suggestion(str(experiment), known)
         raise NotFoundError(
-            f"there is no experiment {str(experiment)!r}{hint}; `femtobarn plan --list` shows all"
+            f"experiment {str(experiment)!r} does not exist{hint}; `femtobarn plan --list` shows all"
         )
     return known[str(experiment)]
 
 
 def load_experiment(experiment: str | Path) -> Experiment:
-    """Read an experiment from a file, or one that comes with the package.
+    """Read an experiment from a file, or a bundled experiment by its name.
 
     Raises
     ------
     NotFoundError
-        If there is none.
+        If it does not exist.
     InvalidError
-        If something in it is wrong; the text says where.
+        If the file is not a valid experiment; the text names the table and the key.
     """
     path = experiment_path(experiment)
     try:
@@ -120,9 +120,10 @@ def load_experiment(experiment: str | Path) -> Experiment:
         raise InvalidError(f"{path} is not TOML: {error}") from error
     title, _ = top.text("title"), top.text("about", "")
     duty, margin = top.number("duty", 1.0, above=0.0), top.number("margin", 0.3)
-    for name, share in (("duty", duty), ("margin", margin)):
-        if share > 1 or (name == "margin" and share == 1):
-            raise InvalidError(f"{path}: {name} is a share below 1, not {share:g}")
+    if duty > 1:
+        raise InvalidError(f"{path}: duty must be at most 1, not {duty:g}")
+    if margin >= 1:
+        raise InvalidError(f"{path}: margin must be below 1, not {margin:g}")
     acquisition = _acquisition(top.table("acquisition"), duty)
     rate = acquisition.events_per_second
     activities = [acquisition]
@@ -147,7 +148,7 @@ def _acquisition(table: Parser, duty: float) -> Activity:
 
 
 def _pass(table: Parser, taken: float, duty: float) -> Activity:
-    """A pass over all events of a year: as they are taken, or spread over the year."""
+    """A pass over all events of a year: at the rate of data taking, or spread over the year."""
     name, compute = table.text("name"), table.number("compute", 0.0)
     at_once = table.flag("at_once", False)
     times = table.number("times_a_year", 1.0, above=0.0)
@@ -158,7 +159,7 @@ def _pass(table: Parser, taken: float, duty: float) -> Activity:
     work = between_computations(work, 1.0) if compute else work
     table.end()
     if at_once and times != 1:
-        raise InvalidError(f"{table.where}: a pass that is made at once is made 1 time a year, not {times:g}")
+        raise InvalidError(f"{table.where}: a pass with at_once must have times_a_year = 1, not {times:g}")
     rate = taken if at_once else taken * duty * times
     written = work["appended_bytes"]
     return Activity(name, rate, compute, work, taken * duty * YEAR_SECONDS * times * written, written)
@@ -170,15 +171,15 @@ def _analysis(table: Parser) -> Activity:
     compute = table.number("compute", 0.0)
     table.end()
     if fraction > 1:
-        raise InvalidError(f"{table.where}: fraction is at most 1, not {fraction:g}")
+        raise InvalidError(f"{table.where}: fraction must be at most 1, not {fraction:g}")
     work = dict.fromkeys(TERMS, 0.0) | {"tags": 1.0, "selected": fraction, "read_bytes": fraction * size}
-    # Tags are looked at thousands at a time: nobody computes between two of them.
+    # Tags are evaluated thousands at a time, without computation in between.
     work = between_computations(work, 0.0) if compute else work
     return Activity(name, rate, compute, work)
 
 
 def _objects(tables: list[Parser], how: str) -> Work:
-    """The work of lists of objects that are written, or read."""
+    """The work of writing, or reading, the listed objects."""
     work = dict.fromkeys(TERMS, 0.0) if how != "read" else {"read": 0.0, "read_bytes": 0.0}
     for table in tables:
         count, size = table.whole("count", 1, least=1), table.size("size")
@@ -202,7 +203,7 @@ def _hardware(table: Parser) -> Hardware:
 
 
 def plan(experiment: Experiment, costs: Costs) -> dict[str, Any]:
-    """Return what an experiment needs, and all that this follows from."""
+    """Return the needs of an experiment, with every figure that they follow from."""
     rows = [_taken(activity, costs) for activity in experiment.activities]
     names = ("physics_cpus", "client_cpus", "server_cpus", "bytes_per_second", "commits_per_second")
     total = {name: sum(row[name] for row in rows) for name in names}
@@ -220,7 +221,7 @@ def plan(experiment: Experiment, costs: Costs) -> dict[str, Any]:
 
 
 def _taken(activity: Activity, costs: Costs) -> dict[str, Any]:
-    """What an activity takes while it runs."""
+    """The resources that an activity uses while it runs."""
     rate, work = activity.events_per_second, activity.work
     return {
         "name": activity.name,
@@ -250,14 +251,14 @@ def _needs(experiment: Experiment, total: Mapping[str, float], costs: Costs) -> 
             "CPUs for clients' I/O", {"client CPU": total["client_cpus"]}, margin, "events/s x work x cost"
         ),
         _need("CPUs for servers", {"server CPU": total["server_cpus"]}, margin, "events/s x work x cost"),
-        _need("servers", servers, margin, "the most of CPU / cores, MB/s / network, commits/s x commit"),
-        _need("disks", disks, margin, "the most of MB/s / disk, TB a year / disk"),
+        _need("servers", servers, margin, "largest of CPU / cores, MB/s / network, commits/s x commit"),
+        _need("disks", disks, margin, "larger of MB/s / disk, TB a year / disk"),
     ]
 
 
 def _need(what: str, used: Mapping[str, float], margin: float, formula: str) -> Need:
     limit = max(used, key=lambda name: used[name])
-    # What is a whole number but for the last digits of a division is that number.
+    # A quotient that exceeds a whole number by a rounding error counts as that number.
     needed = math.ceil(used[limit] / (1 - margin) - 1e-9)
     left = 1 - used[limit] / needed if needed else 1.0
     return Need(what, needed, limit, used[limit], left, formula)

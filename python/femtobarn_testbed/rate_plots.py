@@ -1,8 +1,8 @@
-"""Pictures of rates: over the number of clients, beside the most that could be, and what the papers measured.
+"""Plots of rates over the number of clients, with their upper bound and the papers' points.
 
-A line is a variant; it is named at its end, with the number of clients at which it bends and what limits it.
-Dotted is what as many clients could do at most, if they waited for nothing and the disks that are played
-gave all they can. Hollow points are the papers'.
+A line is a variant; its label gives the number of clients at which it bends, and the limit. The dotted line
+is the upper bound: clients that never wait for I/O, and simulated disks at their full rate. Hollow points
+are the papers'.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from .summaries import rounded
 __all__ = ["LINES_MAX", "by_variant", "colours", "draw_bars", "draw_curves", "has_curves", "largest", "split"]
 
 LINES_MAX = 6
-"""With more variants, or with one number of clients, bars are drawn: of the largest number."""
+"""Largest number of variants drawn as lines; more, or a single number of clients, are drawn as bars."""
 
 LINE_COLOURS = (BLUE, SAND, TEAL, VIOLET, CORAL, GREY)
 MARKERS = "os^DvP"
 
 WIDTH = 10.0
-"""Of pictures (inches)."""
+"""Width of pictures (inches)."""
 PANEL_WIDTH = 7.2
-"""Of their panels, about: names of lines are beside them."""
+"""Approximate width of their panels, which have the labels of lines beside them."""
 
 MUCH_FASTER = 2.5
-"""Variants that are so many times as fast as the first and as the paper have a picture of their own."""
+"""Ratio to the first variant, and to the paper, above which variants have a picture of their own."""
 
 Run = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One of the quantities over the number of clients."""
+    """A quantity that is plotted over the number of clients."""
 
     unit: str
     quantity: str
@@ -80,15 +80,15 @@ def by_variant(run: Run) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def draw_curves(run: Run) -> Figure:
-    """What clients did together, over their number: a panel for each quantity that there is."""
+    """Plot the rates of all clients together over their number: a panel for each quantity of the run."""
     panels, paper = _panels(run), paper_of(run)
-    most = 1.03 * _most(run, paper)
+    right = 1.03 * _largest_number(run, paper)
     heights = [panel.height for panel in panels]
     figure = picture(WIDTH, 0.7 + sum(heights))
     rows = figure.subplots(len(panels), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
     for axes, panel in zip(rows, panels, strict=True):
         top = 1.12 * _top(run, paper, panel)
-        axes.set(xlim=(0, most), ylim=(0, top))
+        axes.set(xlim=(0, right), ylim=(0, top))
         labels = Labels(axes, PANEL_WIDTH, panel.height)
         label_ends(axes, _draw_lines(axes, run, panel, labels), panel.height)
         if panel.quantity == "bytes_per_second":
@@ -104,23 +104,23 @@ def draw_curves(run: Run) -> Figure:
 
 
 def has_curves(run: Run) -> bool:
-    """Whether lines over the number of clients are to be drawn, and not bars."""
+    """Whether the run is drawn as lines over the number of clients, and not as bars."""
     is_sweep = len({point["clients"] for point in run["points"]}) > 1
     return len(run["played"]) <= LINES_MAX and (is_sweep or paper_of(run) is not None)
 
 
 def split(run: Run) -> list[Run]:
-    """Return the run as one or two, so that no line lies on the floor for the sake of another.
+    """Return the run as one or two, so that much faster variants do not flatten the other lines.
 
-    The second has the variants that are a good deal faster than the first variant and the paper.
+    The second has the variants that are much faster than the first variant and the paper.
     """
     panel, paper = _panels(run)[0], paper_of(run)
     best = {
         name: max(panel.value(point) or 0.0 for point in points) for name, points in by_variant(run).items()
     }
     theirs = [point.value for point in _points(paper, panel.quantity)]
-    most = MUCH_FASTER * max(*theirs, next(iter(best.values())), 0.0)
-    fast = [name for name, rate in best.items() if rate > most]
+    limit = MUCH_FASTER * max(*theirs, next(iter(best.values())), 0.0)
+    fast = [name for name, rate in best.items() if rate > limit]
     if not fast:
         return [run]
     return [
@@ -136,7 +136,7 @@ def _only(run: Run, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _panels(run: Run) -> list[Panel]:
-    """What there is to show; at least one."""
+    """The panels with data; at least one."""
     shown = [panel for panel in PANELS if any(panel.value(point) for point in run["points"])]
     if len(shown) > 1 and not _points(paper_of(run), "events_per_second") and not _are_events_mixed(run):
         shown = [panel for panel in shown if panel.quantity != "events_per_second"]
@@ -144,12 +144,12 @@ def _panels(run: Run) -> list[Panel]:
 
 
 def _are_events_mixed(run: Run) -> bool:
-    """Whether there are several kinds of clients; events of one kind say what bytes do."""
+    """Whether there are several kinds of clients; with one kind, events are proportional to bytes."""
     return any(len(point["kinds"]) > 1 for point in run["points"])
 
 
-def _most(run: Run, paper: Paper | None) -> float:
-    """The largest number of clients that is shown."""
+def _largest_number(run: Run, paper: Paper | None) -> float:
+    """The largest number of clients in the run or its paper."""
     theirs = [point.clients for point in paper.points if point.clients] if paper else []
     bends = [clients for clients, _ in paper.bends] if paper else []
     return float(max(*(point["clients"] for point in run["points"]), *theirs, *bends, 1))
@@ -168,12 +168,12 @@ def _points(paper: Paper | None, quantity: str) -> list[Point]:
 
 
 def _draw_lines(axes: Axes, run: Run, panel: Panel, labels: Labels) -> list[Ending]:
-    """A line for each variant, those that lie on others thinner; returns where they end."""
+    """Draw a line for each variant, later ones thinner so that earlier ones show; return their ends."""
     ends, top = [], axes.get_ylim()[1]
     for at, (name, points) in enumerate(by_variant(run).items()):
-        there = [(point["clients"], panel.value(point)) for point in points]
-        x = [float(clients) for clients, value in there if value is not None]
-        y = [value / panel.scale for _, value in there if value is not None]
+        values = [(point["clients"], panel.value(point)) for point in points]
+        x = [float(clients) for clients, value in values if value is not None]
+        y = [value / panel.scale for _, value in values if value is not None]
         if not x:
             continue
         colour, knee, thin = colours(run)[name], run["knees"].get(name), 0.75**at
@@ -190,14 +190,14 @@ def _draw_lines(axes: Axes, run: Run, panel: Panel, labels: Labels) -> list[Endi
 
 
 def _draw_bend(axes: Axes, knee: Mapping[str, Any], scale: float, colour: str) -> None:
-    """Mark where the line of the beginning, as it would go on, comes to the best rate."""
+    """Mark where linear scaling reaches the best rate."""
     clients, best = knee["clients"], knee["best"] / scale
     axes.plot([0, clients, knee["best_clients"]], [0, best, best], "-", color=colour, linewidth=0.7, zorder=3)
     axes.plot(clients, best, "|", markersize=17, markeredgewidth=2.2, color=colour, zorder=5)
 
 
 def _title(name: str, knee: Mapping[str, Any] | None) -> str:
-    """A variant's name, where it bends, and what limits it."""
+    """A variant's name, its bend and its limit."""
     if not knee:
         return fill(name, 26)
     bend = f"bends at {knee['clients']:.0f}: " if knee["clients"] else "limit: "
@@ -205,11 +205,11 @@ def _title(name: str, knee: Mapping[str, Any] | None) -> str:
 
 
 def _draw_bound(axes: Axes, run: Run, labels: Labels) -> None:
-    """Dotted: what could be reached at most, once for variants that have it in common."""
+    """Draw the upper bound as a dotted line, once for variants that share it."""
     right, top = axes.get_xlim()[1], axes.get_ylim()[1]
     drawn = set()
-    for played in run["played"].values():
-        ideal, raw = played["ideal_bytes_per_second_per_client"], played["raw_bytes_per_second"]
+    for simulation in run["played"].values():
+        ideal, raw = simulation["ideal_bytes_per_second_per_client"], simulation["raw_bytes_per_second"]
         if (ideal, raw) in drawn or not (ideal or raw):
             continue
         drawn.add((ideal, raw))
@@ -218,14 +218,14 @@ def _draw_bound(axes: Axes, run: Run, labels: Labels) -> None:
         limit = np.where(limit <= top, np.broadcast_to(limit, clients.shape), np.nan)
         axes.plot(clients, limit, ":", color=INK, linewidth=1.4, zorder=5)
         labels.keep_off(clients, limit)
-    raws = sorted({played["raw_bytes_per_second"] / 1e6 for played in run["played"].values()} - {0.0})
+    raws = sorted({one["raw_bytes_per_second"] / 1e6 for one in run["played"].values()} - {0.0})
     for raw in raws:
         if raw <= top:
             labels.name(0.0, raw, f"all disks: {raw:,.0f} MB/s")
 
 
 def _draw_paper(axes: Axes, paper: Paper | None, panel: Panel, labels: Labels) -> None:
-    """Hollow points, and lines where the paper says no number of clients."""
+    """Draw the paper's points as hollow circles, or as lines where it states no number of clients."""
     for point in _points(paper, panel.quantity):
         value = point.value / panel.scale
         label = f"paper: {value:,.3g}{'%' * (panel.quantity == 'efficiency')}, {point.label}"
@@ -249,7 +249,7 @@ def _draw_paper(axes: Axes, paper: Paper | None, panel: Panel, labels: Labels) -
 
 
 def draw_bars(run: Run) -> Figure:
-    """Bars: each variant at the largest number of clients that all have, ratios to the first, limits."""
+    """Draw bars: each variant at the largest common number of clients, its ratio to the first, its limit."""
     points = largest(run)
     panels = [panel for panel in _panels(run) if panel.quantity != "efficiency"][:1] + [
         panel for panel in _panels(run) if panel.quantity == "efficiency"
@@ -276,7 +276,7 @@ def draw_bars(run: Run) -> Figure:
 
 
 def largest(run: Run) -> list[Mapping[str, Any]]:
-    """Of each variant the point with the largest number of clients that all have, or its own largest."""
+    """The point of each variant with the largest number of clients in common, else with its own largest."""
     groups = by_variant(run)
     shared = set.intersection(*({point["clients"] for point in points} for points in groups.values()))
     at = max(shared, default=None)

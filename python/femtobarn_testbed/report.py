@@ -1,6 +1,7 @@
-"""The report of runs: one HTML page with pictures and figures, and the pictures as files beside it.
+"""The report of runs: one HTML page with pictures and tables, and the pictures as files beside it.
 
-Needs the extra `plots`; the modules that draw are imported when there is something to be drawn.
+Needs the extra `plots`. The drawing modules are imported by :func:`write_report`, which reports a missing
+Matplotlib.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ __all__ = ["write_report"]
 
 
 def write_report(runs: Sequence[Mapping[str, Any]], out: Path) -> Path:
-    """Write ``report.html`` and pictures (PNG) of runs into a folder, and return the page's file.
+    """Write ``report.html`` and its pictures (PNG) into a folder, and return the page's file.
 
     Raises
     ------
     InvalidError
-        If there are no runs, or one of them has no points.
+        If there are no runs, or one of the runs has no points.
     UnsupportedError
         If Matplotlib is not installed.
     """
     if not runs:
-        raise InvalidError("there are no runs to report on")
+        raise InvalidError("no runs to report on")
     for run in runs:
         if not run["points"]:
             raise InvalidError(f"the run of {run['workload']} has no points")

@@ -1,4 +1,4 @@
-"""The page of a report: what was run beside the papers, a part for each run, where it all comes from."""
+"""The page of a report: figures beside the papers', a part for each run, and the origin of all runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OBJECT_SIZES = "[MONARC]"
 
 
 def page_of(runs: Sequence[Run], out: Path) -> str:
-    """Return the page; pictures are also written into the folder."""
+    """Return the page, and write its pictures into the folder, too."""
     parts = [tiles(_facts(runs))]
     rows = [row for run in runs if (paper := paper_of(run)) for row in paper_rows(run, paper)]
     if rows:
@@ -49,22 +49,22 @@ def page_of(runs: Sequence[Run], out: Path) -> str:
     parts.append(section("Where this comes from", listed(origin(run) for run in runs)))
     return document(
         "The testbed: where the limits are",
-        "Workloads of real jobs with more and more clients, until something gives. Pictures show what all "
-        "clients did together; hollow points are what the papers measured, dotted lines what is possible.",
+        "Workloads of real jobs with more and more clients, until a resource limits them. Pictures show the "
+        "rates of all clients together; hollow points are the papers', dotted lines are upper bounds.",
         "\n".join(parts),
     )
 
 
 NOTES = (
     "MB are payload: bytes of objects that clients read, selected or wrote. Rates are in the workload's own "
-    "time; latency_table are as the clock shows them, to a histogram's bucket (26 %).",
-    "Computing is the share of the clients' time in the computation that they were to do; where the "
-    "computation is played, a client sleeps as if it had a CPU of its own, and more sleep than was due "
-    "counts as late and not as computation.",
-    "Dotted: as many clients as one moves alone if all of its time is computation, and never more than "
-    "all disks that are played give.",
-    "A line bends (|) where that of its beginning, as it would go on, comes to its best rate. The limit is "
-    "what is used up there, or, where nothing is, what clients spend most of their time with.",
+    "time; latencies are by the clock, to the width of a histogram's bucket (26 %).",
+    "Computing is the share of the clients' time in the computation of their loops. Where computation is "
+    "simulated, a client sleeps as if it had a free CPU; sleep beyond the nominal time counts as late, not "
+    "as computation.",
+    "Dotted: the rate of clients that spend all their time computing, capped at the rate of all simulated "
+    "disks together.",
+    "A line bends (|) where linear scaling, from its best rate per client, reaches its best rate. The limit "
+    "is the resource that is used up there, or else the activity that takes most of the clients' time.",
 )
 
 
@@ -81,7 +81,7 @@ def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
 
 
 def _stems(runs: Sequence[Run]) -> list[str]:
-    """What the pictures of each run are called; a second run of a workload has a number."""
+    """The beginnings of the names of each run's pictures; later runs of a workload have a number."""
     seen: dict[str, int] = {}
     stems = []
     for run in runs:
@@ -91,14 +91,14 @@ def _stems(runs: Sequence[Run]) -> list[str]:
 
 
 def _parts(run: Run, stem: str, out: Path) -> Iterator[str]:
-    """What there is to say about one run."""
+    """The parts of the page about one run."""
     paper = paper_of(run)
     title = f"{run['title']} ({run['paper']})" if run["paper"] else run["title"]
-    told = [f"Paper: {paper.said}"] if paper else []
+    of_paper = [f"Paper: {paper.summary}"] if paper else []
     yield section(
         title,
         f"<p>{html.escape(run['about'])}</p>",
-        listed([*told, *describe_simulation(run), *describe_limits(run)]),
+        listed([*of_paper, *describe_simulation(run), *describe_limits(run)]),
     )
     yield figures(
         Picture(name, caption, png(draw(of), path=out / f"{stem}-{file}.png"), wide=True)
@@ -113,18 +113,18 @@ def _parts(run: Run, stem: str, out: Path) -> Iterator[str]:
 
 
 def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure], Run]]:
-    """What to draw: the end of a file's name, title, caption, who draws it, and of what."""
-    played = " ".join(describe_simulation(run))
+    """The pictures of a run: end of the file's name, title, caption, drawing function, and its argument."""
+    simulated = " ".join(describe_simulation(run))
     if run["paper"].startswith(START_FIGURE):
-        yield "start", "Start-up", f"A point is a client. {played}", draw_starts, run
+        yield "start", "Start-up", f"A point is a client. {simulated}", draw_starts, run
     elif run["paper"].startswith(OBJECT_SIZES) and cells_of(run):
-        caption = f"Payload by CPU seconds of clients and server together. {played}"
+        caption = f"Payload per CPU second of clients and server together. {simulated}"
         yield "sizes", "CPU to write, by size of objects", caption, draw_object_sizes, run
     elif not has_curves(run):
         yield (
             "rates",
             "Rates",
-            f"Ratios are to the first variant; beside them what limits each. {played}",
+            f"Ratios are to the first variant; beside them stand the limits. {simulated}",
             draw_bars,
             run,
         )
@@ -133,7 +133,5 @@ def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure]
         for file, part in zip(("rates", "rates-fast"), split(run), strict=False):
             yield file, title, " ".join(describe_simulation(part)), draw_curves, part
             title = "Rates of the faster variants"
-    caption = (
-        "All clients of a point together. Time in their own loop is what Python does between operations."
-    )
+    caption = "All clients of a point together. Their own loop is Python code between operations."
     yield "time", "Where the clients' time goes", caption, draw_time_shares, run

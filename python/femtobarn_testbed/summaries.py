@@ -1,4 +1,4 @@
-"""Runs in words and tables: what was real and what was played, what limited it, all points."""
+"""Summaries of a run as text and tables: its simulated parts, its limits, all points."""
 
 from __future__ import annotations
 
@@ -25,56 +25,56 @@ Run = Mapping[str, Any]
 
 
 def describe_simulation(run: Run) -> list[str]:
-    """Say for each variant what was real and what was played; variants that have it in common together."""
+    """Describe the real and the simulated parts of each variant; variants that share them share a text."""
     common: dict[str, list[str]] = {}
-    for name, played in run["played"].items():
-        common.setdefault(_simulation(played, run, name), []).append(name)
+    for name, simulation in run["played"].items():
+        common.setdefault(_simulation(simulation, run, name), []).append(name)
     if len(common) == 1:
         return list(common)
     return [f"{', '.join(names)}: {text}" for text, names in common.items()]
 
 
-def _simulation(played: Mapping[str, Any], run: Run, name: str) -> str:
-    where = "through a server (root://)" if played["access"] == "server" else "as a local folder"
+def _simulation(simulation: Mapping[str, Any], run: Run, name: str) -> str:
+    where = "through a server (root://)" if simulation["access"] == "server" else "as a local folder"
     parts = [f"Real: client processes that use the public API, {where}, data on this machine's disk"]
     computes = any("compute" in p["operations"] for p in run["points"] if p["variant"] == name)
     if not computes:
         parts.append("no computation")
-    elif played["computation"] == "simulated":
-        parts.append("played: computation, by clients that sleep as if each had a CPU of its own")
+    elif simulation["computation"] == "simulated":
+        parts.append("simulated: computation, by clients that sleep as if each had a free CPU")
     else:
         parts.append("computation is real CPU time")
-    disks = played["disks"]
+    disks = simulation["disks"]
     if disks and (disks["bytes_per_second"] or disks["seeks_per_second"]):
         parts.append(
-            f"played: {disks['count']} disks of {disks['bytes_per_second'] / 1e6:g} MB/s"
+            f"simulated: {disks['count']} disks of {disks['bytes_per_second'] / 1e6:g} MB/s"
             f" and {disks['seeks_per_second']} seeks/s each"
         )
     elif disks:
         parts.append(f"{disks['count']} folders as file systems, as fast as the machine's disk")
     else:
-        parts.append("no disks played")
-    if played["compression"] != 1:
-        parts.append(f"time passes {played['compression']:g} times as fast")
-    if played["federations"] == "each":
+        parts.append("no simulated disks")
+    if simulation["compression"] != 1:
+        parts.append(f"computation and disks are {simulation['compression']:g} times as fast")
+    if simulation["federations"] == "each":
         parts.append("each kind of client has a federation and a server of its own")
     return "; ".join(parts) + "."
 
 
 def describe_limits(run: Run) -> list[str]:
-    """Say for each variant where it bends, what limits it, and how that is known."""
+    """Describe the bend and the limit of each variant, with the evidence."""
     lines = []
     for name, knee in run["knees"].items():
         if knee:
             unit, scale = ("MB/s", 1e6) if knee["rate"] == "bytes_per_second" else ("events/s", 1.0)
-            bend = f"bends at {knee['clients']:.0f} clients" if knee["clients"] else "goes straight on"
+            bend = f"bends at {knee['clients']:.0f} clients" if knee["clients"] else "does not bend"
             best = f"best {knee['best'] / scale:,.4g} {unit} with {knee['best_clients']} clients"
             lines.append(f"{name}: {best}, {bend}. Limit: {knee['limit']}: {knee['evidence']}.")
     return lines
 
 
 def points_table(run: Run) -> Table:
-    """All points: rates, efficiency, cores, the busiest of the disks that are played, limit."""
+    """Tabulate all points: rates, efficiency, cores, the busiest simulated disk, limit."""
     head = ["variant", "clients", "MB/s", "events/s", "computing", "server cores", "clients' cores"]
     head += ["disks busy", "limit"]
     rows = []
@@ -98,7 +98,7 @@ def points_table(run: Run) -> Table:
 
 
 def latency_table(run: Run) -> Table:
-    """Median, 99 % quantile and the longest of each operation, in milliseconds."""
+    """Tabulate median, 99 % quantile and longest time of each operation, in milliseconds."""
     names = [
         name
         for name in dict.fromkeys(name for point in run["points"] for name in point["operations"])
@@ -115,7 +115,7 @@ def latency_table(run: Run) -> Table:
 
 
 def start_table(run: Run) -> Table:
-    """How long clients took from their launch to their first transaction and object (s), and memory (MB)."""
+    """Tabulate the time from the clients' launch to first transaction and object (s), and memory (MB)."""
     head = ["variant", "clients", "transaction: median", "longest", "last client", "object: median"]
     head += ["longest", "last client", "server MB", "MB a client"]
     rows = []
@@ -124,8 +124,8 @@ def start_table(run: Run) -> Table:
         row = [point["variant"], str(point["clients"])]
         for moment in ("transaction", "first_object"):
             took = [start[moment] for start in starts if start.get(moment) is not None]
-            told = (statistics.median(took), max(took), took[-1]) if took else ()
-            row += [f"{value:.3g}" for value in told] or ["-"] * 3
+            summary = (statistics.median(took), max(took), took[-1]) if took else ()
+            row += [f"{value:.3g}" for value in summary] or ["-"] * 3
         memory = point["resources"]["memory_bytes"]
         row += [rounded(memory["server"] / 1e6), rounded(memory["clients"] / 1e6 / point["clients"])]
         rows.append(row)
@@ -140,23 +140,23 @@ QUANTITIES = {
     "transaction": ("first transaction (s)", 1.0),
     "first_object": ("first object (s)", 1.0),
 }
-"""Units of what papers state, and what they are divided by."""
+"""The units in which quantities of papers are shown, and their sizes."""
 
 
 def paper_rows(run: Run, paper: Paper) -> list[list[str]]:
-    """Rows: figure, what, the paper's value, a variant, and its value at the nearest number of clients."""
+    """Return rows: figure, quantity, paper's value, variant, value here at the nearest number of clients."""
     rows = []
     for point in paper.points:
         unit, scale = QUANTITIES[point.quantity]
         at = f" with {point.clients}" if point.clients and point.label[:6] != "client" else ""
-        told = [paper.name, unit, f"{point.value / scale:,.3g}{at}, {point.label}"]
-        for variant, here in _here(run, point, scale):
-            rows.append([*told, variant, here])
-            told = ["", "", ""]
+        of_paper = [paper.name, unit, f"{point.value / scale:,.3g}{at}, {point.label}"]
+        for variant, value in _nearest_values(run, point, scale):
+            rows.append([*of_paper, variant, value])
+            of_paper = ["", "", ""]
     return rows
 
 
-def _here(run: Run, point: Point, scale: float) -> Iterable[tuple[str, str]]:
+def _nearest_values(run: Run, point: Point, scale: float) -> Iterable[tuple[str, str]]:
     for name in run["played"]:
         points = [each for each in run["points"] if each["variant"] == name]
         if not points:
@@ -180,7 +180,7 @@ def _quantity(point: Mapping[str, Any], name: str, client: int) -> float | None:
 
 
 def origin(run: Run) -> str:
-    """Where and when a run was made, of what."""
+    """Describe the origin of a run: time, machine, versions and seed."""
     machine, made = run["machine"], run["femtobarn"]
     commit = f", commit {made['commit']}" if made.get("commit") else ""
     return (
@@ -192,7 +192,7 @@ def origin(run: Run) -> str:
 
 
 def rounded(value: float) -> str:
-    """Return three figures that count, without powers of ten.
+    """Return a number to three significant digits, without an exponent.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pictures of where time goes: shares of the clients' time, start-up, and CPU time by the size of objects."""
+"""Plots of time: shares of the clients' time, start-up, and CPU time by the size of objects."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ OPERATIONS = {
     "create": TEAL,
     "drop": "#8b5e3c",
 }
-"""Colours of what clients do, in the order in which shares are stacked."""
+"""Colours of operations, in the order in which their shares are stacked."""
 
 REST = "#eceff4"
-"""Of what is neither: time between operations, in the client's own loop."""
+"""Colour of the time between operations, in the client's own loop."""
 SIZES_HEIGHT = 3.9
-"""Of a row of panels over the size of objects (inches)."""
+"""Height of a row of panels over the size of objects (inches)."""
 
 MOMENTS = {
     "first_object": ("first object", SAND, "^", 6.5),
     "transaction": ("first transaction", BLUE, "o", 3.0),
 }
-"""Of a client's start: in words, colour, marker and its size; where both are at once, both are seen."""
+"""Moments of a client's start: name, colour, marker and its size. Both are visible where they coincide."""
 
 
 def draw_time_shares(run: Run) -> Figure:
-    """Where the clients' time goes: stacked bars over the number of clients, a panel for each variant."""
+    """Draw the shares of the clients' time as stacked bars, a panel for each variant."""
     groups = by_variant(run)
     counts = [len(points) for points in groups.values()]
     if len(groups) > LINES_MAX or max(counts) == 1:
@@ -72,7 +72,7 @@ def draw_time_shares(run: Run) -> Figure:
 
 
 def _draw_rows(run: Run) -> Figure:
-    """The same with a row for each variant, where there are many or only one number of clients."""
+    """Draw the shares with a row for each variant: for many variants, or a single number of clients."""
     points = largest(run)
     figure = picture(WIDTH, 1.3 + 0.32 * len(points))
     axes = figure.subplots()
@@ -90,7 +90,7 @@ def _stack(axes: Axes, points: Sequence[Mapping[str, Any]], *, is_upright: bool)
     at, floor = np.arange(len(points)), np.zeros(len(points))
     for name, colour in OPERATIONS.items():
         shares = np.array([100 * point["time_shares"].get(name, 0.0) for point in points])
-        # Time to the very edges of the window may add up to a little more than all.
+        # Rounding at the edges of the window may add up to a little more than 100 %.
         shares = np.minimum(shares, 100 - floor)
         if is_upright:
             axes.bar(at, shares, bottom=floor, width=0.72, color=colour)
@@ -104,7 +104,7 @@ def _stack(axes: Axes, points: Sequence[Mapping[str, Any]], *, is_upright: bool)
 
 
 def _key(figure: Figure, run: Run) -> None:
-    """Name the colours that are to be seen, in one line."""
+    """Draw a legend of the colours in use, in one line."""
     seen = [
         name for name in OPERATIONS if any(point["time_shares"].get(name, 0.0) for point in run["points"])
     ]
@@ -113,7 +113,7 @@ def _key(figure: Figure, run: Run) -> None:
 
 
 def draw_starts(run: Run) -> Figure:
-    """Seconds from a client's launch to its first transaction and its first object, over its number."""
+    """Plot the seconds from a client's launch to its first transaction and first object, over its number."""
     groups = {name: points[-1]["start"] for name, points in by_variant(run).items() if points[-1]["start"]}
     paper = paper_of(run)
     theirs = [point for point in paper.points if point.clients] if paper else []
@@ -165,7 +165,7 @@ def draw_starts(run: Run) -> Figure:
 
 
 def draw_object_sizes(run: Run) -> Figure:
-    """Payload that a CPU writes, by the size of objects: a line for each number of links."""
+    """Plot the payload per CPU second over the size of objects: a line for each number of links."""
     cells = cells_of(run)
     groups: dict[str, dict[int, list[Cell]]] = {}
     for cell in cells:
@@ -180,7 +180,7 @@ def draw_object_sizes(run: Run) -> Figure:
         axes.set_title(how, fontsize=10.5)
     for axes in panels.flat[len(groups) :]:
         axes.remove()
-    # Lines are named where they end on axes that all panels have in common.
+    # The ends of lines are known only once all panels have set the shared axis.
     for how, axes in shown.items():
         _name_lines(axes, groups[how])
     for row in panels:
@@ -209,7 +209,7 @@ def _draw_sizes(axes: Axes, lines: Mapping[int, list[Cell]], sizes: Sequence[int
 
 
 def _name_lines(axes: Axes, lines: Mapping[int, list[Cell]]) -> None:
-    """Say how many links each line is of, where it ends on the logarithmic axis."""
+    """Label each line with its number of links, at its end on the logarithmic axis."""
     low, high = axes.get_ylim()
     ends = []
     for at, (links, cells) in enumerate(lines.items()):

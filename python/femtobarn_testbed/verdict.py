@@ -1,8 +1,8 @@
-"""What limits a run, and where more clients stop to bring more.
+"""The resource that limits a point, and the number of clients from which on more clients add little.
 
-A limit is what is used up. First the things that clients share are looked at: disks that are played, the
-machine's cores, its network and its disks. If none of them is used up, clients wait for nobody, and what they
-spend most time with is what limits them: their own computation, locks, commits, or the way to and fro.
+The limit is a shared resource that is used up: simulated disks, the machine's cores, its network, its disks,
+in this order. If none is, the limit is the activity that takes most of the clients' time: computation, locks,
+commits, or round trips.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 __all__ = ["USED_UP", "judge", "knee"]
 
 USED_UP = 0.85
-"""Share of a resource from which on it is used up: queues grow without bound from there to 1."""
+"""Share from which on a resource counts as used up: queues grow without bound from there to 1."""
 
 LINEAR = 0.95
-"""Share of what as many clients alone would do, above which a curve has not bent."""
+"""Share of linear scaling above which a curve counts as straight."""
 
 WAITS = {
     "client CPU": ("compute",),
@@ -24,11 +24,11 @@ WAITS = {
     "catalogue commits": ("commit", "create", "drop"),
     "client latency": ("read", "write", "select", "tags"),
 }
-"""What clients spend their time with, by what limits them then."""
+"""The operations whose time counts for each limit."""
 
 
 def judge(point: Mapping[str, Any], cores: int) -> dict[str, Any]:
-    """Return what limited a point: ``limit``, ``evidence`` as a text, the ``shares`` that were compared."""
+    """Return the ``limit`` of a point, the ``evidence`` as a text, and the ``shares`` that were compared."""
     resources = point["resources"]
     disks = resources["disks"]
     busiest = max((disk["busy"] for disk in disks), default=0.0)
@@ -41,13 +41,13 @@ def judge(point: Mapping[str, Any], cores: int) -> dict[str, Any]:
         "machine disk": resources["disk_busy_share"],
     }
     waits = {name: sum(point["time_shares"].get(kind, 0.0) for kind in of) for name, of in WAITS.items()}
-    # A played CPU that wakes late waits for the machine that plays it.
+    # A client that wakes late from simulated computation waited for a core of the real machine.
     physics = point["efficiency"] or 0.0
     late = max(point["time_shares"].get("compute", 0.0) - physics, 0.0)
     waits["client CPU"] = physics
-    told = shares | {f"time: {name}": share for name, share in waits.items()} | {"time: late": late}
+    compared = shares | {f"time: {name}": share for name, share in waits.items()} | {"time: late": late}
     limit, evidence = _limit(shares, waits, resources, seeking, cores)
-    return {"limit": limit, "evidence": evidence, "shares": told}
+    return {"limit": limit, "evidence": evidence, "shares": compared}
 
 
 def _limit(
@@ -60,7 +60,7 @@ def _limit(
     if shares["played disks"] >= USED_UP:
         busy = shares["played disks"]
         limit = "disk seeks" if seeking > busy / 2 else "disk bandwidth"
-        return limit, f"the busiest of the disks was busy {busy:.0%} of the time, seeking {seeking:.0%}"
+        return limit, f"the busiest disk was busy {busy:.0%} of the time, seeking {seeking:.0%}"
     if shares["machine CPU"] >= USED_UP:
         server, clients = resources["server_cores"], resources["client_cores"]
         others = resources["machine_cores"] - server - clients
@@ -68,32 +68,35 @@ def _limit(
         if others > server + clients:
             limit = "other processes"
         used = f"{cores} cores were {shares['machine CPU']:.0%} busy"
-        each = f"server {server:.2f}, clients {clients:.2f}, others and the kernel {others:.2f} cores"
+        each = f"server {server:.2f}, clients {clients:.2f}, kernel and other processes {others:.2f} cores"
         return limit, f"the machine's {used}: {each}"
     if shares["network"] >= USED_UP:
-        return "network", f"an interface had {shares['network']:.0%} of its rate"
+        return "network", f"an interface was used to {shares['network']:.0%} of its speed"
     largest = max(waits, key=lambda name: waits[name])
     if shares["machine disk"] >= USED_UP and largest != "client CPU":
         return "disk bandwidth", f"the machine's disk was busy {shares['machine disk']:.0%} of the time"
-    what = "computing" if largest == "client CPU" else f"in {', '.join(WAITS[largest])}"
-    return largest, f"clients were {waits[largest]:.0%} of their time {what}, and nothing shared was used up"
+    activity = "computing" if largest == "client CPU" else f"in {', '.join(WAITS[largest])}"
+    return (
+        largest,
+        f"clients spent {waits[largest]:.0%} of their time {activity}; no shared resource was used up",
+    )
 
 
 def knee(points: Sequence[Mapping[str, Any]], of: str = "bytes_per_second") -> dict[str, Any] | None:
-    """Return where a curve bends: where the line of the best rate a client meets its best point.
+    """Return where a curve bends: where linear scaling, at the best rate per client, meets the best rate.
 
     Parameters
     ----------
     points
-        Those of one variant, by ascending number of clients.
+        The points of one variant, by ascending number of clients.
     of
-        Which rate of the throughput; where it is zero, events are counted.
+        The rate to use; events are used if it is zero at all points.
 
     Returns
     -------
-    ``clients`` at the bend, or None if the curve goes straight on to its end; ``best``, ``best_clients``,
-    ``limit`` and ``evidence`` at the best point; ``linearity``, the smallest share of that line up to the
-    best point; ``last_over_best``, the last point's share of the best.
+    ``clients`` at the bend, or None if the curve is straight to its end; ``best``, ``best_clients``,
+    ``limit`` and ``evidence`` at the best point; ``linearity``, the smallest share of linear scaling up to
+    the best point; ``last_over_best``, the last point's share of the best rate.
     """
     if not points:
         return None

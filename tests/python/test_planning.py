@@ -115,7 +115,7 @@ def test_what_costs_nothing_is_found_to_cost_nothing_and_never_less() -> None:
 def test_too_few_points_are_refused() -> None:
     run = made_up()
     run["points"] = run["points"][3:5]
-    with pytest.raises(fb.InvalidError, match="needs 5 points to tell 5 costs, not 2"):
+    with pytest.raises(fb.InvalidError, match="at least 5 points to fit 5 costs, and has 2"):
         fit([run])
 
 
@@ -173,10 +173,10 @@ def test_needs_keep_the_margin_and_name_what_limits(small: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "text"),
     [
-        ("margin = 0.2", "margin = 1.0", "small.toml: margin is a share below 1"),
+        ("margin = 0.2", "margin = 1.0", "small.toml: margin must be below 1"),
         ("compute = 0.4", "computing = 0.4", "small.toml, acquisition: unknown key 'computing'"),
-        ("fraction = 0.1", "fraction = 2", "small.toml, analysis 1: fraction is at most 1"),
-        ("times_a_year = 2", "times_a_year = 2\nat_once = true", "small.toml, pass 1: .* at once"),
+        ("fraction = 0.1", "fraction = 2", "small.toml, analysis 1: fraction must be at most 1"),
+        ("times_a_year = 2", "times_a_year = 2\nat_once = true", "small.toml, pass 1: .* at_once"),
         ("events_per_second = 10", "", "small.toml, acquisition lacks events_per_second"),
         ("server_cores = 4", "server_cores = 0", "small.toml, hardware: server_cores must be at least 1"),
         ('title = "small"', "title", "small.toml is not TOML"),

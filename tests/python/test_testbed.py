@@ -421,7 +421,7 @@ def test_the_command_line_lists_shows_and_runs(
     assert main(["testbed", "run", *both, "--scratch", str(tmp_path)]) != 0
     captured = capsys.readouterr()
     assert "broken failed: client" in captured.err
-    assert captured.err.strip().endswith("1 of 2 did not run to the end: broken")
+    assert captured.err.strip().endswith("1 of 2 workloads failed: broken")
     assert [path.stem.partition("-")[0] for path in latest([tmp_path / "both"])] == [small.stem]
 
 

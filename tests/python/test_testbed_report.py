@@ -192,10 +192,10 @@ def test_a_figure_of_a_paper_is_drawn_and_told_beside_it(tmp_path: Path) -> None
         "52.8 with 240",  # 240 clients of 220 kB/s
         "88.0 with 240",  # all that the disks have
         "made-up: what nobody did ([SCAL] Figure 2)",
-        "played: 4 disks of 22 MB/s and 100 seeks/s each",
-        "played: computation, by clients that sleep as if each had a CPU of its own",
+        "simulated: 4 disks of 22 MB/s and 100 seeks/s each",
+        "simulated: computation, by clients that sleep as if each had a free CPU",
         "half: best 88 MB/s with 240 clients, bends at 200 clients. Limit: disk bandwidth: the busiest",
-        "full: best 52.8 MB/s with 240 clients, goes straight on. Limit: client CPU",
+        "full: best 52.8 MB/s with 240 clients, does not bend. Limit: client CPU",
         "Abacus <9>, 2 cores, 8 GB",
         "2026-01-02 03:04:05 UTC",
         "commit 0123456789; seed 7",
@@ -216,7 +216,7 @@ def test_other_workloads_are_drawn_too(tmp_path: Path) -> None:
     assert rates < pictures
     assert len(pictures) == len(rates) + len(runs)
     assert "Beside the papers' points" not in told
-    assert "no disks played" in told
+    assert "no simulated disks" in told
 
 
 def test_start_up_is_told_for_the_client_that_the_paper_names(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The command that plans: what hardware an experiment takes, and how far that can be trusted."""
+"""The command `plan`: the hardware that an experiment needs, and the errors of such predictions."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ __all__ = ["arguments", "run"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``plan`` takes."""
+    """Declare the arguments of ``plan``."""
     parser.add_argument("experiment", metavar="NAME|FILE.toml", nargs="?")
-    parser.add_argument("--list", action="store_true", help="list the experiments that come with Femtobarn")
+    parser.add_argument("--list", action="store_true", help="list the bundled experiments")
     parser.add_argument("--show", action="store_true", help="print the experiment's file, to copy it")
-    text = "what `femtobarn testbed run profile` measured on the machine to plan with"
+    text = "run of `femtobarn testbed run profile` on the kind of machine to plan with"
     parser.add_argument("--profile", metavar="RUN", nargs="+", type=Path, default=[], help=text)
-    text = "plan with disks that take what the one of this folder does, which is measured now"
+    text = "plan with the write rate of this folder's disk, which is measured first"
     parser.add_argument("--disk", metavar="FOLDER", type=Path, help=text)
-    text = "predict what these runs measured, and tell the errors"
+    text = "predict these runs, and print the errors"
     parser.add_argument("--check", metavar="RUN", nargs="+", type=Path, default=[], help=text)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Do what is wanted."""
+    """Print the plan, or what the options ask for instead."""
     if options.list:
         _list(options)
         return
     if options.experiment is None and not options.check:
-        raise InvalidError("plan takes an experiment, --list, or --check with runs")
+        raise InvalidError("plan needs an experiment, --list, or --check with runs")
     if options.show:
         _show(options)
         return
@@ -54,14 +54,14 @@ def _list(options: argparse.Namespace) -> None:
 
     titles = {name: load_experiment(path).title for name, path in bundled_experiments().items()}
     facts = [{"name": name, "title": title} for name, title in titles.items()]
-    emit(options, facts, table(["experiment", "what it is"], [[n, t] for n, t in titles.items()]))
+    emit(options, facts, table(["experiment", "title"], [[n, t] for n, t in titles.items()]))
 
 
 def _show(options: argparse.Namespace) -> None:
     from femtobarn_testbed.planning import experiment_path
 
     if options.experiment is None:
-        raise InvalidError("--show takes an experiment")
+        raise InvalidError("--show needs an experiment")
     text = experiment_path(options.experiment).read_text().rstrip()
     emit(options, {"file": text}, text)
 
@@ -90,7 +90,7 @@ def _needs(done: Mapping[str, Any]) -> str:
         ]
         for need in done["needs"]
     ]
-    head = ["what", "needed", "because of", "used", "free", "used is"]
+    head = ["resource", "needed", "because of", "used", "free", "used is"]
     total = done["totals"]
     rate, stored = total["bytes_per_second"] / 1e6, total["stored_bytes_per_year"] / 1e12
     have = done["hardware"]
@@ -127,7 +127,7 @@ def _costs(done: Mapping[str, Any]) -> str:
         [name, TERMS[name], *(f"{costs[resource][name] * 1e6:,.4g}" for resource in RESOURCES)]
         for name in costs["client"]
     ]
-    head = ["cost of", "that is a", *(f"{text}, us" for text in RESOURCES.values())]
+    head = ["cost of", "meaning", *(f"{text}, us" for text in RESOURCES.values())]
     return table(head, rows, right={2, 3, 4})
 
 
@@ -153,7 +153,8 @@ def _check(options: argparse.Namespace, costs: Any) -> None:
         ]
         for row in rows
     ]
-    head = ["point", "clients", "cores said", "cores", "error", "MB/s said", "MB/s", "error", "said limit"]
+    head = ["point", "clients", "predicted cores", "cores", "error"]
+    head += ["predicted MB/s", "MB/s", "error", "predicted limit"]
     emit(options, rows, table(head, cells, right=set(range(1, 8))))
 
 

@@ -1,6 +1,6 @@
-"""The commands around limits: run workloads, draw and compare what came out.
+"""The commands of the testbed: list, show and run workloads, plot and compare runs.
 
-The testbed itself is imported when one of them runs: other commands need none of it.
+The package `femtobarn_testbed` is imported when one of them runs: no other command needs it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from .output import emit, emit_line, table
 __all__ = ["arguments", "run"]
 
 FOLDER = "testbed"
-"""Where runs are written to, unless told otherwise."""
+"""Default folder of runs."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``testbed`` can do."""
-    parts = parser.add_subparsers(title="what", metavar="WHAT", required=True)
+    """Declare the commands of ``testbed``."""
+    parts = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, text, declare, action in (
-        ("list", "list the workloads that come with Femtobarn", _no_arguments, _list),
+        ("list", "list the bundled workloads", _no_arguments, _list),
         ("show", "print the file of a workload, to copy it", _show_arguments, _show),
         ("run", "run workloads", _run_arguments, _run),
-        ("plot", "draw runs beside the papers' points", _plot_arguments, _plot),
-        ("compare", "tell what settings, or two runs, differ in", _compare_arguments, _compare),
+        ("plot", "plot runs beside the papers' points", _plot_arguments, _plot),
+        ("compare", "compare the variants of a run, or two runs", _compare_arguments, _compare),
     ):
         part = parts.add_parser(name, help=text, description=text)
         declare(part)
@@ -40,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Do what is wanted."""
+    """Run the chosen command."""
     options.part(options)
 
 
@@ -63,7 +63,7 @@ def _list(options: argparse.Namespace) -> None:
         for one in workloads
     ]
     rows = [[w.name, w.paper, w.title] for w in workloads]
-    emit(options, facts, table(["workload", "paper", "what clients do"], rows))
+    emit(options, facts, table(["workload", "paper", "title"], rows))
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,18 +78,18 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "`testbed list` shows names; all: every one of these, in about two hours"
+    text = "names from `testbed list`, files, or all: every bundled workload, in about two hours"
     parser.add_argument("workloads", metavar="NAME|FILE.toml|all", nargs="+", help=text)
-    parser.add_argument("--out", type=Path, default=Path(FOLDER), help=f"folder for results ({FOLDER})")
+    parser.add_argument("--out", type=Path, default=Path(FOLDER), help=f"folder for runs ({FOLDER})")
     parser.add_argument("--scratch", type=Path, help="folder on the disk to be measured (a temporary one)")
     parser.add_argument("--clients", metavar="N,N,...", help="numbers of clients instead of the file's")
     parser.add_argument("--variant", action="append", default=[], metavar="NAME", help="only this variant")
-    parser.add_argument("--window", type=float, metavar="SECONDS", help="for how long clients are watched")
-    parser.add_argument("--warm-up", type=float, metavar="SECONDS", help="time before that")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting")
-    text = "shell command to run before each point: empty caches, say"
+    parser.add_argument("--window", type=float, metavar="SECONDS", help="length of the measured window")
+    parser.add_argument("--warm-up", type=float, metavar="SECONDS", help="time between start and window")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override a setting")
+    text = "shell command to run before each point, for example to empty caches"
     parser.add_argument("--before", metavar="COMMAND", help=text)
-    parser.add_argument("--seed", type=int, default=1, help="for what is random (1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all random numbers (1)")
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -102,7 +102,7 @@ def _run(options: argparse.Namespace) -> None:
         "warm_up_seconds": options.warm_up,
     }
     settings = dict(map(_setting, options.set))
-    # All are read before the first one runs, so that a slip in the last is told at once.
+    # All are parsed before the first one runs, so that a mistake in the last is reported at once.
     names = list(bundled_workloads()) if options.workloads == ["all"] else options.workloads
     workloads = [load(name, settings=settings, sweep=sweep) for name in names]
     saved: list[Path] = []
@@ -122,13 +122,13 @@ def _run(options: argparse.Namespace) -> None:
                     variants=options.variant,
                     seed=options.seed,
                     before=options.before,
-                    progress=_teller(workload.name),
+                    progress=_progress_printer(workload.name),
                     keep=keep,
                 )
             except FemtobarnError as error:
                 if len(workloads) == 1:
                     raise
-                # The next one may well run.
+                # The next one may succeed.
                 sys.stderr.write(f"{workload.name} failed: {error}\n")
                 failed.append(workload.name)
                 continue
@@ -136,30 +136,28 @@ def _run(options: argparse.Namespace) -> None:
     facts = {"runs": [str(path) for path in saved]}
     emit(options, facts, "\n".join(f"wrote {path}" for path in saved))
     if failed:
-        raise UnavailableError(
-            f"{len(failed)} of {len(workloads)} did not run to the end: " + "; ".join(failed)
-        )
+        raise UnavailableError(f"{len(failed)} of {len(workloads)} workloads failed: " + "; ".join(failed))
 
 
-def _teller(name: str) -> Callable[[str], None]:
-    """Print what is done on standard error: figures to stay, steps on one line where that is possible."""
+def _progress_printer(name: str) -> Callable[[str], None]:
+    """Print results on standard error; on a terminal also steps, each over the one before."""
     began = time.monotonic()
     clear = "\r\033[K" if sys.stderr.isatty() else ""
 
-    def tell(text: str) -> None:
+    def show(text: str) -> None:
         is_result = "limit:" in text
         if is_result or clear:
             sys.stderr.write(f"{clear}{time.monotonic() - began:6.0f} s  {name}: {text}" + "\n" * is_result)
             sys.stderr.flush()
 
-    return tell
+    return show
 
 
 def _knees(done: dict[str, Any]) -> str:
     lines = [f"{done['workload']}: {done['title']}"]
     for name, knee in done["knees"].items():
         unit, scale = ("MB/s", 1e6) if knee["rate"] == "bytes_per_second" else ("events/s", 1.0)
-        bend = f"bends at {knee['clients']:.0f} clients" if knee["clients"] else "goes straight on"
+        bend = f"bends at {knee['clients']:.0f} clients" if knee["clients"] else "does not bend"
         best = f"best {knee['best'] / scale:.4g} {unit} with {knee['best_clients']} clients"
         lines.append(f"  {name}: {best}, {bend}; limit: {knee['limit']} ({knee['evidence']})")
     return "\n".join(lines)
