@@ -6,10 +6,15 @@ project = "Femtobarn"
 author = "The Femtobarn developers"
 version = release = femtobarn.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxarg.ext"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxarg.ext"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 exclude_patterns = ["scalability"]
+
+# Notebooks run when the site is built; a cell that fails fails the build.
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
