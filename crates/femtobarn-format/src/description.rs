@@ -52,7 +52,8 @@ pub fn write(
     source: &dyn ByteSource,
     descriptions: &[Description],
 ) -> rntuple::Result<(EnvelopeLink, EnvelopeLink)> {
-    let rntuple::Type::Record { members, .. } = <Description as rntuple::Cell>::cell_type() else {
+    let rntuple::Type::Record { members, .. } = <Description as rntuple::CellType>::cell_type()
+    else {
         unreachable!("a row is a record")
     };
     let (mut appender, header) = Appender::create(sink, DESCRIPTION, &members, Default::default())?;

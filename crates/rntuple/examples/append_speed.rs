@@ -37,7 +37,7 @@ impl BlobSink for Nowhere {
 fn main() -> Result<()> {
     let entries = std::env::args().nth(1).and_then(|count| count.parse().ok());
     let entries = entries.unwrap_or(4_000_000_u64);
-    let of = <Hit as rntuple::Cell>::cell_type();
+    let of = <Hit as rntuple::CellType>::cell_type();
     let Type::Record { members, .. } = of else { unreachable!("rows are records") };
     let mut sink = Nowhere(0);
     let (mut appender, _) = Appender::create(&mut sink, "t", &members, WriteOptions::default())?;

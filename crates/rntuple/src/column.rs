@@ -102,6 +102,24 @@ impl Element {
     }
 }
 
+/// Encodes an element of a switch column: the position among the values of its alternative, and the tag,
+/// which counts alternatives from 1; tag 0 is no value.
+pub(crate) fn switch_element(position: u64, tag: u32) -> [u8; Element::Switch.size()] {
+    let mut element = [0; Element::Switch.size()];
+    element[..size_of::<u64>()].copy_from_slice(&position.to_le_bytes());
+    element[size_of::<u64>()..].copy_from_slice(&tag.to_le_bytes());
+    element
+}
+
+/// Decodes the elements of a switch column: pairs of a position and a tag.
+pub(crate) fn switch_pairs(elements: &[u8]) -> impl Iterator<Item = (u64, u32)> {
+    let elements: &[[u8; Element::Switch.size()]] = elements.as_chunks().0;
+    elements.iter().map(|element| {
+        let [p0, p1, p2, p3, p4, p5, p6, p7, tag @ ..] = *element;
+        (u64::from_le_bytes([p0, p1, p2, p3, p4, p5, p6, p7]), u32::from_le_bytes(tag))
+    })
+}
+
 /// The specification's table; the position of a type is its code.
 const TYPES: [ColumnType; 30] = {
     use ColumnType::*;

@@ -6,8 +6,8 @@ use twox_hash::XxHash3_64;
 
 use crate::compression::{RATIO_MAX, decompress};
 use crate::error::{Error, Result};
-use crate::locator::EnvelopeLink;
-use crate::source::ByteSource;
+use crate::locator::{EnvelopeLink, Locator};
+use crate::source::{BlobSink, ByteSource};
 use crate::tfile::read_blob;
 use crate::wire::{Reader, Writer, checksum_holds};
 
@@ -103,6 +103,19 @@ pub fn read_envelope(
     }
     open_envelope(kind, &envelope)?;
     Ok(envelope)
+}
+
+/// Writes an envelope without compression; returns the link to it.
+///
+/// # Errors
+/// [`Error::Invalid`] if it exceeds 4 GiB, [`Error::Io`] from the sink.
+pub(crate) fn write_envelope(sink: &mut dyn BlobSink, bytes: &[u8]) -> Result<EnvelopeLink> {
+    let offset = sink.write_blob(&[bytes])?;
+    let size = bytes.len() as u64;
+    if size > u64::from(u32::MAX) {
+        return Err(Error::invalid("the description of the clusters exceeds 4 GiB"));
+    }
+    Ok(EnvelopeLink { length: size, locator: Locator { offset, size } })
 }
 
 /// Reads the feature flags; none is defined in version 1.0, so any that is set is refused.

@@ -86,6 +86,8 @@ mod anchor;
 mod array;
 mod array_ops;
 mod buffer;
+mod cell_type;
+mod clock;
 mod column;
 mod compression;
 mod encoding;
@@ -100,9 +102,11 @@ mod page_cache;
 mod page_list;
 mod reader;
 mod revise;
+mod row;
 mod schema;
 mod schema_codec;
 mod source;
+mod summary;
 pub mod tfile;
 mod tree;
 mod type_map;
@@ -114,6 +118,7 @@ mod writer;
 
 pub use anchor::{ANCHOR_CLASS, ANCHOR_SIZE, Anchor};
 pub use array::{Array, bytes_of, values_of};
+pub use cell_type::CellType;
 pub use column::{ColumnType, Element};
 pub use compression::{Compression, compress, decompress, uncompressed_size_max};
 pub use encoding::{decode, encode, encoded_size};
@@ -136,12 +141,13 @@ pub use revise::{
 };
 pub use schema::{AliasColumn, Column, ColumnId, ExtraTypeInfo, Field, FieldId, Schema, Structure};
 pub use source::{BlobSink, ByteSource, ReadRequest};
+pub use summary::{Bound, Bounds, ClusterSummary};
 pub use type_map::Encoding;
 pub use types::{Precision, Primitive, Type};
 pub use value::Value;
 pub use writer::{
-    AppendedVersion, Appender, AppenderSavepoint, Bound, Bounds, Cell, ClusterSummary, Renumbering,
-    RowWriter, WriteOptions, Writer,
+    AppendedVersion, Appender, AppenderSavepoint, Cell, Renumbering, RowWriter, WriteOptions,
+    Writer,
 };
 
 /// Its example is a test.

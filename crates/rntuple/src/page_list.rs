@@ -8,6 +8,7 @@ use std::ops::Range;
 use crate::envelope::{CHECKSUM_SIZE, EnvelopeKind, PREAMBLE_SIZE, open_envelope, seal_envelope};
 use crate::error::{Error, Result};
 use crate::locator::{LOCATOR_SIZE_MIN, Locator};
+use crate::page::CHECKSUM_SIZE as PAGE_CHECKSUM_SIZE;
 use crate::wire::{LIST_FRAME_OVERHEAD, RECORD_FRAME_OVERHEAD, Reader, Writer};
 
 const SUMMARY_SIZE_MIN: usize = RECORD_FRAME_OVERHEAD + 16;
@@ -174,6 +175,12 @@ fn described(bytes: &[u8], base: usize) -> Reader<'_> {
 }
 
 impl Cluster {
+    /// Bytes of all pages with their checksums.
+    pub(crate) fn stored_size(&self) -> u64 {
+        let pages = self.columns.iter().flat_map(|column| &column.pages);
+        pages.map(PageLocation::stored_size).sum()
+    }
+
     /// Bytes that the cluster takes in a page list, unless pages of 2^31 bytes are among its own.
     pub(crate) fn described_size(&self) -> u64 {
         let pages = |column: &ColumnPages| {
@@ -237,6 +244,12 @@ impl ColumnPages {
 }
 
 impl PageLocation {
+    /// Bytes of the page with its checksum.
+    pub(crate) fn stored_size(&self) -> u64 {
+        let checksum = if self.checksum { PAGE_CHECKSUM_SIZE as u64 } else { 0 };
+        self.locator.size.saturating_add(checksum)
+    }
+
     fn decode(reader: &mut Reader<'_>) -> Result<Self> {
         let word = reader.i32()?;
         if word == i32::MIN {

@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use crate::column::ColumnType;
+use crate::column::{ColumnType, Element};
+use crate::error::{Error, Result};
 
 /// Position of a field in [`Schema::fields`].
 pub type FieldId = u32;
@@ -70,6 +71,16 @@ pub struct Column {
     pub first_element: Option<i64>,
     /// Least and greatest value, for quantised numbers.
     pub range: Option<(f64, f64)>,
+}
+
+impl Column {
+    /// The type of one element in memory.
+    pub(crate) fn element(&self) -> Result<Element> {
+        let column_type = self.column_type;
+        column_type
+            .element()
+            .ok_or_else(|| Error::unsupported(format!("column type {:#04x}", column_type.code())))
+    }
 }
 
 /// A column of a projected field.

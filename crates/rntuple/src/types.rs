@@ -1,6 +1,7 @@
 //! The logical types of fields, as a user thinks of them; [`Schema`](crate::Schema) is how they
 //! are laid out on disk.
 
+use crate::column::Element;
 use crate::encoding::single_rounding;
 
 /// A number, character or truth value of fixed size.
@@ -32,6 +33,22 @@ impl Primitive {
             Int16 | UInt16 => 2,
             Int32 | UInt32 | Float32 => 4,
             Int64 | UInt64 | Float64 => 8,
+        }
+    }
+
+    /// The element of a column that holds such values in memory.
+    pub(crate) const fn element(self) -> Element {
+        match self {
+            Primitive::Bool | Primitive::Byte | Primitive::Char | Primitive::UInt8 => Element::U8,
+            Primitive::Int8 => Element::I8,
+            Primitive::Int16 => Element::I16,
+            Primitive::UInt16 => Element::U16,
+            Primitive::Int32 => Element::I32,
+            Primitive::UInt32 => Element::U32,
+            Primitive::Int64 => Element::I64,
+            Primitive::UInt64 => Element::U64,
+            Primitive::Float32 => Element::F32,
+            Primitive::Float64 => Element::F64,
         }
     }
 

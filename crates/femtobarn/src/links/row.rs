@@ -4,7 +4,7 @@
 //! container has a position for each of them (see `translate`), so that writing only looks it up.
 
 use femtobarn_catalog::{ContainerId, DatabaseId, Oid};
-use rntuple::{Cell, FromCell, Renumbering, RowReader, RowWriter, Type};
+use rntuple::{Cell, CellType, FromCell, Renumbering, RowReader, RowWriter, Type};
 
 use crate::schema::class::FieldType;
 
@@ -73,13 +73,16 @@ impl ElementLink {
     }
 }
 
-impl Cell for Link {
+impl CellType for Link {
     const COLUMNS: usize = 3;
-    const IS_RENUMBERED: bool = true;
 
     fn cell_type() -> Type {
         FieldType::Link(String::new()).row_type()
     }
+}
+
+impl Cell for Link {
+    const IS_RENUMBERED: bool = true;
 
     #[inline]
     fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {
@@ -99,13 +102,16 @@ impl Cell for Link {
     }
 }
 
-impl Cell for ElementLink {
+impl CellType for ElementLink {
     const COLUMNS: usize = 4;
-    const IS_RENUMBERED: bool = true;
 
     fn cell_type() -> Type {
         FieldType::ElementLink(String::new()).row_type()
     }
+}
+
+impl Cell for ElementLink {
+    const IS_RENUMBERED: bool = true;
 
     #[inline]
     fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {

@@ -13,7 +13,7 @@ mod split;
 
 pub(crate) use real::single_rounding;
 
-use crate::column::{ColumnType, Element};
+use crate::column::ColumnType;
 use crate::error::{Error, Result};
 use crate::schema::Column;
 
@@ -83,7 +83,7 @@ pub fn encode(column: &Column, values: &[u8], out: &mut Vec<u8>) -> Result<()> {
 
 /// Bytes of the uncompressed page of `values`.
 pub(crate) fn encoded_size_of(column: &Column, values: &[u8]) -> Result<usize> {
-    let size = element_of(column)?.size();
+    let size = column.element()?.size();
     if !values.len().is_multiple_of(size) {
         let what = format!("{} bytes are not a whole number of {size}-byte elements", values.len());
         return Err(Error::invalid(what));
@@ -115,15 +115,8 @@ pub(crate) fn encode_into(column: &Column, values: &[u8], out: &mut [u8]) -> Res
     Ok(())
 }
 
-fn element_of(column: &Column) -> Result<Element> {
-    let column_type = column.column_type;
-    column_type
-        .element()
-        .ok_or_else(|| Error::unsupported(format!("column type {:#04x}", column_type.code())))
-}
-
 fn check_room(column: &Column, elements: usize, out: &[u8]) -> Result<()> {
-    let room = element_of(column)?.size().checked_mul(elements);
+    let room = column.element()?.size().checked_mul(elements);
     if room == Some(out.len()) {
         return Ok(());
     }

@@ -12,7 +12,7 @@ use super::Reader;
 use super::elements::{ClusterSegment, Elements, total};
 use crate::array::{Array, bytes_of, values_of};
 use crate::buffer::AlignedBuffer;
-use crate::column::Element;
+use crate::column::{Element, switch_pairs};
 use crate::error::{Error, Result};
 use crate::schema::ColumnId;
 use crate::tree::{FieldKind, FieldNode};
@@ -58,7 +58,7 @@ impl Elements<'_> {
     pub(crate) fn array(&self, node: &FieldNode, segments: &[ClusterSegment<'_>]) -> Result<Array> {
         match &node.kind {
             FieldKind::Primitive { primitive, values, .. } => {
-                let values = self.read(values, segments, element(*primitive))?;
+                let values = self.read(values, segments, primitive.element())?;
                 Ok(Array::Primitive { primitive: *primitive, values })
             }
             FieldKind::Bitset { size, bits } => {
@@ -239,17 +239,6 @@ fn shifted(ends: &[u64], first: u64, base: u64, offsets: &mut [u64]) -> Option<u
 /// The largest offset: also a bound on sums of a few of them.
 const MAX_OFFSET: u64 = 1 << 60;
 
-/// Positions and tags of a switch column's elements, which are packed without padding.
-fn switch_pairs(pairs: &[u8]) -> impl Iterator<Item = (u64, u32)> + '_ {
-    pairs.chunks_exact(Element::Switch.size()).map(|pair| {
-        let (position, tag) = pair.split_at(size_of::<u64>());
-        (
-            u64::from_le_bytes(position.try_into().expect("the first 8 of 12 bytes")),
-            u32::from_le_bytes(tag.try_into().expect("the last 4 of 12 bytes")),
-        )
-    })
-}
-
 /// The elements of each alternative that a switch column refers to.
 fn used_ranges(pairs: &[u8], alternatives: usize) -> Result<Vec<Range<u64>>> {
     let none = Range { start: u64::MAX, end: 0 };
@@ -289,20 +278,4 @@ fn length(segments: &[ClusterSegment<'_>]) -> Result<usize> {
 
 fn decreasing() -> Error {
     Error::corrupt("collection", 0, "its offsets decrease or exceed 2^60")
-}
-
-/// The element that a primitive is read as.
-pub(crate) fn element(primitive: Primitive) -> Element {
-    match primitive {
-        Primitive::Bool | Primitive::Byte | Primitive::Char | Primitive::UInt8 => Element::U8,
-        Primitive::Int8 => Element::I8,
-        Primitive::Int16 => Element::I16,
-        Primitive::UInt16 => Element::U16,
-        Primitive::Int32 => Element::I32,
-        Primitive::UInt32 => Element::U32,
-        Primitive::Int64 => Element::I64,
-        Primitive::UInt64 => Element::U64,
-        Primitive::Float32 => Element::F32,
-        Primitive::Float64 => Element::F64,
-    }
 }

@@ -9,20 +9,16 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::FileCache;
-use super::cluster::{FileBounds, PageRun, StoredCluster};
+use super::cluster::{PageRun, StoredCluster};
 use super::convert::convert;
+use super::page_batch::{PageRead, check_page, read_batch};
 use crate::buffer::AlignedBuffer;
 use crate::column::Element;
-use crate::compression::uncompressed_size_max;
-use crate::encoding::encoded_size;
 use crate::error::{Error, Result};
-use crate::locator::Locator;
-use crate::page::{CHECKSUM_SIZE, PageBuffers, open_page};
 use crate::page_cache::PageKey;
 use crate::page_list::PageLocation;
 use crate::schema::{Column, ColumnId, Schema};
-use crate::source::{ByteSource, ReadRequest};
-use crate::wire::checksum_holds;
+use crate::source::ByteSource;
 
 /// Stored bytes read at once: enough to amortise a system call, small enough to stay in cache until
 /// the checksums are verified.
@@ -38,8 +34,6 @@ const SMALL_PAGE: u64 = 64 << 10;
 /// Zeros that no page holds and that one read may ask for: the values of a field that is younger
 /// than the entries read. What pages hold is bounded by their bytes.
 const ZERO_BYTES_MAX: u64 = 1 << 30;
-/// Elements of a page in memory; ROOT's pages have a mebibyte by default.
-const PAGE_BYTES_MAX: u64 = 1 << 30;
 
 /// Elements of one field within one cluster.
 #[derive(Clone)]
@@ -113,7 +107,7 @@ impl Elements<'_> {
             let pages = &run.pages[run.pages_with(&segment.range)];
             ranges.extend(pages.iter().filter(|page| !self.is_cached(id, page)).map(|page| {
                 let start = page.locator.offset;
-                start..start.saturating_add(stored_size(page) as u64)
+                start..start.saturating_add(page.stored_size())
             }));
         }
         ranges.sort_unstable_by_key(|range| range.start);
@@ -179,7 +173,7 @@ impl Elements<'_> {
         let column = &self.schema.columns[id as usize];
         let ClusterSegment { range, .. } = segment;
         let pages = run.pages_with(range);
-        if element_of(column)? != target || !self.is_worth_caching(run, range, &pages) {
+        if column.element()? != target || !self.is_worth_caching(run, range, &pages) {
             return Ok(None);
         }
         let located = &run.pages[pages.clone()];
@@ -227,7 +221,7 @@ impl Elements<'_> {
         let column = &self.schema.columns[id as usize];
         if let Some(cache) = self.cache
             && let Some(bytes) = cache.pages.get(cache.key(id, page))
-            && bytes.len() == page.elements as usize * element_of(column)?.size()
+            && bytes.len() == page.elements as usize * column.element()?.size()
         {
             return Ok(bytes);
         }
@@ -250,7 +244,7 @@ impl Elements<'_> {
         let column = &self.schema.columns[id as usize];
         let mut ahead = 0;
         let together = pages.iter().take_while(|page| {
-            ahead += stored_size(page);
+            ahead += page.stored_size() as usize;
             ahead <= bytes && !self.is_cached(id, page)
         });
         let pages = &pages[..together.count().max(1).min(pages.len())];
@@ -258,21 +252,22 @@ impl Elements<'_> {
         if let [only] = pages {
             return Ok(vec![self.cached_page(id, only, false)?]);
         }
-        let size = element_of(column)?.size();
+        let size = column.element()?.size();
         let buffers =
             pages.iter().map(|page| AlignedBuffer::for_overwriting(page.elements.into(), size));
         let mut buffers = buffers.collect::<Result<Vec<_>>>()?;
         let jobs = pages.iter().zip(&mut buffers);
-        let jobs = jobs.map(|(page, buffer)| Job { page, skip: 0, target: buffer.bytes_mut() });
-        self.read_batch(column, jobs.collect())?;
+        let jobs =
+            jobs.map(|(page, buffer)| PageRead { page, skip: 0, target: buffer.bytes_mut() });
+        read_batch(self.source, column, jobs.collect())?;
         Ok(buffers.into_iter().map(AlignedBuffer::into_bytes).collect())
     }
 
     fn whole_page(&self, column: &Column, page: &PageLocation) -> Result<AlignedBuffer> {
         let mut decoded =
-            AlignedBuffer::for_overwriting(page.elements.into(), element_of(column)?.size())?;
-        let whole = Job { page, skip: 0, target: decoded.bytes_mut() };
-        self.read_batch(column, vec![whole])?;
+            AlignedBuffer::for_overwriting(page.elements.into(), column.element()?.size())?;
+        let whole = PageRead { page, skip: 0, target: decoded.bytes_mut() };
+        read_batch(self.source, column, vec![whole])?;
         Ok(decoded)
     }
 
@@ -290,7 +285,7 @@ impl Elements<'_> {
             return Ok(());
         };
         let column = &self.schema.columns[id as usize];
-        let element = element_of(column)?;
+        let element = column.element()?;
         let start = segment.range.start.max(run.missing).min(segment.range.end);
         let zeros = (start - segment.range.start) as usize;
         let range = start..segment.range.end;
@@ -313,8 +308,8 @@ impl Elements<'_> {
         mut out: &mut [u8],
     ) -> Result<()> {
         let column = &self.schema.columns[id as usize];
-        let element_size = element_of(column)?.size();
-        let mut jobs: Vec<Job<'_>> = vec![];
+        let element_size = column.element()?.size();
+        let mut jobs: Vec<PageRead<'_>> = vec![];
         let mut batch_bytes = 0;
         let pages = run.pages_with(&range);
         let is_object = self.is_scattered && pages.len() <= 2;
@@ -339,33 +334,14 @@ impl Elements<'_> {
                 }
                 continue;
             }
-            jobs.push(Job { page, skip, target });
-            batch_bytes += stored_size(page);
+            jobs.push(PageRead { page, skip, target });
+            batch_bytes += page.stored_size() as usize;
             if batch_bytes >= BATCH_BYTES {
-                self.read_batch(column, std::mem::take(&mut jobs))?;
+                read_batch(self.source, column, std::mem::take(&mut jobs))?;
                 batch_bytes = 0;
             }
         }
-        self.read_batch(column, jobs)
-    }
-
-    fn read_batch(&self, column: &Column, mut jobs: Vec<Job<'_>>) -> Result<()> {
-        let staged = jobs.iter().map(|job| job.staged_bytes(column)).sum();
-        SCRATCH.with_borrow_mut(|scratch| {
-            let Scratch { stored, buffers } = scratch;
-            if stored.len() < staged {
-                stored.resize(staged, 0);
-            }
-            let mut requests = Vec::with_capacity(2 * jobs.len());
-            let mut free = &mut stored[..];
-            for job in &mut jobs {
-                job.request(column, &mut free, &mut requests);
-            }
-            self.source.read_many(&mut requests)?;
-            drop(requests);
-            let mut read = &stored[..];
-            jobs.into_iter().try_for_each(|job| job.open(column, &mut read, buffers))
-        })
+        read_batch(self.source, column, jobs)
     }
 }
 
@@ -385,134 +361,4 @@ impl PageRun {
         let end = self.starts.partition_point(|&start| start < range.end);
         first..end.max(first)
     }
-}
-
-/// What remains between calls so that buffers are touched only once.
-#[derive(Default)]
-struct Scratch {
-    stored: Vec<u8>,
-    buffers: PageBuffers,
-}
-
-thread_local! {
-    static SCRATCH: std::cell::RefCell<Scratch> = std::cell::RefCell::default();
-}
-
-/// A page to be read, and where the wanted part of its elements goes.
-struct Job<'a> {
-    page: &'a PageLocation,
-    /// Elements of the page before the first wanted.
-    skip: usize,
-    target: &'a mut [u8],
-}
-
-impl Job<'_> {
-    /// Whether the page goes straight into the target, with its checksum beside.
-    fn is_direct(&self, column: &Column) -> bool {
-        let whole = self.page.elements as usize * element_of(column).map_or(0, Element::size);
-        column.column_type.is_plain()
-            && self.target.len() == whole
-            && self.page.locator.size == whole as u64
-    }
-
-    fn staged_bytes(&self, column: &Column) -> usize {
-        let checksum = if self.page.checksum { CHECKSUM_SIZE } else { 0 };
-        if self.is_direct(column) { checksum } else { stored_size(self.page) }
-    }
-
-    fn request<'s>(
-        &'s mut self,
-        column: &Column,
-        free: &mut &'s mut [u8],
-        requests: &mut Vec<ReadRequest<'s>>,
-    ) {
-        let (staged, rest) = std::mem::take(free).split_at_mut(self.staged_bytes(column));
-        *free = rest;
-        let offset = self.page.locator.offset;
-        if self.is_direct(column) {
-            let behind = offset.saturating_add(self.target.len() as u64);
-            requests.push(ReadRequest { offset, buffer: self.target });
-            if !staged.is_empty() {
-                requests.push(ReadRequest { offset: behind, buffer: staged });
-            }
-        } else {
-            requests.push(ReadRequest { offset, buffer: staged });
-        }
-    }
-
-    fn open(self, column: &Column, read: &mut &[u8], buffers: &mut PageBuffers) -> Result<()> {
-        let (staged, rest) = read.split_at(self.staged_bytes(column));
-        *read = rest;
-        if self.is_direct(column) {
-            return check_direct(self.page, self.target, staged);
-        }
-        let element_size = element_of(column)?.size();
-        let elements = self.page.elements as usize;
-        if self.target.len() == elements * element_size {
-            return open_stored(column, self.page, staged, buffers, self.target);
-        }
-        let mut whole = AlignedBuffer::new(elements as u64, element_size)?;
-        open_stored(column, self.page, staged, buffers, whole.bytes_mut())?;
-        let wanted = self.skip * element_size..self.skip * element_size + self.target.len();
-        self.target.copy_from_slice(&whole.bytes_mut()[wanted]);
-        Ok(())
-    }
-}
-
-fn check_direct(page: &PageLocation, payload: &[u8], checksum: &[u8]) -> Result<()> {
-    let told = checksum.first_chunk().copied().map(u64::from_le_bytes);
-    if told.is_some_and(|told| !checksum_holds(payload, told)) {
-        return Err(Error::corrupt("page", page.locator.offset, "its checksum is wrong"));
-    }
-    Ok(())
-}
-
-fn open_stored(
-    column: &Column,
-    page: &PageLocation,
-    stored: &[u8],
-    buffers: &mut PageBuffers,
-    out: &mut [u8],
-) -> Result<()> {
-    let (elements, offset) = (page.elements as usize, page.locator.offset);
-    open_page(column, elements, page.checksum, offset, stored, buffers, out)
-}
-
-/// Refuses a page whose elements cannot come from its stored bytes.
-pub(super) fn check_page(
-    column: &Column,
-    page: &PageLocation,
-    cluster: &StoredCluster,
-) -> Result<()> {
-    let Locator { offset, size } = page.locator;
-    let elements = page.elements as usize;
-    let unpacked = encoded_size(column.column_type, column.bits, elements)? as u64;
-    let in_memory = elements as u64 * element_of(column)?.size() as u64;
-    let stored = stored_size(page) as u64;
-    let FileBounds { file_size, key_size_max } = cluster.bounds;
-    let reason = if offset.checked_add(stored).is_none_or(|end| end > file_size) {
-        format!("its {stored} bytes end beyond the file's {file_size}")
-    } else if key_size_max > 0 && stored > key_size_max {
-        // Nobody has pages of more than 1 GiB, ROOT's limit; envelopes may be that large.
-        return Err(Error::unsupported("a page that is spread over several keys"));
-    } else if size > unpacked || unpacked > uncompressed_size_max(size) {
-        format!("{elements} elements do not come from {size} bytes")
-    } else if in_memory > PAGE_BYTES_MAX {
-        format!("{elements} elements are more than a page may have")
-    } else {
-        return Ok(());
-    };
-    Err(Error::corrupt("page", offset, reason))
-}
-
-fn stored_size(page: &PageLocation) -> usize {
-    page.locator.size as usize + if page.checksum { CHECKSUM_SIZE } else { 0 }
-}
-
-/// The in-memory form of a column's elements.
-pub(crate) fn element_of(column: &Column) -> Result<Element> {
-    column
-        .column_type
-        .element()
-        .ok_or_else(|| Error::unsupported(format!("column type {:?}", column.column_type)))
 }

@@ -8,9 +8,9 @@ use std::ops::Deref;
 
 use bytes::Bytes;
 
-use super::cursor::RowReader;
+use super::Reader;
 use super::held::{HeldColumn, HeldPages, PlannedColumn};
-use super::{Reader, element_of_primitive};
+use super::row_reader::RowReader;
 use crate::column::Element;
 use crate::error::{Error, Result};
 use crate::schema::ColumnId;
@@ -168,7 +168,7 @@ fn planned(node: &FieldNode) -> Option<(ValueShape, Vec<PlannedColumn>)> {
     };
     let numbers = |node: &FieldNode, is_referenced| match &node.kind {
         FieldKind::Primitive { primitive, values, .. } => {
-            Some((*primitive, column(values, element_of_primitive(*primitive), is_referenced)))
+            Some((*primitive, column(values, primitive.element(), is_referenced)))
         }
         _ => None,
     };

@@ -14,10 +14,12 @@ mod elements;
 mod field;
 mod held;
 mod needs;
+mod page_batch;
 mod parallel;
 mod paths;
 mod projection;
 mod row;
+mod row_reader;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -37,17 +39,17 @@ use crate::tfile;
 use crate::tree::FieldTree;
 use crate::types::Type;
 
-pub(crate) use assemble::element as element_of_primitive;
 use cluster::Clusters;
 pub(crate) use cluster::{FileBounds, PageRun, StoredCluster, deferred_repetitions};
 pub(crate) use convert::convert;
-pub use cursor::{Cursor, RowReader};
-pub(crate) use elements::{ClusterSegment, Elements, element_of};
+pub use cursor::Cursor;
+pub(crate) use elements::{ClusterSegment, Elements};
 pub use field::{FieldCursor, FieldValue};
 pub use paths::ColumnPath;
 pub(crate) use paths::column_paths;
 pub use projection::Projection;
 pub use row::FromCell;
+pub use row_reader::RowReader;
 
 /// One version of an RNTuple, open for reading.
 ///

@@ -2,8 +2,8 @@
 
 use super::Reader;
 use crate::schema::ColumnId;
+use crate::summary::{SummaryKind, summary_kinds};
 use crate::tree::{FieldKind, FieldNode, FieldTree};
-use crate::writer::{SummaryKind, summary_kinds};
 
 /// The field that a column belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,15 +4,15 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::cursor::RowReader;
+use super::row_reader::RowReader;
+use crate::cell_type::CellType;
 use crate::error::{Error, Result};
-use crate::writer::Cell;
 
 /// A Rust type that is read from the field that [`Cell`] says it is stored as.
 ///
 /// Numbers, truth values, strings, shared bytes, `Vec`, `Option`, arrays and, through
 /// [`row!`](crate::row), structures of such have it.
-pub trait FromCell: Cell + Sized {
+pub trait FromCell: CellType + Sized {
     /// Reads value number `index` of the cluster from the next columns.
     ///
     /// # Errors

@@ -15,11 +15,12 @@ use crate::array::Array;
 use crate::error::Result;
 use crate::footer::ClusterGroup;
 use crate::locator::EnvelopeLink;
-use crate::reader::{Projection, Reader, StoredCluster, element_of};
+use crate::reader::{Projection, Reader, StoredCluster};
 use crate::source::BlobSink;
+use crate::summary::ClusterSummary;
 use crate::types::Type;
 use crate::value::Value;
-use crate::writer::{ClusterSummary, ClusterWriter, RATIO_MAX, WriteOptions, stored_size};
+use crate::writer::{ClusterWriter, RATIO_MAX, WriteOptions};
 
 /// What is compacted, and to what.
 #[derive(Clone, Debug, Default)]
@@ -234,7 +235,7 @@ impl<'a, 'w> Compactor<'a, 'w> {
         let (first_entry, entries) = (self.first_entry, cluster.entries);
         self.summaries.push(ClusterSummary { first_entry, entries, is_widening: false, columns });
         self.first_entry += entries;
-        self.bytes += stored_size(&cluster);
+        self.bytes += cluster.stored_size();
         self.counter.count(&mut cluster)?;
         self.groups.push(self.sink, cluster)
     }
@@ -269,7 +270,7 @@ fn memory_of(reader: &Reader, cluster: &StoredCluster) -> Result<u64> {
     columns
         .map(|(column, run)| {
             let elements = run.as_ref().map_or(0, |run| run.elements);
-            Ok(elements.saturating_mul(element_of(column)?.size() as u64))
+            Ok(elements.saturating_mul(column.element()?.size() as u64))
         })
         .try_fold(0_u64, |sum, bytes| Ok(sum.saturating_add(bytes?)))
 }

@@ -15,14 +15,15 @@ use super::groups::GroupWriter;
 use crate::anchor::Anchor;
 use crate::column::ColumnType;
 use crate::encoding::encoded_size;
+use crate::envelope::write_envelope;
 use crate::error::{Error, Result};
 use crate::header::Header;
 use crate::locator::EnvelopeLink;
 use crate::page_list::{Cluster, ColumnPages, PageLocation, WHOLE_SIZE_MAX};
-use crate::reader::{ClusterSegment, Reader, StoredCluster, deferred_repetitions, element_of};
+use crate::reader::{ClusterSegment, Reader, StoredCluster, deferred_repetitions};
 use crate::schema::{AliasColumn, Column, ColumnId, Field, FieldId, Schema, Structure};
 use crate::source::BlobSink;
-use crate::writer::{WriteOptions, write_envelope};
+use crate::writer::WriteOptions;
 
 /// The field that tells which entries are deleted.
 pub const DELETED_FIELD: &str = "_deleted";
@@ -307,7 +308,7 @@ impl Completion<'_> {
             return Ok(ColumnPages { element_offset: Some(run.offset), compression, pages });
         }
         let whole = ClusterSegment { cluster: stored, range: 0..run.elements, is_referenced: true };
-        let values = self.reader.elements().read(&[active], &[whole], element_of(column)?)?;
+        let values = self.reader.elements().read(&[active], &[whole], column.element()?)?;
         let pages = if column.column_type.is_index() {
             self.pages.small_pages(sink, column, &values)?
         } else {

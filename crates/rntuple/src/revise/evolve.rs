@@ -9,21 +9,22 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::compile::{ColumnMapping, ColumnStep, Compiled, CountCheck, compile};
-use super::fill::{Fill, PageMaker, pair};
+use super::fill::{Fill, PageMaker};
 use super::groups::GroupWriter;
 use super::numbers::converted;
 use super::plan::{NewMember, plan};
 use crate::array::values_of;
-use crate::column::Element;
+use crate::column::{Element, switch_pairs};
+use crate::envelope::write_envelope;
 use crate::error::{Error, Result};
 use crate::header::Header;
 use crate::locator::EnvelopeLink;
 use crate::page_list::{Cluster, ColumnPages};
-use crate::reader::{ClusterSegment, Reader, StoredCluster, element_of, element_of_primitive};
+use crate::reader::{ClusterSegment, Reader, StoredCluster};
 use crate::schema::{Column, ColumnId, Schema};
 use crate::source::BlobSink;
 use crate::types::{Primitive, Type};
-use crate::writer::{WriteOptions, write_envelope};
+use crate::writer::WriteOptions;
 
 /// Where the version of an RNTuple with new types is described.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,9 +152,9 @@ impl Evolver<'_> {
                 self.step(sink, old, item, times(count, *size)?)
             }
             ColumnStep::Copy { column, old: columns, from } => {
-                let from_element = element_of_primitive(*from);
+                let from_element = from.element();
                 let values = self.elements(old, columns, 0..count, from_element)?;
-                let to = primitive_of(element_of(self.column(*column))?)?;
+                let to = primitive_of(self.column(*column).element()?)?;
                 let values = converted(*from, &values, to, false)?.map_err(|position| {
                     let reason = format!("element {position} is not as its type says");
                     Error::corrupt("column", 0, reason)
@@ -251,7 +252,7 @@ impl Evolver<'_> {
     fn chosen(&self, old: &StoredCluster, switch: &ColumnMapping, count: u64) -> Result<Vec<u64>> {
         let pairs = self.elements(old, &switch.old, 0..count, Element::Switch)?;
         let mut chosen = vec![];
-        for (position, tag) in pairs.chunks_exact(Element::Switch.size()).map(pair) {
+        for (position, tag) in switch_pairs(&pairs) {
             let Some(alternative) = (tag as usize).checked_sub(1) else { continue };
             if alternative >= ALTERNATIVES_MAX {
                 return Err(Error::corrupt("variant", 0, format!("it is of type {tag}")));

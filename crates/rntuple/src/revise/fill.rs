@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::array::{Array, values_of};
-use crate::column::Element;
+use crate::column::{Element, switch_element, switch_pairs};
 use crate::compression::Compression;
 use crate::error::{Error, Result};
 use crate::locator::Locator;
 use crate::page::{PageBuffers, seal_page};
 use crate::page_list::{ColumnPages, PageLocation};
-use crate::reader::{ClusterSegment, Reader, element_of};
+use crate::reader::{ClusterSegment, Reader};
 use crate::schema::Column;
 use crate::source::BlobSink;
 use crate::types::Type;
@@ -55,7 +55,7 @@ impl Fill {
             .map(|(id, column)| {
                 let id = [id as u32];
                 let elements = cluster.active(&id).map_or(0, |(_, run)| run.elements);
-                let element = element_of(column)?;
+                let element = column.element()?;
                 let whole = ClusterSegment { cluster, range: 0..elements, is_referenced: true };
                 let pattern = reader.elements().read(&id, &[whole], element)?.to_vec();
                 let step = FillStep::of(column, &pattern)?;
@@ -67,13 +67,13 @@ impl Fill {
     /// The offsets of collections of `size` items.
     pub(super) fn of_size(column: &Column, size: u64) -> Result<Self> {
         let pattern = size.to_le_bytes().to_vec();
-        let (column, element) = (column.clone(), element_of(column)?);
+        let (column, element) = (column.clone(), column.element()?);
         Ok(Fill { column, element, pattern, step: FillStep::Offsets(size) })
     }
 
     /// Elements that are zero.
     pub(super) fn of_zero(column: &Column) -> Result<Self> {
-        let element = element_of(column)?;
+        let element = column.element()?;
         let pattern = vec![0; element.size()];
         Ok(Fill { column: column.clone(), element, pattern, step: FillStep::Nothing })
     }
@@ -102,10 +102,10 @@ impl Fill {
                     elements.extend((first + value * items).to_le_bytes());
                 }
                 FillStep::Switch(items) => {
-                    let (position, tag) = pair(base);
-                    let step = (tag as usize).checked_sub(1).map_or(0, |chosen| items[chosen]);
-                    elements.extend((position + value * step).to_le_bytes());
-                    elements.extend(tag.to_le_bytes());
+                    for (position, tag) in switch_pairs(base) {
+                        let step = (tag as usize).checked_sub(1).map_or(0, |chosen| items[chosen]);
+                        elements.extend(switch_element(position + value * step, tag));
+                    }
                 }
             }
         }
@@ -119,11 +119,11 @@ impl FillStep {
             return Ok(FillStep::Offsets(values_of::<u64>(pattern)?.last().copied().unwrap_or(0)))
                 .map(|step| if step == FillStep::Offsets(0) { FillStep::Nothing } else { step });
         }
-        if element_of(column)? != Element::Switch {
+        if column.element()? != Element::Switch {
             return Ok(FillStep::Nothing);
         }
         let mut items = vec![];
-        for (position, tag) in pattern.chunks_exact(Element::Switch.size()).map(pair) {
+        for (position, tag) in switch_pairs(pattern) {
             let Some(chosen) = (tag as usize).checked_sub(1) else { continue };
             items.resize(items.len().max(chosen + 1), 0);
             items[chosen] = u64::max(items[chosen], position + 1);
@@ -150,15 +150,6 @@ fn with_one(of: &Type, value: &Value, options: WriteOptions) -> Result<Reader> {
     appender.append_value(&mut memory, &record)?;
     let version = appender.finish_version(&mut memory, &Vec::new())?;
     Reader::from_links(Arc::new(memory), &header, &version.footer)
-}
-
-/// Position and tag of an element of a switch column.
-pub(super) fn pair(element: &[u8]) -> (u64, u32) {
-    let (position, tag) = element.split_at(size_of::<u64>());
-    (
-        u64::from_le_bytes(position.try_into().expect("the first 8 of 12 bytes")),
-        u32::from_le_bytes(tag.try_into().expect("the last 4 of 12 bytes")),
-    )
 }
 
 /// Writes pages, those of fills only once.
@@ -240,7 +231,7 @@ impl PageMaker {
         values: &[u8],
         compression: Compression,
     ) -> Result<Vec<PageLocation>> {
-        let size = element_of(column)?.size();
+        let size = column.element()?.size();
         let on_page = (self.options.page_size / size).max(1) * size;
         values.chunks(on_page).map(|values| self.page(sink, column, values, compression)).collect()
     }
@@ -252,7 +243,7 @@ impl PageMaker {
         values: &[u8],
         compression: Compression,
     ) -> Result<PageLocation> {
-        let elements = (values.len() / element_of(column)?.size()) as u32;
+        let elements = (values.len() / column.element()?.size()) as u32;
         let page = seal_page(column, values, compression, &mut self.buffers)?;
         let offset = sink.write_blob(&[page.payload, &page.checksum])?;
         let size = page.payload.len() as u64;

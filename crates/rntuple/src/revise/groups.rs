@@ -3,13 +3,13 @@
 //! Invariant: the clusters come in the order of their entries, and a group has at most
 //! [`LOCATORS_MAX`] page locators, unless one cluster has more or all are to be one group.
 
+use crate::envelope::write_envelope;
 use crate::error::Result;
 use crate::footer::{ClusterGroup, Footer};
 use crate::locator::EnvelopeLink;
 use crate::page_list::{Cluster, PageList};
 use crate::schema::Schema;
 use crate::source::BlobSink;
-use crate::writer::write_envelope;
 
 /// Page locators in one page list: about 256 KiB, which is read at once for any of its entries.
 const LOCATORS_MAX: usize = 16 << 10;

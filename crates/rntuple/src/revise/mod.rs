@@ -24,7 +24,7 @@ pub use evolve::{Evolved, evolve};
 pub use plan::{ChangeKind, EvolutionPlan, FieldChange, Nesting, NewMember, ValueOrigin, plan};
 
 use crate::locator::EnvelopeLink;
-use crate::writer::ClusterSummary;
+use crate::summary::ClusterSummary;
 
 /// Where the version that was made of another one, with the same header, is described.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,18 +12,17 @@ use super::column::PageOptions;
 use super::groups::Groups;
 use super::renumbering::Renumbering;
 use super::row::{Cell, RowWriter};
-use super::summary::ClusterSummary;
 use crate::array::Array;
 use crate::compression::Compression;
-use crate::error::{Error, Result};
+use crate::envelope::write_envelope;
+use crate::error::Result;
 use crate::footer::{ClusterGroup, Footer};
 use crate::header::Header;
-use crate::locator::{EnvelopeLink, Locator};
-use crate::page::CHECKSUM_SIZE;
-use crate::page_list::Cluster;
+use crate::locator::EnvelopeLink;
 use crate::reader::{ColumnPath, Reader, column_paths};
 use crate::schema::Schema;
 use crate::source::{BlobSink, ByteSource};
+use crate::summary::ClusterSummary;
 use crate::type_map::{Encoding, check_name};
 use crate::types::Type;
 use crate::value::Value;
@@ -280,7 +279,7 @@ impl Appender {
         let summary = ClusterSummary { first_entry, entries, is_widening: false, columns };
         self.state.summaries.push(Arc::new(summary));
         self.state.first_entry += entries;
-        self.state.bytes += stored_size(&cluster);
+        self.state.bytes += cluster.stored_size();
         self.state.groups.push(cluster);
         Ok(())
     }
@@ -370,18 +369,4 @@ impl Appender {
     pub fn types(&self) -> &Type {
         &self.types
     }
-}
-
-pub(crate) fn stored_size(cluster: &Cluster) -> u64 {
-    let pages = cluster.columns.iter().flat_map(|column| &column.pages);
-    pages.map(|page| page.locator.size + CHECKSUM_SIZE as u64).sum()
-}
-
-pub(crate) fn write_envelope(sink: &mut dyn BlobSink, bytes: &[u8]) -> Result<EnvelopeLink> {
-    let offset = sink.write_blob(&[bytes])?;
-    let size = bytes.len() as u64;
-    if size > u64::from(u32::MAX) {
-        return Err(Error::invalid("the description of the clusters exceeds 4 GiB"));
-    }
-    Ok(EnvelopeLink { length: size, locator: Locator { offset, size } })
 }

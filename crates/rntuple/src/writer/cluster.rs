@@ -15,16 +15,16 @@ use bytes::Bytes;
 use super::column::{ColumnBuffer, LARGE_MIN, PageOptions};
 use super::renumbering::Renumbering;
 use super::row::RowWriter;
-use super::summary::{Bounds, Tracker, summary_kinds};
 use crate::array::{Array, values_of};
 use crate::buffer::AlignedBuffer;
-use crate::column::Element;
+use crate::column::{Element, switch_element};
 use crate::error::{Error, Result};
 use crate::page::PageBuffers;
 use crate::page_list::{Cluster, ColumnPages};
-use crate::reader::{convert, element_of_primitive};
+use crate::reader::convert;
 use crate::schema::{ColumnId, Schema};
 use crate::source::BlobSink;
+use crate::summary::{Bounds, Tracker, summary_kinds};
 use crate::tree::{FieldKind, FieldNode, FieldTree};
 
 /// A cluster has at most this many times its size on disk in memory; ROOT has the same limit.
@@ -215,7 +215,7 @@ impl ClusterWriter {
                 Array::Primitive { values, .. },
             ) => {
                 let size = primitive.size();
-                let element = element_of_primitive(*primitive);
+                let element = primitive.element();
                 self.extend(sink, columns[0], &values[first * size..end * size], element)
             }
             (FieldKind::Bitset { size, bits }, Array::Fixed { content, .. }) => {
@@ -239,7 +239,7 @@ impl ClusterWriter {
                         Array::Primitive { values, .. },
                     ) => {
                         let ends = &values_of::<i64>(ends)?[first..=end];
-                        let element = element_of_primitive(*primitive);
+                        let element = primitive.element();
                         self.extend_items(sink, columns[0], values, element, ends)
                     }
                     _ => self.append_field(sink, item, content, from, to),
@@ -278,10 +278,10 @@ impl ClusterWriter {
         let switch = self.position(switch)?;
         let column = &mut self.columns[switch];
         let Ok(chosen) = usize::try_from(tag) else {
-            return column.extend(&switch_pair(0, 0), &mut self.buffers, sink);
+            return column.extend(&switch_element(0, 0), &mut self.buffers, sink);
         };
         let counts = self.alternatives.entry(switch).or_insert_with(|| vec![0; alternatives.len()]);
-        let pair = switch_pair(counts[chosen], tag as u32 + 1);
+        let pair = switch_element(counts[chosen], tag as u32 + 1);
         counts[chosen] += 1;
         column.extend(&pair, &mut self.buffers, sink)?;
         let position = position as usize;
@@ -360,14 +360,6 @@ impl ClusterWriter {
         convert(element, values, column.element, converted.bytes_mut())?;
         column.extend(converted.bytes_mut(), &mut self.buffers, sink)
     }
-}
-
-/// An element of a switch column; `tag` counts from 1.
-pub(super) fn switch_pair(position: u64, tag: u32) -> [u8; 12] {
-    let mut pair = [0; 12];
-    pair[..8].copy_from_slice(&position.to_le_bytes());
-    pair[8..].copy_from_slice(&tag.to_le_bytes());
-    pair
 }
 
 fn unlike(node: &FieldNode) -> Error {

@@ -8,16 +8,15 @@
 
 use bytes::Bytes;
 
-use super::summary::{Bounds, Tracker};
 use crate::column::Element;
 use crate::compression::Compression;
 use crate::error::{Error, Result};
 use crate::locator::Locator;
 use crate::page::{CHECKSUM_SIZE, PageBuffers, seal_page};
 use crate::page_list::{ColumnPages, ELEMENTS_MAX, PageLocation, TOO_MANY_ELEMENTS};
-use crate::reader::element_of;
 use crate::schema::Column;
 use crate::source::BlobSink;
+use crate::summary::{Bounds, Tracker};
 
 /// Bytes of the least that is worth keeping instead of copying it.
 const SHARED_MIN: usize = 4 << 10;
@@ -73,7 +72,7 @@ impl ColumnBuffer {
         options: PageOptions,
         tracker: Option<Tracker>,
     ) -> Result<Self> {
-        let element = element_of(&column)?;
+        let element = column.element()?;
         let capacity = options.elements(element) * element.size();
         Ok(ColumnBuffer {
             column,
@@ -344,7 +343,7 @@ pub(super) fn write_page(
     let page = seal_page(column, values, compression, buffers)?;
     let offset = sink.write_blob(&[page.payload, &page.checksum])?;
     Ok(PageLocation {
-        elements: (values.len() / element_of(column)?.size()) as u32,
+        elements: (values.len() / column.element()?.size()) as u32,
         checksum: true,
         locator: Locator { offset, size: page.payload.len() as u64 },
     })

@@ -7,62 +7,31 @@
 //!
 //! Everything is read from the cluster as it was: no column is changed twice.
 
-use std::ops::Range;
-
 use super::cluster::ClusterWriter;
 use super::column::PageOptions;
-use super::pages::OldColumn;
-use super::summary::{Bounds, SummaryKind, Tracker};
+use super::pages::{OldColumn, PageEditor};
+use super::splice::{Splice, gather, multiplied};
 use crate::array::{Array, values_of};
 use crate::buffer::AlignedBuffer;
 use crate::column::{ColumnType, Element};
 use crate::error::{Error, Result};
-use crate::page::{CHECKSUM_SIZE, PageBuffers};
+use crate::page::PageBuffers;
 use crate::page_list::{Cluster, ColumnPages, PageLocation};
-use crate::reader::{
-    ClusterSegment, Elements, StoredCluster, convert, element_of, element_of_primitive,
-};
+use crate::reader::{ClusterSegment, Elements, StoredCluster, convert};
 use crate::schema::{ColumnId, Schema};
 use crate::source::{BlobSink, ByteSource};
+use crate::summary::{Bounds, SummaryKind, Tracker};
 use crate::tree::{FieldKind, FieldNode};
-
-/// Elements that are replaced, and the positions of the new ones.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Splice {
-    pub old: Range<u64>,
-    pub new: Range<usize>,
-}
-
-impl Splice {
-    pub(super) fn keeps_length(&self) -> bool {
-        self.old.end - self.old.start == self.new.len() as u64
-    }
-
-    fn times(&self, size: u64) -> Option<Splice> {
-        let (old, new) = (&self.old, &self.new);
-        let width = usize::try_from(size).ok()?;
-        Some(Splice {
-            old: old.start.checked_mul(size)?..old.end.checked_mul(size)?,
-            new: new.start.checked_mul(width)?..new.end.checked_mul(width)?,
-        })
-    }
-}
 
 /// Changes to the pages of one cluster.
 pub(super) struct ClusterEdit<'a> {
-    pub schema: &'a Schema,
-    pub reader: Elements<'a>,
-    pub stored: &'a StoredCluster,
+    pages: PageEditor<'a>,
     how: &'a [Option<SummaryKind>],
-    pub options: PageOptions,
-    pub sink: &'a mut dyn BlobSink,
-    pub buffers: PageBuffers,
     /// The columns that were changed.
     changed: Vec<(ColumnId, ColumnPages)>,
     /// By how many elements the first representation of a field's columns is longer now.
     growth: Vec<(ColumnId, i64)>,
     bounds: Vec<(ColumnId, Bounds)>,
-    bytes: u64,
 }
 
 /// What became of a cluster.
@@ -85,31 +54,22 @@ impl<'a> ClusterEdit<'a> {
         options: PageOptions,
         sink: &'a mut dyn BlobSink,
     ) -> Self {
-        ClusterEdit {
-            schema,
-            reader: Elements { source, cache: None, schema, is_scattered: false },
-            stored,
-            how,
-            options,
-            sink,
-            buffers: PageBuffers::default(),
-            changed: vec![],
-            growth: vec![],
-            bounds: vec![],
-            bytes: 0,
-        }
+        let reader = Elements { source, cache: None, schema, is_scattered: false };
+        let buffers = PageBuffers::default();
+        let pages = PageEditor { schema, reader, stored, options, sink, buffers, bytes: 0 };
+        ClusterEdit { pages, how, changed: vec![], growth: vec![], bounds: vec![] }
     }
 
     /// The cluster with all changes.
     pub(super) fn finish(self, was: &Cluster) -> Edited {
         let mut cluster = was.clone();
-        let columns = cluster.columns.len().max(self.schema.columns.len());
+        let columns = cluster.columns.len().max(self.pages.schema.columns.len());
         cluster.columns.resize_with(columns, ColumnPages::default);
         for (id, pages) in self.changed {
             cluster.columns[id as usize] = pages;
         }
-        let ClusterEdit { growth, bounds, bytes, .. } = self;
-        Edited { cluster, growth, bounds, bytes }
+        let ClusterEdit { pages, growth, bounds, .. } = self;
+        Edited { cluster, growth, bounds, bytes: pages.bytes }
     }
 
     /// Replaces values of a field that has so many elements in the cluster.
@@ -128,7 +88,7 @@ impl<'a> ClusterEdit<'a> {
                 FieldKind::Primitive { primitive, values: columns, .. },
                 Array::Primitive { values, .. },
             ) => {
-                let element = element_of_primitive(*primitive);
+                let element = primitive.element();
                 self.replace_elements(columns, element, values, &splices, elements)
             }
             (FieldKind::Bitset { size, bits }, Array::Fixed { content, .. }) => {
@@ -176,7 +136,7 @@ impl<'a> ClusterEdit<'a> {
         splices: &[Splice],
         elements: u64,
     ) -> Result<()> {
-        let old = OldColumn::of(self.schema, self.stored, columns, elements)?;
+        let old = OldColumn::of(self.pages.schema, self.pages.stored, columns, elements)?;
         let (mut gathered, splices) = gather(values, from, splices)?;
         let gathered = gathered.bytes_mut();
         if old.id == columns[0] {
@@ -187,7 +147,7 @@ impl<'a> ClusterEdit<'a> {
             Some(fresh) => self.splice_column(&old, columns, &splices, &fresh),
             None => {
                 // The representation of this cluster cannot hold the values; the first one can.
-                let element = element_of(&self.schema.columns[columns[0] as usize])?;
+                let element = self.pages.schema.columns[columns[0] as usize].element()?;
                 let fresh = converted(from, gathered, element)?;
                 let old = old.as_first_representation(columns[0], element);
                 self.splice_column(&old, columns, &splices, &fresh)
@@ -202,7 +162,7 @@ impl<'a> ClusterEdit<'a> {
         splices: &[Splice],
         fresh: &[u8],
     ) -> Result<()> {
-        let pages = self.spliced_pages(old, columns, splices, fresh)?;
+        let pages = self.pages.spliced_pages(old, columns, splices, fresh)?;
         self.track(old.id, |tracker| tracker.add(old.element, fresh))?;
         self.change(old, columns, pages);
         Ok(())
@@ -217,11 +177,11 @@ impl<'a> ClusterEdit<'a> {
         id: ColumnId,
     ) -> Result<Option<Vec<u8>>> {
         use ColumnType::{Real16, Real32Quant, Real32Trunc, SplitReal16};
-        let column = &self.schema.columns[id as usize];
+        let column = &self.pages.schema.columns[id as usize];
         if matches!(column.column_type, Real16 | SplitReal16 | Real32Trunc | Real32Quant) {
             return Ok(None);
         }
-        let element = element_of(column)?;
+        let element = column.element()?;
         let Ok(there) = converted(from, values, element) else { return Ok(None) };
         let mut aligned = aligned_copy(&there, element)?;
         let back = converted(element, aligned.bytes_mut(), from)?;
@@ -238,9 +198,9 @@ impl<'a> ClusterEdit<'a> {
         elements: u64,
     ) -> Result<(Vec<Splice>, u64)> {
         let new_offsets = values_of::<i64>(new_offsets)?;
-        let old = OldColumn::of(self.schema, self.stored, columns, elements)?;
+        let old = OldColumn::of(self.pages.schema, self.pages.stored, columns, elements)?;
         let (first, last) = (splices[0].old.start, splices[splices.len() - 1].old.end);
-        let ends = self.ends_of(&old, first, last)?;
+        let ends = self.pages.ends_of(&old, first, last)?;
         let mut items = Vec::with_capacity(splices.len());
         let mut first_changed = None;
         for (position, splice) in splices.iter().enumerate() {
@@ -258,11 +218,11 @@ impl<'a> ClusterEdit<'a> {
         let count = match first_changed {
             Some(first) => {
                 let changed = &splices[first..];
-                let (pages, count) = self.resized_pages(&old, changed, new_offsets)?;
+                let (pages, count) = self.pages.resized_pages(&old, changed, new_offsets)?;
                 self.change(&old, columns, pages);
                 count
             }
-            None => self.ends_of(&old, old.elements, old.elements)?.before(old.elements),
+            None => self.pages.ends_of(&old, old.elements, old.elements)?.before(old.elements),
         };
         if items.last().is_some_and(|last| last.old.end > count) {
             return Err(Error::corrupt("collection", 0, "its offsets decrease"));
@@ -286,8 +246,8 @@ impl<'a> ClusterEdit<'a> {
         elements: u64,
     ) -> Result<()> {
         let segment =
-            ClusterSegment { cluster: self.stored, range: 0..elements, is_referenced: false };
-        let was = self.reader.array(node, &[segment])?;
+            ClusterSegment { cluster: self.pages.stored, range: 0..elements, is_referenced: false };
+        let was = self.pages.reader.array(node, &[segment])?;
         let new: Vec<usize> = splices.iter().flat_map(|splice| splice.new.clone()).collect();
         let mut positions = Vec::with_capacity(was.len() + new.len());
         let (mut at, mut next_new) = (0, was.len());
@@ -298,9 +258,9 @@ impl<'a> ClusterEdit<'a> {
         }
         positions.extend(at..was.len());
         let spliced = Array::concatenate(&[was, array.take(&new)?])?.take(&positions)?;
-        let mut writer = ClusterWriter::new(self.schema, &[], self.options)?;
-        writer.append_field(self.sink, node, &spliced, 0, spliced.len())?;
-        let (mut written, _) = writer.finish(self.sink, 0)?;
+        let mut writer = ClusterWriter::new(self.pages.schema, &[], self.pages.options)?;
+        writer.append_field(self.pages.sink, node, &spliced, 0, spliced.len())?;
+        let (mut written, _) = writer.finish(self.pages.sink, 0)?;
         self.change_all(node, &mut written);
         Ok(())
     }
@@ -309,7 +269,7 @@ impl<'a> ClusterEdit<'a> {
     /// suppressed.
     fn change_all(&mut self, node: &FieldNode, written: &mut Cluster) {
         for columns in node.own_columns() {
-            let was = self.stored.active(columns).map(|(_, run)| (run.offset, run.elements));
+            let was = self.pages.stored.active(columns).map(|(_, run)| (run.offset, run.elements));
             let (offset, elements) = was.unwrap_or_default();
             for &id in columns {
                 let mut pages = std::mem::take(&mut written.columns[id as usize]);
@@ -317,7 +277,7 @@ impl<'a> ClusterEdit<'a> {
                     pages.element_offset = Some(offset);
                     self.growth.push((id, growth(elements, &pages.pages)));
                 }
-                self.bytes += stored_size(&pages.pages);
+                self.pages.bytes += pages.pages.iter().map(PageLocation::stored_size).sum::<u64>();
                 self.changed.push((id, pages));
             }
         }
@@ -329,13 +289,9 @@ impl<'a> ClusterEdit<'a> {
         let suppressed = columns.iter().filter(|&&id| id != old.id);
         self.changed.extend(suppressed.map(|&id| (id, ColumnPages::default())));
         self.growth.push((columns[0], growth(old.elements, &pages)));
-        let compression = self.options.compression.settings();
+        let compression = self.pages.options.compression.settings();
         let element_offset = Some(old.offset);
         self.changed.push((old.id, ColumnPages { element_offset, compression, pages }));
-    }
-
-    pub(super) fn count_written(&mut self, page: &PageLocation) {
-        self.bytes += stored_size(std::slice::from_ref(page));
     }
 
     /// Bounds of the new elements of a column, if it is summarised.
@@ -343,44 +299,16 @@ impl<'a> ClusterEdit<'a> {
         if let Some(how) = self.how[id as usize] {
             let mut tracker = Tracker::new(how);
             add(&mut tracker);
-            let bounds = tracker.finish(&self.schema.columns[id as usize])?;
+            let bounds = tracker.finish(&self.pages.schema.columns[id as usize])?;
             self.bounds.push((id, bounds));
         }
         Ok(())
     }
 }
 
-fn stored_size(pages: &[PageLocation]) -> u64 {
-    pages.iter().map(|page| page.locator.size + CHECKSUM_SIZE as u64).sum()
-}
-
 fn growth(elements: u64, pages: &[PageLocation]) -> i64 {
     let now: u64 = pages.iter().map(|page| u64::from(page.elements)).sum();
     now.wrapping_sub(elements) as i64
-}
-
-fn multiplied(splices: &[Splice], elements: u64, size: u64) -> Result<(Vec<Splice>, u64)> {
-    let many = || Error::corrupt("page list", 0, "an array has more than 2^64 items");
-    let splices = splices.iter().map(|splice| splice.times(size)).collect::<Option<_>>();
-    Ok((splices.ok_or_else(many)?, elements.checked_mul(size).ok_or_else(many)?))
-}
-
-/// The values that splices refer to, back to back, and the splices with their positions there.
-fn gather(values: &[u8], of: Element, splices: &[Splice]) -> Result<(AlignedBuffer, Vec<Splice>)> {
-    let count: usize = splices.iter().map(|splice| splice.new.len()).sum();
-    let mut gathered = AlignedBuffer::for_overwriting(count as u64, of.size())?;
-    let mut rest = gathered.bytes_mut();
-    let mut moved = Vec::with_capacity(splices.len());
-    let mut next = 0;
-    for Splice { old, new } in splices {
-        let from = &values[new.start * of.size()..new.end * of.size()];
-        let (out, behind) = rest.split_at_mut(from.len());
-        out.copy_from_slice(from);
-        rest = behind;
-        moved.push(Splice { old: old.clone(), new: next..next + new.len() });
-        next += new.len();
-    }
-    Ok((gathered, moved))
 }
 
 /// Aligned values as another type of elements.

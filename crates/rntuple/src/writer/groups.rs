@@ -17,13 +17,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::envelope::{EnvelopeKind, read_envelope};
+use crate::envelope::{EnvelopeKind, read_envelope, write_envelope};
 use crate::error::{Error, Result};
 use crate::footer::ClusterGroup;
 use crate::page_list::{Cluster, PageList, WHOLE_SIZE_MAX};
 use crate::source::{BlobSink, ByteSource};
-
-use super::appender::write_envelope;
 
 /// Bytes of a page list, unless a single cluster takes more: some 16,000 pages and their columns.
 const PAGE_LIST_SIZE_MAX: u64 = 384 << 10;

@@ -9,15 +9,15 @@ mod pages;
 mod renumbering;
 mod replace;
 mod row;
-mod summary;
+mod splice;
 
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::anchor::Anchor;
 use crate::array::Array;
+use crate::clock;
 use crate::error::Result;
 use crate::locator::EnvelopeLink;
 use crate::source::io_error;
@@ -26,12 +26,9 @@ use crate::types::Type;
 use crate::value::Value;
 
 pub use appender::{AppendedVersion, Appender, AppenderSavepoint, WriteOptions};
-pub(crate) use appender::{stored_size, write_envelope};
 pub(crate) use cluster::{ClusterWriter, RATIO_MAX};
 pub use renumbering::Renumbering;
 pub use row::{Cell, RowWriter};
-pub use summary::{Bound, Bounds, ClusterSummary};
-pub(crate) use summary::{SummaryKind, summary_kinds};
 
 /// What headers name as the program that wrote them.
 pub(crate) const WRITER: &str = concat!("rntuple ", env!("CARGO_PKG_VERSION"));
@@ -137,6 +134,5 @@ impl Writer {
 }
 
 fn now() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_unix(since_epoch.as_secs() as i64)
+    Timestamp::from_unix(clock::unix_seconds())
 }

@@ -8,14 +8,16 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::column::write_page;
-use super::edit::{ClusterEdit, Splice};
+use super::column::{PageOptions, write_page};
+use super::splice::Splice;
 use crate::array::values_of;
 use crate::column::Element;
 use crate::error::{Error, Result};
+use crate::page::PageBuffers;
 use crate::page_list::PageLocation;
-use crate::reader::{ClusterSegment, PageRun, StoredCluster, element_of};
+use crate::reader::{ClusterSegment, Elements, PageRun, StoredCluster};
 use crate::schema::{ColumnId, Schema};
+use crate::source::BlobSink;
 
 /// A column as it was.
 pub(super) struct OldColumn<'a> {
@@ -38,7 +40,7 @@ impl<'a> OldColumn<'a> {
         columns: &[ColumnId],
         elements: u64,
     ) -> Result<Self> {
-        let element = |id: ColumnId| element_of(&schema.columns[id as usize]);
+        let element = |id: ColumnId| schema.columns[id as usize].element();
         let Some((id, run)) = cluster.active(columns) else {
             // The field is younger than the cluster.
             let id = columns[0];
@@ -117,7 +119,19 @@ impl Ends {
     }
 }
 
-impl ClusterEdit<'_> {
+/// Reads the pages of one cluster as it was, and writes pages with new elements.
+pub(super) struct PageEditor<'a> {
+    pub schema: &'a Schema,
+    pub reader: Elements<'a>,
+    pub stored: &'a StoredCluster,
+    pub options: PageOptions,
+    pub sink: &'a mut dyn BlobSink,
+    pub buffers: PageBuffers,
+    /// Bytes of the pages that were written.
+    pub bytes: u64,
+}
+
+impl PageEditor<'_> {
     /// The pages of a column with new elements in it.
     pub(super) fn spliced_pages(
         &mut self,
@@ -203,13 +217,13 @@ impl ClusterEdit<'_> {
         pages: &mut Vec<PageLocation>,
     ) -> Result<()> {
         let column = &self.schema.columns[id as usize];
-        let size = element_of(column)?.size();
+        let size = column.element()?.size();
         for &count in counts {
             let (page, rest) = values.split_at(count as usize * size);
             values = rest;
             let compression = self.options.compression;
             let page = write_page(column, page, compression, &mut self.buffers, self.sink)?;
-            self.count_written(&page);
+            self.bytes += page.stored_size();
             pages.push(page);
         }
         Ok(())

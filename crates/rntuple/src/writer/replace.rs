@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use super::appender::Appender;
-use super::edit::{ClusterEdit, Splice};
+use super::edit::ClusterEdit;
 use super::groups::Touched;
-use super::summary::{ClusterSummary, summary_kinds};
+use super::splice::splices_of;
 use crate::array::Array;
 use crate::error::{Error, Result};
 use crate::page_list::Cluster;
 use crate::reader::{FileBounds, StoredCluster, deferred_repetitions};
 use crate::source::{BlobSink, ByteSource};
+use crate::summary::{ClusterSummary, summary_kinds};
 use crate::tree::{FieldKind, FieldNode};
 
 impl Appender {
@@ -123,19 +124,4 @@ fn no_field(path: &str, members: &[FieldNode]) -> Error {
         name: path.to_owned(),
         candidates: members.iter().map(|node| node.name.clone()).collect(),
     }
-}
-
-/// Entries of a cluster by runs of consecutive ones; their values begin at `first_value`.
-fn splices_of(cluster: &Cluster, entries: &[u64], first_value: usize) -> Vec<Splice> {
-    let mut splices: Vec<Splice> = vec![];
-    for (at, entry) in entries.iter().enumerate() {
-        let (entry, value) = (entry - cluster.first_entry, first_value + at);
-        match splices.last_mut() {
-            Some(last) if last.old.end == entry => {
-                (last.old.end, last.new.end) = (entry + 1, value + 1);
-            }
-            _ => splices.push(Splice { old: entry..entry + 1, new: value..value + 1 }),
-        }
-    }
-    splices
 }

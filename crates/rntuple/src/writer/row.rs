@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::cluster::switch_pair;
 use super::column::ColumnBuffer;
 use super::renumbering::Renumbering;
-use crate::column::Element;
+use crate::cell_type::CellType;
+use crate::column::{Element, switch_element};
 use crate::error::{Error, Result};
 use crate::page::PageBuffers;
 use crate::source::BlobSink;
@@ -28,15 +28,9 @@ pub struct RowWriter<'a> {
 ///
 /// Numbers, truth values, strings, `Vec`, `Option`, arrays and, through [`row!`](crate::row),
 /// structures of such have it.
-pub trait Cell {
-    /// Columns of the field and its subfields.
-    const COLUMNS: usize;
-
+pub trait Cell: CellType {
     /// Whether there may be numbers in it that are stored as others.
     const IS_RENUMBERED: bool = false;
-
-    /// The field's type.
-    fn cell_type() -> Type;
 
     /// Writes the columns of one value.
     ///
@@ -192,8 +186,8 @@ impl RowWriter<'_> {
             _ => (None, value),
         };
         let pair = match chosen {
-            Some(chosen) => switch_pair(counts[chosen], chosen as u32 + 1),
-            None => switch_pair(0, 0),
+            Some(chosen) => switch_element(counts[chosen], chosen as u32 + 1),
+            None => switch_element(0, 0),
         };
         if let Some(chosen) = chosen {
             counts[chosen] += 1;
@@ -233,14 +227,8 @@ impl RowWriter<'_> {
 }
 
 macro_rules! primitive_cells {
-    ($($rust:ty => $primitive:ident),*) => {$(
+    ($($rust:ty),*) => {$(
         impl Cell for $rust {
-            const COLUMNS: usize = 1;
-
-            fn cell_type() -> Type {
-                Type::Primitive(Primitive::$primitive)
-            }
-
             #[inline]
             fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
                 row.put(*self)
@@ -254,18 +242,9 @@ macro_rules! primitive_cells {
     )*};
 }
 
-primitive_cells!(
-    i8 => Int8, u8 => UInt8, i16 => Int16, u16 => UInt16, i32 => Int32, u32 => UInt32,
-    i64 => Int64, u64 => UInt64, f32 => Float32, f64 => Float64
-);
+primitive_cells!(i8, u8, i16, u16, i32, u32, i64, u64, f32, f64);
 
 impl Cell for bool {
-    const COLUMNS: usize = 1;
-
-    fn cell_type() -> Type {
-        Type::Primitive(Primitive::Bool)
-    }
-
     #[inline]
     fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
         row.put(u8::from(*self))
@@ -275,12 +254,6 @@ impl Cell for bool {
 /// Bytes that are shared, not copied: a list of `UInt8`. Large ones are held until their page is
 /// written, at the latest until the version is finished.
 impl Cell for Bytes {
-    const COLUMNS: usize = 2;
-
-    fn cell_type() -> Type {
-        <Vec<u8>>::cell_type()
-    }
-
     fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
         row.put_size(self.len())?;
         row.put_shared(self)
@@ -288,12 +261,6 @@ impl Cell for Bytes {
 }
 
 impl Cell for String {
-    const COLUMNS: usize = 2;
-
-    fn cell_type() -> Type {
-        Type::String
-    }
-
     fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
         row.put_size(self.len())?;
         row.put_all(self.as_bytes())
@@ -301,16 +268,11 @@ impl Cell for String {
 }
 
 impl<T: Cell> Cell for Vec<T> {
-    const COLUMNS: usize = 1 + T::COLUMNS;
     const IS_RENUMBERED: bool = T::IS_RENUMBERED;
 
     #[inline]
     fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {
         tell_all(self, tell);
-    }
-
-    fn cell_type() -> Type {
-        Type::List(T::cell_type().into())
     }
 
     fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
@@ -320,16 +282,11 @@ impl<T: Cell> Cell for Vec<T> {
 }
 
 impl<T: Cell> Cell for Option<T> {
-    const COLUMNS: usize = 1 + T::COLUMNS;
     const IS_RENUMBERED: bool = T::IS_RENUMBERED;
 
     #[inline]
     fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {
         tell_all(self.as_slice(), tell);
-    }
-
-    fn cell_type() -> Type {
-        Type::Optional(T::cell_type().into())
     }
 
     fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
@@ -339,16 +296,11 @@ impl<T: Cell> Cell for Option<T> {
 }
 
 impl<T: Cell, const SIZE: usize> Cell for [T; SIZE] {
-    const COLUMNS: usize = T::COLUMNS;
     const IS_RENUMBERED: bool = T::IS_RENUMBERED;
 
     #[inline]
     fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {
         tell_all(self, tell);
-    }
-
-    fn cell_type() -> Type {
-        Type::Array { item: T::cell_type().into(), size: SIZE as u64 }
     }
 
     #[inline]
@@ -362,62 +314,4 @@ fn tell_all<T: Cell>(values: &[T], tell: &mut impl FnMut(u32)) {
     if T::IS_RENUMBERED {
         values.iter().for_each(|value| value.visit_renumbered(tell));
     }
-}
-
-/// Declares a structure whose values can be written as entries or as records within them, and read
-/// again.
-///
-/// ```
-/// rntuple::row! {
-///     /// A reconstructed muon.
-///     pub struct Muon { pub pt: f32, pub charge: i32 }
-/// }
-/// ```
-#[macro_export]
-macro_rules! row {
-    (
-        $(#[$attribute:meta])*
-        $visibility:vis struct $name:ident {
-            $($(#[$member_attribute:meta])* $member_visibility:vis $member:ident : $of:ty),* $(,)?
-        }
-    ) => {
-        $(#[$attribute])*
-        $visibility struct $name {
-            $($(#[$member_attribute])* $member_visibility $member: $of),*
-        }
-
-        impl $crate::Cell for $name {
-            const COLUMNS: usize = 0 $(+ <$of as $crate::Cell>::COLUMNS)*;
-            const IS_RENUMBERED: bool = false $(|| <$of as $crate::Cell>::IS_RENUMBERED)*;
-
-            #[inline]
-            fn visit_renumbered(&self, tell: &mut impl ::core::ops::FnMut(u32)) {
-                $($crate::Cell::visit_renumbered(&self.$member, tell);)*
-            }
-
-            fn cell_type() -> $crate::Type {
-                $crate::Type::Record {
-                    class: ::std::string::String::new(),
-                    members: ::std::vec![
-                        $((stringify!($member).to_owned(), <$of as $crate::Cell>::cell_type())),*
-                    ],
-                }
-            }
-
-            #[inline]
-            fn put(&self, row: &mut $crate::RowWriter<'_>) -> $crate::Result<()> {
-                $($crate::Cell::put(&self.$member, row)?;)*
-                Ok(())
-            }
-        }
-
-        impl $crate::FromCell for $name {
-            #[inline]
-            fn get(row: &mut $crate::RowReader<'_>, index: u64) -> $crate::Result<Self> {
-                ::std::result::Result::Ok($name {
-                    $($member: <$of as $crate::FromCell>::get(row, index)?),*
-                })
-            }
-        }
-    };
 }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use rntuple::{
-    Appender, ByteSource, Cell, ErrorKind, FieldCursor, FieldValue, PageCache, Primitive, Reader,
-    Type, Value, WriteOptions, Writer, row,
+    Appender, ByteSource, CellType, ErrorKind, FieldCursor, FieldValue, PageCache, Primitive,
+    Reader, Type, Value, WriteOptions, Writer, row,
 };
 
 use crate::representations::{FEW, expected, file};

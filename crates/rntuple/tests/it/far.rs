@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use rntuple::{Appender, ByteSource, Cell, PageCache, Reader, Type, WriteOptions, row};
+use rntuple::{Appender, ByteSource, CellType, PageCache, Reader, Type, WriteOptions, row};
 
 use crate::store::Store;
 

@@ -11,7 +11,6 @@
 use crate::column::{ColumnType, Element};
 use crate::encoding::{decode, encode};
 use crate::error::Result;
-use crate::reader::element_of;
 use crate::schema::{Column, ColumnId};
 use crate::tree::{FieldKind, FieldNode, FieldTree};
 use crate::types::Primitive;
@@ -95,7 +94,7 @@ fn mark(node: &FieldNode, sizes: bool, found: &mut [Option<SummaryKind>]) {
 
 /// The bounds of a column's elements as they come.
 #[derive(Clone, Debug)]
-pub(super) struct Tracker {
+pub(crate) struct Tracker {
     how: SummaryKind,
     bounds: Bounds,
     /// Where the next collection starts.
@@ -103,12 +102,12 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    pub(super) fn new(how: SummaryKind) -> Self {
+    pub(crate) fn new(how: SummaryKind) -> Self {
         Tracker { how, bounds: Bounds::default(), last_end: 0 }
     }
 
     /// Takes in elements: numbers, or the ends of the collections that follow those before.
-    pub(super) fn add(&mut self, element: Element, values: &[u8]) {
+    pub(crate) fn add(&mut self, element: Element, values: &[u8]) {
         let of_page = match self.how {
             SummaryKind::Numbers(_) => bounds_of(element, values),
             SummaryKind::Sizes => self.sizes_of(values),
@@ -129,18 +128,18 @@ impl Tracker {
     }
 
     /// Takes in the size of one collection.
-    pub(super) fn add_size(&mut self, size: u64) {
+    pub(crate) fn add_size(&mut self, size: u64) {
         let size = Bound::UInt(size);
         self.bounds = self.bounds.union(Bounds { range: Some((size, size)), has_nan: false });
     }
 
     /// Forgets all elements.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         (self.bounds, self.last_end) = (Bounds::default(), 0);
     }
 
     /// The bounds of all elements so far, as they are read again; starts anew.
-    pub(super) fn finish(&mut self, column: &Column) -> Result<Bounds> {
+    pub(crate) fn finish(&mut self, column: &Column) -> Result<Bounds> {
         self.last_end = 0;
         let bounds = std::mem::take(&mut self.bounds);
         match self.how {
@@ -270,7 +269,7 @@ fn rounded(bounds: Bounds, column: &Column, primitive: Primitive) -> Result<Boun
         return Ok(Bounds { range, ..bounds });
     }
     let both = [least, most];
-    let element = element_of(column)?;
+    let element = column.element()?;
     let values: Vec<u8> = match element {
         Element::F32 => both.iter().flat_map(|&value| (value as f32).to_le_bytes()).collect(),
         _ => both.iter().flat_map(|value| value.to_le_bytes()).collect(),
