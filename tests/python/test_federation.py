@@ -479,7 +479,7 @@ def test_a_database_lies_in_its_place(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         hits = txn.database("raw", create=True, place="disk1").container("hits", Hit, create=True)
         hits.append(Hit(x=1.5, charge=2))
-        with pytest.raises(fb.InvalidError, match="is not the name of a folder"):
+        with pytest.raises(fb.InvalidError, match="invalid place name"):
             txn.database("reco", create=True, place="a/b")
     with fb.open(fed.path) as again:
         assert again["raw/hits"][0].charge == 2

@@ -117,7 +117,7 @@ def test_a_database_lies_in_its_place(local: fb.Federation, far: fb.Federation) 
     with far.transaction() as txn:
         again = txn.database("run8", create=True, place="elsewhere")
         again.container("events").append(Event(run=8, event=2, pt=[]))
-        with pytest.raises(fb.InvalidError, match="is not the name of a folder"):
+        with pytest.raises(fb.InvalidError, match="invalid place name"):
             txn.database("run9", create=True, place="../locks")
     databases = Path(local.path) / "databases"
     assert sorted(path.name for path in databases.iterdir()) == ["disk1", "run7.root"]

@@ -1,7 +1,7 @@
-//! What the engine needs of a catalogue, wherever that is.
+//! [`Catalogue`]: what the engine needs of a catalogue, on this host or on a server.
 //!
-//! [`LocalCatalogue`] is the one whose folder is here; a server's is reached through a client. What makes sense
-//! only where the folder is, such as vacuum, stays with [`LocalCatalogue`]: see [`Catalogue::local`].
+//! [`LocalCatalogue`] implements it in the federation's folder, a client of a server implements it elsewhere. What
+//! needs the folder, such as vacuum, is not part of the trait: see [`Catalogue::local`].
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -17,384 +17,344 @@ use crate::rows::{
     BlobRange, ClassRow, CommitRow, ContainerRow, DatabaseRow, Retention, TagRow, VersionRow,
 };
 
-/// The catalogue of one federation. Look-ups that take `at` see the federation as of that commit.
-pub trait Catalogue: Debug + Send + Sync {
-    /// The identity of the federation.
-    fn uuid(&self) -> Uuid;
+/// Declares the trait [`Catalogue`], and implements it for [`LocalCatalogue`], so that each signature stands once:
+/// a method of the part `local` calls the method of [`LocalCatalogue`] that has its name.
+macro_rules! catalogue {
+    (
+        $(#[$about:meta])*
+        local {
+            $($(#[$doc:meta])* fn $name:ident(&self $(, $argument:ident: $type:ty)*) -> $output:ty;)*
+        }
+        other { $($other:tt)* }
+    ) => {
+        $(#[$about])*
+        pub trait Catalogue: Debug + Send + Sync {
+            $($(#[$doc])* fn $name(&self $(, $argument: $type)*) -> $output;)*
+            $($other)*
+        }
 
-    /// The name that the federation was created with.
-    fn name(&self) -> &str;
+        impl Catalogue for LocalCatalogue {
+            $(fn $name(&self $(, $argument: $type)*) -> $output {
+                LocalCatalogue::$name(self $(, $argument)*)
+            })*
 
-    /// Where the federation is: its folder as an absolute path, or its URL as if it were one.
-    fn folder(&self) -> &Path;
-
-    /// Whether the catalogue cannot be written from here.
-    fn is_read_only(&self) -> bool;
-
-    /// Whether who keeps the catalogue can be asked now, as far as is known.
-    fn is_reachable(&self) -> bool {
-        true
-    }
-
-    /// Names the session at who keeps the catalogue to who has the files, which are written only by
-    /// sessions that hold their database; none where both are here. Who knows the name can take the session over.
-    fn session(&self) -> Option<Uuid> {
-        None
-    }
-
-    /// Refuses to go on after a commit that failed halfway: it can be seen, and may not be durable.
-    ///
-    /// # Errors
-    /// [`Error::Closed`] if the catalogue must be opened again.
-    fn check_not_failed(&self) -> Result<()>;
-
-    /// The catalogue itself, for what makes sense only where the federation's folder is.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] if that is not here, with where to go.
-    fn local(&self) -> Result<&LocalCatalogue>;
-
-    /// The locks of the federation.
-    fn locks(&self) -> LockTable;
-
-    /// The newest commit; [`Csn::ZERO`] before the first one.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn head(&self) -> Result<Csn>;
-
-    /// All databases, in the order of their ids.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn databases(&self, at: Csn) -> Result<Vec<DatabaseRow>>;
-
-    /// The database called `name`; none if there is none, without looking for names that are like it.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn find_database(&self, name: &str, at: Csn) -> Result<Option<DatabaseRow>>;
-
-    /// What is called `name` now, if anything is, without looking for names that are like it, and a commit
-    /// that was not older than what was found.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn look_for_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)>;
-
-    /// The database called `name`.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], with names that are like it.
-    fn database(&self, name: &str, at: Csn) -> Result<DatabaseRow>;
-
-    /// The database with this id.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], with names that are like it.
-    fn database_by_id(&self, id: DatabaseId, at: Csn) -> Result<DatabaseRow>;
-
-    /// The database with this identity, if it is in this federation; in its newest state.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn database_by_uuid(&self, uuid: Uuid) -> Result<Option<DatabaseRow>>;
-
-    /// The database with this identity, if it was in this federation then.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn database_by_uuid_at(&self, uuid: Uuid, at: Csn) -> Result<Option<DatabaseRow>>;
-
-    /// The containers of a database, in the order of their ids.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn containers(&self, database: DatabaseId, at: Csn) -> Result<Vec<ContainerRow>>;
-
-    /// The container called `name` in a database; none if there is none, without looking for names
-    /// that are like it.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn find_container(
-        &self,
-        database: DatabaseId,
-        name: &str,
-        at: Csn,
-    ) -> Result<Option<ContainerRow>>;
-
-    /// The container called `name` in a database.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], with names that are like it.
-    fn container(&self, database: DatabaseId, name: &str, at: Csn) -> Result<ContainerRow>;
-
-    /// The container with this id.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], with names that are like it.
-    fn container_by_id(
-        &self,
-        database: DatabaseId,
-        id: ContainerId,
-        at: Csn,
-    ) -> Result<ContainerRow>;
-
-    /// A container with its database and its newest version, for who goes on from it.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], with names that are like it.
-    fn container_to_write(
-        &self,
-        database: DatabaseId,
-        id: ContainerId,
-    ) -> Result<(DatabaseRow, ContainerRow, Option<VersionRow>)>;
-
-    /// A database with its containers, for who drops it: what changed since the commit that comes with them
-    /// is refused when that is committed.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if it was dropped.
-    fn database_to_drop(&self, id: DatabaseId) -> Result<(Csn, DatabaseRow, Vec<ContainerRow>)>;
-
-    /// The newest version of a container, dropped or not; none if nothing was committed to it yet.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn version(
-        &self,
-        database: DatabaseId,
-        container: ContainerId,
-        at: Csn,
-    ) -> Result<Option<VersionRow>>;
-
-    /// The newest version of every container of a database that there was then, in the order of their
-    /// ids.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn newest_versions(&self, database: DatabaseId, at: Csn) -> Result<Vec<VersionRow>>;
-
-    /// All versions of a container, the oldest first.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn versions(&self, database: DatabaseId, container: ContainerId) -> Result<Vec<VersionRow>>;
-
-    /// All versions of all classes, by name and version.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn classes(&self) -> Result<Vec<ClassRow>>;
-
-    /// A class, in its newest version unless another one is asked for.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], with names that are like it.
-    fn class(&self, name: &str, version: Option<u32>) -> Result<ClassRow>;
-
-    /// The databases that a container links to; a stored link holds a position in this list.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn link_targets(&self, database: DatabaseId, container: ContainerId) -> Result<Vec<Uuid>>;
-
-    /// The newest commits, the newest first.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn history(&self, limit: u64) -> Result<Vec<CommitRow>>;
-
-    /// The commit with this sequence number.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], with names that are like it.
-    fn commit_by_csn(&self, csn: Csn) -> Result<CommitRow>;
-
-    /// Whether a transaction committed, and as what, for when its answer was lost. Only commits after
-    /// `after` are searched.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>>;
-
-    /// The newest commit that was made no later than `time_us`, in microseconds since 1970.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn snapshot_at_time(&self, time_us: i64) -> Result<Csn>;
-
-    /// Pins the snapshot of a commit, so that vacuum keeps it while the guard lives.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if its snapshot was given up.
-    fn pin(&self, at: Csn) -> Result<PinGuard>;
-
-    /// Pins the newest snapshot.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn pin_head(&self) -> Result<(Csn, PinGuard)>;
-
-    /// Publishes everything in `commit`, or nothing. When this returns, it is durable.
-    ///
-    /// # Errors
-    /// [`Error::Conflict`] or [`Error::Changed`] if somebody else was first; [`Error::Exists`] if a
-    /// name is taken.
-    fn commit(&self, commit: Commit) -> Result<Csn>;
-
-    /// `count` database ids that nobody had before, at the price of one.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn reserve_databases(&self, count: u32) -> Result<Vec<DatabaseId>>;
-
-    /// `count` container ids that nobody had before, at the price of one.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn reserve_containers(&self, count: u32) -> Result<Vec<ContainerId>>;
-
-    /// Takes the smallest free range of at least `size_min` bytes, which nobody else then gets.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn take_free_extent(&self, database: DatabaseId, size_min: u64) -> Result<Option<BlobRange>>;
-
-    /// Extends a database's file by a key with so many bytes behind it, and returns where these are. The
-    /// path is that of the database's row, which may not be committed yet.
-    ///
-    /// Only where the files are elsewhere: a lock that is lost with a connection cannot make two writers
-    /// take the same bytes if who has the file gives them out.
-    ///
-    /// # Errors
-    /// [`Error::Full`] if the disk is; [`Error::Unsupported`] where the files are.
-    fn extend_file(&self, database: DatabaseId, path: &str, payload: u64) -> Result<BlobRange> {
-        let what =
-            format!("{payload} bytes of {path}, database {database}, are taken from its file");
-        Err(Error::Unsupported { what })
-    }
-
-    /// Gives back what its taker did not use of a free range.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if some of it is free already.
-    fn give_free_extent(&self, database: DatabaseId, range: BlobRange) -> Result<()>;
-
-    /// Gives the snapshot of a commit a name, which holds it until the tag is dropped.
-    ///
-    /// # Errors
-    /// [`Error::Exists`] if the name is taken; [`Error::NotFound`] if there is no such commit, or its
-    /// snapshot was given up.
-    fn create_tag(&self, name: &str, csn: Csn, message: &str) -> Result<TagRow>;
-
-    /// Takes a tag away. Its snapshot may go with the next vacuum.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], with names that are like it.
-    fn drop_tag(&self, name: &str) -> Result<()>;
-
-    /// The tag called `name`.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], with names that are like it.
-    fn tag(&self, name: &str) -> Result<TagRow>;
-
-    /// All tags, in the order of their commits.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn tags(&self) -> Result<Vec<TagRow>>;
-
-    /// What vacuum keeps besides tags and pins; everything unless it was set.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn retention(&self) -> Result<Retention>;
-
-    /// Sets what vacuum keeps besides tags and pins.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if not even the newest commit were kept.
-    fn set_retention(&self, retention: Retention) -> Result<()>;
-
-    /// A database id that nobody had before.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn reserve_database(&self) -> Result<DatabaseId> {
-        let reserved = self.reserve_databases(1)?;
-        Ok(*reserved.first().expect("as many were reserved as were asked for"))
-    }
-
-    /// A container id that nobody had before.
-    ///
-    /// # Errors
-    /// As whoever keeps the catalogue.
-    fn reserve_container(&self) -> Result<ContainerId> {
-        let reserved = self.reserve_containers(1)?;
-        Ok(*reserved.first().expect("as many were reserved as were asked for"))
-    }
-}
-
-/// Each method has one of the same name.
-macro_rules! forward {
-    ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $output:ty)?;)*) => {
-        $(fn $name(&self $(, $argument: $type)*) $(-> $output)? {
-            LocalCatalogue::$name(self $(, $argument)*)
-        })*
+            fn local(&self) -> Result<&LocalCatalogue> {
+                Ok(self)
+            }
+        }
     };
 }
 
-impl Catalogue for LocalCatalogue {
-    fn local(&self) -> Result<&LocalCatalogue> {
-        Ok(self)
-    }
-
-    forward! {
+catalogue! {
+    /// The catalogue of one federation. Look-ups with an argument `at` see the federation as of that commit.
+    ///
+    /// # Errors
+    /// Every method can fail with [`Error::Unavailable`], [`Error::Denied`] or [`Error::Closed`] if the catalogue is
+    /// a server's, and with [`Error::Io`], [`Error::Denied`], [`Error::Corrupt`] or [`Error::Closed`] if it is in a
+    /// folder. The methods list the errors that they add.
+    local {
+        /// The identity of the federation.
         fn uuid(&self) -> Uuid;
+
+        /// The name that the federation was created with.
         fn name(&self) -> &str;
+
+        /// The federation's folder as an absolute path, or its URL in the place of one.
         fn folder(&self) -> &Path;
+
+        /// Whether the catalogue can only be read through this.
         fn is_read_only(&self) -> bool;
+
+        /// Fails after a commit that failed in the operating system: readers see it, but it may not be durable.
+        ///
+        /// # Errors
+        /// [`Error::Closed`] until the catalogue is opened again.
         fn check_not_failed(&self) -> Result<()>;
+
+        /// The locks of the federation.
         fn locks(&self) -> LockTable;
+
+        /// The newest commit; [`Csn::ZERO`] before the first one.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn head(&self) -> Result<Csn>;
+
+        /// All databases, ordered by id.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn databases(&self, at: Csn) -> Result<Vec<DatabaseRow>>;
+
+        /// The database `name`; `None` if there is none, without a search for similar names.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn find_database(&self, name: &str, at: Csn) -> Result<Option<DatabaseRow>>;
-        fn look_for_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)>;
+
+        /// The database that has this name now, if any, and a commit not older than its row.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
+        fn find_current_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)>;
+
+        /// The database `name`.
+        ///
+        /// # Errors
+        /// [`Error::NotFound`] with similar names.
         fn database(&self, name: &str, at: Csn) -> Result<DatabaseRow>;
+
+        /// The database with this id.
+        ///
+        /// # Errors
+        /// [`Error::NotFound`].
         fn database_by_id(&self, id: DatabaseId, at: Csn) -> Result<DatabaseRow>;
+
+        /// The newest state of the database with this UUID, if this federation has it.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn database_by_uuid(&self, uuid: Uuid) -> Result<Option<DatabaseRow>>;
+
+        /// The database with this UUID, if the snapshot has it.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn database_by_uuid_at(&self, uuid: Uuid, at: Csn) -> Result<Option<DatabaseRow>>;
+
+        /// The containers of a database, ordered by id.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn containers(&self, database: DatabaseId, at: Csn) -> Result<Vec<ContainerRow>>;
+
+        /// The container `name` in a database; `None` if there is none, without a search for similar names.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn find_container(&self, database: DatabaseId, name: &str, at: Csn) -> Result<Option<ContainerRow>>;
+
+        /// The container `name` in a database.
+        ///
+        /// # Errors
+        /// [`Error::NotFound`] with similar names.
         fn container(&self, database: DatabaseId, name: &str, at: Csn) -> Result<ContainerRow>;
+
+        /// The container with this id.
+        ///
+        /// # Errors
+        /// [`Error::NotFound`].
         fn container_by_id(&self, database: DatabaseId, id: ContainerId, at: Csn) -> Result<ContainerRow>;
-        fn container_to_write(&self, database: DatabaseId, id: ContainerId) -> Result<(DatabaseRow, ContainerRow, Option<VersionRow>)>;
+
+        /// The newest state of a container, of its database and, if there is one, of its version, for a transaction
+        /// that writes to it.
+        ///
+        /// # Errors
+        /// [`Error::NotFound`].
+        fn container_to_write(
+            &self, database: DatabaseId, id: ContainerId
+        ) -> Result<(DatabaseRow, ContainerRow, Option<VersionRow>)>;
+
+        /// A database with its containers, and a commit not newer than these. A transaction that drops the database
+        /// passes that commit on, so that later changes are a conflict.
+        ///
+        /// # Errors
+        /// [`Error::NotFound`] if it was dropped.
         fn database_to_drop(&self, id: DatabaseId) -> Result<(Csn, DatabaseRow, Vec<ContainerRow>)>;
+
+        /// The newest version of a container, dropped or not; `None` before its first version.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn version(&self, database: DatabaseId, container: ContainerId, at: Csn) -> Result<Option<VersionRow>>;
+
+        /// The newest version of every container that a database has in the snapshot, ordered by container.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn newest_versions(&self, database: DatabaseId, at: Csn) -> Result<Vec<VersionRow>>;
+
+        /// All versions of a container, the oldest first.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn versions(&self, database: DatabaseId, container: ContainerId) -> Result<Vec<VersionRow>>;
+
+        /// All versions of all classes, ordered by name and version.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn classes(&self) -> Result<Vec<ClassRow>>;
+
+        /// A version of a class, or its newest one.
+        ///
+        /// # Errors
+        /// [`Error::NotFound`] with similar names.
         fn class(&self, name: &str, version: Option<u32>) -> Result<ClassRow>;
+
+        /// The databases that a container links to. A stored link holds a position in this list.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn link_targets(&self, database: DatabaseId, container: ContainerId) -> Result<Vec<Uuid>>;
+
+        /// The newest `limit` commits, the newest first.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn history(&self, limit: u64) -> Result<Vec<CommitRow>>;
+
+        /// The commit with this sequence number.
+        ///
+        /// # Errors
+        /// [`Error::NotFound`].
         fn commit_by_csn(&self, csn: Csn) -> Result<CommitRow>;
+
+        /// The commit that a transaction made, if it did, for a client that lost the answer. Searches only commits
+        /// after `after`.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>>;
+
+        /// The newest commit made no later than `time_us`, in microseconds since 1970; 0 if there is none.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn snapshot_at_time(&self, time_us: i64) -> Result<Csn>;
+
+        /// Pins the snapshot of a commit: vacuum keeps it while the guard lives.
+        ///
+        /// # Errors
+        /// [`Error::NotFound`] if the snapshot is gone.
         fn pin(&self, at: Csn) -> Result<PinGuard>;
+
+        /// Pins the newest snapshot.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn pin_head(&self) -> Result<(Csn, PinGuard)>;
+
+        /// Publishes `commit` as a whole or not at all. When this returns, it is durable.
+        ///
+        /// # Errors
+        /// [`Error::Conflict`] or [`Error::Changed`] if another transaction committed first; [`Error::Exists`] if a
+        /// name is taken; [`Error::Invalid`] if the commit contradicts itself; [`Error::Closed`] if a database takes
+        /// no changes; [`Error::Full`] if the disk is full; [`Error::Io`] if it is not known whether the commit is
+        /// durable.
         fn commit(&self, commit: Commit) -> Result<Csn>;
+
+        /// `count` new database ids, at the cost of one.
+        ///
+        /// # Errors
+        /// [`Error::Invalid`] if the federation has used up its ids.
         fn reserve_databases(&self, count: u32) -> Result<Vec<DatabaseId>>;
+
+        /// `count` new container ids, at the cost of one.
+        ///
+        /// # Errors
+        /// [`Error::Invalid`] if the federation has used up its ids.
         fn reserve_containers(&self, count: u32) -> Result<Vec<ContainerId>>;
+
+        /// Takes the smallest released range of at least `size_min` bytes for the caller alone; `None` if there is
+        /// none.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn take_free_extent(&self, database: DatabaseId, size_min: u64) -> Result<Option<BlobRange>>;
+
+        /// Gives back the unused part of a range that was taken.
+        ///
+        /// # Errors
+        /// [`Error::Invalid`] if it overlaps a free range.
         fn give_free_extent(&self, database: DatabaseId, range: BlobRange) -> Result<()>;
+
+        /// Names the snapshot of a commit, which vacuum keeps until the tag is dropped.
+        ///
+        /// # Errors
+        /// [`Error::Exists`] if the name is taken; [`Error::NotFound`] if there is no such commit, or its snapshot is
+        /// gone.
         fn create_tag(&self, name: &str, csn: Csn, message: &str) -> Result<TagRow>;
+
+        /// Drops a tag. The next vacuum may remove its snapshot.
+        ///
+        /// # Errors
+        /// [`Error::NotFound`] with similar names.
         fn drop_tag(&self, name: &str) -> Result<()>;
+
+        /// The tag `name`.
+        ///
+        /// # Errors
+        /// [`Error::NotFound`] with similar names.
         fn tag(&self, name: &str) -> Result<TagRow>;
+
+        /// All tags, ordered by commit.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn tags(&self) -> Result<Vec<TagRow>>;
+
+        /// The snapshots that vacuum keeps besides the tagged and pinned ones; all unless it was set.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
         fn retention(&self) -> Result<Retention>;
+
+        /// Sets the snapshots that vacuum keeps besides the tagged and pinned ones.
+        ///
+        /// # Errors
+        /// [`Error::Invalid`] if it keeps 0 commits.
         fn set_retention(&self, retention: Retention) -> Result<()>;
+    }
+    other {
+        /// The catalogue itself if the federation's folder is on this host, for operations that need the folder.
+        ///
+        /// # Errors
+        /// [`Error::Unsupported`] with the server to run the operation on.
+        fn local(&self) -> Result<&LocalCatalogue>;
+
+        /// Whether the catalogue's server could be reached when it was last asked; always true without a server.
+        fn is_reachable(&self) -> bool {
+            true
+        }
+
+        /// The id of this client's session with the catalogue's server; `None` without a server. The file server
+        /// admits writes only for the session that holds the database. A client that knows the id can take the
+        /// session over, so it is a secret.
+        fn session(&self) -> Option<Uuid> {
+            None
+        }
+
+        /// Extends a database's file by a key with `payload` bytes behind it, and returns where these are. `path` is
+        /// that of the database's row, which need not be committed yet.
+        ///
+        /// Only a server does this: a client can lose its allocation lock with the connection, and then two writers
+        /// could take the same bytes if each extended the file itself.
+        ///
+        /// # Errors
+        /// [`Error::Full`] if the disk is full; [`Error::Unsupported`] without a server.
+        fn extend_file(&self, database: DatabaseId, path: &str, payload: u64) -> Result<BlobRange> {
+            let what =
+                format!("{payload} bytes of {path}, database {database}, are taken from its file");
+            Err(Error::Unsupported { what })
+        }
+
+        /// A new database id.
+        ///
+        /// # Errors
+        /// As [`Catalogue::reserve_databases`].
+        fn reserve_database(&self) -> Result<DatabaseId> {
+            let reserved = self.reserve_databases(1)?;
+            Ok(*reserved.first().expect("one id was reserved"))
+        }
+
+        /// A new container id.
+        ///
+        /// # Errors
+        /// As [`Catalogue::reserve_containers`].
+        fn reserve_container(&self) -> Result<ContainerId> {
+            let reserved = self.reserve_containers(1)?;
+            Ok(*reserved.first().expect("one id was reserved"))
+        }
     }
 }

@@ -1,41 +1,37 @@
-//! The one error type of this crate.
-//!
-//! Every error answers [`Error::kind`], chosen by what the caller should do next.
+//! The error type of this crate. [`Error::kind`] tells the caller what it can do next.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::unistd::{AccessFlags, access};
-use rusqlite::ErrorCode;
+use crate::holder::Holder;
+use crate::ids::{Csn, ParseOidError};
 
-use crate::ids::Csn;
-use crate::locks::Holder;
-
-/// What a caller can do about an [`Error`].
+/// The kinds of [`Error`], by what a caller can do about them.
+///
+/// Exhaustive, so that the compiler demands an exception in Python for every kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Another transaction was first: run this one again from the new state.
+    /// Another transaction committed first: run this one again from the new state.
     Conflict,
     /// A name, an id or a whole federation does not exist.
     NotFound,
     /// A name is taken.
     Exists,
-    /// Somebody else holds a lock: wait, or come back later.
+    /// Another process holds a lock: wait, or try again later.
     Busy,
-    /// The server does not answer: come back later.
+    /// The server does not answer: try again later.
     Unavailable,
-    /// The server or the operating system does not let the caller do this: get the right to, or a new token.
+    /// The server or the operating system does not permit this: obtain the right, or a new token.
     Denied,
-    /// The caller asked for something that makes no sense.
+    /// An argument is wrong: correct the call.
     Invalid,
     /// The catalogue's bytes are damaged.
     Corrupt,
     /// The catalogue uses something that this version does not implement.
     Unsupported,
-    /// What was asked for takes no more changes, or is gone: open it again, or open another.
+    /// A handle is closed, or a database takes no more changes: open it again, or use another one.
     Closed,
     /// The disk is full.
     Full,
@@ -46,9 +42,10 @@ pub enum ErrorKind {
 }
 
 /// Why an operation on the catalogue or on its locks failed.
+#[non_exhaustive]
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// Another transaction committed a container first.
+    /// Another transaction committed a new version of a container first.
     #[error(
         "container {container:?} is at {} but this transaction started from {}; \
          run the transaction again",
@@ -62,20 +59,20 @@ pub enum Error {
         /// The version that is committed.
         head: Option<Csn>,
     },
-    /// Another transaction renamed, dropped or filled first what this one wants to change.
+    /// Another transaction renamed, dropped or changed an object first that this one changes.
     #[error("{what}; run the transaction again")]
     Changed {
-        /// What was changed, how and by which commit.
+        /// The object, how it was changed and by which commit.
         what: String,
     },
     /// A name or an id does not exist.
     #[error("{what} {name:?} does not exist{}", hint(.near_misses))]
     NotFound {
-        /// What kind of thing, such as `container`.
+        /// The kind of object, such as `container`.
         what: &'static str,
         /// The name asked for.
         name: String,
-        /// Names that do exist and are like it, the likest first.
+        /// Existing names that are similar, the most similar first.
         near_misses: Vec<String>,
     },
     /// A folder holds no federation.
@@ -83,20 +80,20 @@ pub enum Error {
     NoFederation {
         /// The folder.
         folder: PathBuf,
-        /// What is missing and what to do.
+        /// What is missing, and what to do.
         reason: String,
     },
     /// A name is taken.
     #[error("{what} {name:?} exists already; {advice}")]
     Exists {
-        /// What kind of thing, such as `container`.
+        /// The kind of object, such as `container`.
         what: &'static str,
         /// The name.
         name: String,
         /// What to do.
         advice: String,
     },
-    /// Somebody else holds a lock.
+    /// Another process holds a lock.
     #[error(
         "{what} is locked by {}; gave up after {} ms",
         HolderText(.holder), .waited.as_millis()
@@ -104,33 +101,33 @@ pub enum Error {
     Busy {
         /// What is locked, such as `container 7 of database 3`.
         what: String,
-        /// Who holds it, if it could be found out.
+        /// Its holder, if it is known.
         holder: Option<Box<Holder>>,
         /// How long this caller waited.
         waited: Duration,
     },
-    /// Waiting for a lock would never end.
+    /// Waiting for a lock would close a cycle of waiting transactions.
     #[error("deadlock: {}; run the transaction again", .cycle.join(", and "))]
     Deadlock {
-        /// Who waits for what that is held by whom, from one to the next and back to the first.
+        /// One text for each transaction of the cycle: who waits, and for which lock.
         cycle: Vec<String>,
     },
     /// The server of the federation cannot be reached.
     #[error("{what}")]
     Unavailable {
-        /// Which, what was tried, and what to do about it.
+        /// The server, what was tried, and what to do.
         what: String,
     },
-    /// The caller has not the right to do this.
+    /// The caller has no right to do this.
     #[error("{what}")]
     Denied {
-        /// Who may not do what to which thing, and what to do about it.
+        /// The caller, the object and the right that is missing, and what to do.
         what: String,
     },
-    /// The caller asked for something that makes no sense.
+    /// An argument is wrong.
     #[error("{what}")]
     Invalid {
-        /// What is wrong and what to do about it.
+        /// What is wrong, and what to do.
         what: String,
     },
     /// The catalogue's bytes are damaged.
@@ -144,13 +141,13 @@ pub enum Error {
     /// The catalogue uses something that this version does not implement.
     #[error("{what}")]
     Unsupported {
-        /// What it is, and which versions know it.
+        /// The feature, and which versions implement it.
         what: String,
     },
-    /// What was asked for takes no more changes, or is gone.
+    /// A handle is closed, or a database takes no more changes.
     #[error("{what}")]
     Closed {
-        /// What it is and what to do about it.
+        /// The object, and what to do.
         what: String,
     },
     /// The disk is full.
@@ -163,20 +160,20 @@ pub enum Error {
     /// The operating system refused a read or a write.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
-        /// The reason given.
+        /// The reason that the operating system gave.
         source: Arc<dyn std::error::Error + Send + Sync>,
     },
     /// A bug in this crate.
     #[error("internal error: {what}; please report it")]
     Internal {
-        /// What should never have happened.
+        /// The condition that should never occur.
         what: String,
     },
 }
 
-/// The result of this crate's operations.
+/// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -238,64 +235,11 @@ impl Error {
             _ => Error::Io { what: format!("{what} {}", path.display()), source: Arc::new(source) },
         }
     }
-
-    /// SQLite's error about the catalogue at `path`.
-    pub(crate) fn sql(path: &Path, source: rusqlite::Error) -> Self {
-        let what = || format!("catalogue {}", path.display());
-        match source.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                Error::corrupt(path, source.to_string())
-            }
-            Some(ErrorCode::DiskFull) => Error::Full { path: path.to_owned() },
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Error::Busy { what: what(), holder: None, waited: crate::local::BUSY_WAIT }
-            }
-            Some(ErrorCode::ReadOnly) => {
-                Error::denied(format!("{} is read-only here; nothing was committed", what()))
-            }
-            Some(ErrorCode::PermissionDenied) => Error::denied(format!("{}: {source}", what())),
-            Some(ErrorCode::CannotOpen)
-                if access(path, AccessFlags::R_OK) == Err(Errno::EACCES) =>
-            {
-                Error::denied(format!("{} may not be read: {}", what(), Errno::EACCES.desc()))
-            }
-            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
-                Error::Io { what: what(), source: Arc::new(source) }
-            }
-            _ => Error::internal(format!("{}: {source}", what())),
-        }
-    }
 }
 
-/// What running SQL comes to.
-pub(crate) type Attempt<T> = std::result::Result<T, Failure>;
-
-/// What goes wrong while SQL runs: SQLite's own error, which still lacks the path of the
-/// catalogue, or one of ours.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    Sql(rusqlite::Error),
-    Said(Error),
-}
-
-impl Failure {
-    pub(crate) fn at(self, path: &Path) -> Error {
-        match self {
-            Failure::Sql(source) => Error::sql(path, source),
-            Failure::Said(error) => error,
-        }
-    }
-}
-
-impl From<rusqlite::Error> for Failure {
-    fn from(source: rusqlite::Error) -> Self {
-        Failure::Sql(source)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Failure::Said(error)
+impl From<ParseOidError> for Error {
+    fn from(error: ParseOidError) -> Self {
+        Error::invalid(error.to_string())
     }
 }
 

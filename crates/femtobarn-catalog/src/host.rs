@@ -27,7 +27,7 @@ pub(crate) fn application_of(pid: u32) -> String {
     application(&words)
 }
 
-/// The program of a command line.
+/// The program of a command line, split into words.
 fn application(words: &[String]) -> String {
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let program = words.first().map_or_else(String::new, |path| last(path));
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_is_told_by_its_own_name() {
+    fn python_script_is_named_instead_of_its_interpreter() {
         for (line, name) in [
             ("/usr/bin/femtobarn-bench", "femtobarn-bench"),
             ("python3 -u /home/anna/reco.py --fast", "reco.py"),

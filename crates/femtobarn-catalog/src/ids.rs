@@ -1,16 +1,14 @@
-//! The identities of the federation: databases, containers, objects and commits.
+//! The identities of databases, containers, objects and commits.
 //!
 //! Invariants:
-//! 1. Ids start at 1. A null link is the one whose container is 0.
-//! 2. An id means the same thing for ever; ids of rolled-back transactions are not used again.
+//! 1. Ids start at 1. Container 0 marks a null link.
+//! 2. An id is never re-used, not even if its transaction was rolled back.
 //! 3. Commit sequence numbers grow. [`Csn::ZERO`] is the empty federation, before its first commit.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-
-use crate::error::{Error, Result};
 
 /// The identity of a database, unique within its federation.
 #[derive(
@@ -26,16 +24,14 @@ pub struct DatabaseId(pub u32);
 #[serde(transparent)]
 pub struct ContainerId(pub u32);
 
-/// A commit sequence number: the name of a commit, and of the snapshot that it made.
+/// A commit sequence number: identifies a commit, and the snapshot that it made.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct Csn(pub u64);
 
-/// The identity of an object, stable for ever: database, container and entry.
-///
-/// It is written `3-7-12`.
+/// The identity of an object, which never changes: database, container and entry. Its text form is `3-7-12`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -51,7 +47,7 @@ pub struct Oid {
 impl Csn {
     /// The empty federation, before its first commit.
     pub const ZERO: Csn = Csn(0);
-    /// Later than every commit: a look-up at this CSN sees whatever is newest.
+    /// Later than every commit: a look-up at this CSN sees the newest snapshot.
     pub const MAX: Csn = Csn(i64::MAX as u64);
 }
 
@@ -87,15 +83,18 @@ impl fmt::Display for Oid {
 }
 
 impl FromStr for Oid {
-    type Err = Error;
+    type Err = ParseOidError;
 
-    fn from_str(text: &str) -> Result<Self> {
-        parse_oid(text).ok_or_else(|| {
-            Error::invalid(format!(
-                "{text:?} is not an OID; one is written database-container-entry, such as 3-7-12"
-            ))
-        })
+    fn from_str(text: &str) -> Result<Self, ParseOidError> {
+        parse_oid(text).ok_or_else(|| ParseOidError { text: text.to_owned() })
     }
+}
+
+/// A text that should have been an OID.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid OID {text:?}: must be database-container-entry, such as 3-7-12")]
+pub struct ParseOidError {
+    text: String,
 }
 
 fn parse_oid(text: &str) -> Option<Oid> {
@@ -108,7 +107,7 @@ fn parse_oid(text: &str) -> Option<Oid> {
     parts.next().is_none().then_some(oid)
 }
 
-/// Rust's own parser also takes a leading `+`, which would give one OID two spellings.
+/// Only digits: the standard library also accepts a leading `+`, which would give one OID two spellings.
 fn parse_number<T: FromStr>(digits: &str) -> Option<T> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
@@ -118,18 +117,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_oid_is_written_and_read_back() {
+    fn oid_is_written_and_read_back() {
         let oid = Oid::new(DatabaseId(3), ContainerId(7), u64::MAX);
         assert_eq!(oid.to_string(), "3-7-18446744073709551615");
         assert_eq!(oid.to_string().parse::<Oid>().unwrap(), oid);
     }
 
     #[test]
-    fn what_is_not_an_oid_is_refused() {
+    fn text_that_is_not_an_oid_is_refused() {
         for text in
             ["", "3", "3-7", "3-7-", "3-7-1-2", "a-7-1", "+3-7-1", "3-7--1", "4294967296-1-1"]
         {
-            let error = text.parse::<Oid>().unwrap_err();
+            let error = crate::Error::from(text.parse::<Oid>().unwrap_err());
             assert_eq!(error.kind(), crate::ErrorKind::Invalid, "{text:?}");
         }
     }

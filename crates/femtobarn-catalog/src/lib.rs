@@ -1,37 +1,41 @@
-//! The catalogue of a federation: what is committed, under which names, and who is writing.
+//! The catalogue of a federation: the committed state, its names, its history, and locks between writers.
 //!
 //! A federation is a folder:
 //!
 //! | path | holds |
 //! |---|---|
-//! | `catalogue.sqlite` | the SQL tables; the one truth about what is committed |
-//! | `locks/` | small files for kernel byte-range locks: one for each database, and others |
+//! | `catalogue.sqlite` | the SQL tables, which alone decide what is committed |
+//! | `locks/` | small files for kernel byte-range locks, most of them one for each database |
 //! | `databases/` | the database files, each of which is a ROOT file |
 //!
 //! # Map
 //!
-//! | module | noun |
+//! From below; a module depends only on those above it in this list.
+//!
+//! | module | contents |
 //! |---|---|
-//! | [`clock`] | the machine's clocks; no other module of this crate reads them |
+//! | [`clock`], `host` | the machine's clocks; this process, its host and its user |
 //! | [`ids`] | [`DatabaseId`], [`ContainerId`], [`Csn`], [`Oid`] |
-//! | [`rows`] | what look-ups return |
-//! | [`local`] | [`LocalCatalogue`]: create, open, look up, commit, tag, pin, vacuum, copy, restore |
-//! | `catalogue` | [`Catalogue`]: what of that can also be done from afar |
+//! | `holder`, [`error`] | [`Holder`] of a lock; [`Error`] and [`ErrorKind`] |
+//! | `names`, `paths` | rules for names; where the parts of a federation lie in its folder |
+//! | [`rows`] | the rows that look-ups return |
+//! | [`locks`] | [`LockTable`]: politeness between writers; [`SnapshotPins`]: snapshots that are being read |
+//! | `numbers`, `sql`, `schema` | numbers and errors of SQL, and the tables |
 //! | [`commit`] | [`Commit`]: everything that one transaction publishes, and how it is applied |
-//! | [`locks`] | [`LockTable`]: politeness between writers, [`SnapshotPins`]: who reads what |
-//! | [`error`] | [`Error`] and [`ErrorKind`] |
+//! | [`local`] | [`LocalCatalogue`]: create, open, look up, commit, tag, pin, vacuum, copy, restore |
+//! | `catalogue` | [`Catalogue`]: the operations that a server offers, too, as a trait |
 //!
 //! # Invariants
 //!
-//! 1. A commit is one SQL transaction. Once it is durable it has happened, as a whole; before, nothing has.
-//! 2. Rows of commits, classes, versions and link targets are only ever added; vacuum alone takes away
-//!    what no kept snapshot has. A snapshot is a CSN.
-//! 3. Ids are never used twice, not even those of a transaction that was rolled back.
-//! 4. Safety rests on the version check of the commit alone. Losing a lock can make a transaction
-//!    fail; it cannot make a commit wrong. Readers of snapshots that vacuum would take rest on pins.
-//! 5. A look-up costs O(log n), and a commit costs the same however much is already committed.
+//! 1. A commit is one SQL transaction. Once that is durable the commit has happened, as a whole; before, nothing has.
+//! 2. Rows of commits, classes, versions and link targets are only ever added; vacuum alone deletes those that no
+//!    kept snapshot needs. A snapshot is a CSN.
+//! 3. Ids are never re-used, not even those of a transaction that was rolled back.
+//! 4. Safety rests on the version check of the commit alone. Losing a lock can make a transaction fail; it cannot
+//!    make a commit wrong. Readers of snapshots that vacuum could remove rely on pins.
+//! 5. A look-up costs O(log n), and a commit costs the same however much is committed.
 //!
-//! This crate knows nothing of pages, and has no network: an envelope is an offset and two sizes here.
+//! This crate knows nothing of pages and has no network: an RNTuple envelope is an offset and two sizes here.
 //!
 //! # Example
 //!
@@ -61,29 +65,32 @@ mod catalogue;
 pub mod clock;
 pub mod commit;
 pub mod error;
+mod holder;
 mod host;
 pub mod ids;
 pub mod local;
 pub mod locks;
 mod names;
+mod numbers;
+mod paths;
 pub mod rows;
 mod schema;
+mod sql;
 
 pub use catalogue::Catalogue;
 pub use commit::{Author, Commit, DroppedDatabase, NewContainer, NewDatabase, NewVersion};
 pub use error::{Error, ErrorKind, Result};
-pub use ids::{ContainerId, Csn, DatabaseId, Oid};
+pub use holder::Holder;
+pub use ids::{ContainerId, Csn, DatabaseId, Oid, ParseOidError};
 pub use local::{
-    CATALOGUE_FILE, Contents, DATABASES_FOLDER, FreeExtent, Kept, LinkTargets, LocalCatalogue,
-    Purgeable, Vacuumed,
+    Contents, FreeExtent, KeptSnapshots, LinkTargets, LocalCatalogue, Purgeable, Vacuumed,
 };
 pub use locks::{
-    HeldLock, Holder, LeasedLocks, LeasedPins, LockGuard, LockKind, LockOwner, LockTable,
-    LockTarget, PinGuard, SnapshotPins, Waiter,
+    HeldLock, LeasedLocks, LeasedPins, LockGuard, LockKind, LockOwner, LockTable, LockTarget,
+    PinGuard, SnapshotPins, Waiter,
 };
-pub use names::{
-    NAME_BYTES_MAX, check_container_name, check_database_name, check_place, is_database_path,
-};
+pub use names::{NAME_BYTES_MAX, check_container_name, check_database_name};
+pub use paths::{CATALOGUE_FILE, DATABASES_FOLDER, check_place, is_database_path};
 pub use rows::{
     BlobRange, ClassRow, CommitRow, ContainerRecord, ContainerRow, Counts, DatabaseRecord,
     DatabaseRow, DatabaseState, EnvelopeRange, NameRow, Retention, TagRow, VersionRow,

@@ -1,4 +1,4 @@
-//! The rows of the catalogue, as look-ups return them.
+//! The rows that look-ups return.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct EnvelopeRange {
     pub length: u64,
 }
 
-/// Where a blob of ours lies in its database file. One of size 0 is none.
+/// Where a blob of Femtobarn lies in its database file. Size 0 means that there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BlobRange {
     /// First byte in the file.
@@ -27,7 +27,7 @@ pub struct BlobRange {
     pub size: u64,
 }
 
-/// What may still happen to a database.
+/// Whether a database takes changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DatabaseState {
@@ -35,7 +35,7 @@ pub enum DatabaseState {
     Open,
     /// It is read-only for ever, and a complete ROOT file.
     Sealed,
-    /// It is somebody else's file, read where it lies.
+    /// Its file was made elsewhere and is read where it lies; it takes no changes.
     Attached,
 }
 
@@ -54,19 +54,19 @@ impl fmt::Display for DatabaseState {
 pub struct DatabaseRow {
     /// Its identity in this federation.
     pub id: DatabaseId,
-    /// Its identity in every federation; links are stored with it.
+    /// Its identity in all federations. Stored links refer to it.
     pub uuid: Uuid,
-    /// Its name in this federation, in the snapshot that was asked.
+    /// Its name in this federation, in the snapshot of the look-up.
     pub name: String,
-    /// Where its file is now, whatever the snapshot: relative to the federation's folder, or
-    /// absolute for an attached file.
+    /// The current path of its file, whatever the snapshot: relative to the federation's folder, or absolute for an
+    /// attached file.
     pub path: String,
-    /// Its state in the snapshot that was asked.
+    /// Its state in the snapshot of the look-up.
     pub state: DatabaseState,
     /// The commit that created it.
     pub created: Csn,
-    /// How often space of its file was given to writers again, whatever the snapshot: what was
-    /// read from the file in another epoch may not be there any more.
+    /// How often freed space of its file was released to writers, whatever the snapshot. Bytes that were read in
+    /// an earlier epoch may have been overwritten.
     pub epoch: u64,
 }
 
@@ -77,11 +77,11 @@ pub struct ContainerRow {
     pub database: DatabaseId,
     /// Its identity in this federation.
     pub id: ContainerId,
-    /// Its name within its database, in the snapshot that was asked.
+    /// Its name within its database, in the snapshot of the look-up.
     pub name: String,
     /// The class of its objects.
     pub class: String,
-    /// The version of that class that its objects have in the snapshot that was asked.
+    /// The version of that class in the snapshot of the look-up.
     pub class_version: u32,
     /// The engine's options, opaque to the catalogue.
     pub options: String,
@@ -102,9 +102,9 @@ pub struct VersionRow {
     pub header: EnvelopeRange,
     /// The footer envelope.
     pub footer: EnvelopeRange,
-    /// What the engine keeps beside the footer: deletions, statistics, indexes.
+    /// The engine's metadata beside the footer: deletions, statistics, indexes.
     pub annex: BlobRange,
-    /// The commit record that says the same in the file.
+    /// The commit record, which repeats this in the file.
     pub record: BlobRange,
     /// The version of the container's class that the objects have.
     pub class_version: u32,
@@ -127,18 +127,18 @@ pub struct ClassRow {
     pub definition: String,
 }
 
-/// A name that something had.
+/// A name of a database or container, and the commits between which it held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameRow {
     /// The name.
     pub name: String,
     /// The commit that gave it.
     pub since: Csn,
-    /// The commit that took it away; none if it still holds.
+    /// The commit that ended it; none if it still holds.
     pub until: Option<Csn>,
 }
 
-/// Everything that the catalogue knows of a database, dropped or not.
+/// A database with its history, dropped or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatabaseRecord {
     /// Its newest state, with its last name.
@@ -147,33 +147,33 @@ pub struct DatabaseRecord {
     pub sealed: Option<Csn>,
     /// The commit that dropped it.
     pub dropped: Option<Csn>,
-    /// Whether its file stays when it is purged.
+    /// Whether vacuum leaves its file when it purges the database.
     pub keeps_file: bool,
     /// All names it had, the oldest first.
     pub names: Vec<NameRow>,
 }
 
-/// Everything that the catalogue knows of a container besides its versions, dropped or not.
+/// A container with its history but without its versions, dropped or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerRecord {
-    /// What it was created as, with its last name.
+    /// The container as it was created, with its last name.
     pub row: ContainerRow,
-    /// The commit that dropped it; a database is dropped with all that is in it.
+    /// The commit that dropped it. Dropping a database drops its containers without a mark of their own.
     pub dropped: Option<Csn>,
     /// All names it had, the oldest first.
     pub names: Vec<NameRow>,
 }
 
-/// How much there is of everything.
+/// Numbers of rows in the catalogue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Databases in the newest snapshot.
     pub databases: u64,
-    /// Databases that only older snapshots have.
+    /// Dropped databases, which only older snapshots have.
     pub dropped_databases: u64,
     /// Containers in the newest snapshot.
     pub containers: u64,
-    /// Containers that only older snapshots have.
+    /// Dropped containers, which only older snapshots have.
     pub dropped_containers: u64,
     /// Versions of containers.
     pub versions: u64,
@@ -183,7 +183,7 @@ pub struct Counts {
     pub classes: u64,
     /// Tags.
     pub tags: u64,
-    /// Bytes of database files that writers can take again.
+    /// Free bytes of database files, released to writers or not.
     pub free_bytes: u64,
 }
 
@@ -196,19 +196,19 @@ pub struct TagRow {
     pub csn: Csn,
     /// When it was made, in microseconds since 1970.
     pub created_us: i64,
-    /// What its author said about it.
+    /// Its author's message.
     pub message: String,
     /// The user who made it.
     pub user: String,
 }
 
-/// Which snapshots vacuum keeps besides those that are tagged or being read: what any of the two
-/// asks for. If none asks, everything.
+/// The snapshots that vacuum keeps besides the tagged and the pinned ones: the union of what the two fields ask for,
+/// or all if both are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retention {
-    /// So many of the newest commits, at least 1.
+    /// The number of newest commits to keep, at least 1.
     pub keep_commits: Option<u64>,
-    /// What was the newest snapshot so many days of 24 hours ago, and all later ones.
+    /// The age in days of 24 hours: keeps the snapshot that was the newest then, and all later ones.
     pub keep_days: Option<u64>,
 }
 
@@ -219,9 +219,9 @@ pub struct CommitRow {
     pub csn: Csn,
     /// The transaction that made it.
     pub transaction: Uuid,
-    /// When, in microseconds since 1970. It never goes back from one commit to the next.
+    /// Its time in microseconds since 1970, never earlier than that of the commit before.
     pub time_us: i64,
-    /// What its author said about it.
+    /// Its author's message.
     pub message: String,
     /// The user who made it.
     pub user: String,

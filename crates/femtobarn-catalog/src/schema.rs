@@ -4,45 +4,48 @@
 //! 1. The rows of `commits`, `versions`, `classes` and `link_targets` are only ever added; vacuum
 //!    alone takes versions away again.
 //! 2. Ids come from `sequences`, in transactions of their own, so that they are never re-used.
-//! 3. No row is updated by every commit: on a server that row would be a queue.
-//! 4. A CSN is one more than the largest there is, taken under the write lock. Commits are never
-//!    deleted, so this is what AUTOINCREMENT gives, without its table, of which every commit
-//!    would write a page.
-//! 5. `versions` is ordered by (database, container, csn), so that the newest version as of a
-//!    CSN is one step down one tree.
-//! 6. A name holds from commit `since` until before commit `until`, or still if that is null. No
-//!    two databases, and no two containers of a database, have one name at the same time. What
-//!    has a name as of a CSN exists then; what was dropped has none any more.
-//! 7. `free_extents` are ranges that writers may take, since an epoch of the database; without one
-//!    they are not released yet. Taking a range deletes its row.
+//! 3. No row is updated by every commit; on a server such a row would be a bottleneck.
+//! 4. A CSN is the largest one plus 1, taken under the write lock. Commits are never deleted, so this gives what
+//!    AUTOINCREMENT does, without its table, of which every commit would write a page.
+//! 5. `versions` is ordered by (database, container, csn), so that the newest version as of a CSN is found in one
+//!    descent of one tree.
+//! 6. A name holds from commit `since` until before commit `until`, or still if that is null. No two databases, and
+//!    no two containers of a database, have one name at the same time. A database or container exists as of a CSN
+//!    if and only if it has a name then.
+//! 7. `free_extents` are ranges of files that writers may take, from the given epoch of the database on; those
+//!    with epoch null are not released yet. Taking a range deletes its row.
 //!
-//! The statements elsewhere are plain SQL. What is SQLite's own stands here: `STRICT`,
-//! `WITHOUT ROWID` and the pragmas.
+//! Other modules use plain SQL; only this one has what is particular to SQLite: `STRICT`, `WITHOUT ROWID` and the
+//! pragmas.
 
 use rusqlite::{Connection, ffi, params};
 use uuid::Uuid;
 
 use crate::clock;
-use crate::error::{Attempt, Failure};
+use crate::sql::{SqlFailure, SqlResult};
 
 /// The version of the tables that this crate writes, and the newest that it reads.
 pub(crate) const FORMAT_VERSION: u32 = 2;
-/// `FBrn`: what `file` and we recognise a catalogue by.
+/// `FBrn`: identifies a catalogue to `file` and to this crate.
 const APPLICATION_ID: i32 = 0x4642_726e;
 
-/// What the `federation` table says.
+/// The identity of a federation, from the `federation` table.
 #[derive(Clone, Debug)]
-pub(crate) struct Identity {
+pub(crate) struct FederationIdentity {
     pub(crate) uuid: Uuid,
     pub(crate) name: String,
     pub(crate) format: u32,
 }
 
 /// Makes the tables of a new federation in an empty SQLite database.
-pub(crate) fn create(connection: &Connection, name: &str, uuid: Uuid) -> Attempt<Identity> {
-    let identity = Identity { uuid, name: name.to_owned(), format: FORMAT_VERSION };
+pub(crate) fn create(
+    connection: &Connection,
+    name: &str,
+    uuid: Uuid,
+) -> SqlResult<FederationIdentity> {
+    let identity = FederationIdentity { uuid, name: name.to_owned(), format: FORMAT_VERSION };
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-    keep_log(connection)?;
+    use_write_ahead_log(connection)?;
     connection.execute_batch(&format!("BEGIN; {TABLES} COMMIT;"))?;
     let settings = [
         ("uuid", identity.uuid.to_string()),
@@ -58,26 +61,26 @@ pub(crate) fn create(connection: &Connection, name: &str, uuid: Uuid) -> Attempt
     Ok(identity)
 }
 
-/// Makes SQLite keep a write-ahead log. If it cannot, SQLite says nothing and keeps a rollback journal,
-/// with which a loss of power may undo the last commit.
-pub(crate) fn keep_log(connection: &Connection) -> Attempt<()> {
+/// Puts SQLite into write-ahead-log mode. Where it cannot, SQLite silently keeps a rollback journal, with which a
+/// loss of power may undo the last commit; here that is an error.
+pub(crate) fn use_write_ahead_log(connection: &Connection) -> SqlResult<()> {
     let mode: String = connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0))?;
-    match mode.as_str() {
-        "wal" => Ok(()),
-        _ => Err(Failure::Sql(rusqlite::Error::SqliteFailure(
-            ffi::Error::new(ffi::SQLITE_IOERR),
-            Some(format!("the write-ahead log cannot be made, journal mode is still {mode:?}")),
-        ))),
+    if mode == "wal" {
+        return Ok(());
     }
+    Err(SqlFailure::Sqlite(rusqlite::Error::SqliteFailure(
+        ffi::Error::new(ffi::SQLITE_IOERR),
+        Some(format!("the write-ahead log cannot be made, journal mode is still {mode:?}")),
+    )))
 }
 
-/// Reads what the `federation` table says. `None`: there is something missing in it.
-pub(crate) fn identity(connection: &Connection) -> Attempt<Option<Identity>> {
+/// Reads the `federation` table; `None` if a setting is missing or unreadable.
+pub(crate) fn identity(connection: &Connection) -> SqlResult<Option<FederationIdentity>> {
     let mut statement = connection.prepare("SELECT key, value FROM federation")?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let settings: std::collections::HashMap<String, String> = rows.collect::<Result<_, _>>()?;
     let read = || {
-        Some(Identity {
+        Some(FederationIdentity {
             uuid: settings.get("uuid")?.parse().ok()?,
             name: settings.get("name")?.clone(),
             format: settings.get("format")?.parse().ok()?,

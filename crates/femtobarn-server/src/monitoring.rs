@@ -192,7 +192,7 @@ fn all_locks(federations: &[Arc<FederationService>]) -> (Vec<LockStatus>, Vec<Lo
     for served in federations {
         let row = |target: LockTarget, by: Option<&Holder>| LockStatus {
             federation: served.name().to_owned(),
-            target: served.label(&target),
+            target: served.describe(&target),
             // The kernel does not name local processes that share a lock.
             by: by.map_or_else(|| "a process on the server's machine".to_owned(), Holder::name),
             seconds: by.map_or(0, |by| seconds_since(by.since_ms)),

@@ -3,19 +3,22 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::naming::{begin_names, end_names, name_container, name_database};
-use super::target::{Target, check_database_unchanged, check_open, container_path, database_name};
+use super::name_changes::{begin_names, end_names, name_container, name_database};
+use super::status::{
+    ContainerStatus, check_database_unchanged, check_open, container_path, database_name,
+};
 use super::{Commit, NewContainer, NewDatabase, NewVersion};
 use crate::clock;
-use crate::error::{Attempt, Error, Failure};
+use crate::error::Error;
 use crate::host;
 use crate::ids::{ContainerId, Csn, DatabaseId};
-use crate::local::numbers::{signed, unsigned};
 use crate::names;
+use crate::numbers::{signed, unsigned};
 use crate::rows::{ClassRow, VersionRow};
+use crate::sql::{SqlFailure, SqlResult};
 
 /// Applies `commit` in the transaction that is open on `connection`.
-pub(crate) fn apply(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
+pub(crate) fn apply(connection: &Connection, commit: &Commit) -> SqlResult<Csn> {
     let csn = insert_commit(connection, commit)?;
     commit.new_classes.iter().try_for_each(|class| insert_class(connection, csn, class))?;
     end_names(connection, csn, commit)?;
@@ -23,7 +26,8 @@ pub(crate) fn apply(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
     commit.new_containers.iter().try_for_each(|new| insert_container(connection, csn, new))?;
     begin_names(connection, csn, commit)?;
     for (database, container, base) in &commit.reads {
-        Target::find(connection, *database, *container)?.check_read(connection, csn, *base)?;
+        ContainerStatus::find(connection, *database, *container)?
+            .check_read(connection, csn, *base)?;
     }
     commit.versions.iter().try_for_each(|version| insert_version(connection, csn, version))?;
     for (database, container, targets) in &commit.link_targets {
@@ -38,8 +42,8 @@ pub(crate) fn apply(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
     Ok(csn)
 }
 
-/// The clock may step back, the time of commits may not: snapshots are found by it.
-fn insert_commit(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
+/// The clock may step back; the times of commits may not, because snapshots are found by them.
+fn insert_commit(connection: &Connection, commit: &Commit) -> SqlResult<Csn> {
     let author = commit.author.as_ref();
     connection
         .prepare_cached(
@@ -58,18 +62,17 @@ fn insert_commit(connection: &Connection, commit: &Commit) -> Attempt<Csn> {
     Ok(Csn(unsigned(connection.last_insert_rowid())))
 }
 
-fn insert_class(connection: &Connection, csn: Csn, class: &ClassRow) -> Attempt<()> {
+fn insert_class(connection: &Connection, csn: Csn, class: &ClassRow) -> SqlResult<()> {
     let existing: Option<String> = connection
         .prepare_cached("SELECT definition FROM classes WHERE name = ?1 AND version = ?2")?
         .query_row(params![class.name, class.version], |row| row.get(0))
         .optional()?;
     match existing {
         Some(definition) if definition == class.definition => Ok(()),
-        Some(_) => Err(Failure::Said(Error::Exists {
+        Some(_) => Err(SqlFailure::Refused(Error::Exists {
             what: "class",
             name: format!("{} version {}", class.name, class.version),
-            advice: "its definition is another one, so raise the version to change the class"
-                .into(),
+            advice: "its definition differs; raise the version to change the class".into(),
         })),
         None => {
             connection
@@ -83,7 +86,7 @@ fn insert_class(connection: &Connection, csn: Csn, class: &ClassRow) -> Attempt<
     }
 }
 
-fn insert_database(connection: &Connection, csn: Csn, new: &NewDatabase) -> Attempt<()> {
+fn insert_database(connection: &Connection, csn: Csn, new: &NewDatabase) -> SqlResult<()> {
     let taken: Option<u32> = connection
         .prepare_cached(
             "SELECT id FROM databases WHERE id = ?2 OR uuid = ?1 AND dropped IS NULL LIMIT 1",
@@ -93,7 +96,7 @@ fn insert_database(connection: &Connection, csn: Csn, new: &NewDatabase) -> Atte
     if let Some(id) = taken {
         let name = database_name(connection, DatabaseId(id))?;
         let advice = format!("it has the UUID or the id given for {:?}", new.name);
-        return Err(Failure::Said(Error::Exists { what: "database", name, advice }));
+        return Err(SqlFailure::Refused(Error::Exists { what: "database", name, advice }));
     }
     connection
         .prepare_cached(
@@ -109,7 +112,7 @@ fn insert_database(connection: &Connection, csn: Csn, new: &NewDatabase) -> Atte
     name_database(connection, csn, new.id, &new.name)
 }
 
-fn insert_container(connection: &Connection, csn: Csn, new: &NewContainer) -> Attempt<()> {
+fn insert_container(connection: &Connection, csn: Csn, new: &NewContainer) -> SqlResult<()> {
     check_open(connection, csn, new.database)?;
     let taken = connection
         .prepare_cached("SELECT 1 FROM containers WHERE database = ?1 AND id = ?2")?
@@ -117,7 +120,7 @@ fn insert_container(connection: &Connection, csn: Csn, new: &NewContainer) -> At
     if taken {
         let name = container_path(connection, new.database, new.id)?;
         let advice = format!("it has the id given for {:?}", new.name);
-        return Err(Failure::Said(Error::Exists { what: "container", name, advice }));
+        return Err(SqlFailure::Refused(Error::Exists { what: "container", name, advice }));
     }
     connection
         .prepare_cached(
@@ -135,32 +138,17 @@ fn insert_container(connection: &Connection, csn: Csn, new: &NewContainer) -> At
     name_container(connection, csn, new.database, new.id, &new.name)
 }
 
-fn insert_version(connection: &Connection, csn: Csn, version: &NewVersion) -> Attempt<()> {
-    Target::find(connection, version.database, version.container)?.check_writable(
+fn insert_version(connection: &Connection, csn: Csn, version: &NewVersion) -> SqlResult<()> {
+    ContainerStatus::find(connection, version.database, version.container)?.check_writable(
         connection,
         csn,
         version.base,
     )?;
-    insert_version_row(
-        connection,
-        &VersionRow {
-            database: version.database,
-            container: version.container,
-            csn,
-            header: version.header,
-            footer: version.footer,
-            annex: version.annex,
-            record: version.record,
-            class_version: version.class_version,
-            entries: version.entries,
-            deleted: version.deleted,
-            bytes: version.bytes,
-        },
-    )
+    insert_version_row(connection, &version.to_row(csn))
 }
 
-/// Inserts the row of a version as it is.
-pub(crate) fn insert_version_row(connection: &Connection, row: &VersionRow) -> Attempt<()> {
+/// Inserts the row of a version without any check.
+pub(crate) fn insert_version_row(connection: &Connection, row: &VersionRow) -> SqlResult<()> {
     connection
         .prepare_cached(
             "INSERT INTO versions (database, container, csn, \
@@ -197,7 +185,7 @@ fn append_link_targets(
     database: DatabaseId,
     container: ContainerId,
     targets: &[Uuid],
-) -> Attempt<()> {
+) -> SqlResult<()> {
     let first: i64 = connection
         .prepare_cached(
             "SELECT coalesce(max(position) + 1, 0) FROM link_targets \
@@ -220,29 +208,29 @@ fn append_link_targets(
     Ok(())
 }
 
-fn move_database(connection: &Connection, database: DatabaseId, path: &str) -> Attempt<()> {
+fn move_database(connection: &Connection, database: DatabaseId, path: &str) -> SqlResult<()> {
     let changed = connection
         .prepare_cached("UPDATE databases SET path = ?2 WHERE id = ?1")?
         .execute(params![database.0, path])?;
     match changed {
         1 => Ok(()),
-        _ => Err(Failure::Said(names::not_found("database", &database.to_string(), vec![]))),
+        _ => Err(SqlFailure::Refused(names::not_found("database", &database.to_string(), vec![]))),
     }
 }
 
-/// Refused when it is sealed or attached already, or has changed since it was looked at.
+/// Refuses a database that is sealed, attached or dropped, or has changed since commit `seen`.
 fn seal_database(
     connection: &Connection,
     csn: Csn,
     database: DatabaseId,
     seen: Csn,
-) -> Attempt<()> {
+) -> SqlResult<()> {
     check_open(connection, csn, database)?;
     check_database_unchanged(connection, csn, database, seen)?;
     connection
         .prepare_cached("UPDATE databases SET sealed = ?2 WHERE id = ?1")?
         .execute(params![database.0, signed(csn.0)])?;
-    // Nobody writes there any more.
+    // A sealed database has no writers that could take free space.
     connection
         .prepare_cached("DELETE FROM free_extents WHERE database = ?1")?
         .execute([database.0])?;

@@ -1,4 +1,4 @@
-//! A copy of the catalogue, made while others commit.
+//! A copy of the catalogue, made while transactions commit.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::LocalCatalogue;
 use super::creation::sync_folder;
-use super::numbers::unsigned;
-use crate::error::{Attempt, Error, Result};
+use crate::error::{Error, Result};
 use crate::ids::Csn;
+use crate::numbers::unsigned;
 use crate::schema;
+use crate::sql::{AtPath, SqlResult};
 
 impl LocalCatalogue {
-    /// Copies the catalogue to the file `path`, which must not exist, and returns the newest
-    /// commit that the copy has. It is a whole catalogue as of that commit, and durable when this
-    /// returns. Nobody waits for it but who wants to vacuum, if the caller shares the maintenance
-    /// lock, as it should.
+    /// Copies the catalogue to the new file `path`, and returns the newest commit in the copy. The copy is a whole
+    /// catalogue as of that commit, and durable when this returns. Commits do not wait for it. The caller should
+    /// share the maintenance lock, which makes vacuum wait.
     ///
     /// # Errors
-    /// [`Error::Exists`] if there is such a file; [`Error::Io`] and [`Error::Full`] if it cannot
-    /// be written.
+    /// [`Error::Exists`] if the file exists; [`Error::Invalid`] if its path is not UTF-8; [`Error::Io`],
+    /// [`Error::Denied`] or [`Error::Full`] if it cannot be written.
     pub fn backup_to(&self, path: &Path) -> Result<Csn> {
         if path.exists() {
             return Err(Error::Exists {
@@ -30,11 +30,11 @@ impl LocalCatalogue {
             });
         }
         let target = path.to_str().ok_or_else(|| {
-            Error::invalid(format!("{} is not text, which SQLite wants", path.display()))
+            Error::invalid(format!("invalid path {}: must be UTF-8", path.display()))
         })?;
         let copied = self.copy(path, target);
         if copied.is_err() {
-            // A part of a copy is worse than none.
+            // A partial copy is worse than none.
             remove(path);
         }
         copied
@@ -42,7 +42,7 @@ impl LocalCatalogue {
 
     fn copy(&self, path: &Path, target: &str) -> Result<Csn> {
         self.read(|sql| {
-            // Readers refuse what writes, even elsewhere.
+            // A query-only connection refuses every write, even to another file.
             sql.pragma_update(None, "query_only", false)?;
             let copied = sql.execute("VACUUM INTO ?1", [target]);
             sql.pragma_update(None, "query_only", true)?;
@@ -50,7 +50,7 @@ impl LocalCatalogue {
             Ok(())
         })
         .map_err(|error| self.about_copy(error, path))?;
-        let csn = finish(path).map_err(|failure| failure.at(path))?;
+        let csn = finish(path).at(path)?;
         File::open(path)
             .and_then(|file| file.sync_all())
             .map_err(|error| Error::io("cannot sync", path, error))?;
@@ -60,7 +60,7 @@ impl LocalCatalogue {
         Ok(csn)
     }
 
-    /// SQLite does not say which of the two files it means; a full disk is that of the copy.
+    /// Adds the copy's path. SQLite does not say which of the two files failed; a full disk is that of the copy.
     fn about_copy(&self, error: Error, path: &Path) -> Error {
         match error {
             Error::Full { .. } => Error::Full { path: path.to_owned() },
@@ -72,14 +72,14 @@ impl LocalCatalogue {
     }
 }
 
-/// The copy is made without a write-ahead log; a catalogue has one.
-fn finish(path: &Path) -> Attempt<Csn> {
+/// Gives the copy a write-ahead log, which `VACUUM INTO` leaves out, and returns its newest commit.
+fn finish(path: &Path) -> SqlResult<Csn> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sql = Connection::open_with_flags(path, flags)?;
-    schema::keep_log(&sql)?;
+    schema::use_write_ahead_log(&sql)?;
     let csn: i64 =
         sql.query_row("SELECT coalesce(max(csn), 0) FROM commits", [], |row| row.get(0))?;
-    // Closing would do the same, and say nothing if it failed.
+    // Closing would do the same, but ignore a failure.
     sql.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     sql.close().map_err(|(_, error)| error)?;
     Ok(Csn(unsigned(csn)))

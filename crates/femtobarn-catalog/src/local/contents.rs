@@ -1,8 +1,7 @@
-//! All rows of a catalogue at once: to write them down, and to make a catalogue from them.
+//! All rows of a catalogue at once, for dumps, and for rebuilding a catalogue with the numbers that its rows had.
 //!
-//! This is how a catalogue is made anew from the database files, with the numbers that everything
-//! had. Free ranges are left out: who restores does not know what else became of the files, and the
-//! next vacuum finds them again.
+//! Free ranges are left out: a rebuild cannot know whether the files have changed since, and the next vacuum finds
+//! the ranges again.
 
 use std::collections::HashMap;
 
@@ -13,28 +12,29 @@ use uuid::Uuid;
 use super::LocalCatalogue;
 use super::decode::{commit_row, number, version_row};
 use super::lookup::{COMMIT, VERSION, all};
-use super::numbers::signed;
 use super::retention::{TAG, set, setting, tag_row};
 use super::survey;
 use crate::commit::insert_version_row;
-use crate::error::{Attempt, Error, Failure, Result};
+use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
+use crate::numbers::signed;
 use crate::rows::{
     ClassRow, CommitRow, ContainerRecord, DatabaseRecord, DatabaseState, NameRow, Retention,
     TagRow, VersionRow,
 };
+use crate::sql::{SqlFailure, SqlResult};
 
-/// All that a catalogue knows, besides free ranges.
+/// All rows of a catalogue but the free ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contents {
-    /// Commits, in order.
+    /// Commits, in ascending order.
     pub commits: Vec<CommitRow>,
     /// Classes, each with the commit that declared it.
     pub classes: Vec<(ClassRow, Csn)>,
-    /// Databases, dropped or not. One without names has that of its row since it was created.
+    /// Databases, dropped or not. Without a list of names, a database has had the name in its row since its creation.
     pub databases: Vec<DatabaseRecord>,
-    /// Containers, dropped or not; names likewise.
+    /// Containers, dropped or not, with names as databases have them.
     pub containers: Vec<ContainerRecord>,
     /// Versions of containers.
     pub versions: Vec<VersionRow>,
@@ -42,11 +42,11 @@ pub struct Contents {
     pub link_targets: Vec<LinkTargets>,
     /// Tags.
     pub tags: Vec<TagRow>,
-    /// What vacuum keeps.
+    /// The snapshots that vacuum keeps.
     pub retention: Retention,
     /// The commit from which on all snapshots exist.
     pub horizon: Csn,
-    /// Snapshots before that which the last vacuum kept.
+    /// Snapshots before the horizon that the last vacuum kept.
     pub kept: Vec<Csn>,
 }
 
@@ -62,7 +62,7 @@ pub struct LinkTargets {
 }
 
 impl LocalCatalogue {
-    /// All that the catalogue knows, as of one moment.
+    /// All rows, as of one moment.
     pub fn contents(&self) -> Result<Contents> {
         self.read(|sql| {
             sql.execute_batch("BEGIN")?;
@@ -72,10 +72,10 @@ impl LocalCatalogue {
         })
     }
 
-    /// Inserts rows with the numbers that they have, all or none. New numbers follow the greatest.
+    /// Inserts rows with the numbers that they have, all or none. Later ids follow the largest of them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if rows refer to what is not there, or have numbers that are taken.
+    /// [`Error::Invalid`] if a name is invalid, or rows refer to missing rows or have numbers that are taken.
     pub fn restore(&self, contents: &Contents) -> Result<()> {
         for record in &contents.databases {
             let names = record.names.iter().map(|row| &row.name).chain([&record.row.name]);
@@ -85,24 +85,25 @@ impl LocalCatalogue {
             let names = record.names.iter().map(|row| &row.name).chain([&record.row.name]);
             names.into_iter().try_for_each(|name| names::check_existing_container_name(name))?;
         }
-        self.sessions.current()?.write(|sql| write(sql, contents).map_err(inconsistent))
+        self.connections.current()?.write(|sql| write(sql, contents).map_err(inconsistent))
     }
 }
 
-/// What SQLite refuses is the fault of the rows.
-fn inconsistent(failure: Failure) -> Failure {
+/// A violated constraint is a mistake in the rows, not a bug.
+fn inconsistent(failure: SqlFailure) -> SqlFailure {
     match failure {
-        Failure::Sql(error)
+        SqlFailure::Sqlite(error)
             if error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) =>
         {
-            let what = format!("these rows contradict each other, or what is there: {error}");
-            Failure::Said(Error::invalid(what))
+            let what =
+                format!("these rows contradict each other, or rows of the catalogue: {error}");
+            SqlFailure::Refused(Error::invalid(what))
         }
         other => other,
     }
 }
 
-fn read(sql: &Connection) -> Attempt<Contents> {
+fn read(sql: &Connection) -> SqlResult<Contents> {
     let databases = survey::databases(sql)?;
     let mut containers = Vec::new();
     for record in &databases {
@@ -134,7 +135,7 @@ fn read(sql: &Connection) -> Attempt<Contents> {
     })
 }
 
-fn write(sql: &Connection, contents: &Contents) -> Attempt<()> {
+fn write(sql: &Connection, contents: &Contents) -> SqlResult<()> {
     write_commits(sql, &contents.commits)?;
     for (class, created) in &contents.classes {
         sql.prepare_cached(
@@ -175,8 +176,8 @@ fn write(sql: &Connection, contents: &Contents) -> Attempt<()> {
     continue_sequences(sql, contents)
 }
 
-/// Snapshots are found by time, so times may not go back, whatever the clocks did.
-fn write_commits(sql: &Connection, commits: &[CommitRow]) -> Attempt<()> {
+/// Inserts commits with times that never go back, because snapshots are found by time.
+fn write_commits(sql: &Connection, commits: &[CommitRow]) -> SqlResult<()> {
     let mut commits: Vec<_> = commits.iter().collect();
     commits.sort_by_key(|row| row.csn);
     let mut time_us = i64::MIN;
@@ -199,15 +200,15 @@ fn write_commits(sql: &Connection, commits: &[CommitRow]) -> Attempt<()> {
     Ok(())
 }
 
-fn write_database(sql: &Connection, record: &DatabaseRecord) -> Attempt<()> {
+fn write_database(sql: &Connection, record: &DatabaseRecord) -> SqlResult<()> {
     let row = &record.row;
-    // Being sealed is said by the commit, not by the state.
+    // The table has the sealing commit instead of the state `sealed`.
     let state = match row.state {
         DatabaseState::Attached => DatabaseState::Attached,
         _ => DatabaseState::Open,
     };
     if row.state == DatabaseState::Sealed && record.sealed.is_none() {
-        let what = format!("database {:?} is sealed, but by which commit is missing", row.name);
+        let what = format!("database {:?} is sealed, but its row has no sealing commit", row.name);
         return Err(Error::invalid(what).into());
     }
     sql.prepare_cached(
@@ -240,7 +241,7 @@ fn write_database(sql: &Connection, record: &DatabaseRecord) -> Attempt<()> {
     Ok(())
 }
 
-fn write_container(sql: &Connection, record: &ContainerRecord) -> Attempt<()> {
+fn write_container(sql: &Connection, record: &ContainerRecord) -> SqlResult<()> {
     let row = &record.row;
     sql.prepare_cached(
         "INSERT INTO containers (database, id, class, class_version, options, created, dropped) \
@@ -271,7 +272,7 @@ fn write_container(sql: &Connection, record: &ContainerRecord) -> Attempt<()> {
     Ok(())
 }
 
-/// The names given, or one from the beginning to the end.
+/// The given names, or `only` from creation to drop if there are none.
 fn names_of(names: &[NameRow], only: &str, created: Csn, dropped: Option<Csn>) -> Vec<NameRow> {
     match names {
         [] => vec![NameRow { name: only.to_owned(), since: created, until: dropped }],
@@ -279,7 +280,7 @@ fn names_of(names: &[NameRow], only: &str, created: Csn, dropped: Option<Csn>) -
     }
 }
 
-fn write_link_targets(sql: &Connection, list: &LinkTargets) -> Attempt<()> {
+fn write_link_targets(sql: &Connection, list: &LinkTargets) -> SqlResult<()> {
     for (position, (target, csn)) in (0_i64..).zip(&list.targets) {
         sql.prepare_cached(
             "INSERT INTO link_targets (database, container, position, target, csn) \
@@ -296,8 +297,8 @@ fn write_link_targets(sql: &Connection, list: &LinkTargets) -> Attempt<()> {
     Ok(())
 }
 
-/// Containers of attached files keep the numbers that they had elsewhere, which do not count.
-fn continue_sequences(sql: &Connection, contents: &Contents) -> Attempt<()> {
+/// Containers of attached files keep the ids of another federation, which do not count.
+fn continue_sequences(sql: &Connection, contents: &Contents) -> SqlResult<()> {
     let attached: HashMap<DatabaseId, bool> = contents
         .databases
         .iter()

@@ -1,7 +1,7 @@
-//! Creating the folder of a federation, and telling what a folder lacks to be one.
+//! Creation of a federation's folder, and the check that a folder is one.
 //!
-//! The catalogue is built under a name of its own and linked into place when it is complete: of
-//! two processes that create the same federation one wins, and a crash leaves no half catalogue.
+//! The catalogue is built under a temporary name and linked into place when it is complete. So of two processes that
+//! create the same federation one wins, and a crash leaves no incomplete catalogue.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,18 +9,27 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use super::{CATALOGUE_FILE, DATABASES_FOLDER, LOCKS_FOLDER};
-use crate::error::{Attempt, Error, Result};
+use crate::error::{Error, Result};
+use crate::paths::{CATALOGUE_FILE, DATABASES_FOLDER, LOCKS_FOLDER, log_path};
+use crate::sql::{AtPath, SqlResult};
 use crate::{names, schema};
 
-/// Makes a federation. Unless it is a `rescue`, its folder must be empty; if it is one, there must
-/// only be no catalogue.
-pub(super) fn create(folder: &Path, name: &str, uuid: Uuid, rescue: bool) -> Result<()> {
+/// What a new federation's folder may hold before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Folder {
+    /// Nothing.
+    Empty,
+    /// The files of a federation whose catalogue was lost.
+    WithoutCatalogue,
+}
+
+/// Creates a federation in a folder that holds no more than `found` allows.
+pub(super) fn create(folder: &Path, name: &str, uuid: Uuid, found: Folder) -> Result<()> {
     names::check("federation", name)?;
     let folder = &std::path::absolute(folder)
         .map_err(|error| Error::io("cannot find the folder", folder, error))?;
     fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))?;
-    check_free(folder, rescue)?;
+    check_free(folder, found)?;
     for sub in [LOCKS_FOLDER, DATABASES_FOLDER] {
         let path = folder.join(sub);
         fs::create_dir_all(&path).map_err(|e| Error::io("cannot create the folder", &path, e))?;
@@ -31,7 +40,10 @@ pub(super) fn create(folder: &Path, name: &str, uuid: Uuid, rescue: bool) -> Res
     published
 }
 
-/// Tells what is missing in a folder that holds no catalogue.
+/// Checks that a folder holds a catalogue.
+///
+/// # Errors
+/// [`Error::NoFederation`] with what is missing.
 pub(super) fn check_present(folder: &Path) -> Result<()> {
     let path = folder.join(CATALOGUE_FILE);
     let reason = match fs::metadata(&path) {
@@ -41,7 +53,7 @@ pub(super) fn check_present(folder: &Path) -> Result<()> {
             format!("the folder holds no {CATALOGUE_FILE}; check the path, or create a federation")
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            "there is no such folder; check the path, or create a federation".to_owned()
+            "the folder does not exist; check the path, or create a federation".to_owned()
         }
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             "this is a file, and a federation is a folder; check the path".to_owned()
@@ -51,9 +63,9 @@ pub(super) fn check_present(folder: &Path) -> Result<()> {
     Err(Error::NoFederation { folder: folder.to_owned(), reason })
 }
 
-/// Only an empty folder, or what an interrupted creation left, becomes a federation. A folder
-/// with databases and no catalogue is one to repair, not to overwrite.
-fn check_free(folder: &Path, rescue: bool) -> Result<()> {
+/// Refuses a folder that holds anything but the remains of an interrupted creation. A folder with databases and no
+/// catalogue is to be repaired, not overwritten.
+fn check_free(folder: &Path, found: Folder) -> Result<()> {
     let cannot = |error| Error::io("cannot list the folder", folder, error);
     for entry in fs::read_dir(folder).map_err(cannot)? {
         let file_name = entry.map_err(cannot)?.file_name();
@@ -61,12 +73,12 @@ fn check_free(folder: &Path, rescue: bool) -> Result<()> {
         if file_name == CATALOGUE_FILE {
             return Err(federation_exists(folder));
         }
-        // A log without its catalogue would be read as that of the new one.
-        let is_log = file_name == format!("{CATALOGUE_FILE}-wal");
-        if rescue && !is_log || file_name.starts_with(&draft_prefix()) {
+        // SQLite would read a log without its catalogue as that of the new one.
+        let is_log = log_path(Path::new(CATALOGUE_FILE)) == Path::new(&*file_name);
+        if found == Folder::WithoutCatalogue && !is_log || file_name.starts_with(&draft_prefix()) {
             continue;
         }
-        // It is left as it is: somebody else may just be making it for the same federation.
+        // Left alone: another process may be creating the same federation.
         let ours = [LOCKS_FOLDER, DATABASES_FOLDER].contains(&&*file_name)
             && is_empty(&folder.join(&*file_name));
         if !ours {
@@ -74,8 +86,8 @@ fn check_free(folder: &Path, rescue: bool) -> Result<()> {
                 what: "folder",
                 name: folder.display().to_string(),
                 advice: format!(
-                    "it holds {file_name:?} but no catalogue; move that away, or choose a new \
-                     or an empty folder"
+                    "it holds {file_name:?} but no catalogue; move it away, or choose an \
+                     empty folder"
                 ),
             });
         }
@@ -100,15 +112,15 @@ fn federation_exists(folder: &Path) -> Error {
 }
 
 fn write_draft(draft: &Path, name: &str, uuid: Uuid) -> Result<()> {
-    let written = || -> Attempt<()> {
+    let written = || -> SqlResult<()> {
         let connection = rusqlite::Connection::open(draft)?;
         schema::create(&connection, name, uuid)?;
-        // Closing would do the same, and say nothing if it failed.
+        // Closing would do the same, but ignore a failure.
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         connection.close().map_err(|(_, error)| error)?;
         Ok(())
     };
-    written().map_err(|failure| failure.at(draft))
+    written().at(draft)
 }
 
 fn publish(draft: &Path, folder: &Path) -> Result<()> {
@@ -118,7 +130,7 @@ fn publish(draft: &Path, folder: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return Err(federation_exists(folder));
         }
-        // Some file systems have no links; without them the race is not decided, only narrow.
+        // Some file systems have no links. A rename leaves a narrow race.
         Err(_) if !path.exists() => fs::rename(draft, &path)
             .map_err(|error| Error::io("cannot create the catalogue", &path, error))?,
         Err(error) => return Err(Error::io("cannot create the catalogue", &path, error)),
@@ -135,7 +147,7 @@ pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The draft is only a second name by now, and may be left behind without harm.
+/// The draft is a second name of the catalogue by now, or of a failed attempt; leaving it behind does no harm.
 fn remove_draft(draft: &Path) {
     for suffix in ["", "-wal", "-shm"] {
         let mut path = draft.as_os_str().to_owned();

@@ -1,11 +1,11 @@
-//! Rows of SQL queries, decoded into this crate's row types.
+//! Decodes the rows of SQL queries.
 
 use rusqlite::Row;
 use rusqlite::types::FromSql;
 use uuid::Uuid;
 
-use super::numbers::unsigned;
 use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::numbers::unsigned;
 use crate::rows::{
     BlobRange, ClassRow, CommitRow, ContainerRow, DatabaseRow, DatabaseState, EnvelopeRange,
     VersionRow,
@@ -32,7 +32,7 @@ pub(super) fn container_row(row: &Row<'_>) -> rusqlite::Result<ContainerRow> {
     container_at(row, 0)
 }
 
-/// A container whose columns begin at that one.
+/// Decodes a container from the columns that begin at `first`.
 pub(super) fn container_at(row: &Row<'_>, first: usize) -> rusqlite::Result<ContainerRow> {
     Ok(ContainerRow {
         database: DatabaseId(row.get(first)?),
@@ -49,7 +49,7 @@ pub(super) fn version_row(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
     version_at(row, 0)
 }
 
-/// A version whose columns begin at that one.
+/// Decodes a version from the columns that begin at `first`.
 pub(super) fn version_at(row: &Row<'_>, first: usize) -> rusqlite::Result<VersionRow> {
     Ok(VersionRow {
         database: DatabaseId(row.get(first)?),

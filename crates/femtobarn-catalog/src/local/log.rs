@@ -1,22 +1,22 @@
-//! Making the catalogue's write-ahead log durable, once for all who wait.
+//! The catalogue's write-ahead log, and its syncs, which committers share.
 //!
-//! SQLite appends a commit to the log and shows it to others, but does not sync the log. The committer
-//! does that after its turn, while others commit. One sync serves everybody whose commit was in the
-//! log when it began: the others wait for the sync lock and then find that nothing is left to be done.
-//! What is said between processes is in [`LogProgress`].
+//! SQLite appends a commit to the log, where other processes see it, but does not sync the log. The committer does
+//! that after its turn, while others commit. One sync makes all commits durable that were in the log when it began:
+//! their committers wait for the sync lock, and then find nothing left to do. Processes communicate through
+//! [`LogProgress`].
 //!
-//! A sync is quicker if the file is as long as it was, so zeros are written ahead of SQLite whenever it
-//! has used up those that were there. It takes the first frame that is not of this log for its end.
+//! A sync is quicker if the file keeps its length, so zeros are written ahead of SQLite whenever it has used up the
+//! earlier ones. SQLite takes the first frame that does not belong to the log for its end.
 //!
 //! Invariants:
-//! 1. A commit is acknowledged only after a sync that began when it was in the log, or after SQLite
-//!    wrote the log into the tables, for which it syncs both itself.
-//! 2. After a failed sync the kernel may have forgotten what it could not write, and the next sync may
-//!    say nothing of it. What is behind that in the log would be lost with it. So nothing is committed
-//!    until the log was written again from what can be read of it, and was synced.
-//! 3. Zeros are written behind the end of the file only, while nobody can append to it.
-//! 4. SQLite holds no locks on the log, so this file of ours may be closed at any time. It stays the
-//!    file that SQLite has while the connection beside it is open.
+//! 1. A commit is acknowledged only after a sync that began when it was in the log, or after a checkpoint, in which
+//!    SQLite syncs both files itself.
+//! 2. After a failed sync the kernel may have dropped the pages that it could not write, and the next sync may
+//!    succeed without them; everything behind them in the log would be lost. So no commit begins until the log has
+//!    been rewritten from what can be read of it, and synced.
+//! 3. Zeros are written only behind the end of the file, while no process can append to it.
+//! 4. SQLite holds no locks on the log, so this file handle may be closed at any time. It is the file that SQLite
+//!    uses as long as the connection beside it is open.
 
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
@@ -26,30 +26,30 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 
-use super::LOCKS_FOLDER;
-use super::connection::log_path;
 use crate::error::{Error, Result};
 use crate::locks::{LogNumbers, LogProgress};
+use crate::paths::{LOCKS_FOLDER, log_path};
+use crate::sql::AtPath;
 
-/// Bytes that are written again at a time.
+/// Bytes that are rewritten at a time.
 const PIECE_BYTES: usize = 1 << 20;
-/// The length of a log that has zeros at its end is a multiple of this. One that SQLite has made longer
-/// is none, but for one in thousands, which has to wait for the next commit.
+/// A log with zeros at its end is a multiple of this long. After SQLite has made it longer it is not, except once in
+/// some thousand times, when the next commit adds the zeros.
 const AHEAD_BYTES: u64 = 64 << 10;
-/// The log doubles until it grows by so much at a time.
+/// The log doubles in length until it grows by this much at a time.
 const AHEAD_BYTES_MAX: u64 = 1 << 20;
 
-/// The log of a catalogue, for one thread at a time.
+/// The write-ahead log of a catalogue, for one thread at a time.
 pub(super) struct SharedLog {
     file: File,
     path: PathBuf,
     progress: LogProgress,
-    /// The length of the file when it was looked at last.
+    /// The length of the file when it was last asked for.
     known_size: Cell<u64>,
 }
 
 impl SharedLog {
-    /// The log of the catalogue at `catalogue`, which some connection has open.
+    /// Opens the log of the catalogue at `catalogue`, on which a connection must be open.
     pub(super) fn open(catalogue: &Path) -> Result<Self> {
         let path = log_path(catalogue);
         let file = OpenOptions::new().read(true).write(true).open(&path);
@@ -58,47 +58,47 @@ impl SharedLog {
         Ok(SharedLog { file, path, progress, known_size: Cell::new(0) })
     }
 
-    /// How far the log is. It says whether a sync has failed, so that the log must be mended.
+    /// The numbers of the newest changes, and whether a sync has failed, so that the log must be mended.
     pub(super) fn numbers(&self) -> Result<LogNumbers> {
         self.progress.numbers()
     }
 
-    /// Notes that the log has one change more than it had by these numbers, and returns its number. The
-    /// caller has the turn, and had it then. If it cannot be noted, there is nothing to share.
-    pub(super) fn note(&self, before: LogNumbers) -> Option<u64> {
+    /// Records one more change than `before` has, and returns its number; `None` if it could not be recorded, so
+    /// that its sync cannot be shared. The caller has held the turn to commit since it read `before`.
+    pub(super) fn record_change(&self, before: LogNumbers) -> Option<u64> {
         let change = before.written.max(before.durable) + 1;
         self.progress.set_written(change).ok()?;
         Some(change)
     }
 
-    /// Writes zeros behind the log if SQLite has used up those that were there. The caller has the turn;
-    /// `sql` keeps out those who do not ask for it. Without zeros syncs take longer, no more.
+    /// Writes zeros behind the log if SQLite has used up the earlier ones. The caller has the turn to commit; `sql`
+    /// locks out programs that do not take it. Without zeros syncs take longer, that is all.
     pub(super) fn write_ahead(&self, sql: &Connection) {
         let is_longer =
             self.file.read_at(&mut [0], self.known_size.get()).is_ok_and(|read| read > 0);
-        if !is_longer || !self.look_at_size().is_ok_and(|size| !size.is_multiple_of(AHEAD_BYTES)) {
+        if !is_longer || !self.read_size().is_ok_and(|size| !size.is_multiple_of(AHEAD_BYTES)) {
             return;
         }
         if sql.execute_batch("BEGIN IMMEDIATE").is_ok() {
-            if let Ok(size) = self.look_at_size() {
+            if let Ok(size) = self.read_size() {
                 let end = (size + size.min(AHEAD_BYTES_MAX)).next_multiple_of(AHEAD_BYTES);
                 drop(self.file.write_all_at(&vec![0; (end - size) as usize], size));
                 self.known_size.set(end);
             }
-            // The caller notices if this fails.
+            // The caller notices an open transaction if this fails.
             drop(sql.execute_batch("ROLLBACK"));
         }
     }
 
-    /// After each look the kernel notes the time of the next write so exactly that a sync writes it,
-    /// too. So this is not asked at every commit.
-    fn look_at_size(&self) -> std::io::Result<u64> {
+    /// After this call the kernel records the time of the next write so exactly that the next sync writes the inode,
+    /// too. So this is not called at every commit.
+    fn read_size(&self) -> std::io::Result<u64> {
         let size = self.file.metadata()?.len();
         self.known_size.set(size);
         Ok(size)
     }
 
-    /// Makes a change durable that was noted, or could not be.
+    /// Makes a change durable; `None` is one that could not be recorded.
     pub(super) fn make_durable(&self, change: Option<u64>) -> Result<()> {
         let Some(change) = change else { return self.sync_alone() };
         if self.progress.numbers()?.durable >= change {
@@ -110,8 +110,8 @@ impl SharedLog {
         synced
     }
 
-    /// Waits until all that can be read is durable. If the disk fails, who committed is told.
-    pub(super) fn settle(&self) {
+    /// Waits until everything that can be read is durable. A failure is reported to the committers, not here.
+    pub(super) fn wait_durable(&self) {
         if let Ok(numbers) = self.progress.numbers()
             && numbers.durable < numbers.written
         {
@@ -129,11 +129,11 @@ impl SharedLog {
             return Err(self.failed(std::io::Error::other("an earlier sync of it failed")));
         }
         self.file.sync_data().map_err(|error| {
-            // If this cannot be said either, the one who says so is told at least.
+            // If this fails, too, at least this committer reports the failure.
             drop(self.progress.set_torn(true));
             self.failed(error)
         })?;
-        // If this is not noted, others sync again.
+        // If this fails, other committers sync again.
         drop(self.progress.set_durable(numbers.written.max(change)));
         Ok(())
     }
@@ -145,10 +145,10 @@ impl SharedLog {
         })
     }
 
-    /// Writes the log again from what can be read of it. The caller has the turn; `sql` keeps out those
-    /// who do not ask for it.
+    /// Rewrites the log from what can be read of it. The caller has the turn to commit; `sql` locks out programs that
+    /// do not take it.
     pub(super) fn mend(&self, sql: &Connection) -> Result<()> {
-        let run = |statement| sql.execute_batch(statement).map_err(|e| Error::sql(&self.path, e));
+        let run = |statement| sql.execute_batch(statement).at(&self.path);
         run("BEGIN IMMEDIATE")?;
         let mended = self.progress.begin_sync().and_then(|()| {
             let mended = self.rewrite();
@@ -178,7 +178,7 @@ impl SharedLog {
         self.progress.set_torn(false)
     }
 
-    /// Always an error of input or output, whatever the reason: the commit is in the log.
+    /// Always [`Error::Io`], also on a full disk: the commit is in the log, so nothing may claim that it was not made.
     fn failed(&self, source: std::io::Error) -> Error {
         let what = format!("cannot sync {}", self.path.display());
         Error::Io { what, source: Arc::new(source) }

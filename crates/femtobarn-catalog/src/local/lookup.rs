@@ -1,4 +1,4 @@
-//! Look-ups. Those that take `at` see the federation as of that commit.
+//! Look-ups. Those with an argument `at` see the federation as of that commit.
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
@@ -9,13 +9,14 @@ use super::decode::{
     class_row, commit_row, container_at, container_row, database_row, number, uuid, version_at,
     version_row,
 };
-use super::numbers::{signed, unsigned};
-use crate::error::{Attempt, Result};
+use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
+use crate::numbers::{signed, unsigned};
 use crate::rows::{ClassRow, CommitRow, ContainerRow, DatabaseRow, VersionRow};
+use crate::sql::SqlResult;
 
-/// `?1` is the snapshot, here and in [`CONTAINER`].
+/// `?1` is the CSN of the snapshot, here and in [`CONTAINER`].
 const DATABASE: &str = "SELECT d.id, d.uuid, n.name, d.path, \
     CASE WHEN d.sealed <= ?1 THEN 'sealed' ELSE d.state END, d.created, d.epoch \
     FROM database_names n JOIN databases d ON d.id = n.database \
@@ -27,7 +28,8 @@ const CONTAINER: &str = "SELECT c.database, c.id, n.name, c.class, \
     JOIN containers c ON c.database = n.database AND c.id = n.container \
     JOIN databases d ON d.id = n.database AND (d.dropped IS NULL OR d.dropped > ?1) \
     WHERE n.since <= ?1 AND (n.until IS NULL OR n.until > ?1)";
-/// The newest of a database, a container and its version, if it has one; with these columns first.
+/// The newest state of a database, of a container and, if there is one, of its version. Their columns begin at 0,
+/// [`CONTAINER_AT`] and [`VERSION_AT`].
 const TO_WRITE: &str = "SELECT d.id, d.uuid, m.name, d.path, \
     CASE WHEN d.sealed IS NULL THEN d.state ELSE 'sealed' END, d.created, d.epoch, \
     c.database, c.id, n.name, c.class, coalesce(v.class_version, c.class_version), c.options, c.created, \
@@ -60,26 +62,25 @@ impl LocalCatalogue {
         })
     }
 
-    /// All databases, in the order of their ids.
+    /// All databases, ordered by id.
     pub fn databases(&self, at: Csn) -> Result<Vec<DatabaseRow>> {
         let sql = format!("{DATABASE} ORDER BY d.id");
         self.all(&sql, [signed(at.0)], database_row)
     }
 
-    /// The database called `name`; none if there is none, without looking for names that are like it.
+    /// The database `name`; `None` if there is none, without a search for similar names.
     pub fn find_database(&self, name: &str, at: Csn) -> Result<Option<DatabaseRow>> {
         let sql = format!("{DATABASE} AND n.name = ?2 ORDER BY n.since DESC LIMIT 1");
         self.one(&sql, params![signed(at.0), name], database_row)
     }
 
-    /// What is called `name` now, if anything is, and a commit that was not older than what was found.
-    pub fn look_for_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)> {
+    /// The database that has this name now, if any, and a commit not older than its row.
+    pub fn find_current_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)> {
         let found = self.find_database(name, Csn::MAX)?;
         Ok((found, self.head()?))
     }
 
-    /// The database called `name`; that there is none is an error, which takes longer the more
-    /// databases there are.
+    /// The database `name`. If there is none, the error lists similar names, at a cost linear in the databases.
     pub fn database(&self, name: &str, at: Csn) -> Result<DatabaseRow> {
         match self.find_database(name, at)? {
             Some(row) => Ok(row),
@@ -97,25 +98,24 @@ impl LocalCatalogue {
             .ok_or_else(|| names::not_found("database", &id.to_string(), vec![]))
     }
 
-    /// The database with this identity, if it is in this federation; in its newest state.
+    /// The newest state of the database with this UUID, if this federation has it.
     pub fn database_by_uuid(&self, uuid: Uuid) -> Result<Option<DatabaseRow>> {
         self.database_by_uuid_at(uuid, Csn::MAX)
     }
 
-    /// The database with this identity, if it was in this federation then.
+    /// The database with this UUID, if the snapshot has it.
     pub fn database_by_uuid_at(&self, uuid: Uuid, at: Csn) -> Result<Option<DatabaseRow>> {
         let sql = format!("{DATABASE} AND d.uuid = ?2");
         self.one(&sql, params![signed(at.0), uuid.as_bytes()], database_row)
     }
 
-    /// The containers of a database, in the order of their ids.
+    /// The containers of a database, ordered by id.
     pub fn containers(&self, database: DatabaseId, at: Csn) -> Result<Vec<ContainerRow>> {
         let sql = format!("{CONTAINER} AND n.database = ?2 ORDER BY c.id");
         self.all(&sql, params![signed(at.0), database.0], container_row)
     }
 
-    /// The container called `name` in a database; none if there is none, without looking for names
-    /// that are like it.
+    /// The container `name` in a database; `None` if there is none, without a search for similar names.
     pub fn find_container(
         &self,
         database: DatabaseId,
@@ -128,8 +128,8 @@ impl LocalCatalogue {
         self.one(&sql, params![signed(at.0), database.0, name], container_row)
     }
 
-    /// The container called `name` in a database; that there is none is an error, which takes longer
-    /// the more containers there are.
+    /// The container `name` in a database. If there is none, the error lists similar names, at a cost linear in the
+    /// containers.
     pub fn container(&self, database: DatabaseId, name: &str, at: Csn) -> Result<ContainerRow> {
         match self.find_container(database, name, at)? {
             Some(row) => Ok(row),
@@ -154,8 +154,8 @@ impl LocalCatalogue {
         })
     }
 
-    /// A container with its database and its newest version, for who goes on from it: one look-up, since
-    /// every transaction that appends begins with it.
+    /// A container with its database and its newest version, in one look-up, because every transaction that appends
+    /// begins with it.
     pub fn container_to_write(
         &self,
         database: DatabaseId,
@@ -176,8 +176,8 @@ impl LocalCatalogue {
         }
     }
 
-    /// A database with its containers, for who drops it: what changed since the commit that comes with them
-    /// is refused when that is committed.
+    /// A database with its containers, and a commit not newer than these. A transaction that drops the database
+    /// passes that commit on, so that later changes are a conflict.
     pub fn database_to_drop(
         &self,
         id: DatabaseId,
@@ -186,7 +186,7 @@ impl LocalCatalogue {
         Ok((seen, self.database_by_id(id, Csn::MAX)?, self.containers(id, Csn::MAX)?))
     }
 
-    /// The newest version of a container, dropped or not; none if nothing was committed to it yet.
+    /// The newest version of a container, dropped or not; `None` before its first version.
     pub fn version(
         &self,
         database: DatabaseId,
@@ -200,8 +200,7 @@ impl LocalCatalogue {
         self.one(&sql, params![database.0, container.0, signed(at.0)], version_row)
     }
 
-    /// The newest version of every container of a database that there was then, in the order of
-    /// their ids.
+    /// The newest version of every container that a database has in the snapshot, ordered by container.
     pub fn newest_versions(&self, database: DatabaseId, at: Csn) -> Result<Vec<VersionRow>> {
         let sql = format!(
             "{VERSION} JOIN containers c ON v.database = c.database AND v.container = c.id \
@@ -222,13 +221,13 @@ impl LocalCatalogue {
         self.all(&sql, params![database.0, container.0], version_row)
     }
 
-    /// All versions of all classes, by name and version.
+    /// All versions of all classes, ordered by name and version.
     pub fn classes(&self) -> Result<Vec<ClassRow>> {
         let sql = "SELECT name, version, definition FROM classes ORDER BY name, version";
         self.all(sql, [], class_row)
     }
 
-    /// A class, in its newest version unless another one is asked for.
+    /// A version of a class, or its newest one.
     pub fn class(&self, name: &str, version: Option<u32>) -> Result<ClassRow> {
         let sql = "SELECT name, version, definition FROM classes \
                    WHERE name = ?1 AND (?2 IS NULL OR version = ?2) ORDER BY version DESC LIMIT 1";
@@ -268,22 +267,22 @@ impl LocalCatalogue {
             .ok_or_else(|| names::not_found("commit", &csn.to_string(), vec![]))
     }
 
-    /// Whether a transaction committed, and as what, for when its answer was lost. Only commits
-    /// after `after` are searched: give the snapshot that the transaction started from.
+    /// The commit that a transaction made, if it did, for a client that lost the answer. Searches only commits after
+    /// `after`: pass the snapshot that the transaction started from.
     pub fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
-        self.sessions.current()?.settle();
+        self.connections.current()?.wait_durable();
         let sql = "SELECT csn FROM commits WHERE csn > ?1 AND transaction_uuid = ?2";
         let csn = |row: &Row<'_>| number(row, 0).map(Csn);
         self.one(sql, params![signed(after.0), transaction.as_bytes()], csn)
     }
 
-    /// The newest commit that was made no later than `time_us`, in microseconds since 1970.
+    /// The newest commit made no later than `time_us`, in microseconds since 1970; 0 if there is none.
     pub fn snapshot_at_time(&self, time_us: i64) -> Result<Csn> {
         self.read(|sql| Ok(Csn(unsigned(newest_until(sql, time_us)?))))
     }
 
-    pub(super) fn read<T>(&self, look_up: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T> {
-        self.sessions.current()?.read(look_up)
+    pub(super) fn read<T>(&self, look_up: impl FnOnce(&Connection) -> SqlResult<T>) -> Result<T> {
+        self.connections.current()?.read(look_up)
     }
 
     pub(super) fn one<T>(
@@ -307,33 +306,34 @@ impl LocalCatalogue {
     }
 }
 
-/// All rows that a statement finds.
+/// All rows of a statement, decoded.
 pub(super) fn all<T>(
     sql: &Connection,
     statement: &str,
     parameters: impl Params,
     decode: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-) -> Attempt<Vec<T>> {
+) -> SqlResult<Vec<T>> {
     let mut statement = sql.prepare_cached(statement)?;
     let rows = statement.query_map(parameters, decode)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Commits are in the order of their times, so halving finds the last one in time without an
-/// index that every commit would have to keep up. Sequence numbers may have gaps.
-fn newest_until(sql: &Connection, time_us: i64) -> Attempt<i64> {
+/// The newest commit not later than `time_us`. Times ascend with the CSN, so bisection finds it without an index that
+/// every commit would have to update. Sequence numbers may have gaps.
+fn newest_until(sql: &Connection, time_us: i64) -> SqlResult<i64> {
     let max = sql.query_row("SELECT coalesce(max(csn), 0) FROM commits", [], |row| row.get(0))?;
     let mut next = sql
         .prepare_cached("SELECT csn, time_us FROM commits WHERE csn >= ?1 ORDER BY csn LIMIT 1")?;
-    // What is at or before `found` is in time; what is after `last` is too late.
+    // Commits up to `found` are in time; commits after `last` are too late.
     let (mut found, mut last): (i64, i64) = (0, max);
     while found < last {
         let middle = found + (last - found + 1) / 2;
         let (csn, at_us): (i64, i64) =
             next.query_row([middle], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        match at_us <= time_us {
-            true => found = csn,
-            false => last = middle - 1,
+        if at_us <= time_us {
+            found = csn;
+        } else {
+            last = middle - 1;
         }
     }
     // `found` may have been raised into a gap's upper end only, so it names a commit, or is 0.

@@ -3,33 +3,33 @@
 use rusqlite::params;
 
 use super::LocalCatalogue;
-use super::numbers::signed;
 use crate::error::{Error, Result};
 use crate::ids::DatabaseId;
+use crate::numbers::signed;
 use crate::rows::VersionRow;
 
-/// Where the parts of a version lie.
-const PLACE: &str = "UPDATE versions SET header_offset = ?4, header_size = ?5, header_length = ?6, \
+/// Sets where the parts of a version lie.
+const RELOCATE: &str = "UPDATE versions SET header_offset = ?4, header_size = ?5, header_length = ?6, \
     footer_offset = ?7, footer_size = ?8, footer_length = ?9, annex_offset = ?10, \
     annex_size = ?11, record_offset = ?12, record_size = ?13 \
     WHERE database = ?1 AND container = ?2 AND csn = ?3";
 
 impl LocalCatalogue {
-    /// Notes where the parts of a database's versions lie now, and that nothing before byte `taken_to` of the
-    /// file is free. It is a new epoch of the database, which the caller has alone.
+    /// Records where the parts of a database's versions lie now, and that no byte before `taken_to` of the file is
+    /// free. Begins a new epoch of the database, which the caller has locked exclusively.
     ///
     /// # Errors
-    /// [`Error::Changed`] if there is no such version any more.
+    /// [`Error::Changed`] if one of the versions no longer exists.
     pub fn relocate(
         &self,
         database: DatabaseId,
         taken_to: u64,
         versions: &[VersionRow],
     ) -> Result<()> {
-        self.sessions.current()?.write(|sql| {
-            let mut place = sql.prepare_cached(PLACE)?;
+        self.connections.current()?.write(|sql| {
+            let mut relocate = sql.prepare_cached(RELOCATE)?;
             for it in versions {
-                let placed = place.execute(params![
+                let relocated = relocate.execute(params![
                     database.0,
                     it.container.0,
                     signed(it.csn.0),
@@ -44,7 +44,7 @@ impl LocalCatalogue {
                     signed(it.record.offset),
                     signed(it.record.size),
                 ])?;
-                if placed != 1 {
+                if relocated != 1 {
                     let what = format!("version {} of container {} is gone", it.csn, it.container);
                     return Err(Error::changed(what).into());
                 }

@@ -1,17 +1,16 @@
-//! Which snapshots are kept: tags, retention, the horizon and pins.
+//! The snapshots that are kept: tags, retention, the horizon and pins.
 //!
-//! Snapshots from the *horizon* on are complete. Of those before it only some are kept: the tagged
-//! ones, and those that the last vacuum found pinned.
+//! All snapshots from the *horizon* on exist. Of the earlier ones only the tagged exist, and those that the last
+//! vacuum found pinned.
 //!
 //! Invariants:
 //! 1. The horizon only goes up.
-//! 2. What is tagged exists: only what exists can be tagged, and vacuum keeps what is tagged.
-//! 3. A reader pins first and then asks whether the snapshot exists; vacuum first raises the
-//!    horizon and then looks for pins. So either vacuum sees the pin, or the reader sees that the
-//!    snapshot is gone.
-//! 4. None of these rows is touched by ordinary commits.
-//! 5. What can be pinned is durable, unless the disk has failed: what a reader has seen is not taken
-//!    back by a loss of power.
+//! 2. A tagged snapshot exists: only existing ones can be tagged, and vacuum keeps them.
+//! 3. A reader pins first and then asks whether the snapshot exists; vacuum first raises the horizon and then looks
+//!    for pins. So either vacuum sees the pin, or the reader sees that the snapshot is gone.
+//! 4. Commits touch none of these rows.
+//! 5. A pinned snapshot is durable, unless the disk has failed: a loss of power does not take back a snapshot that a
+//!    reader has seen.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,36 +18,37 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::LocalCatalogue;
-use super::numbers::{signed, unsigned};
 use crate::clock;
-use crate::error::{Attempt, Error, Result};
+use crate::error::{Error, Result};
 use crate::host;
 use crate::ids::Csn;
 use crate::locks::PinGuard;
 use crate::names;
+use crate::numbers::{signed, unsigned};
 use crate::rows::{Retention, TagRow};
+use crate::sql::SqlResult;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) const TAG: &str = "SELECT name, csn, created_us, message, user_name FROM tags";
-/// Whether `?1` is a snapshot that can be read.
+/// Whether `?1` is a snapshot that exists.
 const EXISTS: &str = "SELECT ?1 >= (SELECT CAST(value AS INTEGER) FROM federation \
     WHERE key = 'horizon') OR EXISTS (SELECT 1 FROM tags WHERE csn = ?1) \
     OR EXISTS (SELECT 1 FROM kept_snapshots WHERE csn = ?1)";
 
 impl LocalCatalogue {
-    /// Gives the snapshot of a commit a name, which holds it until the tag is dropped.
+    /// Names the snapshot of a commit, which vacuum keeps until the tag is dropped.
     ///
     /// # Errors
-    /// [`Error::Exists`] if the name is taken; [`Error::NotFound`] if there is no such commit, or
-    /// its snapshot was given up.
+    /// [`Error::Exists`] if the name is taken; [`Error::NotFound`] if there is no such commit, or its snapshot is
+    /// gone.
     pub fn create_tag(&self, name: &str, csn: Csn, message: &str) -> Result<TagRow> {
         self.create_tag_for(host::user_name(), name, csn, message)
     }
 
-    /// As [`LocalCatalogue::create_tag`], for a user who is not the one of this process.
+    /// As [`LocalCatalogue::create_tag`], for a user other than this process's.
     ///
     /// # Errors
-    /// As there.
+    /// As [`LocalCatalogue::create_tag`].
     pub fn create_tag_for(
         &self,
         user: &str,
@@ -64,16 +64,16 @@ impl LocalCatalogue {
             message: message.to_owned(),
             user: user.to_owned(),
         };
-        self.sessions.current()?.write(|sql| insert_tag(sql, &tag))?;
+        self.connections.current()?.write(|sql| insert_tag(sql, &tag))?;
         Ok(tag)
     }
 
-    /// Takes a tag away. Its snapshot may go with the next vacuum.
+    /// Drops a tag. The next vacuum may remove its snapshot.
     ///
     /// # Errors
-    /// [`Error::NotFound`], with names that are like it.
+    /// [`Error::NotFound`] with similar names if there is no such tag.
     pub fn drop_tag(&self, name: &str) -> Result<()> {
-        let dropped = self.sessions.current()?.write(|sql| {
+        let dropped = self.connections.current()?.write(|sql| {
             Ok(sql.prepare_cached("DELETE FROM tags WHERE name = ?1")?.execute([name])?)
         })?;
         match dropped {
@@ -82,10 +82,10 @@ impl LocalCatalogue {
         }
     }
 
-    /// The tag called `name`.
+    /// The tag `name`.
     ///
     /// # Errors
-    /// [`Error::NotFound`], with names that are like it.
+    /// [`Error::NotFound`] with similar names if there is no such tag.
     pub fn tag(&self, name: &str) -> Result<TagRow> {
         match self.one(&format!("{TAG} WHERE name = ?1"), [name], tag_row)? {
             Some(tag) => Ok(tag),
@@ -93,7 +93,7 @@ impl LocalCatalogue {
         }
     }
 
-    /// All tags, in the order of their commits.
+    /// All tags, ordered by commit.
     pub fn tags(&self) -> Result<Vec<TagRow>> {
         self.all(&format!("{TAG} ORDER BY csn, name"), [], tag_row)
     }
@@ -103,7 +103,7 @@ impl LocalCatalogue {
         Ok(names::not_found("tag", name, existing))
     }
 
-    /// What vacuum keeps besides tags and pins; everything unless it was set.
+    /// The snapshots that vacuum keeps besides the tagged and pinned ones; all unless it was set.
     pub fn retention(&self) -> Result<Retention> {
         self.read(|sql| {
             Ok(Retention {
@@ -113,22 +113,21 @@ impl LocalCatalogue {
         })
     }
 
-    /// Sets what vacuum keeps besides tags and pins.
+    /// Sets the snapshots that vacuum keeps besides the tagged and pinned ones.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if not even the newest commit were kept.
+    /// [`Error::Invalid`] if it keeps 0 commits.
     pub fn set_retention(&self, retention: Retention) -> Result<()> {
         if retention.keep_commits == Some(0) {
-            return Err(Error::invalid("the newest commit is always kept; keep 1 or more"));
+            return Err(Error::invalid("invalid retention of 0 commits: must be 1 or more"));
         }
-        self.sessions.current()?.write(|sql| {
+        self.connections.current()?.write(|sql| {
             set(sql, "keep_commits", retention.keep_commits)?;
             set(sql, "keep_days", retention.keep_days)
         })
     }
 
-    /// The first commit that retention keeps at this time: that and all later ones. 0 if
-    /// everything is kept.
+    /// The first commit that retention keeps now; it keeps all later ones, too. 0 if it keeps everything.
     pub fn retained_from(&self) -> Result<Csn> {
         let retention = self.retention()?;
         let days = match retention.keep_days {
@@ -155,27 +154,25 @@ impl LocalCatalogue {
         self.read(|sql| Ok(Csn(setting(sql, "horizon")?.unwrap_or(0))))
     }
 
-    /// Whether the snapshot of a commit can still be read: it is at or after the horizon, or kept
-    /// by a tag, or was pinned when the last vacuum looked.
+    /// Whether the snapshot of a commit can still be read: it is at or after the horizon, tagged, or was pinned when
+    /// the last vacuum looked for pins.
     ///
-    /// The answer stays true while the snapshot is pinned, if it was pinned before asking.
+    /// If the caller has pinned the snapshot before, the answer stays true until it unpins it.
     pub fn snapshot_exists(&self, at: Csn) -> Result<bool> {
         self.read(|sql| exists(sql, at))
     }
 
-    /// Pins the snapshot of a commit, so that vacuum keeps it while the guard lives.
+    /// Pins the snapshot of a commit: vacuum keeps it while the guard lives.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if its snapshot was given up.
+    /// [`Error::NotFound`] if the snapshot is gone.
     pub fn pin(&self, at: Csn) -> Result<PinGuard> {
         let guard = self.pins.pin(at)?;
-        match self.snapshot_exists(at)? {
-            true => {
-                self.sessions.current()?.settle();
-                Ok(guard)
-            }
-            false => Err(self.gone(at)?),
+        if !self.snapshot_exists(at)? {
+            return Err(self.gone(at)?);
         }
+        self.connections.current()?.wait_durable();
+        Ok(guard)
     }
 
     /// Pins the newest snapshot.
@@ -184,10 +181,10 @@ impl LocalCatalogue {
         loop {
             let guard = self.pins.pin(head)?;
             if self.snapshot_exists(head)? {
-                self.sessions.current()?.settle();
+                self.connections.current()?.wait_durable();
                 return Ok((head, guard));
             }
-            // The horizon passes a head only if there is a newer one meanwhile.
+            // The horizon passes a head only if there is a newer one by now.
             let newer = self.head()?;
             if newer == head {
                 return Err(self.gone(head)?);
@@ -205,42 +202,41 @@ impl LocalCatalogue {
         })
     }
 
-    /// Raises the horizon to `to`, but never beyond the newest commit, and returns what vacuum
-    /// must keep from then on.
+    /// Raises the horizon to `to`, but not beyond the newest commit, and returns the snapshots that vacuum must keep.
     ///
-    /// From then on nobody begins to read what is before the new horizon and not tagged.
-    pub fn raise_horizon(&self, to: Csn) -> Result<Kept> {
-        let horizon = self.sessions.current()?.write(|sql| {
+    /// After that, no reader can pin a snapshot before the new horizon unless it is tagged or kept.
+    pub fn raise_horizon(&self, to: Csn) -> Result<KeptSnapshots> {
+        let horizon = self.connections.current()?.write(|sql| {
             let head: i64 =
                 sql.query_row("SELECT coalesce(max(csn), 0) FROM commits", [], |row| row.get(0))?;
             let now = setting(sql, "horizon")?.unwrap_or(0);
             let horizon = now.max(to.0.min(unsigned(head)));
             set(sql, "horizon", Some(horizon))?;
-            // Who has pinned one of these keeps it by the pin; the others come too late.
+            // Snapshots that are still pinned are added again from their pins.
             sql.execute("DELETE FROM kept_snapshots", [])?;
             Ok(Csn(horizon))
         })?;
-        // Tags before pins: who pinned because of a tag that is gone by now is found by the pin.
+        // Tags before pins: a reader of a tag that is dropped meanwhile is found by its pin.
         let tagged = self.tags()?.into_iter().map(|tag| tag.csn).filter(|csn| *csn < horizon);
         let mut csns: BTreeSet<Csn> = tagged.collect();
         csns.extend(self.pins.pinned_below(horizon)?);
-        Ok(Kept { horizon, csns: csns.into_iter().collect() })
+        Ok(KeptSnapshots { horizon, csns: csns.into_iter().collect() })
     }
 }
 
-/// What vacuum must keep.
+/// The snapshots that vacuum must keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptSnapshots {
     /// All snapshots from this one on.
     pub horizon: Csn,
-    /// These before it, in order.
+    /// These earlier ones, in ascending order.
     pub csns: Vec<Csn>,
 }
 
-impl Kept {
-    /// Whether a snapshot is kept that is at `since` or later, and before `until`; none is no end.
+impl KeptSnapshots {
+    /// Whether a kept snapshot lies in the range from `since` until before `until`; `None` is no end.
     ///
-    /// A version is needed if this is so between its own commit and that of the next version.
+    /// A version is needed if one lies between its own commit and that of the next version.
     pub fn needs(&self, since: Csn, until: Option<Csn>) -> bool {
         let Some(until) = until else { return true };
         let next = self.csns.partition_point(|kept| *kept < since);
@@ -249,7 +245,7 @@ impl Kept {
     }
 }
 
-fn insert_tag(sql: &Connection, tag: &TagRow) -> Attempt<()> {
+fn insert_tag(sql: &Connection, tag: &TagRow) -> SqlResult<()> {
     let taken = sql.prepare_cached("SELECT 1 FROM tags WHERE name = ?1")?.exists([&tag.name])?;
     if taken {
         let advice = "drop it first, or choose another name".to_owned();
@@ -270,12 +266,12 @@ fn insert_tag(sql: &Connection, tag: &TagRow) -> Attempt<()> {
     Ok(())
 }
 
-fn exists(sql: &Connection, at: Csn) -> Attempt<bool> {
+fn exists(sql: &Connection, at: Csn) -> SqlResult<bool> {
     Ok(sql.prepare_cached(EXISTS)?.query_row([signed(at.0)], |row| row.get(0))?)
 }
 
-/// A number in the federation's settings.
-pub(super) fn setting(sql: &Connection, key: &str) -> Attempt<Option<u64>> {
+/// A number among the federation's settings.
+pub(super) fn setting(sql: &Connection, key: &str) -> SqlResult<Option<u64>> {
     let text: Option<String> = sql
         .prepare_cached("SELECT value FROM federation WHERE key = ?1")?
         .query_row([key], |row| row.get(0))
@@ -283,7 +279,7 @@ pub(super) fn setting(sql: &Connection, key: &str) -> Attempt<Option<u64>> {
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
-pub(super) fn set(sql: &Connection, key: &str, value: Option<u64>) -> Attempt<()> {
+pub(super) fn set(sql: &Connection, key: &str, value: Option<u64>) -> SqlResult<()> {
     sql.prepare_cached("DELETE FROM federation WHERE key = ?1")?.execute([key])?;
     if let Some(value) = value {
         sql.prepare_cached("INSERT INTO federation (key, value) VALUES (?1, ?2)")?

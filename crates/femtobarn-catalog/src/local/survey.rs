@@ -1,4 +1,4 @@
-//! Everything that there is, dropped or not: for upkeep, for dumps and for statistics.
+//! All rows, including dropped ones, for maintenance, dumps and statistics.
 
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
@@ -6,12 +6,13 @@ use uuid::Uuid;
 use super::LocalCatalogue;
 use super::decode::{class_row, container_row, database_row, number, uuid, version_row};
 use super::lookup::{VERSION, all};
-use super::numbers::unsigned;
-use crate::error::{Attempt, Result};
+use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::numbers::unsigned;
 use crate::rows::{ClassRow, ContainerRecord, Counts, DatabaseRecord, NameRow, VersionRow};
+use crate::sql::SqlResult;
 
-/// With the last name that it had.
+/// Each database with its last name.
 const DATABASES: &str = "SELECT d.id, d.uuid, \
     (SELECT n.name FROM database_names n WHERE n.database = d.id ORDER BY n.since DESC LIMIT 1), \
     d.path, CASE WHEN d.sealed IS NULL THEN d.state ELSE 'sealed' END, d.created, d.epoch, \
@@ -24,8 +25,7 @@ const CONTAINERS: &str = "SELECT c.database, c.id, \
 const IS_A_FILE: &str = "SELECT EXISTS (SELECT 1 FROM databases WHERE path = ?1)";
 
 impl LocalCatalogue {
-    /// All databases that vacuum has not purged, by their last names and in their newest states, in
-    /// the order of their ids.
+    /// All databases that vacuum has not purged, with their last names and newest states, ordered by id.
     pub fn every_database(&self) -> Result<Vec<DatabaseRecord>> {
         self.read(databases)
     }
@@ -35,19 +35,19 @@ impl LocalCatalogue {
         Ok(self.one(IS_A_FILE, [path], |row| row.get(0))?.unwrap_or(false))
     }
 
-    /// All containers of a database that vacuum has not purged, by their last names and with the
-    /// class versions that they were created with, in the order of their ids.
+    /// All containers of a database that vacuum has not purged, with their last names and the class versions that
+    /// they were created with, ordered by id.
     pub fn every_container(&self, database: DatabaseId) -> Result<Vec<ContainerRecord>> {
         self.read(|sql| containers(sql, database))
     }
 
-    /// All versions of all containers of a database, by container and the oldest first.
+    /// All versions of all containers of a database, ordered by container and commit.
     pub fn all_versions(&self, database: DatabaseId) -> Result<Vec<VersionRow>> {
         let sql = format!("{VERSION} WHERE v.database = ?1 ORDER BY v.container, v.csn");
         self.all(&sql, [database.0], version_row)
     }
 
-    /// How much there is of everything.
+    /// The numbers of rows in the catalogue.
     pub fn counts(&self) -> Result<Counts> {
         let sql = "SELECT (SELECT count(*) FROM databases WHERE dropped IS NULL), \
             (SELECT count(*) FROM databases WHERE dropped IS NOT NULL), \
@@ -75,7 +75,7 @@ impl LocalCatalogue {
     }
 }
 
-pub(super) fn databases(sql: &Connection) -> Attempt<Vec<DatabaseRecord>> {
+pub(super) fn databases(sql: &Connection) -> SqlResult<Vec<DatabaseRecord>> {
     let mut records = all(sql, DATABASES, [], |row| {
         Ok(DatabaseRecord {
             row: database_row(row)?,
@@ -92,7 +92,10 @@ pub(super) fn databases(sql: &Connection) -> Attempt<Vec<DatabaseRecord>> {
     Ok(records)
 }
 
-pub(super) fn containers(sql: &Connection, database: DatabaseId) -> Attempt<Vec<ContainerRecord>> {
+pub(super) fn containers(
+    sql: &Connection,
+    database: DatabaseId,
+) -> SqlResult<Vec<ContainerRecord>> {
     let mut records = all(sql, CONTAINERS, [database.0], |row| {
         let (row, dropped) = (container_row(row)?, csn(row, 7)?);
         Ok(ContainerRecord { row, dropped, names: vec![] })
@@ -105,7 +108,7 @@ pub(super) fn containers(sql: &Connection, database: DatabaseId) -> Attempt<Vec<
     Ok(records)
 }
 
-pub(super) fn classes(sql: &Connection) -> Attempt<Vec<(ClassRow, Csn)>> {
+pub(super) fn classes(sql: &Connection) -> SqlResult<Vec<(ClassRow, Csn)>> {
     let classes = "SELECT name, version, definition, created FROM classes ORDER BY name, version";
     all(sql, classes, [], |row| Ok((class_row(row)?, Csn(number(row, 3)?))))
 }
@@ -114,7 +117,7 @@ pub(super) fn link_targets(
     sql: &Connection,
     database: DatabaseId,
     container: ContainerId,
-) -> Attempt<Vec<(Uuid, Csn)>> {
+) -> SqlResult<Vec<(Uuid, Csn)>> {
     let targets = "SELECT target, csn FROM link_targets WHERE database = ?1 AND container = ?2 \
                    ORDER BY position";
     all(sql, targets, [database.0, container.0], |row| Ok((uuid(row, 0)?, Csn(number(row, 1)?))))
@@ -132,9 +135,9 @@ fn csn(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Csn>> {
 mod tests {
     use super::*;
 
-    /// It is asked for every file that a client makes at a server.
+    /// A server runs this look-up for every file that a client creates.
     #[test]
-    fn a_file_is_not_looked_for_among_all_databases() {
+    fn look_up_of_a_file_uses_the_index_of_paths() {
         let folder = tempfile::tempdir().unwrap();
         let catalog = LocalCatalogue::create(&folder.path().join("test.fed"), "test").unwrap();
         let plan = format!("EXPLAIN QUERY PLAN {IS_A_FILE}");

@@ -1,73 +1,73 @@
-//! What vacuum takes away, and the space that it gives back to writers.
+//! Vacuum's part in the catalogue: removing rows that no kept snapshot needs, and giving space back to writers.
 //!
-//! In this order, each step durable before the next:
+//! The steps, each durable before the next:
 //!
-//! 1. [`LocalCatalogue::raise_horizon`] says what must be kept;
-//! 2. [`LocalCatalogue::vacuum`] takes the rows of versions, containers and databases that nothing kept
-//!    needs, and notes which ranges of the files only they had;
-//! 3. holes are punched there, which is the caller's part;
-//! 4. [`LocalCatalogue::release_freed`] begins a new epoch of the database and lets writers have the
-//!    ranges, each of which exactly one gets ([`LocalCatalogue::take_free_extent`]).
+//! 1. [`LocalCatalogue::raise_horizon`] decides which snapshots are kept;
+//! 2. [`LocalCatalogue::vacuum`] deletes the rows of versions, containers and databases that no kept snapshot needs,
+//!    and records the ranges of files that only they used;
+//! 3. the caller punches holes there;
+//! 4. [`LocalCatalogue::release_freed`] begins a new epoch of the database and releases the ranges to writers
+//!    ([`LocalCatalogue::take_free_extent`]).
 //!
 //! Invariants:
-//! 1. What a kept snapshot needs is not taken, whatever the caller says: it is checked again.
-//! 2. After a crash between two steps, vacuum can be run again. Ranges that were freed and not
-//!    released are still listed.
-//! 3. A range is in the table once: who took it owns it, until a later vacuum frees it again.
+//! 1. Rows that a kept snapshot needs are never deleted, whatever the caller asks for: each is checked again.
+//! 2. After a crash between two steps vacuum can be run again. Freed ranges that were not released are still listed.
+//! 3. A range is in the table at most once. The writer that took it owns it until a later vacuum frees it again.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::LocalCatalogue;
-use super::numbers::{signed, unsigned};
-use super::retention::{Kept, setting};
-use crate::error::{Attempt, Error, Result};
+use super::retention::{KeptSnapshots, setting};
+use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
+use crate::numbers::{signed, unsigned};
 use crate::rows::{BlobRange, DatabaseRecord, VersionRow};
+use crate::sql::SqlResult;
 
-/// What a vacuum takes away.
+/// The rows that a vacuum deletes, and the ranges that it frees.
 #[derive(Clone, Debug)]
 pub struct Vacuumed {
-    /// What it keeps, from [`LocalCatalogue::raise_horizon`].
-    pub kept: Kept,
-    /// Versions that go.
+    /// The snapshots that it keeps, from [`LocalCatalogue::raise_horizon`].
+    pub kept: KeptSnapshots,
+    /// Versions to delete.
     pub versions: Vec<(DatabaseId, ContainerId, Csn)>,
-    /// Ranges of database files that nothing kept has bytes in. They must not overlap.
+    /// Ranges of database files that no kept version refers to. They must not overlap.
     pub freed: Vec<(DatabaseId, Vec<BlobRange>)>,
-    /// Dropped databases that go altogether.
+    /// Dropped databases to purge.
     pub purged_databases: Vec<DatabaseId>,
-    /// Dropped containers that go altogether.
+    /// Dropped containers to purge.
     pub purged_containers: Vec<(DatabaseId, ContainerId)>,
 }
 
 /// Dropped databases and containers that no kept snapshot has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Purgeable {
-    /// Databases, with all that is in them.
+    /// Databases with all their containers.
     pub databases: Vec<DatabaseRecord>,
     /// Containers of other databases.
     pub containers: Vec<(DatabaseId, ContainerId)>,
 }
 
-/// A range of a database's file that writers may have, or will have.
+/// A free range of a database's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeExtent {
-    /// Where it is.
+    /// The range.
     pub range: BlobRange,
-    /// Whether writers may have it. If not, its holes may not have been punched.
+    /// Whether writers may take it. If not, its hole may not have been punched yet.
     pub is_released: bool,
 }
 
 impl LocalCatalogue {
-    /// The versions of a container that nothing kept needs, the oldest first.
+    /// The versions of a container that no kept snapshot needs, the oldest first.
     pub fn versions_to_drop(
         &self,
         database: DatabaseId,
         container: ContainerId,
-        kept: &Kept,
+        kept: &KeptSnapshots,
     ) -> Result<Vec<VersionRow>> {
         let versions = self.versions(database, container)?;
-        let end = self.read(|sql| end_of(sql, database, container))?.and_then(|life| life.end);
+        let end = self.read(|sql| lifetime(sql, database, container))?.and_then(|life| life.end);
         let next = versions.iter().skip(1).map(|row| Some(row.csn)).chain([end]);
         let next = next.map(|next| earlier(next, end)).collect::<Vec<_>>();
         let unneeded = versions.into_iter().zip(next);
@@ -76,7 +76,7 @@ impl LocalCatalogue {
     }
 
     /// The dropped databases and containers that no kept snapshot has.
-    pub fn purgeable(&self, kept: &Kept) -> Result<Purgeable> {
+    pub fn purgeable(&self, kept: &KeptSnapshots) -> Result<Purgeable> {
         let gone = |created, dropped: Option<Csn>| !kept.needs(created, dropped);
         let (databases, others): (Vec<_>, Vec<_>) = self
             .every_database()?
@@ -93,19 +93,21 @@ impl LocalCatalogue {
         Ok(Purgeable { databases, containers })
     }
 
-    /// Takes away what a vacuum found unneeded, as a whole.
+    /// Deletes the rows that a vacuum found unneeded, all or none.
     ///
     /// # Errors
-    /// [`Error::Changed`] if another vacuum ran meanwhile, or something was tagged that this one
-    /// would not keep; [`Error::Invalid`] if something is needed, or a range is free already.
+    /// [`Error::Changed`] if another vacuum ran meanwhile, or a snapshot was tagged that this one would not keep;
+    /// [`Error::Invalid`] if a kept snapshot needs one of the rows, or a range is free already.
     pub fn vacuum(&self, vacuumed: &Vacuumed) -> Result<()> {
-        self.sessions.current()?.write(|sql| apply(sql, vacuumed))
+        self.connections.current()?.write(|sql| apply(sql, vacuumed))
     }
 
-    /// Lets writers have the ranges that were freed, after their holes were punched, and returns
-    /// the new epoch of the database.
+    /// Releases the freed ranges to writers, after their holes were punched, and returns the database's new epoch.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such database.
     pub fn release_freed(&self, database: DatabaseId) -> Result<u64> {
-        self.sessions.current()?.write(|sql| {
+        self.connections.current()?.write(|sql| {
             let epoch: Option<i64> = sql
                 .prepare_cached(
                     "UPDATE databases SET epoch = epoch + 1 WHERE id = ?1 RETURNING epoch",
@@ -122,27 +124,27 @@ impl LocalCatalogue {
         })
     }
 
-    /// Begins a new epoch of a database: what was taken of its space and is not committed yet is lost.
-    /// The caller has the database alone.
+    /// Begins a new epoch of a database, which the caller has locked exclusively. Extents that writers took before
+    /// and have not committed are lost.
     pub fn raise_epoch(&self, database: DatabaseId) -> Result<()> {
         let raise = "UPDATE databases SET epoch = epoch + 1 WHERE id = ?1";
-        self.sessions.current()?.write(|sql| {
+        self.connections.current()?.write(|sql| {
             sql.prepare_cached(raise)?.execute([database.0])?;
             Ok(())
         })
     }
 
-    /// Begins an epoch of all databases that there never was, also not in what this catalogue was made from
-    /// or went on to before a backup was restored: caches of clients know bytes by their epoch.
+    /// Begins epochs of all databases that were never used before: not in the catalogue that this one was rebuilt or
+    /// restored from, and not by commits after that backup. Clients key their caches by the epoch.
     pub fn begin_new_epochs(&self) -> Result<()> {
         let raise = "UPDATE databases SET epoch = max(epoch + 1, unixepoch())";
-        self.sessions.current()?.write(|sql| {
+        self.connections.current()?.write(|sql| {
             sql.execute(raise, [])?;
             Ok(())
         })
     }
 
-    /// Takes the smallest free range of at least `size_min` bytes, which nobody else then gets.
+    /// Takes the smallest released range of at least `size_min` bytes for the caller alone; `None` if there is none.
     pub fn take_free_extent(
         &self,
         database: DatabaseId,
@@ -151,7 +153,7 @@ impl LocalCatalogue {
         let wanted = params![database.0, signed(size_min)];
         let offset = "SELECT start FROM free_extents \
             WHERE database = ?1 AND epoch IS NOT NULL AND size >= ?2 ORDER BY size LIMIT 1";
-        // Mostly there is none, and then nobody need wait for the turn to write.
+        // Mostly there is none, and then this need not wait for the turn to commit.
         if self.one(offset, wanted, |_| Ok(()))?.is_none() {
             return Ok(None);
         }
@@ -159,7 +161,7 @@ impl LocalCatalogue {
             "DELETE FROM free_extents WHERE database = ?1 AND start = ({offset}) \
              RETURNING start, size"
         );
-        self.sessions.current()?.write(|sql| {
+        self.connections.current()?.write(|sql| {
             let taken = sql.prepare_cached(&take)?.query_row(wanted, |row| {
                 Ok(BlobRange { offset: unsigned(row.get(0)?), size: unsigned(row.get(1)?) })
             });
@@ -167,12 +169,12 @@ impl LocalCatalogue {
         })
     }
 
-    /// Gives back what its taker did not use of a free range.
+    /// Gives back the unused part of a range that was taken.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if some of it is free already.
+    /// [`Error::Invalid`] if it overlaps a free range.
     pub fn give_free_extent(&self, database: DatabaseId, range: BlobRange) -> Result<()> {
-        self.sessions.current()?.write(|sql| {
+        self.connections.current()?.write(|sql| {
             insert_free(sql, database, range)?;
             sql.prepare_cached(
                 "UPDATE free_extents SET epoch = (SELECT epoch FROM databases WHERE id = ?1) \
@@ -183,7 +185,7 @@ impl LocalCatalogue {
         })
     }
 
-    /// The free ranges of a database's file, in order.
+    /// The free ranges of a database's file, in ascending order.
     pub fn free_extents(&self, database: DatabaseId) -> Result<Vec<FreeExtent>> {
         let sql = "SELECT start, size, epoch IS NOT NULL FROM free_extents \
                    WHERE database = ?1 ORDER BY start";
@@ -194,7 +196,7 @@ impl LocalCatalogue {
     }
 }
 
-fn apply(sql: &Connection, vacuumed: &Vacuumed) -> Attempt<()> {
+fn apply(sql: &Connection, vacuumed: &Vacuumed) -> SqlResult<()> {
     let kept = &vacuumed.kept;
     check_kept(sql, kept)?;
     for (database, container, csn) in &vacuumed.versions {
@@ -215,8 +217,8 @@ fn apply(sql: &Connection, vacuumed: &Vacuumed) -> Attempt<()> {
     Ok(())
 }
 
-/// Between raising the horizon and this, another vacuum may have run, and tags may have come.
-fn check_kept(sql: &Connection, kept: &Kept) -> Attempt<()> {
+/// Since the horizon was raised, another vacuum may have run, and snapshots may have been tagged.
+fn check_kept(sql: &Connection, kept: &KeptSnapshots) -> SqlResult<()> {
     let horizon = setting(sql, "horizon")?.unwrap_or(0);
     let others = sql.prepare_cached("SELECT 1 FROM kept_snapshots")?.exists([])?;
     if horizon != kept.horizon.0 || others {
@@ -235,11 +237,11 @@ fn check_kept(sql: &Connection, kept: &Kept) -> Attempt<()> {
 
 fn drop_version(
     sql: &Connection,
-    kept: &Kept,
+    kept: &KeptSnapshots,
     database: DatabaseId,
     container: ContainerId,
     csn: Csn,
-) -> Attempt<()> {
+) -> SqlResult<()> {
     let what = || format!("version {csn} of container {container} of database {database}");
     let next: Option<i64> = sql
         .prepare_cached(
@@ -248,7 +250,7 @@ fn drop_version(
         )?
         .query_row(params![database.0, container.0, signed(csn.0)], |row| row.get(0))
         .optional()?;
-    let life = end_of(sql, database, container)?;
+    let life = lifetime(sql, database, container)?;
     let life = life.ok_or_else(|| names::not_found("container", &container.to_string(), vec![]))?;
     if kept.needs(csn, earlier(next.map(|csn| Csn(unsigned(csn))), life.end)) {
         return Err(Error::invalid(format!("{} is needed by a snapshot", what())).into());
@@ -264,12 +266,12 @@ fn drop_version(
 
 fn purge_container(
     sql: &Connection,
-    kept: &Kept,
+    kept: &KeptSnapshots,
     database: DatabaseId,
     container: ContainerId,
-) -> Attempt<()> {
+) -> SqlResult<()> {
     let name = || format!("{container} of database {database}");
-    let life = end_of(sql, database, container)?;
+    let life = lifetime(sql, database, container)?;
     let life = life.ok_or_else(|| names::not_found("container", &name(), vec![]))?;
     if kept.needs(life.created, life.end) {
         return Err(Error::invalid(format!("container {} is needed by a snapshot", name())).into());
@@ -286,10 +288,10 @@ fn purge_container(
     Ok(())
 }
 
-fn purge_database(sql: &Connection, kept: &Kept, database: DatabaseId) -> Attempt<()> {
+fn purge_database(sql: &Connection, kept: &KeptSnapshots, database: DatabaseId) -> SqlResult<()> {
     let life = sql
         .prepare_cached("SELECT created, dropped FROM databases WHERE id = ?1")?
-        .query_row([database.0], |row| Ok(Life::new(row.get(0)?, row.get(1)?, None)))
+        .query_row([database.0], |row| Ok(Lifetime::new(row.get(0)?, row.get(1)?, None)))
         .optional()?;
     let life = life.ok_or_else(|| names::not_found("database", &database.to_string(), vec![]))?;
     if kept.needs(life.created, life.end) {
@@ -310,7 +312,7 @@ fn purge_database(sql: &Connection, kept: &Kept, database: DatabaseId) -> Attemp
     Ok(())
 }
 
-fn insert_free(sql: &Connection, database: DatabaseId, range: BlobRange) -> Attempt<()> {
+fn insert_free(sql: &Connection, database: DatabaseId, range: BlobRange) -> SqlResult<()> {
     let (first, size) = (signed(range.offset), signed(range.size));
     let overlaps = sql
         .prepare_cached(
@@ -321,39 +323,48 @@ fn insert_free(sql: &Connection, database: DatabaseId, range: BlobRange) -> Atte
     if overlaps || size == 0 {
         let BlobRange { offset, size } = range;
         let what = format!("{size} bytes at {offset} of database {database} cannot be freed");
-        return Err(Error::invalid(format!("{what}: they are free already, or none")).into());
+        return Err(
+            Error::invalid(format!("{what}: the range is empty, or overlaps a free one")).into()
+        );
     }
     sql.prepare_cached("INSERT INTO free_extents (database, start, size) VALUES (?1, ?2, ?3)")?
         .execute(params![database.0, first, size])?;
     Ok(())
 }
 
-/// From which commit on something is there, and from which on no more.
-struct Life {
+/// The commits between which a database or container exists.
+struct Lifetime {
     created: Csn,
     end: Option<Csn>,
 }
 
-impl Life {
+impl Lifetime {
     fn new(created: i64, dropped: Option<i64>, database_dropped: Option<i64>) -> Self {
         let csn = |csn| Csn(unsigned(csn));
-        Life { created: csn(created), end: earlier(dropped.map(csn), database_dropped.map(csn)) }
+        Lifetime {
+            created: csn(created),
+            end: earlier(dropped.map(csn), database_dropped.map(csn)),
+        }
     }
 }
 
-fn end_of(sql: &Connection, database: DatabaseId, container: ContainerId) -> Attempt<Option<Life>> {
+fn lifetime(
+    sql: &Connection,
+    database: DatabaseId,
+    container: ContainerId,
+) -> SqlResult<Option<Lifetime>> {
     let life = sql
         .prepare_cached(
             "SELECT c.created, c.dropped, d.dropped FROM containers c \
              JOIN databases d ON d.id = c.database WHERE c.database = ?1 AND c.id = ?2",
         )?
         .query_row([database.0, container.0], |row| {
-            Ok(Life::new(row.get(0)?, row.get(1)?, row.get(2)?))
+            Ok(Lifetime::new(row.get(0)?, row.get(1)?, row.get(2)?))
         });
     Ok(life.optional()?)
 }
 
-/// The earlier of two ends, of which none is never.
+/// The earlier of two commits; `None` is later than all.
 fn earlier(one: Option<Csn>, other: Option<Csn>) -> Option<Csn> {
     one.into_iter().chain(other).min()
 }

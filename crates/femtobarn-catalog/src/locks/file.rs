@@ -1,4 +1,8 @@
-//! One lock file: byte ranges locked in the kernel, and the records of who holds them.
+//! One lock file: byte ranges locked in the kernel, and the records of their holders.
+//!
+//! A lock file is an array of slots of 64 bytes. The holder of a slot locks its first 16 bytes; processes that
+//! queue for it lock single bytes of its second half, the *stairs* ([`super::wait_queue`]). The gap between the
+//! two keeps the kernel from merging an owner's adjacent locks into one, which could not be told apart.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -9,28 +13,29 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{self, flock};
 
-use super::SLOT_BYTES;
-use super::holder::Holder;
+use super::record::{self, RECORD_BYTES};
 use crate::error::{Error, Result};
-use crate::local::numbers::{signed, unsigned};
+use crate::holder::Holder;
+use crate::numbers::{signed, unsigned};
 
-/// An open file description, which owns what is locked through it.
+/// Bytes of a slot, which are those of its holder's record.
+pub(super) const SLOT_BYTES: u64 = RECORD_BYTES as u64;
+/// Bytes locked by the holder of a slot.
+pub(super) const SPAN_BYTES: u64 = SLOT_BYTES / 4;
+/// Bytes that waiters for a slot lock one by one.
+pub(super) const STAIRS: u64 = SLOT_BYTES / 4;
+
+/// An open lock file. Locks belong to its open file description (`F_OFD_SETLK`), not to the process.
 #[derive(Debug)]
 pub(super) struct LockFile {
     file: File,
     path: PathBuf,
 }
 
-/// Bytes locked by who holds a slot. What is between these and the stairs keeps the kernel from making
-/// one lock of two that an owner has side by side, which could not be told apart.
-pub(super) const SPAN_BYTES: u64 = SLOT_BYTES / 4;
-/// Bytes that are locked one by one by those who wait for a slot.
-pub(super) const STAIRS: u64 = SLOT_BYTES / 4;
-
-/// How something is locked.
+/// Whether a lock is shared or exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Together with others that share.
+pub enum LockKind {
+    /// Together with other shared locks.
     Shared,
     /// Alone.
     Exclusive,
@@ -43,30 +48,30 @@ pub(super) struct Span {
     count: u64,
 }
 
-/// Bytes that somebody else has locked. Neighbouring locks of one owner are one.
+/// Bytes that another open file description has locked. The kernel reports adjacent locks of one owner as one.
 #[derive(Clone, Debug)]
-pub(super) struct Locked {
+pub(super) struct LockedRange {
     pub(super) bytes: Range<u64>,
-    pub(super) kind: Kind,
+    pub(super) kind: LockKind,
 }
 
 impl Span {
-    /// The bytes of a slot that are locked by who holds it.
+    /// The bytes of a slot that its holder locks.
     pub(super) fn hold(slot: u64) -> Self {
         Span { start: slot * SLOT_BYTES, count: SPAN_BYTES }
     }
 
-    /// The bytes of a slot that are locked by those who wait to hold it.
+    /// The bytes of a slot that its waiters lock.
     pub(super) fn stairs(slot: u64) -> Self {
         Span { start: slot * SLOT_BYTES + SLOT_BYTES / 2, count: STAIRS }
     }
 
-    /// The byte that is locked by who is number `stair` to hold the slot.
+    /// The byte of one stair; a waiter on stair 0 is the next to get the slot.
     pub(super) fn stair(slot: u64, stair: u64) -> Self {
         Span { start: Self::stairs(slot).start + stair, count: 1 }
     }
 
-    /// All stairs above that one.
+    /// All stairs above `stair`.
     pub(super) fn stairs_above(slot: u64, stair: u64) -> Self {
         Span { start: Self::stairs(slot).start + stair + 1, count: STAIRS - stair - 1 }
     }
@@ -75,7 +80,7 @@ impl Span {
         Span { start, count: 1 }
     }
 
-    /// What is beyond 2^63 is no position in a file.
+    /// Positions stay below 2^63, the largest that a file can have.
     fn request(self, kind: libc::c_int) -> flock {
         flock {
             l_type: kind as libc::c_short,
@@ -87,11 +92,11 @@ impl Span {
     }
 }
 
-impl Kind {
+impl LockKind {
     fn code(self) -> libc::c_int {
         match self {
-            Kind::Shared => libc::F_RDLCK,
-            Kind::Exclusive => libc::F_WRLCK,
+            LockKind::Shared => libc::F_RDLCK,
+            LockKind::Exclusive => libc::F_WRLCK,
         }
     }
 }
@@ -108,15 +113,20 @@ impl LockFile {
         Ok(LockFile { file, path: path.to_owned() })
     }
 
-    /// For looking at what others have locked, and for shared locks.
-    pub(super) fn open_to_look(path: &Path) -> Result<Self> {
+    /// Opens the file read-only, which is enough to inspect locks and to take shared ones.
+    pub(super) fn open_read_only(path: &Path) -> Result<Self> {
         let file = File::open(path)
             .map_err(|error| Error::io("cannot open the lock file", path, error))?;
         Ok(LockFile { file, path: path.to_owned() })
     }
 
-    /// Whether the lock was free, and is now ours.
-    pub(super) fn try_lock(&self, kind: Kind, span: Span) -> Result<bool> {
+    /// Opens the file as [`LockFile::open_read_only`] does, if it exists.
+    pub(super) fn open_if_there(path: &Path) -> Result<Option<Self>> {
+        if path.is_file() { Self::open_read_only(path).map(Some) } else { Ok(None) }
+    }
+
+    /// Takes the lock if it is free, and says whether it did.
+    pub(super) fn try_lock(&self, kind: LockKind, span: Span) -> Result<bool> {
         loop {
             match fcntl(&self.file, FcntlArg::F_OFD_SETLK(&span.request(kind.code()))) {
                 Ok(_) => return Ok(true),
@@ -127,8 +137,8 @@ impl LockFile {
         }
     }
 
-    /// Waits in the kernel's queue.
-    pub(super) fn lock(&self, kind: Kind, span: Span) -> Result<()> {
+    /// Takes the lock, waiting in the kernel's queue for as long as it takes.
+    pub(super) fn lock(&self, kind: LockKind, span: Span) -> Result<()> {
         loop {
             match fcntl(&self.file, FcntlArg::F_OFD_SETLKW(&span.request(kind.code()))) {
                 Ok(_) => return Ok(()),
@@ -138,20 +148,20 @@ impl LockFile {
         }
     }
 
-    /// Unlocking cannot fail on an open file, and closing it unlocks in any case.
+    /// Frees the lock. That cannot fail on an open file, and closing the file frees it in any case.
     pub(super) fn unlock(&self, span: Span) {
         let _ = fcntl(&self.file, FcntlArg::F_OFD_SETLK(&span.request(libc::F_UNLCK)));
     }
 
-    /// What others have locked between two bytes, in no order.
-    pub(super) fn locked_between(&self, start: u64, end: u64) -> Result<Vec<Locked>> {
+    /// The locks of other open file descriptions between two bytes, in no particular order.
+    pub(super) fn locked_between(&self, start: u64, end: u64) -> Result<Vec<LockedRange>> {
         let mut locked = Vec::new();
         let mut unknown: Vec<_> = std::iter::once(start..end).collect();
         while let Some(part) = unknown.pop() {
             if part.is_empty() {
                 continue;
             }
-            // The kernel tells of one lock at a time, not of the first one.
+            // The kernel reports one lock at a time, not necessarily the first one.
             let Some(found) = self.locked_in(&part)? else { continue };
             unknown.extend([part.start..found.bytes.start, found.bytes.end..part.end]);
             locked.push(found);
@@ -159,48 +169,48 @@ impl LockFile {
         Ok(locked)
     }
 
-    /// Any lock of others in these bytes, as far as it is within them.
-    fn locked_in(&self, part: &Range<u64>) -> Result<Option<Locked>> {
+    /// One lock of another open file description in `part`, clipped to it.
+    fn locked_in(&self, part: &Range<u64>) -> Result<Option<LockedRange>> {
         let span = Span { start: part.start, count: part.end - part.start };
         let mut found = span.request(libc::F_WRLCK);
         fcntl(&self.file, FcntlArg::F_OFD_GETLK(&mut found)).map_err(|e| self.refused(e))?;
         let kind = match i32::from(found.l_type) {
             libc::F_UNLCK => return Ok(None),
-            libc::F_RDLCK => Kind::Shared,
-            _ => Kind::Exclusive,
+            libc::F_RDLCK => LockKind::Shared,
+            _ => LockKind::Exclusive,
         };
         let first = unsigned(found.l_start);
-        // A length of 0 is up to the end of all files.
+        // A length of 0 stands for everything up to the largest position.
         let last = match unsigned(found.l_len) {
             0 => part.end,
             count => first.saturating_add(count).min(part.end),
         };
-        Ok(Some(Locked { bytes: first.max(part.start)..last, kind }))
+        Ok(Some(LockedRange { bytes: first.max(part.start)..last, kind }))
     }
 
-    /// Says in the slot that this process holds it.
+    /// Writes this process into the slot as its holder.
     pub(super) fn write_holder(&self, slot: u64) -> Result<()> {
         self.file
-            .write_all_at(&Holder::this_process().encode(), slot * SLOT_BYTES)
+            .write_all_at(&record::encode(&Holder::this_process()), slot * SLOT_BYTES)
             .map_err(|error| Error::io("cannot write the lock file", &self.path, error))
     }
 
-    /// What is left behind would only mislead an error message, so failing is no harm.
+    /// Clears the record of the holder. If that fails, an error message may name a former holder.
     pub(super) fn wipe_holder(&self, slot: u64) {
-        let _ = self.file.write_all_at(&[0; SLOT_BYTES as usize], slot * SLOT_BYTES);
+        let _ = self.file.write_all_at(&[0; RECORD_BYTES], slot * SLOT_BYTES);
     }
 
-    /// Who the slot says holds it; none if it does not say, or is being written.
+    /// The holder recorded in the slot; `None` if there is none, or its record is being written.
     pub(super) fn read_holder(&self, slot: u64) -> Result<Option<Holder>> {
-        let mut record = [0; SLOT_BYTES as usize];
-        match self.file.read_exact_at(&mut record, slot * SLOT_BYTES) {
-            Ok(()) => Ok(Holder::decode(&record).map(Holder::with_application)),
+        let mut bytes = [0; RECORD_BYTES];
+        match self.file.read_exact_at(&mut bytes, slot * SLOT_BYTES) {
+            Ok(()) => Ok(record::decode(&bytes).map(Holder::with_application)),
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(None),
             Err(error) => Err(Error::io("cannot read the lock file", &self.path, error)),
         }
     }
 
-    /// Reads numbers that others may be writing; zeros beyond the end of the file.
+    /// Reads bytes that another process may be writing. Bytes beyond the end of the file read as 0.
     pub(super) fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
         bytes.fill(0);
         self.file
@@ -215,7 +225,7 @@ impl LockFile {
             .map_err(|error| Error::io("cannot write the lock file", &self.path, error))
     }
 
-    /// Replaces what the file says by `text`.
+    /// Writes `text` at the front of the file.
     pub(super) fn write_text(&self, text: &str) -> Result<()> {
         self.file
             .write_all_at(text.as_bytes(), 0)
@@ -225,4 +235,15 @@ impl LockFile {
     fn refused(&self, errno: Errno) -> Error {
         Error::io("cannot lock", &self.path, errno)
     }
+}
+
+/// The names of the files in a folder of lock files; none if there is no such folder.
+pub(super) fn names_in(folder: &Path) -> Result<Vec<String>> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
+        Err(error) => return Err(Error::io("cannot list the folder", folder, error)),
+    };
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.collect())
 }

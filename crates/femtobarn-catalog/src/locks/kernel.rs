@@ -1,106 +1,121 @@
-//! Owners of locks in the kernel, and the guards that hold them.
+//! Locks in the kernel: where their files are, their owners, and the guards that hold them.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::file::{Kind, LockFile, Span};
+use parking_lot::Mutex;
+
+use super::file::{LockFile, LockKind, Span};
 use super::monitor;
-use super::target::LockTarget;
-use super::wait;
+use super::target::{LockTarget, TargetNames};
+use super::wait_queue;
 use crate::error::{Error, Result};
 use crate::host;
 use crate::ids::DatabaseId;
-use crate::local::Labels;
 
-/// Files that an owner may have open while nobody uses it.
+/// Files that an idle owner may keep open.
 const IDLE_FILES_MAX: usize = 8;
 
-/// An owner whose locks are those of open files.
-///
-/// It opens one file for each database, however many containers it locks.
-#[derive(Debug)]
-pub(super) struct KernelOwner {
-    folder: PathBuf,
-    labels: Option<Labels>,
-    files: Mutex<HashMap<Option<DatabaseId>, Arc<HeldFile>>>,
+/// The locks of a federation in the kernel of this host.
+#[derive(Clone, Debug)]
+pub(super) struct KernelLocks {
+    /// The folder of the lock files.
+    pub(super) folder: PathBuf,
+    /// The names of targets for errors, which otherwise have numbers.
+    pub(super) names: Option<Arc<dyn TargetNames>>,
 }
 
-/// A lock of the kernel, until this is dropped or its process dies.
+/// An owner of locks in the kernel.
+///
+/// It opens one file for each database, however many containers it locks there.
+#[derive(Debug)]
+pub(super) struct KernelOwner {
+    locks: KernelLocks,
+    files: Mutex<HashMap<Option<DatabaseId>, Arc<OwnedFile>>>,
+}
+
+/// A lock in the kernel, until this is dropped or its process dies.
 #[derive(Debug)]
 pub(super) struct KernelGuard {
-    claim: Claim,
-    is_signed: bool,
+    claim: SlotClaim,
+    /// Whether the slot has this process's record.
+    is_recorded: bool,
+}
+
+impl KernelLocks {
+    fn describe(&self, target: &LockTarget) -> String {
+        self.names.as_ref().map_or_else(|| target.to_string(), |names| names.describe(target))
+    }
 }
 
 impl KernelOwner {
-    pub(super) fn new(folder: PathBuf, labels: Option<Labels>) -> Self {
-        KernelOwner { folder, labels, files: Mutex::default() }
+    pub(super) fn new(locks: KernelLocks) -> Self {
+        KernelOwner { locks, files: Mutex::default() }
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        let files = lock(&self.files);
-        let is_free =
-            |held: &Arc<HeldFile>| held.pid == host::process_id() && lock(&held.slots).is_empty();
+        let files = self.files.lock();
+        let is_free = |owned: &Arc<OwnedFile>| {
+            owned.pid == host::process_id() && owned.slots.lock().is_empty()
+        };
         files.len() <= IDLE_FILES_MAX && files.values().all(is_free)
     }
 
-    /// Waits in the kernel's queue, as long as it takes, and does not sign.
-    pub(super) fn lock_unsigned(&self, target: LockTarget) -> Result<KernelGuard> {
+    /// Takes an exclusive lock, waiting for as long as it takes in the kernel's queue, and leaves no record.
+    pub(super) fn lock_unrecorded(&self, target: LockTarget) -> Result<KernelGuard> {
         let claim = self.claim(target)?;
-        claim.file().lock(Kind::Exclusive, Span::hold(claim.slot()))?;
-        Ok(KernelGuard { claim, is_signed: false })
+        claim.file().lock(LockKind::Exclusive, Span::hold(claim.slot()))?;
+        Ok(KernelGuard { claim, is_recorded: false })
     }
 
     pub(super) fn lock(
         &self,
         target: LockTarget,
-        kind: Kind,
+        kind: LockKind,
         wait: Duration,
     ) -> Result<KernelGuard> {
         let claim = self.claim(target)?;
-        if let Err(waited) = wait::acquire(claim.file(), kind, &target, &self.folder, wait)? {
+        let folder = &self.locks.folder;
+        if let Err(waited) = wait_queue::acquire(claim.file(), kind, &target, folder, wait)? {
             let holder = match claim.file().read_holder(claim.slot())? {
                 Some(holder) => Some(holder),
                 None => monitor::any_writer(claim.file(), &target)?,
             };
-            let (what, holder) = (self.label(&target), holder.map(Box::new));
+            let (what, holder) = (self.locks.describe(&target), holder.map(Box::new));
             return Err(Error::Busy { what, holder, waited });
         }
-        let is_signed = kind == Kind::Exclusive;
-        let guard = KernelGuard { claim, is_signed };
-        if is_signed {
+        let is_recorded = kind == LockKind::Exclusive;
+        let guard = KernelGuard { claim, is_recorded };
+        if is_recorded {
             guard.claim.file().write_holder(guard.claim.slot())?;
         }
         Ok(guard)
     }
 
-    fn label(&self, target: &LockTarget) -> String {
-        self.labels.as_ref().map_or_else(|| target.to_string(), |labels| labels.label(target))
-    }
-
-    fn claim(&self, target: LockTarget) -> Result<Claim> {
-        let held = self.file(&target)?;
-        if !lock(&held.slots).insert(target.slot()) {
+    fn claim(&self, target: LockTarget) -> Result<SlotClaim> {
+        let file = self.file(&target)?;
+        if !file.slots.lock().insert(target.slot()) {
             return Err(Error::invalid(format!(
                 "{} is already locked by this owner",
-                self.label(&target)
+                self.locks.describe(&target)
             )));
         }
-        Ok(Claim { held, target })
+        Ok(SlotClaim { file, target })
     }
 
-    fn file(&self, target: &LockTarget) -> Result<Arc<HeldFile>> {
-        let mut files = lock(&self.files);
+    fn file(&self, target: &LockTarget) -> Result<Arc<OwnedFile>> {
+        let mut files = self.files.lock();
         if let Some(file) = files.get(&target.database()) {
             return Ok(Arc::clone(file));
         }
-        fs::create_dir_all(&self.folder)
-            .map_err(|error| Error::io("cannot create the folder", &self.folder, error))?;
-        let file = Arc::new(HeldFile {
-            file: LockFile::open(&self.folder.join(target.file_name()))?,
+        let folder = &self.locks.folder;
+        fs::create_dir_all(folder)
+            .map_err(|error| Error::io("cannot create the folder", folder, error))?;
+        let file = Arc::new(OwnedFile {
+            file: LockFile::open(&folder.join(target.file_name()))?,
             slots: Mutex::default(),
             pid: host::process_id(),
         });
@@ -111,36 +126,36 @@ impl KernelOwner {
 
 impl Drop for KernelGuard {
     fn drop(&mut self) {
-        let (held, slot) = (&self.claim.held, self.claim.slot());
-        if held.pid != host::process_id() {
+        let (owned, slot) = (&self.claim.file, self.claim.slot());
+        if owned.pid != host::process_id() {
             return;
         }
-        if self.is_signed {
-            held.file.wipe_holder(slot);
+        if self.is_recorded {
+            owned.file.wipe_holder(slot);
         }
-        held.file.unlock(Span::hold(slot));
+        owned.file.unlock(Span::hold(slot));
     }
 }
 
 /// An open lock file, and the slots of it that its owner holds or waits for.
 #[derive(Debug)]
-struct HeldFile {
+struct OwnedFile {
     file: LockFile,
     slots: Mutex<HashSet<u64>>,
     pid: u32,
 }
 
-/// The right of one call to lock a slot for its owner. The kernel lets an owner lock a range
-/// twice, and frees it at the first unlock, so each owner keeps account.
+/// The right of one call to lock a slot for its owner. The kernel lets an owner lock a range twice and frees it
+/// at the first unlock, so each owner keeps account of its slots.
 #[derive(Debug)]
-struct Claim {
-    held: Arc<HeldFile>,
+struct SlotClaim {
+    file: Arc<OwnedFile>,
     target: LockTarget,
 }
 
-impl Claim {
+impl SlotClaim {
     fn file(&self) -> &LockFile {
-        &self.held.file
+        &self.file.file
     }
 
     fn slot(&self) -> u64 {
@@ -148,12 +163,8 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for SlotClaim {
     fn drop(&mut self) {
-        lock(&self.held.slots).remove(&self.target.slot());
+        self.file.slots.lock().remove(&self.target.slot());
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

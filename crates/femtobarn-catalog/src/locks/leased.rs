@@ -1,74 +1,77 @@
-//! Locks and pins that a server keeps on lease for the sessions of its clients.
+//! Locks and pins that a server keeps for its clients, on the lease of the client's session.
 //!
-//! The lease ends with the session. A lock that was lost so is not noticed by its guard, but by the
-//! commit, which the server refuses.
+//! All locks and pins of a session are lost when its lease ends. The guard of a lost lock does not notice; the
+//! server refuses the commit.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::file::Kind;
-use super::holder::Holder;
-use super::monitor::{HeldLock, Waiter};
+use parking_lot::Mutex;
+
+use super::file::LockKind;
+use super::monitor::HeldLock;
 use super::target::LockTarget;
+use super::waiters::Waiter;
 use crate::error::{Error, Result};
+use crate::holder::Holder;
 use crate::ids::Csn;
 
-/// Who keeps the locks of a session.
+/// A client's session with the server that keeps its locks.
 pub trait LeasedLocks: Debug + Send + Sync {
-    /// A number for an owner, which no other owner of the session has.
+    /// A number for a new owner, unique in the session.
     fn new_owner(&self) -> u64;
 
-    /// Locks something for an owner that has not locked it; as long as it takes unless `wait` says
-    /// at most how long.
+    /// Locks a target for an owner that has not locked it. `wait` is the longest time to wait; `None` waits for
+    /// as long as it takes.
     ///
     /// # Errors
-    /// [`Error::Busy`], with who holds it; [`Error::Deadlock`] if waiting would never end;
-    /// [`Error::Unavailable`] if nobody answers.
+    /// [`Error::Busy`] with the holder if the lock was not free in time; [`Error::Deadlock`] if the wait would
+    /// close a cycle; [`Error::Unavailable`] if the server does not answer.
     fn lock(
         &self,
         owner: u64,
         target: LockTarget,
-        kind: Kind,
+        kind: LockKind,
         wait: Option<Duration>,
     ) -> Result<()>;
 
-    /// Frees a lock, soon. It does not wait for that.
+    /// Sends the server the request to free a lock, and does not wait for it.
     fn unlock(&self, owner: u64, target: LockTarget);
 
-    /// Who holds something at the moment.
+    /// The current holder of a lock; none if it is free.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if nobody answers.
+    /// [`Error::Unavailable`] if the server does not answer.
     fn holder(&self, target: LockTarget) -> Result<Option<Holder>> {
         let held = self.held()?.into_iter().find(|lock| lock.target == target);
         Ok(held.map(|lock| lock.holder.unwrap_or_else(Holder::unknown)))
     }
 
-    /// All locks that are held at the moment.
+    /// All locks of the federation that are held now.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if nobody answers.
+    /// [`Error::Unavailable`] if the server does not answer.
     fn held(&self) -> Result<Vec<HeldLock>>;
 
-    /// All who wait, the longest first.
+    /// All waiters of the federation, the longest waiting first.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if nobody answers.
+    /// [`Error::Unavailable`] if the server does not answer.
     fn waiting(&self) -> Result<Vec<Waiter>>;
 }
 
-/// Who keeps the pins of a session.
+/// A client's session with the server that keeps its pins.
 pub trait LeasedPins: Debug + Send + Sync {
-    /// Pins a snapshot once more that is pinned.
+    /// Adds a pin to a snapshot that the session has pinned already.
     fn pin_again(&self, csn: Csn);
 
-    /// Takes one pin away, soon. It does not wait for that.
+    /// Removes one pin, without waiting for the server.
     fn unpin(&self, csn: Csn);
 }
 
-/// An owner whose locks are on lease.
+/// An owner of locks on lease.
 #[derive(Debug)]
 pub(super) struct LeasedOwner {
     locks: Arc<dyn LeasedLocks>,
@@ -95,10 +98,10 @@ impl LeasedOwner {
     pub(super) fn lock(
         &self,
         target: LockTarget,
-        kind: Kind,
+        kind: LockKind,
         wait: Option<Duration>,
     ) -> Result<LeasedGuard> {
-        if !lock(&self.held).insert(target) {
+        if !self.held.lock().insert(target) {
             return Err(Error::invalid(format!("{target} is already locked by this owner")));
         }
         let mut guard = LeasedGuard {
@@ -119,10 +122,6 @@ impl Drop for LeasedGuard {
         if self.is_held {
             self.locks.unlock(self.owner, self.target);
         }
-        lock(&self.held).remove(&self.target);
+        self.held.lock().remove(&self.target);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,112 +1,94 @@
 //! Owners of locks, and the guards that hold them.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::file::Kind;
+use super::backend::Backend;
+use super::file::LockKind;
 use super::kernel::{KernelGuard, KernelOwner};
-use super::leased::{LeasedGuard, LeasedLocks, LeasedOwner};
+use super::leased::{LeasedGuard, LeasedOwner};
 use super::target::LockTarget;
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, DatabaseId};
-use crate::local::Labels;
 
-/// One transaction's share of the locks: it never excludes itself.
+/// The owner of one transaction's locks. An owner holds each lock at most once.
 #[derive(Debug)]
 pub struct LockOwner {
-    keeper: Keeper,
+    pub(super) backend: Backend<KernelOwner, LeasedOwner>,
 }
 
-#[derive(Debug)]
-enum Keeper {
-    Kernel(KernelOwner),
-    Leased(LeasedOwner),
-}
-
-/// A lock that is held, until this is dropped, or its process dies or its session ends.
+/// A lock that is held, until this is dropped, its process dies or its session ends.
 #[derive(Debug)]
 #[must_use = "the lock is freed when the guard is dropped"]
 pub struct LockGuard {
-    _kept: Kept,
-}
-
-/// It is only ever dropped.
-#[derive(Debug)]
-#[expect(dead_code, reason = "a lock is freed by dropping it")]
-enum Kept {
-    Kernel(KernelGuard),
-    Leased(LeasedGuard),
+    _guard: Backend<KernelGuard, LeasedGuard>,
 }
 
 impl LockOwner {
-    pub(super) fn in_kernel(folder: PathBuf, labels: Option<Labels>) -> Self {
-        LockOwner { keeper: Keeper::Kernel(KernelOwner::new(folder, labels)) }
-    }
-
-    pub(super) fn on_lease(locks: &Arc<dyn LeasedLocks>) -> Self {
-        LockOwner { keeper: Keeper::Leased(LeasedOwner::new(locks)) }
-    }
-
-    /// Whether it holds nothing, so that another transaction of this process may have it, with the
-    /// files that it has open. One of a server has none, and what it held may be freed only later.
+    /// Whether it holds nothing, so that the process's next transaction may take it over with its open files.
+    /// An owner of leased locks has no files, and the server may free its locks only later, so it is not re-used.
     pub fn is_reusable(&self) -> bool {
-        match &self.keeper {
-            Keeper::Kernel(owner) => owner.is_idle(),
-            Keeper::Leased(_) => false,
+        match &self.backend {
+            Backend::Kernel(owner) => owner.is_idle(),
+            Backend::Leased(_) => false,
         }
     }
 
     /// Locks a container for writing, waiting for at most `wait`.
     ///
     /// # Errors
-    /// [`Error::Busy`], with who holds it; [`Error::Invalid`] if this owner holds it already.
+    /// As [`LockOwner::lock`].
     pub fn lock_container(
         &self,
         database: DatabaseId,
         container: ContainerId,
         wait: Duration,
     ) -> Result<LockGuard> {
-        self.lock(LockTarget::Container(database, container), Kind::Exclusive, wait)
+        self.lock(LockTarget::Container(database, container), LockKind::Exclusive, wait)
     }
 
-    /// Locks the allocation of space in a database's file, waiting as long as it takes.
+    /// Locks the allocation of space in a database's file, waiting for as long as it takes.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if this owner holds it already; as whoever keeps the locks.
+    /// [`Error::Invalid`] if this owner holds it already; [`Error::Io`] if the lock file cannot be used;
+    /// [`Error::Deadlock`] or [`Error::Unavailable`] from a server.
     pub fn lock_allocation(&self, database: DatabaseId) -> Result<LockGuard> {
         let target = LockTarget::Allocation(database);
-        let kept = match &self.keeper {
-            Keeper::Kernel(owner) => Kept::Kernel(owner.lock_unsigned(target)?),
-            Keeper::Leased(owner) => Kept::Leased(owner.lock(target, Kind::Exclusive, None)?),
+        let guard = match &self.backend {
+            Backend::Kernel(owner) => Backend::Kernel(owner.lock_unrecorded(target)?),
+            Backend::Leased(owner) => {
+                Backend::Leased(owner.lock(target, LockKind::Exclusive, None)?)
+            }
         };
-        Ok(LockGuard { _kept: kept })
+        Ok(LockGuard { _guard: guard })
     }
 
-    /// Locks a database together with the other transactions that write to it. It waits, for at
-    /// most `wait`, only while somebody has the database exclusively or is the next to have it.
+    /// Shares a database with the other transactions that write to it. It waits, for at most `wait`, only while
+    /// another owner holds the database exclusively or is next in the queue to do so.
     ///
     /// # Errors
-    /// [`Error::Busy`], with who has it; [`Error::Invalid`] if this owner holds it already.
+    /// As [`LockOwner::lock`].
     pub fn share_database(&self, database: DatabaseId, wait: Duration) -> Result<LockGuard> {
-        self.lock(LockTarget::Database(database), Kind::Shared, wait)
+        self.lock(LockTarget::Database(database), LockKind::Shared, wait)
     }
 
-    /// Locks a database against all transactions, waiting for at most `wait` for those that are
-    /// under way. Meanwhile no others begin.
+    /// Locks a database exclusively, waiting for at most `wait` for the transactions that share it. No new
+    /// transaction shares it meanwhile.
     ///
     /// # Errors
-    /// [`Error::Busy`], with one of those that have it, if that can be found out;
-    /// [`Error::Invalid`] if this owner holds it already.
+    /// As [`LockOwner::lock`]; the holder in [`Error::Busy`] is one of those that share the database, if one is
+    /// known.
     pub fn lock_database_exclusive(
         &self,
         database: DatabaseId,
         wait: Duration,
     ) -> Result<LockGuard> {
-        self.lock(LockTarget::Database(database), Kind::Exclusive, wait)
+        self.lock(LockTarget::Database(database), LockKind::Exclusive, wait)
     }
 
-    /// As [`LockOwner::lock_database_exclusive`], if nobody has the database; `None` if somebody has.
+    /// Locks a database exclusively if it is free; `None` if it is not.
+    ///
+    /// # Errors
+    /// As [`LockOwner::lock`], without [`Error::Busy`].
     pub fn try_exclusive_database(&self, database: DatabaseId) -> Result<Option<LockGuard>> {
         match self.lock_database_exclusive(database, Duration::ZERO) {
             Ok(guard) => Ok(Some(guard)),
@@ -115,32 +97,34 @@ impl LockOwner {
         }
     }
 
-    /// Locks the maintenance of the federation, waiting for at most `wait`: for vacuum, against
-    /// other vacuums and against backups.
+    /// Locks the maintenance of the federation exclusively, for vacuum: no other vacuum and no backup runs
+    /// meanwhile. Waits for at most `wait`.
     ///
     /// # Errors
-    /// [`Error::Busy`], with who holds it.
+    /// As [`LockOwner::lock`].
     pub fn lock_maintenance(&self, wait: Duration) -> Result<LockGuard> {
-        self.lock(LockTarget::Maintenance, Kind::Exclusive, wait)
+        self.lock(LockTarget::Maintenance, LockKind::Exclusive, wait)
     }
 
-    /// Locks the maintenance of the federation together with other backups, against vacuum.
+    /// Shares the maintenance of the federation with other backups, and keeps vacuum out.
     ///
     /// # Errors
-    /// [`Error::Busy`], with who holds it.
+    /// As [`LockOwner::lock`].
     pub fn share_maintenance(&self, wait: Duration) -> Result<LockGuard> {
-        self.lock(LockTarget::Maintenance, Kind::Shared, wait)
+        self.lock(LockTarget::Maintenance, LockKind::Shared, wait)
     }
 
-    /// Locks anything that can be locked, waiting for at most `wait`.
+    /// Locks a target, waiting for at most `wait`.
     ///
     /// # Errors
-    /// [`Error::Busy`], with who holds it; [`Error::Invalid`] if this owner holds it already.
-    pub fn lock(&self, target: LockTarget, kind: Kind, wait: Duration) -> Result<LockGuard> {
-        let kept = match &self.keeper {
-            Keeper::Kernel(owner) => Kept::Kernel(owner.lock(target, kind, wait)?),
-            Keeper::Leased(owner) => Kept::Leased(owner.lock(target, kind, Some(wait))?),
+    /// [`Error::Busy`] with the holder if the lock was not free in time; [`Error::Invalid`] if this owner holds
+    /// it already; [`Error::Io`] if the lock file cannot be used; [`Error::Deadlock`] or [`Error::Unavailable`]
+    /// from a server.
+    pub fn lock(&self, target: LockTarget, kind: LockKind, wait: Duration) -> Result<LockGuard> {
+        let guard = match &self.backend {
+            Backend::Kernel(owner) => Backend::Kernel(owner.lock(target, kind, wait)?),
+            Backend::Leased(owner) => Backend::Leased(owner.lock(target, kind, Some(wait))?),
         };
-        Ok(LockGuard { _kept: kept })
+        Ok(LockGuard { _guard: guard })
     }
 }

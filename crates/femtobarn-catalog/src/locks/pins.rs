@@ -1,96 +1,95 @@
-//! Pins: the snapshots that processes are reading, so that vacuum leaves them alone.
+//! Pins: the snapshots that processes are reading, which vacuum keeps.
 //!
-//! A pin is a shared lock on the byte of `locks/snapshots` whose position is the CSN. Nobody locks
-//! there exclusively, so pinning never waits, and it leaves nothing behind when a process dies.
+//! A pin is a shared lock on the byte of `locks/snapshots` at the offset of the CSN. No process locks these bytes
+//! exclusively, so pinning never waits, and the kernel removes the pins of a dead process.
 //!
-//! Where the lock file cannot be opened, as on a medium that cannot be written, pins do nothing:
-//! nobody can vacuum there through this folder either.
+//! Where the lock file cannot be opened, as on a read-only medium, pins do nothing: no process can vacuum there
+//! through this folder either.
 //!
-//! After a fork the child's copies of guards are its own: dropping one leaves the parent's pin alone.
-//! At its first pin the child pins again, for itself, what its inherited guards hold; until then
-//! they hold only as long as the parent's do.
+//! After a fork the child's copies of guards are its own: dropping one leaves the parent's pin alone. At its first
+//! pin the child locks again, for itself, the snapshots of its inherited guards; until then they are pinned only as
+//! long as the parent pins them.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use super::file::{Kind, LockFile, Span};
+use parking_lot::Mutex;
+
+use super::backend::Backend;
+use super::file::{LockFile, LockKind, Span};
 use super::leased::LeasedPins;
 use crate::error::Result;
 use crate::host;
 use crate::ids::Csn;
-use crate::local::LOCKS_FOLDER;
+use crate::paths::LOCKS_FOLDER;
 
 const SNAPSHOTS_FILE: &str = "snapshots";
 
 /// The pins of one process in one federation. Clones share them.
 #[derive(Clone, Debug)]
 pub struct SnapshotPins {
-    shared: Arc<Shared>,
+    kernel: Arc<KernelPins>,
 }
 
-/// A pinned snapshot, until this is dropped, or its process dies or its session ends.
+/// A pinned snapshot, until this is dropped, its process dies or its session ends.
 #[derive(Debug)]
 #[must_use = "the snapshot is pinned until the guard is dropped"]
 pub struct PinGuard {
-    keeper: Keeper,
+    backend: Backend<Arc<KernelPins>, Arc<dyn LeasedPins>>,
     csn: Csn,
 }
 
-#[derive(Clone, Debug)]
-enum Keeper {
-    Kernel(Arc<Shared>),
-    Leased(Arc<dyn LeasedPins>),
-}
-
+/// The pins of this process that are locks in the kernel.
 #[derive(Debug)]
-struct Shared {
+struct KernelPins {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<PinState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// None before the first pin, and where there can be none.
+struct PinState {
+    /// None before the first pin, and where the lock file cannot be opened.
     file: Option<LockFile>,
+    /// The process that opened the file; after a fork the child opens its own.
     pid: u32,
-    /// How many guards hold each.
+    /// The number of guards of each pinned snapshot.
     counts: BTreeMap<Csn, usize>,
 }
 
 impl SnapshotPins {
-    /// The pins of this process in the federation in `federation`. Opens nothing yet.
+    /// The pins of this process in the federation in the folder `federation`. Opens no file yet.
     pub fn new(federation: &Path) -> Self {
         let path = federation.join(LOCKS_FOLDER).join(SNAPSHOTS_FILE);
-        SnapshotPins { shared: Arc::new(Shared { path, state: Mutex::default() }) }
+        SnapshotPins { kernel: Arc::new(KernelPins { path, state: Mutex::default() }) }
     }
 
-    /// Pins the snapshot of a commit. Ask afterwards whether it still exists
-    /// ([`crate::LocalCatalogue::pin`] does both).
+    /// Pins the snapshot of a commit, which may be gone already: check afterwards that it exists, or use
+    /// [`LocalCatalogue::pin`](crate::LocalCatalogue::pin), which does both.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] if the operating system refuses the lock.
+    /// [`Error::Io`](crate::Error::Io) if the operating system refuses the lock.
     pub fn pin(&self, csn: Csn) -> Result<PinGuard> {
-        let mut state = self.shared.lock();
-        state.renew(&self.shared.path)?;
+        let mut state = self.kernel.state.lock();
+        state.open_in_this_process(&self.kernel.path)?;
         if let (Some(file), false) = (&state.file, state.counts.contains_key(&csn)) {
-            share(file, csn)?;
+            lock_shared(file, csn)?;
         }
         *state.counts.entry(csn).or_default() += 1;
-        Ok(PinGuard { keeper: Keeper::Kernel(Arc::clone(&self.shared)), csn })
+        Ok(PinGuard { backend: Backend::Kernel(Arc::clone(&self.kernel)), csn })
     }
 
     /// The snapshots before `horizon` that any process has pinned, this one included, in order.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] if the lock file cannot be looked at.
+    /// [`Error::Io`](crate::Error::Io) if the lock file cannot be inspected.
     pub fn pinned_below(&self, horizon: Csn) -> Result<Vec<Csn>> {
-        if !self.shared.path.exists() {
+        if !self.kernel.path.exists() {
             return Ok(vec![]);
         }
-        // The kernel does not tell of locks of the description that asks.
-        let probe = LockFile::open_to_look(&self.shared.path)?;
+        // The kernel does not report the locks of the open file description that asks, so this opens another.
+        let probe = LockFile::open_read_only(&self.kernel.path)?;
         let mut pinned: Vec<Csn> = probe
             .locked_between(0, horizon.0)?
             .into_iter()
@@ -103,9 +102,9 @@ impl SnapshotPins {
 }
 
 impl PinGuard {
-    /// A snapshot that somebody else has pinned for this process.
+    /// The guard of a snapshot that a server has pinned for this process.
     pub fn on_lease(pins: Arc<dyn LeasedPins>, csn: Csn) -> Self {
-        PinGuard { keeper: Keeper::Leased(pins), csn }
+        PinGuard { backend: Backend::Leased(pins), csn }
     }
 
     /// The commit whose snapshot is pinned.
@@ -116,30 +115,24 @@ impl PinGuard {
 
 impl Clone for PinGuard {
     fn clone(&self) -> Self {
-        match &self.keeper {
-            Keeper::Kernel(shared) => *shared.lock().counts.entry(self.csn).or_default() += 1,
-            Keeper::Leased(pins) => pins.pin_again(self.csn),
+        match &self.backend {
+            Backend::Kernel(pins) => *pins.state.lock().counts.entry(self.csn).or_default() += 1,
+            Backend::Leased(pins) => pins.pin_again(self.csn),
         }
-        PinGuard { keeper: self.keeper.clone(), csn: self.csn }
+        PinGuard { backend: self.backend.clone(), csn: self.csn }
     }
 }
 
 impl Drop for PinGuard {
     fn drop(&mut self) {
-        match &self.keeper {
-            Keeper::Kernel(shared) => shared.lock().unpin(self.csn),
-            Keeper::Leased(pins) => pins.unpin(self.csn),
+        match &self.backend {
+            Backend::Kernel(pins) => pins.state.lock().unpin(self.csn),
+            Backend::Leased(pins) => pins.unpin(self.csn),
         }
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
+impl PinState {
     fn unpin(&mut self, csn: Csn) {
         let count = self.counts.entry(csn).or_default();
         *count = count.saturating_sub(1);
@@ -152,18 +145,18 @@ impl State {
         }
     }
 
-    /// Opens the file at the first use in this process.
-    fn renew(&mut self, path: &Path) -> Result<()> {
+    /// Opens the file at the first pin in this process.
+    fn open_in_this_process(&mut self, path: &Path) -> Result<()> {
         if self.pid == host::process_id() {
             return Ok(());
         }
         if let Some(folder) = path.parent() {
-            // Where this fails, so does opening the file.
+            // If this fails, so does opening the file.
             drop(fs::create_dir(folder));
         }
-        let file = LockFile::open(path).or_else(|_| LockFile::open_to_look(path)).ok();
+        let file = LockFile::open(path).or_else(|_| LockFile::open_read_only(path)).ok();
         if let Some(file) = &file {
-            self.counts.keys().try_for_each(|csn| share(file, *csn))?;
+            self.counts.keys().try_for_each(|csn| lock_shared(file, *csn))?;
         }
         self.file = file;
         self.pid = host::process_id();
@@ -171,7 +164,7 @@ impl State {
     }
 }
 
-/// Waits only for somebody who locks exclusively, which nobody does.
-fn share(file: &LockFile, csn: Csn) -> Result<()> {
-    file.lock(Kind::Shared, Span::byte(csn.0))
+/// Never waits, because no process locks these bytes exclusively.
+fn lock_shared(file: &LockFile, csn: Csn) -> Result<()> {
+    file.lock(LockKind::Shared, Span::byte(csn.0))
 }

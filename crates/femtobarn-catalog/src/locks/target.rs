@@ -1,25 +1,41 @@
-//! What can be locked, and where.
+//! What a lock is on, and the slot of a lock file that stands for it.
 
 use std::fmt;
 
-use super::{ALLOCATION_SLOT, DATABASE_SLOT, FIRST_CONTAINER_SLOT, MAINTENANCE_FILE};
 use crate::ids::{ContainerId, DatabaseId};
+
+/// The slot of the allocation lock. It and the next come first, so that lock files stay short.
+const ALLOCATION_SLOT: u64 = 0;
+/// The slot of the lock on a whole database.
+const DATABASE_SLOT: u64 = 1;
+/// The slot of container 1, the smallest id.
+pub(super) const FIRST_CONTAINER_SLOT: u64 = 2;
+/// The slot behind that of the largest possible container id.
+pub(super) const SLOTS_END: u64 = FIRST_CONTAINER_SLOT + u32::MAX as u64;
+/// The lock file of maintenance, beside those of databases.
+const MAINTENANCE_FILE: &str = "maintenance";
 
 /// What a lock is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockTarget {
-    /// A container, by the transaction that writes it.
+    /// A container, locked by the transaction that writes it.
     Container(DatabaseId, ContainerId),
-    /// A database: shared by transactions that write to it, exclusively by who moves its bytes.
+    /// A database: shared by the transactions that write to it, exclusive for an operation that moves its bytes.
     Database(DatabaseId),
-    /// The end of a database's file, while it is extended.
+    /// The end of a database's file, while the file is extended.
     Allocation(DatabaseId),
-    /// The federation: shared by backups, exclusively by vacuum.
+    /// The federation: shared by backups, exclusive for vacuum.
     Maintenance,
 }
 
+/// Names of databases and containers, for texts about locks.
+pub(crate) trait TargetNames: fmt::Debug + Send + Sync {
+    /// The target by its names, such as `container run7/events`; by its numbers if it has no committed name.
+    fn describe(&self, target: &LockTarget) -> String;
+}
+
 impl LockTarget {
-    /// The database that the lock is in.
+    /// The database that the target belongs to; none for maintenance.
     pub fn database(&self) -> Option<DatabaseId> {
         match self {
             LockTarget::Container(id, _)
@@ -29,7 +45,7 @@ impl LockTarget {
         }
     }
 
-    /// The container that is locked.
+    /// The container, if the target is one.
     pub fn container(&self) -> Option<ContainerId> {
         match self {
             LockTarget::Container(_, id) => Some(*id),
@@ -50,7 +66,7 @@ impl LockTarget {
         }
     }
 
-    /// What is locked by a slot of the file of a database, or of that of maintenance.
+    /// The target of a slot in the lock file of a database, or of maintenance if `database` is `None`.
     pub(super) fn of_slot(database: Option<DatabaseId>, slot: u64) -> Option<Self> {
         match (database, slot) {
             (Some(id), DATABASE_SLOT) => Some(LockTarget::Database(id)),
@@ -62,6 +78,14 @@ impl LockTarget {
             (None, 0) => Some(LockTarget::Maintenance),
             (None, _) => None,
         }
+    }
+}
+
+/// The database of a lock file: `Some(None)` for the file of maintenance, `None` for a file without slots.
+pub(super) fn database_of_file(name: &str) -> Option<Option<DatabaseId>> {
+    match name {
+        MAINTENANCE_FILE => Some(None),
+        _ => Some(Some(DatabaseId(name.parse().ok()?))),
     }
 }
 

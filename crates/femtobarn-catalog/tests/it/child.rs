@@ -35,27 +35,27 @@ fn play() {
 }
 
 /// Tells the test a line.
-pub fn say(line: impl std::fmt::Display) {
+pub(crate) fn say(line: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{MARK}{line}").unwrap();
     out.flush().unwrap();
 }
 
 /// Waits until the test says something, or has gone.
-pub fn listen() -> String {
+pub(crate) fn listen() -> String {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
     line.trim().to_owned()
 }
 
-pub fn command(role: &str, folder: &Path) -> Command {
+pub(crate) fn command(role: &str, folder: &Path) -> Command {
     let program = std::env::current_exe().unwrap();
     prepare(Command::new(program), role, folder)
 }
 
 /// The role in a mount name space of its own, after `mount` has run there; `None` if this machine
 /// does not let us have one.
-pub fn command_in_own_mounts(role: &str, folder: &Path, mount: &str) -> Option<Command> {
+pub(crate) fn command_in_own_mounts(role: &str, folder: &Path, mount: &str) -> Option<Command> {
     let allowed = Command::new("unshare")
         .args(["-rm", "sh", "-c", mount])
         .env(FOLDER, folder)
@@ -73,7 +73,7 @@ pub fn command_in_own_mounts(role: &str, folder: &Path, mount: &str) -> Option<C
 }
 
 /// Has `command`, which starts this program, play a role.
-pub fn prepare(mut command: Command, role: &str, folder: &Path) -> Command {
+pub(crate) fn prepare(mut command: Command, role: &str, folder: &Path) -> Command {
     command
         .args(["--exact", "child::play", "--ignored", "--nocapture"])
         .env(ROLE, role)
@@ -84,30 +84,30 @@ pub fn prepare(mut command: Command, role: &str, folder: &Path) -> Command {
 }
 
 /// A running role. It is killed when this is dropped.
-pub struct Player {
+pub(crate) struct Player {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
     stdin: Option<ChildStdin>,
 }
 
 impl Player {
-    pub fn start(role: &str, folder: &Path) -> Self {
+    pub(crate) fn start(role: &str, folder: &Path) -> Self {
         Self::run(command(role, folder))
     }
 
-    pub fn run(mut command: Command) -> Self {
+    pub(crate) fn run(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let stdin = child.stdin.take();
         Player { child, lines, stdin }
     }
 
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// What it says next; `None` when it has ended.
-    pub fn hear(&mut self) -> Option<String> {
+    pub(crate) fn hear(&mut self) -> Option<String> {
         loop {
             let line = self.lines.next()?.ok()?;
             if let Some((_, said)) = line.split_once(MARK) {
@@ -116,12 +116,12 @@ impl Player {
         }
     }
 
-    pub fn tell(&mut self, line: &str) {
+    pub(crate) fn tell(&mut self, line: &str) {
         writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// Kill -9, at once.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }

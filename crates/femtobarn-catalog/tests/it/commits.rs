@@ -208,11 +208,9 @@ fn nonsense_is_refused_with_a_reason() {
     assert!(invalid(commit).contains("use '_' instead"));
     new.name = "x".repeat(201);
     let commit = Commit { new_containers: vec![new], ..Commit::default() };
-    assert!(invalid(commit).contains("at most 200"));
+    assert!(invalid(commit).contains("1 to 200 bytes"));
     let link_targets = vec![(fed.database, events, vec![Uuid::nil()])];
-    assert!(
-        invalid(Commit { link_targets, ..Commit::default() }).contains("without a new version")
-    );
+    assert!(invalid(Commit { link_targets, ..Commit::default() }).contains("but no new version"));
     let message = "x".repeat(65 * 1024);
     assert!(invalid(Commit { message, ..Commit::default() }).contains("at most 65536"));
     let mut one = version(fed.database, events, None, 1);
@@ -220,7 +218,7 @@ fn nonsense_is_refused_with_a_reason() {
     assert!(invalid(Commit { versions: vec![one], ..Commit::default() }).contains("2^63"));
     let one = version(fed.database, events, None, 1);
     let commit = Commit { versions: vec![one, one], ..Commit::default() };
-    assert!(invalid(commit).contains("twice"));
+    assert!(invalid(commit).contains("two new versions"));
     let versions = vec![version(DatabaseId(99), ContainerId(1), None, 1)];
     let error = fed.catalog.commit(Commit { versions, ..Commit::default() }).unwrap_err();
     assert!(matches!(error, Error::NotFound { what: "container", .. }), "{error}");

@@ -35,7 +35,7 @@ fn a_process_killed_in_a_commit_leaves_all_of_it_or_nothing() {
 }
 
 /// Role: commits the next number of entries to two containers, and says so when it is durable.
-pub fn commit_in_pairs(folder: &Path) {
+pub(crate) fn commit_in_pairs(folder: &Path) {
     let catalog = LocalCatalogue::open(folder).unwrap();
     let database = catalog.database("run7", Csn::MAX).unwrap().id;
     let pair =
@@ -75,7 +75,7 @@ fn after_a_failed_sync_no_more_commits_are_taken() {
 }
 
 /// Role: commits until a commit fails, then tries once more.
-pub fn commit_on_a_failing_disk(folder: &Path) {
+pub(crate) fn commit_on_a_failing_disk(folder: &Path) {
     let catalog = LocalCatalogue::open(folder).unwrap();
     let mut acknowledged = catalog.head().unwrap();
     let error = loop {

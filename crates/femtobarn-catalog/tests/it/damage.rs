@@ -26,7 +26,7 @@ fn the_format_of_the_pre_releases_is_refused_with_what_to_do() {
     let error = LocalCatalogue::open(&folder).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let text = error.to_string();
-    assert!(text.contains("version 1, which was made by a pre-release; export"), "{text}");
+    assert!(text.contains("version 1 of a pre-release; export"), "{text}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use femtobarn_catalog::{
 use tempfile::TempDir;
 use uuid::Uuid;
 
-pub struct Federation {
+pub(crate) struct Federation {
     pub catalog: LocalCatalogue,
     pub database: DatabaseId,
     pub folder: PathBuf,
@@ -18,7 +18,7 @@ pub struct Federation {
 
 impl Federation {
     /// A federation with the open database `run7`, and nothing in it.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let keep = tempfile::tempdir().unwrap();
         let folder = keep.path().join("lhc.fed");
         let catalog = LocalCatalogue::create(&folder, "lhc").unwrap();
@@ -26,23 +26,28 @@ impl Federation {
         Federation { catalog, database, folder, keep }
     }
 
-    pub fn container(&self, name: &str) -> ContainerId {
+    pub(crate) fn container(&self, name: &str) -> ContainerId {
         new_container(&self.catalog, self.database, name).unwrap()
     }
 
     /// Commits a version with so many entries.
-    pub fn publish(&self, container: ContainerId, base: Option<Csn>, entries: u64) -> Result<Csn> {
+    pub(crate) fn publish(
+        &self,
+        container: ContainerId,
+        base: Option<Csn>,
+        entries: u64,
+    ) -> Result<Csn> {
         let versions = vec![version(self.database, container, base, entries)];
         self.catalog.commit(Commit { versions, ..Commit::default() })
     }
 
-    pub fn entries(&self, container: ContainerId, at: Csn) -> Option<u64> {
+    pub(crate) fn entries(&self, container: ContainerId, at: Csn) -> Option<u64> {
         let version = self.catalog.version(self.database, container, at).unwrap();
         version.map(|version| version.entries)
     }
 }
 
-pub fn database(catalog: &LocalCatalogue, name: &str, state: DatabaseState) -> NewDatabase {
+pub(crate) fn database(catalog: &LocalCatalogue, name: &str, state: DatabaseState) -> NewDatabase {
     NewDatabase {
         id: catalog.reserve_database().unwrap(),
         uuid: Uuid::new_v4(),
@@ -52,7 +57,7 @@ pub fn database(catalog: &LocalCatalogue, name: &str, state: DatabaseState) -> N
     }
 }
 
-pub fn new_database(
+pub(crate) fn new_database(
     catalog: &LocalCatalogue,
     name: &str,
     state: DatabaseState,
@@ -63,7 +68,11 @@ pub fn new_database(
     Ok(id)
 }
 
-pub fn container(catalog: &LocalCatalogue, database: DatabaseId, name: &str) -> NewContainer {
+pub(crate) fn container(
+    catalog: &LocalCatalogue,
+    database: DatabaseId,
+    name: &str,
+) -> NewContainer {
     NewContainer {
         database,
         id: catalog.reserve_container().unwrap(),
@@ -74,7 +83,7 @@ pub fn container(catalog: &LocalCatalogue, database: DatabaseId, name: &str) -> 
     }
 }
 
-pub fn new_container(
+pub(crate) fn new_container(
     catalog: &LocalCatalogue,
     database: DatabaseId,
     name: &str,
@@ -85,7 +94,7 @@ pub fn new_container(
     Ok(id)
 }
 
-pub fn version(
+pub(crate) fn version(
     database: DatabaseId,
     container: ContainerId,
     base: Option<Csn>,
@@ -107,14 +116,15 @@ pub fn version(
 }
 
 /// Copies every file of a folder, as a backup or a medium would hold it.
-pub fn copy_folder(from: &Path, to: &Path) {
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy_folder(&entry.path(), &target),
-            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
         }
     }
 }

@@ -61,7 +61,7 @@ fn what_is_missing_is_said() {
     let missing = folder.path().join("nowhere");
     for (path, reason) in [
         (folder.path(), "the folder holds no catalogue.sqlite"),
-        (&missing, "there is no such folder"),
+        (&missing, "the folder does not exist"),
         (&file, "this is a file"),
     ] {
         let error = LocalCatalogue::open(path).unwrap_err();
@@ -151,7 +151,7 @@ fn a_full_disk_refuses_the_commit_and_keeps_the_rest() {
 }
 
 /// Role: says what it can read, and what a commit says; then, when told to, what is new.
-pub fn read_and_tell(folder: &Path) {
+pub(crate) fn read_and_tell(folder: &Path) {
     let catalog = match LocalCatalogue::open(folder) {
         Ok(catalog) => catalog,
         Err(error) => return say(format!("{:?}: {error}", error.kind())),
@@ -167,7 +167,7 @@ pub fn read_and_tell(folder: &Path) {
 }
 
 /// Role: commits until the disk is full, then frees some space and commits once more.
-pub fn fill_the_disk(folder: &Path) {
+pub(crate) fn fill_the_disk(folder: &Path) {
     let ballast = folder.join("ballast");
     let catalog = LocalCatalogue::create(&folder.join("lhc.fed"), "lhc").unwrap();
     fs::write(&ballast, vec![1; 200_000]).unwrap();

@@ -19,7 +19,7 @@ fn a_forked_child_uses_the_catalogue_as_its_parent_does() {
 }
 
 /// Role: forks with the catalogue open, with connections and without, and uses it on both sides.
-pub fn fork_and_use(folder: &Path) {
+pub(crate) fn fork_and_use(folder: &Path) {
     let catalog = LocalCatalogue::open(folder).unwrap();
     let database = catalog.database("run7", Csn::MAX).unwrap().id;
     let locks = LockTable::new(folder);

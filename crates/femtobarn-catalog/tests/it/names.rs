@@ -214,7 +214,7 @@ fn names_are_checked_before_they_are_given() {
     assert_eq!(rename(&fed, events, seen, "hits").unwrap_err().kind(), ErrorKind::Exists);
 }
 
-pub fn rename(fed: &Federation, id: ContainerId, seen: Csn, name: &str) -> Result<Csn> {
+pub(crate) fn rename(fed: &Federation, id: ContainerId, seen: Csn, name: &str) -> Result<Csn> {
     let renamed_containers = vec![(fed.database, id, seen, name.to_owned())];
     fed.catalog.commit(Commit { renamed_containers, ..Commit::default() })
 }
@@ -224,12 +224,12 @@ fn rename_database(fed: &Federation, seen: Csn, name: &str) -> Result<Csn> {
     fed.catalog.commit(Commit { renamed_databases, ..Commit::default() })
 }
 
-pub fn drop_container(fed: &Federation, id: ContainerId, seen: Csn) -> Result<Csn> {
+pub(crate) fn drop_container(fed: &Federation, id: ContainerId, seen: Csn) -> Result<Csn> {
     let dropped_containers = vec![(fed.database, id, seen)];
     fed.catalog.commit(Commit { dropped_containers, ..Commit::default() })
 }
 
-pub fn drop_database(fed: &Federation, id: DatabaseId, seen: Csn) -> Result<Csn> {
+pub(crate) fn drop_database(fed: &Federation, id: DatabaseId, seen: Csn) -> Result<Csn> {
     let dropped_databases = vec![DroppedDatabase { id, seen, keeps_file: false }];
     fed.catalog.commit(Commit { dropped_databases, ..Commit::default() })
 }

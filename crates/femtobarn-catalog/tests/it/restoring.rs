@@ -91,8 +91,8 @@ fn rows_that_contradict_each_other_are_refused_as_a_whole() {
     };
     refuse(&|contents| drop(contents.commits.pop()), "contradict");
     refuse(&|contents| contents.versions.extend_from_within(..1), "contradict");
-    refuse(&|contents| contents.databases[2].sealed = None, "by which commit is missing");
-    refuse(&|contents| contents.containers[0].row.name = "a/b".into(), "contains '/'");
+    refuse(&|contents| contents.databases[2].sealed = None, "its row has no sealing commit");
+    refuse(&|contents| contents.containers[0].row.name = "a/b".into(), "must not contain '/'");
     assert_eq!(fed.catalog.restore(&contents).unwrap_err().kind(), ErrorKind::Invalid);
 }
 

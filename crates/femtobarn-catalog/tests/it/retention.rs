@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use femtobarn_catalog::{Csn, ErrorKind, Kept, LocalCatalogue, Retention, SnapshotPins};
+use femtobarn_catalog::{Csn, ErrorKind, KeptSnapshots, LocalCatalogue, Retention, SnapshotPins};
 
 use crate::child::{Player, listen, say};
 use crate::federation::Federation;
@@ -60,7 +60,7 @@ fn before_the_horizon_there_is_only_what_is_tagged_or_pinned() {
     fed.catalog.create_tag("tagged", Csn(3), "").unwrap();
     let pinned = fed.catalog.pin(Csn(5)).unwrap();
     let kept = fed.catalog.raise_horizon(Csn(7)).unwrap();
-    assert_eq!(kept, Kept { horizon: Csn(7), csns: vec![Csn(3), Csn(5)] });
+    assert_eq!(kept, KeptSnapshots { horizon: Csn(7), csns: vec![Csn(3), Csn(5)] });
     let exists = |csn| fed.catalog.snapshot_exists(Csn(csn)).unwrap();
     assert_eq!((1..=9).filter(|csn| exists(*csn)).collect::<Vec<_>>(), [3, 7, 8, 9]);
     let error = fed.catalog.pin(Csn(4)).unwrap_err();
@@ -76,7 +76,7 @@ fn before_the_horizon_there_is_only_what_is_tagged_or_pinned() {
 
 #[test]
 fn a_version_is_needed_by_the_snapshots_between_it_and_the_next() {
-    let kept = Kept { horizon: Csn(10), csns: vec![Csn(3), Csn(5)] };
+    let kept = KeptSnapshots { horizon: Csn(10), csns: vec![Csn(3), Csn(5)] };
     let needs = |since, until| kept.needs(Csn(since), until);
     assert!(needs(1, None) && needs(12, None));
     assert!(needs(2, Some(Csn(4))) && needs(3, Some(Csn(4))) && needs(4, Some(Csn(6))));
@@ -125,7 +125,7 @@ fn where_nothing_can_be_written_pins_do_nothing() {
 }
 
 /// Role: forks with a pin, and then waits to be killed.
-pub fn pin_and_fork(folder: &Path) {
+pub(crate) fn pin_and_fork(folder: &Path) {
     use nix::sys::wait::{WaitStatus, waitpid};
     let catalog = LocalCatalogue::open(folder).unwrap();
     let guard = catalog.pin(Csn(1)).unwrap();

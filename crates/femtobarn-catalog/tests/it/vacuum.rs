@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 
 use femtobarn_catalog::{
-    BlobRange, Csn, DatabaseState, ErrorKind, Kept, LocalCatalogue, Result, Vacuumed,
+    BlobRange, Csn, DatabaseState, ErrorKind, KeptSnapshots, LocalCatalogue, Result, Vacuumed,
 };
 
 use crate::federation::{Federation, new_database};
 use crate::names::{drop_container, drop_database, rename};
 
-fn vacuumed(kept: Kept) -> Vacuumed {
+fn vacuumed(kept: KeptSnapshots) -> Vacuumed {
     Vacuumed {
         kept,
         versions: vec![],

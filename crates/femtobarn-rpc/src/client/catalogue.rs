@@ -154,7 +154,7 @@ impl Catalogue for RemoteCatalogue {
         Ok(checked!(self.ask(question)?, databases)?.pop())
     }
 
-    fn look_for_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)> {
+    fn find_current_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)> {
         let answers = self.ask(Of::FindDatabase(named(DatabaseId(0), name, Csn::MAX)))?;
         let head = needed(csn_of(&answers), "commit")?;
         self.shared.observe_head(head);

@@ -100,6 +100,8 @@ fn described(error: &Error) -> Of {
         Error::Full { path } => Of::Full(path.to_string_lossy().into_owned()),
         Error::Io { what, source } => Of::Io(missing(what, "", &[source.to_string()])),
         Error::Internal { what } => Of::Internal(what.clone()),
+        // The enum may grow; a client that does not know the new variant gets its text.
+        other => Of::Internal(other.to_string()),
     }
 }
 

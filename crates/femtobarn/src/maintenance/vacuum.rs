@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    BlobRange, ContainerId, Csn, DatabaseId, DatabaseRow, DatabaseState, Kept, LockOwner,
+    BlobRange, ContainerId, Csn, DatabaseId, DatabaseRow, DatabaseState, KeptSnapshots, LockOwner,
     Purgeable, Vacuumed, VersionRow,
 };
 
@@ -156,7 +156,7 @@ impl Vacuum<'_, '_> {
         }
     }
 
-    fn kept(&self) -> Result<Kept> {
+    fn kept(&self) -> Result<KeptSnapshots> {
         let catalog = self.inner.local()?;
         let from = match self.options.keep_from {
             Some(from) => from,
@@ -169,7 +169,7 @@ impl Vacuum<'_, '_> {
         let csns = catalog.tags()?.into_iter().map(|tag| tag.csn).filter(|csn| *csn < horizon);
         let mut csns: Vec<Csn> = csns.collect();
         csns.dedup();
-        Ok(Kept { horizon, csns })
+        Ok(KeptSnapshots { horizon, csns })
     }
 
     /// Punches and releases what an earlier vacuum noted, or this one.
@@ -190,7 +190,7 @@ impl Vacuum<'_, '_> {
     }
 
     /// Takes versions away; returns the databases that are left.
-    fn first_round(&mut self, rows: &[DatabaseRow], kept: Kept) -> Result<Vec<DatabaseRow>> {
+    fn first_round(&mut self, rows: &[DatabaseRow], kept: KeptSnapshots) -> Result<Vec<DatabaseRow>> {
         let purgeable = self.inner.local()?.purgeable(&kept)?;
         let is_purged = |id: DatabaseId| purgeable.databases.iter().any(|it| it.row.id == id);
         let databases = rows.iter().filter(|row| !is_purged(row.id));
@@ -248,7 +248,7 @@ impl Vacuum<'_, '_> {
     fn partition_versions(
         &self,
         row: &DatabaseRow,
-        kept: &Kept,
+        kept: &KeptSnapshots,
         purgeable: &Purgeable,
     ) -> Result<DatabaseVersions> {
         let catalog = self.inner.local()?;

@@ -234,7 +234,7 @@ impl Transaction {
         if let Some(id) = self.own_database(name) {
             return Ok((Some(id), Csn::ZERO));
         }
-        let (known, seen) = self.federation.catalog().look_for_database(name)?;
+        let (known, seen) = self.federation.catalog().find_current_database(name)?;
         Ok((known.map(|row| row.id).filter(|id| !self.has_renamed(*id)), seen))
     }
 

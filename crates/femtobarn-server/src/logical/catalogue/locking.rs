@@ -120,7 +120,7 @@ impl FederationService {
                 self.refuse(session, asked.number, busy)
             }
             Answer::Twice => self.refuse(session, asked.number, move |served| Error::Invalid {
-                what: format!("{} is already locked by this owner", served.label(&asked.target)),
+                what: format!("{} is already locked by this owner", served.describe(&asked.target)),
             }),
             Answer::Deadlock(cycle) => {
                 self.deadlocks.fetch_add(1, Ordering::Relaxed);
@@ -350,7 +350,7 @@ impl FederationService {
 
     fn busy(&self, target: &LockTarget, waited: Duration) -> Error {
         let holder = self.table.holder(target).and_then(|owner| self.holder(owner));
-        Error::Busy { what: self.label(target), holder: holder.map(Box::new), waited }
+        Error::Busy { what: self.describe(target), holder: holder.map(Box::new), waited }
     }
 
     fn told_of(&self, waiter: Owner, target: &LockTarget) -> String {
@@ -358,7 +358,7 @@ impl FederationService {
             Some(holder) => holder.name(),
             None => "a session that ended".to_owned(),
         };
-        format!("transaction {} of {name} waits for {}", waiter.number, self.label(target))
+        format!("transaction {} of {name} waits for {}", waiter.number, self.describe(target))
     }
 }
 

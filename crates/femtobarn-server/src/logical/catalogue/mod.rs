@@ -154,8 +154,8 @@ impl FederationService {
     }
 
     /// What people call the target of a lock.
-    pub fn label(&self, target: &LockTarget) -> String {
-        self.catalog.label(target)
+    pub fn describe(&self, target: &LockTarget) -> String {
+        self.catalog.describe(target)
     }
 
     /// All locks of sessions, and those of local processes.

@@ -57,7 +57,7 @@ impl Catalogue for Counted {
         fn head(&self) -> Result<Csn>;
         fn databases(&self, at: Csn) -> Result<Vec<DatabaseRow>>;
         fn find_database(&self, name: &str, at: Csn) -> Result<Option<DatabaseRow>>;
-        fn look_for_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)>;
+        fn find_current_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)>;
         fn database(&self, name: &str, at: Csn) -> Result<DatabaseRow>;
         fn database_by_id(&self, id: DatabaseId, at: Csn) -> Result<DatabaseRow>;
         fn database_by_uuid(&self, uuid: Uuid) -> Result<Option<DatabaseRow>>;
@@ -156,7 +156,7 @@ fn databases_are_made_and_dropped_in_few_round_trips() {
         })
         .collect();
     let (made, ended): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-    let few = ["class", "look_for_database", "extend_file", "commit"];
+    let few = ["class", "find_current_database", "extend_file", "commit"];
     assert!(made.iter().any(|asked| asked.len() <= few.len()), "{made:?}");
     let few = ["database", "database_to_drop", "commit"];
     assert!(ended.iter().any(|asked| *asked == few), "{ended:?}");

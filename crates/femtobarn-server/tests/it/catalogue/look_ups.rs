@@ -51,7 +51,7 @@ fn every_look_up_finds_what_the_local_one_finds() {
         }
         for name in ["run7", "run8", ""] {
             same(here.find_database(name, at), there.find_database(name, at));
-            same(here.look_for_database(name), there.look_for_database(name));
+            same(here.find_current_database(name), there.find_current_database(name));
             same(here.database(name, at), there.database(name, at));
         }
         for name in ["events", "evnts"] {

@@ -90,8 +90,8 @@ fn published(federation: &str, catalog: &LocalCatalogue, csn: Csn, commit: &Comm
 
 /// The names of what a commit made, filled and took away.
 fn changed(catalog: &LocalCatalogue, commit: &Commit) -> String {
-    let database = |id: DatabaseId| catalog.label(&LockTarget::Database(id));
-    let container = |database, id| catalog.label(&LockTarget::Container(database, id));
+    let database = |id: DatabaseId| catalog.describe(&LockTarget::Database(id));
+    let container = |database, id| catalog.describe(&LockTarget::Container(database, id));
     let made = commit.new_databases.iter().map(|new| format!("new database {}", new.name));
     let filled = commit.versions.iter().map(|it| container(it.database, it.container));
     let sealed = commit.sealed.iter().map(|(id, _)| format!("sealed {}", database(*id)));

@@ -1,30 +1,32 @@
-//! What a transaction publishes, and the protocol that publishes it.
+//! The contents of a commit, and the protocol that publishes it.
 //!
-//! A commit is applied inside one SQL transaction that its caller has begun and will end:
+//! A commit is applied inside one SQL transaction, which the caller begins and ends:
 //!
 //! 1. the commit row, which gives the CSN;
-//! 2. new classes; names that end, of what is renamed or dropped, unless somebody else was first;
+//! 2. new classes; the end of the names of renamed and dropped objects, unless another commit changed them first;
 //!    new databases, containers and names; a name that is taken refuses the commit;
-//! 3. the version check: every container written or read must still be at the version that the
-//!    transaction started from, or the commit is refused with a conflict;
+//! 3. the version check: every container written or read must still be at the version that the transaction
+//!    started from, or the commit is refused with a conflict;
 //! 4. new versions and link targets; path changes; seals.
 //!
 //! Invariants:
-//! 1. A refused commit leaves nothing behind: whoever called rolls back.
-//! 2. The pages and the envelopes that the versions name are durable before the commit is applied;
-//!    that is the caller's part.
+//! 1. A refused commit leaves nothing behind: the caller rolls back.
+//! 2. The pages and envelopes of the new versions are durable before the commit is applied; the caller sees to it.
 //! 3. Every statement touches rows of this commit only, so the cost does not grow with history.
+//!
+//! `apply` runs the protocol, over `name_changes`, over `status`, which says whether a database or container may
+//! still be changed.
 
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
-use crate::rows::{BlobRange, ClassRow, DatabaseState, EnvelopeRange};
+use crate::rows::{BlobRange, ClassRow, DatabaseState, EnvelopeRange, VersionRow};
 
 mod apply;
-mod naming;
-mod target;
+mod name_changes;
+mod status;
 
 pub(crate) use apply::{apply, insert_version_row};
 
@@ -36,41 +38,41 @@ pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 pub struct Commit {
     /// The identity of the transaction, for [`crate::LocalCatalogue::find_commit`].
     pub transaction: Uuid,
-    /// What its author says about it.
+    /// Its author's message.
     pub message: String,
-    /// Who made it; this process if nobody else is named.
+    /// Its author; this process if there is none.
     pub author: Option<Author>,
     /// Databases that it creates or attaches.
     pub new_databases: Vec<NewDatabase>,
     /// Containers that it creates.
     pub new_containers: Vec<NewContainer>,
-    /// Classes that it declares; one that exists with the same definition is fine.
+    /// Classes that it declares. A class that exists with the same definition is accepted.
     pub new_classes: Vec<ClassRow>,
     /// New versions of containers.
     pub versions: Vec<NewVersion>,
-    /// Databases that containers of this commit now link to, after the targets they had.
+    /// Databases that containers of this commit link to from now on, appended to the earlier ones.
     pub link_targets: Vec<(DatabaseId, ContainerId, Vec<Uuid>)>,
-    /// Databases that become read-only for ever, each as of the commit that its sealer looked at:
-    /// what was committed to it since would be missing in the sealed file.
+    /// Databases that become read-only for ever, each with the commit that the sealer read: a later change is a
+    /// conflict, because the sealed file would miss it.
     pub sealed: Vec<(DatabaseId, Csn)>,
-    /// Databases whose file is now elsewhere.
+    /// Databases whose file has moved, with its new path.
     pub moved: Vec<(DatabaseId, String)>,
-    /// Databases that get another name, each as of the commit that its renamer looked at: another
-    /// name given since is a conflict. Sealed and attached ones may be renamed, too.
+    /// Databases that get another name, each with the commit that the transaction read: a later rename is a
+    /// conflict. Sealed and attached databases may be renamed, too.
     pub renamed_databases: Vec<(DatabaseId, Csn, String)>,
-    /// Containers that get another name, each as of the commit that its renamer looked at: another
-    /// name or a version given since is a conflict.
+    /// Containers that get another name, each with the commit that the transaction read: a later rename or
+    /// version is a conflict.
     pub renamed_containers: Vec<(DatabaseId, ContainerId, Csn, String)>,
-    /// Databases that are no more from this commit on.
+    /// Databases that it drops.
     pub dropped_databases: Vec<DroppedDatabase>,
-    /// Containers that are no more from this commit on, each as of the commit that was looked at:
-    /// another name or a version given since is a conflict.
+    /// Containers that it drops, each with the commit that the transaction read: a later rename or version is a
+    /// conflict.
     pub dropped_containers: Vec<(DatabaseId, ContainerId, Csn)>,
-    /// Containers that were only read, and must be unchanged (serialisable transactions).
+    /// Containers that were only read and must not have changed, in serialisable transactions.
     pub reads: Vec<(DatabaseId, ContainerId, Option<Csn>)>,
 }
 
-/// Who made a commit, for the history.
+/// The author of a commit, for the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Author {
     /// The user.
@@ -101,9 +103,9 @@ pub struct NewDatabase {
 pub struct DroppedDatabase {
     /// The database.
     pub id: DatabaseId,
-    /// The commit that was looked at; what was committed to the database since is a conflict.
+    /// The commit that the transaction read; a later change of the database is a conflict.
     pub seen: Csn,
-    /// Whether its file stays when no snapshot needs it any more: it was detached, not deleted.
+    /// Whether vacuum leaves its file when no snapshot needs it any more: it was detached, not deleted.
     pub keeps_file: bool,
 }
 
@@ -137,9 +139,9 @@ pub struct NewVersion {
     pub header: EnvelopeRange,
     /// The footer envelope.
     pub footer: EnvelopeRange,
-    /// What the engine keeps beside the footer: deletions, statistics, indexes.
+    /// The engine's metadata beside the footer: deletions, statistics, indexes.
     pub annex: BlobRange,
-    /// The commit record that says the same in the file.
+    /// The commit record, which repeats this in the file.
     pub record: BlobRange,
     /// The version of the container's class that the objects have.
     pub class_version: u32,
@@ -152,7 +154,10 @@ pub struct NewVersion {
 }
 
 impl Commit {
-    /// What can be refused without looking at the catalogue.
+    /// Checks everything that needs no look at the catalogue.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the field that is wrong.
     pub(crate) fn validate(&self) -> Result<()> {
         if self.message.len() > MESSAGE_BYTES_MAX {
             return Err(Error::invalid(format!(
@@ -169,7 +174,7 @@ impl Commit {
                 )));
             }
         }
-        // Those of a file that is attached have the names that they have in it.
+        // The containers of an attached file keep the names that they have in it, so older names are allowed.
         for container in &self.new_containers {
             names::check_existing_container_name(&container.name)?;
         }
@@ -188,8 +193,8 @@ impl Commit {
             .try_for_each(|(database, container, _)| self.check_guarded(*database, *container))
     }
 
-    /// Link targets are numbered after those that the transaction saw, which only the version
-    /// check of the same container makes safe.
+    /// New link targets are numbered after those that the transaction read. That is safe only if the version check
+    /// covers the same container.
     fn check_guarded(&self, database: DatabaseId, container: ContainerId) -> Result<()> {
         let new = self.new_containers.iter().any(|n| (n.database, n.id) == (database, container));
         let written =
@@ -198,12 +203,50 @@ impl Commit {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "container {container} of database {database} gets link targets without a new version"
+            "container {container} of database {database} has new link targets but no new version"
         )))
     }
 }
 
 impl NewVersion {
+    /// The version of `row` as a new one that follows version `base`.
+    pub fn from_row(row: VersionRow, base: Option<Csn>) -> Self {
+        let VersionRow { database, container, header, footer, annex, record, .. } = row;
+        let VersionRow { class_version, entries, deleted, bytes, .. } = row;
+        NewVersion {
+            database,
+            container,
+            base,
+            header,
+            footer,
+            annex,
+            record,
+            class_version,
+            entries,
+            deleted,
+            bytes,
+        }
+    }
+
+    /// The row that commit `csn` gives this version.
+    pub fn to_row(&self, csn: Csn) -> VersionRow {
+        let &NewVersion { database, container, header, footer, annex, record, .. } = self;
+        let &NewVersion { class_version, entries, deleted, bytes, .. } = self;
+        VersionRow {
+            database,
+            container,
+            csn,
+            header,
+            footer,
+            annex,
+            record,
+            class_version,
+            entries,
+            deleted,
+            bytes,
+        }
+    }
+
     /// SQL integers have a sign.
     fn validate(&self) -> Result<()> {
         let (header, footer) = (&self.header, &self.footer);
@@ -214,12 +257,12 @@ impl NewVersion {
             [self.record.offset, self.record.size, 0],
             [self.entries, self.bytes, 0],
         ];
-        match numbers.iter().flatten().any(|number| i64::try_from(*number).is_err()) {
-            true => Err(Error::invalid(format!(
+        if numbers.iter().flatten().any(|number| i64::try_from(*number).is_err()) {
+            return Err(Error::invalid(format!(
                 "the new version of container {} has a number of 2^63 or more",
                 self.container
-            ))),
-            false => Ok(()),
+            )));
         }
+        Ok(())
     }
 }

@@ -1,18 +1,20 @@
-//! Names that a commit gives and ends. Names that end come first, so that a commit may pass a name
-//! on from one to another, or swap two.
+//! The names that a commit gives and ends. Names end before others begin, so that one commit can pass a name from
+//! one database or container to another, or swap two.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::target::{
-    Target, check_database_unchanged, check_open, container_path, database_name, live_database,
+use super::status::{
+    ContainerStatus, check_database_unchanged, check_open, container_path, database_name,
+    live_database,
 };
 use super::{Commit, DroppedDatabase};
-use crate::error::{Attempt, Error};
+use crate::error::Error;
 use crate::ids::{ContainerId, Csn, DatabaseId};
-use crate::local::numbers::signed;
+use crate::numbers::signed;
+use crate::sql::SqlResult;
 
-/// Ends the names of what is renamed or dropped.
-pub(super) fn end_names(connection: &Connection, csn: Csn, commit: &Commit) -> Attempt<()> {
+/// Ends the names of all renamed and dropped databases and containers.
+pub(super) fn end_names(connection: &Connection, csn: Csn, commit: &Commit) -> SqlResult<()> {
     for (database, seen, _) in &commit.renamed_databases {
         end_database_name(connection, csn, *database, *seen)?;
     }
@@ -31,8 +33,8 @@ pub(super) fn end_names(connection: &Connection, csn: Csn, commit: &Commit) -> A
     commit.dropped_databases.iter().try_for_each(|dropped| drop_database(connection, csn, dropped))
 }
 
-/// Gives what is renamed its new name.
-pub(super) fn begin_names(connection: &Connection, csn: Csn, commit: &Commit) -> Attempt<()> {
+/// Gives all renamed databases and containers their new names.
+pub(super) fn begin_names(connection: &Connection, csn: Csn, commit: &Commit) -> SqlResult<()> {
     for (database, _, name) in &commit.renamed_databases {
         name_database(connection, csn, *database, name)?;
     }
@@ -42,13 +44,13 @@ pub(super) fn begin_names(connection: &Connection, csn: Csn, commit: &Commit) ->
     Ok(())
 }
 
-/// Refuses a name that a database has.
+/// Names a database; refuses a name that another one has.
 pub(super) fn name_database(
     connection: &Connection,
     csn: Csn,
     database: DatabaseId,
     name: &str,
-) -> Attempt<()> {
+) -> SqlResult<()> {
     let taken = connection
         .prepare_cached(
             "SELECT until IS NULL FROM database_names WHERE name = ?1 ORDER BY since DESC LIMIT 1",
@@ -64,14 +66,14 @@ pub(super) fn name_database(
     Ok(())
 }
 
-/// Refuses a name that a container of the database has.
+/// Names a container; refuses a name that another container of the database has.
 pub(super) fn name_container(
     connection: &Connection,
     csn: Csn,
     database: DatabaseId,
     container: ContainerId,
     name: &str,
-) -> Attempt<()> {
+) -> SqlResult<()> {
     let taken = connection
         .prepare_cached(
             "SELECT until IS NULL FROM container_names WHERE database = ?1 AND name = ?2 \
@@ -95,7 +97,7 @@ fn taken_name(what: &'static str, name: &str, advice: &str) -> Error {
     Error::Exists { what, name: name.to_owned(), advice: advice.to_owned() }
 }
 
-fn drop_database(connection: &Connection, csn: Csn, dropped: &DroppedDatabase) -> Attempt<()> {
+fn drop_database(connection: &Connection, csn: Csn, dropped: &DroppedDatabase) -> SqlResult<()> {
     live_database(connection, dropped.id)?.check_not_dropped(connection, csn)?;
     check_database_unchanged(connection, csn, dropped.id, dropped.seen)?;
     end_database_name(connection, csn, dropped.id, dropped.seen)?;
@@ -110,7 +112,7 @@ fn end_database_name(
     csn: Csn,
     database: DatabaseId,
     seen: Csn,
-) -> Attempt<()> {
+) -> SqlResult<()> {
     live_database(connection, database)?.check_not_dropped(connection, csn)?;
     let since: Option<i64> = connection
         .prepare_cached(
@@ -120,7 +122,7 @@ fn end_database_name(
         .query_row(params![database.0, signed(csn.0)], |row| row.get(0))
         .optional()?;
     let name = || database_name(connection, database).map(|name| format!("database {name:?}"));
-    check_renamed(since, csn, seen, name)
+    check_name_ended(since, csn, seen, name)
 }
 
 fn end_container_name(
@@ -129,9 +131,10 @@ fn end_container_name(
     database: DatabaseId,
     container: ContainerId,
     seen: Csn,
-) -> Attempt<()> {
+) -> SqlResult<()> {
     check_open(connection, csn, database)?;
-    Target::find(connection, database, container)?.check_unchanged(connection, csn, seen)?;
+    ContainerStatus::find(connection, database, container)?
+        .check_unchanged(connection, csn, seen)?;
     let since: Option<i64> = connection
         .prepare_cached(
             "UPDATE container_names SET until = ?3 \
@@ -142,16 +145,18 @@ fn end_container_name(
     let path = || {
         container_path(connection, database, container).map(|path| format!("container {path:?}"))
     };
-    check_renamed(since, csn, seen, path)
+    check_name_ended(since, csn, seen, path)
 }
 
-/// `since`: since when it had the name that ends now; none if this commit has ended it already.
-fn check_renamed(
+/// Refuses to end a name that was given after commit `seen`, or that this commit has ended already.
+///
+/// `since` is the commit that gave the name; `None` if this commit has ended it.
+fn check_name_ended(
     since: Option<i64>,
     csn: Csn,
     seen: Csn,
-    what: impl FnOnce() -> Attempt<String>,
-) -> Attempt<()> {
+    what: impl FnOnce() -> SqlResult<String>,
+) -> SqlResult<()> {
     match since {
         None => {
             let what = format!("{} is renamed or dropped twice in this commit", what()?);

@@ -1,22 +1,23 @@
-//! The commits of this process that wait for their turn, and the groups that they make.
+//! Group commit within a process: the commits of its threads that wait, and their groups.
 //!
-//! A thread that finds nobody committing becomes the leader: it takes everything that waits, up to
-//! a maximum, publishes it as one group, and hands out the results. Those who come meanwhile wait
-//! for the next leader. A single thread never waits, and many share one durable write.
+//! A thread that finds no leader becomes one: it takes the waiting commits, up to a maximum, publishes them as one
+//! group, and hands out the results. Threads that arrive meanwhile wait for the next leader. A single thread never
+//! waits, and many share one durable write.
 //!
 //! Invariants:
 //! 1. There is at most one leader.
 //! 2. Every commit that was submitted gets exactly one result, even if the leader panics.
-//! 3. Groups are made in the order of submission.
+//! 3. Groups take commits in the order of submission.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::commit::Commit;
 use crate::error::{Error, Result};
 use crate::ids::Csn;
 
-/// Most commits in one group, which bounds how long the last of them waits.
+/// Commits in one group at most, which bounds how long the last of them waits.
 const GROUP_COMMITS_MAX: usize = 256;
 
 #[derive(Default)]
@@ -28,19 +29,19 @@ pub(super) struct CommitQueue {
 #[derive(Default)]
 struct State {
     next_ticket: u64,
-    leading: bool,
+    has_leader: bool,
     waiting: VecDeque<(u64, Commit)>,
     results: HashMap<u64, Result<Csn>>,
 }
 
 impl CommitQueue {
-    /// Has `publish` called with a group that holds `commit`, by this thread or by another one.
+    /// Has this thread or another one call `publish` with a group that contains `commit`, and waits for its result.
     pub(super) fn submit(
         &self,
         commit: Commit,
         publish: impl Fn(&[Commit]) -> Vec<Result<Csn>>,
     ) -> Result<Csn> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         state.waiting.push_back((ticket, commit));
@@ -48,48 +49,44 @@ impl CommitQueue {
             if let Some(result) = state.results.remove(&ticket) {
                 return result;
             }
-            if state.leading {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if state.has_leader {
+                self.changed.wait(&mut state);
             } else {
-                let (mut lead, group) = Lead::take(self, &mut state);
+                let (mut lead, group) = Leadership::take(self, &mut state);
                 drop(state);
                 lead.results = publish(&group);
                 drop(lead);
-                state = self.lock();
+                state = self.state.lock();
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// The leader's duty to answer its group, done when this is dropped.
-struct Lead<'a> {
+/// A leader's duty to answer its group, which it fulfils when this is dropped.
+struct Leadership<'a> {
     queue: &'a CommitQueue,
     tickets: Vec<u64>,
     results: Vec<Result<Csn>>,
 }
 
-impl<'a> Lead<'a> {
+impl<'a> Leadership<'a> {
     fn take(queue: &'a CommitQueue, state: &mut State) -> (Self, Vec<Commit>) {
-        state.leading = true;
+        state.has_leader = true;
         let size = state.waiting.len().min(GROUP_COMMITS_MAX);
         let (tickets, group) = state.waiting.drain(..size).unzip();
-        (Lead { queue, tickets, results: Vec::new() }, group)
+        (Leadership { queue, tickets, results: Vec::new() }, group)
     }
 }
 
-impl Drop for Lead<'_> {
+impl Drop for Leadership<'_> {
     fn drop(&mut self) {
         let mut results = std::mem::take(&mut self.results).into_iter();
-        let mut state = self.queue.lock();
+        let mut state = self.queue.state.lock();
         for ticket in &self.tickets {
             let unanswered = || Err(Error::internal("the thread that led this commit stopped"));
             state.results.insert(*ticket, results.next().unwrap_or_else(unanswered));
         }
-        state.leading = false;
+        state.has_leader = false;
         if self.tickets.len() > 1 || !state.waiting.is_empty() {
             self.queue.changed.notify_all();
         }

@@ -1,4 +1,4 @@
-//! How far the catalogue's log is durable: numbers in `locks/commit`, and the lock of who syncs.
+//! How far the catalogue's log is durable: three numbers in `locks/commit`, and the lock of the syncing process.
 //!
 //! ```text
 //! byte 192        208        224        240
@@ -7,22 +7,19 @@
 //!      +----------+----------+----------+
 //! ```
 //!
-//! Each change of the catalogue has a number, one more than the one before. `written` is the last one
-//! that is in the log, and whoever has the turn to commit writes it; a sync of the log that began
-//! after that makes the change durable. `durable` is the last one of which that is known, and whoever
-//! holds the sync lock writes it. `torn` is 1 if a sync has failed since the log was last known good.
+//! Changes of the catalogue are numbered in sequence. `written` is the newest change in the log; the holder of the
+//! turn to commit writes it. A sync of the log that begins afterwards makes the change durable. `durable` is the
+//! newest change known to be durable, and `torn` is 1 if a sync has failed since the log was last known to be good;
+//! the holder of the sync lock writes both.
 //!
 //! Invariants:
-//! 1. `durable` is never more than what is durable, whatever was lost with the power: a new number is
-//!    greater than both.
-//! 2. A number that is being written, and so differs from its complement, is taken for 0, which says
-//!    nothing.
+//! 1. `durable` never exceeds what is durable, even after a loss of power: a new number is greater than both.
+//! 2. A number that differs from its complement is being written, and reads as 0, which claims nothing.
 
 use std::path::Path;
 
-use super::SLOT_BYTES;
-use super::file::{Kind, LockFile, Span};
-use super::order::COMMIT_FILE;
+use super::commit_turn::COMMIT_FILE;
+use super::file::{LockFile, LockKind, SLOT_BYTES, Span};
 use crate::error::Result;
 
 const SYNC: u64 = 2;
@@ -32,15 +29,15 @@ const WRITTEN: u64 = 0;
 const DURABLE: u64 = 1;
 const TORN: u64 = 2;
 
-/// One user's view of the numbers, who is one thread at a time.
+/// The numbers in their file, for one thread at a time.
 #[derive(Debug)]
 pub(crate) struct LogProgress {
     file: LockFile,
 }
 
-/// The numbers at one time.
+/// The numbers at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Numbers {
+pub(crate) struct LogNumbers {
     pub(crate) written: u64,
     pub(crate) durable: u64,
     pub(crate) is_torn: bool,
@@ -51,11 +48,11 @@ impl LogProgress {
         Ok(LogProgress { file: LockFile::open(&locks.join(COMMIT_FILE))? })
     }
 
-    pub(crate) fn numbers(&self) -> Result<Numbers> {
+    pub(crate) fn numbers(&self) -> Result<LogNumbers> {
         let mut bytes = [0; 3 * NUMBER_BYTES];
         self.file.read_at(&mut bytes, NUMBERS_AT)?;
         let number = |at: u64| decode(&bytes[at as usize * NUMBER_BYTES..][..NUMBER_BYTES]);
-        Ok(Numbers {
+        Ok(LogNumbers {
             written: number(WRITTEN),
             durable: number(DURABLE),
             is_torn: number(TORN) != 0,
@@ -81,9 +78,9 @@ impl LogProgress {
         self.file.write_at(&encode(number), NUMBERS_AT + at * NUMBER_BYTES as u64)
     }
 
-    /// Waits for those who are syncing, first come first served.
+    /// Takes the sync lock, in the order of arrival.
     pub(crate) fn begin_sync(&self) -> Result<()> {
-        self.file.lock(Kind::Exclusive, Span::hold(SYNC))
+        self.file.lock(LockKind::Exclusive, Span::hold(SYNC))
     }
 
     pub(crate) fn end_sync(&self) {
@@ -110,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_is_half_written_says_nothing() {
+    fn torn_number_reads_as_old_new_or_zero() {
         let (old, new) = (encode(0x00ff), encode(0x0100));
         assert_eq!((decode(&old), decode(&new)), (0x00ff, 0x0100));
         for at in 1..NUMBER_BYTES {
@@ -122,15 +119,15 @@ mod tests {
     }
 
     #[test]
-    fn what_one_process_notes_others_read() {
+    fn numbers_set_through_one_file_are_read_through_another() {
         let folder = tempfile::tempdir().unwrap();
         let [one, other] = [(); 2].map(|()| LogProgress::open(folder.path()).unwrap());
-        let nothing = Numbers { written: 0, durable: 0, is_torn: false };
+        let nothing = LogNumbers { written: 0, durable: 0, is_torn: false };
         assert_eq!(one.numbers().unwrap(), nothing);
         one.set_written(7).unwrap();
         one.set_durable(6).unwrap();
         one.set_torn(true).unwrap();
-        let noted = Numbers { written: 7, durable: 6, is_torn: true };
+        let noted = LogNumbers { written: 7, durable: 6, is_torn: true };
         assert_eq!(other.numbers().unwrap(), noted);
         one.begin_sync().unwrap();
         one.end_sync();

@@ -1,29 +1,30 @@
-//! What a commit writes to or has read, as it is committed now: may it be changed, and is it still
-//! what the transaction started from?
+//! The committed state of the databases and containers that a commit writes or has read: whether they may be
+//! changed, and are still what the transaction started from.
 //!
-//! Names are looked up only for messages, so that a commit does not pay for them.
+//! Names are looked up for error messages only, so that a commit does not pay for them.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::error::{Attempt, Error};
+use crate::error::Error;
 use crate::ids::{ContainerId, Csn, DatabaseId};
-use crate::local::numbers::{signed, unsigned};
 use crate::names;
+use crate::numbers::{signed, unsigned};
+use crate::sql::SqlResult;
 
-/// A container that a commit writes or has read.
-pub(super) struct Target {
+/// The committed state of a container that a commit writes or has read.
+pub(super) struct ContainerStatus {
     database: DatabaseStatus,
     container: ContainerId,
     dropped: Option<i64>,
     head: Option<Csn>,
 }
 
-impl Target {
+impl ContainerStatus {
     pub(super) fn find(
         connection: &Connection,
         database: DatabaseId,
         container: ContainerId,
-    ) -> Attempt<Self> {
+    ) -> SqlResult<Self> {
         let found = connection
             .prepare_cached(
                 "SELECT d.id, d.state, d.sealed, d.created, d.dropped, c.dropped, \
@@ -33,7 +34,7 @@ impl Target {
                  WHERE c.database = ?1 AND c.id = ?2",
             )?
             .query_row([database.0, container.0], |row| {
-                Ok(Target {
+                Ok(ContainerStatus {
                     database: DatabaseStatus::decode(row)?,
                     container,
                     dropped: row.get(5)?,
@@ -45,30 +46,31 @@ impl Target {
         Ok(found.ok_or_else(|| names::not_found("container", &name(), vec![]))?)
     }
 
-    /// Whether `csn`, the commit that is being applied, may give it a version after `base`.
+    /// Refuses a new version after `base` by `csn`, the commit that is being applied.
     pub(super) fn check_writable(
         &self,
         connection: &Connection,
         csn: Csn,
         base: Option<Csn>,
-    ) -> Attempt<()> {
+    ) -> SqlResult<()> {
         self.database.check_open(connection, csn)?;
         self.check_not_dropped(connection, csn)?;
         if self.head == Some(csn) {
             let path = self.path(connection)?;
-            let what = format!("container {path:?} is in this commit twice");
+            let what = format!("container {path:?} has two new versions in this commit");
             return Err(Error::invalid(what).into());
         }
         self.check_base(connection, base)
     }
 
-    /// Whether what `csn`, the commit that is being applied, has read of it is still so.
+    /// Refuses `csn`, the commit that is being applied, if the container is no longer at the version `base` that
+    /// it has read.
     pub(super) fn check_read(
         &self,
         connection: &Connection,
         csn: Csn,
         base: Option<Csn>,
-    ) -> Attempt<()> {
+    ) -> SqlResult<()> {
         let dropped = self.database.dropped.or(self.dropped);
         if dropped != Some(signed(csn.0)) {
             self.database.check_not_dropped(connection, csn)?;
@@ -77,49 +79,47 @@ impl Target {
         self.check_base(connection, base)
     }
 
-    /// Whether it may be renamed or dropped by somebody who has seen it as of `seen`.
+    /// Refuses a transaction that read the container at commit `seen`, and renames or drops it, if it has been
+    /// dropped or has a newer version.
     pub(super) fn check_unchanged(
         &self,
         connection: &Connection,
         csn: Csn,
         seen: Csn,
-    ) -> Attempt<()> {
+    ) -> SqlResult<()> {
         if self.dropped != Some(signed(csn.0)) {
             self.check_not_dropped(connection, csn)?;
         }
-        match self.head > Some(seen) {
-            true => self.check_base(connection, Some(seen)),
-            false => Ok(()),
-        }
+        if self.head > Some(seen) { self.check_base(connection, Some(seen)) } else { Ok(()) }
     }
 
-    /// The version check.
-    fn check_base(&self, connection: &Connection, base: Option<Csn>) -> Attempt<()> {
+    /// The version check: the newest version must be `base`.
+    fn check_base(&self, connection: &Connection, base: Option<Csn>) -> SqlResult<()> {
         if self.head == base {
             return Ok(());
         }
         Err(Error::Conflict { container: self.path(connection)?, base, head: self.head }.into())
     }
 
-    fn check_not_dropped(&self, connection: &Connection, csn: Csn) -> Attempt<()> {
+    fn check_not_dropped(&self, connection: &Connection, csn: Csn) -> SqlResult<()> {
         let Some(dropped) = self.dropped else { return Ok(()) };
         Err(is_dropped(&format!("container {:?}", self.path(connection)?), dropped, csn).into())
     }
 
-    fn path(&self, connection: &Connection) -> Attempt<String> {
+    fn path(&self, connection: &Connection) -> SqlResult<String> {
         container_path(connection, self.database.id, self.container)
     }
 }
 
-/// Refuses a database of which a container was created, renamed, dropped or given a version after
-/// `seen`, by another commit than `csn`.
+/// Refuses a database in which, after commit `seen`, a commit other than `csn` created, renamed or dropped a
+/// container, or gave one a version.
 pub(super) fn check_database_unchanged(
     connection: &Connection,
     csn: Csn,
     database: DatabaseId,
     seen: Csn,
-) -> Attempt<()> {
-    // In this order one step down the tree for each container is enough, however long its history.
+) -> SqlResult<()> {
+    // One step down the tree for each container, however long its history.
     let changed = connection
         .prepare_cached(
             "SELECT container, head FROM (SELECT c.id AS container, \
@@ -151,16 +151,16 @@ pub(super) fn check_database_unchanged(
     Err(Error::changed(what).into())
 }
 
-/// Refuses a database that takes no commits.
-pub(super) fn check_open(connection: &Connection, csn: Csn, database: DatabaseId) -> Attempt<()> {
+/// Refuses a database that takes no commits: sealed, attached or dropped.
+pub(super) fn check_open(connection: &Connection, csn: Csn, database: DatabaseId) -> SqlResult<()> {
     live_database(connection, database)?.check_open(connection, csn)
 }
 
-/// What may be done with a database.
+/// The committed state of a database.
 pub(super) fn live_database(
     connection: &Connection,
     database: DatabaseId,
-) -> Attempt<DatabaseStatus> {
+) -> SqlResult<DatabaseStatus> {
     let found = connection
         .prepare_cached("SELECT id, state, sealed, created, dropped FROM databases WHERE id = ?1")?
         .query_row([database.0], DatabaseStatus::decode)
@@ -169,8 +169,8 @@ pub(super) fn live_database(
     Ok(found.ok_or_else(missing)?)
 }
 
-/// The last name of a database, for messages.
-pub(super) fn database_name(connection: &Connection, database: DatabaseId) -> Attempt<String> {
+/// The last name of a database, for error messages.
+pub(super) fn database_name(connection: &Connection, database: DatabaseId) -> SqlResult<String> {
     let name = connection
         .prepare_cached(
             "SELECT name FROM database_names WHERE database = ?1 ORDER BY since DESC LIMIT 1",
@@ -180,12 +180,12 @@ pub(super) fn database_name(connection: &Connection, database: DatabaseId) -> At
     Ok(name.unwrap_or_else(|| database.to_string()))
 }
 
-/// The last path of a container, for messages.
+/// The last name of a container with that of its database, for error messages.
 pub(super) fn container_path(
     connection: &Connection,
     database: DatabaseId,
     container: ContainerId,
-) -> Attempt<String> {
+) -> SqlResult<String> {
     let name: Option<String> = connection
         .prepare_cached(
             "SELECT name FROM container_names WHERE database = ?1 AND container = ?2 \
@@ -197,7 +197,7 @@ pub(super) fn container_path(
     Ok(format!("{}/{name}", database_name(connection, database)?))
 }
 
-/// What a database's row says of what may be done with it.
+/// The committed state of a database that a commit changes.
 pub(super) struct DatabaseStatus {
     id: DatabaseId,
     attached: bool,
@@ -217,8 +217,8 @@ impl DatabaseStatus {
         })
     }
 
-    /// The commit that attaches a database may fill it; no later one may.
-    fn check_open(&self, connection: &Connection, csn: Csn) -> Attempt<()> {
+    /// An attached database takes changes only from the commit that attaches it.
+    fn check_open(&self, connection: &Connection, csn: Csn) -> SqlResult<()> {
         self.check_not_dropped(connection, csn)?;
         if let Some(sealed) = self.sealed {
             let name = database_name(connection, self.id)?;
@@ -239,17 +239,18 @@ impl DatabaseStatus {
         Ok(())
     }
 
-    pub(super) fn check_not_dropped(&self, connection: &Connection, csn: Csn) -> Attempt<()> {
+    pub(super) fn check_not_dropped(&self, connection: &Connection, csn: Csn) -> SqlResult<()> {
         let Some(dropped) = self.dropped else { return Ok(()) };
         let what = format!("database {:?}", database_name(connection, self.id)?);
         Err(is_dropped(&what, dropped, csn).into())
     }
 }
 
-/// What the transaction has dropped itself it would drop again, however often it ran.
+/// If `csn` itself dropped it, running the transaction again would not help, so that is not a conflict.
 fn is_dropped(what: &str, dropped: i64, csn: Csn) -> Error {
-    match dropped == signed(csn.0) {
-        true => Error::invalid(format!("{what} is dropped and changed by one commit")),
-        false => Error::changed(format!("{what} was dropped by commit {dropped}")),
+    if dropped == signed(csn.0) {
+        Error::invalid(format!("{what} is dropped and changed by one commit"))
+    } else {
+        Error::changed(format!("{what} was dropped by commit {dropped}"))
     }
 }

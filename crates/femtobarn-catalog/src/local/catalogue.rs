@@ -1,0 +1,195 @@
+//! [`LocalCatalogue`]: its creation and opening, its commits and its sequences of ids.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::connections::ProcessConnections;
+use super::creation::{self, Folder};
+use super::target_names::CatalogueNames;
+use crate::commit::Commit;
+use crate::error::{Error, Result};
+use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::locks::{LockTable, LockTarget, SnapshotPins, TargetNames};
+use crate::schema::FederationIdentity;
+
+/// The catalogue of a federation whose folder is on this host, or mounted here.
+pub struct LocalCatalogue {
+    folder: PathBuf,
+    identity: FederationIdentity,
+    pub(super) connections: Arc<ProcessConnections>,
+    pub(super) pins: SnapshotPins,
+}
+
+impl LocalCatalogue {
+    /// Creates a federation in `folder`, which must be empty or not exist.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if the folder holds a federation or anything else; [`Error::Invalid`] for a bad name;
+    /// [`Error::Io`], [`Error::Denied`] or [`Error::Full`] if the folder cannot be written.
+    pub fn create(folder: &Path, name: &str) -> Result<Self> {
+        creation::create(folder, name, Uuid::new_v4(), Folder::Empty)?;
+        Self::open(folder)
+    }
+
+    /// Creates the catalogue of a lost one anew, in a folder that still has the database files.
+    /// [`LocalCatalogue::restore`] fills it.
+    ///
+    /// # Errors
+    /// As [`LocalCatalogue::create`]; [`Error::Exists`] only if the folder has a catalogue, or the write-ahead log of
+    /// one.
+    pub fn create_with(folder: &Path, name: &str, uuid: Uuid) -> Result<Self> {
+        creation::create(folder, name, uuid, Folder::WithoutCatalogue)?;
+        Self::open(folder)
+    }
+
+    /// Opens the federation in `folder`, read-only if it cannot be written.
+    ///
+    /// # Errors
+    /// [`Error::NoFederation`] if the folder has no catalogue; [`Error::Corrupt`] if the catalogue is damaged;
+    /// [`Error::Unsupported`] if its format is not known; [`Error::Io`] or [`Error::Denied`] if it cannot be read.
+    pub fn open(folder: &Path) -> Result<Self> {
+        creation::check_present(folder)?;
+        let folder = std::path::absolute(folder)
+            .map_err(|error| Error::io("cannot find the folder", folder, error))?;
+        let (connections, identity) = ProcessConnections::open(&folder)?;
+        let pins = SnapshotPins::new(&folder);
+        Ok(LocalCatalogue { folder, identity, connections: Arc::new(connections), pins })
+    }
+
+    /// The identity of the federation.
+    pub fn uuid(&self) -> Uuid {
+        self.identity.uuid
+    }
+
+    /// The name that the federation was created with.
+    pub fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    /// The federation's folder, as an absolute path.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether the catalogue can only be read here.
+    pub fn is_read_only(&self) -> bool {
+        self.connections.is_read_only()
+    }
+
+    /// Fails after a commit that failed in the operating system: readers see it, but it may not be durable.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] until the catalogue is opened again.
+    pub fn check_not_failed(&self) -> Result<()> {
+        self.connections.current()?.check_not_failed()
+    }
+
+    /// The locks of the federation.
+    pub fn locks(&self) -> LockTable {
+        LockTable::with_names(&self.folder, Arc::new(self.target_names()))
+    }
+
+    /// The target of a lock by its names, such as `container run7/events`; by its numbers if it has no committed
+    /// name.
+    pub fn describe(&self, target: &LockTarget) -> String {
+        self.target_names().describe(target)
+    }
+
+    fn target_names(&self) -> CatalogueNames {
+        CatalogueNames::new(Arc::clone(&self.connections))
+    }
+
+    /// The pinned snapshots. [`LocalCatalogue::pin`] adds to them.
+    pub fn pins(&self) -> &SnapshotPins {
+        &self.pins
+    }
+
+    /// Closes the connections to the catalogue; the next use opens new ones.
+    ///
+    /// Call it before a fork if you can (in Python: `os.register_at_fork`), so that the child inherits none.
+    /// Otherwise the child notices the fork and opens its own, but it must not outlive the parent while other
+    /// processes use the catalogue.
+    pub fn disconnect(&self) {
+        self.connections.disconnect();
+    }
+
+    /// Publishes `commit` as a whole or not at all. When this returns, it is durable.
+    ///
+    /// Concurrent commits of several threads share one SQL transaction (group commit), and those of several
+    /// processes share syncs.
+    ///
+    /// # Errors
+    /// As [`Catalogue::commit`](crate::Catalogue::commit).
+    pub fn commit(&self, commit: Commit) -> Result<Csn> {
+        commit.validate()?;
+        self.connections.current()?.commit(commit)
+    }
+
+    /// Publishes several commits in one durable write. Each succeeds or fails by itself, unless the write fails.
+    pub fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Csn>> {
+        let connections = match self.connections.current() {
+            Ok(connections) => connections,
+            Err(error) => return vec![Err(error); commits.len()],
+        };
+        connections.commit_all(commits)
+    }
+
+    /// A new database id.
+    pub fn reserve_database(&self) -> Result<DatabaseId> {
+        Ok(DatabaseId(self.reserve("database", 1)?))
+    }
+
+    /// `count` new database ids, at the cost of one.
+    pub fn reserve_databases(&self, count: u32) -> Result<Vec<DatabaseId>> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let first = self.reserve("database", count)?;
+        Ok((first..first + count).map(DatabaseId).collect())
+    }
+
+    /// A new container id.
+    pub fn reserve_container(&self) -> Result<ContainerId> {
+        Ok(ContainerId(self.reserve("container", 1)?))
+    }
+
+    /// `count` new container ids, at the cost of one.
+    pub fn reserve_containers(&self, count: u32) -> Result<Vec<ContainerId>> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let first = self.reserve("container", count)?;
+        Ok((first..first + count).map(ContainerId).collect())
+    }
+
+    /// The first of `count` new numbers of a sequence.
+    fn reserve(&self, sequence: &'static str, count: u32) -> Result<u32> {
+        self.connections.current()?.write(|connection| {
+            let last: i64 = connection
+                .prepare_cached(
+                    "UPDATE sequences SET last = last + ?2 WHERE name = ?1 RETURNING last",
+                )?
+                .query_row(rusqlite::params![sequence, count], |row| row.get(0))?;
+            // The largest number stays unused, so that `first + count` cannot overflow.
+            if last >= i64::from(u32::MAX) {
+                let what = format!(
+                    "this federation has used up its {sequence} ids; create another federation"
+                );
+                return Err(Error::invalid(what).into());
+            }
+            Ok(u32::try_from(last - i64::from(count) + 1).unwrap_or(0))
+        })
+    }
+}
+
+impl fmt::Debug for LocalCatalogue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalCatalogue")
+            .field("folder", &self.folder)
+            .field("name", &self.identity.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,372 @@
+//! The connections of one process to one catalogue.
+//!
+//! Invariants:
+//! 1. There is one writer connection, used by the thread that holds its mutex, and a pool of readers.
+//! 2. Connections are used only by the process that opened them.
+//! 3. The open file is the file at the catalogue's path; otherwise commits would go to a file without a name.
+//! 4. Nothing else in this process opens the catalogue's file or its shared memory: by the rules of POSIX, closing
+//!    it would free the locks that SQLite holds on it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use rusqlite::Connection;
+
+use super::commit_queue::CommitQueue;
+use super::connection::CatalogueConnection;
+use super::log::SharedLog;
+use crate::commit::{self, Commit};
+use crate::error::{Error, Result};
+use crate::host;
+use crate::ids::Csn;
+use crate::locks::CommitTurns;
+use crate::paths::{CATALOGUE_FILE, LOCKS_FOLDER};
+use crate::schema::FederationIdentity;
+use crate::sql::{AtPath, SqlFailure, SqlResult};
+
+/// Idle reader connections that the pool keeps.
+const READERS_MAX: usize = 8;
+
+/// The connections of the current process, opened anew after a fork.
+pub(super) struct ProcessConnections {
+    folder: PathBuf,
+    read_only: bool,
+    current: Mutex<Arc<Connections>>,
+}
+
+impl ProcessConnections {
+    pub(super) fn open(folder: &Path) -> Result<(Self, FederationIdentity)> {
+        let connections = Connections::new(folder)?;
+        let (reader, identity) = CatalogueConnection::open_reader(&connections.path)?;
+        let read_only = reader.is_read_only();
+        connections.keep(reader);
+        let current = Mutex::new(Arc::new(connections));
+        Ok((ProcessConnections { folder: folder.to_owned(), read_only, current }, identity))
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub(super) fn current(&self) -> Result<Arc<Connections>> {
+        let mut current = self.current.lock();
+        if current.pid != host::process_id() {
+            let inherited =
+                std::mem::replace(&mut *current, Arc::new(Connections::new(&self.folder)?));
+            inherited.leave_to_parent();
+        }
+        Ok(Arc::clone(&current))
+    }
+
+    pub(super) fn disconnect(&self) {
+        let current = self.current.lock();
+        if current.pid == host::process_id() {
+            current.disconnect();
+        }
+    }
+}
+
+/// The connections that one process opened.
+pub(super) struct Connections {
+    path: PathBuf,
+    pid: u32,
+    inode: (u64, u64),
+    readers: Mutex<Vec<CatalogueConnection>>,
+    writer: Mutex<Option<CommitWriter>>,
+    /// The log as readers use it, who do not wait for the writer of this process.
+    readers_log: Mutex<Option<SharedLog>>,
+    queue: CommitQueue,
+    /// Whether a commit failed in the operating system, so that the state of the disk is unknown.
+    failed: AtomicBool,
+}
+
+struct CommitWriter {
+    connection: CatalogueConnection,
+    turns: CommitTurns,
+    log: SharedLog,
+}
+
+impl CommitWriter {
+    /// Runs `change` in the process's turn to commit, frees the turn, and then makes the change durable.
+    fn run<T>(
+        &self,
+        change: impl FnOnce(&Connection) -> SqlResult<T>,
+    ) -> std::result::Result<T, ChangeFailure> {
+        let not_committed =
+            |error: Error| ChangeFailure { failure: error.into(), is_in_doubt: false };
+        let turn = self.turns.wait().map_err(not_committed)?;
+        let numbers = self.log.numbers().map_err(not_committed)?;
+        if numbers.is_torn {
+            self.log.mend(&self.connection.sql).map_err(not_committed)?;
+        }
+        let changes = self.connection.sql.total_changes();
+        let value = transact(&self.connection.sql, change)?;
+        if self.connection.sql.total_changes() == changes {
+            return Ok(value);
+        }
+        let change_number = self.log.record_change(numbers);
+        self.log.write_ahead(&self.connection.sql);
+        drop(turn);
+        match self.log.make_durable(change_number) {
+            Ok(()) => Ok(value),
+            Err(error) => {
+                // Another process may be about to commit on top of this. If mending fails, its commit fails, too.
+                drop(self.turns.wait().and_then(|_turn| self.log.mend(&self.connection.sql)));
+                Err(ChangeFailure { failure: error.into(), is_in_doubt: true })
+            }
+        }
+    }
+}
+
+impl Connections {
+    fn new(folder: &Path) -> Result<Self> {
+        let path = folder.join(CATALOGUE_FILE);
+        let inode = inode(&path).map_err(|error| Error::io("cannot look at", &path, error))?;
+        Ok(Connections {
+            path,
+            pid: host::process_id(),
+            inode,
+            readers: Mutex::default(),
+            writer: Mutex::default(),
+            readers_log: Mutex::default(),
+            queue: CommitQueue::default(),
+            failed: AtomicBool::new(false),
+        })
+    }
+
+    /// Runs a look-up. It sees a consistent catalogue only within one statement.
+    pub(super) fn read<T>(&self, look_up: impl FnOnce(&Connection) -> SqlResult<T>) -> Result<T> {
+        self.check_in_place()?;
+        let reader = self.reader()?;
+        let found = look_up(&reader.sql).at(&self.path);
+        self.keep(reader);
+        found
+    }
+
+    /// Runs `change` in a transaction of its own; it is durable when this returns.
+    pub(super) fn write<T>(&self, change: impl FnOnce(&Connection) -> SqlResult<T>) -> Result<T> {
+        let mut slot = self.writer.lock();
+        self.check_writable()?;
+        let writer = match &mut *slot {
+            Some(writer) => writer,
+            empty => empty.insert(self.open_writer()?),
+        };
+        let result = writer.run(change).map_err(|failed| self.record_failure(failed));
+        if self.failed.load(Ordering::Acquire) {
+            writer.connection.disable_checkpoint_on_close();
+        }
+        if !writer.connection.sql.is_autocommit() {
+            // The transaction could not be rolled back, so its connection is closed with it.
+            *slot = None;
+        }
+        result
+    }
+
+    /// Waits until everything that look-ups have returned so far is durable. On a read-only medium there is no log
+    /// that this process could sync, and this does nothing.
+    pub(super) fn wait_durable(&self) {
+        let mut log = self.readers_log.lock();
+        if log.is_none() {
+            *log = SharedLog::open(&self.path).ok();
+        }
+        if let Some(log) = &*log {
+            log.wait_durable();
+        }
+    }
+
+    /// Publishes `commit` together with the commits of other threads that are waiting.
+    pub(super) fn commit(&self, commit: Commit) -> Result<Csn> {
+        self.queue.submit(commit, |group| self.publish(group))
+    }
+
+    /// Publishes several commits in one durable write. Invalid ones are refused first.
+    pub(super) fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Csn>> {
+        let checked: Vec<Result<()>> = commits.iter().map(Commit::validate).collect();
+        let valid = commits.into_iter().zip(&checked).filter(|(_, checked)| checked.is_ok());
+        let valid: Vec<Commit> = valid.map(|(commit, _)| commit).collect();
+        let published = if valid.is_empty() { vec![] } else { self.publish(&valid) };
+        let mut published = published.into_iter();
+        let lost = || Err(Error::internal("a commit of a group has no result"));
+        let result =
+            |checked: Result<()>| checked.and_then(|()| published.next().unwrap_or_else(lost));
+        checked.into_iter().map(result).collect()
+    }
+
+    fn publish(&self, group: &[Commit]) -> Vec<Result<Csn>> {
+        match group {
+            [one] => vec![self.write(|sql| commit::apply(sql, one))],
+            several => self.commit_group(several),
+        }
+    }
+
+    /// Publishes the group in one durable write. Each commit succeeds or fails by itself, unless the write fails.
+    fn commit_group(&self, group: &[Commit]) -> Vec<Result<Csn>> {
+        let applied = self
+            .write(|sql| group.iter().map(|commit| self.apply_in_savepoint(sql, commit)).collect());
+        match applied {
+            Ok(results) => results,
+            Err(error) => vec![Err(error); group.len()],
+        }
+    }
+
+    fn apply_in_savepoint(&self, sql: &Connection, commit: &Commit) -> SqlResult<Result<Csn>> {
+        sql.prepare_cached("SAVEPOINT one")?.execute([])?;
+        let applied = commit::apply(sql, commit);
+        if applied.is_err() {
+            if sql.is_autocommit() {
+                // SQLite has rolled back the whole transaction, as it does when the disk is full.
+                return applied.map(Ok);
+            }
+            sql.prepare_cached("ROLLBACK TO one")?.execute([])?;
+        }
+        sql.prepare_cached("RELEASE one")?.execute([])?;
+        Ok(applied.at(&self.path))
+    }
+
+    fn reader(&self) -> Result<CatalogueConnection> {
+        while let Some(reader) = self.readers.lock().pop() {
+            if !reader.is_stale(&self.path) {
+                return Ok(reader);
+            }
+        }
+        Ok(CatalogueConnection::open_reader(&self.path)?.0)
+    }
+
+    fn keep(&self, reader: CatalogueConnection) {
+        if self.failed.load(Ordering::Acquire) {
+            reader.disable_checkpoint_on_close();
+        }
+        let mut readers = self.readers.lock();
+        if readers.len() < READERS_MAX {
+            readers.push(reader);
+        }
+    }
+
+    fn open_writer(&self) -> Result<CommitWriter> {
+        let reader = self.reader()?;
+        let read_only = reader.is_read_only();
+        self.keep(reader);
+        if read_only {
+            return Err(Error::denied(format!(
+                "catalogue {} is read-only here; nothing was committed",
+                self.path.display()
+            )));
+        }
+        let connection = CatalogueConnection::open_writer(&self.path)?;
+        // The log's entry in the folder is new. SQLite syncs the folder, too, but ignores a failure.
+        sync_folder(&self.path)?;
+        let locks = self.path.with_file_name(LOCKS_FOLDER);
+        let turns = CommitTurns::open(&locks)?;
+        Ok(CommitWriter { connection, turns, log: SharedLog::open(&self.path)? })
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        self.check_in_place()?;
+        self.check_not_failed()
+    }
+
+    pub(super) fn check_not_failed(&self) -> Result<()> {
+        if self.failed.load(Ordering::Acquire) {
+            return Err(Error::closed(format!(
+                "an earlier commit to catalogue {} failed in the operating system; \
+                 open the federation again and check which transactions it has",
+                self.path.display()
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_in_place(&self) -> Result<()> {
+        match inode(&self.path) {
+            Ok(found) if found == self.inode => Ok(()),
+            Ok(_) => Err(self.gone("was replaced by another file")),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(self.gone("was deleted"))
+            }
+            Err(error) => Err(Error::io("cannot look at", &self.path, error)),
+        }
+    }
+
+    fn gone(&self, what: &str) -> Error {
+        Error::closed(format!(
+            "catalogue {} {what} while it was open; put it back, or open the federation again",
+            self.path.display()
+        ))
+    }
+
+    /// Refuses all later commits if this one may be on the disk: its COMMIT or its sync failed in the operating
+    /// system.
+    fn record_failure(&self, failed: ChangeFailure) -> Error {
+        match failed.failure.at(&self.path) {
+            Error::Io { what, source } if failed.is_in_doubt => {
+                self.failed.store(true, Ordering::Release);
+                self.readers
+                    .lock()
+                    .iter()
+                    .for_each(CatalogueConnection::disable_checkpoint_on_close);
+                let what = format!("whether the commit is durable is not known, {what}");
+                Error::Io { what, source }
+            }
+            error => error,
+        }
+    }
+
+    fn disconnect(&self) {
+        *self.readers_log.lock() = None;
+        self.readers.lock().clear();
+        *self.writer.lock() = None;
+    }
+
+    /// In a forked child: closes the inherited connections that were idle. Those that another thread of the parent
+    /// was using stay locked for ever, because that thread does not exist in the child.
+    fn leave_to_parent(self: Arc<Self>) {
+        if let Some(mut readers) = self.readers.try_lock() {
+            readers.clear();
+        }
+        if let Some(mut writer) = self.writer.try_lock() {
+            *writer = None;
+        }
+        std::mem::forget(self);
+    }
+}
+
+/// A change that failed.
+struct ChangeFailure {
+    failure: SqlFailure,
+    /// Whether the final COMMIT failed, or the sync after it, so that the change may be on the disk.
+    is_in_doubt: bool,
+}
+
+fn transact<T>(
+    sql: &Connection,
+    change: impl FnOnce(&Connection) -> SqlResult<T>,
+) -> std::result::Result<T, ChangeFailure> {
+    let run = |statement: &str| sql.prepare_cached(statement).and_then(|mut s| s.execute([]));
+    let not_committed = |failure| ChangeFailure { failure, is_in_doubt: false };
+    run("BEGIN IMMEDIATE").map_err(|error| not_committed(error.into()))?;
+    let outcome = change(sql).map_err(not_committed).and_then(|value| match run("COMMIT") {
+        Ok(_) => Ok(value),
+        Err(error) => Err(ChangeFailure { failure: error.into(), is_in_doubt: true }),
+    });
+    if !sql.is_autocommit() {
+        // The first error is the one that matters; the caller notices an open transaction if this fails, too.
+        let _ = run("ROLLBACK");
+    }
+    outcome
+}
+
+/// Makes the entries of a file's folder durable.
+fn sync_folder(path: &Path) -> Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| Error::io("cannot sync the folder", folder, error))
+}
+
+fn inode(path: &Path) -> std::io::Result<(u64, u64)> {
+    let metadata = fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}

@@ -1,0 +1,48 @@
+//! The turn to commit. Committers of all processes queue in front of SQLite in the order of arrival, because
+//! SQLite's own waiting starves some of them.
+//!
+//! One lock would not be fair: a committer that frees it and asks again finds it free, before the kernel has woken
+//! the waiting one. So there are two locks. A committer waits for the *queue*; holding that it waits for the *turn*,
+//! and then frees the queue. A committer that asks again has to pass the queue, which the next one is holding.
+
+use std::path::Path;
+
+use super::file::{LockFile, LockKind, Span};
+use crate::error::{Error, Result};
+
+pub(super) const COMMIT_FILE: &str = "commit";
+const QUEUE: u64 = 0;
+const TURN: u64 = 1;
+
+/// The turns to commit, for one committer of this process at a time.
+#[derive(Debug)]
+pub(crate) struct CommitTurns {
+    file: LockFile,
+}
+
+/// The turn to commit, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct CommitTurn<'a> {
+    turns: &'a CommitTurns,
+}
+
+impl CommitTurns {
+    pub(crate) fn open(locks: &Path) -> Result<Self> {
+        std::fs::create_dir_all(locks)
+            .map_err(|error| Error::io("cannot create the folder", locks, error))?;
+        Ok(CommitTurns { file: LockFile::open(&locks.join(COMMIT_FILE))? })
+    }
+
+    pub(crate) fn wait(&self) -> Result<CommitTurn<'_>> {
+        self.file.lock(LockKind::Exclusive, Span::hold(QUEUE))?;
+        let turn = self.file.lock(LockKind::Exclusive, Span::hold(TURN));
+        self.file.unlock(Span::hold(QUEUE));
+        turn.map(|()| CommitTurn { turns: self })
+    }
+}
+
+impl Drop for CommitTurn<'_> {
+    fn drop(&mut self) {
+        self.turns.file.unlock(Span::hold(TURN));
+    }
+}

@@ -1,0 +1,114 @@
+//! All locks of a federation: makes their owners, and lists holders and waiters.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::backend::Backend;
+use super::kernel::{KernelLocks, KernelOwner};
+use super::leased::{LeasedLocks, LeasedOwner};
+use super::monitor::{self, HeldLock};
+use super::owner::{LockGuard, LockOwner};
+use super::target::{LockTarget, TargetNames};
+use super::waiters::Waiter;
+use crate::error::Result;
+use crate::holder::Holder;
+use crate::ids::{ContainerId, DatabaseId};
+use crate::paths::LOCKS_FOLDER;
+
+/// The locks of one federation.
+#[derive(Clone, Debug)]
+pub struct LockTable {
+    backend: Backend<KernelLocks, Arc<dyn LeasedLocks>>,
+}
+
+impl LockTable {
+    /// The locks of the federation in the folder `federation`. Errors have the numbers of targets; those of
+    /// [`LocalCatalogue::locks`](crate::LocalCatalogue::locks) have names.
+    pub fn new(federation: &Path) -> Self {
+        Self::in_kernel(federation, None)
+    }
+
+    /// The locks of the federation in the folder `federation`, with names in errors.
+    pub(crate) fn with_names(federation: &Path, names: Arc<dyn TargetNames>) -> Self {
+        Self::in_kernel(federation, Some(names))
+    }
+
+    fn in_kernel(federation: &Path, names: Option<Arc<dyn TargetNames>>) -> Self {
+        let folder = federation.join(LOCKS_FOLDER);
+        LockTable { backend: Backend::Kernel(KernelLocks { folder, names }) }
+    }
+
+    /// The locks that a server keeps for a client's session.
+    pub fn on_lease(locks: Arc<dyn LeasedLocks>) -> Self {
+        LockTable { backend: Backend::Leased(locks) }
+    }
+
+    /// A new owner, for one transaction.
+    pub fn owner(&self) -> LockOwner {
+        let backend = match &self.backend {
+            Backend::Kernel(locks) => Backend::Kernel(KernelOwner::new(locks.clone())),
+            Backend::Leased(locks) => Backend::Leased(LeasedOwner::new(locks)),
+        };
+        LockOwner { backend }
+    }
+
+    /// Locks a container for writing, waiting for at most `wait`.
+    ///
+    /// Each call is an owner of its own, so a second call for one container waits in vain.
+    ///
+    /// # Errors
+    /// As [`LockOwner::lock`].
+    pub fn lock_container(
+        &self,
+        database: DatabaseId,
+        container: ContainerId,
+        wait: Duration,
+    ) -> Result<LockGuard> {
+        self.owner().lock_container(database, container, wait)
+    }
+
+    /// Locks the allocation of space in a database's file, waiting for as long as it takes. Holders keep it
+    /// only while they extend the file.
+    ///
+    /// # Errors
+    /// As [`LockOwner::lock_allocation`].
+    pub fn lock_allocation(&self, database: DatabaseId) -> Result<LockGuard> {
+        self.owner().lock_allocation(database)
+    }
+
+    /// The current holder of a container's lock; none if it is free.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) if a lock file cannot be read;
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if a server does not answer.
+    pub fn holder(&self, database: DatabaseId, container: ContainerId) -> Result<Option<Holder>> {
+        let target = LockTarget::Container(database, container);
+        match &self.backend {
+            Backend::Kernel(locks) => monitor::holder(&locks.folder, &target),
+            Backend::Leased(locks) => locks.holder(target),
+        }
+    }
+
+    /// All locks that are held now, ordered by database and container.
+    ///
+    /// # Errors
+    /// As [`LockTable::holder`].
+    pub fn held(&self) -> Result<Vec<HeldLock>> {
+        match &self.backend {
+            Backend::Kernel(locks) => monitor::held(&locks.folder),
+            Backend::Leased(locks) => locks.held(),
+        }
+    }
+
+    /// All processes that have waited for a lock for some milliseconds, the longest waiting first.
+    ///
+    /// # Errors
+    /// As [`LockTable::holder`].
+    pub fn waiting(&self) -> Result<Vec<Waiter>> {
+        match &self.backend {
+            Backend::Kernel(locks) => monitor::waiting(&locks.folder),
+            Backend::Leased(locks) => locks.waiting(),
+        }
+    }
+}

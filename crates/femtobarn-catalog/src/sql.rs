@@ -1,0 +1,95 @@
+//! Errors of SQLite, as this crate's.
+//!
+//! A statement does not know which catalogue it runs on. It fails with a [`SqlFailure`], which the connection's
+//! owner completes with the catalogue's path.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
+use rusqlite::ErrorCode;
+
+use crate::error::{Error, Result};
+
+/// How long SQLite itself waits for its locks. The turn to commit comes first, so SQLite waits only for
+/// programs that do not take it, such as the `sqlite3` shell.
+pub(crate) const BUSY_WAIT: Duration = Duration::from_secs(30);
+
+/// The result of running SQL.
+pub(crate) type SqlResult<T> = std::result::Result<T, SqlFailure>;
+
+/// Why SQL failed.
+#[derive(Debug)]
+pub(crate) enum SqlFailure {
+    /// SQLite's own error, without the path of the catalogue.
+    Sqlite(rusqlite::Error),
+    /// An error of this crate, such as a conflict that a statement found.
+    Refused(Error),
+}
+
+impl SqlFailure {
+    /// The error of the catalogue at `path`.
+    pub(crate) fn at(self, path: &Path) -> Error {
+        match self {
+            SqlFailure::Sqlite(source) => sqlite_error(path, source),
+            SqlFailure::Refused(error) => error,
+        }
+    }
+}
+
+impl From<rusqlite::Error> for SqlFailure {
+    fn from(source: rusqlite::Error) -> Self {
+        SqlFailure::Sqlite(source)
+    }
+}
+
+impl From<Error> for SqlFailure {
+    fn from(error: Error) -> Self {
+        SqlFailure::Refused(error)
+    }
+}
+
+/// Adds the path of the catalogue to SQLite's error.
+pub(crate) trait AtPath<T> {
+    /// The result, with an error of the catalogue at `path`.
+    fn at(self, path: &Path) -> Result<T>;
+}
+
+impl<T> AtPath<T> for rusqlite::Result<T> {
+    fn at(self, path: &Path) -> Result<T> {
+        self.map_err(|error| sqlite_error(path, error))
+    }
+}
+
+impl<T> AtPath<T> for SqlResult<T> {
+    fn at(self, path: &Path) -> Result<T> {
+        self.map_err(|failure| failure.at(path))
+    }
+}
+
+/// SQLite's error about the catalogue at `path`.
+fn sqlite_error(path: &Path, source: rusqlite::Error) -> Error {
+    let what = || format!("catalogue {}", path.display());
+    match source.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            Error::corrupt(path, source.to_string())
+        }
+        Some(ErrorCode::DiskFull) => Error::Full { path: path.to_owned() },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            Error::Busy { what: what(), holder: None, waited: BUSY_WAIT }
+        }
+        Some(ErrorCode::ReadOnly) => {
+            Error::denied(format!("{} is read-only here; nothing was committed", what()))
+        }
+        Some(ErrorCode::PermissionDenied) => Error::denied(format!("{}: {source}", what())),
+        Some(ErrorCode::CannotOpen) if access(path, AccessFlags::R_OK) == Err(Errno::EACCES) => {
+            Error::denied(format!("{} may not be read: {}", what(), Errno::EACCES.desc()))
+        }
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
+            Error::Io { what: what(), source: Arc::new(source) }
+        }
+        _ => Error::internal(format!("{}: {source}", what())),
+    }
+}
