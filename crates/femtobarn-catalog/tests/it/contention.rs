@@ -1,9 +1,9 @@
-//! Several processes that write at once.
+//! Processes and threads that commit at the same time.
 
 use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use femtobarn_catalog::{Csn, ErrorKind, LocalCatalogue};
 
@@ -12,10 +12,10 @@ use crate::federation::{Federation, version};
 
 const COMMITS: u64 = 40;
 
-/// Each adds one to the number of entries, and starts again from the newest version when it lost.
-/// If an update got lost, the sum would be too small.
+/// Each process adds one to the number of entries, and starts again from the newest version after a conflict. A lost
+/// update would make the sum too small.
 #[test]
-fn processes_that_contend_for_one_container_lose_no_update() {
+fn processes_that_write_one_container_lose_no_update() {
     let fed = Federation::new();
     let events = fed.container("events");
     let before = fed.catalog.head().unwrap();
@@ -31,13 +31,13 @@ fn processes_that_contend_for_one_container_lose_no_update() {
     assert!(versions.iter().zip(1..).all(|(version, entries)| version.entries == entries));
 }
 
-/// 64 that commit every 100 ms, each with a catalogue of its own as if in another process. When the
-/// first has done its rounds, all others have done a good part of theirs, however busy the machine is.
+/// 64 committers, each with a catalogue of its own as if in another process, pause for 100 ms after each commit. When
+/// the first has had all its turns, every other one has had at least a quarter of them, however busy the machine is.
 #[test]
-fn sixty_four_committers_all_make_progress() {
+fn sixty_four_committers_all_get_their_turns() {
     const COMMITTERS: usize = 64;
+    const TURNS: u64 = 20;
     const PAUSE: Duration = Duration::from_millis(100);
-    const ROUNDS: u64 = 20;
     let fed = Federation::new();
     let containers: Vec<_> = (0..COMMITTERS).map(|n| fed.container(&format!("c{n}"))).collect();
     let (barrier, is_over) = (Barrier::new(COMMITTERS), AtomicBool::new(false));
@@ -51,24 +51,23 @@ fn sixty_four_committers_all_make_progress() {
                 std::thread::sleep(PAUSE * number as u32 / COMMITTERS as u32);
                 let (mut base, mut entries) = (None, 0);
                 while !is_over.load(Ordering::Relaxed) {
-                    let started = Instant::now();
                     entries += 1;
                     let versions = vec![version(fed.database, *container, base, entries)];
                     let commit = femtobarn_catalog::Commit { versions, ..Default::default() };
                     base = Some(catalog.commit(commit).unwrap());
-                    is_over.fetch_or(entries == ROUNDS, Ordering::Relaxed);
-                    std::thread::sleep(PAUSE.saturating_sub(started.elapsed()));
+                    is_over.fetch_or(entries == TURNS, Ordering::Relaxed);
+                    std::thread::sleep(PAUSE);
                 }
             });
         }
     });
-    let done = containers.iter().map(|id| fed.entries(*id, Csn::MAX).unwrap_or(0));
-    let done: Vec<_> = done.collect();
-    assert!(done.iter().all(|count| *count >= ROUNDS / 4), "{done:?}");
+    let turns = containers.iter().map(|id| fed.entries(*id, Csn::MAX).unwrap_or(0));
+    let turns: Vec<_> = turns.collect();
+    assert!(turns.iter().all(|count| *count >= TURNS / 4), "{turns:?}");
 }
 
 /// Role: adds to the container `events` of `run7` until it has done its share.
-pub fn commit_to_one_container(folder: &Path) {
+pub(crate) fn commit_to_one_container(folder: &Path) {
     let catalog = LocalCatalogue::open(folder).unwrap();
     let database = catalog.database("run7", Csn::MAX).unwrap().id;
     let container = catalog.container(database, "events", Csn::MAX).unwrap().id;

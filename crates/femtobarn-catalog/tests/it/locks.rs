@@ -1,7 +1,8 @@
 //! Locks between writers, of one process and of several.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use femtobarn_catalog::{ContainerId, DatabaseId, Error, ErrorKind, LockTable};
 
@@ -13,7 +14,7 @@ const SHORT: Duration = Duration::from_millis(60);
 const LONG: Duration = Duration::from_secs(20);
 
 #[test]
-fn two_transactions_of_one_process_exclude_each_other() {
+fn owners_of_one_process_exclude_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let table = LockTable::new(folder.path());
     let held = table.lock_container(DATABASE, CONTAINER, SHORT).unwrap();
@@ -30,7 +31,7 @@ fn two_transactions_of_one_process_exclude_each_other() {
 }
 
 #[test]
-fn one_owner_holds_many_locks_and_each_only_once() {
+fn owner_holds_each_lock_at_most_once() {
     let folder = tempfile::tempdir().unwrap();
     let table = LockTable::new(folder.path());
     let owner = table.owner();
@@ -46,7 +47,7 @@ fn one_owner_holds_many_locks_and_each_only_once() {
 }
 
 #[test]
-fn a_waiter_gets_the_lock_when_it_is_freed() {
+fn waiter_gets_the_lock_when_it_is_freed() {
     let folder = tempfile::tempdir().unwrap();
     let table = LockTable::new(folder.path());
     let held = table.lock_container(DATABASE, CONTAINER, SHORT).unwrap();
@@ -59,7 +60,7 @@ fn a_waiter_gets_the_lock_when_it_is_freed() {
 }
 
 #[test]
-fn the_error_names_the_process_that_holds_the_lock() {
+fn busy_error_names_the_process_that_holds_the_lock() {
     let folder = tempfile::tempdir().unwrap();
     let mut player = Player::start("hold the lock", folder.path());
     assert_eq!(player.hear().unwrap(), "held");
@@ -76,7 +77,7 @@ fn the_error_names_the_process_that_holds_the_lock() {
 }
 
 #[test]
-fn the_lock_of_a_killed_process_is_free() {
+fn lock_is_free_after_its_process_was_killed() {
     let folder = tempfile::tempdir().unwrap();
     let mut player = Player::start("hold the lock", folder.path());
     assert_eq!(player.hear().unwrap(), "held");
@@ -87,27 +88,29 @@ fn the_lock_of_a_killed_process_is_free() {
 }
 
 #[test]
-fn allocation_is_one_at_a_time_and_apart_from_containers() {
+fn allocation_lock_is_exclusive_and_independent_of_containers() {
     let folder = tempfile::tempdir().unwrap();
     let table = LockTable::new(folder.path());
     let owner = table.owner();
     let container = owner.lock_container(DATABASE, ContainerId(u32::MAX), SHORT).unwrap();
     let held = owner.lock_allocation(DATABASE).unwrap();
+    let is_freed = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            let started = Instant::now();
             drop(table.lock_allocation(DATABASE).unwrap());
-            started.elapsed()
+            is_freed.load(Ordering::Relaxed)
         });
-        std::thread::sleep(SHORT * 2);
+        // Long enough for a lock that does not wait to be seen.
+        std::thread::sleep(SHORT);
+        is_freed.store(true, Ordering::Relaxed);
         drop(held);
-        assert!(waiter.join().unwrap() >= SHORT);
+        assert!(waiter.join().unwrap(), "the second owner did not wait for the first");
     });
     drop(container);
 }
 
 /// Role: holds the lock until it is told to free it.
-pub fn hold_the_lock(folder: &Path) {
+pub(crate) fn hold_the_lock(folder: &Path) {
     let guard = LockTable::new(folder).lock_container(DATABASE, CONTAINER, LONG).unwrap();
     say("held");
     listen();
@@ -117,7 +120,7 @@ pub fn hold_the_lock(folder: &Path) {
 }
 
 #[test]
-fn lock_files_stay_short_enough_to_be_copied() {
+fn lock_files_stay_short() {
     let folder = tempfile::tempdir().unwrap();
     let owner = LockTable::new(folder.path()).owner();
     let wait = Duration::from_secs(1);

@@ -1,9 +1,10 @@
-//! Databases shared by transactions or taken by one alone, who waits, and who holds what.
+//! Shared and exclusive locks, the order of waiters, and the lists of holders and waiters.
 
 use std::fs;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use femtobarn_catalog::{ContainerId, DatabaseId, Error, ErrorKind, LockTable, LockTarget};
 
@@ -15,7 +16,7 @@ const SHORT: Duration = Duration::from_millis(60);
 const LONG: Duration = Duration::from_secs(20);
 
 #[test]
-fn transactions_share_a_database_that_one_can_take_alone() {
+fn database_is_shared_by_transactions_or_locked_exclusively() {
     let folder = tempfile::tempdir().unwrap();
     let table = LockTable::new(folder.path());
     let (one, two, alone) = (table.owner(), table.owner(), table.owner());
@@ -28,7 +29,7 @@ fn transactions_share_a_database_that_one_can_take_alone() {
     let error = alone.lock_database_exclusive(DATABASE, SHORT).unwrap_err();
     let Error::Busy { what, holder, waited } = error else { panic!("not busy") };
     assert_eq!((what.as_str(), waited >= SHORT), ("database 3", true));
-    assert_eq!(holder.unwrap().pid, std::process::id(), "who writes to it is known");
+    assert_eq!(holder.unwrap().pid, std::process::id(), "the writer of a container is known");
     drop((shared, also, writes));
     let taken = alone.lock_database_exclusive(DATABASE, Duration::ZERO).unwrap();
     let error = one.share_database(DATABASE, Duration::ZERO).unwrap_err();
@@ -37,9 +38,9 @@ fn transactions_share_a_database_that_one_can_take_alone() {
     drop(one.share_database(DATABASE, Duration::ZERO).unwrap());
 }
 
-/// Transactions that come all the time leave no moment in which nobody has the database.
+/// Overlapping transactions leave no moment in which the database is free.
 #[test]
-fn who_wants_a_database_alone_gets_it_though_others_keep_coming() {
+fn exclusive_lock_is_granted_while_shared_locks_keep_overlapping() {
     let folder = tempfile::tempdir().unwrap();
     let table = LockTable::new(folder.path());
     let stop = AtomicUsize::new(0);
@@ -65,7 +66,7 @@ fn who_wants_a_database_alone_gets_it_though_others_keep_coming() {
 }
 
 #[test]
-fn vacuum_and_backups_keep_out_of_each_others_way() {
+fn maintenance_lock_is_shared_by_backups_and_exclusive_for_vacuum() {
     let folder = tempfile::tempdir().unwrap();
     let table = LockTable::new(folder.path());
     let backups = [table.owner(), table.owner()]
@@ -81,41 +82,77 @@ fn vacuum_and_backups_keep_out_of_each_others_way() {
     drop(vacuum);
 }
 
-/// Each waits for its turn. Threads need not be run in turn, so some get there a little more often.
+/// Each waiter has its turns in the order of arrival, and comes straight back for the next one.
 #[test]
-fn waiting_is_fair_and_short() {
+fn waiters_are_served_in_the_order_of_arrival() {
     const WAITERS: usize = 8;
-    const ROUNDS: usize = 12;
+    const ROUNDS: usize = 3;
     let folder = tempfile::tempdir().unwrap();
     let table = LockTable::new(folder.path());
-    let counts: Vec<_> = (0..WAITERS).map(|_| AtomicUsize::new(0)).collect();
-    let stop = AtomicUsize::new(0);
-    let started = Instant::now();
+    let order = Mutex::new(Vec::new());
+    let held = table.lock_container(DATABASE, CONTAINER, SHORT).unwrap();
     std::thread::scope(|scope| {
-        for count in &counts {
-            let (table, counts, stop) = (&table, &counts, &stop);
+        for number in 0..WAITERS {
+            let (table, order) = (&table, &order);
             scope.spawn(move || {
-                while stop.load(Ordering::Relaxed) == 0 {
-                    let held = table.lock_container(DATABASE, CONTAINER, LONG).unwrap();
-                    std::thread::sleep(Duration::from_millis(1));
-                    let done = count.fetch_add(1, Ordering::Relaxed) + 1;
-                    let all: usize = counts.iter().map(|count| count.load(Ordering::Relaxed)).sum();
-                    if done >= ROUNDS * 2 || all >= WAITERS * ROUNDS {
-                        stop.store(1, Ordering::Relaxed);
-                    }
-                    drop(held);
+                for _ in 0..ROUNDS {
+                    let turn = table.lock_container(DATABASE, CONTAINER, LONG).unwrap();
+                    let left = {
+                        let mut order = order.lock().unwrap();
+                        order.push(number);
+                        WAITERS * ROUNDS - order.len()
+                    };
+                    // The waiter before has come back, so that its place in the queue is certain.
+                    until_waiting(table, left.min(WAITERS - 1));
+                    drop(turn);
                 }
             });
+            until_waiting(table, number + 1);
         }
+        drop(held);
     });
-    let counts: Vec<_> = counts.into_iter().map(AtomicUsize::into_inner).collect();
-    let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
-    assert!(*most <= 2 * least, "{counts:?}");
-    assert!(started.elapsed() < LONG / 2, "took {:?}", started.elapsed());
+    let expected: Vec<_> = (0..ROUNDS).flat_map(|_| 0..WAITERS).collect();
+    assert_eq!(order.into_inner().unwrap(), expected);
+}
+
+/// A shared lock that is asked for behind a waiter for the exclusive one would otherwise keep that out for ever.
+#[test]
+fn shared_locks_queue_behind_a_waiter_for_the_exclusive_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = LockTable::new(folder.path());
+    let order = Mutex::new(Vec::new());
+    let shared = table.owner().share_database(DATABASE, SHORT).unwrap();
+    std::thread::scope(|scope| {
+        let (table, order) = (&table, &order);
+        scope.spawn(move || {
+            let taken = table.owner().lock_database_exclusive(DATABASE, LONG).unwrap();
+            order.lock().unwrap().push("exclusive");
+            drop(taken);
+        });
+        until_waiting(table, 1);
+        for waiting in 2..4 {
+            scope.spawn(move || {
+                let shared = table.owner().share_database(DATABASE, LONG).unwrap();
+                order.lock().unwrap().push("shared");
+                drop(shared);
+            });
+            until_waiting(table, waiting);
+        }
+        assert!(order.lock().unwrap().is_empty(), "a shared lock overtook the exclusive one");
+        drop(shared);
+    });
+    assert_eq!(order.into_inner().unwrap(), ["exclusive", "shared", "shared"]);
+}
+
+/// Blocks until `count` waiters are registered.
+fn until_waiting(table: &LockTable, count: usize) {
+    while table.waiting().unwrap().len() < count {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
-fn the_monitor_shows_who_holds_and_who_waits() {
+fn monitor_lists_holders_and_waiters() {
     let folder = tempfile::tempdir().unwrap();
     let table = LockTable::new(folder.path());
     assert!(table.held().unwrap().is_empty() && table.waiting().unwrap().is_empty());
@@ -149,21 +186,19 @@ fn the_monitor_shows_who_holds_and_who_waits() {
     player.kill();
     assert!(table.waiting().unwrap().is_empty());
     let left = fs::read_dir(folder.path().join("locks/waits")).unwrap().count();
-    assert_eq!(left, 0, "what a killed process left is removed");
+    assert_eq!(left, 0, "the file of a killed process is removed");
     drop((guards, shared, elsewhere));
     assert!(table.held().unwrap().is_empty());
 }
 
 #[test]
-fn who_got_the_lock_waits_no_more() {
+fn waiter_is_not_listed_once_it_has_the_lock() {
     let folder = tempfile::tempdir().unwrap();
     let table = LockTable::new(folder.path());
     let held = table.lock_container(DATABASE, CONTAINER, SHORT).unwrap();
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| table.lock_container(DATABASE, CONTAINER, LONG).unwrap());
-        while table.waiting().unwrap().is_empty() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until_waiting(&table, 1);
         drop(held);
         let got = waiter.join().unwrap();
         assert!(table.waiting().unwrap().is_empty());
@@ -172,7 +207,7 @@ fn who_got_the_lock_waits_no_more() {
 }
 
 /// Role: waits for a lock that is held.
-pub fn wait_for_the_lock(folder: &Path) {
+pub(crate) fn wait_for_the_lock(folder: &Path) {
     say("waiting");
     drop(LockTable::new(folder).lock_container(DATABASE, CONTAINER, LONG));
     listen();
