@@ -190,7 +190,11 @@ impl Vacuum<'_, '_> {
     }
 
     /// Takes versions away; returns the databases that are left.
-    fn first_round(&mut self, rows: &[DatabaseRow], kept: KeptSnapshots) -> Result<Vec<DatabaseRow>> {
+    fn first_round(
+        &mut self,
+        rows: &[DatabaseRow],
+        kept: KeptSnapshots,
+    ) -> Result<Vec<DatabaseRow>> {
         let purgeable = self.inner.local()?.purgeable(&kept)?;
         let is_purged = |id: DatabaseId| purgeable.databases.iter().any(|it| it.row.id == id);
         let databases = rows.iter().filter(|row| !is_purged(row.id));
