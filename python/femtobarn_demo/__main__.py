@@ -11,25 +11,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 import femtobarn
-from femtobarn_demo.pictures import make_report
+from femtobarn_demo.demo_report import make_report
 from femtobarn_demo.report import HEADINGS, Stage, table
 from femtobarn_demo.steps import Plan, Run
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the demo and print what it did."""
+    """Run the demo and print its numbers."""
     plan = _plan(arguments)
     started = time.monotonic()
     fed = _new_federation(plan)
     run = Run(plan, fed)
-    run.facts["samples"] = _step("real events", run.samples)
-    _step("raw events", run.acquisition)
-    _step("reconstruction", run.reconstruction)
-    _step("selection", run.selection)
-    _step("sealing", run.sealing)
+    run.facts["samples"] = _step("real events", run.import_samples)
+    _step("raw events", run.write_raw_events)
+    _step("reconstruction", run.reconstruct)
+    _step("selection", run.select_events)
+    _step("sealing", run.seal_database)
     report = plan.folder / "report.html"
     _step("report", lambda: _write_report(run, report))
-    print(f"\n{_format(run.stages)}\n\nall of it in {time.monotonic() - started:.0f} s")
+    print(f"\n{_format(run.stages)}\n\ntotal: {time.monotonic() - started:.0f} s")
     return 0
 
 
@@ -37,20 +37,20 @@ def _plan(arguments: list[str] | None) -> Plan:
     parser = argparse.ArgumentParser(
         prog="python -m femtobarn_demo", description="Events through a federation."
     )
-    parser.add_argument("--folder", type=Path, default=Path("demo"), help="where results go (demo)")
+    parser.add_argument("--folder", type=Path, default=Path("demo"), help="folder of the results (demo)")
     parser.add_argument(
-        "--cache", type=Path, default=Path(".cache"), help="what is kept between runs (.cache)"
+        "--cache", type=Path, default=Path(".cache"), help="folder kept between runs (.cache)"
     )
     parser.add_argument("--data", type=Path, help="a folder with more real files")
     parser.add_argument("--events", type=int, default=2000, help="raw events to write (2000)")
     parser.add_argument(
-        "--pool", type=int, default=250, help="events to generate; the others repeat them (250)"
+        "--pool", type=int, default=250, help="events to generate; all others repeat them (250)"
     )
     parser.add_argument("--runs", type=int, default=4, help="writer processes, each with its database (4)")
     parser.add_argument("--clients", type=int, help="reconstruction processes (one for each processor)")
     chosen = parser.parse_args(arguments)
     if min(chosen.events // max(chosen.runs, 1), chosen.pool, chosen.runs) < 1:
-        parser.error("there must be at least one run, one event in each, and one event in the pool")
+        parser.error("needs at least one run, one event in each run, and one event in the pool")
     return Plan(
         folder=chosen.folder,
         cache=chosen.cache,
@@ -64,7 +64,7 @@ def _plan(arguments: list[str] | None) -> Plan:
 
 
 def _extra_data() -> Path | None:
-    """The folder that FEMTOBARN_DATA names, or one that is shared beside the project."""
+    """The folder that FEMTOBARN_DATA names, or a shared one beside the project."""
     for place in (os.environ.get("FEMTOBARN_DATA"), "../shared/data"):
         if place and Path(place).is_dir():
             return Path(place)
@@ -72,7 +72,7 @@ def _extra_data() -> Path | None:
 
 
 def _new_federation(plan: Plan) -> femtobarn.Federation:
-    """An empty federation; that of the last demo makes room for it."""
+    """Create an empty federation in the place of the last demo's."""
     path = Path(plan.federation)
     if path.exists():
         shutil.rmtree(path)
@@ -81,7 +81,7 @@ def _new_federation(plan: Plan) -> femtobarn.Federation:
 
 
 def _step(name: str, action: Callable[[], list[str]]) -> list[str]:
-    """Do a step and print what it tells, with its time on the first line."""
+    """Run a step and print its lines, with its time on the first line."""
     started = time.monotonic()
     lines = action()
     for number, line in enumerate(lines):

@@ -1,7 +1,7 @@
-"""Steps (b) and (c): writers that stream raw events, and clients that reconstruct them.
+"""Steps (b) and (c): processes that write raw events, and processes that reconstruct them.
 
-A writer owns a run and a database, and commits every few batches; the number of batches in a
-transaction varies at random, because writers that start together would otherwise commit together.
+Each writer owns a run and a database, and commits every few batches. The number of batches in a
+transaction is random, since writers that start together would otherwise commit together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from femtobarn_demo.sources import CONTAINERS, PARTS, RAW_CLASSES, EventPool, Ra
 __all__ = ["database_of", "prepare_reconstruction", "prepare_writer"]
 
 BATCH_EVENTS = 12
-"""Events that are written together; a client of the GIOD tests held as many in memory."""
+"""Events that are written together: as many as a client of the GIOD tests held in memory."""
 
 TRANSACTION_BATCHES = 8
 """Mean number of batches in a transaction."""
@@ -30,7 +30,7 @@ TRANSACTION_BATCHES = 8
 RECONSTRUCTION_EVENTS = 50
 
 Work = Callable[[Callable[[int], None]], tuple[int, int]]
-"""Does the work, telling progress in events; returns objects and bytes."""
+"""Does the work and reports its progress in events; returns the numbers of objects and bytes."""
 
 
 def database_of(run: int, *, reconstructed: bool = False) -> str:
@@ -39,7 +39,7 @@ def database_of(run: int, *, reconstructed: bool = False) -> str:
 
 
 def prepare_writer(federation: str, cache: Path, pool_events: int, run: int, events: int) -> Work:
-    """A process that writes the raw events of one run."""
+    """Prepare a process that writes the raw events of one run."""
     pool = EventPool.load(cache, events=pool_events, progress=False)
     fed = femtobarn.open(federation)
     first = (run - 1) * events
@@ -60,7 +60,7 @@ def prepare_writer(federation: str, cache: Path, pool_events: int, run: int, eve
 def _write(
     fed: femtobarn.Federation, run: int, batches: list[RawEvents], tell: Callable[[int], None]
 ) -> None:
-    """One transaction: parts first, so that headers can link to them."""
+    """Write batches in one transaction, parts first, so that headers can link to them."""
     with fed.transaction(message=f"run {run}: raw events from {batches[0].first}") as txn:
         database = txn.database(database_of(run), create=True)
         writers = {
@@ -74,7 +74,7 @@ def _write(
 
 
 def prepare_reconstruction(federation: str, runs: list[int]) -> Work:
-    """A process that reconstructs some runs, each into a database of its own."""
+    """Prepare a process that reconstructs some runs, each into a database of its own."""
     fed = femtobarn.open(federation)
     snapshot = fed.snapshot()
 
@@ -96,7 +96,7 @@ def prepare_reconstruction(federation: str, runs: list[int]) -> Work:
 def _reconstruct(
     fed: femtobarn.Federation, snapshot: femtobarn.Snapshot, run: int, view: femtobarn.View
 ) -> int:
-    """Read a batch by its links, find what is in it, and write that in one transaction."""
+    """Read a batch by its links, reconstruct it, and write the results in one transaction."""
     headers = view.arrays()
     parts = {part: snapshot.fetch(headers[PARTS[part]]) for part in NEEDED}
     raw = links(_target(view.oids), len(headers))

@@ -1,4 +1,4 @@
-"""The steps of the demo, each on an open federation; each adds its row to the table of stages."""
+"""The steps of the demo on an open federation; each adds its rows to the table of stages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tqdm import tqdm
 import femtobarn
 from femtobarn.importers import Samples
 from femtobarn_demo.acquisition import database_of, prepare_reconstruction, prepare_writer
-from femtobarn_demo.outside import root_entries, total, uproot_sum
+from femtobarn_demo.external_readers import root_entries, total, uproot_sum
 from femtobarn_demo.reconstruction import CONTAINERS as RECONSTRUCTED
 from femtobarn_demo.report import EventPicture, Stage
 from femtobarn_demo.sources import CONTAINERS, PARTS, EventPool
@@ -36,36 +36,36 @@ TREES = (
 """Samples that are imported."""
 
 NTUPLES = ("nano_dimuon_rntuple.root", "nano_dy_rntuple.root", "pfnano_rntuple.root")
-"""Samples that are attached as they are."""
+"""Samples that are attached without a copy."""
 
 DIMUON_NTUPLE = "Run2012BC_DoubleMuParked_Muons_1000evts_rntuple_v1-0-0-0.root"
-"""CMS Open Data of 2012, in no package; attached if the folder of extra data has it."""
+"""CMS Open Data of 2012, which no package ships; attached if the folder of extra data has it."""
 
-NO_ROOT = "ROOT was not asked: it is not among the demo's packages; `make setup` installs it, too (570 MB)"
-"""Said where ROOT is not installed."""
+NO_ROOT = "not checked with ROOT, which is not installed; `make setup` installs it (570 MB)"
+"""Printed where ROOT is not installed."""
 
 SELECTION = "n_jets >= 4 and lead_jet_pt > 90"
-"""What the tag of an interesting event says."""
+"""Condition on the tags of the selected events."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How large a demo is, and where it is kept.
+    """The size of a demo, and its folders.
 
     Parameters
     ----------
     folder
-        Where the federation and the report go.
+        Folder of the federation and the report.
     cache
-        Where samples and the pool of events are kept between runs.
+        Folder of samples and the pool of events, kept between runs.
     extra
         A folder with more real files, if there is one.
     events, runs
-        Raw events in all, and runs (writer processes, databases) that they are divided into.
+        Total number of raw events, and the runs (writer processes, databases) that they are divided into.
     pool_events
-        Events that are generated; all others repeat them under new numbers.
+        Events to generate; all others repeat them under new numbers.
     clients
-        Processes that reconstruct.
+        Number of processes that reconstruct.
     progress
         Show progress bars.
     """
@@ -87,22 +87,22 @@ class Plan:
 
 @dataclass
 class Run:
-    """A demo that is going on: the federation, and what was measured and found so far."""
+    """A running demo: the federation, the stages measured so far, and facts for the report."""
 
     plan: Plan
     fed: femtobarn.Federation
     stages: list[Stage] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
 
-    def samples(self) -> list[str]:
-        """Step (a): files of experiments; what is told of them."""
+    def import_samples(self) -> list[str]:
+        """Step (a): import and attach files of experiments; returns lines to print, like all steps."""
         files = Samples(self.plan.cache / "samples")
         try:
             files.fetch(progress=self.plan.progress)
         except femtobarn.StorageError as error:
             if os.environ.get("CI", "").lower() == "true":
                 raise
-            return [f"left out, because {error}"]
+            return [f"skipped: {error}"]
         imported = self._import(files)
         attached = self._attach(files)
         return [imported, attached]
@@ -130,8 +130,8 @@ class Run:
             done.objects = done.events
         return f"{done.events:,} events of {len(paths)} RNTuple files attached, no byte copied"
 
-    def acquisition(self) -> list[str]:
-        """Step (b): writers stream raw events."""
+    def write_raw_events(self) -> list[str]:
+        """Step (b): several processes write raw events."""
         plan = self.plan
         EventPool.load(plan.cache, events=plan.pool_events, progress=plan.progress)
         each = plan.events // plan.runs
@@ -152,12 +152,12 @@ class Run:
         )
         self.stages.append(stage)
         return [
-            f"{stage.events:,} events, {stage.megabytes:,.0f} MB by {plan.runs} processes into as many "
-            f"databases: {stage.megabytes_per_second:,.0f} MB/s"
+            f"{stage.events:,} events, {stage.megabytes:,.0f} MB by {plan.runs} processes, each into its own "
+            f"database: {stage.megabytes_per_second:,.0f} MB/s"
         ]
 
-    def reconstruction(self) -> list[str]:
-        """Step (c): clients reconstruct the raw events."""
+    def reconstruct(self) -> list[str]:
+        """Step (c): several processes reconstruct the raw events."""
         plan = self.plan
         runs = list(range(1, plan.runs + 1))
         arguments = [(plan.federation, runs[client :: plan.clients]) for client in range(plan.clients)]
@@ -178,11 +178,11 @@ class Run:
         milliseconds = 1e3 * stage.cpu_seconds / max(events, 1)
         return [
             f"{events:,} events by {plan.clients} processes: tracks, clusters, jets and tags, "
-            f"{milliseconds:.0f} ms of processor time each"
+            f"{milliseconds:.0f} ms of CPU time per event"
         ]
 
-    def selection(self) -> list[str]:
-        """Step (d): select by tag, follow links to the raw data."""
+    def select_events(self) -> list[str]:
+        """Step (d): select events by tag, and follow links to their raw data."""
         snapshot = self.fed.snapshot()
         with self._measure("select by tag") as done:
             views = [snapshot[self._reconstructed("Tag", run)] for run in range(1, self.plan.runs + 1)]
@@ -194,12 +194,12 @@ class Run:
         hardest = self._choose_display(snapshot, tags)
         self._read_spectra(snapshot)
         return [
-            f"{len(tags):,} of {done.events:,} events have {SELECTION}: {points:,} space points behind them",
+            f"{len(tags):,} of {done.events:,} events have {SELECTION}; links lead to {points:,} space points",
             hardest,
         ]
 
     def _follow(self, snapshot: femtobarn.Snapshot, tags: ak.Array) -> int:
-        """Read the raw events behind tags; the number of their space points."""
+        """Read the raw events that tags link to; return the number of their space points."""
         with self._measure("follow links to raw hits") as done:
             headers = snapshot.fetch(tags["raw"])
             parts = {part: snapshot.fetch(headers[link]) for part, link in PARTS.items()}
@@ -208,7 +208,7 @@ class Run:
         return int(sum(ak.sum(ak.num(parts[part].hits)) for part in ("PixelHits", "StripHits")))
 
     def _choose_display(self, snapshot: femtobarn.Snapshot, tags: ak.Array) -> str:
-        """Keep the hardest selected event, for its picture; walk to its hits object by object."""
+        """Choose the hardest selected event for the picture, and check its hits object by object."""
         if len(tags) == 0:
             tags = snapshot[self._reconstructed("Tag", 1)].arrays()
         best = int(ak.argmax(tags.ht))
@@ -218,15 +218,16 @@ class Run:
         tracks, jets = snapshot.fetch(tag["tracks"])[0], snapshot.fetch(tag["jets"])[0]
         self.facts["display"] = EventPicture.from_objects(raw, tracks, jets)
         event: Any = tags[best].raw.get()
-        walked = len(event.pixels.hits)
-        if walked != len(raw["PixelHits"].hits):
-            raise RuntimeError(f"{walked} pixel hits by object, {len(raw['PixelHits'].hits)} by column")
+        by_object = len(event.pixels.hits)
+        if by_object != len(raw["PixelHits"].hits):
+            raise RuntimeError(f"{by_object} pixel hits by object, {len(raw['PixelHits'].hits)} by column")
         return (
-            f"the hardest is event {event.event:,} of run {event.run}: its tag.raw.pixels.hits are {walked:,}"
+            f"the hardest is event {event.event:,} of run {event.run}: "
+            f"tag.raw.pixels.hits has {by_object:,} hits"
         )
 
     def _read_spectra(self, snapshot: femtobarn.Snapshot) -> None:
-        """Momenta of jets in events that are not repeats of others."""
+        """Read the momenta of jets, in the first occurrence of each event of the pool."""
         leading, scales, every = [], [], []
         for run in range(1, self.plan.runs + 1):
             where = f"event < {self.plan.pool_events}"
@@ -239,8 +240,8 @@ class Run:
         self.facts["scales"] = np.concatenate(scales)
         self.facts["jets"] = np.concatenate(every)
 
-    def sealing(self) -> list[str]:
-        """Step (e): a database becomes a ROOT file for everybody."""
+    def seal_database(self) -> list[str]:
+        """Step (e): seal a database, and read its file with uproot and ROOT."""
         name = database_of(1)
         snapshot = self.fed.snapshot()
         view = snapshot[f"{name}/{CONTAINERS['PixelHits']}"]
@@ -253,14 +254,16 @@ class Run:
         entries, found = uproot_sum(path, CONTAINERS["PixelHits"], "hits.x")
         if entries != len(view) or not np.isclose(found, expected, rtol=1e-12, atol=1e-9):
             raise RuntimeError(f"uproot reads {found} from {entries} entries instead of {expected}")
-        lines = [f"{path.name}, {path.stat().st_size / 1e6:,.0f} MB: uproot reads {entries:,} events alike"]
+        lines = [
+            f"{path.name}, {path.stat().st_size / 1e6:,.0f} MB: uproot reads the same {entries:,} events"
+        ]
         root = root_entries(path, CONTAINERS["RawEvent"])
         lines.append(f"ROOT {root[0]} reads {root[1]:,} events" if root else NO_ROOT)
         self.facts["sealed"] = "; ".join(lines)
         return lines
 
     def totals(self) -> tuple[int, int]:
-        """Objects and payload bytes in the whole federation."""
+        """Numbers of objects and payload bytes in the federation."""
         snapshot = self.fed.snapshot()
         containers = [
             entry for database in snapshot.databases() for entry in snapshot.containers(database["name"])
@@ -274,9 +277,9 @@ class Run:
         return sum(int(entry["bytes"]) for entry in self.fed.snapshot().containers(database))
 
     @contextmanager
-    def _measure(self, name: str) -> Iterator[_Measured]:
-        """Time a block in this process and keep it as a stage."""
-        done = _Measured()
+    def _measure(self, name: str) -> Iterator[_StageCounts]:
+        """Measure a block in this process, and add it to the stages."""
+        done = _StageCounts()
         started, before = time.perf_counter(), cpu_seconds()
         yield done
         seconds, cpu = time.perf_counter() - started, cpu_seconds() - before
@@ -284,8 +287,8 @@ class Run:
 
 
 @dataclass
-class _Measured:
-    """What a block did, filled in by the block."""
+class _StageCounts:
+    """The counts of a stage, filled in by the measured block."""
 
     events: int = 0
     objects: int = 0
@@ -293,7 +296,7 @@ class _Measured:
 
 
 def database_name(file: str) -> str:
-    """A short name for the database that a file becomes."""
+    """A short name for the database of a file."""
     known = {
         "uproot-Zmumu.root": "Zmumu",
         "uproot-HZZ.root": "HZZ",

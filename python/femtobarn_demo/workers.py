@@ -1,7 +1,7 @@
-"""Processes that work side by side and are timed from the moment when all of them are ready.
+"""Concurrent worker processes, timed from the moment when all of them are ready.
 
-Starting Python and loading libraries takes seconds and says nothing about the database, so workers
-prepare, meet at a barrier, and only then is the clock started.
+Workers start Python, load libraries and prepare, which takes seconds that have nothing to do with the
+database. Then they meet at a barrier, and the clock starts.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any
 
 from tqdm import tqdm
 
-__all__ = ["Done", "cpu_seconds", "run_workers"]
+__all__ = ["WorkResult", "cpu_seconds", "run_workers"]
 
 WAIT_SECONDS = 300.0
-"""For the slowest worker to get ready."""
+"""Longest wait for the slowest worker to be ready."""
 
 POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Done:
-    """What workers did together: their results, in order, and the time it took them."""
+class WorkResult:
+    """The results of all workers, in order, with their elapsed and CPU time."""
 
     results: list[Any]
     seconds: float
@@ -40,7 +40,7 @@ class Done:
 
 @dataclass(frozen=True)
 class _Finished:
-    """The last message of a worker."""
+    """The last message of a worker: its result, or an error."""
 
     number: int
     result: Any
@@ -49,7 +49,7 @@ class _Finished:
 
 
 def cpu_seconds() -> float:
-    """Processor time that this process has used."""
+    """CPU time that this process has used."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
@@ -61,21 +61,21 @@ def run_workers(
     total: int,
     label: str,
     progress: bool,
-) -> Done:
+) -> WorkResult:
     """Run one process for each tuple of arguments.
 
     Parameters
     ----------
     prepare
-        Called in the process with its arguments; returns the work, a function that is called when all
-        are ready, with a function to tell progress by. What it returns is the result.
+        Called in the process with its arguments; returns a function that does the work. When all workers
+        are ready that function is called with a function to report progress to, and returns the result.
     total
         Events of all workers together, for the progress bar.
 
     Raises
     ------
     RuntimeError
-        If a worker failed, with its traceback.
+        If a worker fails; the text has its traceback.
     """
     context = multiprocessing.get_context("spawn")
     barrier, messages = context.Barrier(len(arguments) + 1), context.Queue()
@@ -94,7 +94,7 @@ def run_workers(
 
 
 def _worker(number: int, prepare: Any, arguments: tuple[Any, ...], barrier: Barrier, messages: Any) -> None:
-    """The life of one process."""
+    """Prepare, wait for all others, work, and send the result or the error."""
     try:
         work = prepare(*arguments)
         barrier.wait(WAIT_SECONDS)
@@ -108,10 +108,10 @@ def _worker(number: int, prepare: Any, arguments: tuple[Any, ...], barrier: Barr
 
 def _collect(
     processes: list[BaseProcess], barrier: Barrier, messages: Any, *, total: int, label: str, progress: bool
-) -> Done:
-    """Start the clock, and gather progress and results until all are done."""
+) -> WorkResult:
+    """Start the clock, and collect progress and results until all workers have ended."""
     finished: dict[int, _Finished] = {}
-    # Where a worker failed, the barrier is broken and the worker's message says why.
+    # A worker that fails breaks the barrier; its message has the reason.
     with suppress(BrokenBarrierError):
         barrier.wait(WAIT_SECONDS)
     started = time.perf_counter()
@@ -125,11 +125,11 @@ def _collect(
                 bar.update(message)
     seconds = time.perf_counter() - started
     ordered = [finished[number] for number in sorted(finished)]
-    return Done([each.result for each in ordered], seconds, sum(each.cpu_seconds for each in ordered))
+    return WorkResult([each.result for each in ordered], seconds, sum(each.cpu_seconds for each in ordered))
 
 
 def _next(processes: list[BaseProcess], messages: Any) -> Any:
-    """The next message; a process that died without one must not be waited for."""
+    """The next message, or an error if a worker has died without one."""
     while True:
         try:
             return messages.get(timeout=POLL_SECONDS)

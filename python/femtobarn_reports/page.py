@@ -18,7 +18,7 @@ _TEMPLATE = Path(__file__).with_name("report.html.in")
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture with what is to be said about it.
+    """A picture with its title and caption.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Picture:
     source
         A data URI.
     wide
-        Whether it takes the whole width.
+        Whether it takes the whole width of the page.
     """
 
     title: str
@@ -37,13 +37,13 @@ class Picture:
 
 
 def document(title: str, summary: str, body: str) -> str:
-    """A whole page around the HTML of its parts."""
+    """A page around the HTML of its parts."""
     template = Template(_TEMPLATE.read_text(encoding="utf-8"))
     return template.substitute(title=html.escape(title), summary=html.escape(summary), body=body)
 
 
 def tiles(facts: Iterable[tuple[str, str]]) -> str:
-    """Short facts: (number, what it counts)."""
+    """Short facts, each a number and its unit or meaning."""
     shown = "\n".join(
         f'<div class="tile"><b>{html.escape(number)}</b><span>{html.escape(text)}</span></div>'
         for number, text in facts
@@ -52,18 +52,18 @@ def tiles(facts: Iterable[tuple[str, str]]) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """A part of the page with a frame and a title."""
+    """A framed part of the page with a title."""
     return f"<section>\n<h2>{html.escape(title)}</h2>\n" + "\n".join(parts) + "\n</section>"
 
 
 def details(title: str, *parts: str) -> str:
-    """A part of the page of which only the title is seen, until it is opened."""
+    """A part of the page that is collapsed to its title until it is opened."""
     shown = "\n".join(parts)
     return f"<section><details>\n<summary>{html.escape(title)}</summary>\n{shown}\n</details></section>"
 
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; its first column names the rows."""
+    """A table whose first column has the names of the rows."""
     headings = "".join(f"<th>{html.escape(heading)}</th>" for heading in head)
     body = "\n".join(_row(row) for row in rows)
     return (
@@ -78,12 +78,12 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def listed(texts: Iterable[str]) -> str:
-    """Texts with a dot before each."""
+    """A bulleted list."""
     return "<ul>\n" + "\n".join(f"<li>{html.escape(text)}</li>" for text in texts) + "\n</ul>"
 
 
 def figures(pictures: Iterable[Picture]) -> str:
-    """Pictures, two side by side unless they are wide."""
+    """Pictures, two side by side, wide ones alone."""
     return '<div class="pictures">\n' + "\n".join(map(_figure, pictures)) + "\n</div>"
 
 

@@ -1,4 +1,4 @@
-"""Colours and sizes that all pictures share, and pictures as text for a page."""
+"""Colours and sizes shared by all pictures, and the conversion of pictures to data URIs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _SETTINGS: dict[str, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Use the settings for the pictures made within; the fonts are the first ones installed."""
+    """Apply the shared settings to pictures made in the block, with the first installed font."""
     from matplotlib import font_manager
 
     known = {font.name for font in font_manager.fontManager.ttflist}
@@ -74,12 +74,12 @@ def style() -> Iterator[None]:
 
 
 def picture(width: float, height: float) -> Figure:
-    """An empty figure (inches) that belongs to no global state of matplotlib."""
+    """An empty figure (inches) outside Matplotlib's global state."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def clean(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: str = "y") -> None:
-    """Label axes, and keep only the lines that help reading."""
+    """Label axes, and remove ticks and all grid lines but those along `grid`."""
     axes.set(xlabel=x, ylabel=y)
     if title:
         axes.set_title(title)
@@ -90,13 +90,12 @@ def clean(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: str = 
 
 
 def svg(figure: Figure) -> str:
-    """The figure as a data URI of scalable graphics."""
+    """The figure as a data URI of SVG."""
     return _uri(_drawn(figure, format="svg", metadata={"Date": None}), "image/svg+xml")
 
 
 def png(figure: Figure, *, dpi: int = 170, path: Path | None = None) -> str:
-    """The figure as a data URI of pixels, and as a file where one is named; for pictures with thousands of
-    points."""
+    """The figure as a data URI of PNG, for pictures with thousands of points, and as a file if `path` is given."""
     pixels = _drawn(figure, format="png", metadata={"Software": None}, dpi=dpi)
     if path is not None:
         path.write_bytes(pixels)

@@ -67,7 +67,7 @@ def test_the_report_tells_the_numbers(folder: Path) -> None:
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert re.search(rf"write raw events</th><td>{RUNS}</td><td>{EVENTS}</td><td>{7 * EVENTS}</td>", text)
     assert text.count("<figure") == text.count("data:image/")
-    assert "uproot reads 12 events alike" in text
+    assert "uproot reads the same 12 events" in text
 
 
 def prepare_failure(reason: str) -> Callable[[Callable[[int], None]], None]:

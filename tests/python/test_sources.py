@@ -12,7 +12,7 @@ pytest.importorskip("pythia8mc", reason="the extra `demo` is not installed")
 
 from femtobarn.jagged import Jagged, ranges
 from femtobarn.linking import Target, element_links, links
-from femtobarn_demo.sources import CONTAINERS, PARTS, RAW_CLASSES, EventPool, Hard
+from femtobarn_demo.sources import CONTAINERS, PARTS, RAW_CLASSES, EventPool, GeneratorSettings
 from femtobarn_demo.sources.detector.geometry import PIXEL, STRIP
 from femtobarn_demo.sources.model import collection_of, columns_of
 
@@ -29,10 +29,10 @@ def test_an_event_has_the_size_of_giod(pool: EventPool) -> None:
 
 
 def test_the_same_seed_gives_the_same_events(tmp_path: Path) -> None:
-    hard = Hard(pileup=0.0)
-    first = EventPool.generate(events=2, seed=5, hard=hard)
-    again = EventPool.load(tmp_path, events=2, seed=5, hard=hard, progress=False)
-    other = EventPool.generate(events=2, seed=6, hard=hard)
+    settings = GeneratorSettings(pileup=0.0)
+    first = EventPool.generate(events=2, seed=5, settings=settings)
+    again = EventPool.load(tmp_path, events=2, seed=5, settings=settings, progress=False)
+    other = EventPool.generate(events=2, seed=6, settings=settings)
     for part in PARTS:
         for name, column in first.events.parts[part].columns.items():
             np.testing.assert_array_equal(column, again.events.parts[part][name])
@@ -40,11 +40,11 @@ def test_the_same_seed_gives_the_same_events(tmp_path: Path) -> None:
 
 
 def test_a_kept_pool_is_read_and_not_generated_again(tmp_path: Path) -> None:
-    hard = Hard(pileup=0.0)
-    EventPool.load(tmp_path, events=1, hard=hard, progress=False)
+    settings = GeneratorSettings(pileup=0.0)
+    EventPool.load(tmp_path, events=1, settings=settings, progress=False)
     (path,) = tmp_path.iterdir()
     written = path.stat().st_mtime_ns
-    EventPool.load(tmp_path, events=1, hard=hard, progress=False)
+    EventPool.load(tmp_path, events=1, settings=settings, progress=False)
     assert path.stat().st_mtime_ns == written
 
 

@@ -1,7 +1,9 @@
 """Reconstruction of raw events: tracks, clusters, jets and tags.
 
-Works on batches, so that NumPy's cost per call is shared by many events, and on the raw objects alone:
-the labels of the simulation are never read. ::
+Works on batches, so that many events share the cost of a NumPy call, and reads the raw objects alone,
+never the labels of the simulation. From below: `space_points`, `track_candidates`, `track_finding`,
+`track_fitting`; `clusters`, `vertices`, `muons` and `jets` use their results, and `events` puts all
+together into the classes of `model`. ::
 
     found = reconstruct(headers, raw_links, parts)
     tracks = found.tracks()                        # awkward, of the class Tracks

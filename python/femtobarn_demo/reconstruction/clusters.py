@@ -1,8 +1,8 @@
 """Topological clusters of calorimeter cells.
 
 Cells are summed to towers on the grid of the hadronic calorimeter. A tower that is a local maximum
-above the seed threshold starts a cluster; rings of neighbours above the growth threshold join, each the
-cluster of its hardest neighbour.
+above the seed threshold starts a cluster. Rings of neighbours above the growth threshold join it; a tower
+next to several clusters joins that of its hardest neighbour.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from femtobarn.jagged import Array, Jagged, offsets_of
-from femtobarn_demo.reconstruction.points import wrap
+from femtobarn_demo.reconstruction.space_points import wrap
 from femtobarn_demo.sources.detector.geometry import ECAL, HCAL, Calorimeter
 
 __all__ = ["Clusters", "find_clusters"]
@@ -33,7 +33,7 @@ class Clusters:
     rows
         Columns ``energy``, ``em``, ``had`` (GeV), ``eta``, ``phi``, ``width`` (in eta), ``towers``.
     ecal, hcal
-        For every cluster the indices of its cells in the event's collections.
+        Indices of every cluster's cells in the event's collections.
     label
         Shape (events, rows, columns of towers): cluster within the event plus 1, 0 for none.
     """
@@ -102,7 +102,7 @@ def _seed(transverse: Array) -> tuple[Array, Array]:
     """Labels of the local maxima, and the event of each."""
     highest = transverse > SEED_THRESHOLD
     for neighbour in _NEIGHBOURS:
-        # Of two equal neighbours only the later is a maximum, so that there is always exactly one.
+        # Of two equal neighbours only the later counts as a maximum.
         other = _shifted(transverse, *neighbour)
         highest &= transverse >= other if neighbour > (0, 0) else transverse > other
     event, row, column = np.nonzero(highest)

@@ -1,4 +1,4 @@
-"""From the raw objects of a batch of events to the objects that reconstruction writes."""
+"""Reconstruction of a batch of events: from raw objects to the objects that are written."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from femtobarn.jagged import Array, Jagged, offsets_of
 from femtobarn.linking import Target, element_links, links
 from femtobarn_demo.reconstruction.clusters import Clusters, find_clusters
-from femtobarn_demo.reconstruction.finding import Found, find_tracks
-from femtobarn_demo.reconstruction.fitting import Fitted, fit_tracks
 from femtobarn_demo.reconstruction.jets import Jets, find_jets
 from femtobarn_demo.reconstruction.muons import find_muons
-from femtobarn_demo.reconstruction.points import Points
+from femtobarn_demo.reconstruction.space_points import Points
+from femtobarn_demo.reconstruction.track_finding import FoundTracks, find_tracks
+from femtobarn_demo.reconstruction.track_fitting import FittedTracks, fit_tracks
 from femtobarn_demo.reconstruction.vertices import Vertices, find_vertices
 from femtobarn_demo.sources.model import collection_of
 
@@ -30,12 +30,12 @@ TAG_JET_MOMENTUM = 20.0
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """What was found in a batch; its methods make the objects to be written.
+    """The result of a batch; its methods return the objects to be written.
 
     Parameters
     ----------
     headers
-        The `RawEvent` objects, of which the numbers and links are taken over.
+        The `RawEvent` objects, whose numbers and links are copied.
     raw
         Shape (events,): links to those objects.
     """
@@ -43,8 +43,8 @@ class Reconstruction:
     headers: ak.Array
     raw: ak.Array
     points: Points
-    found: Found
-    fitted: Fitted
+    found: FoundTracks
+    fitted: FittedTracks
     muon: Array
     vertices: Vertices
     found_clusters: Clusters
@@ -98,7 +98,7 @@ class Reconstruction:
         )
 
     def jets(self, tracks: Target, clusters: Target) -> ak.Array:
-        """The `Jets` objects, given where the tracks and clusters of the batch were written."""
+        """The `Jets` objects, with links to the tracks and clusters that were written for the batch."""
         found = self.found_jets
         columns: dict[str, Array | ak.contents.Content] = dict(_narrow(found.rows))
         for name, members, target in (
@@ -110,7 +110,7 @@ class Reconstruction:
         return self._objects({"jets": _lists(found.rows.offsets, _record(columns))})
 
     def tags(self, tracks: Target, clusters: Target, jets: Target) -> ak.Array:
-        """The `Tag` objects, given where the other objects of the batch were written."""
+        """The `Tag` objects, with links to the other objects that were written for the batch."""
         count = len(self)
         columns: dict[str, Array | ak.contents.Content] = {
             "run": ak.to_layout(self.headers.run),
@@ -126,7 +126,7 @@ class Reconstruction:
         return ak.Array(_record(columns))
 
     def _objects(self, columns: Mapping[str, Array | ak.contents.Content]) -> ak.Array:
-        """Objects that begin with the event's numbers and the link to its header."""
+        """Objects of the given columns after the event's numbers and the link to its header."""
         start = {
             "run": ak.to_layout(self.headers.run),
             "event": ak.to_layout(self.headers.event),
@@ -138,7 +138,7 @@ class Reconstruction:
         return offsets_of(self.fitted.event, len(self))
 
     def _points_of_tracks(self, detector: int) -> Jagged:
-        """For every track the indices of its points in the collection of one detector."""
+        """Indices of every track's points in the collection of one detector."""
         track, surface = np.nonzero(self.found.point >= 0)
         point = self.found.point[track, surface]
         chosen = self.points.detector[point] == detector
@@ -187,7 +187,7 @@ def reconstruct(headers: ak.Array, raw: ak.Array, parts: Mapping[str, ak.Array])
     raw
         Links to them.
     parts
-        For each class in `NEEDED` the objects that the headers link to, in the same order.
+        The objects of each class in `NEEDED` that the headers link to, in the same order.
     """
     hits = {name: Jagged.from_awkward(parts[name][collection_of(name)]) for name in NEEDED}
     events = len(headers)
@@ -210,10 +210,10 @@ def reconstruct(headers: ak.Array, raw: ak.Array, parts: Mapping[str, ak.Array])
 
 
 def _nth(rows: Jagged, values: Array, n: int) -> Array:
-    """The n-th value of every event, 0 where there is none; shape (events,)."""
-    there = rows.counts > n
+    """The n-th value of every event, 0 for events with fewer values; shape (events,)."""
+    present = rows.counts > n
     result = np.zeros(len(rows))
-    result[there] = values[rows.offsets[:-1][there] + n]
+    result[present] = values[rows.offsets[:-1][present] + n]
     return result
 
 

@@ -1,7 +1,7 @@
-"""Jets: FastJet's anti-kT algorithm with radius 0.4 on tracks and the neutral rest of clusters.
+"""Jets: FastJet's anti-kT algorithm with radius 0.4 on tracks and the neutral energy of clusters.
 
-A cluster counts with the energy that the tracks pointing at it do not explain. Tracks of pile-up
-vertices are left out of jets, but explain the energy that they leave in clusters.
+The neutral energy of a cluster is its energy minus that of the tracks that point to it. Tracks of pile-up
+vertices are excluded from jets, but their energy is subtracted from clusters, too.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from femtobarn.jagged import Array, Jagged, offsets_of
 from femtobarn_demo.reconstruction.clusters import Clusters
-from femtobarn_demo.reconstruction.fitting import Fitted
-from femtobarn_demo.reconstruction.points import wrap
+from femtobarn_demo.reconstruction.space_points import wrap
+from femtobarn_demo.reconstruction.track_fitting import FittedTracks
 from femtobarn_demo.reconstruction.vertices import Vertices
 from femtobarn_demo.sources.detector.geometry import CALORIMETER_RADIUS, bending
 
@@ -26,7 +26,7 @@ NEUTRAL_MIN = 0.5
 """Least neutral energy of a cluster (GeV)."""
 
 NEUTRAL_SIGNIFICANCE = 0.8
-"""What the neutral energy must exceed besides, times the root of the tracks' energy (GeV ** 0.5)."""
+"""Factor of the square root of the tracks' energy that is added to `NEUTRAL_MIN` (GeV ** 0.5)."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Jets:
     rows
         Columns ``pt``, ``eta``, ``phi``, ``mass`` (GeV, 1, rad, GeV).
     tracks, clusters
-        For every jet the indices of its tracks and clusters within the event.
+        Indices of every jet's tracks and clusters within the event.
     candidates
-        What was clustered: columns ``px``, ``py``, ``pz``, ``energy`` (GeV).
+        The particles that were clustered: columns ``px``, ``py``, ``pz``, ``energy`` (GeV).
     """
 
     rows: Jagged
@@ -49,7 +49,7 @@ class Jets:
     candidates: Jagged
 
 
-def find_jets(tracks: Fitted, vertices: Vertices, clusters: Clusters, events: int) -> Jets:
+def find_jets(tracks: FittedTracks, vertices: Vertices, clusters: Clusters, events: int) -> Jets:
     """Cluster the tracks and neutral energies of a batch of events."""
     candidates = _candidates(tracks, vertices, clusters, events)
     jets, members = _cluster(candidates)
@@ -65,7 +65,7 @@ def find_jets(tracks: Fitted, vertices: Vertices, clusters: Clusters, events: in
 _TRACK, _CLUSTER = 0, 1
 
 
-def _candidates(tracks: Fitted, vertices: Vertices, clusters: Clusters, events: int) -> Jagged:
+def _candidates(tracks: FittedTracks, vertices: Vertices, clusters: Clusters, events: int) -> Jagged:
     """Tracks of the primary vertex, and neutral energies."""
     primary = vertices.of_track <= 0
     charged = _momenta(tracks.momentum, tracks.eta, tracks.phi, tracks.energy)
@@ -92,8 +92,8 @@ def _momenta(transverse: Array, eta: Array, phi: Array, energy: Array) -> dict[s
     }
 
 
-def _neutral_energy(tracks: Fitted, clusters: Clusters) -> Array:
-    """Energy of each cluster that no track explains (GeV), shape (clusters,)."""
+def _neutral_energy(tracks: FittedTracks, clusters: Clusters) -> Array:
+    """Neutral energy of each cluster, 0 if it is not significant (GeV); shape (clusters,)."""
     rows = clusters.rows
     azimuth = tracks.phi - bending(tracks.momentum, tracks.charge, CALORIMETER_RADIUS)
     hit = clusters.at(tracks.event, tracks.eta, azimuth)
@@ -106,10 +106,10 @@ def _neutral_energy(tracks: Fitted, clusters: Clusters) -> Array:
 
 
 def _cluster(candidates: Jagged) -> tuple[Jagged, Jagged]:
-    """Run FastJet on all events; jets, and for each jet the candidates in it, counted through."""
+    """Run FastJet on all events; return the jets, and the candidates of each, numbered over all events."""
     import fastjet
 
-    # The banner goes to the standard output, where a client may be writing JSON.
+    # The banner would go to standard output, where a client may write JSON.
     fastjet._swig.ClusterSequence.set_fastjet_banner_stream(None)
     names = {"px": "px", "py": "py", "pz": "pz", "E": "energy"}
     momenta = Jagged(candidates.offsets, {name: candidates[source] for name, source in names.items()})
@@ -140,6 +140,6 @@ def _kinematics(jets: ak.Array) -> dict[str, Array]:
 
 
 def _split(members: Jagged, candidates: Jagged, chosen: Array) -> Jagged:
-    """Only the members of one source, as indices within the event."""
+    """The members of one source, as indices within the event."""
     kept = members.select(chosen)
     return Jagged(kept.offsets, {"index": candidates["index"][kept["candidate"]].astype(np.uint32)})

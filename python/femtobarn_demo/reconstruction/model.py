@@ -1,8 +1,8 @@
 """The classes of reconstructed events: tracks, clusters, jets, and the tag that selects by them.
 
-Each is one object an event. Points and cells are named by their index in the raw collection, which the
-object links to as a whole: that is a tenth of the size of a link for each. The few constituents of jets
-are linked one by one.
+Each event has one object of each class. An object links to a whole raw collection and refers to points and
+cells by their indices in it, which take a tenth of the bytes of links. The few constituents of jets have a
+link each.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _TRACK = record(
     ("phi", "float32", "azimuth at the beam line, rad"),
     ("charge", "int8"),
     ("d0", "float32", "distance from the beam line, m"),
-    ("z0", "float32", "place along the beam line, m"),
+    ("z0", "float32", "position along the beam line, m"),
     ("covariance", array_of("float32", 15), "lower triangle for d0, phi, curvature (1/m), z0, pz / pt"),
     ("chi2", "float32"),
     ("freedom", "uint16", "degrees of freedom"),
     ("vertex", "int16", "index of the vertex, -1 for none"),
-    ("muon", "bool", "seen by the muon stations"),
+    ("muon", "bool", "matched to hits in the muon stations"),
     ("pixels", list_of("uint32"), "indices of its points in PixelHits"),
     ("strips", list_of("uint32"), "indices of its points in StripHits"),
 )

@@ -1,12 +1,12 @@
-"""Which tracks are muons: those that the muon stations saw where the track points to."""
+"""Identification of muons: tracks with matching hits in the muon stations."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from femtobarn.jagged import Array, Jagged
-from femtobarn_demo.reconstruction.fitting import Fitted
-from femtobarn_demo.reconstruction.points import AzimuthIndex, wrap
+from femtobarn_demo.reconstruction.space_points import AzimuthIndex, wrap
+from femtobarn_demo.reconstruction.track_fitting import FittedTracks
 from femtobarn_demo.sources.detector.geometry import MUON_RADII, muon_bending
 
 __all__ = ["find_muons"]
@@ -15,13 +15,13 @@ MOMENTUM_MIN = 3.0
 ETA_MAX = 2.4
 AZIMUTH_WINDOW = 0.02
 SLOPE_WINDOW = 0.05
-"""Of z over radius."""
+"""Largest difference in z over radius between a track and a hit."""
 
 HITS_MIN, STATIONS_MIN = 4, 3
-"""Hits that count as seen by a station, and stations that make a muon."""
+"""Least number of matching hits in a station, and of such stations for a muon."""
 
 
-def find_muons(tracks: Fitted, hits: Jagged) -> Array:
+def find_muons(tracks: FittedTracks, hits: Jagged) -> Array:
     """Shape (tracks,), true for muons."""
     muon = np.zeros(len(tracks), bool)
     hard = np.flatnonzero((tracks.momentum > MOMENTUM_MIN) & (np.abs(tracks.eta) < ETA_MAX))

@@ -1,4 +1,4 @@
-"""Collision vertices: groups of tracks that start at the same place along the beam."""
+"""Collision vertices: groups of tracks that start at the same position along the beam."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from femtobarn.jagged import Array, offsets_of
-from femtobarn_demo.reconstruction.fitting import Fitted
+from femtobarn_demo.reconstruction.track_fitting import FittedTracks
 
 __all__ = ["Vertices", "find_vertices"]
 
 GAP = 6.0e-4
-"""Tracks further apart than this along the beam come from different collisions (m)."""
+"""Distance along the beam above which tracks belong to different collisions (m)."""
 
 TRACKS_MIN = 2
 MOMENTUM_CAP = 100.0
-"""A single mismeasured track must not make its vertex the primary one (GeV)."""
+"""Momentum that a track counts with at most (GeV): one mismeasured track must not make a primary vertex."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Vertices:
     offsets
         Shape (events + 1,).
     z
-        Shape (vertices,): place along the beam (m).
+        Shape (vertices,): position along the beam (m).
     tracks
         Shape (vertices,): number of tracks.
     of_track
@@ -41,7 +41,7 @@ class Vertices:
     of_track: Array
 
 
-def find_vertices(tracks: Fitted, events: int) -> Vertices:
+def find_vertices(tracks: FittedTracks, events: int) -> Vertices:
     """Group the tracks of every event."""
     order = np.lexsort((tracks.z0, tracks.event))
     event, z0 = tracks.event[order], tracks.z0[order]

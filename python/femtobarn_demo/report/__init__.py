@@ -1,6 +1,7 @@
-"""The demo's report: pictures of rates, spectra and one event, and a page that holds them.
+"""The demo's report: pictures of rates (`stages`), spectra and one event (`event_display`), and their page
+(`contents`).
 
-The functions draw plain arrays and know nothing of a federation. Needs the extra `plots`.
+The functions draw plain arrays and never read a federation. Needs the extra `plots`.
 """
 
 from femtobarn_demo.report.contents import Report

@@ -1,4 +1,4 @@
-"""The contents of the demo's report, and how they are laid out on its page."""
+"""The contents of the demo's report, and their layout on the page."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Report:
     Parameters
     ----------
     title, summary
-        What it is and what was done.
+        Heading, and a summary of the run below it.
     tiles
-        Short facts: (number, what it counts).
+        Short facts: number and unit.
     stages
         Rows of the table.
     pictures
-        In the order they are to be seen.
+        Pictures in the order of the page.
     notes
-        What the reader should know about the numbers.
+        Remarks on the meaning of the numbers.
     """
 
     title: str
@@ -37,10 +37,10 @@ class Report:
     notes: list[str]
 
     def html(self) -> str:
-        """The whole page."""
+        """Return the page."""
         parts = (
             tiles(self.tiles),
-            section("What each stage did", grid(HEADINGS, table(self.stages))),
+            section("Stages", grid(HEADINGS, table(self.stages))),
             figures(self.pictures),
             section("How to read this", listed(self.notes)),
         )

@@ -1,7 +1,7 @@
-"""One event as a picture: across the beam and along it.
+"""The display of one event, across the beam and along it.
 
-Everything drawn comes from stored objects: space points and calorimeter cells from the raw ones, helices
-and jets from the reconstructed ones, and the link between a track and its points by its indices.
+Everything drawn comes from stored objects: space points and calorimeter cells from raw objects, helices
+and jets from reconstructed objects; a track's points are found by the indices that it stores.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ EM_COLOUR, HAD_COLOUR = "#5fd38d", "#4f9df7"
 JET_COLOURS = ("#ffcf56", "#ff6f61", "#c792ea", "#5ce1e6", "#ff9f43", "#a3e635")
 
 TRACK_MOMENTUM_MIN = 0.9
-"""Slower tracks are left out; they hide the others (GeV)."""
+"""Transverse momentum below which a track is not drawn (GeV): slow tracks would cover all others."""
 
 JETS_SHOWN = len(JET_COLOURS)
 RADIUS, HALF_LENGTH = 1.22, 2.92
-"""Where the calorimeters begin (m)."""
+"""Inner radius and half length of the calorimeters (m)."""
 
 TOWER_LENGTH = 0.62
-"""Of the highest tower (m)."""
+"""Length of the highest tower (m)."""
 
 TOWER_THRESHOLD = 0.4
 """Transverse energy below which a tower is not drawn (GeV)."""
@@ -51,7 +51,7 @@ TOWER_THRESHOLD = 0.4
 
 @dataclass(frozen=True)
 class EventPicture:
-    """What is drawn of one event.
+    """The data of one event that are drawn.
 
     Parameters
     ----------
@@ -62,9 +62,9 @@ class EventPicture:
     tracks
         Columns of the tracks: pt (GeV), eta, phi, charge, z0 (m).
     owner
-        Shape (points,): the track that has each point, -1 for none.
+        Shape (points,): the track of each point, -1 for none.
     jet_of_track
-        Shape (tracks,): the jet that each track is in, -1 for none.
+        Shape (tracks,): the jet of each track, -1 for none.
     jets
         Shape (jets, 3): pt (GeV), eta, phi; the hardest first.
     em, had
@@ -112,7 +112,7 @@ class EventPicture:
 
 
 def draw_event(event: EventPicture) -> Figure:
-    """The event in the transverse and in the longitudinal view."""
+    """Draw the event in the transverse and in the longitudinal view."""
     figure = picture(15.0, 6.6)
     figure.set_facecolor(NIGHT)
     limit = RADIUS + TOWER_LENGTH + 0.12
@@ -135,7 +135,7 @@ def _positions(hits: Any) -> Array:
 
 
 def _owners(tracks: Any, pixels: int, strips: int) -> Array:
-    """The track that each point belongs to, by the tracks' indices."""
+    """The track of each point, from the indices that tracks store."""
     owner = np.full(pixels + strips, -1)
     for name, first in (("pixels", 0), ("strips", pixels)):
         counts = ak.to_numpy(ak.num(tracks[name]))
@@ -161,7 +161,7 @@ def _frame(axes: Axes, x: tuple[float, float], y: tuple[float, float], name: str
 
 
 def _draw_detector(across: Axes, along: Axes) -> None:
-    """Thin lines where the layers are."""
+    """Draw the layers as thin lines."""
     for tracker in (PIXEL, STRIP):
         for barrel in tracker.barrels:
             across.add_patch(Circle((0, 0), barrel.radius, fill=False, color=DETECTOR, linewidth=0.6))
@@ -182,7 +182,7 @@ def _draw_detector(across: Axes, along: Axes) -> None:
 
 
 def _draw_points(across: Axes, along: Axes, event: EventPicture) -> None:
-    """Points of drawn tracks in the colour of the track, all others faint."""
+    """Draw the points of drawn tracks in the colour of the track, all others faintly."""
     x, y, z = event.points.T
     height = np.copysign(np.hypot(x, y), y)
     drawn = np.where(event.tracks["pt"] > TRACK_MOMENTUM_MIN, event.jet_of_track, -1)
@@ -198,7 +198,7 @@ def _draw_points(across: Axes, along: Axes, event: EventPicture) -> None:
 
 
 def _draw_tracks(across: Axes, along: Axes, event: EventPicture) -> None:
-    """Helices up to the calorimeters, those in jets on top."""
+    """Draw helices up to the calorimeters, tracks in jets on top."""
     fast = np.flatnonzero(event.tracks["pt"] > TRACK_MOMENTUM_MIN)
     paths = {int(track): _helix(event, int(track)) for track in fast}
     jet = event.jet_of_track
@@ -224,7 +224,7 @@ def _helix(event: EventPicture, track: int) -> tuple[Array, Array]:
     inside = np.abs(z) <= HALF_LENGTH
     radius, turn, z = radius[inside], turn[inside], z[inside]
     x, y = radius * np.cos(phi - turn), radius * np.sin(phi - turn)
-    # The side is that of the whole track: a curve that jumps across the beam would mislead.
+    # A track stays on the side of its end: a curve that jumps across the beam would mislead.
     side = np.sign(y[-1]) if len(y) else 1.0
     return np.stack([x, y], axis=1), np.stack([z, side * radius], axis=1)
 
@@ -254,7 +254,7 @@ def _sum_azimuth(cells: Array, bins: int) -> Array:
 
 
 def _draw_towers_along(axes: Axes, event: EventPicture) -> None:
-    """Towers on the barrel point outward, those on the end caps along the beam."""
+    """Draw towers: outward on the barrel, along the beam on the end caps."""
     bins, edge = 70, 3.5
     pitch = 2 * edge / bins
     sums = {}
@@ -295,7 +295,7 @@ def _tower_along(
 
 
 def _draw_jets(across: Axes, along: Axes, event: EventPicture) -> None:
-    """Cones of the hardest jets."""
+    """Draw the hardest jets as cones."""
     for number, (_, eta, phi) in enumerate(event.jets[:JETS_SHOWN]):
         colour = JET_COLOURS[number]
         reach = RADIUS + TOWER_LENGTH + 0.05
@@ -330,5 +330,5 @@ def _draw_legend(figure: Figure, event: EventPicture) -> None:
         columnspacing=1.4,
     )
     heading = "  ·  ".join([event.title, *event.facts])
-    # The line break keeps the heading off the edge, where the layout would put it.
+    # Without the line break the layout would put the heading on the figure's edge.
     figure.suptitle(f"\n{heading}", color=TEXT, fontsize=14, x=0.012, ha="left", linespacing=0.5)

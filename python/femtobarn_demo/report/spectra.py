@@ -19,13 +19,13 @@ __all__ = [
 ]
 
 SIZE = (5.6, 3.9)
-"""Of every picture (inches); two fit side by side."""
+"""Size of every picture (inches); two fit side by side."""
 
 Z_MASS = 91.188
-"""Of the Z boson (GeV)."""
+"""Mass of the Z boson (GeV)."""
 
 RESONANCES = {"ρ, ω": 0.78, "φ": 1.02, "J/ψ": 3.097, "ψ(2S)": 3.686, "Υ": 9.46, "Z": Z_MASS}
-"""What makes pairs of muons (GeV)."""
+"""Particles that decay to pairs of muons, and their masses (GeV)."""
 
 
 def invariant_mass(first: Mapping[str, Array], second: Mapping[str, Array]) -> Array:
@@ -40,7 +40,7 @@ def invariant_mass(first: Mapping[str, Array], second: Mapping[str, Array]) -> A
 
 
 def draw_z_peak(masses: Array) -> Figure:
-    """The masses of muon pairs (GeV) around that of the Z boson."""
+    """Draw the masses of muon pairs (GeV) around that of the Z boson."""
     figure = picture(*SIZE)
     axes = figure.subplots()
     counts, edges = np.histogram(masses, bins=60, range=(60.0, 120.0))
@@ -66,7 +66,7 @@ def draw_z_peak(masses: Array) -> Figure:
 
 
 def draw_dimuon_spectrum(masses: Array) -> Figure:
-    """The masses of muon pairs (GeV) of any size, with the names of what makes them."""
+    """Draw the masses of muon pairs (GeV) over the whole range, with the names of the resonances."""
     figure = picture(*SIZE)
     axes = figure.subplots()
     edges = np.geomspace(0.3, 200.0, 66)
@@ -95,7 +95,7 @@ def draw_dimuon_spectrum(masses: Array) -> Figure:
 
 
 def draw_jet_momenta(leading: Array, every: Array) -> Figure:
-    """Transverse momenta (GeV) of the hardest jet in each event, and of all jets."""
+    """Draw the transverse momenta (GeV) of the hardest jet in each event, and of all jets."""
     figure = picture(*SIZE)
     axes = figure.subplots()
     edges = np.linspace(0.0, max(200.0, float(np.max(leading, initial=0.0))), 51)
@@ -112,7 +112,7 @@ def draw_jet_momenta(leading: Array, every: Array) -> Figure:
 
 
 def draw_jet_response(leading: Array, scale: Array) -> Figure:
-    """The hardest jet against the transverse momentum of the simulated hard process (both GeV)."""
+    """Draw the ratio of the hardest jet's transverse momentum to that of the simulated hard process."""
     figure = picture(*SIZE)
     axes = figure.subplots()
     ratio = leading[scale > 0] / scale[scale > 0]

@@ -1,4 +1,4 @@
-"""What was measured: one row for each stage of a run, and the picture of their rates."""
+"""The stages of a run: their measurements, a table with a row for each, and a picture of their rates."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of a run.
+    """The measurements of a stage.
 
     Parameters
     ----------
     name
-        Such as "write raw events".
+        For readers, such as "write raw events".
     processes
-        That worked on it at once.
+        Number of concurrent processes.
     events, objects, bytes
-        Done: events, objects of the federation, payload in bytes.
+        Events, objects of the federation, and payload bytes that were processed.
     seconds, cpu_seconds
-        Time on the clock and of all processors.
+        Elapsed time, and CPU time of all processes.
     """
 
     name: str
@@ -44,17 +44,17 @@ class Stage:
 
     @property
     def megabytes_per_second(self) -> float:
-        """Payload by time on the clock (MB/s)."""
+        """Payload per elapsed second (MB/s)."""
         return self.megabytes / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def events_per_second(self) -> float:
-        """Events by time on the clock (1/s)."""
+        """Events per elapsed second (1/s)."""
         return self.events / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def cpu_per_100_megabytes(self) -> float:
-        """Processor time for 100 MB (s)."""
+        """CPU seconds per 100 MB."""
         return 100.0 * self.cpu_seconds / self.megabytes if self.bytes > 0 else 0.0
 
 
@@ -62,7 +62,7 @@ HEADINGS = ("stage", "processes", "events", "objects", "MB", "seconds", "MB/s", 
 
 
 def table(stages: list[Stage]) -> list[tuple[str, ...]]:
-    """The numbers as text, one row a stage, in the order of `HEADINGS`."""
+    """Return the numbers as text, a row for each stage, in the order of `HEADINGS`."""
     return [
         (
             stage.name,
@@ -80,7 +80,7 @@ def table(stages: list[Stage]) -> list[tuple[str, ...]]:
 
 
 def draw_rates(stages: list[Stage]) -> Figure:
-    """Bars of MB/s and of events/s, a row for each stage, on logarithmic axes."""
+    """Draw bars of MB/s and of events/s, a row for each stage, on logarithmic axes."""
     figure = picture(10.0, 1.1 + 0.46 * len(stages))
     left, right = figure.subplots(1, 2, sharey=True)
     names = [stage.name for stage in stages]

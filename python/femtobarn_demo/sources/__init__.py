@@ -1,6 +1,7 @@
 """Sources of events: LHC-like collisions in a toy detector, in the object model of GIOD.
 
-Pythia 8 makes the collisions, `detector` the raw data, and a pool on disk any number of events::
+Pythia 8 (`pythia`) generates collisions, `detector` simulates the raw data, `model` has their classes, and
+`pool` repeats stored events to give any number (`raw` batches)::
 
     from pathlib import Path
     from femtobarn_demo.sources import EventPool, RAW_CLASSES
@@ -9,12 +10,12 @@ Pythia 8 makes the collisions, `detector` the raw data, and a pool on disk any n
     for batch in pool.batches(run=7, events=2000, size=12):
         pixel_hits = batch.part("PixelHits")     # awkward: 12 * {run, event, hits: var * {...}}
 
-What is real about these events is their size, their shape and their cost. Needs the extra `demo`.
+The size, structure and cost of these events are realistic; their physics is a toy. Needs the extra `demo`.
 """
 
 from femtobarn_demo.sources.model import CONTAINERS, PARTS, RAW_CLASSES
 from femtobarn_demo.sources.pool import EventPool
-from femtobarn_demo.sources.pythia import Hard
+from femtobarn_demo.sources.pythia import GeneratorSettings
 from femtobarn_demo.sources.raw import RawEvents
 
-__all__ = ["CONTAINERS", "PARTS", "RAW_CLASSES", "EventPool", "Hard", "RawEvents"]
+__all__ = ["CONTAINERS", "PARTS", "RAW_CLASSES", "EventPool", "GeneratorSettings", "RawEvents"]

@@ -1,8 +1,8 @@
 """The classes of raw events, after the object model of GIOD.
 
-A raw event is a header object and six parts, each an object of its own in a container of its own, so
-that a job reads only the detectors that it needs. The header links to its parts. The label `particle`
-in a hit or a cell is the simulated particle that made it, -1 for noise; real data has no such thing.
+A raw event is a header object and six parts, each an object in a container of its own, so that a job
+reads only the detectors that it needs. The header links to its parts. The label `particle` of a hit or a
+cell is the simulated particle that made it, -1 for noise; real data have no such label.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _TRIGGER_TOWER = record(
 
 
 def _part(name: str, collection: str, element: Type) -> Definition:
-    """The class of one detector's share of an event."""
+    """The class of one detector's part of an event."""
     return define(
         name,
         ("run", "uint32"),

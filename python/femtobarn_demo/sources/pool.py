@@ -1,8 +1,8 @@
-"""A pool of generated events, kept on disk, from which any number of events is made by renumbering.
+"""A pool of generated events on disk, which is repeated under new numbers to give any number of events.
 
-Generating an event takes some 30 ms, writing it less than one: a source that is to saturate writers
-repeats events under new numbers, as the GIOD tests did with a pool of theirs. Repeated events are equal
-in everything but their number, so sizes and rates are real and event counts of spectra are not.
+Generating an event takes some 30 ms, writing it less than one, so only repeated events can saturate
+writers; the GIOD tests repeated events, too. Repeated events differ in nothing but their number: sizes and
+rates are real, event counts in spectra are not.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tqdm import tqdm
 from femtobarn.jagged import Array, Jagged
 from femtobarn_demo.sources.detector import simulate
 from femtobarn_demo.sources.model import PARTS
-from femtobarn_demo.sources.pythia import Generator, Hard
+from femtobarn_demo.sources.pythia import Generator, GeneratorSettings
 from femtobarn_demo.sources.raw import RawEvents
 
 __all__ = ["EventPool"]
 
 FORMAT = 1
-"""Raised whenever the same seed would give different events."""
+"""Version of stored pools; to be raised when the same seed gives different events."""
 
 BATCH = 25
 """Events that are generated and simulated together."""
@@ -49,33 +49,39 @@ class EventPool:
 
     @classmethod
     def load(
-        cls, cache: Path, *, events: int = 200, seed: int = 1, hard: Hard | None = None, progress: bool = True
+        cls,
+        cache: Path,
+        *,
+        events: int = 200,
+        seed: int = 1,
+        settings: GeneratorSettings | None = None,
+        progress: bool = True,
     ) -> EventPool:
         """Read the pool from the cache folder, or generate it and keep it there.
 
         Parameters
         ----------
         cache
-            A folder; it is made if there is none.
-        events, seed, hard
-            What to generate; equal values give equal pools.
+            A folder, which is created if it is missing.
+        events, seed, settings
+            Input of the generator; equal values give equal pools.
         progress
-            Show a progress bar on the standard error while generating.
+            Show a progress bar on standard error while generating.
         """
-        hard = hard or Hard()
-        name = f"pool-{FORMAT}-{seed}-{events}-{hard.momentum_min:g}-{hard.pileup:g}-{hard.pileup_pool}.npz"
-        path = cache / name
+        settings = settings or GeneratorSettings()
+        physics = f"{settings.momentum_min:g}-{settings.pileup:g}-{settings.pileup_pool}"
+        path = cache / f"pool-{FORMAT}-{seed}-{events}-{physics}.npz"
         if not path.exists():
             cache.mkdir(parents=True, exist_ok=True)
-            cls.generate(events=events, seed=seed, hard=hard, progress=progress)._save(path)
+            cls.generate(events=events, seed=seed, settings=settings, progress=progress)._save(path)
         return cls._read(path)
 
     @classmethod
     def generate(
-        cls, *, events: int, seed: int, hard: Hard | None = None, progress: bool = False
+        cls, *, events: int, seed: int, settings: GeneratorSettings | None = None, progress: bool = False
     ) -> EventPool:
         """Generate a pool without keeping it."""
-        generator = Generator(seed, hard)
+        generator = Generator(seed, settings)
         random = np.random.default_rng([seed, FORMAT])
         batches: list[tuple[Jagged, Array, Array, dict[str, Jagged]]] = []
         with tqdm(total=events, desc="generating events", unit="event", disable=not progress) as bar:
@@ -98,7 +104,7 @@ class EventPool:
     def batches(self, *, run: int, events: int, size: int, first: int = 0) -> Iterator[RawEvents]:
         """Events ``first`` to ``first + events`` of a run, in batches that share the pool's memory.
 
-        A batch ends early where the pool does, since it would have to be copied otherwise.
+        A batch ends early at the end of the pool: events on both sides of it could not share memory.
         """
         number, last = first, first + events
         while number < last:
@@ -109,7 +115,7 @@ class EventPool:
             number += stop - start
 
     def _save(self, path: Path) -> None:
-        """Write under another name first, so that a pool that exists is complete."""
+        """Write to a temporary name and rename, so that an existing pool is always complete."""
         arrays = {"interactions": self.events.interactions, "momentum_scale": self.events.momentum_scale}
         for part, rows in {**self.events.parts, _TRUTH: self.particles}.items():
             arrays[f"{part}/"] = rows.offsets
@@ -139,7 +145,7 @@ def _unpack(part: str, arrays: dict[str, Array]) -> Jagged:
 
 
 def _append(batches: list[Jagged]) -> Jagged:
-    """The events of one batch after those of another."""
+    """Concatenate the events of batches."""
     counts = np.concatenate([batch.counts for batch in batches])
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     names = batches[0].columns

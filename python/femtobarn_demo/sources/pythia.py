@@ -1,9 +1,9 @@
 """Collision events from Pythia 8 as columns of final-state particles.
 
 Every event is one hard proton-proton collision at 14 TeV with a Poisson number of minimum-bias
-collisions on top of it (pile-up), which are drawn from a small pool because generating each afresh
-would cost ten times as much. All particles start on the beam line: decay lengths in the transverse
-plane are neglected.
+collisions on top of it (pile-up). Minimum-bias collisions are drawn from a small pool, since generating
+each anew would cost ten times as much. All particles start on the beam line: decay lengths in the
+transverse plane are neglected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from femtobarn.jagged import Array, Jagged, ranges
 
-__all__ = ["Generator", "Hard"]
+__all__ = ["Generator", "GeneratorSettings"]
 
 BEAM_SPREAD = 0.045
 """Standard deviation of the collisions' positions along the beam (m)."""
@@ -25,8 +25,8 @@ MILLIMETRE = 1.0e-3
 
 
 @dataclass(frozen=True)
-class Hard:
-    """What is generated.
+class GeneratorSettings:
+    """The physics to generate.
 
     Parameters
     ----------
@@ -52,16 +52,16 @@ class Generator:
         From 1 to 900,000,000 less one, Pythia's range.
     """
 
-    def __init__(self, seed: int, hard: Hard | None = None) -> None:
-        self._hard = hard or Hard()
+    def __init__(self, seed: int, settings: GeneratorSettings | None = None) -> None:
+        self._settings = settings or GeneratorSettings()
         self._random = np.random.default_rng(seed)
         self._charges: dict[int, float] = {}
-        cards = ["HardQCD:all = on", f"PhaseSpace:pTHatMin = {self._hard.momentum_min}"]
+        cards = ["HardQCD:all = on", f"PhaseSpace:pTHatMin = {self._settings.momentum_min}"]
         self._pythia = _start_pythia(cards, seed)
         self._pool: Jagged | None = None
-        if self._hard.pileup > 0:
+        if self._settings.pileup > 0:
             soft = _start_pythia(["SoftQCD:inelastic = on"], seed + 1)
-            self._pool, _ = self._final_state(soft, self._hard.pileup_pool)
+            self._pool, _ = self._final_state(soft, self._settings.pileup_pool)
 
     def generate(self, events: int) -> tuple[Jagged, Array, Array]:
         """Generate a batch.
@@ -88,7 +88,7 @@ class Generator:
 
     def _pileup(self, pool: Jagged, events: int) -> tuple[Jagged, Array]:
         """Particles of the minimum-bias collisions, and how many collisions each event got."""
-        counts = self._random.poisson(self._hard.pileup, events)
+        counts = self._random.poisson(self._settings.pileup, events)
         total = int(counts.sum())
         picked = pool.take(self._random.integers(0, len(pool), total))
         columns = dict(picked.columns)

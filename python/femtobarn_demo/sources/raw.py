@@ -1,4 +1,4 @@
-"""A batch of raw events, ready to be written: six arrays of parts and one of headers."""
+"""A batch of raw events in the form in which it is written: six arrays of parts and one of headers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class RawEvents:
         Parameters
         ----------
         targets
-            For each part where its objects of this batch were written.
+            The objects of this batch that were written for each part.
         """
         number = np.arange(self.first, self.first + len(self), dtype=np.uint64)
         crossing = number * np.uint64(EVENT_PERIOD // BUNCH_SPACING) + number * number % np.uint64(BUNCHES)

@@ -15,7 +15,7 @@ __all__ = ["simulate"]
 
 
 def simulate(particles: Jagged, random: np.random.Generator) -> dict[str, Jagged]:
-    """Everything that the detector records of a batch of events.
+    """Simulate all parts of a batch of raw events.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def simulate(particles: Jagged, random: np.random.Generator) -> dict[str, Jagged
 
     Returns
     -------
-    For each of the six parts its columns, of the types that its class declares.
+    The columns of each of the six parts, of the types that its class declares.
     """
     parts = simulate_tracker(particles, random) | simulate_calorimeters(particles, random)
     parts["MuonHits"] = simulate_muons(particles, random)

@@ -1,8 +1,8 @@
 """Energies in the cells of the two calorimeters.
 
 A shower is a number of random shares of the particle's energy, spread sideways by the shower's width
-and smeared by the calorimeter's resolution; noise is added and cells below the read-out threshold are
-dropped. The label of a cell is the particle that gave it most.
+and smeared by the calorimeter's resolution; noise is added, and cells below the read-out threshold are
+dropped. The label of a cell is the particle with the largest share in it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ NEUTRINOS = (12, 14, 16)
 
 @dataclass(frozen=True)
 class _Response:
-    """How a calorimeter answers.
+    """The response of a calorimeter.
 
     Parameters
     ----------
     width
         Lateral spread of a shower (rad).
     shares_max
-        Most shares that a shower is cut into.
+        Largest number of shares of a shower.
     stochastic, constant
         Terms of the relative resolution: stochastic / sqrt(E / GeV), constant.
     noise
@@ -63,7 +63,7 @@ _HCAL = _Response(HCAL, 0.05, 12, 0.9, 0.06, 120, 0.15)
 
 @dataclass(frozen=True)
 class _Deposits:
-    """Energy that particles bring to the calorimeters; every array has shape (particles,)."""
+    """Energies that particles deposit in the calorimeters; every array has shape (particles,)."""
 
     event: Array
     label: Array
@@ -93,7 +93,7 @@ def _segment(cell: Array) -> Array:
 
 
 def _deposits(particles: Jagged, random: np.random.Generator) -> _Deposits:
-    """Share the energies out; muons leave a minimum-ionising trace, neutrinos nothing."""
+    """Divide energies between the calorimeters; muons leave a minimum-ionising trace, neutrinos nothing."""
     px, py, pz = (particles[name].astype(np.float64) for name in ("px", "py", "pz"))
     momentum = np.maximum(np.hypot(px, py), 1e-6)
     energy, charge = particles["energy"].astype(np.float64), particles["charge"]
@@ -144,7 +144,7 @@ def _shower(
 
 
 def _cell_keys(event: Array, eta: Array, azimuth: Array, grid: Calorimeter) -> tuple[Array, Array]:
-    """One number for event and cell, and whether the cell exists."""
+    """A number for each pair of event and cell, and whether the cell exists."""
     row = np.floor((eta + grid.eta_max) / grid.pitch).astype(np.int64)
     column = np.floor(azimuth / grid.pitch).astype(np.int64) % grid.cells_phi
     valid = (row >= 0) & (row < grid.cells_eta)
@@ -164,7 +164,7 @@ def _sum_cells(
     response: _Response,
     random: np.random.Generator,
 ) -> Jagged:
-    """Add up the shares that fell into one cell; the greatest share gives the label."""
+    """Add up the shares in each cell; the largest share gives the label."""
     order = np.lexsort((-energy, key))
     key, energy, label = key[order], energy[order], label[order]
     cells, first = np.unique(key, return_index=True)

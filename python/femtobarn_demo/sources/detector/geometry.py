@@ -1,4 +1,4 @@
-"""The toy detector: where its layers and cells are. Lengths in metres, fields in tesla.
+"""The geometry of the toy detector. Lengths in metres, fields in tesla.
 
 A cylinder around the beam line (z) in a solenoid field, of the size and granularity of a general
 purpose LHC detector: four pixel and ten strip layers in the barrel, three pixel and ten strip disks
@@ -39,7 +39,7 @@ CURVATURE_PER_MOMENTUM = 0.299792458 * FIELD / 2.0
 """Half the inverse bending radius times the transverse momentum (GeV/m)."""
 
 CALORIMETER_RADIUS = 1.29
-"""Where charged particles enter the electromagnetic calorimeter (m)."""
+"""Radius at which charged particles enter the electromagnetic calorimeter (m)."""
 
 MUON_RADII = (4.2, 5.0, 6.0, 7.1)
 """Radii of the muon stations (m)."""
@@ -127,7 +127,7 @@ HCAL = Calorimeter(eta_max=5.0, cells_phi=72)
 
 
 def bending(momentum: Array, charge: Array, radius: float) -> Array:
-    """Azimuth (rad) that a particle from the beam line has turned by at a radius (m).
+    """Azimuth (rad) by which a particle from the beam line has turned at a radius (m).
 
     Parameters
     ----------
@@ -141,6 +141,6 @@ def bending(momentum: Array, charge: Array, radius: float) -> Array:
 
 
 def muon_bending(momentum: Array, charge: Array) -> Array:
-    """Azimuth (rad) turned by at the muon stations: the solenoid less the return yoke's share."""
+    """Azimuth (rad) by which a muon has turned at the muon stations: solenoid minus return yoke."""
     turn: Array = np.clip(charge * 0.684 / momentum, -1.0, 1.0)
     return turn

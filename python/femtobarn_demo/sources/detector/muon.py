@@ -1,4 +1,4 @@
-"""Hits in the muon stations: muons, the rare hadron that gets through, and neutron background."""
+"""Hits in the muon stations: muons, rare punch-through hadrons, and neutron background."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BACKGROUND = 100
 """Mean number of background hits in an event."""
 
 RESOLUTION = 1.0e-4
-"""Of a drift cell (m)."""
+"""Resolution of a drift cell (m)."""
 
 
 def simulate_muons(particles: Jagged, random: np.random.Generator) -> Jagged:
@@ -64,7 +64,7 @@ def _station_hits(
 
 
 def _background(events: int, random: np.random.Generator) -> dict[str, Array]:
-    """Neutrons leave hits everywhere and at any time."""
+    """Neutron hits, at random positions and times."""
     count = int(random.poisson(BACKGROUND * events))
     station = random.integers(0, len(MUON_RADII), count)
     sublayer = random.integers(0, MUON_SUBLAYERS, count)
@@ -85,7 +85,7 @@ def _hits(
     slope: Array,
     random: np.random.Generator,
 ) -> dict[str, Array]:
-    """Columns of hits from where they are."""
+    """Columns of hits from their positions."""
     sector = ((azimuth % (2.0 * np.pi)) * (12.0 / (2.0 * np.pi))).astype(np.int64)
     return {
         "chamber": ((station << 16) | (sublayer << 12) | sector).astype(np.uint32),

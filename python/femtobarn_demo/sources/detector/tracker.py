@@ -52,7 +52,7 @@ class _Helices:
 
 @dataclass(frozen=True)
 class _Crossings:
-    """Where helices cross a layer: particle number, radius, azimuth and z."""
+    """Crossings of helices with a layer: particle number, radius, azimuth and z."""
 
     particle: Array
     radius: Array
@@ -153,7 +153,7 @@ def _measure(
     flags: int,
     random: np.random.Generator,
 ) -> dict[str, Array]:
-    """What the layer registers of the crossings."""
+    """The hits that a layer registers of these crossings."""
     seen = random.random(len(crossings.particle)) < EFFICIENCY
     particle, radius = crossings.particle[seen], crossings.radius[seen]
     count = len(particle)
@@ -167,7 +167,7 @@ def _measure(
 
 
 def _noise(events: int, tracker: Tracker, mean: int, random: np.random.Generator) -> dict[str, Array]:
-    """Hits that no particle made, spread over the layers by chance."""
+    """Noise hits, at random in all layers."""
     layers: list[Barrel | Disk] = [*tracker.barrels, *tracker.disks]
     counts = random.poisson(mean * events / len(layers), len(layers))
     parts = [_layer_noise(layer, count, random) for layer, count in zip(layers, counts, strict=True)]
@@ -194,7 +194,7 @@ def _layer_noise(layer: Barrel | Disk, count: int, random: np.random.Generator) 
 def _hits(
     layer: int, radius: Array, azimuth: Array, z: Array, charge: Array, extent: Array, flags: int
 ) -> dict[str, Array]:
-    """Columns of hits from where they are."""
+    """Columns of hits from their positions."""
     sector = ((azimuth % (2.0 * np.pi)) * 20.0).astype(np.uint32)
     ring = (np.abs(z) * 64.0 + radius * 16.0).astype(np.uint32)
     return {

@@ -1,4 +1,4 @@
-"""The towers that the first trigger level sees: sums of calorimeter cells, read out without gaps."""
+"""The towers of the first trigger level: sums of calorimeter cells, all of them read out."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Track candidates that are fitted anew with every point they gain.
+"""Track candidates that are refitted with every point they gain.
 
 A track from the beam line is, as a function of the radius r, with curvature k (half the inverse
 bending radius, signed like the charge) and arc length s(r) = asin(k r) / k::
 
     azimuth = phi - k s(r)          z = z0 + slope s(r)
 
-Both are straight lines in s, so that five weighted sums each keep the fit up to date at any time.
-The arc length is that of the curvature known when the point was added, which is exact enough because
-the curvature is known well before s departs from r.
+Both are straight lines in s, so five running weighted sums for each keep the fit up to date. The arc length
+is that of the curvature at the time when the point was added, which is exact enough: the curvature is
+known well before s departs from r.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from __future__ import annotations
 import numpy as np
 
 from femtobarn.jagged import Array
-from femtobarn_demo.reconstruction.points import SURFACES, Points, wrap
+from femtobarn_demo.reconstruction.space_points import SURFACES, Points, wrap
 
 __all__ = ["Candidates", "arc_length"]
 
 SINE_MAX = 0.97
-"""A track that turns further than asin of this is not followed."""
+"""Sine of the largest turn up to which a track is followed."""
 
 
 def arc_length(curvature: Array, radius: Array) -> Array:
@@ -32,7 +32,7 @@ def arc_length(curvature: Array, radius: Array) -> Array:
 
 
 class _Line:
-    """Weighted straight-line fits, one a candidate, as running sums of shape (candidates, 5)."""
+    """Weighted straight-line fits, one per candidate, as running sums of shape (candidates, 5)."""
 
     def __init__(self, sums: Array) -> None:
         self._sums = sums
@@ -70,11 +70,11 @@ class Candidates:
     event
         Shape (candidates,).
     point
-        Shape (candidates, surfaces): the point on each surface, -1 where there is none.
+        Shape (candidates, surfaces): the point on each surface, -1 for none.
     phi, curvature, z0, slope
-        Shape (candidates,): the parameters of the present fit (rad, 1/m, m, 1).
+        Shape (candidates,): the parameters of the current fit (rad, 1/m, m, 1).
     chi2
-        Shape (candidates,): sum over the points that were added after the seed.
+        Shape (candidates,): sum over the points added after the seed.
     """
 
     def __init__(self, points: Points, inner: Array, outer: Array) -> None:
@@ -131,7 +131,7 @@ class Candidates:
         return azimuth, np.sqrt(self._azimuths.variance(which, length))
 
     def add(self, which: Array, point: Array, chi2: Array) -> None:
-        """Give points to candidates, at most one each, and fit them again."""
+        """Add points to candidates, at most one each, and refit these candidates."""
         self.chi2[which] += chi2
         self._record(which, point)
         self._refit(which)

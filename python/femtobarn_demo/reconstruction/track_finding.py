@@ -1,7 +1,7 @@
-"""Track finding: seed with two pixel points, follow through all layers, settle who owns which point.
+"""Track finding: seeds of two pixel points are followed through all layers, then compete for shared points.
 
-Passes differ in the layers that seed; each uses only the points that earlier passes left over, so that
-the easy tracks make the hard ones easy. Nothing here looks at the simulation's labels.
+Passes differ in the layers of their seeds. Each uses only points that earlier passes left over, so the
+easy tracks, found first, reduce the combinations for the hard ones. The simulation's labels are never read.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from femtobarn.jagged import Array
-from femtobarn_demo.reconstruction.candidates import SINE_MAX, Candidates, arc_length
-from femtobarn_demo.reconstruction.points import SURFACES, Points, Surfaces, wrap
+from femtobarn_demo.reconstruction.space_points import SURFACES, Points, Surfaces, wrap
+from femtobarn_demo.reconstruction.track_candidates import SINE_MAX, Candidates, arc_length
 from femtobarn_demo.sources.detector.geometry import CURVATURE_PER_MOMENTUM, PIXEL, Barrel
 
-__all__ = ["MOMENTUM_MIN", "Found", "find_tracks"]
+__all__ = ["MOMENTUM_MIN", "FoundTracks", "find_tracks"]
 
 MOMENTUM_MIN = 0.4
 """Least transverse momentum of a seed (GeV)."""
 
 CURVATURE_MAX = CURVATURE_PER_MOMENTUM / MOMENTUM_MIN
 BEAM_Z_MAX = 0.25
-"""Seeds point to the beam line within this distance of the centre (m)."""
+"""Largest distance from the centre at which a seed points to the beam line (m)."""
 
 SLOPE_MAX = 6.5
-"""Of a seed, sinh of the pseudorapidity."""
+"""Largest slope of a seed: sinh of the pseudorapidity."""
 
 CHI2_MAX = 20.0
-"""To take a point (2 degrees of freedom)."""
+"""Largest chi-squared of a point that is added (2 degrees of freedom)."""
 
 WINDOW_SIGMAS = 5.0
 PIXELS_MIN, POINTS_MIN = 3, 6
-SETTLING_ROUNDS = 3
+SHARING_ROUNDS = 3
 SHARED_MAX = 0.3
-"""Largest share of a track's points that better tracks also have."""
+"""Largest share of a track's points that may also belong to better tracks."""
 
 _PIXEL_LAYERS = len(PIXEL.barrels) + len(PIXEL.disks)
 _NEAR_NEGATIVE, _NEAR_POSITIVE = 4, 7
@@ -46,12 +46,12 @@ PASSES: tuple[tuple[tuple[int, int], ...], ...] = (
     ((0, _NEAR_NEGATIVE), (0, _NEAR_POSITIVE)),
     ((0, _NEAR_NEGATIVE + 1), (0, _NEAR_POSITIVE + 1), (1, _NEAR_NEGATIVE), (1, _NEAR_POSITIVE)),
 )
-"""Pairs of surfaces that seed together, pass by pass."""
+"""Pairs of surfaces that give seeds, for each pass."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """Tracks as found, sorted by event; arrays have the shape (tracks,) unless said.
+class FoundTracks:
+    """Tracks before the final fit, sorted by event; arrays have shape (tracks,) unless stated.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Found:
     point
         Shape (tracks, surfaces): the point on each surface, -1 for none.
     phi, curvature, z0, slope
-        Parameters at the beam line (rad, 1/m, m, 1), see `candidates`.
+        Parameters at the beam line (rad, 1/m, m, 1), see `track_candidates`.
     """
 
     event: Array
@@ -74,7 +74,7 @@ class Found:
         return len(self.event)
 
 
-def find_tracks(points: Points) -> Found:
+def find_tracks(points: Points) -> FoundTracks:
     """Find the tracks of a batch of events."""
     free = np.ones(len(points), bool)
     passes: list[Candidates] = []
@@ -82,16 +82,16 @@ def find_tracks(points: Points) -> Found:
         surfaces = Surfaces(points, free)
         seeds = [_seeds(points, surfaces, inner, outer) for inner, outer in pairs]
         inner, outer = (np.concatenate(ends) for ends in zip(*seeds, strict=True))
-        tracks = _settle(_follow(Candidates(points, inner, outer), surfaces), len(points))
+        tracks = _resolve_sharing(_follow(Candidates(points, inner, outer), surfaces), len(points))
         free[tracks.point[tracks.point >= 0]] = False
         passes.append(tracks)
     order = np.argsort(np.concatenate([tracks.event for tracks in passes]), kind="stable")
     names = ("event", "point", "phi", "curvature", "z0", "slope")
-    return Found(**{name: np.concatenate([getattr(t, name) for t in passes])[order] for name in names})
+    return FoundTracks(**{name: np.concatenate([getattr(t, name) for t in passes])[order] for name in names})
 
 
 def _seeds(points: Points, surfaces: Surfaces, inner: int, outer: int) -> tuple[Array, Array]:
-    """Pairs of points that a particle from the beam line may have made."""
+    """Pairs of points that are compatible with a particle from the beam line."""
     starts = surfaces.on(inner)
     reach = _outer_radius(outer) - _outer_radius(inner)
     window = np.full(len(starts), 1.1 * CURVATURE_MAX * reach)
@@ -115,7 +115,7 @@ def _outer_radius(surface: int) -> float:
 
 
 def _follow(candidates: Candidates, surfaces: Surfaces) -> Candidates:
-    """Collect points layer by layer and keep the candidates that have enough."""
+    """Add points layer by layer, and keep the candidates with enough points."""
     for surface in range(_PIXEL_LAYERS):
         _visit(candidates, surfaces, surface)
     candidates = candidates.take(candidates.points_count(slice(0, _PIXEL_LAYERS)) >= PIXELS_MIN)
@@ -125,7 +125,7 @@ def _follow(candidates: Candidates, surfaces: Surfaces) -> Candidates:
 
 
 def _visit(candidates: Candidates, surfaces: Surfaces, surface: int) -> None:
-    """Give each candidate the best point that a surface has for it."""
+    """Add to each candidate the best compatible point of a surface."""
     crossing, length = _crossing(candidates, surface)
     if len(crossing) == 0:
         return
@@ -145,7 +145,7 @@ def _visit(candidates: Candidates, surfaces: Surfaces, surface: int) -> None:
 
 
 def _crossing(candidates: Candidates, surface: int) -> tuple[Array, Array]:
-    """Candidates that cross the surface and still miss a point there, and the arc length to it."""
+    """Candidates that cross the surface and have no point there yet, and the arc length to it."""
     layer = SURFACES[surface].layer
     if isinstance(layer, Barrel):
         reached = np.abs(candidates.curvature) * layer.radius < SINE_MAX
@@ -162,12 +162,12 @@ def _crossing(candidates: Candidates, surface: int) -> tuple[Array, Array]:
     return chosen, length[chosen]
 
 
-def _settle(candidates: Candidates, points: int) -> Candidates:
+def _resolve_sharing(candidates: Candidates, points: int) -> Candidates:
     """Drop the candidates that share too many points with better ones."""
     length = candidates.points_count()
     order = np.lexsort((candidates.chi2 / length, -length))
     chosen = candidates.take(order)
-    for _ in range(SETTLING_ROUNDS):
+    for _ in range(SHARING_ROUNDS):
         track, surface = np.nonzero(chosen.point >= 0)
         point = chosen.point[track, surface]
         best = np.full(points, len(chosen))

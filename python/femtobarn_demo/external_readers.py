@@ -1,4 +1,4 @@
-"""Step (e): other people's software opens a sealed database."""
+"""Step (e): ROOT and uproot read a sealed database."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ print(json.dumps([str(ROOT.gROOT.GetVersion()), int(reader.GetNEntries())]))
 
 
 def uproot_sum(path: Path, ntuple: str, field: str) -> tuple[int, float]:
-    """Entries of an ntuple, and the sum of a field over all elements, as uproot reads them.
+    """Read with uproot the number of entries of an ntuple, and the sum of a field over all elements.
 
     Parameters
     ----------
     field
-        Dotted, such as "hits.x".
+        Dotted name, such as "hits.x".
     """
     with uproot.open(path) as file:
         opened = file[ntuple]
@@ -44,15 +44,15 @@ def total(array: ak.Array) -> float:
 
 
 def root_entries(path: Path, ntuple: str) -> tuple[str, int] | None:
-    """ROOT's version and the entries it counts in an ntuple; nothing if ROOT is not installed.
+    """Return ROOT's version and the number of entries that it reads; None if ROOT is not installed.
 
-    ROOT gets a process of its own, because it must not share one with some other libraries.
+    ROOT runs in a process of its own, since some other libraries must not be loaded beside it.
     """
     command = [sys.executable, "-c", _ROOT_SCRIPT, str(path), ntuple]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ROOT_SECONDS_MAX)
     if done.returncode != 0:
         if "No module named 'ROOT'" in done.stderr:
             return None
-        raise RuntimeError(f"ROOT does not open {path}:\n{done.stderr.strip()}")
+        raise RuntimeError(f"ROOT cannot open {path}:\n{done.stderr.strip()}")
     version, entries = json.loads(done.stdout.strip().splitlines()[-1])
     return version, entries

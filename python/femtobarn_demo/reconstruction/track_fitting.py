@@ -1,7 +1,7 @@
 """The final fit of tracks: five parameters at the beam line and their covariance.
 
-The azimuthal parameters (d0, phi, curvature) and the longitudinal ones (z0, slope) are fitted apart,
-which is exact as long as d0 is small against the radius of the innermost layer.
+The azimuthal parameters (d0, phi, curvature) and the longitudinal ones (z0, slope) are fitted separately,
+which is exact as long as d0 is small compared with the radius of the innermost layer.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from femtobarn.jagged import Array
-from femtobarn_demo.reconstruction.candidates import SINE_MAX, arc_length
-from femtobarn_demo.reconstruction.finding import Found
-from femtobarn_demo.reconstruction.points import Points, wrap
+from femtobarn_demo.reconstruction.space_points import Points, wrap
+from femtobarn_demo.reconstruction.track_candidates import SINE_MAX, arc_length
+from femtobarn_demo.reconstruction.track_finding import FoundTracks
 from femtobarn_demo.sources.detector.geometry import CURVATURE_PER_MOMENTUM
 
-__all__ = ["Fitted", "fit_tracks"]
+__all__ = ["FittedTracks", "fit_tracks"]
 
 ITERATIONS = 2
 PARAMETERS = 5
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """Tracks at the beam line, sorted by event; arrays have the shape (tracks,) unless said.
+class FittedTracks:
+    """Tracks at the beam line, sorted by event; arrays have shape (tracks,) unless stated.
 
     Parameters
     ----------
@@ -33,12 +33,12 @@ class Fitted:
     momentum, charge
         Transverse momentum (GeV), sign of the charge.
     d0, phi, z0, slope
-        Distance from the beam line (m), azimuth (rad), place along it (m), pz / pt.
+        Distance from the beam line (m), azimuth (rad), position along it (m), pz / pt.
     covariance
         Shape (tracks, 15): the lower triangle, row by row, of the covariance of (d0, phi, signed
         curvature in 1/m, z0, slope).
     chi2, freedom
-        Of the fit, and its degrees of freedom.
+        Chi-squared of the fit, and its degrees of freedom.
     """
 
     event: Array
@@ -67,9 +67,9 @@ class Fitted:
 
 
 class _Rows:
-    """One row for each point of each track, and sums of them for each track."""
+    """A row for each point of each track, and sums of rows over each track."""
 
-    def __init__(self, points: Points, found: Found) -> None:
+    def __init__(self, points: Points, found: FoundTracks) -> None:
         self.track, surface = np.nonzero(found.point >= 0)
         point = found.point[self.track, surface]
         self.tracks = len(found)
@@ -78,7 +78,7 @@ class _Rows:
         self.z_weight = points.z_error[point] ** -2.0
 
     def total(self, values: Array) -> Array:
-        """Shape (tracks,)."""
+        """The sum of values over each track, shape (tracks,)."""
         return np.bincount(self.track, values, self.tracks)
 
     def solve(self, basis: list[Array], weight: Array, residual: Array) -> tuple[Array, Array]:
@@ -94,7 +94,7 @@ class _Rows:
         return (covariance @ right)[:, :, 0], covariance
 
 
-def fit_tracks(points: Points, found: Found) -> Fitted:
+def fit_tracks(points: Points, found: FoundTracks) -> FittedTracks:
     """Fit all tracks of a batch."""
     rows = _Rows(points, found)
     transverse, transverse_covariance = _fit_transverse(rows, found)
@@ -105,7 +105,7 @@ def fit_tracks(points: Points, found: Found) -> Fitted:
     predicted, _ = _azimuth(rows, d0, phi, curvature)
     azimuth_chi2 = rows.total(rows.azimuth_weight * wrap(rows.azimuth - predicted) ** 2)
     z_chi2 = rows.total(rows.z_weight * (rows.z - z0[rows.track] - slope[rows.track] * length) ** 2)
-    return Fitted(
+    return FittedTracks(
         event=found.event,
         momentum=CURVATURE_PER_MOMENTUM / np.maximum(np.abs(curvature), 1e-6),
         charge=np.where(curvature >= 0.0, 1, -1),
@@ -119,8 +119,8 @@ def fit_tracks(points: Points, found: Found) -> Fitted:
     )
 
 
-def _fit_transverse(rows: _Rows, found: Found) -> tuple[Array, Array]:
-    """Fit (d0, phi, curvature), shape (tracks, 3), by Gauss and Newton's iteration."""
+def _fit_transverse(rows: _Rows, found: FoundTracks) -> tuple[Array, Array]:
+    """Fit (d0, phi, curvature), shape (tracks, 3), by Gauss-Newton iteration."""
     parameters = np.stack([np.zeros(len(found)), found.phi, found.curvature], axis=1)
     covariance = np.zeros((len(found), 3, 3))
     for _ in range(ITERATIONS):
@@ -140,7 +140,7 @@ def _azimuth(rows: _Rows, d0: Array, phi: Array, curvature: Array) -> tuple[Arra
 
 
 def _pack(transverse: Array, height: Array) -> Array:
-    """The lower triangle of the whole covariance, with the curvature's usual factor of two."""
+    """The lower triangle of the covariance of all parameters; curvature is doubled to the inverse radius."""
     scale = np.array([1.0, 1.0, 2.0])
     whole = np.zeros((len(transverse), PARAMETERS, PARAMETERS))
     whole[:, :3, :3] = transverse * scale[:, None] * scale[None, :]

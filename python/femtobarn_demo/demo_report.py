@@ -1,4 +1,4 @@
-"""Step (f): the report."""
+"""Step (f): the report of a finished run, with pictures of its data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["make_report"]
 
 
 def make_report(run: Run) -> Report:
-    """The page on a finished run."""
+    """Return the report of a finished run."""
     objects, size = run.totals()
     writing = next(stage for stage in run.stages if stage.name == "write raw events")
     with style():
@@ -37,8 +37,8 @@ def make_report(run: Run) -> Report:
         title="Femtobarn: collision events in an object database",
         summary=(
             "Real events of CMS and ATLAS and simulated ones of ILD and FCC were imported or attached; "
-            f"{run.plan.runs} processes streamed simulated LHC events into one federation at once; clients "
-            "reconstructed them; tags selected the interesting ones, whose links lead back to the raw data."
+            f"{run.plan.runs} processes streamed simulated LHC events into one federation at once; other "
+            "processes reconstructed them; a selection by tags led by links back to the raw data."
         ),
         tiles=[
             (f"{writing.events:,}", "raw events written"),
@@ -57,8 +57,8 @@ def make_report(run: Run) -> Report:
 def _event(run: Run) -> list[Picture]:
     caption = (
         f"One of the events with {SELECTION}. Points and towers are its raw objects, reached by the links "
-        "of its tag; curves are reconstructed tracks, cones are jets, and both were found without a look at "
-        "the simulation's truth."
+        "of its tag; curves are reconstructed tracks and cones are jets. Reconstruction does not read the "
+        "simulation's truth."
     )
     return [
         Picture(
@@ -71,13 +71,13 @@ def _event(run: Run) -> list[Picture]:
 
 
 def _rates(run: Run) -> list[Picture]:
-    caption = "By the clock, on logarithmic axes. Processes are timed from the moment when all are ready."
+    caption = "Rates by elapsed time, on logarithmic axes. The clock starts when all processes are ready."
     timed = [stage for stage in run.stages if stage.seconds > 0]
     return [Picture("Rates of the stages", caption, svg(draw_rates(timed)), True)]
 
 
 def _muons(snapshot: femtobarn.Snapshot) -> list[Picture]:
-    """Mass spectra of the real muon pairs that there are."""
+    """Mass spectra of the real muon pairs in the federation."""
     pictures = []
     if "Zmumu/events" in snapshot:
         masses = _z_masses(snapshot["Zmumu/events"])
@@ -125,8 +125,8 @@ def _jets(run: Run) -> list[Picture]:
             svg(draw_jet_momenta(facts["leading"], facts["jets"])),
         ),
         Picture(
-            "Do the jets come out right?",
-            "The hardest jet against the transverse momentum that the simulation began with.",
+            "Jet response",
+            "Transverse momentum of the hardest jet divided by that of the simulated hard process.",
             svg(draw_jet_response(facts["leading"], facts["scales"])),
         ),
     ]
@@ -138,13 +138,13 @@ def _notes(run: Run) -> list[str]:
         f"Machine: {os.cpu_count()} processors, {platform.machine()}, Python {platform.python_version()}, "
         f"Femtobarn {femtobarn.__version__}.",
         f"Raw events come from a pool of {plan.pool_events:,} (Pythia 8, proton-proton at 14 TeV with "
-        "pile-up, and a toy detector) and are repeated under new numbers: their sizes and rates are real, "
-        "their number in spectra is that of the pool.",
-        "MB are payload: bytes of arrays handed to the database or received from it. Processor time includes "
-        "what Python does around it: for imports that is reading trees with thousands of branches, for "
+        "pile-up, and a toy detector) and are repeated under new numbers: sizes and rates are real, and "
+        "spectra count each event of the pool once.",
+        "MB are payload: bytes of arrays passed to the database or received from it. CPU time includes the "
+        "Python code around it: for imports the reading of trees with thousands of branches; for "
         "reconstruction nearly all of it is physics.",
         "Attaching copies nothing, sealing writes a few keys at the end of the file, and a selection reads "
-        "two short columns: they have no MB.",
+        "two short columns, so these stages have no MB.",
         f"Sealed: {run.facts['sealed']}.",
         *[f"Real events: {line}." for line in run.facts.get("samples", [])],
     ]

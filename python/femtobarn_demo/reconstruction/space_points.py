@@ -1,8 +1,8 @@
 """Space points of a batch of events, arranged for pattern recognition.
 
-All events of a batch are searched at once: a point's key is its event and its azimuth, so that one
-binary search finds the points near a prediction in the right event. Points near the seam at azimuth
-+-pi appear twice, once on either side of it.
+All events of a batch are searched at once: a point's key combines its event and its azimuth, so one binary
+search finds the points near a prediction in the right event. Points near the seam at azimuth +-pi appear
+twice, once on either side of it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ EVENT_STRIDE = 8.0
 """Distance of the keys of consecutive events (rad); more than a turn and both margins."""
 
 MARGIN = 0.4
-"""How far beyond the seam points are repeated, and so the widest window (rad)."""
+"""Range beyond the seam in which points are repeated, and so the widest window (rad)."""
 
 DISK_Z_ERROR = 1.0e-4
-"""Uncertainty of a disk's place along the beam (m)."""
+"""Uncertainty of a disk's position along the beam (m)."""
 
 
 @dataclass(frozen=True)
 class Surface:
-    """One detector layer: which detector (0 pixel, 1 strip), and where it is."""
+    """A layer of a detector (0: pixel, 1: strip)."""
 
     detector: int
     layer: Barrel | Disk
@@ -40,7 +40,7 @@ def _surfaces(detector: int, tracker: Tracker) -> tuple[Surface, ...]:
 
 
 SURFACES: tuple[Surface, ...] = (*_surfaces(0, PIXEL), *_surfaces(1, STRIP))
-"""All layers, in the order in which a track from the beam line meets them, nearly."""
+"""All layers, roughly in the order in which a track from the beam line crosses them."""
 
 
 def wrap(angle: Array) -> Array:
@@ -62,7 +62,7 @@ class Points:
     detector
         0 for pixels, 1 for strips.
     radius, azimuth, z
-        Where the point is (m, rad, m).
+        Position (m, rad, m).
     azimuth_error, z_error
         Standard deviations (rad, m).
     surface
@@ -177,6 +177,6 @@ class Surfaces:
         return self._points[surface]
 
     def near(self, surface: int, event: Array, azimuth: Array, window: Array) -> tuple[Array, Array]:
-        """As `AzimuthIndex.near`, for the points of one surface."""
+        """Like `AzimuthIndex.near`, for the points of one surface."""
         which, row = self._indices[surface].near(event, azimuth, window)
         return which, self._points[surface][row]
