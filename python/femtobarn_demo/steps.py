@@ -194,7 +194,7 @@ class Run:
         hardest = self._choose_display(snapshot, tags)
         self._read_spectra(snapshot)
         return [
-            f"{len(tags):,} of {done.events:,} events have {SELECTION}; links lead to {points:,} space points",
+            f"{len(tags):,} of {done.events:,} events have {SELECTION}; links lead to {points:,} points",
             hardest,
         ]
 
