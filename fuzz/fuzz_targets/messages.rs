@@ -6,17 +6,13 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use xrd::fattr::{AttributeList, AttributeOutcomes};
 use xrd::page::decode_pages;
 use xrd::request::RequestHeader;
 use xrd::response::query::{ChecksumAnswer, ConfigAnswer};
-use xrd::response::{
-    Answer, BindAnswer, CheckpointAnswer, Corrections, DirectoryList, LoginAnswer, OpenAnswer,
-    ProtocolAnswer, SpaceLine, StatLine, decode_places,
-};
+use xrd::response::{Answer, BindAnswer, CheckpointAnswer, Corrections, DirectoryList, LoginAnswer, OpenAnswer, ProtocolAnswer, SpaceLine, StatLine, decode_locate_answer, AttributeList, AttributeOutcomes};
 use xrd::segment::decode_segment_data;
 use xrd::{
-    Answers, HandshakeAnswer, Request, RequestEvent, RequestFramer, Response, ResponseEvent,
+    AnswerJoiner, HandshakeAnswer, Request, RequestEvent, RequestFramer, Response, ResponseEvent,
     ResponseFramer, StreamId,
 };
 
@@ -65,7 +61,7 @@ fn check_request(request: &Request) {
 }
 
 fn hear_responses(pieces: impl Iterator<Item = Bytes>) {
-    let (mut framer, mut answers) = (ResponseFramer::new(), Answers::new());
+    let (mut framer, mut answers) = (ResponseFramer::new(), AnswerJoiner::new());
     for mut piece in pieces {
         loop {
             match framer.next(&mut piece) {
@@ -117,7 +113,7 @@ fn decode_answers(body: &Bytes) {
     drop(AttributeList::decode(body, false));
     drop(HandshakeAnswer::decode(body));
     drop(Corrections::decode(body));
-    drop(decode_places(body));
+    drop(decode_locate_answer(body));
     drop(decode_segment_data(body));
     drop(decode_pages(4000, body, &mut Vec::new()));
 }

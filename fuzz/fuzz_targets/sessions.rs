@@ -23,13 +23,13 @@ use libfuzzer_sys::fuzz_target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use xrd::fattr::{AttributeAction, Fattr};
+use xrd::request::{AttributeAction, Fattr};
 use xrd::flags::*;
 use xrd::page::encode_pages;
 use xrd::request::*;
 use xrd::segment::{CloneRange, Segment};
 use xrd::{
-    Answers, FileHandle, HANDSHAKE, Location, PathId, QueryCode, Request, ResponseEvent,
+    AnswerJoiner, FileHandle, HANDSHAKE, Location, PathId, QueryCode, Request, ResponseEvent,
     ResponseFramer, StreamId,
 };
 
@@ -111,10 +111,10 @@ impl Input<'_> {
         (0..count).map(|_| self.segment()).collect()
     }
 
-    fn target(&mut self) -> Target {
+    fn target(&mut self) -> FileRef {
         match self.any() & 1 {
-            0 => Target::Handle(self.handle()),
-            _ => Target::Location(self.location()),
+            0 => FileRef::Handle(self.handle()),
+            _ => FileRef::Location(self.location()),
         }
     }
 
@@ -331,7 +331,7 @@ async fn talk(script: Script, stream: TcpStream) {
         to
     };
     let hear = async {
-        let (mut framer, mut answers) = (ResponseFramer::new(), Answers::new());
+        let (mut framer, mut answers) = (ResponseFramer::new(), AnswerJoiner::new());
         let mut buffer = vec![0; 64 << 10];
         while !is_orderly || !asked.is_empty() {
             let count = from.read(&mut buffer).await.unwrap_or(0);

@@ -128,7 +128,7 @@ flags! {
     OpenTemplateOptions: u16 {
         /// Duplicate the file of the template's handle.
         DUPLICATE = 0x0001,
-        /// Place the file on the file system of the template.
+        /// LocatedServer the file on the file system of the template.
         SAME_FILE_SYSTEM = 0x0002,
         /// Put the extended stat line into the answer.
         RETURN_EXTENDED_STAT = 0x0004,
@@ -246,7 +246,7 @@ flags! {
         STAGE = 8,
         /// They will be written.
         WRITE = 16,
-        /// Place them where the first one is.
+        /// LocatedServer them where the first one is.
         COLOCATE = 32,
         /// Count them as used.
         FRESH = 64,

@@ -12,6 +12,7 @@ use crate::codes::StatusCode;
 use crate::error::Result;
 use crate::ids::StreamId;
 use crate::response::{RESPONSE_HEADER_BYTES, ResponseHeader};
+use crate::version::ProtocolVersion;
 use crate::wire::Reader;
 
 /// Bytes of the client's handshake.
@@ -24,28 +25,11 @@ pub const HANDSHAKE_ANSWER_BYTES: usize = RESPONSE_HEADER_BYTES + 8;
 pub const HANDSHAKE: [u8; HANDSHAKE_BYTES] =
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0x07, 0xdc];
 
-/// A version of the protocol: 0x520 is 5.2.0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Version(pub u32);
-
-impl Version {
-    /// What this crate implements.
-    pub const CURRENT: Version = Version(0x520);
-    /// The first one with TLS and extended attributes.
-    pub const TLS: Version = Version(0x500);
-    /// The first one with pgread and pgwrite.
-    pub const PAGES: Version = Version(0x511);
-    /// The first one with clone and templates of open.
-    pub const CLONE: Version = Version(0x520);
-    /// The first one with signed requests.
-    pub const SIGNED: Version = Version(0x310);
-}
-
 /// The server's answer to the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandshakeAnswer {
     /// The protocol's version.
-    pub version: Version,
+    pub version: ProtocolVersion,
     /// Whether the server has files; if not, it redirects to those that have.
     pub data_server: bool,
 }
@@ -68,7 +52,7 @@ impl HandshakeAnswer {
     /// [`crate::Error::Malformed`] if it does not have eight bytes.
     pub fn decode(body: &[u8]) -> Result<Self> {
         let mut reader = Reader::new("handshake answer", body, RESPONSE_HEADER_BYTES);
-        let version = Version(reader.u32()?);
+        let version = ProtocolVersion(reader.u32()?);
         let data_server = reader.u32()? == 1;
         reader.end()?;
         Ok(HandshakeAnswer { version, data_server })
@@ -81,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_answer_has_the_bytes_of_the_reference() {
-        let answer = HandshakeAnswer { version: Version::CURRENT, data_server: true };
+        let answer = HandshakeAnswer { version: ProtocolVersion::CURRENT, data_server: true };
         let bytes = [0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 5, 0x20, 0, 0, 0, 1];
         assert_eq!(answer.encode(), bytes);
         assert_eq!(HandshakeAnswer::decode(&bytes[8..]), Ok(answer));

@@ -46,10 +46,10 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | [`framing`] | [`RequestFramer`], [`ResponseFramer`]: bytes to messages; [`Answers`]: parts to answers |
+//! | [`framing`] | [`RequestFramer`], [`ResponseFramer`]: bytes to messages; [`AnswerJoiner`]: parts to answers |
 //! | [`request`] | [`Request`]: every request |
 //! | [`response`] | [`Response`]: every response; [`response::Answer`]: what ok ones hold |
-//! | [`handshake`] | the first bytes of a connection; [`Version`] |
+//! | [`handshake`] | the first bytes of a connection; [`ProtocolVersion`] |
 //! | [`fattr`] | extended attributes: request and answers |
 //! | [`page`], [`segment`] | data with checksums; pieces of files in lists |
 //! | `location` | [`Location`]: a path and its opaque information |
@@ -77,11 +77,11 @@
 //! - gpfile, which no implementation has, and what 5.0 dropped (getfile, putfile, admin, verifyw,
 //!   decrypt).
 
+mod attribute;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod codes;
 mod error;
-pub mod fattr;
 pub mod flags;
 pub mod framing;
 pub mod handshake;
@@ -92,19 +92,21 @@ pub mod page;
 pub mod request;
 pub mod response;
 pub mod segment;
+mod version;
 mod wire;
 
 pub use codes::{ErrorCode, QueryCode, RequestCode, StatusCode};
 pub use error::{Error, ErrorKind, Result};
 pub use framing::{
-    Answers, Joined, Pages, ReceivedRequest, ReceivedResponse, RequestEvent, RequestFramer,
+    AnswerJoiner, Joined, Pages, ReceivedRequest, ReceivedResponse, RequestEvent, RequestFramer,
     ResponseEvent, ResponseFramer,
 };
-pub use handshake::{HANDSHAKE, HandshakeAnswer, Version};
+pub use handshake::{HANDSHAKE, HandshakeAnswer};
 pub use ids::{FileHandle, PathId, SessionId, StreamId};
 pub use location::{Location, opaque_pairs};
 pub use request::Request;
 pub use response::{Failure, Response};
+pub use version::ProtocolVersion;
 
 /// Its example is a test.
 #[cfg(doctest)]

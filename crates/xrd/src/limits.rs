@@ -70,7 +70,7 @@ pub const RESPONSE_BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const JOINED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Places in the answer to a locate (ours).
-pub const PLACES_MAX: usize = 65_536;
+pub const LOCATED_SERVERS_MAX: usize = 65_536;
 
 /// Entries of one directory list (ours).
 pub const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;

@@ -164,9 +164,10 @@ impl PageDecoder {
         let usable = usize::try_from(self.left).unwrap_or(usize::MAX).min(wire.len());
         let mut wire = &wire[..usable];
         while !wire.is_empty() {
-            let used = match self.taken < CHECKSUM_BYTES {
-                true => self.take_checksum(wire),
-                false => self.take_data(wire, &mut out),
+            let used = if self.taken < CHECKSUM_BYTES {
+                self.take_checksum(wire)
+            } else {
+                self.take_data(wire, &mut out)
             };
             wire = &wire[used..];
             self.taken += used;

@@ -1,30 +1,32 @@
-//! The same for threads: calls block.
+//! The client's interface for threads: calls block, and no runtime is needed.
 //!
-//! No runtime is needed. Whoever waits for an answer reads it from the socket, so that a call is one
-//! write and one read of its own thread.
+//! A thread that waits for an answer reads it from the socket itself, so a call costs one write and one
+//! read on the calling thread.
 
 use bytes::Bytes;
 
+use super::call_mode::{CallMode, block_on};
 use super::error::Result;
 use super::options::Options;
-use super::sink::Piece;
+use super::sink::ReadPiece;
 use super::url::Url;
-use super::waiting::{Waiter, block_on};
 use crate::codes::QueryCode;
-use crate::fattr::{AttributeAction, AttributeList, AttributeOutcomes};
 use crate::flags::{
     DirlistOptions, FattrOptions, LocateOptions, MkdirOptions, Mode, OpenOptions, PrepareMore,
     PrepareOptions,
 };
 use crate::location::Location;
+use crate::request::AttributeAction;
 use crate::response::query::ChecksumAnswer;
-use crate::response::{DirectoryList, Place, SpaceLine, StatLine};
+use crate::response::{
+    AttributeList, AttributeOutcomes, DirectoryList, LocatedServer, SpaceLine, StatLine,
+};
 
-/// A server, and those that it redirects to. Clones share connections.
+/// A server, and the servers that it redirects to. Clones share connections.
 #[derive(Clone, Debug)]
 pub struct Client(super::Client);
 
-/// An open file. Threads may use it at once.
+/// An open file, which threads may use concurrently.
 #[derive(Debug)]
 pub struct File(super::File);
 
@@ -34,7 +36,8 @@ macro_rules! blocking {
             stringify!($inner), "::", stringify!($name), ").")]
         ///
         /// # Errors
-        /// As there.
+        #[doc = concat!("Those of [`", stringify!($inner), "::", stringify!($name), "`](super::",
+            stringify!($inner), "::", stringify!($name), ").")]
         pub fn $name(&self, $($argument: $kind),*) -> Result<$answer> {
             block_on(self.0.$name($($argument),*))
         }
@@ -45,12 +48,12 @@ impl Client {
     /// Connects to the server of a URL.
     ///
     /// # Errors
-    /// As [`Client::connect`](super::Client::connect).
+    /// Those of [`Client::connect`](super::Client::connect).
     pub fn connect(url: &Url, options: Options) -> Result<Self> {
-        block_on(super::Client::connect_as(Waiter::Thread, url, options)).map(Client)
+        block_on(super::Client::connect_as(CallMode::Thread, url, options)).map(Client)
     }
 
-    /// What it connected to.
+    /// The URL of [`Client::connect`].
     pub fn url(&self) -> &Url {
         self.0.url()
     }
@@ -58,7 +61,7 @@ impl Client {
     /// Opens a file.
     ///
     /// # Errors
-    /// As [`Client::open`](super::Client::open).
+    /// Those of [`Client::open`](super::Client::open).
     pub fn open(&self, location: &Location, options: OpenOptions) -> Result<File> {
         block_on(self.0.open(location, options)).map(File)
     }
@@ -66,7 +69,7 @@ impl Client {
     /// See [`Client::query`](super::Client::query).
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Client::query`](super::Client::query).
     pub fn query(&self, kind: QueryCode, argument: impl Into<Bytes>) -> Result<Bytes> {
         block_on(self.0.query(kind, argument))
     }
@@ -82,7 +85,7 @@ impl Client {
         fn mv(from: &Location, to: &Location) -> ();
         fn chmod(location: &Location, mode: Mode) -> ();
         fn truncate(location: &Location, size: u64) -> ();
-        fn locate(location: &Location, options: LocateOptions) -> Vec<Place>;
+        fn locate(location: &Location, options: LocateOptions) -> Vec<LocatedServer>;
         fn checksum(location: &Location) -> ChecksumAnswer;
         fn prepare(
             locations: &[Location],
@@ -110,10 +113,10 @@ impl File {
         self.0.is_broken()
     }
 
-    /// Closes the file; one that is dropped is closed, too, but its errors are not told.
+    /// Closes the file. Dropping it closes it too, but discards errors.
     ///
     /// # Errors
-    /// As [`File::close`](super::File::close).
+    /// Those of [`File::close`](super::File::close).
     pub fn close(self) -> Result<()> {
         block_on(self.0.close())
     }
@@ -122,7 +125,7 @@ impl File {
         fn stat() -> StatLine;
         fn read_at(offset: u64, buffer: &mut [u8]) -> usize;
         fn read_checked(offset: u64, buffer: &mut [u8]) -> usize;
-        fn read_many(pieces: &mut [Piece<'_>]) -> ();
+        fn read_many(pieces: &mut [ReadPiece<'_>]) -> ();
         fn write_at(offset: u64, bytes: &[u8]) -> ();
         fn write_later(offset: u64, bytes: &[u8]) -> ();
         fn write_checked(offset: u64, bytes: &[u8]) -> ();

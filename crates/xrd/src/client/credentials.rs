@@ -1,11 +1,11 @@
-//! What proves to a server who asks: `unix`, which proves nothing, and bearer tokens (`ztn`).
+//! Credentials for a server's security protocols: `unix`, which only names the user, and bearer tokens (`ztn`).
 //!
 //! ```text
 //! unix  "unix" 0  user [" " group] 0
 //! ztn   "ztn" 0  version u8  'T'  zero[2]  length u16  token[length]  0
 //! ```
 //!
-//! Tokens are only told where TLS hides them.
+//! **Invariant:** a token is sent over TLS only.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,29 +16,29 @@ use nix::unistd::{Group, Uid, User, getgid, getuid};
 use super::options::{Options, Token};
 use crate::request::Auth;
 
-/// Bytes of a token file that are read.
+/// The largest token file, in bytes, that is read.
 const TOKEN_BYTES_MAX: u64 = 64 * 1024;
 
-/// Who asks, as the operating system knows.
+/// The user's name: the one of the options, or that of the process's user id.
 pub(super) fn user_name(options: &Options) -> String {
     let known = || User::from_uid(getuid()).ok().flatten().map(|user| user.name);
     options.user.clone().or_else(known).unwrap_or_else(|| getuid().to_string())
 }
 
-/// The credentials for one of the server's security protocols, or why there are none.
+/// The credentials for one of the server's security protocols, or the reason why there are none.
 pub(super) fn credentials(
     protocol: &str,
     options: &Options,
-    is_secret: bool,
+    is_encrypted: bool,
 ) -> std::result::Result<Auth, String> {
     match protocol {
         "unix" => Ok(unix(&user_name(options))),
-        "ztn" if !is_secret => Err("ztn: tokens are told only where there is TLS".to_owned()),
+        "ztn" if !is_encrypted => Err("ztn: tokens are sent over TLS only".to_owned()),
         "ztn" => match token(options) {
             Some(token) => Ok(ztn(&token)),
-            None => Err("ztn: there is no token; set BEARER_TOKEN or BEARER_TOKEN_FILE".to_owned()),
+            None => Err("ztn: no token found; set BEARER_TOKEN or BEARER_TOKEN_FILE".to_owned()),
         },
-        other => Err(format!("{other}: not known here")),
+        other => Err(format!("{other}: not supported by this client")),
     }
 }
 
@@ -50,13 +50,13 @@ fn unix(user: &str) -> Auth {
 
 fn ztn(token: &Token) -> Auth {
     let text = token.0.as_bytes();
-    // Longer ones are never read.
+    // `trimmed` accepts no longer token, so the fallback is never taken.
     let length = u16::try_from(text.len() + 1).unwrap_or(u16::MAX);
     let head = [&b"ztn\0\0T\0\0"[..], &length.to_be_bytes()].concat();
     Auth { protocol: *b"ztn\0", credentials: Bytes::from([&head[..], text, &[0]].concat()) }
 }
 
-/// The token by WLCG's rules of bearer token discovery.
+/// The token, found by the rules of WLCG Bearer Token Discovery.
 fn token(options: &Options) -> Option<Token> {
     let uid = getuid();
     let file = |name: &str| std::env::var_os(name).map(PathBuf::from);
@@ -71,12 +71,13 @@ fn in_folder(folder: &Path, uid: Uid) -> PathBuf {
     folder.join(format!("bt_u{uid}"))
 }
 
-/// A token from a file that, where an owner is given, nobody else may have written.
+/// Reads a token from a file. If `owner` is given, the file must belong to that user and be writable by no
+/// other.
 fn read(path: &Path, owner: Option<Uid>) -> Option<Token> {
-    let facts = path.metadata().ok()?;
+    let metadata = path.metadata().ok()?;
     let is_trusted =
-        owner.is_none_or(|uid| facts.uid() == uid.as_raw() && facts.mode() & 0o22 == 0);
-    if !is_trusted || facts.len() > TOKEN_BYTES_MAX {
+        owner.is_none_or(|uid| metadata.uid() == uid.as_raw() && metadata.mode() & 0o22 == 0);
+    if !is_trusted || metadata.len() > TOKEN_BYTES_MAX {
         return None;
     }
     trimmed(std::fs::read_to_string(path).ok()?)

@@ -1,8 +1,8 @@
-//! The client's errors: each says which server and path it is about, and what was wrong.
+//! The client's errors. Each names the server and the path that it concerns.
 
 use std::time::Duration;
 
-use super::url::Endpoint;
+use super::endpoint::Endpoint;
 use crate::codes::ErrorCode;
 
 /// The result of the client's operations.
@@ -10,92 +10,92 @@ pub type Result<T, E = ClientError> = std::result::Result<T, E>;
 
 /// Why an operation failed.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ClientError {
-    /// The server refused it.
+    /// The server refused the request.
     #[error("{server} refuses {path}: {message} ({code})")]
     Refused {
         /// The server.
         server: Endpoint,
-        /// The file or folder, or what else was asked.
+        /// The file or directory; for other requests, their argument.
         path: String,
-        /// The reason that programs understand.
+        /// The protocol's error code.
         code: ErrorCode,
         /// The server's text.
         message: String,
     },
-    /// There is no connection to the server, or none that can be trusted.
+    /// There is no connection to the server, or its certificate is not trusted.
     #[error("{server} cannot be reached for {path}: {reason}")]
     Unreachable {
         /// The server.
         server: Endpoint,
-        /// What was to be done there.
+        /// The file or directory.
         path: String,
-        /// What the network says.
+        /// The network's or TLS's error.
         reason: String,
     },
-    /// The connection was lost, and the operation must not be done twice: whether it was done is not
-    /// known.
-    #[error("{server} was lost, {reason}; it is not known what became of {path}")]
+    /// The connection was lost during an operation that must not be repeated. The server may have executed it.
+    #[error("connection to {server} lost, {reason}: {path} may or may not have changed")]
     Lost {
         /// The server.
         server: Endpoint,
-        /// The file or folder.
+        /// The file or directory.
         path: String,
         /// How the connection was lost.
         reason: String,
     },
-    /// No answer came in time.
+    /// No answer arrived in time.
     #[error("{server} did not answer for {path} within {} s", .after.as_secs())]
     TimedOut {
         /// The server.
         server: Endpoint,
-        /// The file or folder.
+        /// The file or directory.
         path: String,
-        /// How long it was waited for.
+        /// The time without an answer.
         after: Duration,
     },
-    /// The server does not speak the protocol.
-    #[error("{server} does not keep to the protocol for {path}: {source}")]
+    /// The server violates the protocol.
+    #[error("{server} violates the protocol for {path}: {source}")]
     Protocol {
         /// The server.
         server: Endpoint,
-        /// The file or folder.
+        /// The file or directory.
         path: String,
-        /// What it sent.
+        /// The message that the server sent, and the error in it.
         source: crate::Error,
     },
-    /// The server does not take what this client can prove.
+    /// The server accepts none of the credentials that this client has.
     #[error("{server} does not let {user} log in: {reason}")]
     Login {
         /// The server.
         server: Endpoint,
-        /// Who asked.
+        /// The user's name.
         user: String,
-        /// What was tried.
+        /// The security protocols that were tried, and why each failed.
         reason: String,
     },
-    /// Data came damaged, and once more when they were read again.
-    #[error("{server} sends damaged data of {path}: {length} bytes from {offset} on")]
+    /// A page's checksum was wrong twice: when it was read, and when it was read again.
+    #[error("{server} sends damaged data of {path}: {length} bytes at {offset}")]
     Damaged {
         /// The server.
         server: Endpoint,
         /// The file.
         path: String,
-        /// Where they start in the file, in bytes.
+        /// The first damaged byte in the file.
         offset: u64,
-        /// How many bytes.
+        /// The number of bytes.
         length: usize,
     },
-    /// The operation makes no sense.
+    /// The caller's argument is invalid.
     #[error("{what}")]
     Invalid {
-        /// What is wrong.
+        /// The argument, and what is wrong with it.
         what: String,
     },
 }
 
 impl ClientError {
-    /// The server's code, if it was the server that refused.
+    /// The server's error code, for [`ClientError::Refused`].
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             ClientError::Refused { code, .. } => Some(*code),
@@ -103,7 +103,7 @@ impl ClientError {
         }
     }
 
-    /// As an error of input and output, with the kind that fits.
+    /// The same as a [`std::io::Error`] of the closest kind.
     pub fn into_io(self) -> std::io::Error {
         use std::io::ErrorKind;
         let kind = match &self {

@@ -1,120 +1,79 @@
 //! Open files.
 //!
-//! 1. A file is open on one connection at a time. Where that is lost, the file is opened again by
-//!    whoever comes first, and the others go on with it.
-//! 2. What was written is not sure until it is synced. If the connection is lost before that, the
-//!    file is not opened again: all that is done with it fails.
-//! 3. Writes whose answers nobody waited for are answered before anything else is asked of the file.
+//! 1. A file is open on one connection at a time. After that is lost, the first caller reopens the file, and the
+//!    others use the new handle.
+//! 2. Writes are durable only after a sync. If the connection is lost before that, the file is not reopened:
+//!    all later calls fail.
+//! 3. Unconfirmed writes are answered before any other request about the file is sent.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::attempt::Attempt;
-use super::connection::Connection;
+use parking_lot::Mutex;
+
+use super::attempt_error::AttemptError;
 use super::error::Result;
-use super::failure::AttemptError;
-use super::reading;
-use super::sink::Piece;
-use super::waiting::{Waiter, block_on};
-use super::writing::{self, Unanswered};
-use super::{Client, ClientError};
+use super::remote_handle::RemoteHandle;
+use super::retry::RetryState;
+use super::sink::ReadPiece;
+use super::{Client, ClientError, reads, writes};
 use crate::codes::ErrorCode;
 use crate::flags::{Mode, OpenOptions, OpenTemplateOptions, StatOptions, StatWants};
 use crate::ids::FileHandle;
 use crate::location::Location;
-use crate::request::{Close, Open, Request, Stat, Sync, Target, Truncate};
+use crate::request::{Close, FileRef, Open, Stat, Sync, Truncate};
 use crate::response::{Answer, OpenAnswer, StatLine};
 
-/// An open file. All methods may be called by many at once.
+/// An open file. Callers may use it concurrently.
 #[derive(Debug)]
 pub struct File {
     client: Client,
     location: Location,
     options: OpenOptions,
-    opened: Mutex<Arc<Opened>>,
-    opening: tokio::sync::Mutex<()>,
-    /// How often something was written, and how often before the last sync began.
+    handle: Mutex<Arc<RemoteHandle>>,
+    /// Held while the file is reopened.
+    reopening: tokio::sync::Mutex<()>,
+    /// The number of writes, and the part of them that a sync covers.
     writes: AtomicU64,
     synced: AtomicU64,
-}
-
-/// A file's handle and where it is one.
-#[derive(Debug)]
-pub(super) struct Opened {
-    pub connection: Arc<Connection>,
-    pub handle: FileHandle,
-    waiter: Waiter,
-    /// Whether the handle is the file's no more: it may be another one's by now.
-    is_closed: AtomicBool,
-    pub unanswered: Unanswered,
-}
-
-impl Opened {
-    async fn ask(&self, request: impl Into<Request>) -> Result<bytes::Bytes, AttemptError> {
-        self.unanswered.settle().await?;
-        self.connection.call(&request.into(), &[]).await
-    }
-}
-
-impl Drop for Opened {
-    /// Closes the file without waiting for the answer.
-    fn drop(&mut self) {
-        let (connection, handle) = (self.connection.clone(), self.handle);
-        if self.is_closed.load(Ordering::SeqCst) || connection.is_lost() {
-            return;
-        }
-        let closing = async move {
-            // Who closes by dropping does not want to know.
-            drop(connection.send(&Close { handle }.into(), &[], 0).await);
-        };
-        match (self.waiter, tokio::runtime::Handle::try_current()) {
-            (Waiter::Thread, _) => block_on(closing),
-            (Waiter::Task, Ok(runtime)) => drop(runtime.spawn(closing)),
-            (Waiter::Task, Err(_)) => {}
-        }
-    }
 }
 
 impl Client {
     /// Opens a file.
     ///
     /// # Errors
-    /// [`ClientError`], as the server or the way to it has it.
+    /// [`ClientError::Refused`] if the server does not open the file; [`ClientError::Unreachable`] or
+    /// [`ClientError::TimedOut`] if it does not answer; [`ClientError::Lost`] if the connection was lost while
+    /// a file was created with [`OpenOptions::NEW`].
     pub async fn open(&self, location: &Location, options: OpenOptions) -> Result<File> {
         let mode = Mode::OWNER_READ | Mode::OWNER_WRITE | Mode::GROUP_READ | Mode::OTHER_READ;
-        let attempt = self.attempt(location);
-        // One that is made anew cannot be made twice.
-        let attempt = if options.contains(OpenOptions::NEW) { attempt.once() } else { attempt };
-        let opened = self.open_once(attempt, options, mode).await?;
+        let retry = self.retry(location);
+        // A second attempt to create the file would find the first one's.
+        let retry = if options.contains(OpenOptions::NEW) { retry.without_repeat() } else { retry };
+        let handle = self.open_handle(retry, options, mode).await?;
         Ok(File {
             client: self.clone(),
             location: location.clone(),
             options,
-            opened: Mutex::new(Arc::new(opened)),
-            opening: tokio::sync::Mutex::new(()),
+            handle: Mutex::new(Arc::new(handle)),
+            reopening: tokio::sync::Mutex::new(()),
             writes: AtomicU64::new(0),
             synced: AtomicU64::new(0),
         })
     }
 
-    async fn open_once(
+    async fn open_handle(
         &self,
-        attempt: Attempt,
+        retry: RetryState,
         options: OpenOptions,
         mode: Mode,
-    ) -> Result<Opened> {
+    ) -> Result<RemoteHandle> {
         let (template_options, template) = (OpenTemplateOptions::default(), FileHandle::default());
         let request =
             |location| Open { mode, options, template_options, template, location }.into();
-        let (connection, body) = self.ask(attempt.clone(), request).await?;
-        let answer = OpenAnswer::decode(&body).map_err(|error| attempt.error(error.into()))?;
-        Ok(Opened {
-            connection,
-            handle: answer.handle,
-            waiter: self.shared.waiter,
-            is_closed: AtomicBool::new(false),
-            unanswered: Unanswered::default(),
-        })
+        let (connection, body) = self.call(retry.clone(), request).await?;
+        let answer = OpenAnswer::decode(&body).map_err(|error| retry.client_error(error.into()))?;
+        Ok(RemoteHandle::new(connection, answer.handle, self.inner.call_mode))
     }
 }
 
@@ -124,49 +83,51 @@ impl File {
         &self.location
     }
 
-    /// What the file is now.
+    /// The file's current metadata.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// Those of [`File::read_at`].
     pub async fn stat(&self) -> Result<StatLine> {
-        let mut attempt = self.attempt();
+        let mut retry = self.retry();
         loop {
-            let opened = self.opened();
-            let target = Target::Handle(opened.handle);
+            let opened = self.current_handle();
+            let target = FileRef::Handle(opened.handle);
             let (options, wants) = (StatOptions::default(), StatWants::default());
-            let answered = opened.ask(Stat { options, wants, target }).await;
+            let answered = opened.call(Stat { options, wants, target }).await;
             match answered.and_then(|body| Ok(StatLine::decode(&body)?)) {
                 Ok(line) => return Ok(line),
-                Err(trouble) => self.recover(&mut attempt, &opened, trouble).await?,
+                Err(error) => self.recover(&mut retry, &opened, error).await?,
             }
         }
     }
 
-    /// Reads into a buffer from `offset` on; fewer bytes than fit only at the file's end.
+    /// Reads into a buffer from `offset` on. Returns fewer bytes than fit only at the file's end.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// [`ClientError::Refused`] if the server cannot read the file; [`ClientError::Unreachable`] or
+    /// [`ClientError::TimedOut`] if it does not answer; [`ClientError::Lost`] if the connection was lost after
+    /// unsynced writes; [`ClientError::Protocol`] if the answer is malformed.
     pub async fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let mut attempt = self.attempt();
+        let mut retry = self.retry();
         loop {
-            let opened = self.opened();
-            match reading::read(&opened, offset, buffer).await {
+            let opened = self.current_handle();
+            match reads::read(&opened, offset, buffer).await {
                 Ok(count) => return Ok(count),
-                Err(trouble) => self.recover(&mut attempt, &opened, trouble).await?,
+                Err(error) => self.recover(&mut retry, &opened, error).await?,
             }
         }
     }
 
-    /// As [`File::read_at`], with the checksums of the pages looked at. Pages that come damaged are
-    /// read once more. A server without them reads as [`File::read_at`] does.
+    /// As [`File::read_at`], and verifies the pages' checksums: a damaged page is read once more. If the server
+    /// has no pgread, this is [`File::read_at`].
     ///
     /// # Errors
-    /// [`ClientError::Damaged`] if a page comes damaged twice, and others.
+    /// [`ClientError::Damaged`] if a page arrives damaged twice, and those of [`File::read_at`].
     pub async fn read_checked(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let mut attempt = self.attempt();
+        let mut retry = self.retry();
         loop {
-            let opened = self.opened();
-            match reading::read_checked(&opened, offset, buffer).await {
+            let opened = self.current_handle();
+            match reads::read_checked(&opened, offset, buffer).await {
                 Ok((count, None)) => return Ok(count),
                 Ok((_, Some(bad))) => {
                     return Err(ClientError::Damaged {
@@ -176,22 +137,22 @@ impl File {
                         length: bad.length,
                     });
                 }
-                Err(trouble) => self.recover(&mut attempt, &opened, trouble).await?,
+                Err(error) => self.recover(&mut retry, &opened, error).await?,
             }
         }
     }
 
-    /// Fills all pieces, by few requests.
+    /// Fills all pieces with few requests (vector read).
     ///
     /// # Errors
-    /// [`ClientError`], also if the file ends before one of them does.
-    pub async fn read_many(&self, pieces: &mut [Piece<'_>]) -> Result<()> {
-        let mut attempt = self.attempt();
+    /// [`ClientError::Refused`] if the file ends within a piece, and those of [`File::read_at`].
+    pub async fn read_many(&self, pieces: &mut [ReadPiece<'_>]) -> Result<()> {
+        let mut retry = self.retry();
         loop {
-            let opened = self.opened();
-            match reading::read_many(&opened, pieces).await {
+            let opened = self.current_handle();
+            match reads::read_many(&opened, pieces).await {
                 Ok(()) => return Ok(()),
-                Err(trouble) => self.recover(&mut attempt, &opened, trouble).await?,
+                Err(error) => self.recover(&mut retry, &opened, error).await?,
             }
         }
     }
@@ -199,129 +160,130 @@ impl File {
     /// Writes all bytes from `offset` on.
     ///
     /// # Errors
-    /// [`ClientError::Lost`] if the connection was lost: it is not known what of it, and of what was
-    /// written since the last sync, there is.
+    /// [`ClientError::Lost`] if the connection was lost: any part of this write, and of the writes since the
+    /// last sync, may be missing; [`ClientError::Refused`] if the server does not write, for example
+    /// for lack of space.
     pub async fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let mut attempt = self.attempt();
+        let mut retry = self.retry();
         loop {
-            let opened = self.opened();
-            let writing = writing::write(&opened, offset, bytes);
-            match self.changing(&opened, writing).await {
+            let opened = self.current_handle();
+            let writing = writes::write(&opened, offset, bytes);
+            match self.count_write(&opened, writing).await {
                 Ok(()) => return Ok(()),
-                Err(trouble) => self.recover(&mut attempt, &opened, trouble).await?,
+                Err(error) => self.recover(&mut retry, &opened, error).await?,
             }
         }
     }
 
-    /// Sends bytes to be written from `offset` on, and does not wait for the answer: if it fails, what
-    /// is done with the file next fails, and all that is done after that. Only after a sync is it sure
-    /// that all was written.
+    /// Sends a write and does not wait for the answer. If the write fails, all later calls on the file fail.
+    /// Only a successful sync guarantees that it was executed.
     ///
     /// # Errors
-    /// As [`File::write_at`], and those of what was sent before.
+    /// Those of [`File::write_at`], for this write or an earlier unconfirmed one.
     pub async fn write_later(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let mut attempt = self.attempt();
+        let mut retry = self.retry();
         loop {
-            let opened = self.opened();
-            let writing = writing::write_later(&opened, offset, bytes);
-            match self.changing(&opened, writing).await {
+            let opened = self.current_handle();
+            let writing = writes::write_later(&opened, offset, bytes);
+            match self.count_write(&opened, writing).await {
                 Ok(()) => return Ok(()),
-                Err(trouble) => self.recover(&mut attempt, &opened, trouble).await?,
+                Err(error) => self.recover(&mut retry, &opened, error).await?,
             }
         }
     }
 
-    /// As [`File::write_at`], with checksums of pages, and those that came damaged sent again.
+    /// As [`File::write_at`], with page checksums: a page that arrives damaged is sent once more. If the server
+    /// has no pgwrite, this is [`File::write_at`].
     ///
     /// # Errors
-    /// As [`File::write_at`].
+    /// Those of [`File::write_at`].
     pub async fn write_checked(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let mut attempt = self.attempt();
+        let mut retry = self.retry();
         loop {
-            let opened = self.opened();
-            let writing = writing::write_checked(&opened, offset, bytes);
-            match self.changing(&opened, writing).await {
+            let opened = self.current_handle();
+            let writing = writes::write_checked(&opened, offset, bytes);
+            match self.count_write(&opened, writing).await {
                 Ok(()) => return Ok(()),
-                Err(trouble) => self.recover(&mut attempt, &opened, trouble).await?,
+                Err(error) => self.recover(&mut retry, &opened, error).await?,
             }
         }
     }
 
-    /// Waits until what was sent by [`File::write_later`] is written; it may not be durable then.
+    /// Waits until the writes of [`File::write_later`] are executed. They may not be durable yet.
     ///
     /// # Errors
-    /// As [`File::write_at`]; the file is not opened again.
+    /// Those of [`File::write_at`]; the file is not reopened.
     pub async fn settle(&self) -> Result<()> {
-        let settled = self.opened().unanswered.settle().await;
-        settled.map_err(|trouble| self.attempt().error(trouble))
+        let settled = self.current_handle().unconfirmed.settle().await;
+        settled.map_err(|error| self.retry().client_error(error))
     }
 
-    /// Makes durable what was written.
+    /// Makes all earlier writes durable.
     ///
     /// # Errors
-    /// As [`File::write_at`].
+    /// Those of [`File::write_at`].
     pub async fn sync(&self) -> Result<()> {
         let writes = self.writes.load(Ordering::SeqCst);
-        let mut attempt = self.attempt();
+        let mut retry = self.retry();
         loop {
-            let opened = self.opened();
-            match opened.ask(Sync { handle: opened.handle }).await {
+            let opened = self.current_handle();
+            match opened.call(Sync { handle: opened.handle }).await {
                 Ok(_) => {
                     self.synced.fetch_max(writes, Ordering::SeqCst);
                     return Ok(());
                 }
-                Err(trouble) => self.recover(&mut attempt, &opened, trouble).await?,
+                Err(error) => self.recover(&mut retry, &opened, error).await?,
             }
         }
     }
 
-    /// Cuts or lengthens the file.
+    /// Sets the file's size.
     ///
     /// # Errors
-    /// As [`File::write_at`].
+    /// Those of [`File::write_at`].
     pub async fn truncate(&self, size: u64) -> Result<()> {
-        let mut attempt = self.attempt();
+        let mut retry = self.retry();
         loop {
-            let opened = self.opened();
-            let target = Target::Handle(opened.handle);
-            let cutting = opened.ask(Truncate { target, size });
-            match self.changing(&opened, cutting).await {
+            let opened = self.current_handle();
+            let target = FileRef::Handle(opened.handle);
+            let cutting = opened.call(Truncate { target, size });
+            match self.count_write(&opened, cutting).await {
                 Ok(_) => return Ok(()),
-                Err(trouble) => self.recover(&mut attempt, &opened, trouble).await?,
+                Err(error) => self.recover(&mut retry, &opened, error).await?,
             }
         }
     }
 
-    /// Whether all that is done with it will fail: a write failed, or the connection was lost before
-    /// what was written was synced.
+    /// Whether all further calls will fail: a write failed, or the connection was lost after unsynced writes.
     pub fn is_broken(&self) -> bool {
-        let opened = self.opened();
-        opened.unanswered.has_failed() || self.is_unsynced() && opened.connection.is_lost()
+        let opened = self.current_handle();
+        opened.unconfirmed.has_failed() || self.is_unsynced() && opened.connection.is_lost()
     }
 
-    /// Closes the file; one that is dropped is closed, too, but its errors are not told.
+    /// Closes the file. Dropping it closes it too, but discards errors.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// [`ClientError::Refused`] if an unconfirmed write or the close itself failed; [`ClientError::Lost`] or
+    /// [`ClientError::Unreachable`] if the connection was lost after unsynced writes.
     pub async fn close(self) -> Result<()> {
-        let opened = self.opened();
-        let settled = opened.unanswered.settle().await;
-        opened.is_closed.store(true, Ordering::SeqCst);
+        let opened = self.current_handle();
+        let settled = opened.unconfirmed.settle().await;
+        opened.mark_closed();
         let closed = opened.connection.call(&Close { handle: opened.handle }.into(), &[]).await;
         match settled.and(closed.map(drop)) {
             Ok(()) => Ok(()),
-            // With its connection the file was closed.
+            // The server closes a session's files when its connection is lost.
             Err(AttemptError::Lost(_) | AttemptError::Unreachable(_)) if !self.is_unsynced() => {
                 Ok(())
             }
-            Err(trouble) => Err(self.attempt().error(trouble)),
+            Err(error) => Err(self.retry().client_error(error)),
         }
     }
 
-    /// Changes the file, and remembers that it is not synced; not if nothing was sent.
-    async fn changing<T>(
+    /// Runs a write, and counts it as unsynced unless it was not sent.
+    async fn count_write<T>(
         &self,
-        opened: &Opened,
+        opened: &RemoteHandle,
         change: impl Future<Output = Result<T, AttemptError>>,
     ) -> Result<T, AttemptError> {
         if opened.connection.is_lost() {
@@ -335,53 +297,55 @@ impl File {
         changed
     }
 
-    fn attempt(&self) -> Attempt {
-        self.client.attempt(&self.location)
+    fn retry(&self) -> RetryState {
+        self.client.retry(&self.location)
     }
 
-    fn opened(&self) -> Arc<Opened> {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn current_handle(&self) -> Arc<RemoteHandle> {
+        self.handle.lock().clone()
     }
 
     fn is_unsynced(&self) -> bool {
         self.synced.load(Ordering::SeqCst) < self.writes.load(Ordering::SeqCst)
     }
 
-    /// After trouble with the file: makes it usable again, if that can be.
+    /// After a failed attempt: waits for the next one, and reopens the file if its handle was lost.
+    ///
+    /// # Errors
+    /// `error` as a [`ClientError`] if no attempt may follow, or that of reopening.
     async fn recover(
         &self,
-        attempt: &mut Attempt,
-        broken: &Arc<Opened>,
-        trouble: AttemptError,
+        retry: &mut RetryState,
+        broken: &Arc<RemoteHandle>,
+        error: AttemptError,
     ) -> Result<()> {
-        let trouble = match trouble {
-            // The server forgot the session.
+        let error = match error {
+            // The server no longer has the session.
             AttemptError::Failure(failure) if failure.code == ErrorCode::FILE_NOT_OPEN => {
-                broken.is_closed.store(true, Ordering::SeqCst);
-                AttemptError::Lost("it forgot that the file is open".to_owned())
+                broken.mark_closed();
+                AttemptError::Lost("the server no longer has the file open".to_owned())
             }
-            AttemptError::Wait(_) => return self.client.pause(attempt, trouble).await,
+            AttemptError::Wait(_) => return self.client.wait_to_retry(retry, error).await,
             AttemptError::Redirect(_) | AttemptError::Lost(_) | AttemptError::Unreachable(_) => {
-                trouble
+                error
             }
-            _ => return Err(attempt.error(trouble)),
+            _ => return Err(retry.client_error(error)),
         };
         if self.is_unsynced() {
-            return Err(attempt.error(match trouble {
+            return Err(retry.client_error(match error {
                 AttemptError::Unreachable(reason) => AttemptError::Lost(reason),
                 other => other,
             }));
         }
-        self.client.pause(attempt, trouble).await?;
-        let _opening = self.opening.lock().await;
-        if !Arc::ptr_eq(broken, &self.opened()) {
+        self.client.wait_to_retry(retry, error).await?;
+        let _reopening = self.reopening.lock().await;
+        if !Arc::ptr_eq(broken, &self.current_handle()) {
             return Ok(());
         }
-        // The first one to find that the server is away waits for it, for all.
+        // This caller waits for the server; the others wait for the lock.
         let options = self.options.without(OpenOptions::NEW | OpenOptions::DELETE);
-        let reopening = attempt.clone();
-        let opened = self.client.open_once(reopening, options, Mode::default()).await?;
-        *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(opened);
+        let handle = self.client.open_handle(retry.clone(), options, Mode::default()).await?;
+        *self.handle.lock() = Arc::new(handle);
         Ok(())
     }
 }

@@ -1,11 +1,10 @@
-//! Calls about names.
+//! Calls about paths. Each is one request, sent to the server of the client's URL or one that it redirects to.
 
 use bytes::Bytes;
 
 use super::error::Result;
 use super::{Client, ClientError};
 use crate::codes::QueryCode;
-use crate::fattr::{AttributeAction, AttributeList, AttributeOutcomes, Fattr};
 use crate::flags::{
     DirlistOptions, FattrOptions, LocateOptions, MkdirOptions, Mode, PrepareMore, PrepareOptions,
     StatOptions, StatWants,
@@ -13,60 +12,63 @@ use crate::flags::{
 use crate::ids::FileHandle;
 use crate::location::Location;
 use crate::request::{
-    Chmod, Dirlist, Locate, Mkdir, Mv, Ping, Prepare, Query, Request, Rm, Rmdir, Stat, Target,
-    Truncate,
+    AttributeAction, Chmod, Dirlist, Fattr, FileRef, Locate, Mkdir, Mv, Ping, Prepare, Query,
+    Request, Rm, Rmdir, Stat, Truncate,
 };
 use crate::response::query::ChecksumAnswer;
-use crate::response::{Answer, DirectoryList, Place, SpaceLine, StatLine, decode_places};
+use crate::response::{
+    Answer, AttributeList, AttributeOutcomes, DirectoryList, LocatedServer, SpaceLine, StatLine,
+    decode_locate_answer,
+};
 
-/// Every call fails with [`ClientError`] where the server refuses it, cannot be reached or answers
-/// what cannot be understood.
 impl Client {
-    /// Asks whether the server is there.
+    /// Checks that the server answers.
     ///
     /// # Errors
-    /// See above.
+    /// Those of [`Client::stat`].
     pub async fn ping(&self) -> Result<()> {
-        let attempt = self.attempt(&self.shared.url.location);
-        self.ask(attempt, |_| Ping.into()).await.map(drop)
+        let retry = self.retry(&self.inner.url.location);
+        self.call(retry, |_| Ping.into()).await.map(drop)
     }
 
-    /// What a file or folder is.
+    /// Metadata of a file or directory.
     ///
     /// # Errors
-    /// See above.
+    /// [`ClientError::Refused`] if the server refuses the request, for example because the path does not exist;
+    /// [`ClientError::Unreachable`] or [`ClientError::TimedOut`] if it does not answer;
+    /// [`ClientError::Protocol`] if the answer is malformed.
     pub async fn stat(&self, location: &Location) -> Result<StatLine> {
         let (options, wants) = (StatOptions::default(), StatWants::default());
-        let request = |at| Stat { options, wants, target: Target::Location(at) }.into();
-        self.answer(location, request).await
+        let request = |at| Stat { options, wants, target: FileRef::Location(at) }.into();
+        self.call_decoded(location, request).await
     }
 
-    /// What space there is.
+    /// The space of the file system that holds the path.
     ///
     /// # Errors
-    /// See above.
+    /// Those of [`Client::stat`].
     pub async fn space(&self, location: &Location) -> Result<SpaceLine> {
         let (options, wants) = (StatOptions::FILE_SYSTEM, StatWants::default());
-        let request = |at| Stat { options, wants, target: Target::Location(at) }.into();
-        self.answer(location, request).await
+        let request = |at| Stat { options, wants, target: FileRef::Location(at) }.into();
+        self.call_decoded(location, request).await
     }
 
-    /// What is in a folder.
+    /// Lists a directory.
     ///
     /// # Errors
-    /// See above.
+    /// Those of [`Client::stat`].
     pub async fn dirlist(
         &self,
         location: &Location,
         options: DirlistOptions,
     ) -> Result<DirectoryList> {
-        self.answer(location, |location| Dirlist { options, location }.into()).await
+        self.call_decoded(location, |location| Dirlist { options, location }.into()).await
     }
 
-    /// Makes a folder, and with [`MkdirOptions::MAKE_PATH`] those above it.
+    /// Creates a directory, and with [`MkdirOptions::MAKE_PATH`] its missing parents.
     ///
     /// # Errors
-    /// See above.
+    /// Those of [`Client::rm`].
     pub async fn mkdir(
         &self,
         location: &Location,
@@ -74,92 +76,96 @@ impl Client {
         mode: Mode,
     ) -> Result<()> {
         let request = |location| Mkdir { options, mode, location }.into();
-        match options.contains(MkdirOptions::MAKE_PATH) {
-            true => self.ask(self.attempt(location), request).await.map(drop),
-            false => self.change(location, request).await,
+        if options.contains(MkdirOptions::MAKE_PATH) {
+            self.call(self.retry(location), request).await.map(drop)
+        } else {
+            self.call_once(location, request).await
         }
     }
 
     /// Removes a file.
     ///
     /// # Errors
-    /// See above.
+    /// [`ClientError::Lost`] if the connection was lost and the server may have executed the request; and those
+    /// of [`Client::stat`].
     pub async fn rm(&self, location: &Location) -> Result<()> {
-        self.change(location, |location| Rm { location }.into()).await
+        self.call_once(location, |location| Rm { location }.into()).await
     }
 
-    /// Removes an empty folder.
+    /// Removes an empty directory.
     ///
     /// # Errors
-    /// See above.
+    /// Those of [`Client::rm`].
     pub async fn rmdir(&self, location: &Location) -> Result<()> {
-        self.change(location, |location| Rmdir { location }.into()).await
+        self.call_once(location, |location| Rmdir { location }.into()).await
     }
 
-    /// Gives a file or folder another name.
+    /// Renames a file or directory.
     ///
     /// # Errors
-    /// See above.
+    /// Those of [`Client::rm`].
     pub async fn mv(&self, from: &Location, to: &Location) -> Result<()> {
-        self.change(from, |from| Mv { from, to: to.clone() }.into()).await
+        self.call_once(from, |from| Mv { from, to: to.clone() }.into()).await
     }
 
-    /// Changes who may do what with a file.
+    /// Changes the permissions of a file or directory.
     ///
     /// # Errors
-    /// See above.
+    /// Those of [`Client::stat`].
     pub async fn chmod(&self, location: &Location, mode: Mode) -> Result<()> {
-        self.ask(self.attempt(location), |location| Chmod { mode, location }.into()).await.map(drop)
+        self.call(self.retry(location), |location| Chmod { mode, location }.into()).await.map(drop)
     }
 
-    /// Cuts or lengthens a file.
+    /// Sets a file's size.
     ///
     /// # Errors
-    /// See above.
+    /// Those of [`Client::rm`].
     pub async fn truncate(&self, location: &Location, size: u64) -> Result<()> {
-        self.change(location, |at| Truncate { target: Target::Location(at), size }.into()).await
+        self.call_once(location, |at| Truncate { target: FileRef::Location(at), size }.into()).await
     }
 
-    /// Where a file is.
+    /// Locates the servers that have a file.
     ///
     /// # Errors
-    /// See above.
-    pub async fn locate(&self, location: &Location, options: LocateOptions) -> Result<Vec<Place>> {
+    /// Those of [`Client::stat`].
+    pub async fn locate(
+        &self,
+        location: &Location,
+        options: LocateOptions,
+    ) -> Result<Vec<LocatedServer>> {
         let request = |location| Locate { options, location }.into();
-        let (_, body) = self.ask(self.attempt(location), request).await?;
-        decode_places(&body).map_err(|error| self.not_understood(location, error))
+        let (_, body) = self.call(self.retry(location), request).await?;
+        decode_locate_answer(&body).map_err(|error| self.protocol_error(location, error))
     }
 
-    /// Asks for information whose form the server chooses; see
-    /// [`query`](crate::response::query) for those with a form.
+    /// Sends a query and returns its raw answer; [`query`](crate::response::query) decodes the specified ones.
     ///
     /// # Errors
-    /// See above.
+    /// Those of [`Client::stat`].
     pub async fn query(&self, kind: QueryCode, argument: impl Into<Bytes>) -> Result<Bytes> {
         let (handle, argument) = (FileHandle::default(), argument.into());
-        let attempt = self.attempt(&self.shared.url.location);
+        let retry = self.retry(&self.inner.url.location);
         let request = |_| Query { kind, handle, argument: argument.clone() }.into();
-        Ok(self.ask(attempt, request).await?.1)
+        Ok(self.call(retry, request).await?.1)
     }
 
-    /// A file's checksum, of the kind that its `cks.type` names or the server likes best.
+    /// A file's checksum, by the algorithm that the location's `cks.type` names, or else the server's default.
     ///
     /// # Errors
-    /// See above.
+    /// Those of [`Client::stat`].
     pub async fn checksum(&self, location: &Location) -> Result<ChecksumAnswer> {
         let (kind, handle) = (QueryCode::CHECKSUM, FileHandle::default());
         let request = |at: Location| {
             let argument = Bytes::copy_from_slice(at.as_bytes());
             Query { kind, handle, argument }.into()
         };
-        self.answer(location, request).await
+        self.call_decoded(location, request).await
     }
 
-    /// Stages files from mass storage, or does what else the options say; the answer names the
-    /// request.
+    /// Stages files from mass storage, or performs another action of the options. Returns the request's id.
     ///
     /// # Errors
-    /// See above.
+    /// Those of [`Client::stat`].
     pub async fn prepare(
         &self,
         locations: &[Location],
@@ -167,18 +173,18 @@ impl Client {
         more: PrepareMore,
         priority: u8,
     ) -> Result<Bytes> {
-        let attempt = self.attempt(locations.first().unwrap_or(&self.shared.url.location));
+        let retry = self.retry(locations.first().unwrap_or(&self.inner.url.location));
         let request = |_| {
             let locations = locations.to_vec();
             Prepare { options, priority, port: 0, more, locations }.into()
         };
-        Ok(self.ask(attempt, request).await?.1)
+        Ok(self.call(retry, request).await?.1)
     }
 
-    /// Reads, sets or removes attributes of a file.
+    /// Reads, sets or removes attributes of a file. The outcomes hold the errors of single attributes.
     ///
     /// # Errors
-    /// See above; what became of each attribute is in the outcomes.
+    /// Those of [`Client::stat`].
     pub async fn attributes(
         &self,
         location: &Location,
@@ -186,14 +192,14 @@ impl Client {
         options: FattrOptions,
     ) -> Result<AttributeOutcomes> {
         let request =
-            |at| Fattr { target: Target::Location(at), options, action: action.clone() }.into();
-        self.answer(location, request).await
+            |at| Fattr { target: FileRef::Location(at), options, action: action.clone() }.into();
+        self.call_decoded(location, request).await
     }
 
-    /// The names of a file's attributes, with their values if they are wanted.
+    /// The names of a file's attributes, and their values if `with_values` is set.
     ///
     /// # Errors
-    /// See above.
+    /// Those of [`Client::stat`].
     pub async fn attribute_list(
         &self,
         location: &Location,
@@ -202,32 +208,32 @@ impl Client {
         let options = if with_values { FattrOptions::VALUES } else { FattrOptions::default() };
         let action = AttributeAction::List;
         let request =
-            |at| Fattr { target: Target::Location(at), options, action: action.clone() }.into();
-        let (_, body) = self.ask(self.attempt(location), request).await?;
+            |at| Fattr { target: FileRef::Location(at), options, action: action.clone() }.into();
+        let (_, body) = self.call(self.retry(location), request).await?;
         AttributeList::decode(&body, with_values)
-            .map_err(|error| self.not_understood(location, error))
+            .map_err(|error| self.protocol_error(location, error))
     }
 
-    /// Asks for what does not change anything.
-    async fn answer<A: Answer>(
+    /// Sends a request that may be repeated, and decodes its answer.
+    async fn call_decoded<A: Answer>(
         &self,
         location: &Location,
         request: impl Fn(Location) -> Request,
     ) -> Result<A> {
-        let (_, body) = self.ask(self.attempt(location), request).await?;
-        A::decode(&body).map_err(|error| self.not_understood(location, error))
+        let (_, body) = self.call(self.retry(location), request).await?;
+        A::decode(&body).map_err(|error| self.protocol_error(location, error))
     }
 
-    /// Asks for what must not be done twice.
-    async fn change(
+    /// Sends a request that must not be executed twice.
+    async fn call_once(
         &self,
         location: &Location,
         request: impl Fn(Location) -> Request,
     ) -> Result<()> {
-        self.ask(self.attempt(location).once(), request).await.map(drop)
+        self.call(self.retry(location).without_repeat(), request).await.map(drop)
     }
 
-    fn not_understood(&self, location: &Location, error: crate::Error) -> ClientError {
-        self.attempt(location).error(error.into())
+    fn protocol_error(&self, location: &Location, error: crate::Error) -> ClientError {
+        self.retry(location).client_error(error.into())
     }
 }

@@ -1,4 +1,4 @@
-//! A client: files and folders of servers, for tasks and, as [`blocking`], for threads.
+//! A client: files and directories on XRootD servers, async and, as [`blocking`], for threads.
 //!
 //! ```no_run
 //! use xrd::client::{Options, Url, blocking::Client};
@@ -13,161 +13,175 @@
 //! # Ok::<(), xrd::client::ClientError>(())
 //! ```
 //!
-//! | module | noun |
-//! |---|---|
-//! | [`Client`], [`File`] | what users have; [`blocking`] has the same for threads |
-//! | `filesystem` | calls about names |
-//! | `reading`, `writing` | how large reads and writes are parted, checked and corrected |
-//! | `attempt` | what becomes of an operation after trouble (without I/O) |
-//! | `connection` | one session: who sends, who reads |
-//! | `greeting`, `requests`, `sink` | login; answers that are due; where they go (without I/O) |
-//! | `stream`, `tls`, `waiting` | sockets; what hides their bytes; threads and tasks |
-//! | `credentials`, [`Options`], [`Url`] | who asks, how, and where |
+//! Each row may use the rows below it:
 //!
-//! 1. Redirects are followed, waits are waited for, lost connections are made anew, all within
-//!    [`Options::patience`].
-//! 2. What must not be done twice is never sent twice: it fails with [`ClientError::Lost`].
-//! 3. A file that is open for reading is opened again where its connection was lost; one that was
-//!    written to since it was synced last is not, since a server that restarted may have lost that.
-//! 4. Bytes of a server never panic and take no more memory than what was asked for.
+//! | module | contents |
+//! |---|---|
+//! | [`blocking`] | the same interface for threads |
+//! | [`Client`], [`File`], `filesystem` | the interface: paths, open files |
+//! | `reads`, `writes` | splitting reads and writes into requests; page checksums and their repair |
+//! | `remote_handle`, `unconfirmed_writes` | a file's handle on one connection; its writes in flight |
+//! | `connection`, `channel` | one session; one of its TCP connections |
+//! | `retry`, `session_setup`, `requests`, `sink` | state machines without I/O: redirects and retries; login; requests in flight; destinations of answers |
+//! | `transport`, `tls`, `socket`, `call_mode`, `clock` | bytes to and from the network; threads or tasks; time |
+//! | `credentials`, [`Options`], [`Url`], [`Endpoint`], `error`, `attempt_error` | settings, addresses, errors |
+//!
+//! 1. The client follows redirects, honours waits and reconnects, all within [`Options::patience`].
+//! 2. A request that is not idempotent is never sent twice: it fails with [`ClientError::Lost`].
+//! 3. A file is reopened after its connection was lost, unless it has writes that are not synced: a server
+//!    that restarted may have dropped them.
+//! 4. Bytes from a server never panic, and take no more memory than the answer that was requested.
 
-mod attempt;
+mod attempt_error;
 pub mod blocking;
+mod call_mode;
+mod channel;
+mod clock;
 mod connection;
 mod credentials;
+mod endpoint;
 mod error;
-mod failure;
 mod file;
 mod filesystem;
-mod greeting;
 mod options;
-mod reading;
+mod reads;
+mod remote_handle;
 mod requests;
+mod retry;
+mod session_setup;
 mod sink;
-mod stream;
+mod socket;
 #[cfg(feature = "tls")]
 mod tls;
+mod transport;
+mod unconfirmed_writes;
 mod url;
-mod waiting;
-mod writing;
+mod writes;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
-use attempt::Attempt;
+use attempt_error::AttemptError;
+use call_mode::CallMode;
 use connection::Connection;
-use failure::AttemptError;
-use greeting::Purpose;
-use waiting::Waiter;
+use retry::RetryState;
+use session_setup::Purpose;
 
 use crate::ids::SessionId;
 use crate::location::Location;
 use crate::request::Request;
 
+pub use endpoint::Endpoint;
 pub use error::{ClientError, Result};
 pub use file::File;
 pub use options::{Options, Token};
-pub use sink::Piece;
-pub use url::{Endpoint, Url};
+pub use sink::ReadPiece;
+pub use url::Url;
 
-/// A server, and those that it redirects to, for tasks of a tokio runtime. Clones share connections.
+/// A server, and the servers that it redirects to, for tasks of a tokio runtime. Clones share connections.
 #[derive(Clone, Debug)]
 pub struct Client {
-    shared: Arc<Shared>,
+    inner: Arc<ClientInner>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ClientInner {
     url: Url,
     options: Options,
     user: String,
-    waiter: Waiter,
-    places: Mutex<HashMap<(Endpoint, bool), Arc<Place>>>,
+    call_mode: CallMode,
+    slots: Mutex<HashMap<(Endpoint, bool), Arc<ConnectionSlot>>>,
 }
 
-/// A server and the connection to it.
-type Place = tokio::sync::Mutex<Option<Arc<Connection>>>;
+/// The connection to a server, if there is one. The lock is held while it is opened.
+type ConnectionSlot = tokio::sync::Mutex<Option<Arc<Connection>>>;
 
 impl Client {
-    /// Connects to the server of a URL. Must be called in a tokio runtime.
+    /// Connects to the server of a URL. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`ClientError::Unreachable`], [`ClientError::Login`], or what the server refuses.
+    /// [`ClientError::Unreachable`] if there is no connection or its certificate is not trusted;
+    /// [`ClientError::Login`] if the server rejects the credentials; [`ClientError::Refused`] if it refuses the
+    /// session for another reason.
     pub async fn connect(url: &Url, options: Options) -> Result<Self> {
-        Self::connect_as(Waiter::Task, url, options).await
+        Self::connect_as(CallMode::Task, url, options).await
     }
 
-    async fn connect_as(waiter: Waiter, url: &Url, mut options: Options) -> Result<Self> {
+    async fn connect_as(call_mode: CallMode, url: &Url, mut options: Options) -> Result<Self> {
         options.user = url.user.clone().or(options.user);
         let user = credentials::user_name(&options);
-        let (url, places) = (url.clone(), Mutex::default());
-        let client = Client { shared: Arc::new(Shared { url, options, user, waiter, places }) };
-        let attempt = client.attempt(&client.shared.url.location);
-        client.connection(&attempt).await.map_err(|trouble| attempt.error(trouble))?;
+        let (url, slots) = (url.clone(), Mutex::default());
+        let client =
+            Client { inner: Arc::new(ClientInner { url, options, user, call_mode, slots }) };
+        let retry = client.retry(&client.inner.url.location);
+        client.connection(&retry).await.map_err(|error| retry.client_error(error))?;
         Ok(client)
     }
 
-    /// What it connected to.
+    /// The URL of [`Client::connect`].
     pub fn url(&self) -> &Url {
-        &self.shared.url
+        &self.inner.url
     }
 
-    fn attempt(&self, location: &Location) -> Attempt {
-        let Shared { url, options, user, .. } = &*self.shared;
-        Attempt::new(url, location.clone(), user.clone(), options, Instant::now())
+    fn retry(&self, location: &Location) -> RetryState {
+        let ClientInner { url, options, user, .. } = &*self.inner;
+        RetryState::new(url, location.clone(), user.clone(), options, clock::now())
     }
 
-    /// The connection to where something is tried.
-    async fn connection(&self, attempt: &Attempt) -> Result<Arc<Connection>, AttemptError> {
-        let Shared { options, waiter, places, .. } = &*self.shared;
-        let key = (attempt.server.clone(), attempt.wants_tls);
-        let place = {
-            let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
-            places.entry(key).or_default().clone()
+    /// The connection to the server of an attempt; opens it if there is none.
+    async fn connection(&self, retry: &RetryState) -> Result<Arc<Connection>, AttemptError> {
+        let ClientInner { options, call_mode, slots, .. } = &*self.inner;
+        let key = (retry.server.clone(), retry.wants_tls);
+        let slot = {
+            let mut slots = slots.lock();
+            slots.entry(key).or_default().clone()
         };
-        let mut place = place.lock().await;
-        if let Some(connection) = &*place
+        let mut slot = slot.lock().await;
+        if let Some(connection) = &*slot
             && !connection.is_lost()
         {
             return Ok(connection.clone());
         }
-        let before: Option<SessionId> = place.take().map(|connection| connection.session());
-        let purpose = Purpose::Session { before, told: attempt.told.clone() };
+        let previous: Option<SessionId> = slot.take().map(|connection| connection.session());
+        let purpose = Purpose::Session { previous, login_opaque: retry.login_opaque.clone() };
         let opened =
-            Connection::open(*waiter, &attempt.server, attempt.wants_tls, options, purpose).await;
+            Connection::open(*call_mode, &retry.server, retry.wants_tls, options, purpose).await;
         let connection = Arc::new(opened?);
-        *place = Some(connection.clone());
+        *slot = Some(connection.clone());
         Ok(connection)
     }
 
-    /// Asks until there is an answer or an error; tells who answered.
-    async fn ask(
+    /// Repeats a request until an attempt succeeds or none may follow. Returns the answer and its connection.
+    async fn call(
         &self,
-        mut attempt: Attempt,
+        mut retry: RetryState,
         request: impl Fn(Location) -> Request,
     ) -> Result<(Arc<Connection>, Bytes)> {
         loop {
-            let request = request(attempt.location()?);
+            let request = request(retry.location()?);
             let answered = async {
-                let connection = self.connection(&attempt).await?;
+                let connection = self.connection(&retry).await?;
                 let body = connection.call(&request, &[]).await?;
                 Ok((connection, body))
             };
             match answered.await {
                 Ok(answered) => return Ok(answered),
-                Err(trouble) => self.pause(&mut attempt, trouble).await?,
+                Err(error) => self.wait_to_retry(&mut retry, error).await?,
             }
         }
     }
 
-    /// Waits until something may be tried again.
-    async fn pause(&self, attempt: &mut Attempt, trouble: AttemptError) -> Result<()> {
-        let after = attempt.after(trouble, Instant::now())?;
+    /// Waits for the next attempt.
+    ///
+    /// # Errors
+    /// `error` as a [`ClientError`] if no attempt may follow.
+    async fn wait_to_retry(&self, retry: &mut RetryState, error: AttemptError) -> Result<()> {
+        let after = retry.delay_after(error, clock::now())?;
         if !after.is_zero() {
-            self.shared.waiter.sleep(after).await;
+            self.inner.call_mode.sleep(after).await;
         }
         Ok(())
     }

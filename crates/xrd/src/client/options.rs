@@ -1,4 +1,4 @@
-//! How a client behaves. The defaults suit a file server in the same building.
+//! Settings of a client. The defaults suit a file server on the local network.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,30 +6,29 @@ use std::time::Duration;
 
 use crate::limits::BOUND_STREAMS_MAX;
 
-/// How a client behaves.
+/// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long a connection, with its login, may take.
+    /// Time limit for connecting, the login included.
     pub connect_timeout: Duration,
-    /// How long a request may go on without a byte of its answer, or of others on its connection.
+    /// A request fails when its connection has carried no byte of any answer for this long.
     pub request_timeout: Duration,
-    /// How long an operation may take with all its waits, redirects and reconnections, and a request without
-    /// a byte of its own answer.
+    /// Time limit for an operation with all its waits, redirects and reconnections. A request also fails
+    /// when no byte of its own answer arrived for this long.
     pub patience: Duration,
-    /// How long a server that went away is waited for, within that.
+    /// Time limit for reconnecting to a server that went away, within `patience`.
     pub reconnect_timeout: Duration,
-    /// Connections beside the first one that large reads are spread over, at most 15.
+    /// Number of additional connections that large reads are striped over, at most 15.
     pub streams: u8,
-    /// Who asks; the operating system's user if none.
+    /// The user's name; by default, that of the process's user id.
     pub user: Option<String>,
-    /// The bearer token; where none is given it is looked for as WLCG's rules have it: in
-    /// `BEARER_TOKEN`, in the file that `BEARER_TOKEN_FILE` names, and in `bt_u<uid>` of
-    /// `XDG_RUNTIME_DIR`.
+    /// The bearer token; by default, it is taken from `BEARER_TOKEN`, from the file that `BEARER_TOKEN_FILE`
+    /// names, or from `bt_u<uid>` in `XDG_RUNTIME_DIR` (WLCG Bearer Token Discovery).
     pub token: Option<Token>,
-    /// A file or a folder of certificates that sign those of servers; where none is given, those that
-    /// `X509_CERT_DIR` and `SSL_CERT_FILE` name, or else what the operating system trusts.
+    /// A file or directory of trusted certificate authorities; by default, `X509_CERT_DIR` and
+    /// `SSL_CERT_FILE`, or else the operating system's.
     pub authorities: Option<PathBuf>,
-    /// What the client is called in the server's records.
+    /// The application name that the server logs.
     pub application: String,
 }
 
@@ -55,7 +54,7 @@ impl Options {
     }
 }
 
-/// A bearer token; not shown by `Debug`.
+/// A bearer token; `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(pub String);
 

@@ -1,6 +1,6 @@
-//! Where the bytes of answers go: gathered, or taken apart straight into the caller's buffers.
+//! Destinations of answers: collected in one piece, or decoded straight into the caller's buffers.
 //!
-//! A sink takes one answer, in its parts, in pieces of any size, and refuses what was not asked for.
+//! A sink takes the parts of one answer in pieces of any size, and rejects data that were not requested.
 
 use bytes::{Bytes, BytesMut};
 
@@ -10,51 +10,57 @@ use crate::response::Status;
 use crate::segment::{SEGMENT_BYTES, Segment};
 use crate::wire::Reader;
 
-/// Takes an answer.
-pub(super) trait Sink: Send {
-    /// A part of the answer begins; those of pages have a status.
+/// The destination of one answer.
+pub(super) trait AnswerSink: Send {
+    /// Starts a part of the answer. A part that holds pages has a status.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] if such a part does not belong to the answer.
     fn begin(&mut self, status: Option<&Status>) -> Result<()>;
 
     /// Takes the next bytes of the part.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] if the bytes exceed the request or cannot be decoded.
     fn push(&mut self, bytes: &Bytes) -> Result<()>;
 
-    /// Where the next bytes go as they are; empty if they are to be pushed.
+    /// The buffer that the next bytes may be read into as they are; empty if they must be pushed.
     fn room(&mut self) -> &mut [u8] {
         &mut []
     }
 
-    /// Counts bytes that were put at the front of the room.
+    /// Counts bytes that were read into the front of [`AnswerSink::room`].
     fn filled(&mut self, _count: usize) {}
 }
 
-fn plain(status: Option<&Status>) -> Result<()> {
+fn reject_pages(status: Option<&Status>) -> Result<()> {
     match status {
         None => Ok(()),
-        Some(_) => Err(Error::malformed("answer", 2, "pages came, which nobody asked for")),
+        Some(_) => Err(Error::malformed("answer", 2, "pages, which were not requested")),
     }
 }
 
 fn too_much() -> Error {
-    Error::malformed("answer", 8, "there are more data than were asked for")
+    Error::malformed("answer", 8, "more data than requested")
 }
 
-/// The whole answer in one piece.
+/// Collects the answer in one piece.
 #[derive(Default)]
-pub(super) struct Gathered {
+pub(super) struct CollectSink {
     first: Bytes,
     more: BytesMut,
 }
 
-impl Gathered {
+impl CollectSink {
     /// The answer.
-    pub fn into_bytes(self) -> Bytes {
+    pub(super) fn into_bytes(self) -> Bytes {
         if self.more.is_empty() { self.first } else { self.more.freeze() }
     }
 }
 
-impl Sink for Gathered {
+impl AnswerSink for CollectSink {
     fn begin(&mut self, status: Option<&Status>) -> Result<()> {
-        plain(status)
+        reject_pages(status)
     }
 
     fn push(&mut self, bytes: &Bytes) -> Result<()> {
@@ -70,18 +76,18 @@ impl Sink for Gathered {
     }
 }
 
-/// What a pgwrite is answered: nothing, or corrections.
+/// Takes the answer to a pgwrite: empty, or the encoded corrections.
 #[derive(Default)]
-pub(super) struct Written {
-    /// The corrections' bytes.
+pub(super) struct CorrectionsSink {
+    /// The encoded corrections.
     pub corrections: BytesMut,
 }
 
-impl Sink for Written {
+impl AnswerSink for CorrectionsSink {
     fn begin(&mut self, status: Option<&Status>) -> Result<()> {
         match status {
             Some(_) => Ok(()),
-            None => Err(Error::malformed("pgwrite answer", 2, "it is not a status")),
+            None => Err(Error::malformed("pgwrite answer", 2, "must be a status response")),
         }
     }
 
@@ -91,22 +97,22 @@ impl Sink for Written {
     }
 }
 
-/// Data as they are, into one buffer.
-pub(super) struct Straight<'a> {
+/// Writes plain data into one buffer.
+pub(super) struct BufferSink<'a> {
     buffer: &'a mut [u8],
-    /// Bytes that are there.
+    /// Bytes written to the buffer.
     pub count: usize,
 }
 
-impl<'a> Straight<'a> {
-    pub fn new(buffer: &'a mut [u8]) -> Self {
-        Straight { buffer, count: 0 }
+impl<'a> BufferSink<'a> {
+    pub(super) fn new(buffer: &'a mut [u8]) -> Self {
+        BufferSink { buffer, count: 0 }
     }
 }
 
-impl Sink for Straight<'_> {
+impl AnswerSink for BufferSink<'_> {
     fn begin(&mut self, status: Option<&Status>) -> Result<()> {
-        plain(status)
+        reject_pages(status)
     }
 
     fn push(&mut self, bytes: &Bytes) -> Result<()> {
@@ -125,33 +131,33 @@ impl Sink for Straight<'_> {
     }
 }
 
-/// Data with checksums of their pages, into one buffer.
-pub(super) struct Paged<'a> {
+/// Writes pages into one buffer and verifies their checksums.
+pub(super) struct PageSink<'a> {
     buffer: &'a mut [u8],
     offset: u64,
-    /// Bytes that are there.
+    /// Bytes written to the buffer.
     pub count: usize,
-    /// Pages whose checksums are wrong.
+    /// Pages with wrong checksums.
     pub bad: Vec<PageRange>,
     decoder: Option<PageDecoder>,
 }
 
-impl<'a> Paged<'a> {
-    /// For data that start at `offset` of their file.
-    pub fn new(offset: u64, buffer: &'a mut [u8]) -> Self {
-        Paged { buffer, offset, count: 0, bad: Vec::new(), decoder: None }
+impl<'a> PageSink<'a> {
+    /// A sink for the file's bytes from `offset` on.
+    pub(super) fn new(offset: u64, buffer: &'a mut [u8]) -> Self {
+        PageSink { buffer, offset, count: 0, bad: Vec::new(), decoder: None }
     }
 }
 
-impl Sink for Paged<'_> {
+impl AnswerSink for PageSink<'_> {
     fn begin(&mut self, status: Option<&Status>) -> Result<()> {
         let Some(status) = status else {
-            // The end of the file is answered by no data at all.
+            // At the end of the file, the answer is an ok response without data.
             return Ok(());
         };
         let due = self.offset + self.count as u64;
         if status.offset != due && status.data_bytes > 0 {
-            let reason = format!("data of byte {} came where byte {due} was due", status.offset);
+            let reason = format!("data at offset {}, expected {due}", status.offset);
             return Err(Error::malformed("pgread answer", 24, reason));
         }
         self.decoder = Some(PageDecoder::new(due, status.data_bytes.into())?);
@@ -173,41 +179,40 @@ impl Sink for Paged<'_> {
     }
 }
 
-/// A piece of a file and where its bytes go.
+/// A piece of a file and the buffer for its bytes.
 #[derive(Debug)]
-pub struct Piece<'a> {
-    /// Where it starts in the file, in bytes.
+pub struct ReadPiece<'a> {
+    /// The first byte in the file.
     pub offset: u64,
-    /// Filled in full.
+    /// The buffer, which the read fills completely.
     pub buffer: &'a mut [u8],
 }
 
-/// The answer to a readv, or to a read of all that the pieces are: the bytes go to one buffer after
-/// the other.
-pub(super) struct Scattered<'a, 'b> {
+/// Writes the answer to a readv, or to one read that covers all pieces, into one buffer after the other.
+pub(super) struct ScatterSink<'a, 'b> {
     segments: &'a [Segment],
-    pieces: &'a mut [Piece<'b>],
-    /// Bytes of the head of the next segment that have come.
+    pieces: &'a mut [ReadPiece<'b>],
+    /// The received bytes of the next segment's head.
     head: Vec<u8>,
-    /// Bytes of the segment that are still to come.
+    /// The missing bytes of the current segment.
     due: usize,
-    /// Bytes of the first piece that are there.
+    /// Bytes written to the first piece's buffer.
     count: usize,
 }
 
-impl<'a, 'b> Scattered<'a, 'b> {
-    /// The pieces lie in the segments one after the other.
-    pub fn new(segments: &'a [Segment], pieces: &'a mut [Piece<'b>]) -> Self {
-        Scattered { segments, pieces, head: Vec::with_capacity(SEGMENT_BYTES), due: 0, count: 0 }
+impl<'a, 'b> ScatterSink<'a, 'b> {
+    /// For the answer to a readv of these segments, which hold the pieces in order.
+    pub(super) fn new(segments: &'a [Segment], pieces: &'a mut [ReadPiece<'b>]) -> Self {
+        ScatterSink { segments, pieces, head: Vec::with_capacity(SEGMENT_BYTES), due: 0, count: 0 }
     }
 
-    /// The pieces lie one after the other, and the answer is their bytes, so many of them.
-    pub fn straight(bytes: usize, pieces: &'a mut [Piece<'b>]) -> Self {
-        Scattered { due: bytes, ..Scattered::new(&[], pieces) }
+    /// For the answer to a read of `bytes` bytes, which are those of the pieces in order.
+    pub(super) fn straight(bytes: usize, pieces: &'a mut [ReadPiece<'b>]) -> Self {
+        ScatterSink { due: bytes, ..ScatterSink::new(&[], pieces) }
     }
 
-    /// Whether all has come.
-    pub fn is_complete(&self) -> bool {
+    /// Whether all pieces are filled.
+    pub(super) fn is_complete(&self) -> bool {
         self.segments.is_empty() && self.due == 0
     }
 
@@ -219,7 +224,7 @@ impl<'a, 'b> Scattered<'a, 'b> {
         if self.head.len() == SEGMENT_BYTES {
             let found = Segment::decode(&mut Reader::new("readv answer", &self.head, 8))?;
             if (found.offset, found.length) != (expected.offset, expected.length) {
-                let reason = format!("{found:?} came where {expected:?} was due");
+                let reason = format!("{found:?}, expected {expected:?}");
                 return Err(Error::malformed("readv answer", 8, reason));
             }
             self.due = found.length as usize;
@@ -230,9 +235,9 @@ impl<'a, 'b> Scattered<'a, 'b> {
     }
 }
 
-impl Sink for Scattered<'_, '_> {
+impl AnswerSink for ScatterSink<'_, '_> {
     fn begin(&mut self, status: Option<&Status>) -> Result<()> {
-        plain(status)
+        reject_pages(status)
     }
 
     fn push(&mut self, bytes: &Bytes) -> Result<()> {

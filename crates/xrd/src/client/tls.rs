@@ -1,45 +1,49 @@
-//! TLS over a socket, as the client's side.
+//! The client's side of TLS over a socket.
 //!
-//! The lock of the TLS state is never held while a socket is waited for.
+//! **Invariant:** no lock is held while a call waits for the socket.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::options::Options;
-use super::stream::Socket;
+use super::socket::TcpSocket;
 
-/// Bytes that are made secret at a time.
+/// Bytes that are encrypted at a time.
 const WRITE_BYTES: usize = 256 * 1024;
 /// Bytes that are read from the socket at a time.
 const READ_BYTES: usize = 64 * 1024;
-/// What operating systems trust.
+/// Where operating systems keep trusted certificate authorities.
 const SYSTEM_AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// A secret connection's state.
+/// The TLS state of a connection.
 #[derive(Debug)]
-pub(super) struct Tls {
+pub(super) struct TlsSession {
     connection: Mutex<ClientConnection>,
-    /// What was read from the socket; the one reader's.
+    /// The receive buffer. Only one caller reads.
     wire: Mutex<Wire>,
 }
 
-/// Bytes from the socket, and which of them TLS did not take yet.
+/// Bytes from the socket, and the range of them that is not decrypted yet.
 #[derive(Debug, Default)]
 struct Wire {
     bytes: Vec<u8>,
     left: Range<usize>,
 }
 
-impl Tls {
-    /// For a connection to this host.
-    pub fn new(host: &str, options: &Options) -> io::Result<Self> {
+impl TlsSession {
+    /// A session with this host.
+    ///
+    /// # Errors
+    /// Of kind [`ErrorKind::NotFound`] if there are no trusted certificate authorities.
+    pub(super) fn new(host: &str, options: &Options) -> io::Result<Self> {
         let config =
             ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
                 .with_safe_default_protocol_versions()
@@ -48,23 +52,27 @@ impl Tls {
                 .with_no_client_auth();
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
-        Ok(Tls { connection: Mutex::new(connection), wire: Mutex::default() })
+        Ok(TlsSession { connection: Mutex::new(connection), wire: Mutex::default() })
     }
 
-    pub async fn shake_hands(&mut self, socket: &Socket) -> io::Result<()> {
-        while self.lock().is_handshaking() {
+    pub(super) async fn handshake(&mut self, socket: &TcpSocket) -> io::Result<()> {
+        while self.connection.lock().is_handshaking() {
             self.flush(socket).await?;
-            if self.lock().is_handshaking() && !self.fill(socket).await? {
+            if self.connection.lock().is_handshaking() && !self.fill(socket).await? {
                 return Err(ErrorKind::TimedOut.into());
             }
         }
         self.flush(socket).await
     }
 
-    /// See [`super::stream::Stream::read`].
-    pub async fn read(&self, socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    /// See [`super::stream::Transport::read`].
+    pub(super) async fn read(
+        &self,
+        socket: &TcpSocket,
+        buffer: &mut [u8],
+    ) -> io::Result<Option<usize>> {
         loop {
-            let plain = self.lock().reader().read(buffer);
+            let plain = self.connection.lock().reader().read(buffer);
             match plain {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(Some(0)),
@@ -76,11 +84,11 @@ impl Tls {
         }
     }
 
-    pub async fn write_all(&self, socket: &Socket, bytes: &[u8]) -> io::Result<()> {
+    pub(super) async fn write_all(&self, socket: &TcpSocket, bytes: &[u8]) -> io::Result<()> {
         for part in bytes.chunks(WRITE_BYTES) {
             let mut left = part;
             while !left.is_empty() {
-                let count = self.lock().writer().write(left)?;
+                let count = self.connection.lock().writer().write(left)?;
                 left = &left[count..];
                 self.flush(socket).await?;
             }
@@ -88,95 +96,87 @@ impl Tls {
         Ok(())
     }
 
-    /// Writes what the state has to say.
-    async fn flush(&self, socket: &Socket) -> io::Result<()> {
-        let mut secret = Vec::new();
+    /// Sends pending TLS records.
+    async fn flush(&self, socket: &TcpSocket) -> io::Result<()> {
+        let mut encrypted = Vec::new();
         {
-            let mut connection = self.lock();
+            let mut connection = self.connection.lock();
             while connection.wants_write() {
-                connection.write_tls(&mut secret)?;
+                connection.write_tls(&mut encrypted)?;
             }
         }
-        socket.write_all(&secret, &[]).await
+        socket.write_all(&encrypted, &[]).await
     }
 
-    /// Takes some of what came from the socket, or reads from it; whether anything came in time.
-    async fn fill(&self, socket: &Socket) -> io::Result<bool> {
-        // Only one caller reads, so nobody misses it meanwhile.
-        let mut wire = std::mem::take(&mut *self.lock_wire());
+    /// Decrypts received bytes, after reading from the socket if there are none. False if none arrived in time.
+    async fn fill(&self, socket: &TcpSocket) -> io::Result<bool> {
+        // Only one caller reads, so no other finds the buffer missing.
+        let mut wire = std::mem::take(&mut *self.wire.lock());
         if wire.left.is_empty() {
             wire.bytes.resize(READ_BYTES, 0);
             let Some(count) = socket.read(&mut wire.bytes).await? else {
-                *self.lock_wire() = wire;
+                *self.wire.lock() = wire;
                 return Ok(false);
             };
             wire.left = 0..count;
         }
-        let mut secret = &wire.bytes[wire.left.clone()];
-        let mut connection = self.lock();
-        connection.read_tls(&mut secret)?;
+        let mut encrypted = &wire.bytes[wire.left.clone()];
+        let mut connection = self.connection.lock();
+        connection.read_tls(&mut encrypted)?;
         connection
             .process_new_packets()
             .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-        wire.left.start = wire.left.end - secret.len();
-        *self.lock_wire() = wire;
+        wire.left.start = wire.left.end - encrypted.len();
+        *self.wire.lock() = wire;
         Ok(true)
-    }
-
-    fn lock_wire(&self) -> MutexGuard<'_, Wire> {
-        self.wire.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ClientConnection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether a handshake failed since the two cannot agree, the server's certificate is not trusted, or nothing is.
-/// All else may be trouble of the network.
+/// Whether a handshake failed for a reason that a retry does not change: no common version or cipher, an
+/// untrusted certificate, or no trusted authorities. Other failures may be the network's.
 pub(super) fn is_distrust(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound
         || error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
-/// Whose signatures are trusted.
+/// The trusted certificate authorities.
 fn authorities(options: &Options) -> io::Result<RootCertStore> {
-    let places = places(options);
+    let locations = locations(options);
     let mut store = RootCertStore::empty();
-    for file in places.iter().flat_map(|place| files_of(place)) {
-        // Folders of authorities also have other files, and one bad file is no reason to trust none.
+    for file in locations.iter().flat_map(|location| files_of(location)) {
+        // Directories of authorities also hold other files, and one unreadable file must not disable the others.
         if let Ok(certificates) = CertificateDer::pem_file_iter(&file) {
             store.add_parsable_certificates(certificates.filter_map(std::result::Result::ok));
         }
     }
     if store.is_empty() {
-        let places: Vec<_> = places.iter().map(|place| format!(" {}", place.display())).collect();
-        let text = format!("there are no certificates to trust in{}", places.join(" and"));
+        let locations: Vec<_> =
+            locations.iter().map(|location| format!(" {}", location.display())).collect();
+        let text = format!("no certificate authorities found in{}", locations.join(" and"));
         return Err(io::Error::new(ErrorKind::NotFound, text));
     }
     Ok(store)
 }
 
-/// Files and folders of certificates: what was given, or what the environment names, or the system's.
-fn places(options: &Options) -> Vec<PathBuf> {
+/// Files and directories of authorities: the given one, or those of the environment, or the system's.
+fn locations(options: &Options) -> Vec<PathBuf> {
     if let Some(given) = &options.authorities {
         return vec![given.clone()];
     }
     let names = ["X509_CERT_DIR", "SSL_CERT_FILE"];
     let named: Vec<_> = names.iter().filter_map(std::env::var_os).map(PathBuf::from).collect();
-    match named.is_empty() {
-        true => {
-            let first = SYSTEM_AUTHORITIES.iter().find(|path| Path::new(path).exists());
-            vec![PathBuf::from(first.unwrap_or(&SYSTEM_AUTHORITIES[0]))]
-        }
-        false => named,
+    if named.is_empty() {
+        let first = SYSTEM_AUTHORITIES.iter().find(|path| Path::new(path).exists());
+        vec![PathBuf::from(first.unwrap_or(&SYSTEM_AUTHORITIES[0]))]
+    } else {
+        named
     }
 }
 
-fn files_of(place: &Path) -> Vec<PathBuf> {
-    match std::fs::read_dir(place) {
+fn files_of(location: &Path) -> Vec<PathBuf> {
+    match std::fs::read_dir(location) {
         Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
-        Err(_) => vec![place.to_owned()],
+        Err(_) => vec![location.to_owned()],
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_two_sides_cannot_agree_on_is_not_tried_again() {
+    fn handshake_failures_are_distrust_and_network_failures_are_not() {
         let failed = |error: rustls::Error| io::Error::new(ErrorKind::InvalidData, error);
         assert!(is_distrust(&failed(rustls::Error::AlertReceived(
             AlertDescription::HandshakeFailure

@@ -1,57 +1,15 @@
-//! Where files are: `root://[user@]host[:port]//path[?opaque]`, or `roots://` for TLS.
+//! Addresses of files: `root://[user@]host[:port]//path[?opaque]`, or `roots://` for TLS.
 
 use std::fmt;
 
+use super::endpoint::Endpoint;
 use super::error::{ClientError, Result};
 use crate::location::Location;
 
-/// The port of servers that name none.
+/// The port of a URL without one.
 const DEFAULT_PORT: u16 = 1094;
 
-/// A server.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Endpoint {
-    /// Its name or address; that of IPv6 without brackets.
-    pub host: String,
-    /// Its port.
-    pub port: u16,
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(formatter, "[{}]:{}", self.host, self.port),
-            false => write!(formatter, "{}:{}", self.host, self.port),
-        }
-    }
-}
-
-impl Endpoint {
-    /// A server from `host`, `host:port`, `[address]` or `[address]:port`.
-    fn parse(text: &str, port: u16) -> Option<Self> {
-        let (host, rest) = match text.strip_prefix('[') {
-            Some(bracketed) => bracketed.split_once(']')?,
-            None => text.split_at(text.find(':').unwrap_or(text.len())),
-        };
-        let port = match rest.strip_prefix(':') {
-            Some(digits) => digits.parse().ok()?,
-            None if rest.is_empty() => port,
-            None => return None,
-        };
-        (!host.is_empty()).then(|| Endpoint { host: host.to_owned(), port })
-    }
-
-    /// What a redirect names: a bare address of IPv6 stands for itself.
-    pub(super) fn of_redirect(host: &str, port: u16) -> Option<Self> {
-        match host.matches(':').count() {
-            0 | 1 => Endpoint::parse(host, port).map(|endpoint| Endpoint { port, ..endpoint }),
-            _ if host.starts_with('[') => Endpoint::parse(host, port),
-            _ => Some(Endpoint { host: host.to_owned(), port }),
-        }
-    }
-}
-
-/// The address of a file or folder on a server.
+/// The address of a file or directory on a server.
 ///
 /// ```
 /// use xrd::client::Url;
@@ -65,28 +23,28 @@ impl Endpoint {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// Whether nothing may be told to the server before TLS hides it.
+    /// Whether the client must start TLS before it logs in.
     pub wants_tls: bool,
-    /// Who asks.
+    /// The user's name.
     pub user: Option<String>,
     /// The server.
     pub server: Endpoint,
-    /// The file and its opaque information; `/` where none is named.
+    /// The path and its opaque information; `/` if the URL has no path.
     pub location: Location,
 }
 
 impl Url {
-    /// A URL from its text. The path is absolute, whether one slash or two come before it.
+    /// Parses a URL. The path is absolute, whether it starts with one slash or two.
     ///
     /// # Errors
-    /// [`ClientError::Invalid`] if it is no `root://` or `roots://` URL.
+    /// [`ClientError::Invalid`] if the text is not a `root://` or `roots://` URL.
     pub fn parse(text: &str) -> Result<Self> {
         let invalid = |reason: &str| ClientError::Invalid { what: format!("{text}: {reason}") };
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| invalid("it is not a URL"))?;
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| invalid("not a URL"))?;
         let wants_tls = match scheme {
             "root" | "xroot" => false,
             "roots" | "xroots" => true,
-            _ => return Err(invalid("it does not begin with root:// or roots://")),
+            _ => return Err(invalid("must begin with root:// or roots://")),
         };
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
@@ -95,7 +53,7 @@ impl Url {
             None => (None, authority),
         };
         let server = Endpoint::parse(server, DEFAULT_PORT)
-            .ok_or_else(|| invalid("the host is missing, or the port is not a number"))?;
+            .ok_or_else(|| invalid("must have a host, and a port that is a number up to 65535"))?;
         let path = path.trim_start_matches('/');
         let location =
             Location::new(format!("/{path}")).map_err(|error| invalid(&error.to_string()))?;
@@ -105,7 +63,7 @@ impl Url {
 }
 
 impl fmt::Display for Url {
-    /// Without the opaque information, which may hold tokens.
+    /// Leaves out the opaque information, which may hold tokens.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.wants_tls { "roots" } else { "root" };
         let path = self.location.path().escape_ascii();
@@ -118,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_named_and_addressed() {
+    fn parse_accepts_host_names_addresses_ports_and_users() {
         for (text, server, path) in [
             ("root://host", "host:1094", "/"),
             ("root://host//a/b", "host:1094", "/a/b"),
@@ -133,19 +91,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused() {
+    fn parse_rejects_other_schemes_missing_hosts_and_invalid_ports() {
         for text in ["", "/a", "http://a", "root://", "root://a:b", "root://[::1", "root://a:70000"]
         {
             assert!(Url::parse(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn redirects_name_hosts_in_many_ways() {
-        for (host, shown) in
-            [("a", "a:5"), ("::1", "[::1]:5"), ("[::1]", "[::1]:5"), ("a:9", "a:5")]
-        {
-            assert_eq!(Endpoint::of_redirect(host, 5).unwrap().to_string(), shown);
         }
     }
 }

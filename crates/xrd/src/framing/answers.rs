@@ -1,6 +1,6 @@
 //! Answers joined from their parts, and delayed answers from what announces them.
 //!
-//! 1. Parts of answers on different streams may come in any order; those of one stream come in
+//! 1. PartialAnswer of answers on different streams may come in any order; those of one stream come in
 //!    theirs.
 //! 2. Whatever ends a request without an answer (an error, a redirect, a wait) drops its parts.
 //! 3. All parts that are held take at most the limit together.
@@ -37,13 +37,13 @@ pub struct Pages {
 ///
 /// ```
 /// use bytes::Bytes;
-/// use xrd::{Answers, Joined, Response, ResponseEvent, ResponseFramer, StreamId};
+/// use xrd::{AnswerJoiner, Joined, Response, ResponseEvent, ResponseFramer, StreamId};
 ///
 /// let (stream, mut bytes) = (StreamId([0, 7]), Vec::new());
 /// Response::OkSoFar("one ".into()).encode(stream, &mut bytes)?;
 /// Response::Ok("answer".into()).encode(stream, &mut bytes)?;
 ///
-/// let (mut framer, mut answers) = (ResponseFramer::new(), Answers::new());
+/// let (mut framer, mut answers) = (ResponseFramer::new(), AnswerJoiner::new());
 /// let mut input = Bytes::from(bytes);
 /// let mut joined = Vec::new();
 /// while let Some(ResponseEvent::Response(received)) = framer.next(&mut input)? {
@@ -53,29 +53,29 @@ pub struct Pages {
 /// # Ok::<(), xrd::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Answers {
-    parts: HashMap<StreamId, Parts>,
+pub struct AnswerJoiner {
+    parts: HashMap<StreamId, PartialAnswer>,
     bytes: usize,
     bytes_max: usize,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Parts {
+struct PartialAnswer {
     plain: Vec<u8>,
     pages: Vec<Pages>,
     bytes: usize,
 }
 
-impl Default for Answers {
+impl Default for AnswerJoiner {
     fn default() -> Self {
-        Answers::new()
+        AnswerJoiner::new()
     }
 }
 
-impl Answers {
+impl AnswerJoiner {
     /// For a new connection.
     pub fn new() -> Self {
-        Answers { parts: HashMap::new(), bytes: 0, bytes_max: JOINED_BYTES_MAX }
+        AnswerJoiner { parts: HashMap::new(), bytes: 0, bytes_max: JOINED_BYTES_MAX }
     }
 
     /// Makes all parts that are held together have at most so many bytes.
@@ -146,7 +146,7 @@ impl Answers {
     }
 
     /// The parts of a stream, which will get so many bytes more.
-    fn hold(&mut self, stream: StreamId, bytes: usize) -> Result<&mut Parts> {
+    fn hold(&mut self, stream: StreamId, bytes: usize) -> Result<&mut PartialAnswer> {
         let together = self.bytes + bytes;
         if together > self.bytes_max {
             self.forget(stream);
@@ -158,7 +158,7 @@ impl Answers {
         Ok(parts)
     }
 
-    fn take(&mut self, stream: StreamId) -> Parts {
+    fn take(&mut self, stream: StreamId) -> PartialAnswer {
         let parts = self.parts.remove(&stream).unwrap_or_default();
         self.bytes -= parts.bytes;
         parts

@@ -244,9 +244,10 @@ impl RequestFramer {
             return Ok(None);
         }
         let (length, limit) = (inner.length as usize, self.limit(inner.code));
-        match length <= limit {
-            true => Ok(Some(length)),
-            false => Err(Error::too_many_bytes("request body", length, limit)),
+        if length <= limit {
+            Ok(Some(length))
+        } else {
+            Err(Error::too_many_bytes("request body", length, limit))
         }
     }
 

@@ -23,7 +23,7 @@ use crate::response::{
 pub enum ResponseEvent {
     /// A response.
     Response(ReceivedResponse),
-    /// Data of the response before, for a stream of [`ResponseFramer::hand_out`].
+    /// Data of the response before, for a stream of [`ResponseFramer::stream_data_of`].
     Data {
         /// The request that they answer.
         stream: StreamId,
@@ -45,7 +45,7 @@ pub struct ReceivedResponse {
     /// The data behind a status response; empty if they are handed out.
     pub data: Bytes,
     /// Bytes that follow as [`ResponseEvent::Data`].
-    pub handed_out: u32,
+    pub streamed_bytes: u32,
 }
 
 /// Takes apart what a server sends.
@@ -53,8 +53,8 @@ pub struct ReceivedResponse {
 pub struct ResponseFramer {
     state: State,
     body_bytes_max: usize,
-    handed_out: HashSet<StreamId>,
-    hands_out_all: bool,
+    streamed_bytes: HashSet<StreamId>,
+    streams_all: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -91,8 +91,8 @@ impl ResponseFramer {
         ResponseFramer {
             state: State::header(),
             body_bytes_max: RESPONSE_BODY_BYTES_MAX,
-            handed_out: HashSet::new(),
-            hands_out_all: false,
+            streamed_bytes: HashSet::new(),
+            streams_all: false,
         }
     }
 
@@ -101,20 +101,15 @@ impl ResponseFramer {
         self.body_bytes_max = limit;
     }
 
-    /// From the next response on: hands out what ok and oksofar hold and what follows a status on
-    /// this stream, rather than gathering it. Delayed answers are gathered all the same.
-    pub fn hand_out(&mut self, stream: StreamId) {
-        self.handed_out.insert(stream);
+    /// From the next response on: streams the data of ok, oksofar and status responses on this stream.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn stream_data_of(&mut self, stream: StreamId) {
+        self.streamed_bytes.insert(stream);
     }
 
-    /// From the next response on: hands out as [`ResponseFramer::hand_out`] does, on all streams.
-    pub fn hand_out_all(&mut self) {
-        self.hands_out_all = true;
-    }
-
-    /// From the next response on: gathers what comes on this stream.
-    pub fn gather(&mut self, stream: StreamId) {
-        self.handed_out.remove(&stream);
+    /// From the next response on: hands out as [`ResponseFramer::stream_data_of`] does, on all streams.
+    pub fn stream_all(&mut self) {
+        self.streams_all = true;
     }
 
     /// Bytes that are handed out and still to come. As many may be read past the framer, if all of
@@ -188,7 +183,7 @@ impl ResponseFramer {
     /// After a header: what is handed out is there at once, the rest waits for its body.
     fn begin(&mut self, header: ResponseHeader) -> Result<Option<ResponseEvent>> {
         let plain = matches!(header.status, StatusCode::OK | StatusCode::OK_SO_FAR);
-        if plain && self.hands_out(header.stream) {
+        if plain && self.streams(header.stream) {
             self.state = State::handing_out(header.stream, header.length);
             let response = Response::decode(&header, &Bytes::new());
             return Ok(Some(received(header, response, Bytes::new(), header.length)));
@@ -209,7 +204,7 @@ impl ResponseFramer {
             return Ok(Some(received(header, response, Bytes::new(), 0)));
         }
         let data_bytes = status_data_bytes(body)?;
-        if self.hands_out(header.stream) {
+        if self.streams(header.stream) {
             self.state = State::handing_out(header.stream, data_bytes);
             return Ok(Some(received(header, response, Bytes::new(), data_bytes)));
         }
@@ -218,8 +213,8 @@ impl ResponseFramer {
         Ok(None)
     }
 
-    fn hands_out(&self, stream: StreamId) -> bool {
-        self.hands_out_all || self.handed_out.contains(&stream)
+    fn streams(&self, stream: StreamId) -> bool {
+        self.streams_all || self.streamed_bytes.contains(&stream)
     }
 
     fn allowed(&self, length: u32) -> Result<usize> {
@@ -236,7 +231,7 @@ fn received(
     header: ResponseHeader,
     response: Result<Response>,
     data: Bytes,
-    handed_out: u32,
+    streamed_bytes: u32,
 ) -> ResponseEvent {
-    ResponseEvent::Response(ReceivedResponse { header, response, data, handed_out })
+    ResponseEvent::Response(ReceivedResponse { header, response, data, streamed_bytes })
 }

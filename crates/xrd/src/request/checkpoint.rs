@@ -15,10 +15,8 @@
 
 use bytes::Bytes;
 
-use super::{
-    Body, PgWrite, REQUEST_HEADER_BYTES, Request, RequestHeader, Target, Truncate, Write, WriteV,
-    no_body, padded,
-};
+use super::body::{Body, FileRef, no_body, padded};
+use super::{PgWrite, REQUEST_HEADER_BYTES, Request, RequestHeader, Truncate, Write, WriteV};
 use crate::codes::RequestCode;
 use crate::error::{Error, Result};
 use crate::ids::{FileHandle, StreamId};
@@ -146,7 +144,7 @@ impl CheckpointWrite {
         let (mut parameters, mut list) = (Writer::default(), Writer::default());
         let (code, length) = match self {
             CheckpointWrite::Truncate { handle, size } => {
-                let truncate = Truncate { target: Target::Handle(*handle), size: *size };
+                let truncate = Truncate { target: FileRef::Handle(*handle), size: *size };
                 encode_inner(&truncate, &mut parameters, &mut list)
             }
             CheckpointWrite::Write(write) => encode_inner(write, &mut parameters, &mut list),

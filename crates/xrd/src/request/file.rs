@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use super::{Body, REQUEST_HEADER_BYTES, no_body};
+use super::body::{Body, no_body};
+use super::header::REQUEST_HEADER_BYTES;
 use crate::codes::RequestCode;
 use crate::error::Result;
 use crate::flags::{Mode, OpenOptions, OpenTemplateOptions, PageFlags};

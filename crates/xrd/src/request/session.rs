@@ -3,12 +3,13 @@
 
 use bytes::Bytes;
 
-use super::{Body, REQUEST_HEADER_BYTES, no_body};
+use super::body::{Body, no_body};
+use super::header::REQUEST_HEADER_BYTES;
 use crate::codes::{Expect, RequestCode};
 use crate::error::{Error, Result};
 use crate::flags::{Ability, AbilityMore, ProtocolOptions, SignatureFlags};
-use crate::handshake::Version;
 use crate::ids::SessionId;
+use crate::version::ProtocolVersion;
 use crate::wire::{Reader, Writer};
 
 /// Which version of the protocol, and how: sent with the handshake. Section 3, kXR_protocol.
@@ -17,7 +18,7 @@ use crate::wire::{Reader, Writer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
     /// The client's version of the protocol.
-    pub version: Version,
+    pub version: ProtocolVersion,
     /// What the client can do and wants to know.
     pub options: ProtocolOptions,
     /// What the connection will be used for; the upper four bits are reserved.
@@ -30,7 +31,7 @@ impl Body for Protocol {
     fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
         no_body("protocol", body)?;
         Ok(Protocol {
-            version: Version(parameters.u32()?),
+            version: ProtocolVersion(parameters.u32()?),
             options: ProtocolOptions(parameters.u8()?),
             expect: Expect(parameters.u8()? & 0x0f),
         })

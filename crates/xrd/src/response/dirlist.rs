@@ -126,9 +126,10 @@ fn decode_pairs(body: &Bytes, text: &[u8]) -> Result<DirectoryList> {
 }
 
 fn check_count(count: usize) -> Result<()> {
-    match count > DIRECTORY_ENTRIES_MAX {
-        true => Err(Error::too_many_items("dirlist answer", count, DIRECTORY_ENTRIES_MAX)),
-        false => Ok(()),
+    if count > DIRECTORY_ENTRIES_MAX {
+        Err(Error::too_many_items("dirlist answer", count, DIRECTORY_ENTRIES_MAX))
+    } else {
+        Ok(())
     }
 }
 

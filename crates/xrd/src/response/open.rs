@@ -20,14 +20,14 @@ pub struct OpenAnswer {
     /// Names it in its session.
     pub handle: FileHandle,
     /// How it is compressed; there if the client asked for it or for the stat line.
-    pub compression: Option<Compression>,
+    pub compression: Option<FileCompression>,
     /// What it is, if the client asked; then there is also a compression.
     pub stat: Option<StatLine>,
 }
 
 /// How a file is compressed; all zeros where it is not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Compression {
+pub struct FileCompression {
     /// Bytes of a compressed page.
     pub page_bytes: u32,
     /// The algorithm.
@@ -41,7 +41,8 @@ impl Answer for OpenAnswer {
         if reader.remaining() == 0 {
             return Ok(OpenAnswer { handle, compression: None, stat: None });
         }
-        let compression = Some(Compression { page_bytes: reader.length()?, kind: reader.array()? });
+        let compression =
+            Some(FileCompression { page_bytes: reader.length()?, kind: reader.array()? });
         let stat = match reader.remaining() {
             0 => None,
             _ => Some(StatLine::parse("open answer", reader.rest())?),
@@ -53,7 +54,7 @@ impl Answer for OpenAnswer {
         let mut body = Writer::default();
         body.raw(&self.handle.0);
         if let (Some(_), _) | (_, Some(_)) = (&self.compression, &self.stat) {
-            let Compression { page_bytes, kind } = self.compression.unwrap_or_default();
+            let FileCompression { page_bytes, kind } = self.compression.unwrap_or_default();
             body.length(page_bytes).raw(&kind);
         }
         if let Some(stat) = &self.stat {

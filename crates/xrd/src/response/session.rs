@@ -13,15 +13,15 @@ use bytes::Bytes;
 use super::{Answer, RESPONSE_HEADER_BYTES};
 use crate::error::{Error, Result};
 use crate::flags::ServerFlags;
-use crate::handshake::Version;
 use crate::ids::{PathId, SessionId};
+use crate::version::ProtocolVersion;
 use crate::wire::{Reader, Writer, shared, text_of};
 
 /// What the server is and demands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProtocolAnswer {
     /// The server's version of the protocol.
-    pub version: Version,
+    pub version: ProtocolVersion,
     /// What it is, has and demands.
     pub flags: ServerFlags,
     /// The interfaces to bind streams to, with zeros behind them; only if the client asked.
@@ -52,7 +52,7 @@ impl Answer for ProtocolAnswer {
     fn decode(body: &Bytes) -> Result<Self> {
         let reader = &mut Reader::new("protocol answer", body, RESPONSE_HEADER_BYTES);
         let mut answer = ProtocolAnswer {
-            version: Version(reader.u32()?),
+            version: ProtocolVersion(reader.u32()?),
             flags: ServerFlags(reader.u32()?),
             ..Default::default()
         };

@@ -3,16 +3,15 @@
 
 use bytes::Bytes;
 use xrd::codes::Expect;
-use xrd::fattr::AttributeAction;
 use xrd::flags::{
     Ability, MkdirOptions, Mode, OpenOptions, PageFlags, PrepareOptions, ProtocolOptions,
     StatOptions,
 };
-use xrd::request::Target;
+use xrd::request::{AttributeAction, FileRef};
 use xrd::segment::Segment;
 use xrd::{
-    FileHandle, HANDSHAKE, PathId, QueryCode, Request, RequestEvent, RequestFramer, StreamId,
-    Version,
+    FileHandle, HANDSHAKE, PathId, ProtocolVersion, QueryCode, Request, RequestEvent,
+    RequestFramer, StreamId,
 };
 
 const HANDLE: FileHandle = FileHandle([0, 0, 0, 9]);
@@ -59,7 +58,7 @@ fn handshake_and_protocol_come_as_one_piece() {
     assert_eq!(framer.next(&mut input).unwrap(), Some(RequestEvent::Handshake));
     let Some(RequestEvent::Request(received)) = framer.next(&mut input).unwrap() else { panic!() };
     let Ok(Request::Protocol(protocol)) = received.request else { panic!() };
-    assert_eq!(protocol.version, Version::CURRENT);
+    assert_eq!(protocol.version, ProtocolVersion::CURRENT);
     assert_eq!(protocol.options, ProtocolOptions::SECURITY | ProtocolOptions::BIND_INTERFACES);
     assert_eq!(protocol.expect, Expect::LOGIN);
 }
@@ -87,7 +86,7 @@ fn names_come_as_they_were_given() {
         "0100 0bc9 00 00000000000000 00000000 00000000 0000000e 2f6469722f66696c65206e616d65",
         Stat
     );
-    let Target::Location(location) = stat.target else { panic!() };
+    let FileRef::Location(location) = stat.target else { panic!() };
     assert_eq!(location.path(), b"/dir/file name");
     let space = captured!("01000bc901000000000000000000000000000000000000042f646972", Stat);
     assert_eq!(space.options, StatOptions::FILE_SYSTEM);

@@ -6,12 +6,12 @@ use xrd::page::decode_pages;
 use xrd::response::query::ChecksumAnswer;
 use xrd::response::{
     Answer, Corrections, DirectoryList, LoginAnswer, OpenAnswer, ProtocolAnswer, StatLine,
-    decode_places, encode_places,
+    decode_locate_answer, encode_locate_answer,
 };
 use xrd::segment::decode_segment_data;
 use xrd::{
-    Answers, ErrorCode, HandshakeAnswer, Joined, Pages, Response, ResponseEvent, ResponseFramer,
-    Version,
+    AnswerJoiner, ErrorCode, HandshakeAnswer, Joined, Pages, ProtocolVersion, Response,
+    ResponseEvent, ResponseFramer,
 };
 
 use crate::captured::bytes_of;
@@ -19,7 +19,7 @@ use crate::captured::bytes_of;
 /// What the responses in these bytes come to; each must become the same bytes again.
 fn answers_of(hex: &str) -> Vec<Joined> {
     let bytes = bytes_of(hex);
-    let (mut framer, mut answers) = (ResponseFramer::new(), Answers::new());
+    let (mut framer, mut answers) = (ResponseFramer::new(), AnswerJoiner::new());
     let (mut input, mut again, mut all) = (Bytes::from(bytes.clone()), Vec::new(), Vec::new());
     while let Some(ResponseEvent::Response(received)) = framer.next(&mut input).unwrap() {
         let response = received.response.clone().unwrap();
@@ -48,7 +48,7 @@ fn pages_of(hex: &str) -> Pages {
 #[test]
 fn a_server_introduces_itself() {
     let hello = HandshakeAnswer::decode(&body_of("0000000000000008 00000511 00000001")).unwrap();
-    assert!(hello.data_server && hello.version == Version::PAGES);
+    assert!(hello.data_server && hello.version == ProtocolVersion::PAGES);
     let protocol = body_of("0000000000000008 00000511 00300001");
     assert_eq!(ProtocolAnswer::decode(&protocol).unwrap().encode().unwrap(), protocol);
     let login = body_of("0000000000000010 04000000f33c00001700000004000000");
@@ -121,9 +121,9 @@ fn segments_lists_and_places_are_as_the_reference_has_them() {
     assert_eq!((list.with_stat, &list.entries[0].name[..]), (true, &b"f"[..]));
     assert_eq!(list.encode().unwrap(), body);
     let body = body_of("0100000000000016 53775b3a3a3132372e302e302e315d3a333130393400");
-    let places = decode_places(&body).unwrap();
+    let places = decode_locate_answer(&body).unwrap();
     assert_eq!(places[0].address, "[::127.0.0.1]:31094");
-    assert_eq!(encode_places(&places).unwrap(), body);
+    assert_eq!(encode_locate_answer(&places).unwrap(), body);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_checksum_is_announced_and_comes_as_an_attention() {
          00000fa100000021 00001390 00000000 0100 0000 00000011
          61646c6572333220306166663032306500",
     );
-    let (mut framer, mut answers) = (ResponseFramer::new(), Answers::new());
+    let (mut framer, mut answers) = (ResponseFramer::new(), AnswerJoiner::new());
     let (mut input, mut all) = (Bytes::from(bytes), Vec::new());
     while let Some(ResponseEvent::Response(received)) = framer.next(&mut input).unwrap() {
         all.extend(answers.push(received).unwrap());

@@ -6,7 +6,7 @@ use xrd::request::{PgRead, Ping, Request, Write};
 use xrd::response::{Attention, Status, StatusKind};
 use xrd::segment::Segment;
 use xrd::{
-    Answers, ErrorCode, Failure, FileHandle, Joined, PathId, RequestCode, RequestEvent,
+    AnswerJoiner, ErrorCode, Failure, FileHandle, Joined, PathId, RequestCode, RequestEvent,
     RequestFramer, Response, ResponseEvent, ResponseFramer, StreamId,
 };
 
@@ -25,7 +25,7 @@ fn sent(responses: &[(StreamId, Response)]) -> Bytes {
 }
 
 fn joined(responses: &[(StreamId, Response)]) -> Vec<(StreamId, Joined)> {
-    let (mut framer, mut answers) = (ResponseFramer::new(), Answers::new());
+    let (mut framer, mut answers) = (ResponseFramer::new(), AnswerJoiner::new());
     let (mut input, mut all) = (sent(responses), Vec::new());
     while let Some(ResponseEvent::Response(received)) = framer.next(&mut input).unwrap() {
         all.extend(answers.push(received).unwrap());
@@ -108,17 +108,17 @@ fn data_that_come_on_a_bound_stream_are_taken_there() {
 #[test]
 fn data_of_responses_may_be_handed_out() {
     let mut framer = ResponseFramer::new();
-    framer.hand_out(STREAM);
+    framer.stream_data_of(STREAM);
     let mut input = sent(&[(STREAM, ok("abc")), (OTHER, ok("def"))]);
     let Some(ResponseEvent::Response(first)) = framer.next(&mut input).unwrap() else { panic!() };
-    assert_eq!((first.response, first.handed_out), (Ok(ok("")), 3));
+    assert_eq!((first.response, first.streamed_bytes), (Ok(ok("")), 3));
     framer.data_taken(1);
     _ = input.split_to(1);
     let event = framer.next(&mut input).unwrap();
     let rest = ResponseEvent::Data { stream: STREAM, bytes: "bc".into(), remaining: 0 };
     assert_eq!(event, Some(rest));
     let Some(ResponseEvent::Response(second)) = framer.next(&mut input).unwrap() else { panic!() };
-    assert_eq!((second.response, second.handed_out), (Ok(ok("def")), 0));
+    assert_eq!((second.response, second.streamed_bytes), (Ok(ok("def")), 0));
 }
 
 #[test]

@@ -3,17 +3,17 @@
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use xrd::fattr::{AttributeList, AttributeOutcomes};
 use xrd::page::decode_pages;
 use xrd::request::RequestHeader;
 use xrd::response::query::{ChecksumAnswer, ConfigAnswer};
 use xrd::response::{
-    Answer, BindAnswer, CheckpointAnswer, Corrections, DirectoryList, LoginAnswer, OpenAnswer,
-    ProtocolAnswer, ResponseHeader, SpaceLine, StatLine, decode_places,
+    Answer, AttributeList, AttributeOutcomes, BindAnswer, CheckpointAnswer, Corrections,
+    DirectoryList, LoginAnswer, OpenAnswer, ProtocolAnswer, ResponseHeader, SpaceLine, StatLine,
+    decode_locate_answer,
 };
 use xrd::segment::decode_segment_data;
 use xrd::{
-    Answers, ErrorCode, ErrorKind, HandshakeAnswer, Request, RequestCode, RequestEvent,
+    AnswerJoiner, ErrorCode, ErrorKind, HandshakeAnswer, Request, RequestCode, RequestEvent,
     RequestFramer, Response, ResponseEvent, ResponseFramer, StreamId, limits,
 };
 
@@ -35,7 +35,7 @@ fn hear_requests(mut framer: RequestFramer, bytes: &[u8]) -> Vec<RequestEvent> {
 }
 
 fn hear_responses(bytes: &[u8]) -> usize {
-    let (mut framer, mut answers) = (ResponseFramer::new(), Answers::new());
+    let (mut framer, mut answers) = (ResponseFramer::new(), AnswerJoiner::new());
     let (mut input, mut heard) = (Bytes::copy_from_slice(bytes), 0);
     while let Ok(Some(event)) = framer.next(&mut input) {
         heard += 1;
@@ -164,7 +164,7 @@ fn a_checkpoint_must_repeat_its_stream_and_hold_a_write() {
 
 #[test]
 fn joined_answers_stay_within_their_limit() {
-    let (mut framer, mut answers) = (ResponseFramer::new(), Answers::new());
+    let (mut framer, mut answers) = (ResponseFramer::new(), AnswerJoiner::new());
     answers.set_bytes_max(100);
     let mut bytes = Vec::new();
     for stream in 0..3 {
@@ -186,8 +186,8 @@ fn lists_longer_than_their_limits_are_refused() {
     assert_eq!(AttributeList::decode(&attributes, false).unwrap_err().kind(), ErrorKind::TooLong);
     let segments = Bytes::from(vec![0; (limits::SEGMENTS_MAX + 1) * 16]);
     assert_eq!(decode_segment_data(&segments).unwrap_err().kind(), ErrorKind::TooLong);
-    let places = "Sra ".repeat(limits::PLACES_MAX + 1);
-    assert_eq!(decode_places(places.as_bytes()).unwrap_err().kind(), ErrorKind::TooLong);
+    let places = "Sra ".repeat(limits::LOCATED_SERVERS_MAX + 1);
+    assert_eq!(decode_locate_answer(places.as_bytes()).unwrap_err().kind(), ErrorKind::TooLong);
 }
 
 /// Every decoder of an answer.
@@ -207,7 +207,7 @@ fn decode_all(body: &Bytes) {
     _ = AttributeList::decode(body, false);
     _ = HandshakeAnswer::decode(body);
     _ = Corrections::decode(body);
-    _ = decode_places(body);
+    _ = decode_locate_answer(body);
     _ = decode_segment_data(body);
     _ = decode_pages(4000, body, &mut Vec::new());
 }

@@ -6,12 +6,14 @@ use xrd::page::{PageRange, checksum, decode_pages, encode_pages, pages, wire_byt
 use xrd::request::{CheckpointWrite, Chkpoint, Mv, PgWrite, Request, Write, WriteV};
 use xrd::response::query::{ChecksumAnswer, ConfigAnswer};
 use xrd::response::{
-    Access, Answer, Attention, Corrections, DirectoryList, LoginAnswer, OpenAnswer, PlaceKind,
-    ProtocolAnswer, Redirect, StatLine, Status, StatusKind, decode_places, encode_places,
+    Access, Answer, Attention, Corrections, DirectoryList, LocatedKind, LoginAnswer, OpenAnswer,
+    ProtocolAnswer, Redirect, StatLine, Status, StatusKind, decode_locate_answer,
+    encode_locate_answer,
 };
 use xrd::segment::Segment;
 use xrd::{
-    ErrorCode, Failure, FileHandle, Location, PathId, RequestCode, Response, StreamId, Version,
+    ErrorCode, Failure, FileHandle, Location, PathId, ProtocolVersion, RequestCode, Response,
+    StreamId,
 };
 
 use crate::captured::bytes_of;
@@ -98,7 +100,7 @@ fn a_protocol_answer_may_have_two_more_parts() {
     let body =
         Bytes::from(bytes_of("00000520 00200001 4200 0008 6162636400000000 5300 00 01 02 01 0a02"));
     let answer = ProtocolAnswer::decode(&body).unwrap();
-    assert_eq!((answer.version, answer.flags), (Version::CURRENT, ServerFlags(0x20_0001)));
+    assert_eq!((answer.version, answer.flags), (ProtocolVersion::CURRENT, ServerFlags(0x20_0001)));
     assert_eq!(answer.bind_interfaces.as_deref(), Some(&b"abcd\0\0\0\0"[..]));
     let signing = answer.signing.clone().unwrap();
     assert_eq!((signing.options, signing.level.0, signing.exceptions), (1, 2, vec![(10, 2)]));
@@ -151,10 +153,10 @@ fn directories_list_names_stat_lines_and_checksums() {
 #[test]
 fn places_are_two_letters_and_an_address() {
     let text = "Sw[::127.0.0.1]:1094 mrhost:2000\0";
-    let places = decode_places(text.as_bytes()).unwrap();
-    assert_eq!((places[0].kind, places[0].access), (PlaceKind::Server, Access::Write));
-    assert_eq!((places[1].kind, places[1].online), (PlaceKind::Manager, false));
-    assert_eq!(encode_places(&places).unwrap(), text.as_bytes());
+    let places = decode_locate_answer(text.as_bytes()).unwrap();
+    assert_eq!((places[0].kind, places[0].access), (LocatedKind::Server, Access::Write));
+    assert_eq!((places[1].kind, places[1].online), (LocatedKind::Manager, false));
+    assert_eq!(encode_locate_answer(&places).unwrap(), text.as_bytes());
 }
 
 #[test]

@@ -10,19 +10,19 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 
 use bytes::Bytes;
-use xrd::fattr::{AttributeAction, AttributeList, AttributeOutcome, AttributeOutcomes};
 use xrd::flags::{PageFlags, ServerFlags, StatFlags};
-use xrd::request::{Chkpoint, Request, Target};
+use xrd::request::{AttributeAction, Chkpoint, FileRef, Request};
 use xrd::response::query::{ChecksumAnswer, ConfigAnswer};
 use xrd::response::{
-    Access, Answer, Attention, CheckpointAnswer, Corrections, DirectoryEntry, DirectoryList,
-    LoginAnswer, OpenAnswer, Place, PlaceKind, ProtocolAnswer, SpaceLine, StatExtension, StatLine,
-    Status, StatusKind, Wait, encode_places,
+    Access, Answer, Attention, AttributeList, AttributeOutcome, AttributeOutcomes,
+    CheckpointAnswer, Corrections, DirectoryEntry, DirectoryList, LocatedKind, LocatedServer,
+    LoginAnswer, OpenAnswer, ProtocolAnswer, SpaceLine, StatExtension, StatLine, Status,
+    StatusKind, Wait, encode_locate_answer,
 };
 use xrd::segment::segment_head;
 use xrd::{
-    ErrorCode, Failure, FileHandle, HandshakeAnswer, QueryCode, ReceivedRequest, RequestCode,
-    RequestEvent, RequestFramer, Response, SessionId, StreamId, Version, page,
+    ErrorCode, Failure, FileHandle, HandshakeAnswer, ProtocolVersion, QueryCode, ReceivedRequest,
+    RequestCode, RequestEvent, RequestFramer, Response, SessionId, StreamId, page,
 };
 
 const HANDLE: FileHandle = FileHandle([0, 0, 0, 9]);
@@ -155,7 +155,8 @@ impl Server {
     fn event(&mut self, event: RequestEvent) {
         match event {
             RequestEvent::Handshake => {
-                let answer = HandshakeAnswer { version: Version::CURRENT, data_server: true };
+                let answer =
+                    HandshakeAnswer { version: ProtocolVersion::CURRENT, data_server: true };
                 self.socket.write_all(&answer.encode()).unwrap();
             }
             RequestEvent::Request(received) => self.request(received),
@@ -227,7 +228,7 @@ impl Server {
                 self.send(StreamId::default(), &delayed, &[]);
             }
             Request::Stat(stat) if !self.retried => {
-                assert!(matches!(stat.target, Target::Location(_)));
+                assert!(matches!(stat.target, FileRef::Location(_)));
                 self.retried = true;
                 let wait = Wait { seconds: 0, message: "at once".into() };
                 self.send(stream, &Response::Wait(wait), &[]);
@@ -283,7 +284,8 @@ fn answer_of(request: &Request) -> Option<Response> {
     let body = match request {
         Request::Protocol(_) => {
             let flags = ServerFlags::SERVER | ServerFlags::PAGES;
-            ProtocolAnswer { version: Version::CURRENT, flags, ..Default::default() }.encode()
+            ProtocolAnswer { version: ProtocolVersion::CURRENT, flags, ..Default::default() }
+                .encode()
         }
         Request::Login(_) => {
             LoginAnswer { session: SessionId([7; 16]), security: String::new() }.encode()
@@ -292,8 +294,8 @@ fn answer_of(request: &Request) -> Option<Response> {
             OpenAnswer { handle: HANDLE, compression: None, stat: Some(stat_line(20_000)) }.encode()
         }
         Request::Dirlist(list) => directory(list.options.0 != 0).encode(),
-        Request::Locate(_) => encode_places(&[Place {
-            kind: PlaceKind::Server,
+        Request::Locate(_) => encode_locate_answer(&[LocatedServer {
+            kind: LocatedKind::Server,
             online: true,
             access: Access::Write,
             address: "[::127.0.0.1]:1094".into(),
@@ -308,7 +310,7 @@ fn answer_of(request: &Request) -> Option<Response> {
             ..Default::default()
         }
         .encode(),
-        Request::Stat(stat) if matches!(stat.target, Target::Handle(_)) => {
+        Request::Stat(stat) if matches!(stat.target, FileRef::Handle(_)) => {
             return Some(stat_of(&stat.target));
         }
         Request::Prepare(prepare) => {
@@ -337,9 +339,9 @@ fn stat_line(size: u64) -> StatLine {
     StatLine { id: 42, size, flags, modified: 1_700_000_000, extension }
 }
 
-fn stat_of(target: &Target) -> Response {
+fn stat_of(target: &FileRef) -> Response {
     match target {
-        Target::Location(location) if location.path() == b"/missing" => {
+        FileRef::Location(location) if location.path() == b"/missing" => {
             Response::Error(Failure::new(ErrorCode::NOT_FOUND, "no such file"))
         }
         _ => Response::Ok(stat_line(20_000).encode().unwrap().into()),

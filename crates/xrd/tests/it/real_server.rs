@@ -9,24 +9,26 @@ use std::net::TcpStream;
 
 use bytes::Bytes;
 use xrd::codes::Expect;
-use xrd::fattr::{AttributeAction, AttributeList, AttributeOutcomes, Fattr};
 use xrd::flags::*;
 use xrd::request::*;
+use xrd::request::{AttributeAction, Fattr};
 use xrd::response::query::{ChecksumAnswer, ConfigAnswer};
 use xrd::response::{
-    Access, Answer, CheckpointAnswer, Corrections, DirectoryList, LoginAnswer, OpenAnswer,
-    PlaceKind, ProtocolAnswer, SpaceLine, StatLine, decode_places,
+    Access, Answer, AttributeList, AttributeOutcomes, CheckpointAnswer, Corrections, DirectoryList,
+    LocatedKind, LoginAnswer, OpenAnswer, ProtocolAnswer, SpaceLine, StatLine,
+    decode_locate_answer,
 };
 use xrd::segment::{Segment, decode_segment_data};
 use xrd::{
-    Answers, ErrorCode, FileHandle, HandshakeAnswer, Joined, Location, Pages, PathId, QueryCode,
-    Response, ResponseEvent, ResponseFramer, StreamId, Version, opaque_pairs, page,
+    AnswerJoiner, ErrorCode, FileHandle, HandshakeAnswer, Joined, Location, Pages, PathId,
+    ProtocolVersion, QueryCode, Response, ResponseEvent, ResponseFramer, StreamId, opaque_pairs,
+    page,
 };
 
 struct Client {
     socket: TcpStream,
     framer: ResponseFramer,
-    answers: Answers,
+    answers: AnswerJoiner,
     input: Bytes,
     stream: u16,
 }
@@ -36,15 +38,16 @@ impl Client {
     fn connect(server: &str) -> Self {
         let mut socket = TcpStream::connect(server).unwrap();
         socket.write_all(&xrd::HANDSHAKE).unwrap();
-        let (framer, answers) = (ResponseFramer::new(), Answers::new());
+        let (framer, answers) = (ResponseFramer::new(), AnswerJoiner::new());
         let mut client = Client { socket, framer, answers, input: Bytes::new(), stream: 0 };
         let (stream, answer) = client.hear();
         let Joined::Response(Response::Ok(body)) = answer else { panic!("{answer:?}") };
         assert_eq!(stream, StreamId::default());
         let hello = HandshakeAnswer::decode(&body).unwrap();
-        assert!(hello.data_server && hello.version >= Version::PAGES);
+        assert!(hello.data_server && hello.version >= ProtocolVersion::PAGES);
         let options = ProtocolOptions::SECURITY | ProtocolOptions::BIND_INTERFACES;
-        let protocol = Protocol { version: Version::CURRENT, options, expect: Expect::LOGIN };
+        let protocol =
+            Protocol { version: ProtocolVersion::CURRENT, options, expect: Expect::LOGIN };
         let answer = ProtocolAnswer::decode(&client.ok(protocol, b"")).unwrap();
         assert!(answer.flags.contains(ServerFlags::SERVER | ServerFlags::PAGES));
         let login = Login {
@@ -120,7 +123,7 @@ fn open(path: &str, mode: u16, options: OpenOptions) -> Open {
     Open { mode: Mode(mode), options, template_options, template, location: at(path) }
 }
 
-fn stat(target: Target, options: StatOptions) -> Stat {
+fn stat(target: FileRef, options: StatOptions) -> Stat {
     Stat { options, wants: StatWants::default(), target }
 }
 
@@ -174,7 +177,7 @@ fn writes(client: &mut Client) -> Vec<u8> {
     client.ok(WriteV { options: WriteVOptions::SYNC, segments }, &content[..1000]);
     client.ok(Sync { handle }, b"");
     checkpoints(client, handle);
-    client.ok(Truncate { target: Target::Handle(handle), size: 19_000 }, b"");
+    client.ok(Truncate { target: FileRef::Handle(handle), size: 19_000 }, b"");
     content.truncate(19_000);
     client.ok(Close { handle }, b"");
     assert_eq!(client.error(Close { handle }), ErrorCode::FILE_NOT_OPEN);
@@ -221,18 +224,18 @@ fn reads(client: &mut Client, content: &[u8]) {
         assert!(page::decode_pages(start, &pages.data, &mut data).unwrap().is_empty());
     }
     assert_eq!(data, content[1000..]);
-    let answer = client.ok(stat(Target::Handle(handle), StatOptions::default()), b"");
+    let answer = client.ok(stat(FileRef::Handle(handle), StatOptions::default()), b"");
     assert_eq!(StatLine::decode(&answer).unwrap().size, 19_000);
     client.ok(Close { handle }, b"");
 }
 
 fn names(client: &mut Client) {
-    let file = Target::Location(at("/xrd test/a/file"));
+    let file = FileRef::Location(at("/xrd test/a/file"));
     let line = client.ok(stat(file, StatOptions::default()), b"");
     let line_read = StatLine::decode(&line).unwrap();
     assert_eq!((line_read.size, line_read.extension.as_ref().unwrap().mode.0), (19_000, 0o644));
     assert_eq!(line_read.encode().unwrap(), line, "written as the server does");
-    let space = stat(Target::Location(at("/")), StatOptions::FILE_SYSTEM);
+    let space = stat(FileRef::Location(at("/")), StatOptions::FILE_SYSTEM);
     assert_eq!(SpaceLine::decode(&client.ok(space, b"")).unwrap().writable_nodes, 1);
 
     let list = |options| Dirlist { options, location: at("/xrd test/a") };
@@ -248,8 +251,8 @@ fn names(client: &mut Client) {
 
     let located = client
         .ok(Locate { options: LocateOptions::REFRESH, location: at("/xrd test/a/file") }, b"");
-    let places = decode_places(&located).unwrap();
-    assert_eq!((places[0].kind, places[0].access), (PlaceKind::Server, Access::Write));
+    let places = decode_locate_answer(&located).unwrap();
+    assert_eq!((places[0].kind, places[0].access), (LocatedKind::Server, Access::Write));
     let checksum = client.ok(query(QueryCode::CHECKSUM, "/xrd test/a/file"), b"");
     assert_eq!(ChecksumAnswer::decode(&checksum).unwrap().kind, "adler32");
     let config = client.ok(query(QueryCode::CONFIG, "readv_iov_max nonsense"), b"");
@@ -262,7 +265,7 @@ fn names(client: &mut Client) {
 
 fn attributes(client: &mut Client) {
     let fattr = |action, options| Fattr {
-        target: Target::Location(at("/xrd test/a/file")),
+        target: FileRef::Location(at("/xrd test/a/file")),
         options,
         action,
     };
@@ -293,7 +296,7 @@ fn removes(client: &mut Client) {
     client.ok(Mv { from, to: to.clone() }, b"");
     client.ok(Chmod { mode: Mode(0o600), location: to.clone() }, b"");
     let size = 12;
-    client.ok(Truncate { target: Target::Location(to.clone()), size }, b"");
+    client.ok(Truncate { target: FileRef::Location(to.clone()), size }, b"");
     client.ok(Set { modifier: 0, text: "appid test".into() }, b"");
     client.ok(Rm { location: to.clone() }, b"");
     assert_eq!(client.error(Rm { location: to }), ErrorCode::NOT_FOUND);

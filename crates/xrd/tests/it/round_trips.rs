@@ -76,14 +76,14 @@ proptest! {
     fn responses_come_through_in_any_pieces(
         responses in vec((stream(), response()), 1..6),
         sizes in vec(1..100usize, 1..5),
-        handed_out in stream(),
+        streamed_bytes in stream(),
     ) {
         let mut bytes = Vec::new();
         let mut framer = ResponseFramer::new();
-        framer.hand_out(handed_out);
+        framer.stream_data_of(streamed_bytes);
         for (index, (stream, response)) in responses.iter().enumerate() {
             if index == 0 {
-                framer.hand_out(*stream);
+                framer.stream_data_of(*stream);
             }
             response.encode(*stream, &mut bytes).unwrap();
             bytes.extend(vec![7; data_bytes(response) as usize]);

@@ -4,14 +4,14 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use xrd::codes::{AttentionCode, Expect};
-use xrd::fattr::{AttributeAction, Fattr};
 use xrd::flags::*;
 use xrd::request::*;
+use xrd::request::{AttributeAction, Fattr};
 use xrd::response::{Attention, Redirect, Response, Status, StatusKind, Wait};
 use xrd::segment::{CloneRange, Segment};
 use xrd::{
-    ErrorCode, Failure, FileHandle, Location, PathId, QueryCode, RequestCode, SessionId, StreamId,
-    Version,
+    ErrorCode, Failure, FileHandle, Location, PathId, ProtocolVersion, QueryCode, RequestCode,
+    SessionId, StreamId,
 };
 
 pub(crate) fn stream() -> impl Strategy<Value = StreamId> {
@@ -39,8 +39,8 @@ fn location() -> impl Strategy<Value = Location> {
     "/[ -~]{0,60}(\\?[!-~]{0,30})?".prop_map(|text| Location::new(text).unwrap())
 }
 
-fn target() -> impl Strategy<Value = Target> {
-    prop_oneof![handle().prop_map(Target::Handle), location().prop_map(Target::Location)]
+fn target() -> impl Strategy<Value = FileRef> {
+    prop_oneof![handle().prop_map(FileRef::Handle), location().prop_map(FileRef::Location)]
 }
 
 fn segment() -> impl Strategy<Value = Segment> {
@@ -67,7 +67,7 @@ pub(crate) fn request() -> impl Strategy<Value = Request> {
 fn session_request() -> impl Strategy<Value = Request> {
     let session = || any::<[u8; 16]>().prop_map(SessionId);
     let protocol = (any::<u32>(), any::<u8>(), 0..16u8).prop_map(|(version, options, expect)| {
-        let (version, expect) = (Version(version), Expect(expect));
+        let (version, expect) = (ProtocolVersion(version), Expect(expect));
         Protocol { version, options: ProtocolOptions(options), expect }.into()
     });
     let login = (any::<i32>(), any::<[u8; 8]>(), any::<[u8; 3]>(), bytes(90)).prop_map(

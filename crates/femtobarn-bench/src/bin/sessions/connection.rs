@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use xrd::codes::Expect;
 use xrd::flags::ProtocolOptions;
 use xrd::request::{Capability, Login, Protocol, Request};
-use xrd::{HANDSHAKE, Response, ResponseEvent, ResponseFramer, StreamId, Version};
+use xrd::{HANDSHAKE, ProtocolVersion, Response, ResponseEvent, ResponseFramer, StreamId};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -39,7 +39,7 @@ impl Connection {
         let mut connection = Connection { stream, framer, input, read: Bytes::new(), sent: vec![] };
         connection.sent.extend_from_slice(&HANDSHAKE);
         let protocol = Protocol {
-            version: Version::CURRENT,
+            version: ProtocolVersion::CURRENT,
             options: ProtocolOptions::default(),
             expect: Expect(0),
         };

@@ -1,7 +1,7 @@
 //! What busy sessions do.
 
 use femtobarn_bench::{Outcome, Random};
-use xrd::request::{Close, Open, PgRead, Read, ReadV, Request, Stat, Target};
+use xrd::request::{Close, FileRef, Open, PgRead, Read, ReadV, Request, Stat};
 use xrd::response::{Answer, OpenAnswer, StatLine};
 use xrd::segment::Segment;
 use xrd::{FileHandle, Location, flags::OpenOptions};
@@ -78,7 +78,7 @@ impl Reader {
             }
             Work::ReadV { count, bytes } => self.neighbours(count, bytes),
             Work::Open => return self.open_and_close().await,
-            _ => stat(Target::Location(Location::new(self.path.clone())?)),
+            _ => stat(FileRef::Location(Location::new(self.path.clone())?)),
         };
         Ok(self.connection.ask(request).await?.bytes)
     }
@@ -102,7 +102,7 @@ impl Reader {
     async fn open_and_close(&mut self) -> Outcome<u64> {
         let opened = self.connection.ask(open(&self.path)?).await?;
         let file = OpenAnswer::decode(&opened.body)?.handle;
-        StatLine::decode(&self.connection.ask(stat(Target::Handle(file))).await?.body)?;
+        StatLine::decode(&self.connection.ask(stat(FileRef::Handle(file))).await?.body)?;
         self.connection.ask(Close { handle: file }.into()).await?;
         Ok(0)
     }
@@ -119,7 +119,7 @@ fn open(path: &str) -> Outcome<Request> {
     .into())
 }
 
-fn stat(target: Target) -> Request {
+fn stat(target: FileRef) -> Request {
     Stat { options: Default::default(), wants: Default::default(), target }.into()
 }
 

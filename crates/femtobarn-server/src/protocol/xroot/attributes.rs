@@ -5,11 +5,10 @@
 use bytes::Bytes;
 use nix::errno::Errno;
 use xrd::ErrorCode;
-use xrd::fattr::{AttributeAction, AttributeList, AttributeOutcome, AttributeOutcomes, Fattr};
 use xrd::flags::FattrOptions;
 use xrd::limits::{ATTRIBUTE_NAME_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX};
-use xrd::request::Target;
-use xrd::response::Response;
+use xrd::request::{AttributeAction, Fattr, FileRef};
+use xrd::response::{AttributeList, AttributeOutcome, AttributeOutcomes, Response};
 
 use super::Shared;
 use super::failures::{code_of, failed};
@@ -22,10 +21,10 @@ impl RequestHandler {
     pub(super) async fn fattr(&self, fattr: Fattr) -> Result<Response, Response> {
         let changes = matches!(fattr.action, AttributeAction::Delete(_) | AttributeAction::Set(_));
         let path = match &fattr.target {
-            Target::Location(location) if changes => self.path(location, Action::Modify).await?,
-            Target::Location(location) => self.path(location, Action::Read).await?,
-            Target::Handle(handle) if changes => self.writable(*handle)?.path.clone(),
-            Target::Handle(handle) => self.file(*handle)?.path.clone(),
+            FileRef::Location(location) if changes => self.path(location, Action::Modify).await?,
+            FileRef::Location(location) => self.path(location, Action::Read).await?,
+            FileRef::Handle(handle) if changes => self.writable(*handle)?.path.clone(),
+            FileRef::Handle(handle) => self.file(*handle)?.path.clone(),
         };
         let (options, action) = (fattr.options, fattr.action);
         match action {

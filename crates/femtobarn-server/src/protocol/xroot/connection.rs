@@ -17,8 +17,8 @@ use tokio::time::Sleep;
 use xrd::request::{Chkpoint, REQUEST_HEADER_BYTES, Request};
 use xrd::response::{Attention, Response};
 use xrd::{
-    ErrorCode, Failure, HandshakeAnswer, ReceivedRequest, RequestCode, RequestEvent, RequestFramer,
-    StreamId, Version,
+    ErrorCode, Failure, HandshakeAnswer, ProtocolVersion, ReceivedRequest, RequestCode,
+    RequestEvent, RequestFramer, StreamId,
 };
 
 use super::Shared;
@@ -284,7 +284,8 @@ impl Connection {
             match self.framer.next(&mut input) {
                 Ok(None) => return Ok(()),
                 Ok(Some(RequestEvent::Handshake)) => {
-                    let answer = HandshakeAnswer { version: Version::CURRENT, data_server: true };
+                    let answer =
+                        HandshakeAnswer { version: ProtocolVersion::CURRENT, data_server: true };
                     self.push(&answer.encode()).await?;
                 }
                 Ok(Some(RequestEvent::Request(request))) => self.request(request).await?,

@@ -18,7 +18,7 @@ use xrd::flags::{ProtocolOptions, ServerFlags};
 use xrd::request::{Auth, Bind, Endsess, Login, Protocol, Request};
 use xrd::response::{Answer, BindAnswer, LoginAnswer, ProtocolAnswer, Response};
 use xrd::response::{SecurityLevel, Signing};
-use xrd::{ErrorCode, SessionId, StreamId, Version};
+use xrd::{ErrorCode, ProtocolVersion, SessionId, StreamId};
 
 use super::connection::{Connection, Stage};
 use super::failures::failed;
@@ -63,7 +63,7 @@ impl Connection {
         }
         let asks = |option| protocol.options.contains(option);
         let answer = ProtocolAnswer {
-            version: Version::CURRENT,
+            version: ProtocolVersion::CURRENT,
             flags,
             bind_interfaces: None,
             signing: asks(ProtocolOptions::SECURITY)

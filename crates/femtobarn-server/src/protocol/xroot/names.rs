@@ -12,9 +12,10 @@ use uuid::Uuid;
 use xrd::flags::{
     LocateOptions, MkdirOptions, Mode, PrepareMore, PrepareOptions, StatFlags, StatOptions,
 };
-use xrd::request::{Chmod, Locate, Mkdir, Mv, Prepare, Rm, Rmdir, Stat, Statx, Target};
+use xrd::request::{Chmod, FileRef, Locate, Mkdir, Mv, Prepare, Rm, Rmdir, Stat, Statx};
 use xrd::response::{
-    Access, Place, PlaceKind, Response, SpaceLine, StatExtension, StatLine, encode_places,
+    Access, LocatedKind, LocatedServer, Response, SpaceLine, StatExtension, StatLine,
+    encode_locate_answer,
 };
 use xrd::{ErrorCode, Location};
 
@@ -36,13 +37,13 @@ const PREPARATIONS_MAX: usize = 1024;
 impl RequestHandler {
     pub(super) async fn stat(&self, stat: Stat) -> Result<Response, Response> {
         match stat.target {
-            Target::Handle(handle) => {
+            FileRef::Handle(handle) => {
                 let file = self.file(handle)?;
                 let is_quick = file.is_quick;
                 let metadata = self.call(is_quick, move |_| file.file.metadata()).await?;
                 Ok(ok(&stat_line(&metadata)))
             }
-            Target::Location(location) => {
+            FileRef::Location(location) => {
                 if stat.options.contains(StatOptions::FILE_SYSTEM) {
                     let (space, is_writable) = self.space(&location).await?;
                     return Ok(ok(&space_line(space, is_writable)));
@@ -88,8 +89,8 @@ impl RequestHandler {
     }
 
     pub(super) async fn locate(&self, locate: Locate) -> Result<Response, Response> {
-        let place = |is_writable| Place {
-            kind: PlaceKind::Server,
+        let place = |is_writable| LocatedServer {
+            kind: LocatedKind::Server,
             online: true,
             access: if is_writable { Access::Write } else { Access::Read },
             address: self.address(locate.options.contains(LocateOptions::PREFER_NAMES)),
@@ -100,9 +101,9 @@ impl RequestHandler {
         } else {
             let (path, metadata) = self.metadata(&locate.location).await?;
             let may_write = self.may(&locate.location, &path, Action::Modify)?;
-            Place { online: metadata.is_online, ..place(may_write && metadata.is_writable) }
+            LocatedServer { online: metadata.is_online, ..place(may_write && metadata.is_writable) }
         };
-        match encode_places(&[place]) {
+        match encode_locate_answer(&[place]) {
             Ok(body) => Ok(Response::Ok(body.into())),
             Err(error) => Err(failed(ErrorCode::SERVER_ERROR, error.to_string())),
         }

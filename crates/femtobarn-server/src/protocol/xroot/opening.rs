@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 use xrd::flags::{OpenOptions, OpenTemplateOptions};
-use xrd::request::{CloneRanges, Close, Open, Sync, Target, Truncate};
-use xrd::response::{CheckpointAnswer, Compression, OpenAnswer, Response};
+use xrd::request::{CloneRanges, Close, FileRef, Open, Sync, Truncate};
+use xrd::response::{CheckpointAnswer, FileCompression, OpenAnswer, Response};
 use xrd::{ErrorCode, FileHandle, Location};
 
 use super::failures::{failed, response_of};
@@ -210,11 +210,11 @@ impl RequestHandler {
     pub(super) async fn truncate(&self, truncate: Truncate) -> Result<Response, Response> {
         let size = truncate.size;
         match truncate.target {
-            Target::Handle(handle) => {
+            FileRef::Handle(handle) => {
                 let file = self.writable(handle)?;
                 blocking(move || file.file.truncate(size)).await.map_err(response_of)?;
             }
-            Target::Location(location) => {
+            FileRef::Location(location) => {
                 let path = self.path(&location, Action::Modify).await?;
                 let cut =
                     move |shared: &super::Shared| shared.logical.exports.truncate(&path, size);
@@ -318,7 +318,7 @@ fn open_answer(open: &Open, handle: FileHandle, metadata: &Metadata) -> OpenAnsw
     let wants_compression = open.options.contains(OpenOptions::COMPRESS);
     OpenAnswer {
         handle,
-        compression: (wants_compression || wants_stat).then(Compression::default),
+        compression: (wants_compression || wants_stat).then(FileCompression::default),
         stat: wants_stat.then(|| stat_line(metadata)),
     }
 }

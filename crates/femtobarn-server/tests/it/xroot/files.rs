@@ -58,7 +58,7 @@ fn files_for_reading_are_not_written() {
     let mut peer = server.client();
     let handle = peer.open("/file", OpenOptions::READ);
     assert_eq!(peer.refused(write(handle, 0, b"x"), b"x"), ErrorCode::NOT_AUTHORIZED);
-    let cut = Truncate { target: Target::Handle(handle), size: 0 };
+    let cut = Truncate { target: FileRef::Handle(handle), size: 0 };
     assert_eq!(peer.refused(cut, &[]), ErrorCode::NOT_AUTHORIZED);
     assert_eq!(peer.refused(Chkpoint::Begin(handle), &[]), ErrorCode::NOT_AUTHORIZED);
     assert_eq!(server.bytes_of("file"), b"abc");
@@ -186,7 +186,7 @@ fn names_are_made_changed_and_removed() {
     let stat = |path: &str| Stat {
         options: Default::default(),
         wants: Default::default(),
-        target: Target::Location(at(path)),
+        target: FileRef::Location(at(path)),
     };
     let line = StatLine::decode(&peer.ok(stat("/a/with space"))).unwrap();
     assert_eq!((line.size, line.extension.unwrap().mode), (3, Mode(0o640)));
@@ -246,10 +246,10 @@ fn files_are_no_folders() {
     let stat = |path: &str| Stat {
         options: Default::default(),
         wants: Default::default(),
-        target: Target::Location(at(path)),
+        target: FileRef::Location(at(path)),
     };
     for path in ["/file/", "/file//", "/file/below"] {
-        let cut = Truncate { target: Target::Location(at(path)), size: 0 };
+        let cut = Truncate { target: FileRef::Location(at(path)), size: 0 };
         let requests: [Request; 9] = [
             stat(path).into(),
             open(path, OpenOptions::READ).into(),

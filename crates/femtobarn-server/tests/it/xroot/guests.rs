@@ -85,7 +85,7 @@ fn who_may_make_files_may_not_change_those_that_are_there() {
     let stat = |path| Stat {
         options: Default::default(),
         wants: Default::default(),
-        target: Target::Location(at(path)),
+        target: FileRef::Location(at(path)),
     };
     peer.ok(stat("/in/old"));
     assert_eq!(peer.refused(stat("/"), &[]), denied);
@@ -239,7 +239,7 @@ fn bytes_before_tls_are_not_taken_for_encrypted_ones() {
     let server = encrypted(false);
     let mut peer = server.greeted();
     let protocol = Protocol {
-        version: xrd::Version::CURRENT,
+        version: xrd::ProtocolVersion::CURRENT,
         options: xrd::flags::ProtocolOptions::WANT_TLS,
         expect: xrd::codes::Expect::LOGIN,
     };

@@ -118,7 +118,7 @@ fn handles_that_were_never_opened_are_refused() {
         let stat = Stat {
             options: Default::default(),
             wants: Default::default(),
-            target: Target::Handle(handle),
+            target: FileRef::Handle(handle),
         };
         assert_eq!(peer.refused(stat, &[]), not_open);
     }

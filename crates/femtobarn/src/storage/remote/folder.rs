@@ -19,7 +19,7 @@ use femtobarn_catalog::DatabaseId;
 use rntuple::ReadRequest;
 use uuid::Uuid;
 use xrd::client::blocking::{Client, File};
-use xrd::client::{ClientError, Options, Piece, Url};
+use xrd::client::{ClientError, Options, ReadPiece, Url};
 use xrd::flags::OpenOptions;
 use xrd::{ErrorCode, Location};
 
@@ -232,8 +232,8 @@ impl RemoteFile {
 
 fn read_many(file: &File, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
     let pieces = requests.iter_mut();
-    let mut pieces: Vec<Piece<'_>> = pieces
-        .map(|request| Piece { offset: request.offset, buffer: &mut *request.buffer })
+    let mut pieces: Vec<ReadPiece<'_>> = pieces
+        .map(|request| ReadPiece { offset: request.offset, buffer: &mut *request.buffer })
         .collect();
     file.read_many(&mut pieces).map_err(told)
 }

@@ -10,12 +10,12 @@ use xrd::client::Url;
 use xrd::flags::ServerFlags;
 use xrd::response::{Answer, LoginAnswer, OpenAnswer, ProtocolAnswer, Status, StatusKind};
 use xrd::{
-    FileHandle, HandshakeAnswer, ReceivedRequest, Request, RequestCode, RequestEvent,
-    RequestFramer, Response, SessionId, StreamId, Version, page,
+    FileHandle, HandshakeAnswer, ProtocolVersion, ReceivedRequest, Request, RequestCode,
+    RequestEvent, RequestFramer, Response, SessionId, StreamId, page,
 };
 
 /// What the server does about a request.
-pub enum Act {
+pub(super) enum Act {
     /// Sends these, one after the other, on the request's stream.
     Answer(Vec<Response>),
     /// Sends these bytes; the stream is put into those before.
@@ -33,7 +33,7 @@ pub enum Act {
 /// A script: the index of the connection, the index of the request among all, and the request.
 type Script = dyn Fn(usize, usize, &Request) -> Act + Send + Sync;
 
-pub struct Fake {
+pub(super) struct Fake {
     port: u16,
     /// What was asked after the logins, and on which connection.
     pub heard: Arc<Mutex<Vec<(usize, Request)>>>,
@@ -43,12 +43,12 @@ pub struct Fake {
 
 impl Fake {
     /// Starts a server. Its threads end with the test's process.
-    pub fn start(script: impl Fn(usize, usize, &Request) -> Act + Send + Sync + 'static) -> Self {
+    pub(super) fn start(script: impl Fn(usize, usize, &Request) -> Act + Send + Sync + 'static) -> Self {
         Self::start_with("", script)
     }
 
     /// Starts a server that wants one of these security protocols.
-    pub fn start_with(
+    pub(super) fn start_with(
         security: &'static str,
         script: impl Fn(usize, usize, &Request) -> Act + Send + Sync + 'static,
     ) -> Self {
@@ -69,16 +69,16 @@ impl Fake {
         fake
     }
 
-    pub fn port(&self) -> u16 {
+    pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    pub fn url(&self, path: &str) -> Url {
+    pub(super) fn url(&self, path: &str) -> Url {
         Url::parse(&format!("root://127.0.0.1:{}/{path}", self.port)).unwrap()
     }
 
     /// How often something was asked.
-    pub fn count(&self, code: RequestCode) -> usize {
+    pub(super) fn count(&self, code: RequestCode) -> usize {
         self.heard.lock().unwrap().iter().filter(|(_, request)| request.code() == code).count()
     }
 }
@@ -101,8 +101,10 @@ impl Connection {
             while let Some(event) = framer.next(&mut input).map_err(std::io::Error::other)? {
                 match event {
                     RequestEvent::Handshake => {
-                        let answer =
-                            HandshakeAnswer { version: Version::CURRENT, data_server: true };
+                        let answer = HandshakeAnswer {
+                            version: ProtocolVersion::CURRENT,
+                            data_server: true,
+                        };
                         self.socket.write_all(&answer.encode())?;
                     }
                     RequestEvent::Data { .. } => {}
@@ -135,7 +137,8 @@ impl Connection {
         let body = match request {
             Request::Protocol(_) => {
                 let flags = ServerFlags::SERVER | ServerFlags::PAGES;
-                ProtocolAnswer { version: Version::CURRENT, flags, ..Default::default() }.encode()
+                ProtocolAnswer { version: ProtocolVersion::CURRENT, flags, ..Default::default() }
+                    .encode()
             }
             Request::Login(_) => {
                 let session = SessionId([7; 16]);
@@ -178,12 +181,12 @@ fn bytes_of(act: Act, stream: StreamId, code: RequestCode) -> Vec<u8> {
 }
 
 /// An ok response with this body.
-pub fn ok(body: impl Into<Bytes>) -> Act {
+pub(super) fn ok(body: impl Into<Bytes>) -> Act {
     Act::Answer(vec![Response::Ok(body.into())])
 }
 
 /// The answer to an open.
-pub fn opened() -> Act {
+pub(super) fn opened() -> Act {
     let answer = OpenAnswer { handle: FileHandle([0, 0, 0, 3]), compression: None, stat: None };
     ok(answer.encode().unwrap())
 }

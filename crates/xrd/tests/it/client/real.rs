@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use xrd::client::blocking::Client;
-use xrd::client::{ClientError, Options, Piece, Url};
-use xrd::fattr::AttributeAction;
+use xrd::client::{ClientError, Options, ReadPiece, Url};
 use xrd::flags::*;
+use xrd::request::AttributeAction;
 use xrd::{ErrorCode, Location, QueryCode};
 
 fn program() -> Option<OsString> {
@@ -193,8 +193,8 @@ fn many_pieces_are_read_at_once() {
     ranges.extend([(0, 5_000_000), (7, 16), (23, 0), (23, 50_000), (50_023, 5), (1, 2_500_000)]);
     let mut buffers: Vec<Vec<u8>> = ranges.iter().map(|(_, length)| vec![0; *length]).collect();
     let pieces = ranges.iter().zip(&mut buffers);
-    let mut pieces: Vec<Piece<'_>> =
-        pieces.map(|((offset, _), buffer)| Piece { offset: *offset as u64, buffer }).collect();
+    let mut pieces: Vec<ReadPiece<'_>> =
+        pieces.map(|((offset, _), buffer)| ReadPiece { offset: *offset as u64, buffer }).collect();
     file.read_many(&mut pieces).unwrap();
     for ((offset, length), buffer) in ranges.iter().zip(&buffers) {
         assert!(buffer[..] == bytes[*offset..*offset + *length], "{length} bytes from {offset} on");
@@ -202,8 +202,10 @@ fn many_pieces_are_read_at_once() {
     let mut buffer = [0; 100];
     for offset in [11_999_950, 11_999_900] {
         let mut other = [0; 8];
-        let mut pieces =
-            [Piece { offset: 0, buffer: &mut other }, Piece { offset, buffer: &mut buffer }];
+        let mut pieces = [
+            ReadPiece { offset: 0, buffer: &mut other },
+            ReadPiece { offset, buffer: &mut buffer },
+        ];
         assert_eq!(file.read_many(&mut pieces).is_ok(), offset == 11_999_900);
     }
 }

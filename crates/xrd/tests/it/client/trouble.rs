@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use xrd::client::blocking::{Client, File};
-use xrd::client::{ClientError, Options, Piece};
+use xrd::client::{ClientError, Options, ReadPiece};
 use xrd::flags::{OpenOptions, PageFlags};
-use xrd::request::{Request, Target};
+use xrd::request::{FileRef, Request};
 use xrd::response::{Attention, Corrections, Redirect, ResponseHeader, Wait};
 use xrd::{ErrorCode, Failure, FileHandle, Location, RequestCode, Response, StatusCode, StreamId};
 
@@ -34,8 +34,8 @@ fn refuse(code: ErrorCode) -> Act {
 fn path_of(request: &Request) -> Vec<u8> {
     match request {
         Request::Stat(stat) => match &stat.target {
-            Target::Location(location) => location.as_bytes().to_vec(),
-            Target::Handle(_) => Vec::new(),
+            FileRef::Location(location) => location.as_bytes().to_vec(),
+            FileRef::Handle(_) => Vec::new(),
         },
         Request::Open(open) => open.location.as_bytes().to_vec(),
         _ => Vec::new(),
@@ -245,12 +245,11 @@ fn damaged_pages_are_read_once_more() {
         let file = open(&fake, OpenOptions::READ);
         let mut found = vec![0; 20_000];
         let read = file.read_checked(100, &mut found);
-        match damaged_twice {
-            false => {
-                assert_eq!(read.unwrap(), 9900);
-                assert!(found[..9900] == data()[100..]);
-            }
-            true => assert!(matches!(read.unwrap_err(), ClientError::Damaged { offset: 100, .. })),
+        if damaged_twice {
+            assert!(matches!(read.unwrap_err(), ClientError::Damaged { offset: 100, .. }))
+        } else {
+            assert_eq!(read.unwrap(), 9900);
+            assert!(found[..9900] == data()[100..]);
         }
     }
 }
@@ -312,8 +311,10 @@ fn other_pieces_than_asked_for_are_errors() {
             }
         });
         let (mut one, mut two) = ([0; 4], [0; 4]);
-        let mut pieces =
-            [Piece { offset: 0, buffer: &mut one }, Piece { offset: 100, buffer: &mut two }];
+        let mut pieces = [
+            ReadPiece { offset: 0, buffer: &mut one },
+            ReadPiece { offset: 100, buffer: &mut two },
+        ];
         assert!(open(&fake, OpenOptions::READ).read_many(&mut pieces).is_err());
     }
 }

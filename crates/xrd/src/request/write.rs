@@ -6,7 +6,8 @@
 
 use bytes::Bytes;
 
-use super::{Body, REQUEST_HEADER_BYTES, RequestHeader};
+use super::body::Body;
+use super::header::{REQUEST_HEADER_BYTES, RequestHeader};
 use crate::codes::RequestCode;
 use crate::error::{Error, Result};
 use crate::flags::{PageFlags, WriteVOptions};

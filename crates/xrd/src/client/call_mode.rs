@@ -1,4 +1,4 @@
-//! How callers wait: threads or tasks.
+//! Whether callers are threads, which block, or tasks, which await.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -8,21 +8,20 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// Who waits for answers.
+/// Whether callers block or await.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waiter {
-    /// Threads: calls block.
+pub(super) enum CallMode {
+    /// Callers are threads: socket calls block.
     Thread,
-    /// Tasks of a tokio runtime.
+    /// Callers are tasks of a tokio runtime.
     Task,
 }
 
-impl Waiter {
-    /// Lets time pass.
-    pub async fn sleep(self, duration: Duration) {
+impl CallMode {
+    pub(super) async fn sleep(self, duration: Duration) {
         match self {
-            Waiter::Thread => std::thread::sleep(duration),
-            Waiter::Task => tokio::time::sleep(duration).await,
+            CallMode::Thread => std::thread::sleep(duration),
+            CallMode::Task => tokio::time::sleep(duration).await,
         }
     }
 }
@@ -40,7 +39,7 @@ thread_local! {
         RefCell::new(Arc::new(Unpark(std::thread::current())).into());
 }
 
-/// Runs a future whose waiting is for other threads, or blocks.
+/// Runs a future of [`CallMode::Thread`]: it blocks in the socket, or is pending until another thread wakes it.
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     let waker = WAKER.with_borrow(Waker::clone);
     let mut context = Context::from_waker(&waker);
@@ -53,10 +52,10 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Runs a future that blocks rather than waits.
+/// Runs a future of [`CallMode::Thread`] that is never pending, since it only waits in the socket.
 pub(super) fn ready<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
-        Poll::Pending => unreachable!("the future blocks, so it is ready at once"),
+        Poll::Pending => unreachable!("a blocking future is ready when it is first polled"),
     }
 }

@@ -13,93 +13,36 @@
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3.
 
+pub(crate) mod body;
 mod checkpoint;
+mod fattr;
 mod file;
-mod names;
+mod header;
+mod paths;
 mod session;
-mod writing;
+mod write;
 
 use bytes::Bytes;
 
 use crate::codes::RequestCode;
 use crate::error::{Error, Result};
-use crate::fattr::Fattr;
-use crate::ids::{FileHandle, PathId, StreamId};
+use crate::ids::{PathId, StreamId};
 use crate::limits::request_body_bytes_max;
-use crate::location::Location;
 use crate::wire::{Reader, Writer};
 
+pub use body::FileRef;
+use body::{Body, padded};
 pub use checkpoint::{CheckpointWrite, Chkpoint};
 pub(crate) use checkpoint::{inner_header, is_execute};
+pub use fattr::{AttributeAction, Fattr};
 pub use file::{CloneRanges, Close, Open, PgRead, Read, ReadArguments, ReadV, Sync};
-pub use names::{
+pub use header::{REQUEST_HEADER_BYTES, RequestHeader};
+pub use paths::{
     Chmod, Dirlist, Locate, Mkdir, Mv, Prepare, Query, Rm, Rmdir, Stat, Statx, Truncate,
 };
 pub use session::{Auth, Bind, Capability, Endsess, Login, Ping, Protocol, Set, Sigver};
-pub(crate) use writing::data_behind;
-pub use writing::{PgWrite, Write, WriteV};
-
-/// Bytes of a request's header.
-pub const REQUEST_HEADER_BYTES: usize = 24;
-
-const PARAMETER_BYTES: usize = 16;
-
-/// What every request starts with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestHeader {
-    /// Names the request in its responses.
-    pub stream: StreamId,
-    /// What is asked for.
-    pub code: RequestCode,
-    /// What the code makes of them.
-    pub parameters: [u8; PARAMETER_BYTES],
-    /// Bytes of the body; at most 2^31 - 1.
-    pub length: u32,
-}
-
-impl RequestHeader {
-    /// The header from its bytes.
-    ///
-    /// # Errors
-    /// [`Error::Malformed`] if the length is negative: what follows cannot be told apart, so the
-    /// connection is lost.
-    pub fn decode(bytes: &[u8; REQUEST_HEADER_BYTES]) -> Result<Self> {
-        let mut reader = Reader::new("request header", bytes, 0);
-        let stream = StreamId(reader.array()?);
-        let code = RequestCode(reader.u16()?);
-        Ok(RequestHeader { stream, code, parameters: reader.array()?, length: reader.length()? })
-    }
-
-    /// The header's bytes.
-    pub fn encode(&self) -> [u8; REQUEST_HEADER_BYTES] {
-        let mut bytes = [0; REQUEST_HEADER_BYTES];
-        bytes[..2].copy_from_slice(&self.stream.0);
-        bytes[2..4].copy_from_slice(&self.code.0.to_be_bytes());
-        bytes[4..20].copy_from_slice(&self.parameters);
-        bytes[20..].copy_from_slice(&self.length.to_be_bytes());
-        bytes
-    }
-}
-
-/// How one kind of request lies in parameters and body.
-pub(crate) trait Body: Sized {
-    const CODE: RequestCode;
-
-    /// `parameters` are the header's 16 bytes and its length; `body` is what was gathered.
-    fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self>;
-
-    fn encode(&self, parameters: &mut Writer, body: &mut Writer);
-
-    /// What the header tells as length; the body's, but for writes.
-    fn length(&self, body: usize) -> usize {
-        body
-    }
-
-    /// Bytes of data that follow the request.
-    fn data_bytes(&self) -> u64 {
-        0
-    }
-}
+pub(crate) use write::data_behind;
+pub use write::{PgWrite, Write, WriteV};
 
 macro_rules! requests {
     ($($(#[$doc:meta])* $name:ident,)+) => {
@@ -271,51 +214,7 @@ impl Request {
     }
 }
 
-/// Parameters with the reserved bytes behind them.
-fn padded(parameters: &[u8]) -> [u8; PARAMETER_BYTES] {
-    let mut all = [0; PARAMETER_BYTES];
-    all[..parameters.len()].copy_from_slice(parameters);
-    all
-}
-
-/// A file that is open, or one by name: stat, truncate and fattr take either.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// An open file.
-    Handle(FileHandle),
-    /// A file by name.
-    Location(Location),
-}
-
-impl Target {
-    /// The handle where the body is empty.
-    fn decode(what: &'static str, handle: FileHandle, body: &Bytes) -> Result<Target> {
-        match body.is_empty() {
-            true => Ok(Target::Handle(handle)),
-            false => Location::of_body(what, body).map(Target::Location),
-        }
-    }
-
-    pub(crate) fn handle(&self) -> FileHandle {
-        match self {
-            Target::Handle(handle) => *handle,
-            Target::Location(_) => FileHandle::default(),
-        }
-    }
-
-    fn encode(&self, body: &mut Writer) {
-        if let Target::Location(location) = self {
-            body.raw(location.as_bytes());
-        }
-    }
-}
-
-/// Refuses a body where none is expected.
-fn no_body(what: &'static str, body: &Bytes) -> Result<()> {
-    Reader::new(what, body, REQUEST_HEADER_BYTES).end()
-}
-
-/// What errors call a request.
+/// The name of a request in errors.
 fn what(code: RequestCode) -> &'static str {
     code.name().unwrap_or("request")
 }

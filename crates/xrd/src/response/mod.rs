@@ -15,8 +15,9 @@
 
 mod deferred;
 mod dirlist;
+mod fattr;
+mod locate;
 mod open;
-mod place;
 pub mod query;
 mod session;
 mod stat;
@@ -31,8 +32,9 @@ use crate::wire::{Reader, Writer, text_of};
 
 pub use deferred::{Attention, Redirect, Wait};
 pub use dirlist::{DirectoryEntry, DirectoryList, EntryChecksum};
-pub use open::{CheckpointAnswer, Compression, OpenAnswer};
-pub use place::{Access, Place, PlaceKind, decode_places, encode_places};
+pub use fattr::{AttributeList, AttributeOutcome, AttributeOutcomes};
+pub use locate::{Access, LocatedKind, LocatedServer, decode_locate_answer, encode_locate_answer};
+pub use open::{CheckpointAnswer, FileCompression, OpenAnswer};
 pub use session::{BindAnswer, LoginAnswer, ProtocolAnswer, SecurityLevel, Signing};
 pub use stat::{SpaceLine, StatExtension, StatLine};
 pub use status::{Corrections, Status, StatusKind};

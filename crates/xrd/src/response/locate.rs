@@ -12,15 +12,15 @@
 use std::fmt;
 
 use crate::error::{Error, Result};
-use crate::limits::PLACES_MAX;
+use crate::limits::LOCATED_SERVERS_MAX;
 use crate::response::RESPONSE_HEADER_BYTES;
 use crate::wire::text_of;
 
 /// A server that has a file, or a manager that knows who has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LocatedServer {
     /// What is there.
-    pub kind: PlaceKind,
+    pub kind: LocatedKind,
     /// Whether the file is online there; a manager's word may be out of date.
     pub online: bool,
     /// What can be done with the file there.
@@ -31,7 +31,7 @@ pub struct Place {
 
 /// What is at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlaceKind {
+pub enum LocatedKind {
     /// A server that has files.
     Server,
     /// A manager to ask next.
@@ -47,13 +47,13 @@ pub enum Access {
     Write,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LocatedServer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match (self.kind, self.online) {
-            (PlaceKind::Server, true) => 'S',
-            (PlaceKind::Server, false) => 's',
-            (PlaceKind::Manager, true) => 'M',
-            (PlaceKind::Manager, false) => 'm',
+            (LocatedKind::Server, true) => 'S',
+            (LocatedKind::Server, false) => 's',
+            (LocatedKind::Manager, true) => 'M',
+            (LocatedKind::Manager, false) => 'm',
         };
         let access = if self.access == Access::Write { 'w' } else { 'r' };
         write!(formatter, "{kind}{access}{}", self.address)
@@ -63,25 +63,25 @@ impl fmt::Display for Place {
 /// The places from the answer's body.
 ///
 /// # Errors
-/// [`Error::Malformed`] if one is no place, [`Error::TooLong`] for more than [`PLACES_MAX`].
-pub fn decode_places(body: &[u8]) -> Result<Vec<Place>> {
+/// [`Error::Malformed`] if one is no place, [`Error::TooLong`] for more than [`LOCATED_SERVERS_MAX`].
+pub fn decode_locate_answer(body: &[u8]) -> Result<Vec<LocatedServer>> {
     let text = text_of(body);
     let count = text.split_ascii_whitespace().count();
-    if count > PLACES_MAX {
-        return Err(Error::too_many_items("locate answer", count, PLACES_MAX));
+    if count > LOCATED_SERVERS_MAX {
+        return Err(Error::too_many_items("locate answer", count, LOCATED_SERVERS_MAX));
     }
     text.split_ascii_whitespace().map(decode_place).collect()
 }
 
-fn decode_place(word: &str) -> Result<Place> {
+fn decode_place(word: &str) -> Result<LocatedServer> {
     let reason = || format!("{word:.80?} is not a place");
     let malformed = || Error::malformed("locate answer", RESPONSE_HEADER_BYTES, reason());
     let mut letters = word.chars();
     let (kind, online) = match letters.next() {
-        Some('S') => (PlaceKind::Server, true),
-        Some('s') => (PlaceKind::Server, false),
-        Some('M') => (PlaceKind::Manager, true),
-        Some('m') => (PlaceKind::Manager, false),
+        Some('S') => (LocatedKind::Server, true),
+        Some('s') => (LocatedKind::Server, false),
+        Some('M') => (LocatedKind::Manager, true),
+        Some('m') => (LocatedKind::Manager, false),
         _ => return Err(malformed()),
     };
     let access = match letters.next() {
@@ -89,17 +89,17 @@ fn decode_place(word: &str) -> Result<Place> {
         Some('w') => Access::Write,
         _ => return Err(malformed()),
     };
-    Ok(Place { kind, online, access, address: letters.as_str().to_owned() })
+    Ok(LocatedServer { kind, online, access, address: letters.as_str().to_owned() })
 }
 
 /// The answer's body.
 ///
 /// # Errors
 /// [`Error::Invalid`] if an address has spaces.
-pub fn encode_places(places: &[Place]) -> Result<Vec<u8>> {
+pub fn encode_locate_answer(places: &[LocatedServer]) -> Result<Vec<u8>> {
     if let Some(place) = places.iter().find(|place| place.address.contains([' ', '\n', '\0'])) {
         return Err(Error::invalid(format!("the address {:?} is not a word", place.address)));
     }
-    let words: Vec<_> = places.iter().map(Place::to_string).collect();
+    let words: Vec<_> = places.iter().map(LocatedServer::to_string).collect();
     Ok(words.join(" ").into_bytes().into_iter().chain([0]).collect())
 }

@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 
-use super::{Body, REQUEST_HEADER_BYTES, Target};
+use super::body::{Body, FileRef};
+use super::header::REQUEST_HEADER_BYTES;
 use crate::codes::{QueryCode, RequestCode};
 use crate::error::{Error, Result};
 use crate::flags::{
@@ -26,7 +27,7 @@ pub struct Stat {
     /// What else is asked for (5.2.0).
     pub wants: StatWants,
     /// The file.
-    pub target: Target,
+    pub target: FileRef,
 }
 
 impl Body for Stat {
@@ -36,7 +37,7 @@ impl Body for Stat {
         let options = StatOptions(parameters.u8()?);
         parameters.take(7)?;
         let wants = StatWants(parameters.u32()?);
-        let target = Target::decode("stat", FileHandle(parameters.array()?), body)?;
+        let target = FileRef::decode("stat", FileHandle(parameters.array()?), body)?;
         Ok(Stat { options, wants, target })
     }
 
@@ -52,7 +53,7 @@ impl Body for Stat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Truncate {
     /// The file.
-    pub target: Target,
+    pub target: FileRef,
     /// Its size from now on, in bytes.
     pub size: u64,
 }
@@ -63,7 +64,7 @@ impl Body for Truncate {
     fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
         let handle = FileHandle(parameters.array()?);
         let size = parameters.offset()?;
-        Ok(Truncate { target: Target::decode("truncate", handle, body)?, size })
+        Ok(Truncate { target: FileRef::decode("truncate", handle, body)?, size })
     }
 
     fn encode(&self, parameters: &mut Writer, body: &mut Writer) {
@@ -134,7 +135,7 @@ impl Body for Dirlist {
 
 /// Asks where a file is. Section 3, kXR_locate.
 ///
-/// Answer: [`crate::response::Place`]s.
+/// Answer: [`crate::response::LocatedServer`]s.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Locate {
     /// How it is looked for.

@@ -1,31 +1,32 @@
-//! What may come instead of an answer, before it is known what to do about it.
+//! The ways in which one attempt of an operation can end without an answer. `retry` decides whether another
+//! attempt follows, or the error becomes a [`ClientError`].
 
 use std::time::Duration;
 
+use super::endpoint::Endpoint;
 use super::error::ClientError;
-use super::url::Endpoint;
 use crate::response::{Failure, Redirect, Wait};
 
-/// What came instead of an answer.
+/// Why one attempt has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AttemptError {
-    /// The server refuses.
+    /// The server refused the request.
     Failure(Failure),
-    /// Another server is to be asked.
+    /// The server names another server.
     Redirect(Redirect),
-    /// It is to be asked again later.
+    /// The server asks for the request again after a delay.
     Wait(Wait),
-    /// The connection was lost after the request had been sent, or while it was.
+    /// The connection was lost while the request was sent or after that: the server may have executed it.
     Lost(String),
-    /// No byte of the answer came for so long.
+    /// No byte of the answer arrived for this long.
     Silent(Duration),
-    /// The server does not keep to the protocol.
+    /// The server violates the protocol.
     Malformed(crate::Error),
-    /// There is no connection, so nothing was sent.
+    /// There is no connection, so the request was not sent.
     Unreachable(String),
-    /// There is no secret connection: the server's certificate is not valid here, or the two cannot agree.
+    /// TLS failed: the server's certificate is not trusted, or the two sides have no common version or cipher.
     Distrust(String),
-    /// The server does not let the user in.
+    /// The server rejects the user's credentials.
     Login(String),
 }
 
@@ -36,15 +37,15 @@ impl From<crate::Error> for AttemptError {
 }
 
 impl AttemptError {
-    /// As an error about a path on a server.
-    pub fn into_error(self, server: &Endpoint, path: &str, user: &str) -> ClientError {
+    /// The error that callers see, with the server, path and user that it concerns.
+    pub(super) fn into_error(self, server: &Endpoint, path: &str, user: &str) -> ClientError {
         let (server, path) = (server.clone(), path.to_owned());
         match self {
             AttemptError::Failure(Failure { code, message }) => {
                 ClientError::Refused { server, path, code, message }
             }
             AttemptError::Redirect(redirect) => {
-                let reason = format!("its redirect to {} was not followed", redirect.parts().0);
+                let reason = format!("redirect to {} not followed", redirect.parts().0);
                 ClientError::Unreachable { server, path, reason }
             }
             AttemptError::Wait(wait) => ClientError::TimedOut {

@@ -33,6 +33,6 @@ mod gather;
 mod request;
 mod response;
 
-pub use answers::{Answers, Joined, Pages};
+pub use answers::{AnswerJoiner, Joined, Pages};
 pub use request::{ReceivedRequest, RequestEvent, RequestFramer};
 pub use response::{ReceivedResponse, ResponseEvent, ResponseFramer};

@@ -1,16 +1,16 @@
-//! How reads become requests.
+//! Splitting of reads into requests.
 //!
-//! 1. Large reads are parted, and the parts are asked for ahead of their answers, over all streams in
-//!    turn; no more than a few for each stream, since their answers may have to be held.
-//! 2. Pieces are read by readv, as many as the protocol allows in one; those that touch are one
-//!    segment, and large segments are read by themselves. Some megabytes are asked for at once.
+//! 1. A large read is split, and its parts are requested ahead of their answers, round-robin over all streams.
+//!    Only a few are in flight per stream, since their answers may have to be buffered.
+//! 2. A vector read becomes as few readv requests as the protocol allows. Adjacent pieces share a segment, and a
+//!    large segment has a read of its own. Some megabytes are in flight at a time.
 
 use std::collections::VecDeque;
 
-use super::connection::Sent;
-use super::failure::AttemptError;
-use super::file::Opened;
-use super::sink::{Paged, Piece, Scattered, Straight};
+use super::attempt_error::AttemptError;
+use super::connection::PendingAnswer;
+use super::remote_handle::RemoteHandle;
+use super::sink::{BufferSink, PageSink, ReadPiece, ScatterSink};
 use crate::codes::ErrorCode;
 use crate::flags::{PageFlags, ServerFlags};
 use crate::ids::PathId;
@@ -20,36 +20,36 @@ use crate::request::{PgRead, Read, ReadArguments, ReadV, Request};
 use crate::response::Failure;
 use crate::segment::{SEGMENT_BYTES, Segment};
 
-/// Bytes of one request where there is one stream.
+/// Bytes of one request on a session with one stream.
 const REQUEST_BYTES: usize = 16 << 20;
-/// Bytes of one request where there are more.
+/// Bytes of one request on a session with several streams.
 const STRIPE_BYTES: usize = 1 << 20;
-/// Requests ahead of the answers, for each stream.
+/// Requests in flight per stream.
 const AHEAD: usize = 2;
-/// Bytes of the answer to one readv.
-const SCATTERED_BYTES: usize = 4 << 20;
-/// Bytes that are worth a request of their own, which servers answer with less work.
+/// Data bytes of one readv.
+const READV_BYTES: usize = 4 << 20;
+/// From this size on a segment has a read of its own, which costs the server less than a readv.
 const SEPARATE_BYTES: usize = 256 << 10;
-/// Bytes of pieces that are asked for ahead of the answers.
-const DUE_BYTES: usize = 8 << 20;
+/// Bytes of pieces in flight.
+const IN_FLIGHT_BYTES: usize = 8 << 20;
 
-/// Reads from `offset` on; fewer bytes than fit only at the end.
+/// Reads from `offset` on. Returns fewer bytes than fit only at the end of the file.
 pub(super) async fn read(
-    opened: &Opened,
+    opened: &RemoteHandle,
     offset: u64,
     buffer: &mut [u8],
 ) -> Result<usize, AttemptError> {
-    opened.unanswered.settle().await?;
+    opened.unconfirmed.settle().await?;
     let paths = paths(opened);
     if buffer.len() <= STRIPE_BYTES || (paths.len() == 1 && buffer.len() <= REQUEST_BYTES) {
         let request = read_request(opened, offset, buffer.len(), PathId::default());
-        let (bytes_max, mut sink) = (buffer.len() as u64, Straight::new(buffer));
+        let (bytes_max, mut sink) = (buffer.len() as u64, BufferSink::new(buffer));
         opened.connection.call_into(&request, &[], bytes_max, &mut sink).await?;
         return Ok(sink.count);
     }
     let part_bytes = if paths.len() == 1 { REQUEST_BYTES } else { STRIPE_BYTES };
     let mut parts = buffer.chunks_mut(part_bytes).zip(paths.iter().cycle());
-    let mut sent: VecDeque<(Sent, &mut [u8])> = VecDeque::new();
+    let mut sent: VecDeque<(PendingAnswer, &mut [u8])> = VecDeque::new();
     let (mut next, mut count) = (offset, 0);
     loop {
         while sent.len() < AHEAD * paths.len()
@@ -61,8 +61,8 @@ pub(super) async fn read(
         }
         let Some((request, part)) = sent.pop_front() else { return Ok(count) };
         let expected = part.len();
-        let mut sink = Straight::new(part);
-        request.answer(&mut sink).await?;
+        let mut sink = BufferSink::new(part);
+        request.receive(&mut sink).await?;
         count += sink.count;
         if sink.count < expected {
             return Ok(count);
@@ -70,28 +70,28 @@ pub(super) async fn read(
     }
 }
 
-/// The streams that reads are spread over.
-fn paths(opened: &Opened) -> Vec<PathId> {
+/// The streams that reads are striped over.
+fn paths(opened: &RemoteHandle) -> Vec<PathId> {
     match opened.connection.paths() {
         bound if bound.len() == 0 => vec![PathId::default()],
         bound => bound.collect(),
     }
 }
 
-fn read_request(opened: &Opened, offset: u64, length: usize, path: PathId) -> Request {
+fn read_request(opened: &RemoteHandle, offset: u64, length: usize, path: PathId) -> Request {
     let segment = Segment { handle: opened.handle, offset, length: length as u32 };
     let is_main = path == PathId::default();
     let arguments = (!is_main).then(|| ReadArguments { path, ahead: Vec::new() });
     Read { segment, arguments }.into()
 }
 
-/// Reads with checksums; tells a page that came damaged twice.
+/// Reads and verifies checksums. Returns the number of bytes, and the first page that arrived damaged twice.
 pub(super) async fn read_checked(
-    opened: &Opened,
+    opened: &RemoteHandle,
     offset: u64,
     buffer: &mut [u8],
 ) -> Result<(usize, Option<PageRange>), AttemptError> {
-    opened.unanswered.settle().await?;
+    opened.unconfirmed.settle().await?;
     if !opened.connection.flags().contains(ServerFlags::PAGES) {
         return Ok((read(opened, offset, buffer).await?, None));
     }
@@ -117,32 +117,32 @@ pub(super) async fn read_checked(
 }
 
 async fn read_pages(
-    opened: &Opened,
+    opened: &RemoteHandle,
     offset: u64,
     buffer: &mut [u8],
     flags: PageFlags,
 ) -> Result<(usize, Vec<PageRange>), AttemptError> {
     let segment = Segment { handle: opened.handle, offset, length: buffer.len() as u32 };
     let request = PgRead { segment, path: Some(PathId::default()), flags: Some(flags) };
-    // Where parts end inside pages there are more checksums; that is told by the sink.
+    // A server that ends parts within pages sends more checksums. The sink detects excess data.
     let bytes_max = 2 * wire_bytes(offset, buffer.len() as u64);
-    let mut sink = Paged::new(offset, buffer);
+    let mut sink = PageSink::new(offset, buffer);
     opened.connection.call_into(&request.into(), &[], bytes_max, &mut sink).await?;
     Ok((sink.count, sink.bad))
 }
 
-/// Fills all pieces. Requests are sent ahead of the answers.
+/// Fills all pieces, with several requests in flight.
 pub(super) async fn read_many(
-    opened: &Opened,
-    mut pieces: &mut [Piece<'_>],
+    opened: &RemoteHandle,
+    mut pieces: &mut [ReadPiece<'_>],
 ) -> Result<(), AttemptError> {
-    opened.unanswered.settle().await?;
+    opened.unconfirmed.settle().await?;
     let has_streams = opened.connection.paths().len() > 0;
     let request_bytes = if has_streams { STRIPE_BYTES } else { REQUEST_BYTES };
-    let mut sent: VecDeque<(Sent, Batch, &mut [Piece<'_>])> = VecDeque::new();
-    let mut due_bytes = 0;
+    let mut sent: VecDeque<(PendingAnswer, Batch, &mut [ReadPiece<'_>])> = VecDeque::new();
+    let mut bytes_in_flight = 0;
     loop {
-        while !pieces.is_empty() && (sent.is_empty() || due_bytes < DUE_BYTES) {
+        while !pieces.is_empty() && (sent.is_empty() || bytes_in_flight < IN_FLIGHT_BYTES) {
             let batch = Batch::of(opened, pieces);
             let is_long = batch.pieces == 1 && batch.bytes > request_bytes;
             if is_long && !sent.is_empty() {
@@ -155,24 +155,24 @@ pub(super) async fn read_many(
                 continue;
             }
             let (request, bytes_max) = batch.request();
-            due_bytes += batch.bytes;
+            bytes_in_flight += batch.bytes;
             sent.push_back((opened.connection.send(&request, &[], bytes_max).await?, batch, now));
         }
         let Some((request, batch, pieces)) = sent.pop_front() else { return Ok(()) };
-        due_bytes -= batch.bytes;
+        bytes_in_flight -= batch.bytes;
         let mut sink = match batch.segments[..] {
-            [_] => Scattered::straight(batch.bytes, pieces),
-            _ => Scattered::new(&batch.segments, pieces),
+            [_] => ScatterSink::straight(batch.bytes, pieces),
+            _ => ScatterSink::new(&batch.segments, pieces),
         };
-        request.answer(&mut sink).await?;
+        request.receive(&mut sink).await?;
         if !sink.is_complete() {
             return Err(ends_early(batch.segments[0].offset));
         }
     }
 }
 
-/// Fills a piece that takes more than one request.
-async fn read_long(opened: &Opened, piece: &mut Piece<'_>) -> Result<(), AttemptError> {
+/// Fills a piece that needs more than one request.
+async fn read_long(opened: &RemoteHandle, piece: &mut ReadPiece<'_>) -> Result<(), AttemptError> {
     match read(opened, piece.offset, piece.buffer).await? {
         count if count < piece.buffer.len() => Err(ends_early(piece.offset + count as u64)),
         _ => Ok(()),
@@ -180,11 +180,11 @@ async fn read_long(opened: &Opened, piece: &mut Piece<'_>) -> Result<(), Attempt
 }
 
 fn ends_early(offset: u64) -> AttemptError {
-    let message = format!("the file ends early, after byte {offset}");
+    let message = format!("unexpected end of file after byte {offset}");
     AttemptError::Failure(Failure::new(ErrorCode::FS_ERROR, message))
 }
 
-/// Pieces, from the first one on, that one request reads.
+/// The leading pieces of a vector read that one request covers.
 struct Batch {
     pieces: usize,
     segments: Vec<Segment>,
@@ -192,17 +192,17 @@ struct Batch {
 }
 
 impl Batch {
-    fn of(opened: &Opened, pieces: &[Piece<'_>]) -> Self {
+    fn of(opened: &RemoteHandle, pieces: &[ReadPiece<'_>]) -> Self {
         let mut batch = Batch { pieces: 0, segments: Vec::new(), bytes: 0 };
         let mut pieces = pieces.iter();
         while pieces.next().is_some_and(|piece| batch.add(opened, piece)) {}
         batch
     }
 
-    /// Adds a piece, if there is room for it. The first one always has room.
-    fn add(&mut self, opened: &Opened, piece: &Piece<'_>) -> bool {
+    /// Adds a piece if the request has room for it. The first piece always fits.
+    fn add(&mut self, opened: &RemoteHandle, piece: &ReadPiece<'_>) -> bool {
         let length = piece.buffer.len();
-        if self.pieces > 0 && self.bytes + length > SCATTERED_BYTES {
+        if self.pieces > 0 && self.bytes + length > READV_BYTES {
             return false;
         }
         let count = self.segments.len();
@@ -218,7 +218,7 @@ impl Batch {
             _ => self.segments.push(Segment {
                 handle: opened.handle,
                 offset: piece.offset,
-                // A piece that is longer is read by itself, whatever its segment says.
+                // `read_long` ignores the segment of a longer piece.
                 length: length.min(REQUEST_BYTES) as u32,
             }),
         }
@@ -227,7 +227,7 @@ impl Batch {
         true
     }
 
-    /// The request, and the bytes of its answer.
+    /// The request, and the size of its answer in bytes.
     fn request(&self) -> (Request, u64) {
         match self.segments[..] {
             [segment] => (Read { segment, arguments: None }.into(), self.bytes as u64),
@@ -240,7 +240,7 @@ impl Batch {
     }
 }
 
-/// Whether a segment of a list may have so many bytes.
+/// Whether a segment of a readv may have this length.
 fn fits(length: usize) -> bool {
     length <= SEGMENT_DATA_BYTES as usize
 }

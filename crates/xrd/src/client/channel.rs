@@ -1,0 +1,147 @@
+//! One TCP connection of a session: its transport, its framer, and its setup.
+
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+
+use super::attempt_error::AttemptError;
+use super::call_mode::CallMode;
+use super::clock;
+use super::endpoint::Endpoint;
+use super::options::Options;
+use super::requests::CurrentPart;
+use super::session_setup::{SessionSetup, SetupStep};
+use super::transport::Transport;
+use crate::framing::{ResponseEvent, ResponseFramer};
+
+/// Bytes of the receive buffer.
+const INPUT_BYTES: usize = 64 * 1024;
+
+/// One TCP connection of a session.
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub transport: Transport,
+    pub receive: tokio::sync::Mutex<ReceiveState>,
+    pub writing: tokio::sync::Mutex<()>,
+}
+
+/// The state of the reader of a channel.
+#[derive(Debug)]
+pub(super) struct ReceiveState {
+    pub framer: ResponseFramer,
+    pub current: CurrentPart,
+    /// The receive buffer. Received bytes are split off its front.
+    pub room: BytesMut,
+}
+
+impl ReceiveState {
+    /// The free part of the receive buffer, at least a quarter of it.
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        if self.room.len() < INPUT_BYTES / 4 {
+            self.room = BytesMut::zeroed(INPUT_BYTES);
+        }
+        &mut self.room
+    }
+}
+
+impl Channel {
+    /// Connects and runs the setup.
+    pub(super) async fn open(
+        call_mode: CallMode,
+        server: &Endpoint,
+        options: &Options,
+        setup: &mut SessionSetup<'_>,
+    ) -> Result<Self, AttemptError> {
+        let deadline = clock::now() + options.connect_timeout;
+        let connected = Transport::connect(call_mode, server, options.connect_timeout).await;
+        let mut transport =
+            connected.map_err(|error| AttemptError::Unreachable(error.to_string()))?;
+        let mut receive = ReceiveState {
+            framer: ResponseFramer::new(),
+            current: CurrentPart::default(),
+            room: BytesMut::new(),
+        };
+        let mut input = Bytes::new();
+        let mut step = SetupStep::Send(setup.initial_bytes()?);
+        loop {
+            step = match step {
+                SetupStep::Ready => break,
+                SetupStep::StartTls => {
+                    start_tls(&mut transport, server, options).await?;
+                    setup.on_tls_started()?
+                }
+                SetupStep::Send(bytes) => {
+                    transport.write_all(&bytes, &[]).await.map_err(unreachable)?;
+                    SetupStep::Receive
+                }
+                SetupStep::Receive => {
+                    receive_setup(&transport, &mut receive, &mut input, setup, deadline).await?
+                }
+            };
+        }
+        // Messages behind the setup's last answer belong to no request.
+        while receive.framer.next(&mut input)?.is_some() {}
+        receive.framer.stream_all();
+        Ok(Channel {
+            transport,
+            receive: tokio::sync::Mutex::new(receive),
+            writing: tokio::sync::Mutex::new(()),
+        })
+    }
+}
+
+/// Receives one response of the setup.
+async fn receive_setup(
+    transport: &Transport,
+    receive: &mut ReceiveState,
+    input: &mut Bytes,
+    setup: &mut SessionSetup<'_>,
+    deadline: Instant,
+) -> Result<SetupStep, AttemptError> {
+    loop {
+        if let Some(ResponseEvent::Response(received)) = receive.framer.next(input)? {
+            return setup.on_response(received.response?);
+        }
+        match transport.read(receive.room()).await.map_err(unreachable)? {
+            Some(0) => {
+                return Err(AttemptError::Unreachable(
+                    "connection closed by the server".to_owned(),
+                ));
+            }
+            Some(count) => *input = receive.room.split_to(count).freeze(),
+            None if clock::now() >= deadline => {
+                return Err(AttemptError::Unreachable("no answer to the login".to_owned()));
+            }
+            None => {}
+        }
+    }
+}
+
+#[cfg(feature = "tls")]
+async fn start_tls(
+    transport: &mut Transport,
+    server: &Endpoint,
+    options: &Options,
+) -> Result<(), AttemptError> {
+    let tls = super::tls::TlsSession::new(&server.host, options);
+    let started = async { transport.start_tls(tls?).await }.await;
+    started.map_err(|error| {
+        if super::tls::is_distrust(&error) {
+            AttemptError::Distrust(format!(
+                "TLS: {error}; SSL_CERT_FILE and X509_CERT_DIR name certificates that are trusted"
+            ))
+        } else {
+            AttemptError::Unreachable(format!("TLS: {error}"))
+        }
+    })
+}
+
+#[cfg(not(feature = "tls"))]
+async fn start_tls(_: &mut Transport, _: &Endpoint, _: &Options) -> Result<(), AttemptError> {
+    Err(AttemptError::Login("this client was built without TLS".to_owned()))
+}
+
+/// Before the setup has ended, no request was sent.
+pub(super) fn unreachable(error: std::io::Error) -> AttemptError {
+    AttemptError::Unreachable(error.to_string())
+}

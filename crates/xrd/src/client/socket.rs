@@ -1,0 +1,196 @@
+//! A TCP socket for threads, whose calls block, or for tasks, whose calls wait.
+//!
+//! All methods are async functions. On a blocking socket their futures are ready at the first poll.
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{Shutdown, ToSocketAddrs};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use nix::libc;
+
+use super::call_mode::CallMode;
+use super::clock;
+use super::endpoint::Endpoint;
+
+/// The read timeout, after which the reader checks the timeouts of requests.
+const TICK: Duration = Duration::from_secs(1);
+/// The time limit for a blocking write that makes no progress.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The low-water mark for large reads, in bytes.
+const LOW_WATER_BYTES: usize = 256 << 10;
+
+/// Raises a socket's receive low-water mark until it is dropped.
+struct LowWaterMark<'a>(&'a std::net::TcpStream);
+
+impl<'a> LowWaterMark<'a> {
+    fn new(socket: &'a std::net::TcpStream) -> Self {
+        let mark = LowWaterMark(socket);
+        mark.set(LOW_WATER_BYTES as libc::c_int);
+        mark
+    }
+
+    /// Makes the kernel wake a reader when this many bytes have arrived.
+    fn set(&self, bytes: libc::c_int) {
+        let size = size_of::<libc::c_int>() as libc::socklen_t;
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVLOWAT);
+        // SAFETY: `bytes` outlives the call, `size` is its size, and the descriptor is open.
+        let result = unsafe {
+            libc::setsockopt(self.0.as_raw_fd(), level, name, (&raw const bytes).cast(), size)
+        };
+        // Failure only costs wake-ups.
+        let _ = result;
+    }
+}
+
+impl Drop for LowWaterMark<'_> {
+    fn drop(&mut self) {
+        self.set(1);
+    }
+}
+
+/// A connected TCP socket.
+#[derive(Debug)]
+pub(super) enum TcpSocket {
+    Thread(std::net::TcpStream),
+    Task(tokio::net::TcpStream),
+}
+
+impl TcpSocket {
+    /// Connects to any of the server's addresses.
+    pub(super) async fn connect(
+        call_mode: CallMode,
+        server: &Endpoint,
+        timeout: Duration,
+    ) -> io::Result<Self> {
+        match call_mode {
+            CallMode::Thread => Ok(TcpSocket::Thread(connect_blocking(server, timeout)?)),
+            CallMode::Task => {
+                let address = (server.host.as_str(), server.port);
+                let connecting = tokio::net::TcpStream::connect(address);
+                let socket =
+                    tokio::time::timeout(timeout, connecting).await.map_err(timed_out)??;
+                socket.set_nodelay(true)?;
+                Ok(TcpSocket::Task(socket))
+            }
+        }
+    }
+
+    pub(super) fn call_mode(&self) -> CallMode {
+        match self {
+            TcpSocket::Thread(_) => CallMode::Thread,
+            TcpSocket::Task(_) => CallMode::Task,
+        }
+    }
+
+    /// See [`super::transport::Transport::read_large`].
+    pub(super) async fn read_large(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        if let TcpSocket::Thread(socket) = self
+            && buffer.len() >= 2 * LOW_WATER_BYTES
+        {
+            let _mark = LowWaterMark::new(socket);
+            return self.read(buffer).await;
+        }
+        self.read(buffer).await
+    }
+
+    /// See [`super::transport::Transport::read`].
+    pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match self {
+            TcpSocket::Thread(socket) => loop {
+                match (&*socket).read(buffer) {
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    // The read timeout has passed.
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                    other => return other.map(Some),
+                }
+            },
+            TcpSocket::Task(socket) => loop {
+                match tokio::time::timeout(TICK, socket.readable()).await {
+                    Ok(ready) => ready?,
+                    Err(_) => return Ok(None),
+                }
+                match socket.try_read(buffer) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    other => return other.map(Some),
+                }
+            },
+        }
+    }
+
+    pub(super) async fn write_all(&self, mut head: &[u8], mut data: &[u8]) -> io::Result<()> {
+        while !(head.is_empty() && data.is_empty()) {
+            let count = match self.write(&[IoSlice::new(head), IoSlice::new(data)]).await? {
+                0 => return Err(ErrorKind::WriteZero.into()),
+                count => count,
+            };
+            let of_head = count.min(head.len());
+            head = &head[of_head..];
+            data = &data[count - of_head..];
+        }
+        Ok(())
+    }
+
+    /// Ends the connection, and with it a blocked read.
+    pub(super) fn shut_down(&self) {
+        if let TcpSocket::Thread(socket) = self {
+            // It fails if the connection is closed already.
+            drop(socket.shutdown(Shutdown::Both));
+        }
+    }
+
+    /// Whether the server has closed the connection. No other caller may use the socket meanwhile. A socket for
+    /// tasks has a reader that finds out.
+    pub(super) fn is_closed(&self) -> bool {
+        let TcpSocket::Thread(socket) = self else { return false };
+        let peeked = socket.set_nonblocking(true).and_then(|()| socket.peek(&mut [0]));
+        let restored = socket.set_nonblocking(false);
+        match peeked {
+            Ok(count) => count == 0 || restored.is_err(),
+            Err(error) => error.kind() != ErrorKind::WouldBlock || restored.is_err(),
+        }
+    }
+
+    async fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            TcpSocket::Thread(socket) => loop {
+                match (&*socket).write_vectored(parts) {
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    other => return other,
+                }
+            },
+            TcpSocket::Task(socket) => loop {
+                socket.writable().await?;
+                match socket.try_write_vectored(parts) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    other => return other,
+                }
+            },
+        }
+    }
+}
+
+fn connect_blocking(server: &Endpoint, timeout: Duration) -> io::Result<std::net::TcpStream> {
+    let deadline = clock::now() + timeout;
+    let mut failure = io::Error::new(ErrorKind::NotFound, "the host name has no address");
+    for address in (server.host.as_str(), server.port).to_socket_addrs()? {
+        let left = deadline.saturating_duration_since(clock::now());
+        if left.is_zero() {
+            return Err(timed_out(failure));
+        }
+        match std::net::TcpStream::connect_timeout(&address, left) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                socket.set_read_timeout(Some(TICK))?;
+                socket.set_write_timeout(Some(WRITE_TIMEOUT))?;
+                return Ok(socket);
+            }
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+fn timed_out(_: impl std::fmt::Debug) -> io::Error {
+    ErrorKind::TimedOut.into()
+}
