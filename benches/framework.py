@@ -1,12 +1,12 @@
-"""What a benchmark is: figures of sides that do the same work, and the targets that they have to reach.
+"""The parts of a benchmark: chapters of figures, whose sides do the same work and have targets to reach.
 
-A **side** is one command, or several processes of it at once; each prints one JSON object (see README.md).
+A **side** is one command, or several concurrent processes of it; each prints one JSON object (see README.md).
 A **figure** compares sides: as bars, or as curves where sides have an `x` or their samples have `points`.
-A **target** is a number made from the medians of a figure, and what it has to be.
+A **target** is a number computed from the medians of a figure, with its bounds.
 A **chapter** is a module of `chapters/` with `TITLE`, `INTRO`, `PREPARATIONS` and `FIGURES`.
 
 In commands `{data}` and `{work}` stand for the folders of data and of scratch files, `{index}` for the number
-of the process among those that run at once, `{processes}` for how many they are.
+of a process among the concurrent ones, `{processes}` for their number.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Seconds = Literal["wall", "cpu"]
 class Side:
     """One side of a comparison.
 
-    `name` is what tables call it; sides of one name and several `x` are one curve. `before` is run once,
-    untimed, ahead of each run. `cores` is how many processors the whole side may use; `processes` run the
-    command at once. `needs` are programs of the machine without which the side is left out.
+    `name` is its name in tables; sides of one name with several `x` form one curve. The command `before` is
+    run once, untimed, ahead of each run. All `processes` together may use `cores` CPUs. `needs` are programs
+    of the machine without which the side is left out.
     """
 
     name: str
@@ -44,15 +44,15 @@ class Side:
 
     @property
     def key(self) -> str:
-        """What its samples are kept under."""
+        """The key of its samples."""
         return self.name if self.x is None else f"{self.name} @ {self.x:g}"
 
 
 def warmed(side: Side) -> Side:
-    """A side before which the data that it reads are read in order.
+    """Return the side with a sequential read of its data before each run.
 
-    How the kernel keeps a file in memory, in large pieces or small ones, depends on who read it first, and
-    what is in memory may have left it since.
+    The first reader of a file determines whether the page cache holds it in large or small folios, and the
+    file may have been evicted since.
     """
     data = (part for part in side.command if part.startswith("{data}/"))
     return replace(side, before=("peers", "warm", *data))
@@ -60,15 +60,15 @@ def warmed(side: Side) -> Side:
 
 @dataclass(frozen=True)
 class Target:
-    """A number that is made from a figure's results, and its bounds."""
+    """A number computed from a figure's results, and its bounds."""
 
     text: str
     measure: Callable[[Results], float]
     at_least: float | None = None
     at_most: float | None = None
 
-    def judged(self, results: Results) -> Json:
-        """The number, and whether it is within the bounds."""
+    def judge(self, results: Results) -> Json:
+        """Return the number, and whether it is within the bounds."""
         value = self.measure(results)
         good = not math.isnan(value)
         good = good and (self.at_least is None or value >= self.at_least)
@@ -79,9 +79,9 @@ class Target:
 
 @dataclass(frozen=True)
 class Figure:
-    """A comparison. `unit` names the items; `x` what the curves run over; `by` whose seconds are drawn.
+    """A comparison. `unit` names the items, `x` the horizontal axis of curves, `by` the seconds drawn.
 
-    Where samples have `points`, `y` says what those mean, with the unit.
+    If samples have `points`, `y` names the vertical axis, with its unit.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Figure:
 
 @dataclass(frozen=True, eq=False)
 class Chapter:
-    """A module of `chapters/`, looked through."""
+    """The contents of a module of `chapters/`."""
 
     name: str
     title: str
@@ -107,13 +107,13 @@ class Chapter:
 
     @staticmethod
     def of(name: str, module: ModuleType) -> Chapter:
-        """What the module holds."""
+        """Return the contents of a module."""
         return Chapter(name, module.TITLE, module.INTRO, module.PREPARATIONS, module.FIGURES)
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """A command that makes a file or folder of the data, which is kept from run to run."""
+    """A command that makes a file or folder of data, which later runs reuse."""
 
     makes: str
     command: tuple[str, ...]
@@ -121,72 +121,72 @@ class Preparation:
 
 @dataclass
 class Results:
-    """The samples of a figure's sides, and numbers made from them; NaN for what was not measured."""
+    """The samples of a figure's sides, and numbers computed from them; NaN for sides without samples."""
 
     samples: dict[str, list[Json]] = field(default_factory=dict)
 
     def median(self, key: str, value: Callable[[Json], float]) -> float:
-        """The median of what `value` makes of a side's samples."""
+        """The median of `value` over a side's samples."""
         each = self.samples.get(key, [])
         return float(statistics.median(map(value, each))) if each else math.nan
 
     def rate(self, key: str, by: Seconds = "wall") -> float:
-        """Items a second."""
+        """Items per second."""
         return self.median(key, lambda sample: sample["items"] / max(sample[f"{by}_s"], 1e-9))
 
     def cpu_per_100_mb(self, key: str) -> float:
-        """CPU seconds for 100 MB of payload."""
+        """CPU seconds per 100 MB of payload."""
         return self.median(key, lambda sample: sample["cpu_s"] / max(sample["bytes"], 1) * 1e8)
 
     def disk_over_payload(self, key: str) -> float:
-        """Bytes on disk for each byte of payload; samples without `disk_bytes` have none."""
+        """Bytes on disk per byte of payload; NaN for samples without `disk_bytes`."""
         return self.median(key, lambda sample: sample.get("disk_bytes", math.nan) / max(sample["bytes"], 1))
 
     def points(self, key: str) -> list[tuple[float, float]]:
-        """The medians of the curve that a side's samples hold."""
+        """The curve of a side's samples, each point a median."""
         runs = [sample.get("points", []) for sample in self.samples.get(key, [])]
         return [(at[0][0], float(statistics.median(y for _, y in at))) for at in zip(*runs, strict=True)]
 
 
-# ---- targets that chapters use
+# ---- targets for chapters
 
 
 def faster(ours: str, peer: str, at_least: float, by: Seconds = "wall") -> Target:
-    """Ours handles so many times the peer's items in the same time."""
+    """The ratio of our rate to the peer's."""
     text = f"{ours} / {peer}{', CPU' if by == 'cpu' else ''}"
     return Target(text, lambda r: r.rate(ours, by) / r.rate(peer, by), at_least=at_least)
 
 
 def best_of(ours: str, peers: tuple[str, ...], at_least: float, by: Seconds = "wall") -> Target:
-    """Ours handles so many times the items of the best of the peers."""
+    """The ratio of our rate to that of the best peer."""
     text = f"{ours} / best of {', '.join(peers)}{', CPU' if by == 'cpu' else ''}"
     return Target(text, lambda r: r.rate(ours, by) / best(r, peers, by), at_least=at_least)
 
 
 def best(results: Results, peers: tuple[str, ...], by: Seconds = "wall") -> float:
-    """The items a second of the best of the peers that are there."""
+    """The rate of the best peer with samples."""
     rates = [results.rate(peer, by) for peer in peers]
     return max((rate for rate in rates if not math.isnan(rate)), default=math.nan)
 
 
 def rate(ours: str, at_least: float, by: Seconds = "wall") -> Target:
-    """So many items a second."""
+    """Our rate."""
     text = f"{ours}, a {'CPU ' if by == 'cpu' else ''}second"
     return Target(text, lambda r: r.rate(ours, by), at_least=at_least)
 
 
 def cpu_per_100_mb(ours: str, at_most: float) -> Target:
-    """CPU seconds for 100 MB."""
+    """CPU seconds per 100 MB."""
     return Target(f"{ours}, CPU s for 100 MB", lambda r: r.cpu_per_100_mb(ours), at_most=at_most)
 
 
 def disk_over_payload(ours: str, at_most: float) -> Target:
-    """Bytes on disk for each byte of payload."""
+    """Bytes on disk per byte of payload."""
     return Target(f"{ours}, bytes on disk / payload", lambda r: r.disk_over_payload(ours), at_most=at_most)
 
 
 def never_falls(keys: tuple[str, ...], at_least: float = 0.95) -> Target:
-    """The rate of each of the sides is that of the one before or more; a bound below 1 allows for noise."""
+    """The smallest ratio of a side's rate to that of the side before; a bound below 1 allows for noise."""
 
     def least(results: Results) -> float:
         rates = [results.rate(key) for key in keys]
@@ -196,7 +196,7 @@ def never_falls(keys: tuple[str, ...], at_least: float = 0.95) -> Target:
 
 
 def flat(key: str, at_most: float = 1.2) -> Target:
-    """The dearest point of a curve costs at most so many times the cheapest."""
+    """The ratio of the highest to the lowest point of a curve."""
 
     def spread(results: Results) -> float:
         costs = [y for _, y in results.points(key)]
@@ -206,5 +206,5 @@ def flat(key: str, at_most: float = 1.2) -> Target:
 
 
 def highest(key: str, at_most: float, text: str) -> Target:
-    """No point of a curve lies above a bound."""
+    """The highest point of a curve."""
     return Target(f"{key}: {text}", lambda r: max(y for _, y in r.points(key)), at_most=at_most)

@@ -1,4 +1,4 @@
-"""bench/report.html: the figures of a run as bars and curves, with the limits drawn in.
+"""bench/report.html: the figures of a run as bars and curves, with the physical limits.
 
 `page.py RUN.json` prints the page of an earlier run.
 """
@@ -89,7 +89,7 @@ def picture(each: Json) -> str:
 
 
 def draw_bars(axes: Axes, each: Json) -> None:
-    """A bar for each side that was there; beside it the rates by both kinds of seconds."""
+    """A bar for each measured side, labelled with its rates per elapsed and per CPU second."""
     by_cpu = each["by"] == "cpu"
     sides = [side for side in each["sides"][::-1] if side["samples"]]
     values = [side["cpu_rate" if by_cpu else "rate"] for side in sides]

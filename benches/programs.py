@@ -1,4 +1,4 @@
-"""The programs that sides are made of: where they come from, and their command lines."""
+"""The programs of sides: how they are built, and their command lines."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ RUST_PROGRAMS = ("ours", "peers", "sessions")
 ROCKSDB_PACKAGES = ("librocksdb-dev", "librocksdb7.8", "libgflags2.2", "libsnappy1v5")
 
 
-class NotThere(Exception):
-    """A peer that this machine does not have and that cannot be had; its side is left out."""
+class Unavailable(Exception):
+    """Raised for a peer that this machine lacks and that cannot be installed; its side is left out."""
 
 
 def command_line(command: tuple[str, ...], index: int = 0, processes: int = 1) -> list[str]:
-    """A command with its program's path and its places filled in.
+    """Return a command with its placeholders and the path of its program filled in.
 
-    `ours`, `peers` and `sessions` are programs of the crate femtobarn-bench. In braces they stand for their
+    `ours`, `peers` and `sessions` are programs of the crate femtobarn-bench, and in braces stand for their
     paths. `name.py` is a script of `sides/`, any other name a C++ program of `sides/`.
     """
-    programs = {name: built(name) for name in RUST_PROGRAMS if f"{{{name}}}" in command}
+    programs = {name: program_path(name) for name in RUST_PROGRAMS if f"{{{name}}}" in command}
     places = {"data": DATA, "work": WORK, "index": index, "processes": processes, **programs}
     program, *rest = (part.format(**places) for part in command)
     if program.endswith(".py"):
         return [sys.executable, "-W", "ignore", str(HERE / "sides" / program), *rest]
-    return [str(built(program)), *rest]
+    return [str(program_path(program)), *rest]
 
 
 @cache
-def built(program: str) -> Path:
-    """The path of a program, which is built if need be."""
+def program_path(program: str) -> Path:
+    """The path of a program, which is built if it is missing or out of date."""
     if program in RUST_PROGRAMS:
-        return rust(program)
-    return rocksdb_peer() if program == "rocksdb_peer" else of_root(program)
+        return rust_program(program)
+    return rocksdb_peer() if program == "rocksdb_peer" else root_program(program)
 
 
-def rust(program: str) -> Path:
+def rust_program(program: str) -> Path:
     """A program of the crate femtobarn-bench, optimised."""
     command = [
         "cargo",
@@ -64,22 +64,22 @@ def rust(program: str) -> Path:
     return Path(paths[-1])
 
 
-def of_root(name: str) -> Path:
+def root_program(name: str) -> Path:
     """A program of ROOT's side, compiled against the package `root`."""
     found = find_spec("ROOT")
     if found is None or found.origin is None:
-        raise SystemExit("the package root is not installed: make setup")
+        raise SystemExit("the package `root` is not installed; `make setup` installs it")
     home = Path(found.origin).parent
     libraries = ["-lROOTNTuple", "-lROOTVecOps", "-lRIO", "-lCore"]
     if name == "root_frame":
-        # This one needs what draws histograms, with libraries of its own that are not found when linking.
+        # RDataFrame needs ROOT's histogram libraries, whose own dependencies the linker does not find.
         libraries = ["-lROOTDataFrame", "-Wl,--allow-shlib-undefined", *libraries]
     flags = [f"-I{home / 'include'}", f"-L{home / 'lib'}", f"-Wl,-rpath,{home / 'lib'}"]
     return compiled(name, flags, libraries)
 
 
 def rocksdb_peer() -> Path:
-    """RocksDB's side, compiled against Debian's packages, which are unpacked into .cache: no root needed."""
+    """RocksDB's side, compiled against Debian's packages, unpacked into .cache without root rights."""
     home = ROOT / ".cache" / "rocksdb"
     libraries = home / "usr" / "lib" / f"{platform.machine()}-linux-gnu"
     try:
@@ -88,11 +88,11 @@ def rocksdb_peer() -> Path:
             execute(["apt-get", "download", *ROCKSDB_PACKAGES], home)
             for package in home.glob("*.deb"):
                 execute(["dpkg-deb", "-x", str(package), str(home)])
-        # What the library itself needs is found by the older kind of path alone.
+        # The library's own dependencies are found by RPATH, not by RUNPATH.
         paths = [f"-L{libraries}", f"-Wl,-rpath,{libraries},--disable-new-dtags,-rpath-link,{libraries}"]
         return compiled("rocksdb_peer", ["-isystem", str(home / "usr" / "include"), *paths], ["-lrocksdb"])
     except (SystemExit, OSError) as reason:
-        raise NotThere(f"RocksDB is not there: {reason}") from reason
+        raise Unavailable(f"RocksDB cannot be built: {reason}") from reason
 
 
 def compiled(name: str, flags: list[str], libraries: list[str]) -> Path:
@@ -107,7 +107,7 @@ def compiled(name: str, flags: list[str], libraries: list[str]) -> Path:
 
 
 def execute(command: list[str], folder: Path = ROOT) -> str:
-    """Run a command that has to succeed; its output."""
+    """Run a command that must succeed, and return its output."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")

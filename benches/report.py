@@ -1,4 +1,4 @@
-"""The tables of a benchmark run, made from its JSON alone: `report.py RUN.json` prints them."""
+"""The tables of a benchmark run, from its JSON alone: `report.py RUN.json` prints them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START, END = "<!-- tables: written by `make bench` -->", "<!-- end of tables -->
 
 
 def renewed(document: str, run: Json) -> str:
-    """A document with its tables made anew; what stands around them is kept."""
+    """Return a document with its tables replaced; the text around them stays."""
     before, rest = document.split(START)
     return f"{before}{START}\n\n{tables(run)}\n{END}{rest.split(END)[1]}"
 
@@ -30,19 +30,19 @@ def tables(run: Json) -> str:
 
 
 def provenance(run: Json) -> str:
-    """Where and when it was measured."""
+    """Commit, date, machine and versions of a run."""
     machine = run["machine"]
     named = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
     commit = f"`{run['commit'][:12]}`{' with changes' if run['changed'] else ''}"
     return (
         f"Commit {commit}, {run['time'][:10]}; {machine['processor']}, {machine['cores']} cores, "
         f"{machine['memory_gib']} GiB, Linux {machine['kernel']}; {named}.\n"
-        f"Medians of {taken(run)} runs of each side, taken in turns.\n"
+        f"Medians of {taken(run)} runs of each side, taken by turns.\n"
     )
 
 
 def taken(run: Json) -> str:
-    """How many samples sides have."""
+    """The number of samples of a side, as a text."""
     figures = [figure for chapter in run["chapters"] for figure in chapter["figures"]]
     counts = {len(side["samples"]) for figure in figures for side in figure["sides"] if side["samples"]}
     return " to ".join(map(str, sorted({min(counts), max(counts)})))
@@ -61,7 +61,7 @@ def verdicts(run: Json) -> str:
 
 
 def bounds(target: Json) -> str:
-    """What a target asks for."""
+    """The bounds of a target, in words."""
     words = [("at least", target["at_least"]), ("at most", target["at_most"])]
     return ", ".join(f"{word} {number(bound)}" for word, bound in words if bound is not None)
 
@@ -116,7 +116,7 @@ def curve(each: Json) -> str:
 
 
 def median(side: Json, *keys: str) -> list[float] | None:
-    """Medians of a side's samples, or none where a sample lacks one or has nothing."""
+    """Medians of a side's samples, or None if a sample lacks one of the keys or has zero there."""
     samples = side["samples"]
     if not samples or not all(sample.get(key) for sample in samples for key in keys):
         return None
@@ -124,37 +124,37 @@ def median(side: Json, *keys: str) -> list[float] | None:
 
 
 def megabytes_a_second(side: Json) -> float | None:
-    """MB of payload in a second."""
+    """MB of payload per second."""
     found = median(side, "bytes", "wall_s")
     return None if found is None else found[0] / found[1] / 1e6
 
 
 def cpu_for_100_mb(side: Json) -> float | None:
-    """CPU seconds for 100 MB of payload."""
+    """CPU seconds per 100 MB of payload."""
     found = median(side, "bytes", "cpu_s")
     return None if found is None else found[1] / found[0] * 1e8
 
 
 def disk_over_payload(side: Json) -> float | None:
-    """Bytes on disk for each byte of payload."""
+    """Bytes on disk per byte of payload."""
     found = median(side, "disk_bytes", "bytes")
     return None if found is None else found[0] / found[1]
 
 
 def memory(side: Json) -> float | None:
-    """The most memory that a process had."""
+    """Peak memory of a process, MB."""
     found = median(side, "memory_bytes")
     return None if found is None else found[0] / 1e6
 
 
 def slowest(side: Json) -> float | None:
-    """Microseconds that one in a hundred questions took at least."""
+    """99 % quantile of response times, microseconds."""
     found = median(side, "p99_us")
     return None if found is None else found[0]
 
 
 def threads(side: Json) -> float | None:
-    """Threads of a server."""
+    """Number of threads of a server."""
     found = median(side, "threads")
     return None if found is None else found[0]
 
@@ -170,7 +170,7 @@ COLUMNS = [
 
 
 def number(value: float) -> str:
-    """Three significant digits, with thousands apart."""
+    """A number to three significant digits, with separated thousands."""
     if math.isnan(value):
         return "not measured"
     if abs(value) >= 1000:

@@ -1,11 +1,11 @@
-"""Runs the benchmarks: the sides of each figure in turns, each in processes of its own.
+"""Runs the benchmarks: the sides of each figure by turns, each in processes of its own.
 
     python benches/run.py                   everything: bench/<time>-<commit>.json, bench/report.html and
                                             docs/measurements.md
-    python benches/run.py --only random     one chapter, or one figure; nothing written
-    python benches/run.py --list            what there is
+    python benches/run.py --only random     one chapter, or one figure; writes no files
+    python benches/run.py --list            chapters and figures
 
-Scratch files go to `bench/work`, data to `bench/data`; data are made anew if they are absent.
+Scratch files go to `bench/work`, data to `bench/data`; missing data are made first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from importlib import import_module, metadata
 from pathlib import Path
 
-import measuring
+import measurement
 import page
 import report
 from chapters import NAMES
@@ -34,12 +34,12 @@ PACKAGES = ("root", "uproot", "awkward", "numpy", "pyarrow", "pylance", "duckdb"
 def main() -> int:
     """Parse the command line, run, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--only", action="append", metavar="NAME", help="this chapter or figure alone")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each side; the medians count")
-    parser.add_argument("--minutes", type=float, default=27, help="begin nothing again after so long")
+    parser.add_argument("--only", action="append", metavar="NAME", help="only this chapter or figure")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each side (3)")
+    parser.add_argument("--minutes", type=float, default=27, help="time limit for new runs (27)")
     parser.add_argument("--list", action="store_true", help="list chapters and figures")
     arguments = parser.parse_args()
-    # Chapters know the data that data.py makes.
+    # Chapters import data.py.
     sys.path.append(str(HERE / "sides"))
     chapters = [Chapter.of(name, import_module(f"chapters.{name}")) for name in NAMES]
     if arguments.list:
@@ -48,7 +48,7 @@ def main() -> int:
         return 0
     wanted = {chapter: figures for chapter in chapters if (figures := chosen(chapter, arguments.only))}
     if not wanted:
-        raise SystemExit(f"no chapter or figure is called {', '.join(arguments.only)}: --list names them")
+        raise SystemExit(f"unknown chapter or figure: {', '.join(arguments.only)}; --list shows all")
     done = measured(wanted, arguments.rounds, arguments.minutes * 60)
     run = {
         **surroundings(),
@@ -64,17 +64,17 @@ def main() -> int:
 
 
 def chosen(chapter: Chapter, only: list[str] | None) -> tuple[Figure, ...]:
-    """The figures that were asked for."""
+    """The chosen figures of a chapter."""
     return tuple(f for f in chapter.figures if not only or chapter.name in only or f.name in only)
 
 
 def measured(wanted: dict[Chapter, tuple[Figure, ...]], rounds: int, seconds: float) -> dict[str, Results]:
-    """The samples of each figure: round by round, until the time is over. One that fails is left out."""
+    """Take samples of each figure, round by round, until the time is over; failed figures are left out."""
     started = time.monotonic()
     took: defaultdict[str, float] = defaultdict(float)
     for chapter in wanted:
         begun = time.monotonic()
-        measuring.prepare(chapter.preparations)
+        measurement.prepare(chapter.preparations)
         took["data"] += time.monotonic() - begun
     figures = [(chapter.name, figure) for chapter, each in wanted.items() for figure in each]
     done = {figure.name: Results({side.key: [] for side in figure.sides}) for _, figure in figures}
@@ -86,7 +86,7 @@ def measured(wanted: dict[Chapter, tuple[Figure, ...]], rounds: int, seconds: fl
                 continue
             try:
                 label = f"{spent / 60:.0f} min, round {number + 1} of {rounds}, {figure.name}"
-                measuring.one_round(figure, done[figure.name], label)
+                measurement.one_round(figure, done[figure.name], label)
             except SystemExit as failure:
                 print(f"{figure.name}: {failure}", file=sys.stderr)
                 del done[figure.name]
@@ -96,13 +96,13 @@ def measured(wanted: dict[Chapter, tuple[Figure, ...]], rounds: int, seconds: fl
 
 
 def recorded_chapter(chapter: Chapter, figures: tuple[Figure, ...], done: dict[str, Results]) -> Json:
-    """A chapter as the JSON of a run has it."""
+    """The JSON of a chapter."""
     shown = [recorded(figure, done[figure.name]) for figure in figures if figure.name in done]
     return {"name": chapter.name, "title": chapter.title, "intro": chapter.intro, "figures": shown}
 
 
 def recorded(figure: Figure, results: Results) -> Json:
-    """A figure as the JSON of a run has it: samples, medians, targets."""
+    """The JSON of a figure: samples, medians, targets."""
     sides = [
         {
             "name": side.name, "key": side.key, "role": side.role, "x": side.x, "processes": side.processes,
@@ -115,12 +115,12 @@ def recorded(figure: Figure, results: Results) -> Json:
     return {
         "name": figure.name, "title": figure.title, "unit": figure.unit, "by": figure.by, "x": figure.x,
         "y": figure.y, "note": figure.note, "sides": sides,
-        "targets": [target.judged(results) for target in figure.targets],
+        "targets": [target.judge(results) for target in figure.targets],
     }  # fmt: skip
 
 
 def write(run: Json) -> None:
-    """The run's JSON, the page for people, and the tables of the documentation."""
+    """Write the run's JSON, its page, and the tables of the documentation."""
     name = f"{run['time'].replace(':', '')}-{run['commit'][:10]}.json"
     (BENCH / name).write_text(json.dumps(run, indent=1) + "\n")
     (BENCH / "report.html").write_text(page.html(run))
@@ -130,7 +130,7 @@ def write(run: Json) -> None:
 
 
 def surroundings() -> Json:
-    """The commit, the machine and the versions."""
+    """Time, commit, machine and versions of a run."""
     git = ["git", "-C", str(ROOT)]
     return {
         "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -146,7 +146,7 @@ def surroundings() -> Json:
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package is there: a peer may be left out."""
+    """Whether a package is installed; peers may be missing."""
     try:
         metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""The chapters of the benchmarks; framework.py says what one holds."""
+"""The chapters of the benchmarks, in the order of the report; framework.py describes their contents."""
 
 NAMES = (
     "monarc",

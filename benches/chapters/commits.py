@@ -6,12 +6,12 @@ from framework import Figure, Role, Side, Target, faster
 
 TITLE = "Small transactions"
 INTRO = (
-    "Each transaction appends 10 objects of 100 bytes and is on disk when it is committed. Processes go on "
-    "for a second each. The limit is a file for each process that is appended to (4 KB) and synced "
-    "(fdatasync), once, or twice as a commit in two phases needs it; in a group, one process writes and "
-    "syncs for all. RocksDB's writers are threads of one process, because no second process may open a "
-    "database; ZODB alone is one process, with ZEO each process is a client of one server. Each writer has "
-    "a table of its own, so that none conflict."
+    "Each transaction appends 10 objects of 100 bytes and is durable when it is committed. Each process "
+    "commits for one second. The limit is one file per process to which 4 KB are appended and synced "
+    "(fdatasync), once, or twice like a two-phase commit; grouped, one process writes and syncs for all. "
+    "RocksDB's writers are threads of one process, because no second process may open a database; ZODB "
+    "alone is one process, and with ZEO each process is a client of one server. Each writer has a table of "
+    "its own, so that commits do not conflict."
 )
 PREPARATIONS = ()
 
@@ -20,7 +20,7 @@ PROCESSES = (1, 4, 16, 64)
 
 
 def at(number: int) -> tuple[Side, ...]:
-    """All sides with so many writers."""
+    """All sides with one number of writers."""
     many = str(number)
 
     def each(name: str, role: Role, *command: str, before: tuple[str, ...] | None = None) -> Side:
@@ -37,7 +37,7 @@ def at(number: int) -> tuple[Side, ...]:
         created = ("ours", "create", "{work}/fed", of, "100", "0", many)
         return each(name, "ours", "ours", "commits", "{work}/fed", of, "{index}", SECONDS, before=created)
 
-    # Clients of ZEO are slow to start, and their rate has ceased to grow long before.
+    # ZEO's clients are slow to start, and their rate stops growing at fewer of them.
     zeo = one("ZEO", "peer", "objects.py", "commits", "zeo", "{work}", many, SECONDS)
     zodb = one("ZODB", "peer", "objects.py", "commits", "zodb", "{work}", many, SECONDS)
     return (
@@ -55,7 +55,7 @@ def at(number: int) -> tuple[Side, ...]:
 
 
 def targets() -> tuple[Target, ...]:
-    """One process: near the rate of syncs. Sixteen: twice SQLite."""
+    """One process: near the rate of syncs. Sixteen processes: twice SQLite's rate."""
     return (
         faster("Femtobarn @ 1", "fdatasync twice @ 1", 0.8),
         faster("Femtobarn @ 16", "SQLite @ 16", 2.0),

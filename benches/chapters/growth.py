@@ -1,4 +1,4 @@
-"""What work costs as there is more of everything, and what memory it takes."""
+"""The cost of work as numbers of objects, containers, databases and commits grow, and its memory."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from framework import Figure, Preparation, Side, Target, flat, highest
 
 TITLE = "Growth"
 INTRO = (
-    "The same work is done as there are more objects, containers, databases and commits; a flat line means "
-    "that it does not matter how many there are. Objects are of 16 bytes, the federations in the page cache."
+    "The same work is repeated with growing numbers of objects, containers, databases and commits; a flat "
+    "line means that the cost does not depend on the number. Objects have 16 bytes, and federations are in "
+    "the page cache."
 )
 PREPARATIONS = tuple(
     Preparation(f"{{data}}/many_{kind}", ("growth.py", "prepare", kind, f"{{data}}/many_{kind}"))
@@ -18,7 +19,7 @@ OURS, CPU, WALL = "Femtobarn", "Femtobarn, CPU", "Femtobarn, wall"
 
 
 def by_objects(name: str, title: str, targets: tuple[Target, ...]) -> Figure:
-    """What something costs as a container has more objects."""
+    """The cost of one kind of work as a container grows."""
     return Figure(
         name=f"growth-{name}",
         title=title,
@@ -35,7 +36,7 @@ def by_objects(name: str, title: str, targets: tuple[Target, ...]) -> Figure:
 
 
 def by_kind(kind: str, title: str, did: str) -> Figure:
-    """What making and finding one of a kind costs as there are more of them."""
+    """The costs of creating and of finding one item as their number grows."""
     data = f"{{data}}/many_{kind}"
     made, found = f"{did} one", "open the federation and read one"
     return Figure(
@@ -58,7 +59,7 @@ FIGURES = (
     by_objects(
         "open",
         "Open a federation, a container and its first object",
-        (flat(CPU), highest(WALL, 5000, "microseconds, all included")),
+        (flat(CPU), highest(WALL, 5000, "microseconds in total")),
     ),
     by_kind("containers", "Containers in a database", "create"),
     by_kind("databases", "Databases in a federation", "create"),
@@ -72,7 +73,7 @@ FIGURES = (
             Side("writer", ("growth.py", "writer", "{work}"), "ours"),
         ),
         targets=(
-            highest("reader", 256 + 128, "MB, of which 256 may be cached pages"),
+            highest("reader", 256 + 128, "MB, including up to 256 MB of cached pages"),
             highest("writer", 256, "MB"),
         ),
         x="MB read or written",
@@ -84,14 +85,14 @@ FIGURES = (
         unit="processes",
         sides=(Side(OURS, ("growth.py", "many", "{data}/many_databases", "{work}"), "ours", cores=2),),
         targets=(
-            Target("seconds for all", lambda r: r.median(OURS, lambda s: s["wall_s"]), at_most=2.0),
+            Target("seconds for all processes", lambda r: r.median(OURS, lambda s: s["wall_s"]), at_most=2.0),
             Target(
-                "MB of memory for each",
+                "MB of memory per process",
                 lambda r: r.median(OURS, lambda s: s["memory_bytes"] / s["items"] / 1e6),
                 at_most=5.0,
             ),
         ),
         by="cpu",
-        note="The processes are forks of one that has loaded the package; memory is what they add to it.",
+        note="The processes are forked from one that has loaded the package; memory is what each adds to it.",
     ),
 )

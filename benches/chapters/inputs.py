@@ -1,7 +1,7 @@
 """Data that several chapters read.
 
-Files are written by ROOT itself with its default options; federations, Parquet files and Lance data sets are
-made from them, so that all hold the same.
+ROOT itself writes the files, with its default options; federations, Parquet files and Lance data sets are
+converted from them, so all hold the same values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ OBJECTS, ENTRIES, ROWS, EVENTS = "20000", "5000", "2000000", "10000000"
 
 
 def pool(name: str) -> Preparation:
-    """What data.py makes: `objects`, `columns`, `rows` or `events`."""
+    """A pool of data.py: `objects`, `columns`, `rows` or `events`."""
     return Preparation(f"{{data}}/{name}.bin", ("data.py", name, f"{{data}}/{name}.bin"))
 
 
@@ -20,7 +20,7 @@ POOL = pool("objects")
 
 
 def objects(compression: str) -> tuple[Preparation, ...]:
-    """Objects of 10 KB, in a file of ROOT's and in a federation."""
+    """Objects of 10 KB, in a ROOT file and in a federation."""
     file, federation = f"{{data}}/objects_{compression}.root", f"{{data}}/objects_{compression}.fed"
     tail = ("{data}/objects.bin", OBJECTS, compression)
     return (
@@ -57,13 +57,13 @@ def events() -> tuple[Preparation, ...]:
 
 
 def imported(name: str, ntuple: str, compression: str) -> Preparation:
-    """A federation with a container `own/NTUPLE` of what is in a file of ROOT's."""
+    """A federation with a container `own/NTUPLE`, imported from a ROOT file."""
     file, federation = f"{{data}}/{name}_{compression}.root", f"{{data}}/{name}_{compression}.fed"
     return Preparation(federation, ("ours", "import", federation, file, ntuple, compression))
 
 
 def converted(name: str, container: str, compression: str) -> tuple[Preparation, ...]:
-    """A Parquet file and a Lance data set of what is in a federation."""
+    """A Parquet file and a Lance data set, converted from a federation."""
     federation = f"{{data}}/{name}_{compression}.fed"
     targets = {kind: f"{{data}}/{name}_{compression}.{kind}" for kind in ("parquet", "lance")}
     return tuple(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from framework import Figure, Side, faster, rate
 
 TITLE = "Locks and commits at a server"
-INTRO = """Each session locks containers that nobody else wants, and unlocks them: 32 in one turn, or one
-after the other; the next turn is sent when all of them were granted. Each client that commits has a session,
-a thread and a container of its own, all in one process. It commits either whole transactions of 10 objects of
-100 bytes through the engine, or only a new version of its container, as the catalogue sees the end of a
-transaction. Everything is on disk when it is acknowledged. Server and clients share two cores. For locks the
-CPU seconds are the server's, for commits those of server and clients."""
+INTRO = """Each session locks and unlocks uncontended containers, 32 in one message or one by one, and sends
+the next message when all locks were granted. Each client that commits has a session, a thread and a
+container of its own, all in one process. It commits either whole transactions of 10 objects of 100 bytes
+through the engine, or only a new version of its container, which is the catalogue's part of a transaction.
+Every commit is durable when it is acknowledged. Server and clients share two cores. CPU seconds are the
+server's for locks, and those of server and clients for commits."""
 PREPARATIONS = ()
 
 SECONDS = "1.5"
@@ -19,13 +19,13 @@ TURNS = {"Femtobarn, 32 in a turn": "lock-32", "Femtobarn, one by one": "lock-1"
 
 
 def created(containers: int) -> tuple[str, ...]:
-    """Makes the federation."""
+    """The command that creates the federation."""
     return ("ours", "create", "{work}/fed", "shared", "100", "0", str(containers))
 
 
 def locks() -> Figure:
-    """Locks that nobody else wants."""
-    served = ("serving.py", "femtobarn", "{work}/fed")
+    """Uncontended locks."""
+    served = ("server_load.py", "femtobarn", "{work}/fed")
     sides = tuple(
         Side(
             name,
@@ -49,11 +49,11 @@ def locks() -> Figure:
 
 
 def commits(name: str, title: str, work: str) -> Figure:
-    """Commits by one client and by many, which the server makes durable together."""
+    """Commits by one client and by many, which the server groups."""
     sides = tuple(
         Side(
             "Femtobarn",
-            ("served.py", "{work}/fed", "{ours}", "clients", "URL", work, str(many), SECONDS),
+            ("with_server.py", "{work}/fed", "{ours}", "clients", "URL", work, str(many), SECONDS),
             "ours",
             x=many,
             cores=2,

@@ -1,4 +1,4 @@
-"""Writing objects, as the MONARC note tabled it: of each size, with links, by many writers."""
+"""Writing objects, as in the MONARC note: by size, with links, by many writers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from framework import (
 
 TITLE = "Writing objects"
 INTRO = (
-    "Objects are appended one by one in transactions of 64 MB, each of which is on disk when it is committed "
+    "Objects are appended one by one in transactions of 64 MB, each of which is durable when it is committed "
     "(fdatasync). Disk over payload counts the blocks of all files afterwards. Plain files are the limit: "
-    "one is written in pieces of 1 MB through the page cache, one past it (O_DIRECT) from one buffer that is "
-    "used again, its place on disk set aside. ROOT's file is complete, and synced, only when it is closed; "
-    "HDF5's objects are rows of one array, written 1 MB at a time; RocksDB takes in sorted files made apart. "
-    "Links are 16 bytes each and not counted as payload; peers have none."
+    "one is written in pieces of 1 MB through the page cache, the other past it (O_DIRECT), from one reused "
+    "buffer to preallocated space. ROOT's file is complete, and synced, only when it is closed; HDF5's "
+    "objects are rows of one array, written 1 MB at a time; RocksDB ingests sorted files. A link has 16 "
+    "bytes, which do not count as payload; peers have no links."
 )
 PREPARATIONS = (POOL,)
 
@@ -42,9 +42,9 @@ def append(
     writers: int = 1,
     last: tuple[str, ...] = ("{index}",),
 ) -> tuple[str, ...]:
-    """The command of a side: four transactions, divided among the writers, but not less than one of each.
+    """The command of a side: four transactions divided among the writers, but at least one for each.
 
-    Slow sides write a share of that, since their rates count.
+    Slow sides write a share of that, which suffices for a rate.
     """
     commit = COMMIT_BYTES // size
     count = int(commit * max(COMMITS / writers, 1) * share)
@@ -95,7 +95,7 @@ def of_size(size: int) -> Figure:
 
 
 def links_cost(links: int, at_most: float) -> Target:
-    """CPU seconds of an object with links, of which each should cost a tenth at most."""
+    """CPU seconds of an object with links over one without; each link should cost a tenth at most."""
     name = LINKED[links]
     return Target(
         f"{name} / none, CPU seconds",
@@ -121,7 +121,7 @@ TARGETS: dict[int, tuple[Target, ...]] = {
 
 
 def rows() -> Figure:
-    """Objects that the database looks into."""
+    """Objects whose fields are columns of their own."""
     return Figure(
         name="rows",
         title="Append objects of 100 B and 10 fields",
@@ -136,7 +136,7 @@ def rows() -> Figure:
 
 
 def writers() -> Figure:
-    """Objects of 10 KB, by many processes at once; all together write as much as one does alone."""
+    """Objects of 10 KB, by many concurrent processes, which together write as much as one alone."""
 
     def curve(
         name: str, role: Role, number: int, before: tuple[str, ...] | None, *words: str, share: float = 1.0
@@ -174,13 +174,13 @@ def writers() -> Figure:
             never_falls(tuple(f"Femtobarn, own databases @ {number}" for number in WRITERS)),
         ),
         x="writers",
-        note="Each writer of Femtobarn has a container of its own, of one database or in its own database; "
-        "of LMDB and SQLite a table of its own in one file; of the others a file of its own. Two cores.",
+        note="Each of Femtobarn's writers has a container of its own, in one shared or in its own database; "
+        "LMDB's and SQLite's writers have a table each in one file, all others a file each. Two cores.",
     )
 
 
 def nothing(*words: str) -> tuple[str, ...]:
-    """The command that makes a store and writes nothing into it: processes need not vie for making it."""
+    """The command that creates an empty store, so that concurrent processes need not create it."""
     return (words[0], "append", *words[1:], "{data}/objects.bin", "10240", "0", "1", "0")
 
 

@@ -6,12 +6,12 @@ from chapters.inputs import columns, objects, rows
 from framework import Figure, Preparation, Role, Side, faster, rate
 
 TITLE = "Python"
-INTRO = """Jagged columns as awkward arrays; structured NumPy arrays of objects of 10 fields and 100 bytes,
-written durably and read; objects of 100 bytes and of 10 KB, written one by one in durable commits of 10,000
-and fetched one by one, by chance, each once, with every field touched. HDF5 is driven through h5py, Parquet
-through pyarrow, LMDB through py-lmdb with `struct`; ZODB keeps persistent objects in an IOBTree in a
-FileStorage. Only Femtobarn and ZODB give objects of a class; LMDB gives bytes that the program unpacks
-itself. The limit is NumPy's `tofile` and `fromfile`."""
+INTRO = """Jagged columns are read as awkward arrays; structured NumPy arrays of objects of 10 fields and 100
+bytes are written durably and read; objects of 100 bytes and of 10 KB are written one by one, in durable
+commits of 10,000, and fetched one by one in random order, with every field touched. HDF5 is used through
+h5py, Parquet through pyarrow, LMDB through py-lmdb with `struct`; ZODB keeps persistent objects in an
+IOBTree in a FileStorage. Only Femtobarn and ZODB return objects of a class; LMDB returns bytes that the
+program unpacks. The limit is NumPy's `tofile` and `fromfile`."""
 
 RECORDS = {
     "Femtobarn": "femtobarn", "uproot": "uproot", "HDF5": "hdf5", "Parquet": "parquet", "NumPy": "numpy",
@@ -20,19 +20,19 @@ ROLES: dict[str, Role] = {"Femtobarn": "ours", "NumPy": "limit"}
 
 SMALL, BLOB = "20000", "5000"
 ENGINES = {"ZODB": "zodb", "LMDB": "lmdb", "HDF5": "hdf5"}
-# HDF5 takes a millisecond for what others do in microseconds: it gets fewer.
+# HDF5 takes a millisecond per object, the others microseconds.
 SMALL_BY_HDF5 = "1000"
 
 
 def stored(engine: str, kind: str) -> str:
-    """How many objects of a kind there are in an engine's data."""
+    """The number of objects of a kind in an engine's data."""
     return BLOB if kind == "blob" else SMALL_BY_HDF5 if engine == "hdf5" else SMALL
 
 
 def written(engine: str, kind: str, folder: str) -> tuple[str, ...]:
     """The command that writes objects one by one."""
     source = "{data}/rows.bin" if kind == "small" else "{data}/objects.bin"
-    return ("single.py", "write", engine, kind, folder, stored(engine, kind), source)
+    return ("one_by_one.py", "write", engine, kind, folder, stored(engine, kind), source)
 
 
 def records_command(what: str, side: str, folder: str) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ PREPARATIONS = (
 
 
 def arrays(compression: str) -> Figure:
-    """All columns as awkward arrays from Python."""
+    """Reading all columns as awkward arrays."""
     words = "uncompressed" if compression == "none" else compression
     file = f"{{data}}/columns_{compression}.root"
     return Figure(
@@ -99,7 +99,15 @@ def one_by_one(what: str, kind: str, title: str) -> Figure:
             return written(engine, kind, "{work}/single")
         count = min(stored(engine, kind), "5000", key=int)
         folder = "femtobarn_key" if engine == "femtobarn" else engine
-        return ("single.py", "read", engine, kind, f"{{data}}/{folder}.{kind}", count, stored(engine, kind))
+        return (
+            "one_by_one.py",
+            "read",
+            engine,
+            kind,
+            f"{{data}}/{folder}.{kind}",
+            count,
+            stored(engine, kind),
+        )
 
     by_key = (Side("Femtobarn, by key", command("femtobarn_key"), "ours"),) if what == "read" else ()
     return Figure(

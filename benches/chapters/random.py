@@ -1,4 +1,4 @@
-"""Objects at random."""
+"""Random reading of objects."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from framework import Figure, Preparation, Results, Role, Side, Target, faster, 
 TITLE = "Objects at random"
 INTRO = (
     "Every byte of each object is read (summed as words), on one core. Hot means that all objects have been "
-    "read before, cold that all files have left the page cache, which is made sure of. By OID, by key "
-    "(peers have keys alone), or by following the links of other objects, which are read at random, too. "
-    "LMDB and the mapped file hand out memory of the page cache, Femtobarn by OID that of its own; all "
-    "others copy. Femtobarn's and RocksDB's caches hold everything. ROOT (LoadEntry) reads a cluster for "
-    "each object."
+    "read before, cold that all files were evicted from the page cache. Objects are read by OID, by key "
+    "(peers have only keys), or by following the links of other objects, which are read at random, too. "
+    "LMDB and the mapped file return memory of the page cache, Femtobarn by OID memory of its own cache; all "
+    "others copy. Femtobarn's and RocksDB's caches hold all objects. ROOT (LoadEntry) reads a cluster per "
+    "object."
 )
 
 COUNTS = {100: 2_000_000, 10240: 25_600}
@@ -22,12 +22,12 @@ DISK_BYTES = 16 << 10
 
 
 def place(store: str, size: int) -> str:
-    """The folder with the objects in a store."""
+    """The folder of a store with objects of one size."""
     return f"{{data}}/random_{store}_{size}"
 
 
 def filled(size: int) -> tuple[Preparation, ...]:
-    """Objects of one size in all stores that hold such."""
+    """Objects of one size in all stores that are measured with it."""
     count, pool = str(COUNTS[size]), "{data}/objects.bin"
     appended = (pool, str(size), count, str((64 << 20) // size))
     commands = {
@@ -47,12 +47,12 @@ PREPARATIONS = (POOL, *filled(LARGE), *filled(SMALL), *objects("zstd"))
 
 
 def reads(size: int, count: int, batch: int = 1, heat: str = "hot") -> tuple[str, ...]:
-    """What is read."""
+    """The arguments that say which objects are read, and how."""
     return (str(COUNTS[size]), str(size), str(count), str(batch), heat)
 
 
 def ours(name: str, way: str, *what: str, before: tuple[str, ...] | None = None) -> Side:
-    """Our side: one by one in some way, or batches."""
+    """Our side, one by one in one of its ways, or in batches."""
     folder = place("fed", int(what[1]))
     command = ("batches", folder) if way == "batches" else ("random", folder, way)
     return Side(name, ("ours", *command, *what), "ours", before=before)
@@ -61,7 +61,7 @@ def ours(name: str, way: str, *what: str, before: tuple[str, ...] | None = None)
 def peer(
     name: str, store: str, *what: str, role: Role = "peer", before: tuple[str, ...] | None = None
 ) -> Side:
-    """A side of a store that one of the programs reads; from the page cache unless something else is said."""
+    """A peer's side; it reads from the page cache unless `before` says otherwise."""
     programs = {
         "mmap": ("peers", "random", "mmap", place("plain", int(what[1]))),
         "plain": ("peers", "random", "plain", place("plain", int(what[1]))),
@@ -85,7 +85,7 @@ def one_by_one() -> Figure:
         sides=(
             ours("Femtobarn, by OID", "oid", *many),
             ours("Femtobarn, by key", "key", *many),
-            # Other objects than those that the numbers name, so that their sum differs.
+            # Links lead to other objects than the numbers, so the check differs; hence one item less.
             ours("Femtobarn, by links", "links", *reads(LARGE, 199_999)),
             peer("LMDB", "lmdb", *many),
             peer("RocksDB", "rocksdb", *many),
@@ -165,7 +165,7 @@ def cold() -> Figure:
             faster("Femtobarn, in batches of 1,000", "Femtobarn, one by one", 5.0),
             faster("Femtobarn, in batches of 1,000", "disk, 64 times 16 KB at once", 0.8),
         ),
-        note="The disk's own rate is that of reads of 16 KB past the page cache, one or 64 at a time.",
+        note="The disk's own rate is that of 16 KB reads past the page cache, one or 64 at a time.",
     )
 
 
@@ -190,14 +190,14 @@ def scan() -> Figure:
             warmed(Side("mapped file", ("peers", "scan", "mmap", place("plain", LARGE), *counts), "limit")),
             warmed(Side("pread", ("peers", "scan", "plain", place("plain", LARGE), *counts), "limit")),
         ),
-        targets=(Target("Femtobarn, GB a second", gigabytes, at_least=10.0),),
-        note="Femtobarn's and RocksDB's own caches hold all objects. Going forward, Femtobarn reads from "
-        "the operating system's cache, as who reads more than memory holds.",
+        targets=(Target("Femtobarn, GB per second", gigabytes, at_least=10.0),),
+        note="Femtobarn's and RocksDB's own caches hold all objects. Forward, Femtobarn reads from the page "
+        "cache, as a reader of more data than its own cache holds.",
     )
 
 
 def keys() -> Figure:
-    """Where an object is that has a key."""
+    """Look-up of an object by its key."""
 
     def microseconds(results: Results) -> float:
         return 1e6 / results.rate("Femtobarn, find")
@@ -207,8 +207,8 @@ def keys() -> Figure:
         title="Find 10 KB objects by key, hot",
         unit="keys",
         sides=(ours("Femtobarn, find", "find", *reads(LARGE, 100_000)),),
-        targets=(Target("Femtobarn, microseconds for a key", microseconds, at_most=5.0),),
-        note="The look-up alone; what peers take for a look-up with the object is shown above.",
+        targets=(Target("Femtobarn, microseconds per key", microseconds, at_most=5.0),),
+        note="The look-up alone; the figure above has the peers' look-up together with the object.",
     )
 
 

@@ -1,4 +1,4 @@
-"""A federation at a server, beside the same one here."""
+"""A federation at a server, compared with the same federation in a local folder."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from chapters.sequential import COLUMNS, PAIR, WORDS, Data
 from framework import Figure, Side, Target, faster, warmed
 
 TITLE = "A remote federation"
-INTRO = """The same program works with a federation in a folder and at a server on the same machine, which has
-it in the same folder. Columns are the jagged floats of 41 quantities, 41 KB an event, read twice by a process
-that opens the federation anew each time; the second time counts, and what the server reads is in its page
-cache. Objects are appended one by one in transactions of 64 MB, each of which is on disk when it is
-committed. The CPU seconds are those of client and server, which share two cores, so that what takes both
-cores here cannot be as fast from there."""
+INTRO = """The same program works with a federation in a local folder, and through a server on the same
+machine that has it in the same folder. Columns are the jagged floats of 41 quantities, 41 KB per event. A
+process reads them twice, opening the federation each time; the second pass is timed, with the server's files
+in the page cache. Objects are appended one by one in transactions of 64 MB, each of which is durable when it
+is committed. CPU seconds are those of client and server, which share two cores, so work that uses both cores
+locally cannot be as fast remotely."""
 
 PREPARATIONS = (POOL, *columns("none"), *columns("lz4"))
 
@@ -22,15 +22,15 @@ THREADS = {1: "", 2: ", 2 threads"}
 
 
 def beside(name: str, served: str, *command: str, before: tuple[str, ...] | None = None) -> tuple[Side, ...]:
-    """A command of `ours` with a folder, and with the URL of the folder at a server."""
+    """A command of `ours` on a folder, and on the URL of that folder at a server."""
     program, way, *rest = command
     here = Side(f"Femtobarn{name}", (program, way, served, *rest), "ours", cores=2, before=before)
-    far = ("served.py", served, f"{{{program}}}", way, "URL", *rest)
+    far = ("with_server.py", served, f"{{{program}}}", way, "URL", *rest)
     return (here, Side(f"Femtobarn, remote{name}", far, "ours", cores=2, before=before))
 
 
 def near(name: str = "") -> Target:
-    """The remote one has this part of the rate, at least."""
+    """The least ratio of the remote to the local rate."""
     return faster(f"Femtobarn, remote{name}", f"Femtobarn{name}", AT_LEAST)
 
 

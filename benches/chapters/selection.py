@@ -1,4 +1,4 @@
-"""A cut on a few columns of many, and others read for what passes it."""
+"""A cut on a few of many columns, and other columns read for the events that pass."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from chapters.inputs import events
 from framework import Figure, Side, faster, warmed
 
 TITLE = "Selection"
-INTRO = """10 million events have 50 columns of single-precision numbers, 2 GB uncompressed. The cut `f00 >
-4.28125 and abs(f01) < 0.15625` lets one in a thousand through; three other columns are read for those.
-Neighbours are unlike each other, so that statistics of row groups or clusters spare nobody anything.
-Femtobarn selects with `where=` from Python, in a container of its own and in the file that ROOT wrote;
-RDataFrame's filter is compiled; RNTupleReader's loop is written by hand; uproot iterates over batches, and
-awkward cuts; DuckDB queries Parquet with row groups of 122,880 rows; Lance pushes its filter down. Each
-side selects twice; the second time counts, opening does not."""
+INTRO = """10 million events have 50 columns of single-precision numbers, 2 GB uncompressed. One event in a
+thousand passes the cut `f00 > 4.28125 and abs(f01) < 0.15625`, and three other columns are read for it.
+Values are in random order, so statistics of row groups or clusters exclude none. Femtobarn selects with
+`where=` from Python, in a container of its own and in the file that ROOT wrote; RDataFrame's filter is
+compiled; RNTupleReader's loop is written by hand; uproot iterates over batches, with the cut in awkward;
+DuckDB queries Parquet with row groups of 122,880 rows; Lance pushes its filter down. Each side selects
+twice; the second pass is timed, without opening the file."""
 
 PREPARATIONS = events()
 

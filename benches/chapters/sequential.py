@@ -1,4 +1,4 @@
-"""Whole objects, rows and columns, read one after the other."""
+"""Sequential reading of whole objects, rows and columns."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from chapters.inputs import columns, converted, events, objects, rows
 from framework import Figure, Preparation, Side, Target, best_of, faster, warmed
 
 TITLE = "Sequential reading"
-INTRO = """Everything is read in order, from the page cache, and every 32-bit word of it is added up. Each
-side reads all of it twice; the second time counts, opening the file does not. Objects are 10 KB of bytes
-with a number, rows have 10 fields and 100 bytes, and columns are the jagged floats of 41 quantities, 41 KB
-an event. Femtobarn reads a container of its own and the very file that ROOT wrote; RNTupleReader reads by
-views, entry by entry, or in bulk, cluster by cluster; RDataFrame's loop is compiled. The limits read a
-plain file of the same bytes, from the page cache and, with O_DIRECT, from the disk; for two columns of
-many also the very pages that Femtobarn reads."""
+INTRO = """All data are read in order from the page cache, and all their 32-bit words are summed. Each side
+reads them twice; the second pass is timed, without opening the file. Objects are 10 KB of bytes with a
+number, rows have 10 fields and 100 bytes, and columns are the jagged floats of 41 quantities, 41 KB per
+event. Femtobarn reads a container of its own, and the same file that ROOT wrote; RNTupleReader reads by
+views, entry by entry, or in bulk, cluster by cluster; RDataFrame's loop is compiled. The limits read a plain
+file of the same bytes, from the page cache and, with O_DIRECT, from the disk; for two of many columns also
+the same pages that Femtobarn reads."""
 
 JAGGED = tuple(f"{collection}_{name}" for collection, (_, names) in COLLECTIONS.items() for name in names)
 ROW_FIELDS = ("run", "event", "time", "x", "y", "z", "energy", "momentum", "covariance", "hits")
@@ -25,7 +25,7 @@ WORDS = {"none": "uncompressed", "lz4": "lz4", "zstd": "zstd"}
 
 @dataclass(frozen=True)
 class Data:
-    """A file, what is read of it, and how ROOT's programs are told so; `ways` are those of root_scan."""
+    """A file, the fields to read, and the arguments of ROOT's programs; `ways` are those of root_scan."""
 
     stem: str
     ntuple: str
@@ -56,7 +56,7 @@ class Data:
         )
 
     def limits(self) -> tuple[Side, ...]:
-        """The same bytes in a plain file; of a few columns of many also where they are."""
+        """Reading the same bytes from a plain file, and for a few of many columns the same pages."""
         plain = tuple(
             Side(name, ("ours", "read-plain", self.plain, way, self.entries), "limit")
             for name, way in (("pread", "cached"), ("O_DIRECT", "direct"))
@@ -71,12 +71,12 @@ class Data:
         return f"{{data}}/{self.stem}_{len(self.names)}.plain"
 
     def exported(self) -> Preparation:
-        """Makes the plain file."""
+        """The command that makes the plain file."""
         command = ("ours", "export", self.plain, f"{{data}}/{self.stem}_none.root", self.ntuple)
         return Preparation(self.plain, (*command, ",".join(self.names)))
 
     def best_of_root(self, ours: str, at_least: float) -> Target:
-        """Against the fastest way of RNTupleReader, by CPU seconds."""
+        """The ratio to RNTupleReader's fastest way, by CPU seconds."""
         return best_of(ours, tuple(f"RNTupleReader, {way}" for way in self.ways), at_least, "cpu")
 
 
@@ -96,7 +96,7 @@ PREPARATIONS = (
 
 
 def figure(name: str, title: str, data: Data, compression: str, unit: str) -> Figure:
-    """All sides; uncompressed, the limits with them."""
+    """All sides, and for uncompressed data the limits."""
     sides = data.sides(compression)
     root = "Femtobarn, ROOT's file"
     targets = [data.best_of_root("Femtobarn", 1.5), data.best_of_root(root, 1.5)]

@@ -1,4 +1,4 @@
-"""A server of pages, beside XRootD's."""
+"""A server of files and pages, compared with XRootD's."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import replace
 from framework import Figure, Preparation, Results, Role, Side, Target, faster, highest
 
 TITLE = "Serving"
-INTRO = """One server, its clients on the same machine, a file in the page cache. The CPU seconds are the
-server's alone: clients, which are the same for both, share the two cores with it. XRootD is Debian's (5.5)
-with its default settings. Sessions ask again as soon as they were answered; copies are made by xrdcp, whose
-default is reading and writing pages with checksums (pgread, pgwrite). Memory is the most that the server
-took above an empty one; p99 is how long the slowest of a hundred answers took, which with so many sessions
-on two cores is mostly the others' time."""
+INTRO = """One server, with its clients on the same machine and a file in the page cache. CPU seconds are the
+server's alone; its clients, which are the same for both servers, share the two cores with it. XRootD is
+Debian's (5.5) with its default settings. Sessions send the next request as soon as they have an answer;
+copies are made by xrdcp, which reads and writes pages with checksums by default (pgread, pgwrite). Memory is
+the peak above that of an empty server; p99 is the 99 % quantile of response times, most of which is queueing
+when many sessions share two cores."""
 
 FILE = "{data}/served-1gib.bin"
 FILE_MB = 1074
@@ -22,21 +22,21 @@ READ = "read-16384"
 SESSIONS = (1, 8, 32, 128)
 MANY = 2500
 IDLE, BUSY = 3000, 200
-# What is asked to be as good as the peer may be so much worse: figures differ that much from run to run.
+# Tolerance of targets that ask for the peer's rate: figures differ that much from run to run.
 NOISE = 0.05
 THREADS_PER_CORE_MAX = 20
 MEMORY = "MB above an empty server"
 SERVERS: dict[str, tuple[str, Role]] = {"Femtobarn": ("femtobarn", "ours"), "XRootD": ("xrootd", "peer")}
 
-PREPARATIONS = (Preparation(FILE, ("serving_data.py", FILE, str(FILE_MB))),)
+PREPARATIONS = (Preparation(FILE, ("random_file.py", FILE, str(FILE_MB))),)
 
 
 def both(*work: str, x: float | None = None, needs: tuple[str, ...] = ()) -> tuple[Side, ...]:
-    """Both servers at the same work."""
+    """The same work at both servers."""
     return tuple(
         Side(
             name,
-            ("serving.py", kind, FILE, *work),
+            ("server_load.py", kind, FILE, *work),
             role,
             x=x,
             cores=2,
@@ -47,12 +47,12 @@ def both(*work: str, x: float | None = None, needs: tuple[str, ...] = ()) -> tup
 
 
 def asking(work: str, sessions: int, idle: int = 0) -> tuple[str, ...]:
-    """What the clients do."""
+    """The clients' work: its kind, and the numbers of sessions."""
     return (work, "{sessions}", str(sessions), str(idle), SECONDS)
 
 
 def cheaper(at_most: float, many: int | None = None) -> Target:
-    """Ours takes at most this part of the peer's CPU time; in a curve, by so many sessions."""
+    """The largest ratio of our CPU time to the peer's; in a curve, with one number of sessions."""
     at = "" if many is None else f" @ {many}"
     return faster(f"Femtobarn{at}", f"XRootD{at}", 1 / at_most, "cpu")
 
@@ -76,7 +76,7 @@ def bars(name: str, title: str, unit: str, work: tuple[str, ...], *targets: Targ
 
 
 def reads() -> Figure:
-    """Small reads, by few sessions and by many."""
+    """Small reads, by few and by many sessions."""
     few, many = f"Femtobarn @ {max(SESSIONS[:-1])}", f"Femtobarn @ {MANY}"
     targets = (
         *(cheaper(0.6, count) for count in SESSIONS),
@@ -94,14 +94,14 @@ def reads() -> Figure:
 
 
 def as_soon(many: int) -> Target:
-    """The slowest answers of ours are no slower than the peer's."""
+    """The ratio of our p99 to the peer's."""
     ours, theirs = f"Femtobarn @ {many}", f"XRootD @ {many}"
     text = f"{ours} / {theirs}, p99"
     return Target(text, lambda r: slowest(r, ours) / slowest(r, theirs), at_most=1 + NOISE)
 
 
 def slowest(results: Results, key: str) -> float:
-    """Microseconds of the 99th percentile."""
+    """The 99 % quantile of response times, in microseconds."""
     return results.median(key, lambda sample: sample["p99_us"])
 
 
@@ -116,12 +116,12 @@ def calls() -> Figure:
         targets=(highest("Femtobarn", 3.0, "system calls for a read"),),
         x="sessions",
         y="system calls for a read",
-        note="`strace` counts them, which makes both servers slow.",
+        note="Counted with `strace`, which slows both servers.",
     )
 
 
 def beside_idle() -> Figure:
-    """Sessions that work, alone and beside many that do nothing; all of those must be there afterwards."""
+    """Active sessions, alone and beside many idle ones, which must all be alive afterwards."""
     alone = both(*asking(READ, BUSY))
     beside = both(*asking(READ, BUSY, IDLE))
     named = tuple(replace(side, name=f"{side.name}, idle ones beside") for side in beside)

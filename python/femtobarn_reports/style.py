@@ -95,7 +95,7 @@ def svg(figure: Figure) -> str:
 
 
 def png(figure: Figure, *, dpi: int = 170, path: Path | None = None) -> str:
-    """The figure as a data URI of PNG, for pictures with thousands of points; also as a file, given a path."""
+    """The figure as a data URI of PNG, for pictures with many points; also as a file if `path` is set."""
     pixels = _drawn(figure, format="png", metadata={"Software": None}, dpi=dpi)
     if path is not None:
         path.write_bytes(pixels)

@@ -15,13 +15,13 @@ import pytest
 from servers import Server
 
 import framework
-import measuring
+import measurement
 import page
 import report
 import run
 from chapters import NAMES
 from framework import Chapter, Figure, Results, Side
-from programs import NotThere
+from programs import Unavailable
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -58,7 +58,7 @@ def results() -> Results:
 
 
 def test_targets_are_made_of_medians(results: Results) -> None:
-    judged = [target.judged(results) for target in FIGURE.targets]
+    judged = [target.judge(results) for target in FIGURE.targets]
     assert [round(each["value"], 6) for each in judged] == [0.8, 0.05, 0.5, 1.01]
     assert [each["reached"] for each in judged] == [False, False, False, True]
 
@@ -70,7 +70,7 @@ def test_targets_name_sides_that_there_are(name: str) -> None:
     for figure in chapter.figures:
         done = Results({side.key: [sample(1, 1.0, 1.0, **more)] for side in figure.sides})
         for target in figure.targets:
-            assert not math.isnan(target.judged(done)["value"]), (figure.name, target.text)
+            assert not math.isnan(target.judge(done)["value"]), (figure.name, target.text)
 
 
 def test_the_cpu_time_of_a_server_is_that_of_its_process() -> None:
@@ -80,7 +80,7 @@ def test_the_cpu_time_of_a_server_is_that_of_its_process() -> None:
 
 
 def test_what_was_not_measured_is_not_reached() -> None:
-    judged = FIGURE.targets[0].judged(Results({"Femtobarn @ 1": [sample(1, 1, 1)]}))
+    judged = FIGURE.targets[0].judge(Results({"Femtobarn @ 1": [sample(1, 1, 1)]}))
     assert not judged["reached"]
     assert report.number(judged["value"]) == "not measured"
 
@@ -89,14 +89,14 @@ def test_curves_have_a_spread() -> None:
     points = [[[10, 1.0], [100, 1.5]], [[10, 3.0], [100, 1.5]], [[10, 2.0], [100, 9.0]]]
     results = Results({"open": [sample(1, 1, 1, points=each) for each in points]})
     assert results.points("open") == [(10, 2.0), (100, 1.5)]
-    assert framework.flat("open").judged(results)["value"] == pytest.approx(2 / 1.5)
-    assert framework.highest("open", 5, "ms").judged(results)["reached"]
+    assert framework.flat("open").judge(results)["value"] == pytest.approx(2 / 1.5)
+    assert framework.highest("open", 5, "ms").judge(results)["reached"]
 
 
 def test_sides_that_read_other_data_are_refused(results: Results) -> None:
     results.samples["file @ 1"][0]["check"] = 1
     with pytest.raises(SystemExit, match="different data"):
-        measuring.check_equal(FIGURE, results)
+        measurement.check_equal(FIGURE, results)
 
 
 def test_processes_start_together_and_the_slowest_counts() -> None:
@@ -107,7 +107,7 @@ def test_processes_start_together_and_the_slowest_counts() -> None:
         index = int(sys.argv[1])
         print(json.dumps({"items": 10, "bytes": 20, "wall_s": 1.0 + index, "cpu_s": 0.5, "check": index}))
     """
-    summed = measuring.together([[sys.executable, "-c", program, str(index)] for index in range(3)])
+    summed = measurement.run_together([[sys.executable, "-c", program, str(index)] for index in range(3)])
     wanted = {"items": 30, "bytes": 60, "wall_s": 3.0, "cpu_s": 1.5, "check": 3}
     assert {key: summed[key] for key in wanted} == wanted
 
@@ -115,20 +115,20 @@ def test_processes_start_together_and_the_slowest_counts() -> None:
 def test_a_side_whose_programs_are_not_there_is_left_out() -> None:
     side = Side("peer", ("ours",), needs=("sh", "no-such-program"))
     results = Results({"peer": []})
-    measuring.one_round(Figure("f", "F", "objects", (side,)), results, "label")
+    measurement.one_round(Figure("f", "F", "objects", (side,)), results, "label")
     assert results.samples == {"peer": []}
-    with pytest.raises(NotThere, match="has no no-such-program"):
-        measuring.once(side)
+    with pytest.raises(Unavailable, match="missing programs: no-such-program"):
+        measurement.run_side(side)
 
 
 def test_a_figure_that_fails_is_left_out_and_the_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def once(side: Side) -> dict[str, Any]:
+    def run_side(side: Side) -> dict[str, Any]:
         if side.name == "broken":
             raise SystemExit("it failed")
         return sample(1, 1, 1)
 
-    monkeypatch.setattr(measuring, "once", once)
-    monkeypatch.setattr(measuring, "prepare", lambda preparations: None)
+    monkeypatch.setattr(measurement, "run_side", run_side)
+    monkeypatch.setattr(measurement, "prepare", lambda preparations: None)
     broken = Figure("bad", "Bad", "objects", (Side("broken", ("ours",)),))
     chapter = framework.Chapter("c", "C", "", (), (FIGURE, broken))
     assert set(run.measured({chapter: chapter.figures}, 3, 1e9)) == {"append"}

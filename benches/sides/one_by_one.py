@@ -1,7 +1,7 @@
 """Objects one by one: `engines/` has the engines.
 
-    single.py write ENGINE small|blob FOLDER COUNT POOL
-    single.py read ENGINE small|blob FOLDER COUNT STORED
+    one_by_one.py write ENGINE small|blob FOLDER COUNT POOL
+    one_by_one.py read ENGINE small|blob FOLDER COUNT STORED
 
 `small` objects have 10 fields and 100 bytes, those of rows.bin; a `blob` is a number and 10 KB, those of
 objects.bin. POOL is that file. Writing commits 10,000 objects at a time, durably. Reading fetches COUNT of

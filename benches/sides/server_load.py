@@ -1,8 +1,8 @@
 """One `root://` server and its clients: what the server's work costs.
 
-    serving.py femtobarn|xrootd PLACE WORK PROGRAM SESSIONS IDLE SECONDS
-    serving.py femtobarn|xrootd FILE calls PROGRAM SESSIONS,... SECONDS     system calls of reads
-    serving.py femtobarn|xrootd FILE copy-up|copy-down|copy-down-plain
+    server_load.py femtobarn|xrootd PLACE WORK PROGRAM SESSIONS IDLE SECONDS
+    server_load.py femtobarn|xrootd FILE calls PROGRAM SESSIONS,... SECONDS     system calls of reads
+    server_load.py femtobarn|xrootd FILE copy-up|copy-down|copy-down-plain
 
 PROGRAM is `sessions`. PLACE is a file, or the folder of a federation. The CPU seconds are the server's.
 """

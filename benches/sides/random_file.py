@@ -1,4 +1,4 @@
-"""Makes a file of random bytes: serving_data.py FILE MEGABYTES."""
+"""Makes a file of random bytes: random_file.py FILE MEGABYTES."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that works with a federation at a server: `served.py FOLDER PROGRAM ARGUMENTS`.
+"""A program that works with a federation at a server: `with_server.py FOLDER PROGRAM ARGUMENTS`.
 
 Starts our server with the federation in FOLDER and runs the program with its URL in place of the argument
 `URL`. CPU seconds are those of both, from when the program begins to measure until it ends.
