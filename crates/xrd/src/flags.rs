@@ -5,55 +5,24 @@
 
 macro_rules! flags {
     ($(#[$about:meta])* $name:ident: $number:ty {
-        $($(#[$doc:meta])* $flag:ident = $value:literal,)+
+        $($(#[$doc:ident $($text:tt)*])* $flag:ident = $value:literal,)+
     }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
         pub struct $name(pub $number);
 
-        impl $name {
-            $($(#[$doc])* pub const $flag: $name = $name($value);)+
-
-            /// Whether all bits of `others` are set.
-            pub const fn contains(self, others: $name) -> bool {
-                self.0 & others.0 == others.0
-            }
-
-            /// Whether any bit of `others` is set.
-            pub const fn intersects(self, others: $name) -> bool {
-                self.0 & others.0 != 0
-            }
-
-            /// These bits but for those of `others`.
-            pub const fn without(self, others: $name) -> $name {
-                $name(self.0 & !others.0)
-            }
-        }
-
-        impl std::ops::BitOr for $name {
-            type Output = $name;
-
-            fn bitor(self, others: $name) -> $name {
-                $name(self.0 | others.0)
+        bitflags::bitflags! {
+            impl $name: $number {
+                $($(#[$doc $($text)*])* const $flag = $value;)+
+                // Unknown bits are valid.
+                const _ = !0;
             }
         }
 
         impl std::fmt::Debug for $name {
             fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let known = [$((stringify!($flag), $value)),+];
-                let mut left = self.0;
-                let mut separator = "";
-                write!(formatter, "{}(", stringify!($name))?;
-                for (name, bits) in known {
-                    if left & bits == bits {
-                        write!(formatter, "{separator}{name}")?;
-                        left &= !bits;
-                        separator = " | ";
-                    }
-                }
-                if left != 0 {
-                    write!(formatter, "{separator}{left:#x}")?;
-                }
+                formatter.write_str(concat!(stringify!($name), "("))?;
+                bitflags::parser::to_writer(self, &mut *formatter)?;
                 formatter.write_str(")")
             }
         }

@@ -343,7 +343,7 @@ impl File {
             return Ok(());
         }
         // This caller waits for the server; the others wait for the lock.
-        let options = self.options.without(OpenOptions::NEW | OpenOptions::DELETE);
+        let options = self.options.difference(OpenOptions::NEW | OpenOptions::DELETE);
         let handle = self.client.open_handle(retry.clone(), options, Mode::default()).await?;
         *self.handle.lock() = Arc::new(handle);
         Ok(())

@@ -101,10 +101,10 @@ impl<'a> SessionSetup<'a> {
         let mut bytes = HANDSHAKE.to_vec();
         let mut options = ProtocolOptions::SECURITY;
         if cfg!(feature = "tls") {
-            options = options | ProtocolOptions::ABLE_TLS;
+            options |= ProtocolOptions::ABLE_TLS;
         }
         if self.wants_tls {
-            options = options | ProtocolOptions::WANT_TLS;
+            options |= ProtocolOptions::WANT_TLS;
         }
         let expect = match self.purpose {
             Purpose::Session { .. } => Expect::LOGIN,

@@ -43,7 +43,9 @@ pub(super) struct Fake {
 
 impl Fake {
     /// Starts a server. Its threads end with the test's process.
-    pub(super) fn start(script: impl Fn(usize, usize, &Request) -> Act + Send + Sync + 'static) -> Self {
+    pub(super) fn start(
+        script: impl Fn(usize, usize, &Request) -> Act + Send + Sync + 'static,
+    ) -> Self {
         Self::start_with("", script)
     }
 
