@@ -1,7 +1,7 @@
-//! The anchor: the object of class `ROOT::RNTuple` by which a ROOT file knows an RNTuple.
+//! The anchor: the object of class `ROOT::RNTuple` that makes an RNTuple an object of a ROOT file.
 //!
-//! Later versions of the class only append members and keep the checksum in the last 8 bytes, so
-//! that an anchor longer than ours is read by ignoring what follows the members known here.
+//! Later versions of the class only append members and keep the checksum in the last 8 bytes. So a
+//! longer anchor is read by ignoring the bytes between the known members and the checksum.
 //!
 //! Source: RNTuple Binary Format Specification 1.0, "Anchor schema".
 
@@ -19,34 +19,34 @@ pub const ANCHOR_SIZE: usize = 4 + 2 + MEMBERS_SIZE + CHECKSUM_SIZE;
 const MEMBERS_SIZE: usize = 4 * 2 + 7 * 8;
 const CHECKSUM_SIZE: usize = 8;
 const CLASS_VERSION: u16 = 2;
-/// ROOT sets this bit in the byte count of every object that it streams.
+/// The bit that ROOT sets in the byte count of every streamed object.
 const BYTE_COUNT_MARK: u32 = 0x4000_0000;
 
-/// The version of the format that we write: no feature that an older reader would miss.
+/// The version of the format that this crate writes.
 const FORMAT_VERSION: [u16; 4] = [1, 0, 0, 0];
 /// ROOT's own limit on the size of a key, 1 GiB.
 const KEY_SIZE_MAX: u64 = 1 << 30;
 
-/// Where header and footer of an RNTuple are.
+/// Locations of the header and the footer of an RNTuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// Version of the format: epoch, major, minor, patch.
     pub version: [u16; 4],
-    /// Where the header envelope is.
+    /// Location of the header envelope.
     pub header: EnvelopeLink,
-    /// Where the footer envelope is.
+    /// Location of the footer envelope.
     pub footer: EnvelopeLink,
-    /// A blob larger than this is spread over several keys; 0 means never.
+    /// Most bytes of a blob in one key; larger blobs are spread over several. 0 means no limit.
     pub max_key_size: u64,
 }
 
 impl Anchor {
-    /// An anchor of the version that this library writes.
+    /// An anchor of the format version that this crate writes.
     pub fn new(header: EnvelopeLink, footer: EnvelopeLink) -> Self {
         Anchor { version: FORMAT_VERSION, header, footer, max_key_size: KEY_SIZE_MAX }
     }
 
-    /// The streamed object, with its checksum.
+    /// Encodes the streamed object with its checksum.
     pub fn encode(&self) -> [u8; ANCHOR_SIZE] {
         let mut members = Writer::default();
         self.version.iter().for_each(|&number| {
@@ -63,11 +63,11 @@ impl Anchor {
         writer.bytes.try_into().expect("the members have constant sizes")
     }
 
-    /// Reads a streamed object.
+    /// Decodes a streamed object.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is damaged, [`Error::Unsupported`] if it is older than version 1.0
-    /// of the format.
+    /// [`Error::Corrupt`] if the bytes are damaged, [`Error::Unsupported`] if the class is older than
+    /// version 1.0 of the format or of another epoch.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new("anchor", bytes, 0);
         let _byte_count = reader.u32_be()?;

@@ -1,10 +1,9 @@
-//! Columnar data in memory: what readers return and writers take.
-//!
-//! The layout is that of Awkward Array and Arrow, so that data crosses to either without copying.
+//! Columnar data in memory, which readers return and writers take. The layout is that of Awkward Array
+//! and Arrow, so arrays are exchanged with either without copying.
 //!
 //! Invariants (checked by [`Array::validate`], relied on by writers):
 //! 1. Primitive buffers are native little-endian, a whole number of values, aligned to the value.
-//! 2. Offsets are `i64`, start at any value, never decrease, one more than there are lists.
+//! 2. Offsets are `i64`, one more than there are lists; they never decrease, and may start at any value.
 //! 3. The content of a list is at least as long as its last offset.
 //! 4. All members of a record have the record's length.
 
@@ -30,13 +29,13 @@ pub enum Array {
         /// The characters of all strings.
         bytes: Bytes,
     },
-    /// Lists of any length. An optional value is a list of zero or one items, marked `optional`.
+    /// Lists of any length. An optional value is a list of zero or one item, marked `optional`.
     List {
         /// `i64` offsets into `content`.
         offsets: Bytes,
         /// The items of all lists.
         content: Box<Array>,
-        /// Whether each list stands for a value (one item) or its absence (none).
+        /// Whether each list represents an optional value: one item if it is present, else none.
         optional: bool,
     },
     /// Lists of `size` items each.
@@ -55,11 +54,11 @@ pub enum Array {
         /// Members by name, in order.
         members: Vec<(String, Array)>,
     },
-    /// Values of one of several types each.
+    /// Values, each of one of several types.
     Variant {
         /// `i8` number of the alternative, counted from 0; -1 for a variant with no value.
         tags: Bytes,
-        /// `i64` position within the alternative's content.
+        /// `i64` position in the content of the alternative.
         positions: Bytes,
         /// The values of each alternative.
         contents: Vec<Array>,
@@ -101,7 +100,7 @@ impl Array {
     }
 }
 
-/// Hands a vector over as shared bytes, without copying.
+/// Converts a vector into shared bytes without copying.
 pub fn bytes_of<T: bytemuck::Pod + Send>(values: Vec<T>) -> Bytes {
     struct VecOwner<T>(Vec<T>);
     impl<T: bytemuck::Pod> AsRef<[u8]> for VecOwner<T> {
@@ -112,16 +111,19 @@ pub fn bytes_of<T: bytemuck::Pod + Send>(values: Vec<T>) -> Bytes {
     Bytes::from_owner(VecOwner(values))
 }
 
-/// The bytes as values of `T`.
+/// Views the bytes as values of `T`.
 ///
 /// # Errors
 /// [`Error::Invalid`] if they are not aligned to `T` or not a whole number of values.
 pub fn values_of<T: bytemuck::Pod>(bytes: &[u8]) -> Result<&[T]> {
     if bytes.is_empty() {
-        // An empty buffer may point anywhere, as those of other languages do.
+        // Empty buffers from other languages may have pointers that are not aligned.
         return Ok(&[]);
     }
     bytemuck::try_cast_slice(bytes).map_err(|reason| Error::Invalid {
-        what: format!("a buffer of {} bytes is not an array of its type: {reason}", bytes.len()),
+        what: format!(
+            "a buffer of {} bytes does not hold whole aligned values: {reason}",
+            bytes.len()
+        ),
     })
 }

@@ -1,4 +1,4 @@
-//! Arrays from parts of arrays.
+//! Taking values out of arrays, and concatenating arrays.
 
 use std::ops::Range;
 
@@ -177,12 +177,12 @@ fn length_of_runs(runs: &[Range<usize>]) -> usize {
     runs.iter().map(Range::len).sum()
 }
 
-/// Values of `size` bytes at runs of positions, copied to memory that is aligned to them.
+/// Copies values of `size` bytes at runs of positions to aligned memory.
 fn take_values(values: &[u8], size: usize, runs: &[Range<usize>]) -> Result<bytes::Bytes> {
     join(runs.iter().map(|run| &values[run.start * size..run.end * size]).collect())
 }
 
-/// Offsets of the lists at runs of positions, and the runs of their items.
+/// New offsets of the lists at runs of positions, and the runs of their items in the old content.
 fn take_offsets(
     offsets: &[u8],
     runs: &[Range<usize>],
@@ -213,7 +213,7 @@ fn join(parts: Vec<&[u8]>) -> Result<bytes::Bytes> {
     Ok(joined.into_bytes())
 }
 
-/// Joined offsets, and which items of each part they refer to.
+/// Concatenated offsets, and for each part the range of items that its offsets refer to.
 fn join_offsets(parts: &[&[u8]]) -> Result<(bytes::Bytes, Vec<Range<usize>>)> {
     let mut joined = vec![0_i64];
     let mut ranges = Vec::with_capacity(parts.len());

@@ -1,4 +1,4 @@
-//! Aligned memory that ends up as shared bytes.
+//! Aligned buffers that become shared bytes without a copy, and a pool that recycles their memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,24 +8,24 @@ use memmap2::{Advice, MmapMut};
 
 use crate::error::{Error, Result};
 
-/// Most bytes of a buffer. A fuzzer takes a large allocation for a fault; when built for one, there is
-/// little memory.
+/// Most bytes of a buffer. It is small in builds for fuzzing, since a fuzzer reports a large allocation
+/// as a fault.
 const LENGTH_MAX: usize = if cfg!(fuzzing) { 1 << 26 } else { isize::MAX as usize - 8 };
 
 /// Bytes, aligned to 8, that become [`Bytes`] without a copy.
 ///
-/// The memory of all but small ones goes to a pool when it is no longer used: memory that is touched
-/// for the first time costs more than to fill it.
+/// When a buffer of 8 KiB or more is dropped, its memory goes to a pool: the page faults of fresh memory
+/// cost more than filling it.
 pub(crate) struct AlignedBuffer {
     memory: BufferMemory,
     length: usize,
 }
 
-/// Zeroed memory when it is new, aligned to 8.
+/// Memory aligned to 8 bytes, zeroed when allocated.
 enum BufferMemory {
     /// From the allocator.
     Small(Vec<u64>),
-    /// From the operating system, in huge pages where it has them: 512 times fewer first touches.
+    /// From the operating system, in huge pages where available: 512 times fewer page faults.
     Large(MmapMut),
 }
 
@@ -42,7 +42,7 @@ impl AlignedBuffer {
         Ok(buffer)
     }
 
-    /// `count` values of `size` bytes that may be anything: the caller writes all of them.
+    /// `count` values of `size` bytes with undefined content: the caller overwrites all of them.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no memory for them.
@@ -50,7 +50,7 @@ impl AlignedBuffer {
         Ok(Self::allocate(count, size)?.0)
     }
 
-    /// A buffer, and whether it comes from the pool and has old bytes in it.
+    /// A buffer, and whether it comes from the pool and so contains old bytes.
     fn allocate(count: u64, size: usize) -> Result<(Self, bool)> {
         let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(size));
         let length = length.filter(|&length| length <= LENGTH_MAX);
@@ -88,11 +88,11 @@ impl Drop for AlignedBuffer {
 }
 
 impl BufferMemory {
-    /// `None` if there is no such memory: a size that a damaged file claims is an error, no abort.
+    /// `None` if the allocation fails: a huge size in a damaged file must yield an error, not an abort.
     fn new(length: usize) -> Option<Self> {
         if length >= LARGE_MIN {
             let memory = MmapMut::map_anon(rounded(length)).ok()?;
-            // Advice that is not taken costs time, no more.
+            // If the kernel ignores the advice, the memory is slower to touch but usable.
             drop(memory.advise(Advice::HugePage));
             return Some(BufferMemory::Large(memory));
         }
@@ -122,27 +122,27 @@ impl Default for BufferMemory {
     }
 }
 
-/// Memory of buffers that are no longer used, by its size.
+/// Memory of dropped buffers, by size.
 struct BufferPool {
     free: BTreeMap<usize, Vec<BufferMemory>>,
     bytes: usize,
 }
 
-/// Bytes of a buffer from which on it comes from the operating system.
+/// Least bytes of a buffer that is mapped from the operating system.
 const LARGE_MIN: usize = 256 << 10;
-/// Bytes of a buffer from which on it is worth keeping, as those of pages are.
+/// Least bytes of a buffer whose memory is recycled; those of pages are.
 const KEPT_MIN: usize = 8 << 10;
-/// Bytes of all buffers that are kept.
+/// Most bytes of memory in the pool.
 const POOL_BYTES_MAX: usize = 256 << 20;
 
 fn pool() -> MutexGuard<'static, BufferPool> {
     static POOL: Mutex<BufferPool> = Mutex::new(BufferPool { free: BTreeMap::new(), bytes: 0 });
-    // The pool is whole whatever happened to a thread that held it.
+    // Every method leaves the pool consistent, even if the thread that held it panicked.
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl BufferPool {
-    /// The smallest buffer with at least so many bytes, unless it has twice as many.
+    /// Takes the smallest free memory of `length` to `2 * length` bytes, exclusive.
     fn take(&mut self, length: usize) -> Option<BufferMemory> {
         let (&size, _) = self.free.range(length..2 * length).next()?;
         self.take_of(size)
@@ -158,7 +158,7 @@ impl BufferPool {
         memory
     }
 
-    /// Keeps a buffer; the smallest ones make place.
+    /// Adds memory to the pool and frees the smallest pieces while the pool is over its limit.
     fn give(&mut self, memory: BufferMemory) {
         let size = memory.bytes().len();
         self.bytes += size;
@@ -171,11 +171,11 @@ impl BufferPool {
     }
 }
 
-/// A length that buffers of about the same size share, at most an eighth larger.
+/// Rounds a length up by at most an eighth, so that buffers of similar sizes share memory.
 fn rounded(length: usize) -> usize {
     length.next_multiple_of(length.next_power_of_two() / 16)
 }
 
 fn too_large(count: u64) -> Error {
-    Error::invalid(format!("there is no memory for {count} values at once: read fewer entries"))
+    Error::invalid(format!("out of memory for {count} values: read fewer entries at a time"))
 }

@@ -1,9 +1,9 @@
-//! The types of columns, and what their elements are in memory.
+//! The types of columns and of their elements in memory. The code of an unknown type is kept, because
+//! the specification asks readers to ignore columns of unknown types, not to refuse the file.
 //!
-//! Source: RNTuple Binary Format Specification 1.0, "Column Description". A type that this library
-//! does not know is carried untouched: old readers must ignore such columns, not refuse the file.
+//! Source: RNTuple Binary Format Specification 1.0, "Column Description".
 
-/// Type of a column: what its elements are and how a page of them is encoded.
+/// Type of a column: the type of its elements and the encoding of its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnType {
     /// Truth values, packed least significant bit first.
@@ -38,7 +38,7 @@ pub enum ColumnType {
     Index32,
     /// End offsets of collections within the cluster, 8 bytes.
     Index64,
-    /// An index (8 bytes) and the tag of a variant's alternative (4 bytes); 0 is no value.
+    /// An index (8 bytes) and the tag of a variant's alternative (4 bytes); tag 0 is no value.
     Switch,
     /// [`ColumnType::Int16`], zigzag, split into byte planes.
     SplitInt16,
@@ -71,7 +71,7 @@ pub enum ColumnType {
     Unknown(u16),
 }
 
-/// One element of a column in memory; numbers are in the machine's (little-endian) byte order.
+/// Type of an element in memory; numbers are in the machine's (little-endian) byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Element {
@@ -120,7 +120,7 @@ pub(crate) fn switch_pairs(elements: &[u8]) -> impl Iterator<Item = (u64, u32)> 
     })
 }
 
-/// The specification's table; the position of a type is its code.
+/// The table of the specification; the position of a type is its code.
 const TYPES: [ColumnType; 30] = {
     use ColumnType::*;
     [
@@ -204,7 +204,7 @@ impl ColumnType {
         }
     }
 
-    /// Bits of one element on disk; `None` if the column chooses them or the type is unknown.
+    /// Bits of one element on disk; `None` if each column chooses its own or the type is unknown.
     pub const fn default_bits(self) -> Option<u16> {
         use ColumnType::*;
         match self {
@@ -220,7 +220,7 @@ impl ColumnType {
         }
     }
 
-    /// Whether `bits` is a width that the specification allows for this type.
+    /// Whether the specification allows elements of `bits` bits for this type.
     pub const fn allows_bits(self, bits: u16) -> bool {
         match self {
             ColumnType::Real32Trunc => bits >= 10 && bits <= 31,
@@ -238,7 +238,7 @@ impl ColumnType {
         matches!(self, Index32 | Index64 | SplitIndex32 | SplitIndex64)
     }
 
-    /// What an element is in memory; `None` for an unknown type.
+    /// The type of an element in memory; `None` for an unknown type.
     pub const fn element(self) -> Option<Element> {
         use ColumnType::*;
         Some(match self {
@@ -259,7 +259,7 @@ impl ColumnType {
         })
     }
 
-    /// Whether the bytes of an uncompressed page are the elements in memory, with nothing to decode.
+    /// Whether the bytes of an uncompressed page equal the elements in memory.
     pub const fn is_plain(self) -> bool {
         use ColumnType::*;
         matches!(

@@ -1,4 +1,4 @@
-//! The wrapping of metadata: kind, length, payload, checksum.
+//! Envelopes, the frames of all metadata: kind, length, payload, checksum.
 //!
 //! Source: RNTuple Binary Format Specification 1.0, "Envelopes" and "Feature Flags".
 
@@ -11,15 +11,15 @@ use crate::source::{BlobSink, ByteSource};
 use crate::tfile::read_blob;
 use crate::wire::{Reader, Writer, checksum_holds};
 
-/// Kind and length, 8 bytes.
+/// Bytes of kind and length.
 pub(crate) const PREAMBLE_SIZE: usize = 8;
 pub(crate) const CHECKSUM_SIZE: usize = 8;
 
-/// An envelope is metadata of a few bytes for each page; one longer than this is damage. It bounds
-/// what a hostile length can make us allocate.
+/// Most bytes of an envelope when decompressed; it bounds the memory that a hostile length claims.
+/// Envelopes have a few bytes for each page.
 const LENGTH_MAX: u64 = 1 << 32;
 
-/// What an envelope holds.
+/// The kind of an envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum EnvelopeKind {
@@ -42,7 +42,7 @@ impl EnvelopeKind {
     }
 }
 
-/// Wraps a payload.
+/// Frames a payload with kind, length and checksum.
 pub fn seal_envelope(kind: EnvelopeKind, payload: &[u8]) -> Vec<u8> {
     let length = (PREAMBLE_SIZE + payload.len() + CHECKSUM_SIZE) as u64;
     let mut writer = Writer::default();
@@ -64,7 +64,7 @@ pub fn open_envelope(kind: EnvelopeKind, bytes: &[u8]) -> Result<&[u8]> {
     }
     if preamble >> 16 != bytes.len() as u64 {
         let (told, is) = (preamble >> 16, bytes.len());
-        return Err(Error::corrupt(kind.name(), 0, format!("it tells {told} bytes, but has {is}")));
+        return Err(Error::corrupt(kind.name(), 0, format!("length {told} in {is} bytes")));
     }
     let payload_size = reader.remaining().checked_sub(CHECKSUM_SIZE);
     let payload = reader.take(payload_size.ok_or_else(|| reader.corrupt("no checksum"))?)?;
@@ -74,16 +74,17 @@ pub fn open_envelope(kind: EnvelopeKind, bytes: &[u8]) -> Result<&[u8]> {
     Ok(payload)
 }
 
-/// The checksum at the end of an envelope, which identifies a header in the other envelopes.
+/// The checksum at the end of an envelope. That of the header identifies it in all other envelopes.
 pub fn envelope_checksum(bytes: &[u8]) -> u64 {
     let tail = bytes.last_chunk().copied().unwrap_or_default();
     u64::from_le_bytes(tail)
 }
 
-/// Reads, decompresses and checks an envelope; returns all its bytes.
+/// Reads, decompresses and checks an envelope; returns all its bytes. An envelope of more than
+/// `key_size_max` stored bytes is spread over several keys.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the link or the envelope is damaged, [`Error::Io`] from the source.
+/// [`Error::Corrupt`] if the link or the envelope is damaged, [`Error::Io`] if the source cannot be read.
 pub fn read_envelope(
     source: &dyn ByteSource,
     link: &EnvelopeLink,
@@ -118,7 +119,7 @@ pub(crate) fn write_envelope(sink: &mut dyn BlobSink, bytes: &[u8]) -> Result<En
     Ok(EnvelopeLink { length: size, locator: Locator { offset, size } })
 }
 
-/// Reads the feature flags; none is defined in version 1.0, so any that is set is refused.
+/// Decodes the feature flags and refuses any that is set: version 1.0 defines none.
 pub(crate) fn decode_feature_flags(reader: &mut Reader<'_>) -> Result<()> {
     let mut first_bit = 0;
     loop {

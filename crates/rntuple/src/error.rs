@@ -1,7 +1,7 @@
 //! The one error type of this crate.
 //!
-//! Bytes from a file or a network never cause a panic: they yield [`Error::Corrupt`] or
-//! [`Error::Unsupported`], with what was being read and where.
+//! Damaged bytes never cause a panic: they yield [`Error::Corrupt`] or [`Error::Unsupported`], which
+//! name the structure that was read and its offset.
 
 use std::io;
 
@@ -14,7 +14,7 @@ pub enum ErrorKind {
     Unsupported,
     /// The caller asked for something impossible, such as an array of the wrong type.
     Invalid,
-    /// A name, a field or an entry does not exist.
+    /// The name, field or entry does not exist.
     NotFound,
     /// The operating system refused a read or a write.
     Io,
@@ -30,7 +30,7 @@ pub enum Error {
         what: &'static str,
         /// Byte offset in the file, or within the envelope while one is decoded.
         offset: u64,
-        /// What is wrong with it.
+        /// The damage found.
         reason: String,
     },
     /// The bytes are sound, but use something that this library does not implement.
@@ -45,20 +45,20 @@ pub enum Error {
         /// What is wrong and what to do about it.
         what: String,
     },
-    /// A name, a field or an entry does not exist.
+    /// The name, field or entry does not exist.
     #[error("{what} {name:?} does not exist{}", hint(.candidates))]
     NotFound {
-        /// What kind of thing, such as `field` or `RNTuple`.
+        /// The kind of the missing item, such as `field` or `RNTuple`.
         what: &'static str,
         /// The name asked for.
         name: String,
-        /// Names that do exist, for a hint.
+        /// Existing names, for a hint.
         candidates: Vec<String>,
     },
     /// The operating system refused a read or a write.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation, such as `read`.
         what: String,
         /// The operating system's reason.
         source: io::Error,

@@ -1,6 +1,6 @@
-//! The footer envelope: additions to the schema, and where the page lists are.
+//! The footer envelope: additions to the schema, and the locations of the page lists.
 //!
-//! A footer is one version of an RNTuple: it names all cluster groups, older and newer.
+//! A footer describes one version of an RNTuple: it lists all its cluster groups, old and new.
 //!
 //! Source: RNTuple Binary Format Specification 1.0, "Footer Envelope".
 
@@ -17,7 +17,7 @@ const CLUSTER_GROUP_SIZE_MIN: usize = RECORD_FRAME_OVERHEAD + 20 + ENVELOPE_LINK
 /// The footer of an RNTuple.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Footer {
-    /// Checksum of the header that this footer belongs to.
+    /// Checksum of the header of the same RNTuple.
     pub header_checksum: u64,
     /// Fields and columns added since the header; identifiers continue the header's.
     pub extension: Schema,
@@ -25,7 +25,7 @@ pub struct Footer {
     pub cluster_groups: Vec<ClusterGroup>,
 }
 
-/// Consecutive clusters whose pages one page list describes.
+/// Consecutive clusters that share one page list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterGroup {
     /// First entry of the group.
@@ -34,12 +34,12 @@ pub struct ClusterGroup {
     pub entry_span: u64,
     /// Number of clusters.
     pub clusters: u32,
-    /// Where the page list is.
+    /// Location of the page list.
     pub page_list: EnvelopeLink,
 }
 
 impl Footer {
-    /// The uncompressed envelope.
+    /// Encodes the uncompressed envelope.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         writer.u64(0).u64(self.header_checksum);
@@ -52,11 +52,12 @@ impl Footer {
         seal_envelope(EnvelopeKind::Footer, &writer.bytes)
     }
 
-    /// Reads an uncompressed envelope. The extension's references are checked when it is joined to
-    /// the header's schema by [`Schema::extend`].
+    /// Decodes an uncompressed envelope. [`Schema::extend`] checks the references of the extension when
+    /// it joins it to the schema of the header.
     ///
     /// # Errors
-    /// As [`Header::decode`](crate::Header::decode).
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) if the bytes are damaged,
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if they use features of a later version.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let payload = open_envelope(EnvelopeKind::Footer, bytes)?;
         let name = EnvelopeKind::Footer.name();
@@ -81,7 +82,7 @@ impl Footer {
     }
 }
 
-/// The record frame of an extension may be empty.
+/// Decodes a schema extension, whose record frame may be empty.
 fn decode_extension(reader: &mut Reader<'_>) -> Result<Schema> {
     if reader.remaining() == 0 { Ok(Schema::default()) } else { Schema::decode(reader) }
 }

@@ -10,21 +10,21 @@ use crate::error::Result;
 use crate::schema::Schema;
 use crate::wire::{Reader, Writer};
 
-/// The header of an RNTuple; written first and never changed.
+/// The header of an RNTuple: written first, never changed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Header {
     /// Name of the RNTuple.
     pub name: String,
     /// Free text.
     pub description: String,
-    /// The program that wrote it.
+    /// The program that wrote the RNTuple.
     pub writer: String,
     /// Fields and columns; a footer may add more.
     pub schema: Schema,
 }
 
 impl Header {
-    /// The uncompressed envelope.
+    /// Encodes the uncompressed envelope.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         writer.u64(0);
@@ -33,12 +33,12 @@ impl Header {
         seal_envelope(EnvelopeKind::Header, &writer.bytes)
     }
 
-    /// Reads an uncompressed envelope; returns the header and its checksum, by which footer and page
+    /// Decodes an uncompressed envelope; returns the header and its checksum, by which footers and page
     /// lists refer to it.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt) if the bytes are damaged,
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) if they use a later version's features.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if they use features of a later version.
     pub fn decode(bytes: &[u8]) -> Result<(Self, u64)> {
         let payload = open_envelope(EnvelopeKind::Header, bytes)?;
         let name = EnvelopeKind::Header.name();

@@ -1,42 +1,42 @@
-//! Members of base classes, shown as members of the class that inherits them.
-//!
-//! ROOT stores a base class as a subfield `:_0`, `:_1` and so on (specification, "User-defined
-//! classes"). C++ and ROOT know its members as the class's own, so that is how they are read.
+//! Inherited members: those of base classes read as members of the class that inherits them, as in C++.
+//! ROOT stores a base class as a subfield `:_0`, `:_1` and so on.
 //!
 //! Invariants:
-//! 1. Members keep the order of their columns; those of a base class come where it stands.
-//! 2. Names take as many bytes as are stored of them, and [`PREFIX_BYTES_MAX`] more in all.
+//! 1. Members keep the order of their columns; those of a base class stand in its place.
+//! 2. Names in memory take at most [`PREFIX_BYTES_MAX`] bytes more than names in the file.
+//!
+//! Source: RNTuple Binary Format Specification 1.0, "User-defined classes".
 
 use std::collections::HashMap;
 
-/// Bytes of names of base classes that are put in front of members' names, in all of a schema.
+/// Most bytes of base class names that are put before names of members, in a whole schema.
 pub const PREFIX_BYTES_MAX: usize = 16 << 20;
 
 /// A member of a record, or of one of its base classes.
 #[derive(Clone, Debug)]
 pub struct InheritedMember<'a, T> {
-    /// The name of the base class; none if the member is the record's own.
+    /// The name of the base class; `None` if the member is the record's own.
     pub base: Option<&'a str>,
-    /// The member's name, which is its own among those of its class.
+    /// The member's name, unique in its class.
     pub name: String,
     /// The member.
     pub member: T,
 }
 
-/// Whether a subfield of this name stands for a base class.
+/// Whether a subfield of this name represents a base class.
 pub fn is_base_class(name: &str) -> bool {
     let number = name.strip_prefix(":_").unwrap_or_default();
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The members of a record with names of their own: an inherited one whose name another member has, too,
-/// gets that of its base class in front, such as `Base::x`. None if that takes more bytes than are left of
-/// [`PREFIX_BYTES_MAX`].
+/// The members of a record with unique names: an inherited member whose name another member has too is
+/// qualified by its base class, such as `Base::x`. `None` if that takes more than `prefix_bytes_left`
+/// bytes, the rest of [`PREFIX_BYTES_MAX`].
 pub fn with_unique_names<T>(
     members: Vec<InheritedMember<'_, T>>,
     prefix_bytes_left: &mut usize,
 ) -> Option<Vec<(String, T)>> {
-    /// A name with a prefix may be that of yet another member.
+    /// A second round resolves qualified names that equal those of other members.
     const ROUNDS: usize = 2;
     let mut members = members;
     for _ in 0..ROUNDS {

@@ -1,10 +1,10 @@
 //! Reads and writes ROOT files that hold RNTuple data, in Rust alone.
 //!
-//! An RNTuple is a table of any number of entries. Each field of an entry is a number, a text, or
-//! made of others: lists, arrays, records, optional values and variants, nested at will. On disk
-//! every field becomes columns, columns become compressed pages, and pages of a range of entries
-//! form a cluster, so that a few fields of many entries are read without touching the others. ROOT
-//! and uproot read what this crate writes.
+//! An RNTuple is a table of entries. Each field of an entry is a number, a string, or a list, array,
+//! record, optional value or variant of other fields, nested to any depth. On disk every field
+//! becomes columns, columns become compressed pages, and the pages of a range of entries form a
+//! cluster, so a few fields of many entries are read without touching the other fields. ROOT and
+//! uproot read the files that this crate writes.
 //!
 //! ```
 //! use std::{fs::File, sync::Arc};
@@ -47,40 +47,41 @@
 //!
 //! # Map
 //!
-//! From what a user sees down to bytes:
+//! From the public interface down to bytes; a module imports only from rows below its own:
 //!
 //! | module | noun |
 //! |---|---|
-//! | `types`, `value` | [`Type`], [`Value`]: what fields are, and one value of any type |
-//! | `array`, `array_ops`, `validate` | [`Array`]: many values in columns, laid out as Awkward Array and Arrow do |
-//! | `writer` | [`Writer`]: a file with one RNTuple; [`Appender`]: one version after another into any [`BlobSink`], with entries appended and replaced; [`row!`], [`Cell`]: Rust structures as entries |
-//! | `reader` | [`Reader`]: one version of an RNTuple; [`Projection`]: some of its fields; [`Cursor`], [`FromCell`]: entries as Rust structures; [`FieldCursor`]: single fields of them |
-//! | `revise` | whole versions from others: [`evolve`] to other types, [`compact`] to fewer clusters, [`complete`] for other readers; [`Conversion`]: arrays of other types |
-//! | `page_cache`, `buffer` | [`PageCache`]: decoded pages for reading single entries; memory that is used again |
-//! | `schema`, `type_map`, `tree`, `inheritance` | [`Schema`]: fields and columns; which of them a type takes, and which type they make, with members of base classes as the class's own |
-//! | `header`, `footer`, `page_list`, `schema_codec`, `envelope`, `locator`, `anchor` | the metadata, as the specification names it |
-//! | `column`, `encoding`, `compression`, `page` | [`Column`]: elements in memory to stored pages and back |
-//! | [`tfile`] | ROOT's container format around it all: keys, directories, sealing a file |
-//! | `source`, `wire`, `error` | [`ByteSource`]: where bytes come from; codecs of integers and strings; [`Error`] |
+//! | `row` | [`row!`]: declares Rust structures as entries |
+//! | `revise` | new versions from old ones: [`evolve`] to other types, [`compact`] to fewer clusters, [`complete`] for other readers; [`Conversion`]: arrays to other types |
+//! | `writer` | [`Writer`]: a file with one RNTuple; [`Appender`]: one version after another into any [`BlobSink`], with entries appended and replaced; [`Cell`]: Rust values into columns |
+//! | `reader` | [`Reader`]: one version of an RNTuple; [`Projection`]: some of its fields; [`Cursor`], [`FromCell`]: entries as Rust structures; [`FieldCursor`]: single fields of entries |
+//! | `summary` | [`ClusterSummary`]: least and greatest values of a cluster's columns |
+//! | `array`, `array_ops`, `value`, `validate`, `cell_type` | [`Array`]: many values in columns, in the layout of Awkward Array and Arrow; [`Value`]: one value of any type; [`CellType`]: the type of a Rust value |
+//! | `tree`, `type_map`, `inheritance` | the fields and columns of a [`Type`] and the type of a field, with members of base classes as the class's own |
+//! | `header`, `footer`, `page_list`, `schema_codec`, `envelope`, `anchor` | the metadata, named as in the specification |
+//! | [`tfile`] | ROOT's container format: keys, directories, sealing a file |
+//! | `page_cache`, `page`, `encoding`, `compression` | elements in memory to stored pages and back; [`PageCache`]: decoded pages, for reading single entries |
+//! | `schema`, `types`, `column`, `locator` | [`Schema`]: fields and columns; [`Type`]: the logical type of a field |
+//! | `source`, `buffer`, `wire`, `clock`, `error` | [`ByteSource`], [`BlobSink`]: input and output; recycled memory; codecs of integers and strings; [`Error`] |
 //!
 //! # Format
 //!
-//! Written is version 1.0.0.0 of the RNTuple Binary Format Specification. Read is every 1.x file
-//! without feature flags, which mark what older readers would get wrong. A top-level field of a
-//! type that this version does not know is left out and named by [`Reader::ignored`].
+//! The crate writes version 1.0.0.0 of the RNTuple Binary Format Specification. It reads every 1.x
+//! file without feature flags; a flag marks a feature that older readers would misread. A top-level
+//! field of a type that this crate does not know is left out and named by [`Reader::ignored`].
 //!
 //! **Invariant:** bytes of any content yield values or an [`Error`], never a panic, and memory is
-//! taken only for elements that stored pages can hold.
+//! allocated only for elements that the stored pages can hold.
 //!
 //! # What it does not do
 //!
-//! - Read other objects of ROOT files, such as histograms, or RNTuples before 1.0; of trees it reads baskets
-//!   of plain numbers ([`tfile::Branch`]), whose places somebody else has to find.
-//! - Take objects in ROOT's own serialisation apart: they read as their bytes.
-//! - Write sets, maps, enumerations, streamed objects, projected fields, or fields added later; all
-//!   of them are read.
-//! - Start threads unless asked to ([`Reader::read_in_parallel`]), or read ahead.
-//! - Run on big-endian machines, or where there is no Unix.
+//! - Read other objects of ROOT files, such as histograms, or RNTuples before 1.0. Of trees it reads
+//!   baskets of plain numbers ([`tfile::Branch`]); the caller supplies the positions of the baskets.
+//! - Decode objects that ROOT's streamer serialised: they read as their bytes.
+//! - Write sets, maps, enumerations, streamed objects, projected fields, or fields added to an
+//!   existing RNTuple; it reads all of these.
+//! - Start threads, but in [`Reader::read_in_parallel`].
+//! - Support big-endian machines or systems other than Unix.
 
 mod anchor;
 mod array;
@@ -150,7 +151,7 @@ pub use writer::{
     Writer,
 };
 
-/// Its example is a test.
+/// Runs the example of the README as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadMe;

@@ -1,4 +1,4 @@
-//! Where a page or an envelope lies in the file.
+//! Locators: byte ranges of pages and envelopes in the file.
 //!
 //! Source: RNTuple Binary Format Specification 1.0, "Locators and Envelope Links".
 
@@ -11,7 +11,7 @@ pub(crate) const LOCATOR_SIZE_MIN: usize = 12;
 pub(crate) const ENVELOPE_LINK_SIZE_MIN: usize = 8 + LOCATOR_SIZE_MIN;
 
 const LARGE_TYPE: u32 = 0x01;
-/// Head, 64-bit size and 64-bit offset.
+/// Bytes of the large form: head, 64-bit size and 64-bit offset.
 const LARGE_SIZE: u32 = 4 + 8 + 8;
 
 /// A range of bytes of the file.
@@ -19,21 +19,21 @@ const LARGE_SIZE: u32 = 4 + 8 + 8;
 pub struct Locator {
     /// First byte, counted from the start of the file.
     pub offset: u64,
-    /// Number of bytes as stored, that is, compressed; without the checksum of a page.
+    /// Number of stored (compressed) bytes, without the checksum of a page.
     pub size: u64,
 }
 
-/// Where an envelope lies, and its length when decompressed.
+/// Location of an envelope, and its length when decompressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EnvelopeLink {
     /// Bytes of the envelope when decompressed.
     pub length: u64,
-    /// The stored bytes.
+    /// Location of the stored bytes.
     pub locator: Locator,
 }
 
 impl Locator {
-    /// Reads either form; the sign of the first word tells them apart.
+    /// Decodes either form; the first word of the large form is negative.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self> {
         let head = reader.i32()?;
         let locator = if head >= 0 {
@@ -47,7 +47,7 @@ impl Locator {
         }
     }
 
-    /// Reads the rest of a locator that tells its own size and type.
+    /// Decodes the rest of a locator whose head has its type and size.
     fn decode_special(head: u32, reader: &mut Reader<'_>) -> Result<Self> {
         let (kind, size) = (head >> 24, head & 0xFFFF);
         if kind != LARGE_TYPE {
@@ -61,7 +61,7 @@ impl Locator {
         Ok(locator)
     }
 
-    /// Writes the standard form where the size allows it, and the large form otherwise.
+    /// Encodes the standard form if the size fits in 31 bits, else the large form.
     pub(crate) fn encode(&self, writer: &mut Writer) {
         match i32::try_from(self.size) {
             Ok(size) => writer.i32(size).u64(self.offset),

@@ -1,6 +1,5 @@
-//! Decoded pages that single objects are read from.
-//!
-//! A bounded cache, shared by any number of readers; what was used least lately goes first.
+//! A bounded cache of decoded pages, from which single entries are read. Any number of readers share
+//! it; it evicts the least recently used pages first.
 
 use bytes::Bytes;
 use quick_cache::Weighter;
@@ -8,16 +7,16 @@ use quick_cache::sync::Cache;
 
 use crate::schema::ColumnId;
 
-/// Identifies a file among those that share a cache.
+/// Identifies a file among the files that share a cache.
 pub type CacheFileId = u64;
 
-/// Decoded pages.
+/// Decoded pages of any number of files.
 pub struct PageCache {
     pages: Cache<PageKey, Bytes, PageWeight>,
 }
 
-/// Which page of which file. Columns whose pages have the same bytes may share a page, as those do
-/// that ROOT writes, and read it differently.
+/// The column is part of the key because ROOT lets columns share a stored page if their pages have the
+/// same bytes, and each column decodes it in its own way.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PageKey {
     pub file: CacheFileId,
@@ -30,7 +29,7 @@ struct PageWeight;
 
 impl Weighter<PageKey, Bytes> for PageWeight {
     fn weight(&self, _: &PageKey, page: &Bytes) -> u64 {
-        // The constant stands for the cache's own bookkeeping, so that tiny pages count too.
+        // The constant accounts for the cache's own bookkeeping, which dominates for tiny pages.
         page.len() as u64 + 64
     }
 }
@@ -43,7 +42,7 @@ impl PageCache {
         PageCache { pages: Cache::with_weighter(items, capacity, PageWeight) }
     }
 
-    /// Bytes held at most.
+    /// Most bytes that the cache holds.
     pub fn capacity(&self) -> u64 {
         self.pages.capacity()
     }
@@ -53,7 +52,7 @@ impl PageCache {
         self.pages.weight()
     }
 
-    /// Lets go of all pages.
+    /// Drops all pages.
     pub fn clear(&self) {
         self.pages.clear();
     }

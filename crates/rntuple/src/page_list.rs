@@ -1,4 +1,4 @@
-//! The page list envelope: the clusters of a cluster group and where their pages are.
+//! The page list envelope: the clusters of a cluster group and the locations of their pages.
 //!
 //! Source: RNTuple Binary Format Specification 1.0, "Page List Envelope".
 
@@ -16,51 +16,51 @@ const PAGE_SIZE_MIN: usize = 4 + LOCATOR_SIZE_MIN;
 /// An empty list of pages and the element offset.
 const COLUMN_PAGES_SIZE_MIN: usize = LIST_FRAME_OVERHEAD + 8;
 
-/// The number of entries shares its word with 8 bits of flags.
+/// Bits of a cluster's number of entries, in a word whose upper 8 bits are flags.
 const ENTRIES_BITS: u32 = 56;
 const CLUSTER_SHARDED: u64 = 0x01;
 
-/// Elements that a column has at most: their numbers are signed in the file.
+/// Most elements of a column: the file stores their indexes as signed integers.
 pub(crate) const ELEMENTS_MAX: u64 = i64::MAX as u64;
-/// Bytes up to which the page lists of a file that nobody goes on with are one: up to four million
-/// pages. A reader of one entry reads the whole list; JSROOT 7.11 reads only the first list.
+/// Most bytes of the single page list of a finished file: up to four million pages. JSROOT 7.11 reads
+/// only the first list of a file; on the other hand a reader of one entry reads the whole list.
 pub(crate) const WHOLE_SIZE_MAX: u64 = 64 << 20;
 pub(crate) const TOO_MANY_ELEMENTS: &str = "a column ends beyond element 2^63";
 
 /// The clusters of one cluster group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageList {
-    /// Checksum of the header that this page list belongs to.
+    /// Checksum of the header of the same RNTuple.
     pub header_checksum: u64,
     /// The clusters, in the order of their entries.
     pub clusters: Vec<Cluster>,
 }
 
-/// A range of entries, and the pages of all columns for it.
+/// A range of entries and the pages of all columns with their elements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
     /// First entry.
     pub first_entry: u64,
     /// Number of entries.
     pub entries: u64,
-    /// By [`ColumnId`](crate::ColumnId). May be shorter than the schema's list of columns: a cluster
-    /// knows nothing of columns that were added after it was written.
+    /// The pages by [`ColumnId`](crate::ColumnId). Shorter than the schema's list of columns if columns
+    /// were added after the cluster was written.
     pub columns: Vec<ColumnPages>,
 }
 
 /// The pages of one column in one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnPages {
-    /// Index of the cluster's first element in the whole column; `None` if the column is suppressed,
-    /// that is, another representation holds the data of this cluster.
+    /// Index of the cluster's first element in the whole column; `None` if the column is suppressed:
+    /// another representation of the field holds the data of this cluster.
     pub element_offset: Option<u64>,
-    /// Compression settings, algorithm * 100 + level, for information only.
+    /// ROOT's compression settings, algorithm * 100 + level, for information only.
     pub compression: u32,
     /// The pages, in the order of their elements.
     pub pages: Vec<PageLocation>,
 }
 
-/// Where one page is.
+/// Location and number of elements of one page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageLocation {
     /// Number of elements, less than 2^31.
@@ -72,16 +72,16 @@ pub struct PageLocation {
 }
 
 impl PageList {
-    /// Bytes of an envelope without clusters.
+    /// Bytes of the envelope of an empty list.
     pub(crate) const FRAME_SIZE: u64 =
         (PREAMBLE_SIZE + 8 + 2 * LIST_FRAME_OVERHEAD + CHECKSUM_SIZE) as u64;
 
-    /// The uncompressed envelope.
+    /// Encodes the uncompressed envelope.
     pub fn encode(&self) -> Vec<u8> {
         Self::encode_clusters(self.header_checksum, &self.clusters)
     }
 
-    /// As [`encode`](Self::encode), of clusters that others may hold too.
+    /// Encodes the uncompressed envelope of borrowed or shared clusters.
     pub(crate) fn encode_clusters<C: Borrow<Cluster>>(
         header_checksum: u64,
         clusters: &[C],
@@ -105,10 +105,11 @@ impl PageList {
         seal_envelope(EnvelopeKind::PageList, &writer.bytes)
     }
 
-    /// Reads an uncompressed envelope.
+    /// Decodes an uncompressed envelope.
     ///
     /// # Errors
-    /// As [`Header::decode`](crate::Header::decode).
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) if the bytes are damaged,
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if they use features of a later version.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         open_envelope(EnvelopeKind::PageList, bytes)?;
         let Outline { header_checksum, clusters } = Outline::decode(bytes)?;
@@ -117,24 +118,24 @@ impl PageList {
     }
 }
 
-/// A page list of which only the clusters' entries are decoded: one that is full describes thousands of
-/// pages, and who reads an object needs few of them.
+/// A page list with its clusters' entries decoded, but not their pages: a full list describes thousands
+/// of pages, of which a reader of one entry needs few.
 pub(crate) struct Outline {
     pub header_checksum: u64,
-    /// In the order of the page list.
+    /// The clusters in the order of the list.
     pub clusters: Vec<Outlined>,
 }
 
-/// A cluster whose pages are not decoded.
+/// A cluster with its pages not yet decoded.
 pub(crate) struct Outlined {
-    /// Without columns.
+    /// The cluster without its columns.
     summary: Cluster,
-    /// Where its pages are described in the envelope.
+    /// Bytes of the envelope that describe its pages.
     columns: Range<usize>,
 }
 
 impl Outline {
-    /// Reads an uncompressed envelope that has been checked.
+    /// Decodes an uncompressed envelope that [`open_envelope`] has checked.
     pub(crate) fn decode(envelope: &[u8]) -> Result<Self> {
         let payload_end = envelope.len().saturating_sub(CHECKSUM_SIZE);
         let payload = envelope.get(PREAMBLE_SIZE..payload_end).unwrap_or_default();
@@ -157,12 +158,12 @@ impl Outline {
 }
 
 impl Outlined {
-    /// Its entries.
+    /// First entry and number of entries.
     pub(crate) fn entries(&self) -> (u64, u64) {
         (self.summary.first_entry, self.summary.entries)
     }
 
-    /// The cluster with its pages. `envelope` is the one that it was found in.
+    /// Decodes the cluster with its pages; `envelope` is the one that the outline was decoded from.
     pub(crate) fn decode(&self, envelope: &[u8]) -> Result<Cluster> {
         let frame = envelope.get(self.columns.clone()).unwrap_or_default();
         let columns = decode_columns(&mut described(frame, self.columns.start))?;
@@ -181,7 +182,7 @@ impl Cluster {
         pages.map(PageLocation::stored_size).sum()
     }
 
-    /// Bytes that the cluster takes in a page list, unless pages of 2^31 bytes are among its own.
+    /// Bytes that describe the cluster in a page list, if none of its pages has 2^31 bytes or more.
     pub(crate) fn described_size(&self) -> u64 {
         let pages = |column: &ColumnPages| {
             COLUMN_PAGES_SIZE_MIN
@@ -217,7 +218,7 @@ fn decode_columns(lists: &mut Reader<'_>) -> Result<Vec<ColumnPages>> {
 }
 
 impl ColumnPages {
-    /// The element offset and the compression settings belong to the list frame, behind its items.
+    /// Decodes the list frame of a column: its pages, then the element offset and compression settings.
     fn decode(columns: &mut Reader<'_>) -> Result<Self> {
         let (count, mut reader) = columns.list_frame(PAGE_SIZE_MIN)?;
         let pages =

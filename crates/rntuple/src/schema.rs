@@ -1,7 +1,8 @@
-//! Fields and columns as the header envelope describes them.
+//! Fields and columns as the header envelope describes them. The header and the schema extension of the
+//! footer form one [`Schema`]; the identifiers of the extension continue those of the header.
 //!
 //! Source: RNTuple Binary Format Specification 1.0, "Header Envelope" and "Schema Extension Record
-//! Frame". Header and extension make one [`Schema`]; identifiers count through both.
+//! Frame".
 
 use std::collections::HashMap;
 
@@ -13,17 +14,17 @@ pub type FieldId = u32;
 /// Position of a column in [`Schema::columns`].
 pub type ColumnId = u32;
 
-/// What a field stands for in the tree of fields.
+/// The structural role of a field in the tree of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Structure {
     /// A leaf, or a field that only wraps one subfield (fixed array, enumeration, atomic).
     Leaf = 0,
-    /// A collection of its one subfield.
+    /// A collection of values of its one subfield.
     Collection = 1,
     /// A record of its subfields.
     Record = 2,
-    /// One of its subfields.
+    /// A value of one of its subfields.
     Variant = 3,
     /// An object serialised by the ROOT streamer.
     Streamer = 4,
@@ -38,7 +39,7 @@ pub struct Field {
     pub type_version: u32,
     /// The parent; a top-level field is its own parent.
     pub parent: FieldId,
-    /// Role in the tree.
+    /// Structural role in the tree.
     pub structure: Structure,
     /// Name among its siblings.
     pub name: String,
@@ -50,7 +51,7 @@ pub struct Field {
     pub description: String,
     /// Number of items of a fixed-size array or bitset.
     pub repetition: Option<u64>,
-    /// The field that a projected field shows.
+    /// The field that a projected field is a view of.
     pub source: Option<FieldId>,
     /// ROOT's checksum of the type.
     pub type_checksum: Option<u32>,
@@ -59,17 +60,17 @@ pub struct Field {
 /// A sequence of elements of one simple type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// Encoding of the elements; carries an unknown type untouched.
+    /// Type of the elements; the code of an unknown type is kept.
     pub column_type: ColumnType,
     /// Bits of one element on disk.
     pub bits: u16,
     /// The field it belongs to.
     pub field: FieldId,
-    /// Which of the field's alternative representations it is part of.
+    /// Index of the field's alternative representation that the column belongs to.
     pub representation: u16,
-    /// For a deferred column the index of its first element; negative if suppressed up to there.
+    /// For a deferred column the index of its first element; negative if the column is suppressed before.
     pub first_element: Option<i64>,
-    /// Least and greatest value, for quantised numbers.
+    /// Least and greatest value of quantised numbers.
     pub range: Option<(f64, f64)>,
 }
 
@@ -86,20 +87,20 @@ impl Column {
 /// A column of a projected field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AliasColumn {
-    /// The column with the data.
+    /// The column that stores the data.
     pub physical: ColumnId,
     /// The projected field.
     pub field: FieldId,
 }
 
-/// Additional information on a type, such as streamer info.
+/// Additional type information, such as ROOT's streamer information.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtraTypeInfo {
-    /// Kind of content; 0 is ROOT streamer info.
+    /// Kind of content; 0 is ROOT's streamer information.
     pub content_id: u32,
     /// Version of the type.
     pub type_version: u32,
-    /// Name of the type; empty for streamer info.
+    /// Name of the type; empty for streamer information.
     pub type_name: String,
     /// The content, opaque to this library.
     pub content: Vec<u8>,
@@ -108,9 +109,9 @@ pub struct ExtraTypeInfo {
 /// All fields and columns of an RNTuple.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schema {
-    /// Fields; parents come before their subfields.
+    /// Fields, parents before their subfields.
     pub fields: Vec<Field>,
-    /// Columns; those of a field in order.
+    /// Columns; those of one field are in the order of the specification.
     pub columns: Vec<Column>,
     /// Columns of projected fields.
     pub aliases: Vec<AliasColumn>,
@@ -119,21 +120,21 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The columns that are representations of each other, in order: each such team holds one column
-    /// of elements, and each cluster has it in one of them.
-    pub(crate) fn teams(&self) -> Vec<Vec<ColumnId>> {
-        let mut teams: Vec<Vec<ColumnId>> = vec![];
+    /// The columns, grouped by alternative representation: the columns of one group are alternatives for
+    /// the same elements, and each cluster stores its elements in one of them.
+    pub(crate) fn alternative_columns(&self) -> Vec<Vec<ColumnId>> {
+        let mut groups: Vec<Vec<ColumnId>> = vec![];
         let mut numbers = HashMap::new();
         let mut positions: HashMap<(FieldId, u16), u32> = HashMap::new();
         for (id, column) in self.columns.iter().enumerate() {
             let position = positions.entry((column.field, column.representation)).or_default();
-            let number = *numbers.entry((column.field, *position)).or_insert(teams.len());
+            let number = *numbers.entry((column.field, *position)).or_insert(groups.len());
             *position += 1;
-            if number == teams.len() {
-                teams.push(vec![]);
+            if number == groups.len() {
+                groups.push(vec![]);
             }
-            teams[number].push(id as ColumnId);
+            groups[number].push(id as ColumnId);
         }
-        teams
+        groups
     }
 }

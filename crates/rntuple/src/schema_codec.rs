@@ -1,8 +1,10 @@
-//! Fields and columns as bytes: the four list frames that header and schema extension share.
+//! The codec of a schema: the four list frames of fields, columns, alias columns and extra type
+//! information that headers and schema extensions consist of.
 //!
-//! 1. Optional values of a field or column are present exactly if its flags say so.
-//! 2. A decoded [`Schema`] may refer to what another part holds (an extension refers to the header);
-//!    [`Schema::check`] is for the whole.
+//! Invariants:
+//! 1. An optional value of a field or column is present exactly if its flag is set.
+//! 2. A decoded extension may refer to fields and columns of the header; [`Schema::check`] therefore
+//!    checks the joined schema.
 //!
 //! Source: RNTuple Binary Format Specification 1.0, "Header Envelope".
 
@@ -11,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::schema::{AliasColumn, Column, ExtraTypeInfo, Field, Schema, Structure};
 use crate::wire::{Reader, Writer};
 
-/// A deeper tree of fields is damage; it bounds the recursion of everything that walks the tree.
+/// Deepest nesting of fields; it bounds the recursion of all code that walks the tree of fields.
 const DEPTH_MAX: u32 = 256;
 
 const FIELD_SIZE_MIN: usize = 8 + 16 + 4 * 4;
@@ -42,11 +44,11 @@ impl Schema {
         encode_list(writer, &self.extra, encode_extra);
     }
 
-    /// Appends the schema extension of a footer to the schema of its header, whose identifiers it
-    /// continues.
+    /// Appends the schema extension of a footer to this schema of its header; the identifiers of the
+    /// extension continue those of the header.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// [`Error::Corrupt`] if the joined schema fails [`check`](Self::check).
     pub fn extend(&mut self, extension: &Schema) -> Result<()> {
         self.fields.extend_from_slice(&extension.fields);
         self.columns.extend_from_slice(&extension.columns);
@@ -55,11 +57,11 @@ impl Schema {
         self.check()
     }
 
-    /// Checks that all identifiers exist, that parents come before their subfields (so that there
-    /// are no cycles) and that the tree is not absurdly deep.
+    /// Checks that all identifiers refer to existing fields and columns, that parents come before their
+    /// subfields (so there are no cycles), and that the tree is at most 256 levels deep.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] naming the field or column.
+    /// [`Error::Corrupt`] with the number of the field or column that fails.
     pub fn check(&self) -> Result<()> {
         self.check_tree()?;
         let (fields, columns) = (self.fields.len(), self.columns.len());
@@ -108,7 +110,7 @@ fn refers_nowhere(what: &str, id: usize, kind: &str, target: u32) -> Error {
     Error::corrupt(
         "schema",
         0,
-        format!("{what} {id} refers to {kind} {target}, which is not there"),
+        format!("{what} {id} refers to {kind} {target}, which does not exist"),
     )
 }
 

@@ -1,7 +1,5 @@
-//! Where bytes come from and where they go.
-//!
-//! Everything in this crate reads through [`ByteSource`] and writes through [`BlobSink`], so that
-//! files, memory and networks serve alike. This module is the only one that touches a file.
+//! Input and output: all reading goes through [`ByteSource`] and all writing of blobs through
+//! [`BlobSink`], so files, memory and remote files serve alike.
 
 use std::fs::File;
 use std::hash::Hasher;
@@ -29,35 +27,36 @@ pub trait ByteSource: Send + Sync {
     /// Number of bytes in the source.
     ///
     /// # Errors
-    /// [`Error::Io`] if the source cannot tell.
+    /// [`Error::Io`] if the size cannot be determined.
     fn size(&self) -> Result<u64>;
 
-    /// Fills `buffer` from `offset` on.
+    /// Fills `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the source ends before the buffer is full, [`Error::Io`] otherwise.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
-    /// Fills all requests. Sources with a round trip coalesce them; the default reads one by one.
+    /// Fills all requests. A remote source coalesces them; the default reads one by one.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at).
+    /// [`Error::Corrupt`] if the source ends before a buffer is full, [`Error::Io`] otherwise.
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
         requests.iter_mut().try_for_each(|request| self.read_at(request.offset, request.buffer))
     }
 
-    /// Ranges of bytes that will be read soon, in their order: sources that can fetch them meanwhile
-    /// do. The default does nothing.
+    /// Announces ranges that will be read soon, in this order, so that the source can prefetch them.
+    /// The default does nothing.
     fn will_need(&self, ranges: &[Range<u64>]) {
         let _ = ranges;
     }
 
-    /// Ranges that will be read then, if somebody goes on as before. The default does nothing.
+    /// Announces ranges that will be read after those of [`will_need`](Self::will_need) if the reader
+    /// continues sequentially. The default does nothing.
     fn may_need(&self, ranges: &[Range<u64>]) {
         let _ = ranges;
     }
 
-    /// Whether each read takes a round trip, so that it is told beforehand of all that is needed.
+    /// Whether each read takes a network round trip, so that readers announce all ranges beforehand.
     fn is_remote(&self) -> bool {
         false
     }
@@ -118,23 +117,23 @@ impl ByteSource for File {
             else {
                 continue;
             };
-            // Advice that is not taken costs time, no more.
+            // If the kernel ignores the advice, reads are slower but still correct.
             let _ = posix_fadvise(self, offset, size, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
         }
     }
 }
 
-/// Buffers that one system call fills at most; the kernel takes 1024.
+/// Most buffers of one `preadv`, the kernel's own limit.
 const BUFFERS_MAX: usize = 1024;
 
-/// How many requests, from the first on, follow each other in the file without a gap.
+/// The number of leading requests that are contiguous in the file, at most [`BUFFERS_MAX`].
 fn contiguous(requests: &[ReadRequest<'_>]) -> usize {
     let end = |request: &ReadRequest<'_>| request.offset.checked_add(request.buffer.len() as u64);
     let follows = requests.windows(2).take_while(|pair| end(&pair[0]) == Some(pair[1].offset));
     (follows.count() + 1).min(BUFFERS_MAX)
 }
 
-/// Fills requests that follow each other with one system call; what it leaves is read one by one.
+/// Fills contiguous requests with one system call; after a short read, the rest is read one by one.
 fn read_together(file: &File, requests: &mut [ReadRequest<'_>]) -> Result<()> {
     let [first, _, ..] = requests else {
         return requests
@@ -172,21 +171,22 @@ impl ByteSource for Vec<u8> {
     }
 }
 
-/// Where pages and envelopes are written: each blob lands contiguously, at an offset that the sink
-/// chooses.
+/// A destination for pages and envelopes: each blob is stored contiguously, at an offset that the
+/// sink chooses.
 pub trait BlobSink {
-    /// Writes the concatenation of `parts` and returns its byte offset. It may be buffered; the
-    /// owner of the sink knows when it is on disk.
+    /// Writes the concatenation of `parts` and returns its byte offset. The sink may buffer it; its
+    /// owner decides when the bytes are made durable.
     ///
     /// # Errors
     /// [`Error::Io`] if the bytes could not be written.
     fn write_blob(&mut self, parts: &[&[u8]]) -> Result<u64>;
 
-    /// Writes the concatenation of `parts` and then its XXH3 checksum, as pages have it, and returns
-    /// its byte offset. A sink that has the concatenation in memory computes that faster.
+    /// Writes the concatenation of `parts` followed by its XXH3 checksum, as pages are stored, and
+    /// returns its byte offset. A sink that copies the parts into one buffer should override this: one
+    /// checksum over contiguous bytes is faster than over the parts.
     ///
     /// # Errors
-    /// As [`write_blob`](Self::write_blob).
+    /// [`Error::Io`] if the bytes could not be written.
     fn write_with_checksum(&mut self, parts: &[&[u8]]) -> Result<u64> {
         let mut checksum = XxHash3_64::new();
         parts.iter().for_each(|part| checksum.write(part));

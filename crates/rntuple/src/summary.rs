@@ -1,12 +1,12 @@
-//! What a cluster's numbers lie between, so that readers need not look into those that have nothing
-//! for them.
+//! Summaries of clusters: the least and greatest value of a column, so that a reader can skip clusters
+//! without matching values.
 //!
-//! Summarised are the columns of numbers and truth values outside collections, arrays and variants
-//! (an optional number is not in a collection here), and the sizes of the collections, texts and
-//! optional values that are in no other.
-//!
-//! Bounds are those of what is read again, not of what was written: a type of reduced precision
-//! rounds them as it does its values. Rounding never changes the order of two numbers.
+//! Invariants:
+//! 1. Columns with a summary are those of numbers and truth values outside collections, arrays and
+//!    variants (optional numbers are included), and those of the sizes of collections, strings and
+//!    optional values that are not inside others.
+//! 2. Bounds hold for the values as they are read, not as they were given to the writer: a type of
+//!    reduced precision rounds its bounds as its values. Rounding preserves the order of numbers.
 
 use crate::column::{ColumnType, Element};
 use crate::encoding::{decode, encode};
@@ -15,43 +15,43 @@ use crate::schema::{Column, ColumnId};
 use crate::tree::{FieldKind, FieldNode, FieldTree};
 use crate::types::Primitive;
 
-/// A number that values are compared with.
+/// A bound of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// Of signed integers.
+    /// A bound of signed integers.
     Int(i64),
-    /// Of unsigned integers, truth values and sizes.
+    /// A bound of unsigned integers, truth values and sizes.
     UInt(u64),
-    /// Of real numbers.
+    /// A bound of real numbers.
     Float(f64),
 }
 
-/// What the values of a column lie between.
+/// The bounds of the values of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bounds {
-    /// Least and greatest value, but for those that are not numbers (NaN); `None` if there is none.
+    /// Least and greatest value, NaN not considered; `None` if there is no other value.
     pub range: Option<(Bound, Bound)>,
-    /// Whether a value is not a number.
+    /// Whether any value is NaN.
     pub has_nan: bool,
 }
 
-/// What a new version knows of the numbers of one cluster.
+/// The bounds of the columns of one cluster of a new version.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterSummary {
     /// First entry of the cluster.
     pub first_entry: u64,
     /// Number of its entries.
     pub entries: u64,
-    /// Whether values were replaced in a cluster that was there before: the bounds are those of the
-    /// new values, so that what was known of the cluster becomes the union of both.
+    /// Whether values of an existing cluster were replaced: the bounds are those of the new values, and
+    /// the cluster's bounds are the union of these and its earlier ones.
     pub is_widening: bool,
-    /// The columns that are summarised; with `is_widening` those that were changed. Of a field in
-    /// several representations it is the column that holds the values now: what is known belongs
-    /// together by [`ColumnPath::path`](crate::ColumnPath::path), not by column.
+    /// The bounds of all columns with a summary; with `is_widening`, of those that changed. For a field
+    /// with several representations, the column is the one that stores the values now: match bounds of
+    /// several clusters by [`ColumnPath::path`](crate::ColumnPath::path), not by column.
     pub columns: Vec<(ColumnId, Bounds)>,
 }
 
-/// How a column is summarised.
+/// The kind of a column's summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SummaryKind {
     /// The values of numbers of this type.
@@ -60,14 +60,14 @@ pub(crate) enum SummaryKind {
     Sizes,
 }
 
-/// How each column is summarised.
+/// For each column the kind of its summary, if it has one.
 pub(crate) fn summary_kinds(tree: &FieldTree, columns: usize) -> Vec<Option<SummaryKind>> {
     let mut found = vec![None; columns];
     tree.nodes.iter().for_each(|node| mark(node, true, &mut found));
     found
 }
 
-/// `sizes`: whether collections count, which they do outside others.
+/// `sizes`: whether the sizes of collections have a summary, which is so outside other collections.
 fn mark(node: &FieldNode, sizes: bool, found: &mut [Option<SummaryKind>]) {
     let mut set = |columns: &[ColumnId], how| {
         columns.iter().for_each(|&column| found[column as usize] = Some(how));
@@ -92,12 +92,12 @@ fn mark(node: &FieldNode, sizes: bool, found: &mut [Option<SummaryKind>]) {
     }
 }
 
-/// The bounds of a column's elements as they come.
+/// Accumulates the bounds of a column's elements while they are written.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracker {
     how: SummaryKind,
     bounds: Bounds,
-    /// Where the next collection starts.
+    /// End offset of the last collection.
     last_end: u64,
 }
 
@@ -106,7 +106,7 @@ impl Tracker {
         Tracker { how, bounds: Bounds::default(), last_end: 0 }
     }
 
-    /// Takes in elements: numbers, or the ends of the collections that follow those before.
+    /// Adds elements: numbers, or the end offsets of the next collections.
     pub(crate) fn add(&mut self, element: Element, values: &[u8]) {
         let of_page = match self.how {
             SummaryKind::Numbers(_) => bounds_of(element, values),
@@ -127,7 +127,7 @@ impl Tracker {
         Bounds { range, has_nan: false }
     }
 
-    /// Takes in the size of one collection.
+    /// Adds the size of one collection.
     pub(crate) fn add_size(&mut self, size: u64) {
         let size = Bound::UInt(size);
         self.bounds = self.bounds.union(Bounds { range: Some((size, size)), has_nan: false });
@@ -138,7 +138,7 @@ impl Tracker {
         (self.bounds, self.last_end) = (Bounds::default(), 0);
     }
 
-    /// The bounds of all elements so far, as they are read again; starts anew.
+    /// Returns the bounds of all elements so far, as they will be read, and forgets the elements.
     pub(crate) fn finish(&mut self, column: &Column) -> Result<Bounds> {
         self.last_end = 0;
         let bounds = std::mem::take(&mut self.bounds);
@@ -150,7 +150,7 @@ impl Tracker {
 }
 
 impl Bounds {
-    /// What the values of both lie between.
+    /// The bounds of the values of both.
     #[must_use]
     pub fn union(self, other: Bounds) -> Bounds {
         let range = match (self.range, other.range) {
@@ -190,11 +190,11 @@ fn most(a: Bound, b: Bound) -> Bound {
     if a.is_below(b) { b } else { a }
 }
 
-/// Bytes of numbers looked at side by side, so that the compiler uses vector instructions.
+/// Bytes of numbers that are compared side by side, so that the compiler uses vector instructions.
 const BLOCK: usize = 64;
 
-/// Least and greatest of numbers, from `$most` and `$least` on; what compares with nothing (NaN) is
-/// passed over.
+/// Least and greatest number of `$values`; the search starts from `$most` and `$least`, the extremes of
+/// the type. NaN is skipped, since no comparison with it holds.
 macro_rules! extremes {
     ($values:expr, $of:ty, $least:expr, $most:expr) => {{
         const LANES: usize = BLOCK / size_of::<$of>();
@@ -264,7 +264,7 @@ fn rounded(bounds: Bounds, column: &Column, primitive: Primitive) -> Result<Boun
         return Ok(bounds);
     };
     if bounds.has_nan && column.column_type == Real32Trunc {
-        // Of some of what is no number, cutting bits off makes infinities.
+        // Truncation turns some NaNs into infinities.
         let range = Some((Bound::Float(f64::NEG_INFINITY), Bound::Float(f64::INFINITY)));
         return Ok(Bounds { range, ..bounds });
     }

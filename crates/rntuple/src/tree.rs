@@ -1,11 +1,10 @@
-//! The tree of fields with all that reading or writing each takes: its logical type and columns.
+//! The tree of fields: the logical type and the columns of each field.
 //!
 //! Invariants:
-//! 1. Every column list has one entry for each alternative representation, at least one.
-//! 2. The depth is at most [`DEPTH_MAX`], whatever the file says.
-//!
-//! A top-level field with anything unknown in it is left out as a whole and named with the reason,
-//! as the specification asks ("Notes on Backward and Forward Compatibility").
+//! 1. Every list of columns has one entry for each alternative representation, at least one.
+//! 2. The tree is at most [`DEPTH_MAX`] levels deep; a deeper schema is refused.
+//! 3. A top-level field with an unknown part is left out as a whole and listed in `ignored` with the
+//!    reason (specification, "Notes on Backward and Forward Compatibility").
 
 use std::cell::Cell;
 
@@ -15,19 +14,19 @@ use crate::inheritance::{InheritedMember, PREFIX_BYTES_MAX, is_base_class, with_
 use crate::schema::{ColumnId, Field, FieldId, Schema, Structure};
 use crate::types::{Precision, Primitive, Type};
 
-/// Nesting of fields beyond which a file is refused.
+/// Deepest nesting of fields.
 const DEPTH_MAX: usize = 64;
-/// Specification, "std::variant".
+/// Most alternatives of a variant. Specification, "std::variant".
 const ALTERNATIVES_MAX: usize = 125;
 
-/// A field.
+/// A field with its subfields.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldNode {
     pub name: String,
     pub kind: FieldKind,
 }
 
-/// What a field holds, with its columns by representation.
+/// The kind of a field, with its columns by representation.
 #[derive(Clone, Debug)]
 pub(crate) enum FieldKind {
     Primitive { primitive: Primitive, values: Vec<ColumnId>, precision: Option<Precision> },
@@ -77,7 +76,7 @@ impl FieldTree {
         columns
     }
 
-    /// Gives all representations of a field the greatest of their numbers.
+    /// Sets the numbers of all representations of a field to the greatest of them.
     pub(crate) fn share_among_representations(&self, of_columns: &mut [u64]) {
         self.nodes.iter().for_each(|node| node.share(of_columns));
     }
@@ -111,7 +110,7 @@ impl FieldNode {
         self.own_columns().into_iter().flatten().copied()
     }
 
-    /// The fields below.
+    /// The subfields.
     pub(crate) fn children(&self) -> &[FieldNode] {
         match &self.kind {
             FieldKind::List { item, .. } | FieldKind::Fixed { item, .. } => {
@@ -188,7 +187,7 @@ impl<'a> SchemaIndex<'a> {
         }
         for alias in &schema.aliases {
             if alias.physical as usize >= schema.columns.len() {
-                return Err(corrupt(format!("alias of column {} of none", alias.physical)));
+                return Err(corrupt(format!("alias of missing column {}", alias.physical)));
             }
             index.attach(alias.field, alias.physical)?;
         }
@@ -198,7 +197,7 @@ impl<'a> SchemaIndex<'a> {
     fn attach(&mut self, field: FieldId, column: ColumnId) -> Result<()> {
         self.columns
             .get_mut(field as usize)
-            .ok_or_else(|| corrupt(format!("column {column} of field {field} of none")))?
+            .ok_or_else(|| corrupt(format!("column {column} of missing field {field}")))?
             .push(column);
         Ok(())
     }
@@ -229,7 +228,7 @@ impl<'a> SchemaIndex<'a> {
             (Some(size), false) => {
                 Ok(FieldKind::Fixed { size, item: self.only_child(id, depth)?.into() })
             }
-            // Enumerations and atomics only wrap the number that they hold.
+            // Enumerations and atomics wrap one number.
             (None, false) => Ok(self.only_child(id, depth)?.kind),
             (None, true) => self.simple(id, field),
         }
@@ -278,7 +277,7 @@ impl<'a> SchemaIndex<'a> {
         })
     }
 
-    /// An object serialised by ROOT's streamer is shown as its bytes.
+    /// An object serialised by ROOT's streamer reads as a list of its bytes.
     fn streamed(&self, id: FieldId) -> Result<FieldKind> {
         let (offsets, values) = self.two_columns(id, |of| of == ColumnType::Byte)?;
         let kind = FieldKind::Primitive { primitive: Primitive::Byte, values, precision: None };
@@ -315,7 +314,7 @@ impl<'a> SchemaIndex<'a> {
         let named = with_unique_names(found, &mut left);
         self.prefix_bytes_left.set(left);
         let named = named.ok_or_else(|| {
-            Error::unsupported("members with so long names of base classes in front")
+            Error::unsupported("a schema with more than 16 MiB of base class names")
         })?;
         Ok(named.into_iter().map(|(name, node)| FieldNode { name, ..node }).collect())
     }
@@ -387,7 +386,7 @@ impl<'a> SchemaIndex<'a> {
     fn odd_columns(&self, id: FieldId) -> Error {
         let field = &self.schema.fields[id as usize];
         Error::unsupported(format!(
-            "field {:?} of type {:?} with these columns",
+            "field {:?} of type {:?} with unexpected columns",
             field.name, field.type_name
         ))
     }

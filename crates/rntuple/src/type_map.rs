@@ -1,19 +1,21 @@
-//! From logical types to fields and columns, as ROOT lays them out.
+//! The mapping of logical types to fields and columns, as ROOT lays them out.
 //!
-//! Source: specification, "Mapping of C++ Types to Fields and Columns". Records without a class
-//! name and collections of them become untyped fields, which ROOT reads without a dictionary.
-//! Collections count with 64-bit offsets, as ROOT's do: a reader that knows only these takes 32-bit
-//! ones for pairs of numbers (coffea 2026.9). Headers with 32-bit ones are continued as they are.
+//! Records without a class name, and collections of them, become untyped fields, which ROOT reads
+//! without a dictionary. Collections get columns of 64-bit offsets, like ROOT's: coffea 2026.9 knows no
+//! others and reads 32-bit offsets as pairs of numbers. An RNTuple whose header has 32-bit offsets
+//! keeps them.
+//!
+//! Source: RNTuple Binary Format Specification 1.0, "Mapping of C++ Types to Fields and Columns".
 
 use crate::column::ColumnType;
 use crate::error::{Error, Result};
 use crate::schema::{Column, Field, FieldId, Schema, Structure};
 use crate::types::{Precision, Primitive, Type};
 
-/// Which of the two families of column types is written.
+/// The family of column types that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// Values as they are in memory: fastest, and readable in part.
+    /// Values as in memory: fastest, and parts of a page can be read.
     Plain,
     /// Values split into byte planes, which compresses better.
     Split,
@@ -72,7 +74,9 @@ impl Builder {
                 }
             }
             Type::Cardinality(_) => {
-                return Err(Error::invalid("a cardinality is a projection and cannot be written"));
+                return Err(Error::invalid(format!(
+                    "field {name:?} is a cardinality, which is a projection and cannot be written"
+                )));
             }
         }
         Ok(())
@@ -83,7 +87,7 @@ impl Builder {
         let type_name = type_name(of);
         if let (None, Some(reason)) = (&type_name, must_be_typed(&self.schema, parent)) {
             return Err(Error::invalid(format!(
-                "field {name:?} is or holds a record without a class name, {reason}"
+                "field {name:?} has a record without a class name, {reason}"
             )));
         }
         let (structure, repetition) = match of {
@@ -158,7 +162,9 @@ impl Builder {
                 self.add_column(id, ColumnType::Real32Trunc, bits, None);
             }
             Precision::Truncated { bits } => {
-                return Err(Error::invalid(format!("{bits} bits kept are not between 10 and 31")));
+                return Err(Error::invalid(format!(
+                    "cannot truncate to {bits} bits: take 10 to 31 bits"
+                )));
             }
             Precision::Quantised { bits: bits @ 1..=32, min, max }
                 if min < max && min.is_finite() && max.is_finite() =>
@@ -200,7 +206,7 @@ fn column_type(primitive: Primitive, encoding: Encoding) -> ColumnType {
     }
 }
 
-/// The normalised C++ name of a type; `None` for untyped records and what holds them.
+/// The normalised C++ name of a type; `None` for untyped records and types that contain them.
 pub(crate) fn type_name(of: &Type) -> Option<String> {
     match of {
         Type::Primitive(primitive) | Type::Reduced(primitive, _) => {
@@ -220,11 +226,12 @@ pub(crate) fn type_name(of: &Type) -> Option<String> {
     }
 }
 
-/// Why a subfield of `parent` needs a type name. Specification, "Untyped collections and records".
+/// The reason if a subfield of `parent` needs a type name. Specification, "Untyped collections and
+/// records".
 fn must_be_typed(schema: &Schema, parent: Option<FieldId>) -> Option<&'static str> {
     let parent = &schema.fields[parent? as usize];
     (!parent.type_name.is_empty() || parent.structure == Structure::Leaf)
-        .then_some("which only lists and other such records can hold")
+        .then_some("which is allowed only in lists and records without a class name")
 }
 
 /// Checks the name of a field or an RNTuple. Specification, "Naming specification".

@@ -1,5 +1,4 @@
-//! The logical types of fields, as a user thinks of them; [`Schema`](crate::Schema) is how they
-//! are laid out on disk.
+//! The logical types of fields. [`Schema`](crate::Schema) describes their layout on disk.
 
 use crate::column::Element;
 use crate::encoding::single_rounding;
@@ -52,7 +51,7 @@ impl Primitive {
         }
     }
 
-    /// The integers that the type can hold; `None` for real numbers.
+    /// The range of integers of the type; `None` for real numbers.
     pub const fn integer_range(self) -> Option<std::ops::RangeInclusive<i128>> {
         use Primitive::*;
         Some(match self {
@@ -69,7 +68,7 @@ impl Primitive {
         })
     }
 
-    /// The nearest real number that the type can hold.
+    /// The nearest real number of the type.
     pub(crate) fn rounded(self, value: f64) -> f64 {
         match self {
             Primitive::Float32 => f64::from(value as f32),
@@ -103,7 +102,7 @@ impl Primitive {
 pub enum Precision {
     /// IEEE-754 half precision, 2 bytes (`Real16`).
     Half,
-    /// Single precision in memory as a `double` (ROOT's `Double32_t`).
+    /// Single precision on disk, `double` in memory (ROOT's `Double32_t`).
     Single,
     /// The uppermost 10 to 31 bits of a single precision number (`Real32Trunc`).
     Truncated {
@@ -122,8 +121,8 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Whether a number can be stored: a quantised one must be in the range, up to a rounding to
-    /// single precision; of others, finite ones must stay finite.
+    /// Whether a number can be stored. A quantised number must be in the range, up to a rounding error
+    /// of single precision; any other finite number must stay finite.
     pub(crate) fn holds(&self, value: f64) -> bool {
         match self {
             Precision::Half => (value as f32).abs() < HALF_LIMIT || !value.is_finite(),
@@ -137,7 +136,7 @@ impl Precision {
         }
     }
 
-    /// What is wrong with a number that it does not hold.
+    /// The reason why a number cannot be stored.
     pub(crate) fn refusal(&self, value: f64) -> String {
         match self {
             Precision::Half => format!("{value} is too large for half precision"),
@@ -149,7 +148,7 @@ impl Precision {
     }
 }
 
-/// From here on numbers are rounded to a half precision that is infinite.
+/// The least number that rounds to infinity in half precision.
 const HALF_LIMIT: f32 = 65_520.0;
 
 /// The logical type of a field.
@@ -175,7 +174,7 @@ pub enum Type {
         /// Number of bits.
         size: u64,
     },
-    /// A value or nothing.
+    /// A value, or none.
     Optional(Box<Type>),
     /// Named members of any types.
     Record {
@@ -184,10 +183,10 @@ pub enum Type {
         /// Members in order.
         members: Vec<(String, Type)>,
     },
-    /// One of several types.
+    /// A value of one of several types, or none.
     Variant(Vec<Type>),
-    /// The number of items of a collection, projected from its offsets: 32 bits or 64 bits. For
-    /// reading only.
+    /// The number of items of a collection, of 32 or 64 bits: a projection of its offsets, which can
+    /// only be read.
     Cardinality(Primitive),
 }
 
@@ -208,7 +207,7 @@ impl Type {
         }
     }
 
-    /// What a value of this type is called in a message.
+    /// The name of a value of this type in messages.
     pub(crate) fn kind_name(&self) -> &'static str {
         match self {
             Type::Primitive(primitive) => primitive.cpp_name(),

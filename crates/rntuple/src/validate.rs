@@ -1,15 +1,15 @@
-//! Whether an array can be stored as a type: checked before anything is written.
+//! Validation of arrays against a type, before anything is written.
 
 use crate::array::{Array, values_of};
 use crate::error::{Error, Result};
 use crate::types::{Precision, Primitive, Type};
 
 impl Array {
-    /// Checks that the array is well-formed and of type `of`. Members of records are matched by
-    /// name; the array may have them in another order, but no others.
+    /// Checks that the array is well-formed and of type `of`. Records must have exactly the members of
+    /// the type, in any order.
     ///
     /// # Errors
-    /// [`Error::Invalid`] that names the member and says what is wrong.
+    /// [`Error::Invalid`] with the path of the member that does not fit, and the reason.
     pub fn validate(&self, of: &Type) -> Result<()> {
         fits(self, of, &mut vec![])
     }
@@ -69,9 +69,9 @@ fn fits_members<'t>(
 ) -> Result<()> {
     for (position, (name, array)) in arrays.iter().enumerate() {
         let known = members.iter().any(|(member, _)| member == name);
-        check(known, path, || format!("there is no member {name:?}"))?;
+        check(known, path, || format!("unknown member {name:?}"))?;
         let twice = arrays[..position].iter().any(|(other, _)| other == name);
-        check(!twice, path, || format!("member {name:?} is given twice"))?;
+        check(!twice, path, || format!("duplicate member {name:?}"))?;
         check(array.len() == length, path, || {
             format!("member {name:?} has {} values, not {length}", array.len())
         })?;
@@ -124,15 +124,15 @@ fn fits_variant(
         Err(_) => true,
     };
     check(tags.iter().zip(positions).all(exists), path, || {
-        "a variant refers to a value that is not there".to_owned()
+        "a variant refers to a value that does not exist".to_owned()
     })
 }
 
-/// Numbers of little precision must be in its range: a page of quantised ones would be refused only
-/// when it is full, others would become infinite.
+/// Checks that numbers of reduced precision are in range. Otherwise a quantised number would be refused
+/// only when its page is full, and other numbers would become infinite.
 fn fits_range(of: &Type, values: &[u8], path: &[&str]) -> Result<()> {
     let wrong = match of {
-        // Every number in memory is one of those.
+        // Every single precision number in memory fits.
         Type::Reduced(Primitive::Float32, Precision::Single | Precision::Truncated { .. }) => None,
         Type::Reduced(Primitive::Float64, precision) => {
             values_of::<f64>(values)?.iter().copied().find(|&x| !precision.holds(x))

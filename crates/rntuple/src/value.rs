@@ -1,4 +1,4 @@
-//! One value of any type: what an entry looks like on its own.
+//! [`Value`]: one value of any type, for entries that are read or written one at a time.
 
 use bytes::Bytes;
 
@@ -6,8 +6,8 @@ use crate::array::{Array, values_of};
 use crate::error::{Error, Result};
 use crate::types::{Precision, Primitive, Type};
 
-/// Records without members that one value may show. Nothing is stored for them, so the bytes of a file do
-/// not bound how many it says there are.
+/// Most records without members in one value. No bytes are stored for such records, so the size of the
+/// file does not bound the number that it claims.
 const UNSTORED_MAX: usize = 1 << 20;
 
 /// A value of one field of one entry.
@@ -33,15 +33,17 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value of a field that nobody filled: zero, empty, absent.
+    /// The default value of a type: zero, empty or absent.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a type with arrays of more than a million items in all.
+    /// [`Error::Invalid`] for a type whose arrays have more than a million items in all.
     pub fn zero(of: &Type) -> Result<Self> {
         const ITEMS_MAX: u64 = 1 << 20;
         match array_items(of) {
             Some(0..=ITEMS_MAX) => Ok(Self::zero_of(of)),
-            _ => Err(Error::invalid("an array is too large to be filled with zeros")),
+            _ => Err(Error::invalid(format!(
+                "arrays of more than {ITEMS_MAX} items have no default"
+            ))),
         }
     }
 
@@ -69,7 +71,7 @@ impl Value {
         }
     }
 
-    /// The number, if it is an integer, or a truth value as 0 or 1.
+    /// The number if the value is an integer; 0 or 1 if it is a truth value.
     pub fn as_integer(&self) -> Option<i128> {
         match self {
             Value::Bool(value) => Some((*value).into()),
@@ -79,7 +81,7 @@ impl Value {
         }
     }
 
-    /// The number, if it is one.
+    /// The number as a real number, if the value is a number or truth value.
     pub fn as_float(&self) -> Option<f64> {
         match self {
             Value::Float(value) => Some(*value),
@@ -97,11 +99,11 @@ impl Value {
         }
     }
 
-    /// Whether the value can be stored in a field of this type. Records have the type's members in
-    /// its order.
+    /// Checks that the value can be stored in a field of this type. Records must have the members of the
+    /// type, in its order.
     ///
     /// # Errors
-    /// [`Error::Invalid`] that names the member and what is wrong.
+    /// [`Error::Invalid`] with the path of the member that does not fit, and the reason.
     pub fn check(&self, of: &Type) -> Result<()> {
         self.fits(of).map_err(|(path, reason)| {
             let path: Vec<String> = path.into_iter().rev().collect();
@@ -164,7 +166,7 @@ impl Value {
     }
 }
 
-/// Items of all arrays that every value of a type has, at least one; `None` if they are absurdly many.
+/// Items of the arrays in one value of a type, at least one; `None` if they exceed 64 bits.
 fn array_items(of: &Type) -> Option<u64> {
     match of {
         Type::Array { item, size } => array_items(item)?.checked_mul(*size),
@@ -208,12 +210,14 @@ impl Array {
     /// The value at a position.
     ///
     /// # Errors
-    /// [`Error::NotFound`] beyond the end. Text that is not UTF-8 shows replacement characters.
+    /// [`Error::NotFound`] for a position beyond the end. Bytes of strings that are not UTF-8 become
+    /// replacement characters.
     pub fn value(&self, position: usize) -> Result<Value> {
         self.part(position, &mut { UNSTORED_MAX })
     }
 
-    /// The value at a position as a part of another, which may show so many more records without members.
+    /// The value at a position as a part of another value; `unstored` is the number of records without
+    /// members that this value may still have.
     fn part(&self, position: usize, unstored: &mut usize) -> Result<Value> {
         if position >= self.len() {
             return Err(Error::NotFound {
@@ -260,16 +264,16 @@ impl Array {
 
     fn list(&self, range: std::ops::Range<usize>, unstored: &mut usize) -> Result<Value> {
         let count = range.len();
-        // The parts of such items are paid for here.
-        let (parts, mut paid) = (self.unstored_parts(), usize::MAX);
+        // Items for which no bytes are stored are counted here, all at once.
+        let (parts, mut counted) = (self.unstored_parts(), usize::MAX);
         let unstored = match parts {
             None => unstored,
             Some(parts) => {
                 let left = unstored.checked_sub(parts.saturating_mul(count));
                 *unstored = left.ok_or_else(|| {
-                    Error::invalid(format!("{count} values without content are too many"))
+                    Error::invalid(format!("{count} records without members exceed {UNSTORED_MAX}"))
                 })?;
-                &mut paid
+                &mut counted
             }
         };
         match self {
@@ -285,8 +289,8 @@ impl Array {
 }
 
 impl Array {
-    /// Of how many parts each value is made, if it is only of records without members, for which nothing
-    /// is stored; `None` if something is.
+    /// The number of records and arrays in each value, if it consists only of these and no bytes are
+    /// stored for it; `None` if bytes are stored.
     fn unstored_parts(&self) -> Option<usize> {
         match self {
             Array::Record { members, .. } => members.iter().try_fold(1_usize, |sum, (_, array)| {
@@ -327,5 +331,5 @@ fn number(of: Primitive, values: &[u8], at: usize) -> Result<Value> {
 }
 
 fn short() -> Error {
-    Error::invalid("an array's offsets do not fit its content")
+    Error::invalid("the offsets of an array exceed its content")
 }

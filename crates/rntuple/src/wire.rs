@@ -1,9 +1,10 @@
-//! Integers, strings and frames as bytes: the alphabet of all envelopes and of the file's records.
+//! Codecs of the integers, strings and frames that envelopes and ROOT's records are made of.
 //!
+//! Invariants:
 //! 1. A [`Reader`] never reads outside its bytes and never allocates more than they can describe:
-//!    a count is refused unless that many items of the least size fit in the bytes left.
-//! 2. RNTuple is little-endian, the records of the ROOT file are big-endian (`_be`).
-//! 3. A frame is skipped by its size, so that fields appended by later versions are ignored.
+//!    it refuses a count of items that cannot fit in the bytes left, at their least size.
+//! 2. RNTuple is little-endian; the records of a ROOT file are big-endian (`_be`).
+//! 3. A frame is skipped by its size, so fields that later versions append to it are ignored.
 //!
 //! Source: RNTuple Binary Format Specification 1.0, "Basic Types" and "Frames".
 
@@ -16,17 +17,17 @@ pub(crate) const RECORD_FRAME_OVERHEAD: usize = 8;
 /// Bytes of the size and the count that open a list frame.
 pub(crate) const LIST_FRAME_OVERHEAD: usize = 12;
 
-/// Takes values off the front of some bytes.
+/// Decodes values from the front of a byte slice.
 pub(crate) struct Reader<'a> {
     what: &'static str,
     bytes: &'a [u8],
     position: usize,
-    /// Where `bytes` starts in the whole, for error messages.
+    /// Offset of `bytes` in the file or envelope, for error messages.
     base: u64,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `bytes`, which are (part of) a `what`, and start at `base` of it.
+    /// A reader of `bytes`, which start at offset `base` of a structure called `what` in errors.
     pub(crate) fn new(what: &'static str, bytes: &'a [u8], base: u64) -> Self {
         Reader { what, bytes, position: 0, base }
     }
@@ -36,7 +37,7 @@ impl<'a> Reader<'a> {
         self.bytes.len() - self.position
     }
 
-    /// Where the next byte lies in the whole.
+    /// Offset of the next byte in the file or envelope.
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.position as u64
     }
@@ -104,7 +105,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A file offset of the ROOT file: 8 bytes in the large format, 4 in the small one.
+    /// A file offset of a ROOT record: 8 bytes in the large format, 4 in the small one.
     pub(crate) fn seek_be(&mut self, large: bool) -> Result<u64> {
         if large { self.u64_be() } else { self.u32_be().map(u64::from) }
     }
@@ -115,7 +116,7 @@ impl<'a> Reader<'a> {
         self.text(length)
     }
 
-    /// A string of the ROOT file; 255 announces a length of 32 bits.
+    /// A string of a ROOT record: a length byte, or 255 and a length of 32 bits.
     pub(crate) fn string_be(&mut self) -> Result<String> {
         let length = match self.u8()? {
             255 => self.u32_be()?,
@@ -137,7 +138,7 @@ impl<'a> Reader<'a> {
             .map_err(|_| self.corrupt("a string is not UTF-8"))
     }
 
-    /// The payload of the record frame that comes next; reading goes on behind the frame.
+    /// The payload of the next record frame; this reader continues behind the frame.
     pub(crate) fn record_frame(&mut self) -> Result<Reader<'a>> {
         let size = self.i64()?;
         if size < 0 {
@@ -146,8 +147,8 @@ impl<'a> Reader<'a> {
         self.frame_payload(size.unsigned_abs(), RECORD_FRAME_OVERHEAD)
     }
 
-    /// The number of items and the payload of the list frame that comes next, whose items take at
-    /// least `item_size_min` bytes each; reading goes on behind the frame.
+    /// The number of items and the payload of the next list frame, whose items have at least
+    /// `item_size_min` bytes each; this reader continues behind the frame.
     pub(crate) fn list_frame(&mut self, item_size_min: usize) -> Result<(usize, Reader<'a>)> {
         let size = self.i64()?;
         if size >= 0 {
@@ -242,7 +243,7 @@ impl Writer {
         self.u32(count_u32(bytes.len())).raw(bytes)
     }
 
-    /// A string of the ROOT file; see [`string_be_size`].
+    /// A string of a ROOT record; see [`string_be_size`].
     pub(crate) fn string_be(&mut self, text: &str) -> &mut Self {
         match u8::try_from(text.len()) {
             Ok(length) if length < 255 => self.u8(length),
@@ -276,19 +277,18 @@ impl Writer {
     }
 }
 
-/// Bytes that [`Writer::string_be`] takes.
+/// Bytes that [`Writer::string_be`] writes.
 pub(crate) const fn string_be_size(text: &str) -> usize {
     text.len() + if text.len() < 255 { 1 } else { 5 }
 }
 
-/// Whether `bytes` have this checksum. A fuzzer cannot guess checksums: when built for one, every
-/// checksum is right, so that damage reaches what lies behind.
+/// Whether `bytes` have this XXH3 checksum. A fuzzer cannot guess checksums: in builds for fuzzing all
+/// of them hold, so that its inputs reach the decoders behind.
 pub(crate) fn checksum_holds(bytes: &[u8], checksum: u64) -> bool {
     cfg!(fuzzing) || XxHash3_64::oneshot(bytes) == checksum
 }
 
-/// A count or length that the format keeps in 32 bits. What is written never comes near the limit:
-/// the callers build names and lists that fit in memory many times over.
+/// A count or length as the 32 bits of the format. Written names and lists never come near the limit.
 fn count_u32(count: usize) -> u32 {
     u32::try_from(count).expect("names and lists of metadata have fewer than 2^32 items")
 }

@@ -1,33 +1,35 @@
 //! ROOT's framing of compressed bytes.
 //!
-//! Input is cut into chunks of at most 2^24 - 1 bytes. Each has a header of 9 bytes: two letters and
-//! a version for the algorithm, then the compressed and the uncompressed size, 3 bytes each, least
-//! significant first. Compressed bytes that would not be smaller are not framed at all: the
-//! uncompressed bytes are stored, and a reader knows by the size.
+//! Input is cut into chunks of at most 2^24 - 1 bytes. Each chunk has a header of 9 bytes: two letters
+//! and a version for the algorithm, then the compressed and the uncompressed size, 3 bytes each, least
+//! significant first. If compression does not make the input smaller, the input itself is stored
+//! without a frame; a reader recognises it by its size.
 //!
-//! All of ROOT's algorithms but its first one (`CS`, given up in 2004) are read; LZ4 and Zstandard
-//! are written. Contexts belong to the thread and are used again.
+//! This module decompresses all of ROOT's algorithms but the first (`CS`, abandoned in 2004) and
+//! compresses with LZ4 and Zstandard. Compression contexts are recycled, one for each thread.
 
 use std::cell::RefCell;
 
 use crate::error::{Error, Result};
 
+/// Bytes of the header of a chunk.
 const HEADER: usize = 9;
-/// The checksum after the header of an LZ4 chunk: xxh64 of what follows, most significant first.
+/// Bytes of the checksum after the header of an LZ4 chunk: the XXH64 of its payload, big-endian.
 const LZ4_CHECKSUM: usize = 8;
+/// Most uncompressed bytes of a chunk.
 const CHUNK_MAX: usize = 0xff_ffff;
-/// Nothing shrinks more: Zstandard takes 4 bytes to repeat one byte 2^17 times.
+/// Greatest compression ratio of any algorithm: Zstandard stores 2^17 equal bytes in 4.
 pub(crate) const RATIO_MAX: u64 = 1 << 15;
-/// Memory that an LZMA chunk may ask for; ROOT's strongest setting takes 65 MiB.
+/// Most bytes of memory for decompressing an LZMA chunk; ROOT's strongest setting needs 65 MiB.
 const LZMA_MEMORY_MAX: u64 = 256 << 20;
 
-/// How pages and envelopes are compressed on writing.
+/// The algorithm and level that pages are compressed with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// Stored as they are.
+    /// No compression.
     #[default]
     None,
-    /// LZ4: fast to read; levels 1 to 3 are also fast to write, 4 to 12 smaller.
+    /// LZ4: fast to read; levels 1 to 3 are also fast to write, levels 4 to 12 compress better.
     Lz4 {
         /// 1 to 12.
         level: u8,
@@ -40,7 +42,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// ROOT's number for the nearest of its settings: 100 times the algorithm plus its level 1 to 9.
+    /// The nearest of ROOT's compression settings: 100 times the algorithm plus the level, 1 to 9.
     pub fn settings(self) -> u32 {
         match self {
             Compression::None => 0,
@@ -50,8 +52,8 @@ impl Compression {
     }
 }
 
-/// Appends the framed, compressed `input` to `out`. If that would not be smaller, `out` is left as it
-/// was and the answer is `false`: store `input` itself.
+/// Appends the framed, compressed `input` to `out` and returns true. If that would not be smaller, it
+/// leaves `out` unchanged and returns false: the caller stores `input` itself.
 pub fn compress(input: &[u8], compression: Compression, out: &mut Vec<u8>) -> Result<bool> {
     if compression == Compression::None || input.len() <= HEADER {
         return Ok(false);
@@ -65,7 +67,7 @@ pub fn compress(input: &[u8], compression: Compression, out: &mut Vec<u8>) -> Re
     Ok(out.len() > start)
 }
 
-/// As [`compress`], into a buffer; `None` if it does not fit.
+/// Compresses into a buffer and returns the size; `None` if the result does not fit.
 fn compress_into(input: &[u8], compression: Compression, out: &mut [u8]) -> Option<usize> {
     let mut written = 0;
     for chunk in input.chunks(CHUNK_MAX) {
@@ -99,7 +101,7 @@ fn compress_lz4(chunk: &[u8], level: u8, out: &mut [u8]) -> Option<usize> {
         level => CompressionMode::HIGHCOMPRESSION(i32::from(level)),
     };
     let (checksum, payload) = out.split_first_chunk_mut::<LZ4_CHECKSUM>()?;
-    // The only failure is that the result does not fit.
+    // It fails only if the result does not fit.
     let size = compress_to_buffer(chunk, Some(mode), false, payload).ok()?;
     *checksum = lz4_checksum(&payload[..size]);
     Some(LZ4_CHECKSUM + size)
@@ -114,13 +116,13 @@ fn compress_zstd(chunk: &[u8], level: u8, out: &mut [u8]) -> Option<usize> {
         if !matches!(context, Some((current, _)) if *current == level) {
             *context = Some((level, zstd::bulk::Compressor::new(i32::from(level)).ok()?));
         }
-        // The only failure is that the result does not fit.
+        // It fails only if the result does not fit.
         context.as_mut()?.1.compress_to_buffer(chunk, out).ok()
     })
 }
 
-/// Undoes [`compress`]: `out` has exactly the uncompressed size. Input of that very size is stored
-/// as it is.
+/// Reverses [`compress`] into `out`, which has exactly the uncompressed size. Input of that size is not
+/// compressed and is copied.
 pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
     if input.len() == out.len() {
         out.copy_from_slice(input);
@@ -142,18 +144,18 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
     }
 }
 
-/// An upper bound on the uncompressed size that `stored` bytes can have; whoever allocates by a size
-/// that the file claims can refuse it before.
+/// An upper bound on the uncompressed size of `stored` bytes, so that a caller can refuse a greater size
+/// in a damaged file before it allocates memory.
 pub fn uncompressed_size_max(stored: u64) -> u64 {
     let chunks = (stored / HEADER as u64).saturating_mul(CHUNK_MAX as u64);
     chunks.min(stored.saturating_mul(RATIO_MAX)).max(stored)
 }
 
-/// One chunk of the framing.
+/// One framed chunk.
 struct CompressedChunk<'a> {
     algorithm: [u8; 2],
     payload: &'a [u8],
-    /// Uncompressed.
+    /// Uncompressed bytes.
     size: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Pages as they are stored: encoded, compressed if that pays, and followed by a checksum.
+//! Stored pages: encoded elements, compressed if that makes them smaller, followed by a checksum.
 
 use twox_hash::XxHash3_64;
 
@@ -8,10 +8,10 @@ use crate::error::{Error, Result};
 use crate::schema::Column;
 use crate::wire::checksum_holds;
 
-/// Bytes of the checksum after a page; a locator's size does not count them.
+/// Bytes of the checksum after a page, which the size in a locator does not include.
 pub const CHECKSUM_SIZE: usize = 8;
 
-/// Buffers that reading and writing pages need; keep one for each thread and use it again.
+/// Buffers for reading and writing pages; keep one for each thread to avoid allocations.
 #[derive(Debug, Default)]
 pub struct PageBuffers {
     encoded: Vec<u8>,
@@ -21,8 +21,8 @@ pub struct PageBuffers {
 /// A page ready to be stored: write the payload, then the checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SealedPage<'a> {
-    /// The stored bytes, whose number a locator tells; of a plain column without compression they
-    /// are the caller's values themselves.
+    /// The stored bytes, which a locator refers to. Those of a plain column without compression are the
+    /// values of the caller, not a copy.
     pub payload: &'a [u8],
     /// The checksum of the payload.
     pub checksum: [u8; CHECKSUM_SIZE],
@@ -36,7 +36,7 @@ impl SealedPage<'_> {
     }
 }
 
-/// Makes a page of elements in memory.
+/// Encodes and compresses elements in memory into a page.
 pub fn seal_page<'a>(
     column: &Column,
     values: &'a [u8],
@@ -57,9 +57,9 @@ pub fn seal_page<'a>(
     Ok(SealedPage { payload, checksum: XxHash3_64::oneshot(payload).to_le_bytes() })
 }
 
-/// Reads a stored page of `elements` elements: `stored` is its payload, followed by its checksum if
-/// the page list says that it has one. `out` has room for exactly the elements in memory. `offset`,
-/// where the page lies in its file, is for errors.
+/// Decodes a stored page of `elements` elements into `out`, which has room for exactly these elements
+/// in memory. `stored` is the payload, followed by the checksum if `has_checksum`. `offset` is the
+/// page's position in the file, for errors.
 pub fn open_page(
     column: &Column,
     elements: usize,
@@ -107,7 +107,7 @@ fn unpack(
     decode(column, encoded, elements, out)
 }
 
-/// The first `size` bytes of a buffer that only ever grows, so that it is zeroed once.
+/// The first `size` bytes of a buffer that never shrinks, so that its memory is zeroed only once.
 fn at_least(buffer: &mut Vec<u8>, size: usize) -> &mut [u8] {
     if buffer.len() < size {
         buffer.resize(size, 0);
@@ -115,7 +115,7 @@ fn at_least(buffer: &mut Vec<u8>, size: usize) -> &mut [u8] {
     &mut buffer[..size]
 }
 
-/// An error of a part that does not know where in the file it works.
+/// Adds the offset in the file to an error of a codec, which does not know the offset.
 fn located(error: Error, offset: u64) -> Error {
     match error {
         Error::Corrupt { what: what @ ("page" | "compressed bytes"), reason, .. } => {

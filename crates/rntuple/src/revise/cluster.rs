@@ -32,7 +32,7 @@ pub(super) struct ElementCounter {
 impl ElementCounter {
     pub(super) fn new(schema: &Schema) -> Self {
         let mut teams = vec![None; schema.columns.len()];
-        let all = schema.teams();
+        let all = schema.alternative_columns();
         for (number, team) in all.iter().enumerate() {
             let is_deferred =
                 |&id: &ColumnId| schema.columns[id as usize].first_element.unwrap_or(0) != 0;

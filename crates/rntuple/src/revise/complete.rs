@@ -93,7 +93,7 @@ pub fn complete(
 /// A schema without an extension, in which each field has its first representation alone, and the
 /// columns whose elements each of the new columns takes.
 fn folded(old: &Schema) -> (Schema, Vec<Vec<ColumnId>>) {
-    let teams = old.teams();
+    let teams = old.alternative_columns();
     let column = |team: &Vec<ColumnId>| {
         let first = &old.columns[team[0] as usize];
         let first_element = None;
