@@ -1,10 +1,10 @@
 //! Aligned buffers that become shared bytes without a copy, and a pool that recycles their memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use memmap2::{Advice, MmapMut};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
 
@@ -137,8 +137,7 @@ const POOL_BYTES_MAX: usize = 256 << 20;
 
 fn pool() -> MutexGuard<'static, BufferPool> {
     static POOL: Mutex<BufferPool> = Mutex::new(BufferPool { free: BTreeMap::new(), bytes: 0 });
-    // Every method leaves the pool consistent, even if the thread that held it panicked.
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+    POOL.lock()
 }
 
 impl BufferPool {

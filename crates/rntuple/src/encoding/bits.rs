@@ -1,7 +1,8 @@
-//! Elements narrower than a byte or of odd widths, packed without gaps, least significant bit first.
+//! Bit packing: elements narrower than a byte or of odd widths, without gaps, least significant bit
+//! first.
 //!
-//! Truth values are worked on in groups of eight, which fill a byte, and integers in blocks of 32,
-//! which fill `width` words exactly; what is left over goes through a padded one.
+//! Truth values are packed in groups of eight, which fill a byte, and integers in blocks of 32, which
+//! fill `width` words exactly. An incomplete last group or block is padded.
 
 use std::array::from_fn;
 
@@ -25,7 +26,7 @@ const SPREAD: [u64; 256] = {
     table
 };
 
-/// One bit each to one byte each.
+/// Unpacks truth values of one bit into bytes.
 pub(super) fn unpack_truths(encoded: &[u8], out: &mut [u8]) {
     let (groups, rest) = out.as_chunks_mut::<GROUP>();
     for (out, byte) in groups.iter_mut().zip(encoded) {
@@ -37,7 +38,7 @@ pub(super) fn unpack_truths(encoded: &[u8], out: &mut [u8]) {
     }
 }
 
-/// One byte each to one bit each; whatever is not 0 is true.
+/// Packs truth values of one byte into bits; any byte but 0 is true.
 pub(super) fn pack_truths(values: &[u8], out: &mut [u8]) {
     let (groups, rest) = values.as_chunks::<GROUP>();
     for (out, group) in out.iter_mut().zip(groups) {
@@ -50,7 +51,7 @@ pub(super) fn pack_truths(values: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The bits of eight bytes: the product moves bit 0 of byte `i` to bit `56 + i`.
+/// Packs eight bytes into bits: the product moves bit 0 of byte `i` to bit `56 + i`.
 fn gather(bytes: u64) -> u8 {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = LOW << 7;
@@ -58,7 +59,7 @@ fn gather(bytes: u64) -> u8 {
     (not_zero.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
-/// Unpacks integers of `width` (1 to 32) bits and hands each to `map`.
+/// Unpacks integers of `width` (1 to 32) bits and maps each to an element.
 #[inline(always)]
 pub(super) fn unpack<const SIZE: usize>(
     encoded: &[u8],
@@ -81,7 +82,7 @@ pub(super) fn unpack<const SIZE: usize>(
     }
 }
 
-/// Packs what `map` makes of each value: integers of `width` (1 to 32) bits.
+/// Maps each value to an integer of `width` (1 to 32) bits and packs the integers.
 #[inline(always)]
 pub(super) fn pack<const SIZE: usize>(
     values: &[[u8; SIZE]],
@@ -139,7 +140,7 @@ fn pack_block<const WIDTH: usize>(integers: &[u32; BLOCK], bytes: &mut [u8]) {
             words[word + 1] |= integer >> (32 - shift);
         }
     };
-    // Written out, because the compiler does not unroll so long a loop: 2.5 GB/s against 6.4.
+    // Unrolled by hand, because the compiler does not unroll a loop of 32: 2.5 GB/s against 6.4.
     macro_rules! each {
         ($($index:literal)*) => { $(put($index);)* };
     }

@@ -1,11 +1,14 @@
-//! What the bytes of an uncompressed page mean: elements in memory to page bytes and back.
+//! Page encodings: elements in memory to the bytes of an uncompressed page, and back.
 //!
-//! Source: RNTuple Binary Format Specification 1.0, "Column Description". Invariants:
+//! `bits` packs booleans and integers of odd widths, `split` makes byte planes with zigzag and deltas,
+//! `real` stores real numbers of reduced precision; `real` uses both others.
 //!
-//! 1. A page is decoded on its own; differences and byte planes never cross its border.
-//! 2. Sizes are checked before a byte is touched, so that the loops below need no checks and page
-//!    bytes of any content decode without a panic.
-//! 3. Memory is little-endian, as the format is; the crate does not compile elsewhere.
+//! Invariants:
+//! 1. A page is decoded on its own: differences and byte planes never cross its boundary.
+//! 2. Sizes are checked before any loop, so bytes of any content decode without a panic.
+//! 3. Memory is little-endian, as the format is; the crate does not compile for other machines.
+//!
+//! Source: RNTuple Binary Format Specification 1.0, "Column Description".
 
 mod bits;
 mod real;
@@ -34,8 +37,8 @@ pub fn encoded_size(column_type: ColumnType, bits: u16, elements: usize) -> Resu
         .ok_or_else(|| Error::invalid(format!("a page cannot have {elements} elements")))
 }
 
-/// Decodes the uncompressed bytes of a page into `out`, which has room for exactly `elements`
-/// elements of the type that [`ColumnType::element`] tells. 32-bit indexes become 64-bit ones.
+/// Decodes the uncompressed bytes of a page into `out`, which has room for exactly `elements` elements
+/// of type [`ColumnType::element`]. Indexes of 32 bits become indexes of 64 bits.
 pub fn decode(column: &Column, encoded: &[u8], elements: usize, out: &mut [u8]) -> Result<()> {
     use ColumnType::*;
     let expected = encoded_size(column.column_type, column.bits, elements)?;
@@ -64,8 +67,8 @@ pub fn decode(column: &Column, encoded: &[u8], elements: usize, out: &mut [u8]) 
     Ok(())
 }
 
-/// Appends the uncompressed page bytes of `values` to `out`; `values` are elements of the type that
-/// [`ColumnType::element`] tells.
+/// Appends the uncompressed page bytes of `values` to `out`; `values` are elements of type
+/// [`ColumnType::element`].
 pub fn encode(column: &Column, values: &[u8], out: &mut Vec<u8>) -> Result<()> {
     if column.column_type.is_plain() {
         encoded_size_of(column, values)?;
@@ -91,7 +94,7 @@ pub(crate) fn encoded_size_of(column: &Column, values: &[u8]) -> Result<usize> {
     encoded_size(column.column_type, column.bits, values.len() / size)
 }
 
-/// As [`encode`], into exactly the bytes that [`encoded_size_of`] tells.
+/// Encodes into `out`, which has exactly [`encoded_size_of`] bytes.
 pub(crate) fn encode_into(column: &Column, values: &[u8], out: &mut [u8]) -> Result<()> {
     use ColumnType::*;
     assert_eq!(out.len(), encoded_size_of(column, values)?, "room for the page is exact");

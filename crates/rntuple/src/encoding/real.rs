@@ -1,5 +1,5 @@
-//! Real numbers stored with less than single precision; in memory they are single precision, or
-//! double precision if they are quantised.
+//! Real numbers stored with less than single precision. In memory they have single precision; quantised
+//! numbers have double precision.
 
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
@@ -8,7 +8,7 @@ use super::{bits, split};
 use crate::error::{Error, Result};
 use crate::schema::Column;
 
-/// Halves converted at a time, by the processor's instructions where it has them.
+/// Numbers of half precision converted at a time, with the processor's instructions if it has them.
 const BLOCK: usize = 64;
 
 /// Half precision to single precision.
@@ -87,7 +87,7 @@ impl Quantiser {
                 Ok(Quantiser { min, max, steps, width: column.bits })
             }
             range => {
-                let reason = format!("range {range:?} is not one of finite, growing numbers");
+                let reason = format!("range {range:?} must be finite and not empty");
                 Err(Error::corrupt("column description", 0, reason))
             }
         }
@@ -103,15 +103,15 @@ impl Quantiser {
 
     pub(super) fn encode(&self, values: &[[u8; 8]], out: &mut [u8]) -> Result<()> {
         let Quantiser { min, max, steps, width } = *self;
-        // What was read of a page may lie beyond the range by a rounding, and goes back to where it
-        // was when the page is written anew.
+        // A number read from a page may exceed the range by a rounding error. It is accepted and clamped,
+        // so that it maps to the same integer when the page is rewritten.
         let rounding = ((max - min) / steps / 4.0).max(single_rounding(min, max));
         let (least, most) = (min - rounding, max + rounding);
         let inside = |value: &[u8; 8]| {
             let value = f64::from_le_bytes(*value);
             (least <= value) & (value <= most)
         };
-        // Without an early exit the check uses vector instructions; the culprit is sought after.
+        // Without an early exit the check uses vector instructions; the number is found in a second pass.
         if !values.iter().fold(true, |all, value| all & inside(value))
             && let Some(value) = values.iter().find(|value| !inside(value))
         {
@@ -127,7 +127,7 @@ impl Quantiser {
     }
 }
 
-/// How far the ends of a range are at most from their nearest numbers of single precision.
+/// Greatest rounding error of numbers in a range when they are stored with single precision.
 pub(crate) fn single_rounding(min: f64, max: f64) -> f64 {
     min.abs().max(max.abs()) * f64::from(f32::EPSILON) / 2.0
 }

@@ -1,8 +1,8 @@
-//! Byte planes, with zigzag, differences and conversions fused into the same pass.
+//! Byte planes, with zigzag encoding, differences and conversions in the same pass.
 //!
-//! A page of `n` words of `N` bytes is stored as `n` first bytes, then `n` second bytes, and so on.
-//! The work is done on blocks of a constant number of words, which is what lets the compiler use
-//! vector instructions; the words after the last whole block go through a padded one.
+//! A page of `n` words of `N` bytes is stored as the `n` first bytes, then the `n` second bytes, and so
+//! on. Blocks of a constant number of words let the compiler use vector instructions; an incomplete last
+//! block is padded.
 
 use std::array::from_fn;
 
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// Words of a block.
 const BLOCK: usize = 64;
 
-/// Words on their way between page and memory.
+/// A block of words.
 pub(super) type WordBlock<W> = [W; BLOCK];
 
 /// An unsigned integer of `N` bytes.
@@ -50,7 +50,7 @@ impl Word<4> for u32 {
     }
 }
 
-/// Goes by way of 32-bit halves, for which there are faster instructions.
+/// Splits words into 32-bit halves, for which there are faster instructions.
 impl Word<8> for u64 {
     #[inline(always)]
     fn join(planes: [&WordBlock<u8>; 8]) -> WordBlock<u64> {
@@ -67,7 +67,7 @@ impl Word<8> for u64 {
     }
 }
 
-/// Joins byte planes to words; `emit` makes elements in memory of each block, in order.
+/// Joins byte planes to words; `emit` converts each block, in order, to elements in memory.
 #[inline(always)]
 pub(super) fn unsplit<const N: usize, const M: usize, W: Word<N>>(
     encoded: &[u8],
@@ -88,7 +88,7 @@ pub(super) fn unsplit<const N: usize, const M: usize, W: Word<N>>(
     }
 }
 
-/// Parts words into byte planes; `take` makes words of each block of elements in memory, in order.
+/// Splits words into byte planes; `take` converts each block of elements in memory, in order, to words.
 #[inline(always)]
 pub(super) fn split<const N: usize, const M: usize, W: Word<N>>(
     values: &[[u8; M]],
@@ -118,7 +118,7 @@ fn pad<T: Copy>(rest: &[T], filling: T) -> WordBlock<T> {
     from_fn(|index| rest.get(index).copied().unwrap_or(filling))
 }
 
-/// 32-bit indexes in memory from the differences of a page.
+/// Decodes 32-bit indexes from the differences of a page.
 pub(super) fn unsplit_differences32(encoded: &[u8], out: &mut [[u8; 8]]) {
     let mut sum = 0u32;
     unsplit(encoded, out, |differences: &WordBlock<u32>, out| {
@@ -129,7 +129,7 @@ pub(super) fn unsplit_differences32(encoded: &[u8], out: &mut [[u8; 8]]) {
     });
 }
 
-/// 64-bit indexes in memory from the differences of a page.
+/// Decodes 64-bit indexes from the differences of a page.
 pub(super) fn unsplit_differences64(encoded: &[u8], out: &mut [[u8; 8]]) {
     let mut sum = 0u64;
     unsplit(encoded, out, |differences: &WordBlock<u64>, out| {
@@ -140,7 +140,7 @@ pub(super) fn unsplit_differences64(encoded: &[u8], out: &mut [[u8; 8]]) {
     });
 }
 
-/// The differences of indexes that must fit into 32 bits.
+/// Encodes the differences of indexes that must fit into 32 bits.
 pub(super) fn split_differences32(values: &[[u8; 8]], out: &mut [u8]) -> Result<()> {
     fits32(values)?;
     let mut previous = 0u32;
@@ -151,7 +151,7 @@ pub(super) fn split_differences32(values: &[[u8; 8]], out: &mut [u8]) -> Result<
     Ok(())
 }
 
-/// The differences of 64-bit indexes.
+/// Encodes the differences of 64-bit indexes.
 pub(super) fn split_differences64(values: &[[u8; 8]], out: &mut [u8]) {
     let mut previous = 0u64;
     split(values, out, |block| {
@@ -159,7 +159,8 @@ pub(super) fn split_differences64(values: &[[u8; 8]], out: &mut [u8]) {
     });
 }
 
-/// Each word less the one before it; `previous` is the one before the block, then its last.
+/// The difference of each word from its predecessor. `previous` is the word before the block, and becomes
+/// its last word.
 #[inline(always)]
 fn differences<W: Copy>(
     words: &WordBlock<W>,
@@ -170,14 +171,14 @@ fn differences<W: Copy>(
     from_fn(|index| minus(words[index], if index == 0 { before } else { words[index - 1] }))
 }
 
-/// 32-bit indexes to 64-bit ones.
+/// Widens 32-bit indexes to 64 bits.
 pub(super) fn widen(encoded: &[u8], out: &mut [[u8; 8]]) {
     for (out, index) in out.iter_mut().zip(encoded.as_chunks().0) {
         *out = u64::from(u32::from_le_bytes(*index)).to_le_bytes();
     }
 }
 
-/// 64-bit indexes to 32-bit ones.
+/// Narrows 64-bit indexes to 32 bits.
 pub(super) fn narrow(values: &[[u8; 8]], out: &mut [u8]) -> Result<()> {
     fits32(values)?;
     for (out, index) in out.as_chunks_mut().0.iter_mut().zip(values) {
@@ -227,7 +228,7 @@ macro_rules! words {
             });
         }
 
-        /// Maps words and parts them into byte planes.
+        /// Maps words and splits them into byte planes.
         #[inline(always)]
         pub(super) fn $split(values: &[[u8; $size]], out: &mut [u8], map: impl Fn($word) -> $word) {
             split(values, out, |block| block.map(|bytes| map(<$word>::from_le_bytes(bytes))));

@@ -1,8 +1,8 @@
 //! Arrays from the elements of columns, field by field.
 //!
-//! A field is read for a list of segments, one for each cluster that the entries touch. A
-//! collection's offsets tell which elements of its items belong to a segment; these are the
-//! segments that the items are read for.
+//! A field is read for a list of segments, one for each cluster that overlaps the entries. The offsets of
+//! a collection determine which elements of its items belong to a segment; these form the segments for
+//! which the items are read.
 
 use std::ops::Range;
 
@@ -19,12 +19,12 @@ use crate::tree::{FieldKind, FieldNode};
 use crate::types::Primitive;
 
 impl Reader {
-    /// Reads fields of some runs of entries; tells the source of what comes then, if that `goes_on`.
+    /// Reads fields of runs of entries. If the read `is_sequential`, the pages behind are announced too.
     pub(super) fn assemble(
         &self,
         nodes: &[FieldNode],
         runs: &[Range<u64>],
-        goes_on: bool,
+        is_sequential: bool,
     ) -> Result<Array> {
         let mut segments = Vec::with_capacity(runs.len());
         for run in runs {
@@ -38,11 +38,11 @@ impl Reader {
         }
         let is_scattered = runs.len() > 1;
         let elements = Elements { is_scattered, ..self.elements() };
-        let is_referenced =
-            !self.source.is_remote() || elements.announce_fields(nodes, &segments, goes_on);
+        let is_announced =
+            !self.source.is_remote() || elements.announce_fields(nodes, &segments, is_sequential);
         elements.members(nodes, &segments, |member| {
-            if !is_referenced {
-                elements.announce_fields(std::slice::from_ref(member), &segments, goes_on);
+            if !is_announced {
+                elements.announce_fields(std::slice::from_ref(member), &segments, is_sequential);
             }
         })
     }
@@ -54,7 +54,7 @@ impl Reader {
 }
 
 impl Elements<'_> {
-    /// The values of a field.
+    /// Reads the values of a field.
     pub(crate) fn array(&self, node: &FieldNode, segments: &[ClusterSegment<'_>]) -> Result<Array> {
         match &node.kind {
             FieldKind::Primitive { primitive, values, .. } => {
@@ -102,7 +102,7 @@ impl Elements<'_> {
         self.members(members, segments, |_| ())
     }
 
-    /// The values of a record; `begin` is called before each of its members is read.
+    /// Reads the values of a record; `begin` is called before each member is read.
     fn members(
         &self,
         members: &[FieldNode],
@@ -121,7 +121,8 @@ impl Elements<'_> {
         Ok(Array::Fixed { size, length: length(segments)?, content: content.into() })
     }
 
-    /// Offsets that count through all segments from 0 on, and the segments of the items.
+    /// Reads the offsets of collections, counted through all segments from 0 on; returns also the segments
+    /// of their items.
     fn offsets<'a>(
         &self,
         columns: &[ColumnId],
@@ -155,7 +156,7 @@ impl Elements<'_> {
         Ok((buffer.into_bytes(), items))
     }
 
-    /// Where the first collection of a segment starts, and where each ends.
+    /// The start offset of the first collection of a segment, and the end offsets of all.
     fn ends(&self, columns: &[ColumnId], segment: &ClusterSegment<'_>) -> Result<(u64, Bytes)> {
         let Range { start, end } = segment.range;
         if start == 0 || start == end {
@@ -223,8 +224,8 @@ impl Elements<'_> {
     }
 }
 
-/// Writes ends that count from `first` on as offsets that count from `base` on, and returns the last
-/// end; `None` if they decrease. Without a branch for each, as there are many.
+/// Writes end offsets that count from `first` on as offsets that count from `base` on; returns the last
+/// end offset, or `None` if they decrease. The loop has no branches, for speed.
 fn shifted(ends: &[u64], first: u64, base: u64, offsets: &mut [u64]) -> Option<u64> {
     let mut last = first;
     let mut decreases = false;
@@ -236,10 +237,10 @@ fn shifted(ends: &[u64], first: u64, base: u64, offsets: &mut [u64]) -> Option<u
     (!decreases).then_some(last)
 }
 
-/// The largest offset: also a bound on sums of a few of them.
+/// The greatest offset accepted; sums of a few offsets then cannot overflow.
 const MAX_OFFSET: u64 = 1 << 60;
 
-/// The elements of each alternative that a switch column refers to.
+/// For each alternative the range of elements that a switch column refers to.
 fn used_ranges(pairs: &[u8], alternatives: usize) -> Result<Vec<Range<u64>>> {
     let none = Range { start: u64::MAX, end: 0 };
     let mut used = vec![none; alternatives];
@@ -271,8 +272,8 @@ fn multiplied<'a>(segments: &[ClusterSegment<'a>], size: u64) -> Result<Vec<Clus
 }
 
 fn length(segments: &[ClusterSegment<'_>]) -> Result<usize> {
-    // A record without columns has as many values as a damaged file likes; what is made of the
-    // number is bounded by the memory that its members take.
+    // A damaged file can claim any number of records without columns. No memory depends on the number
+    // itself, only on the members of the records.
     usize::try_from(total(segments)?).map_err(|_| decreasing())
 }
 

@@ -1,9 +1,9 @@
-//! Clusters: which pages hold which elements of which column.
+//! Clusters: which pages store which elements of which column.
 //!
 //! Invariants:
 //! 1. Clusters follow each other without gap or overlap, from entry 0 on.
-//! 2. The pages of a run hold elements `missing .. elements`; elements before are zeros that no
-//!    page holds (a deferred column that starts in the middle of the cluster).
+//! 2. The pages of a [`PageRun`] store elements `missing .. elements`. The elements before are zeros that
+//!    no page stores: the column is deferred, that is, it was added after the cluster began.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -17,25 +17,25 @@ use crate::source::ByteSource;
 
 /// The pages of one column in one cluster.
 pub(crate) struct PageRun {
-    /// Leading elements that no page holds.
+    /// Leading elements that no page stores.
     pub missing: u64,
-    /// Elements in all, with the missing ones.
+    /// Number of elements, with the missing ones.
     pub elements: u64,
-    /// Elements of the column in all clusters before.
+    /// Elements of the column in all earlier clusters.
     pub offset: u64,
-    /// For each page the index of its first element.
+    /// Index of the first element of each page.
     pub starts: Vec<u64>,
     /// Compression settings, for information only.
     pub compression: u32,
     pub pages: Vec<PageLocation>,
 }
 
-/// What the pages of a file are bounded by.
+/// Limits of the positions and sizes of pages in a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileBounds {
-    /// Bytes of the file when its page list was read, so after the pages were written.
+    /// Bytes of the file when the page list was read, which is after its pages were written.
     pub file_size: u64,
-    /// What is larger is spread over several keys; 0 if nothing is.
+    /// Most bytes of a blob in one key; 0 means no limit.
     pub key_size_max: u64,
 }
 
@@ -47,8 +47,8 @@ pub(crate) struct StoredCluster {
 }
 
 impl StoredCluster {
-    /// The representation that holds a field's data here: its position among `columns`, and its
-    /// pages. `None` if the field was added to the schema after this cluster.
+    /// The representation that stores a field's elements in this cluster: one of `columns`, and its pages.
+    /// `None` if the field was added to the schema after the cluster was written.
     pub(crate) fn active(&self, columns: &[ColumnId]) -> Option<(ColumnId, &PageRun)> {
         columns.iter().find_map(|&column| {
             let run = self.runs.get(column as usize)?.as_ref()?;
@@ -56,7 +56,7 @@ impl StoredCluster {
         })
     }
 
-    /// A cluster as its page list has it. `repetitions`: as [`deferred_repetitions`] tells.
+    /// Converts a cluster of a page list; `repetitions` are those of [`deferred_repetitions`].
     pub(crate) fn of(
         cluster: page_list::Cluster,
         repetitions: &[u64],
@@ -85,13 +85,13 @@ impl StoredCluster {
         Ok(Some(PageRun { missing, elements, offset, starts, compression, pages }))
     }
 
-    /// Elements of a column in this cluster and all before.
+    /// Elements of a column in this cluster and all earlier ones.
     pub(crate) fn elements_up_to(&self, column: ColumnId) -> u64 {
         self.active(&[column]).map_or(0, |(_, run)| run.offset.saturating_add(run.elements))
     }
 }
 
-/// All clusters of an RNTuple; page lists are read, and their clusters decoded, when first needed.
+/// All clusters of an RNTuple. Page lists are read, and clusters decoded, when they are first needed.
 pub(crate) struct Clusters {
     groups: Vec<LazyGroup>,
     repetitions: Vec<u64>,
@@ -104,15 +104,15 @@ struct LazyGroup {
     loaded: OnceLock<LoadedList>,
 }
 
-/// A page list that was read.
+/// A page list after it was read.
 struct LoadedList {
     envelope: Vec<u8>,
     bounds: FileBounds,
-    /// In the order of their entries.
+    /// The clusters in the order of their entries.
     clusters: Vec<LazyCluster>,
 }
 
-/// A cluster as the page list describes it, and as it is once it was needed.
+/// A cluster of a page list, decoded when it is first needed.
 struct LazyCluster {
     entries: Range<u64>,
     outlined: Outlined,
@@ -154,7 +154,7 @@ impl Clusters {
         self.groups.iter().map(|group| u64::from(group.link.clusters)).sum()
     }
 
-    /// The pages of all clusters that have been needed.
+    /// The pages of all clusters that were decoded.
     pub(super) fn loaded_pages(&self) -> impl Iterator<Item = &PageLocation> {
         let loaded = self.groups.iter().filter_map(|group| group.loaded.get());
         let clusters = loaded.flat_map(|loaded| &loaded.clusters);
@@ -219,7 +219,7 @@ impl Clusters {
     }
 }
 
-/// The clusters of a page list in the order of their entries, which are those of its group.
+/// Sorts the clusters of a page list by their entries, and checks that these are the entries of the group.
 fn arranged(outline: Outline, link: &ClusterGroup) -> Result<Vec<LazyCluster>> {
     let mut outlined = outline.clusters;
     outlined.sort_by_key(|cluster| cluster.entries().0);
@@ -236,7 +236,7 @@ fn arranged(outline: Outline, link: &ClusterGroup) -> Result<Vec<LazyCluster>> {
         clusters.push(LazyCluster { entries, outlined, decoded: OnceLock::new() });
     }
     if next_entry != end_of(link.min_entry, link.entry_span)? {
-        return Err(corrupt("a page list has not the entries of its cluster group".to_owned()));
+        return Err(corrupt("a page list lacks entries of its cluster group".to_owned()));
     }
     Ok(clusters)
 }
@@ -247,8 +247,8 @@ impl LazyGroup {
     }
 }
 
-/// For each deferred column the elements that an entry has; 0 for all other columns, whose pages
-/// hold every element.
+/// For each deferred column the number of elements in an entry; 0 for all other columns, whose pages store
+/// every element.
 pub(crate) fn deferred_repetitions(schema: &Schema) -> Result<Vec<u64>> {
     let of_column = |column: &crate::schema::Column| {
         if column.first_element.unwrap_or(0) == 0 {

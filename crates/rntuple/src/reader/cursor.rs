@@ -1,17 +1,13 @@
-//! Entries as Rust structures, one at a time.
+//! [`Cursor`]: entries as Rust structures, one at a time. It holds the pages that it reads from.
 //!
-//! A cursor holds the pages that it has read from, so that a number costs a division, a comparison
-//! and a copy: no lock, no counting of references, no memory.
-//!
-//! Invariants:
-//! 1. `plan` has the columns of the structure, depth first, as `FromCell::get` goes through them.
-//! 2. As of [`held`](super::held).
+//! **Invariant:** `plan` has the columns of the structure, depth first, in the order in which
+//! `FromCell::get` reads them.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
 
 use super::Reader;
-use super::held::{AccessPattern, HeldPages, PlannedColumn};
+use super::held_pages::{AccessPattern, HeldPages, PlannedColumn};
 use super::row::FromCell;
 use crate::column::Element;
 use crate::error::{Error, Result};
@@ -19,7 +15,7 @@ use crate::schema::ColumnId;
 use crate::tree::{FieldKind, FieldNode};
 use crate::types::{Primitive, Type};
 
-/// Reads entries as values of `R`; `D` leads to the reader.
+/// Reads entries as values of `R`; `D` dereferences to the reader.
 ///
 /// ```no_run
 /// rntuple::row! {
@@ -39,21 +35,21 @@ pub struct Cursor<R, D> {
 }
 
 impl Reader {
-    /// A cursor that reads entries as Rust structures. The structure's members are found among the
-    /// fields by their names; there may be fewer of them, in any order.
+    /// A cursor that reads entries as Rust structures. Members are matched to fields by name; the
+    /// structure may have fewer members than there are fields, in any order.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if a member is no field, [`Error::Invalid`] if one is of another type.
+    /// [`Error::NotFound`] if a member has no field, [`Error::Invalid`] if a field is of another type.
     pub fn cursor<R: FromCell>(&self) -> Result<Cursor<R, &Self>> {
         Cursor::new(self)
     }
 }
 
 impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
-    /// As [`Reader::cursor`], with what leads to the reader.
+    /// A cursor over `reader`, which may be owned or shared; see [`Reader::cursor`].
     ///
     /// # Errors
-    /// As [`Reader::cursor`].
+    /// [`Error::NotFound`] if a member has no field, [`Error::Invalid`] if a field is of another type.
     pub fn new(reader: D) -> Result<Self> {
         let Type::Record { members, .. } = R::cell_type() else {
             return Err(Error::invalid("entries are read as structures, which row! declares"));
@@ -63,23 +59,23 @@ impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
         Ok(Cursor { pages: HeldPages::new(reader, plan), of: PhantomData })
     }
 
-    /// Says what is meant by the numbers that stand in the file for others, from 0 on: the mirror
-    /// image of [`Renumbering`](crate::Renumbering).
+    /// Sets the original numbers of the numbers that the file stores instead, which count from 0: the
+    /// inverse of [`Renumbering`](crate::Renumbering).
     #[must_use]
     pub fn with_numbers(mut self, numbers: Vec<u32>) -> Self {
         self.pages.numbers = numbers;
         self
     }
 
-    /// Reads entries that mostly follow each other: what it has read it lets go of, and leaves the
-    /// cache to others.
+    /// Optimises for ascending entries: the cursor reads ahead, drops pages behind the current entry and
+    /// does not fill the reader's cache.
     #[must_use]
     pub fn forward(mut self) -> Self {
         self.pages.pattern = AccessPattern::Sequential;
         self
     }
 
-    /// Bytes of the pages that it holds.
+    /// Bytes of the pages that the cursor holds.
     pub fn held_bytes(&self) -> u64 {
         self.pages.held
     }
@@ -89,10 +85,11 @@ impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
         &self.pages.reader
     }
 
-    /// One entry.
+    /// Reads one entry.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such entry, [`Error::Corrupt`] if what is stored is damaged.
+    /// [`Error::NotFound`] if the entry does not exist, [`Error::Corrupt`] if its pages are damaged,
+    /// [`Error::Io`] if the source cannot be read.
     #[inline]
     pub fn get(&mut self, entry: u64) -> Result<R> {
         let (mut row, index) = self.pages.row(entry)?;
@@ -100,7 +97,7 @@ impl<R: FromCell, D: Deref<Target = Reader>> Cursor<R, D> {
     }
 }
 
-/// `is_referenced`: whether they are members of items.
+/// Adds the columns of members to the plan; `is_referenced` if they are members of items.
 fn plan_members(
     members: &[(String, Type)],
     nodes: &[FieldNode],
@@ -136,7 +133,7 @@ fn plan_field(
             add(offsets, Element::U64, is_referenced);
             add(bytes, Element::U8, true);
         }
-        // What is at most one may be stored as a list; it is looked at when it is read.
+        // An optional value may be stored as a list; its length is checked when it is read.
         (Type::List(of), FieldKind::List { offsets, item, optional: false })
         | (Type::Optional(of), FieldKind::List { offsets, item, .. }) => {
             add(offsets, Element::U64, is_referenced);

@@ -1,8 +1,8 @@
-//! Elements of columns: which pages to read, and from where.
+//! Elements of columns, read page by page or from the page cache.
 //!
-//! Large ranges are read in batches straight into the caller's memory wherever a page lies there as
-//! it is on disk. Small ranges, such as one object, go through the page cache, so that the next
-//! object of the same page costs no read, no checksum and no decompression.
+//! Large ranges are read in batches, straight into the result where a page is stored as its elements are
+//! in memory. Small ranges, such as one entry, go through the page cache, so that the next entry of the
+//! same page needs no read, no checksum and no decompression.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::FileCache;
 use super::cluster::{PageRun, StoredCluster};
-use super::convert::convert;
+use super::conversion::convert;
 use super::page_batch::{PageRead, check_page, read_batch};
 use crate::buffer::AlignedBuffer;
 use crate::column::Element;
@@ -20,19 +20,19 @@ use crate::page_list::PageLocation;
 use crate::schema::{Column, ColumnId, Schema};
 use crate::source::ByteSource;
 
-/// Stored bytes read at once: enough to amortise a system call, small enough to stay in cache until
-/// the checksums are verified.
+/// Stored bytes read at once: enough to amortise a system call, few enough to stay in the processor's
+/// cache until the checksums are verified.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Segments that the source is told of at once. While those of one such part are read, those of the
-/// next are on their way: enough to keep a disk busy.
+/// Segments that are announced to the source at once. While the reader reads one such group of segments,
+/// the source prefetches the next; 64 keep a disk busy.
 const ANNOUNCED: usize = 64;
 
-/// Stored bytes of a page that may have a single object.
+/// Most stored bytes of a page that is cached even if it is read as a whole: it may have a single entry.
 const SMALL_PAGE: u64 = 64 << 10;
 
-/// Zeros that no page holds and that one read may ask for: the values of a field that is younger
-/// than the entries read. What pages hold is bounded by their bytes.
+/// Most bytes of zeros that no page stores in one read: the values of a field that was added after the
+/// entries were written. All other elements are bounded by the bytes of their pages.
 const ZERO_BYTES_MAX: u64 = 1 << 30;
 
 /// Elements of one field within one cluster.
@@ -40,7 +40,7 @@ const ZERO_BYTES_MAX: u64 = 1 << 30;
 pub(crate) struct ClusterSegment<'a> {
     pub cluster: &'a StoredCluster,
     pub range: Range<u64>,
-    /// Whether the file itself, by offsets or a switch, says that there are these elements.
+    /// Whether offsets or a switch in the file refer to these elements; then they must exist.
     pub is_referenced: bool,
 }
 
@@ -52,18 +52,18 @@ pub(crate) fn total(segments: &[ClusterSegment<'_>]) -> Result<u64> {
     })
 }
 
-/// Reads the elements of columns, and makes arrays of them.
+/// Reads the elements of columns, and assembles arrays from them.
 #[derive(Clone, Copy)]
 pub(crate) struct Elements<'a> {
     pub source: &'a dyn ByteSource,
     pub cache: Option<&'a FileCache>,
     pub schema: &'a Schema,
-    /// Whether segments lie apart, so that the source is told of pages some time before they are read.
+    /// Whether segments are apart, so that pages are announced to the source before they are read.
     pub is_scattered: bool,
 }
 
 impl Elements<'_> {
-    /// The elements of all segments, back to back, converted to `target`.
+    /// Reads the elements of all segments, back to back, converted to `target`.
     pub(crate) fn read(
         &self,
         columns: &[ColumnId],
@@ -88,14 +88,14 @@ impl Elements<'_> {
         Ok(buffer.into_bytes())
     }
 
-    /// Before segment number `position` is read: tells the source of the pages of segments to come.
+    /// Announces the pages of coming segments to the source; called before segment `position` is read.
     pub(crate) fn announce(
         &self,
         columns: &[ColumnId],
         segments: &[ClusterSegment<'_>],
         position: usize,
     ) {
-        // A source that is far away was told before.
+        // The pages of a remote source were announced by `announce_fields`.
         if !self.is_scattered || !position.is_multiple_of(ANNOUNCED) || self.source.is_remote() {
             return;
         }
@@ -129,7 +129,7 @@ impl Elements<'_> {
         }
     }
 
-    /// Refuses elements that cannot come from stored bytes, before memory is taken for them.
+    /// Refuses elements that stored pages cannot have, before memory is allocated for them.
     pub(crate) fn check_segments(
         &self,
         columns: &[ColumnId],
@@ -157,12 +157,13 @@ impl Elements<'_> {
             Ok(())
         } else {
             Err(Error::invalid(format!(
-                "{zeros} values that were not written yet are too many: read fewer entries"
+                "{zeros} default values of an added field are too many: read fewer entries at a time"
             )))
         }
     }
 
-    /// A small range, from the page cache: shared with it, unless it goes over a page's end.
+    /// Reads a small range from the page cache: shared with the cache if one page has all of it, else
+    /// copied. `None` if the range is not worth caching.
     fn shared_elements(
         &self,
         columns: &[ColumnId],
@@ -197,8 +198,8 @@ impl Elements<'_> {
         Ok(Some(joined.into_bytes()))
     }
 
-    /// Whether others will want what a range takes of its pages, or leaves of them: of one page, if
-    /// it is small or not taken whole; of two, if at most half a page is taken.
+    /// Whether further reads are likely to need the pages of a range: those of one page, if it is small or
+    /// not read as a whole; those of two pages, if at most half a page is read.
     fn is_worth_caching(&self, run: &PageRun, range: &Range<u64>, pages: &Range<usize>) -> bool {
         let Some(first) = run.pages.get(pages.start) else { return false };
         let (count, elements) = (range.end - range.start, u64::from(first.elements));
@@ -211,7 +212,7 @@ impl Elements<'_> {
         self.cache.is_some() && is_part && is_stored
     }
 
-    /// A whole page; the cache keeps it for others if `is_kept`.
+    /// A whole page, from the cache if it has it; a page that is read is put there if `is_kept`.
     pub(super) fn cached_page(
         &self,
         id: ColumnId,
@@ -232,8 +233,8 @@ impl Elements<'_> {
         Ok(bytes)
     }
 
-    /// The first of some pages of a cluster that follow each other, and those of the next that are read
-    /// with it in so many stored bytes; the cache keeps none of them.
+    /// Reads the first of consecutive pages of a cluster, together with as many of the next as fit in
+    /// `bytes` stored bytes. None of them is put in the cache.
     pub(super) fn pages_ahead(
         &self,
         id: ColumnId,
@@ -271,7 +272,7 @@ impl Elements<'_> {
         Ok(decoded)
     }
 
-    /// Fills `out` with the elements of one segment that has been checked, converted to `target`.
+    /// Fills `out` with the elements of one checked segment, converted to `target`.
     fn read_segment(
         &self,
         columns: &[ColumnId],
@@ -279,7 +280,7 @@ impl Elements<'_> {
         target: Element,
         out: &mut [u8],
     ) -> Result<()> {
-        // A field that is younger than its cluster reads as zeros.
+        // A field that was added after the cluster was written reads as zeros.
         let Some((id, run)) = segment.cluster.active(columns) else {
             out.fill(0);
             return Ok(());
@@ -312,7 +313,7 @@ impl Elements<'_> {
         let mut jobs: Vec<PageRead<'_>> = vec![];
         let mut batch_bytes = 0;
         let pages = run.pages_with(&range);
-        let is_object = self.is_scattered && pages.len() <= 2;
+        let is_entry = self.is_scattered && pages.len() <= 2;
         for position in pages {
             let page = &run.pages[position];
             let first = run.starts[position].max(range.start);
@@ -321,10 +322,10 @@ impl Elements<'_> {
             out = behind;
             let skip = (first - run.starts[position]) as usize;
             let is_whole = end - first == u64::from(page.elements);
-            let is_there = self.source.is_remote() && self.is_cached(id, page);
-            if self.cache.is_some() && (is_object || !is_whole || is_there) {
-                // The next range will want the rest of the page, unless this one has read to its end:
-                // then its memory is used again for another page.
+            let has_remote = self.source.is_remote() && self.is_cached(id, page);
+            if self.cache.is_some() && (is_entry || !is_whole || has_remote) {
+                // The next range is likely to need the rest of the page. If this range reads the page to
+                // its end, the cache drops it, and its memory is recycled.
                 let is_done =
                     !self.is_scattered && end == run.starts[position] + u64::from(page.elements);
                 let bytes = self.cached_page(id, page, !is_done)?;

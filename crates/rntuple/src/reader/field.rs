@@ -1,15 +1,13 @@
-//! Single fields of single entries, for callers without a Rust structure.
+//! [`FieldCursor`]: one field of single entries, for callers without a Rust structure.
 //!
-//! Invariants:
-//! 1. The first column of the plan is that of the numbers or of the offsets, the second that of items.
-//! 2. As of [`held`](super::held).
+//! **Invariant:** the first column of the plan has the numbers or offsets, the second the items.
 
 use std::ops::Deref;
 
 use bytes::Bytes;
 
 use super::Reader;
-use super::held::{HeldColumn, HeldPages, PlannedColumn};
+use super::held_pages::{HeldColumn, HeldPages, PlannedColumn};
 use super::row_reader::RowReader;
 use crate::column::Element;
 use crate::error::{Error, Result};
@@ -17,9 +15,9 @@ use crate::schema::ColumnId;
 use crate::tree::{FieldKind, FieldNode};
 use crate::types::Primitive;
 
-/// Reads a field of entries, one at a time; `D` leads to the reader.
+/// Reads one field of entries, one at a time; `D` dereferences to the reader.
 ///
-/// It holds the pages that it has read from, as a [`Cursor`](super::Cursor) does.
+/// It holds the pages that it reads from, as a [`Cursor`](super::Cursor) does.
 pub struct FieldCursor<D> {
     pages: HeldPages<D>,
     shape: ValueShape,
@@ -28,17 +26,17 @@ pub struct FieldCursor<D> {
 /// A value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldValue {
-    /// A number, in the first of its bytes.
+    /// A number, in the first bytes of the array.
     Number(Primitive, [u8; 8]),
-    /// A text, UTF-8 if it is sound.
+    /// A string; it may not be UTF-8.
     Text(Bytes),
-    /// Any number of numbers.
+    /// A list of numbers.
     List(Primitive, Bytes),
-    /// Always the same number of numbers.
+    /// An array of numbers of fixed size.
     Fixed(Primitive, Bytes),
 }
 
-/// What makes a value.
+/// The kind of a field's values.
 #[derive(Clone, Copy)]
 enum ValueShape {
     Number(Primitive),
@@ -48,33 +46,33 @@ enum ValueShape {
 }
 
 impl<D: Deref<Target = Reader>> FieldCursor<D> {
-    /// A cursor over the field at a path of names, below records; `None` if its values are made of
-    /// others than numbers.
+    /// A cursor over the field at a path of names through records; `None` if its values are neither
+    /// numbers, strings, nor lists or arrays of numbers.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such field.
+    /// [`Error::NotFound`] if the field does not exist.
     pub fn new(reader: D, path: &[&str]) -> Result<Option<Self>> {
         let node = node_at(&reader.tree().nodes, path)?;
         let planned = planned(node);
         Ok(planned.map(|(shape, plan)| Self { pages: HeldPages::new(reader, plan), shape }))
     }
 
-    /// Bytes of the pages that it holds.
+    /// Bytes of the pages that the cursor holds.
     pub fn held_bytes(&self) -> u64 {
         self.pages.held
     }
 
-    /// Bytes that it holds at most.
+    /// Most bytes of pages that the cursor holds.
     pub fn held_bytes_max(&self) -> u64 {
         self.pages.held_max
     }
 
-    /// Lets go of all pages.
+    /// Drops all pages.
     pub fn release(&mut self) {
         self.pages.clear();
     }
 
-    /// The value of an entry, if that takes no reading.
+    /// The value of an entry, if the cursor holds its pages.
     #[inline]
     pub fn held(&mut self, entry: u64) -> Option<FieldValue> {
         let shape = self.shape;
@@ -82,10 +80,11 @@ impl<D: Deref<Target = Reader>> FieldCursor<D> {
         held_value(shape, &cluster.columns, entry - cluster.entries.start)
     }
 
-    /// The value of an entry.
+    /// Reads the value of an entry.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such entry, [`Error::Corrupt`] if what is stored is damaged.
+    /// [`Error::NotFound`] if the entry does not exist, [`Error::Corrupt`] if its pages are damaged,
+    /// [`Error::Io`] if the source cannot be read.
     pub fn get(&mut self, entry: u64) -> Result<FieldValue> {
         let (mut row, index) = self.pages.row(entry)?;
         read_value(self.shape, &mut row, index)
@@ -145,7 +144,7 @@ fn too_many() -> Error {
 
 fn node_at<'a>(nodes: &'a [FieldNode], path: &[&str]) -> Result<&'a FieldNode> {
     let Some((name, below)) = path.split_first() else {
-        return Err(Error::invalid("a field has a name"));
+        return Err(Error::invalid("the path of a field is empty"));
     };
     let node = nodes.iter().find(|node| node.name == *name).ok_or_else(|| Error::NotFound {
         what: "field",
@@ -159,7 +158,7 @@ fn node_at<'a>(nodes: &'a [FieldNode], path: &[&str]) -> Result<&'a FieldNode> {
     }
 }
 
-/// What makes a value of a field, and the columns that it takes.
+/// The kind of a field's values and their columns; `None` if a [`FieldCursor`] cannot read them.
 fn planned(node: &FieldNode) -> Option<(ValueShape, Vec<PlannedColumn>)> {
     let column = |columns: &[ColumnId], element, is_referenced| PlannedColumn {
         columns: columns.to_vec(),

@@ -1,28 +1,34 @@
-//! Reading an RNTuple: fields of ranges of entries as columnar arrays.
+//! Reading an RNTuple: ranges of entries as arrays, or single entries as values.
+//!
+//! `cluster` knows which pages store which elements; `page_batch` reads pages, `elements` columns, and
+//! `assemble` makes arrays of these, with `parallel` by several threads and with `prefetch` from remote
+//! sources. `cursor`, `row`, `row_reader` and `field` read single entries over `held_pages`.
 //!
 //! Invariants:
-//! 1. A reader sees one version of the RNTuple: the one whose footer it was opened with.
-//! 2. Page lists are read, and clusters decoded, when an entry that they describe is first asked for.
-//! 3. Whatever the bytes say, a read yields an array or an error, never a panic; memory is taken
-//!    only for elements that stored pages can hold.
+//! 1. A reader sees one version of the RNTuple, that of the footer it was opened with.
+//! 2. A page list is read, and a cluster decoded, at the first read of an entry in it.
+//! 3. Bytes of any content yield an array or an error, never a panic; memory is allocated only for
+//!    elements that the stored pages can hold.
 
 mod assemble;
 mod cluster;
-mod convert;
+mod column_paths;
+mod conversion;
 mod cursor;
 mod elements;
 mod field;
-mod held;
-mod needs;
+mod held_pages;
 mod page_batch;
 mod parallel;
-mod paths;
+mod prefetch;
 mod projection;
 mod row;
 mod row_reader;
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::anchor::Anchor;
 use crate::array::Array;
@@ -41,12 +47,12 @@ use crate::types::Type;
 
 use cluster::Clusters;
 pub(crate) use cluster::{FileBounds, PageRun, StoredCluster, deferred_repetitions};
-pub(crate) use convert::convert;
+pub use column_paths::ColumnPath;
+pub(crate) use column_paths::column_paths;
+pub(crate) use conversion::convert;
 pub use cursor::Cursor;
 pub(crate) use elements::{ClusterSegment, Elements};
 pub use field::{FieldCursor, FieldValue};
-pub use paths::ColumnPath;
-pub(crate) use paths::column_paths;
 pub use projection::Projection;
 pub use row::FromCell;
 pub use row_reader::RowReader;
@@ -70,7 +76,7 @@ pub struct Reader {
     tree: FieldTree,
     footer: Footer,
     clusters: Clusters,
-    /// Where reads of a source that is far away ended last.
+    /// Ends of the last reads of a remote source, by which a sequential read is recognised.
     ends: Mutex<Vec<u64>>,
 }
 
@@ -84,8 +90,9 @@ impl Reader {
     /// Opens an RNTuple of a ROOT file by its name.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the file has no RNTuple of that name, [`Error::Corrupt`] or
-    /// [`Error::Unsupported`] if it cannot be understood.
+    /// [`Error::NotFound`] if the file has no RNTuple of that name; [`Error::Corrupt`] if its metadata is
+    /// damaged, [`Error::Unsupported`] if it uses features of later versions; [`Error::Io`] if the source
+    /// cannot be read.
     pub fn open(source: Arc<dyn ByteSource>, name: &str) -> Result<Self> {
         let anchors = tfile::anchors(&*source)?;
         match anchors.iter().find(|(found, _)| found == name) {
@@ -101,7 +108,7 @@ impl Reader {
     /// Opens the RNTuple that an anchor describes.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// [`Error::Corrupt`], [`Error::Unsupported`] and [`Error::Io`] as for [`open`](Self::open).
     pub fn from_anchor(source: Arc<dyn ByteSource>, anchor: &Anchor) -> Result<Self> {
         Self::load(source, &anchor.header, &anchor.footer, anchor.max_key_size)
     }
@@ -109,7 +116,7 @@ impl Reader {
     /// Opens the version of an RNTuple that a header and a footer describe.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// [`Error::Corrupt`], [`Error::Unsupported`] and [`Error::Io`] as for [`open`](Self::open).
     pub fn from_links(
         source: Arc<dyn ByteSource>,
         header: &EnvelopeLink,
@@ -118,7 +125,7 @@ impl Reader {
         Self::load(source, header, footer, u64::MAX)
     }
 
-    /// Envelopes larger than `key_size_max` are spread over several keys.
+    /// Envelopes of more than `key_size_max` bytes are spread over several keys.
     fn load(
         source: Arc<dyn ByteSource>,
         header: &EnvelopeLink,
@@ -151,8 +158,8 @@ impl Reader {
         })
     }
 
-    /// Lets reads of single objects share a cache of decoded pages; `file` tells this file's pages
-    /// from those of others.
+    /// Attaches a cache of decoded pages, which reads of single entries share; `file` distinguishes the
+    /// pages of this file from those of other files.
     #[must_use]
     pub fn with_cache(mut self, pages: Arc<PageCache>, file: CacheFileId) -> Self {
         self.cache = Some(FileCache { pages, file });
@@ -169,7 +176,7 @@ impl Reader {
         &self.description
     }
 
-    /// Fields and columns, with those that a schema extension added.
+    /// Fields and columns, with those of the schema extension.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -189,16 +196,16 @@ impl Reader {
         &self.footer
     }
 
-    /// Bytes of all pages of the clusters that have been needed so far.
+    /// Bytes of all pages of the clusters that were decoded so far.
     pub fn stored_bytes(&self) -> u64 {
         self.clusters.loaded_pages().map(|page| page.locator.size).sum()
     }
 
-    /// Reads all page lists and checks that every page lies within the source, as far as its length
-    /// tells.
+    /// Reads all page lists and checks that every page ends before the end of the source.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if one does not.
+    /// [`Error::Corrupt`] if a page does not or a page list is damaged; [`Error::Io`] if the source cannot
+    /// be read.
     pub fn check_locations(&self) -> Result<()> {
         let size = self.source.size()?;
         self.clusters.overlapping(&*self.source, &(0..self.entries()))?;
@@ -211,7 +218,7 @@ impl Reader {
         }
     }
 
-    /// The clusters that overlap a range of entries, in order; their page lists are read.
+    /// The clusters that overlap a range of entries, in order. Reads their page lists if needed.
     pub(crate) fn clusters_of(&self, entries: &Range<u64>) -> Result<Vec<&StoredCluster>> {
         self.clusters.overlapping(&*self.source, entries)
     }
@@ -221,9 +228,9 @@ impl Reader {
         &self.tree
     }
 
-    /// For each column the number of elements in all clusters, as far as the last cluster group
-    /// tells: offsets of clusters behind an edited one may be too low. The representations of a
-    /// field count through together.
+    /// For each column the number of elements in all clusters, according to the last cluster group; it
+    /// may be too low if an earlier cluster was edited. All representations of a field have the total of
+    /// the field.
     pub(crate) fn element_totals(&self) -> Result<Vec<u64>> {
         let last = self.clusters.last_group(&*self.source)?;
         let mut totals = vec![0; self.schema.columns.len()];
@@ -235,22 +242,22 @@ impl Reader {
         Ok(totals)
     }
 
-    /// Names and types of the top-level fields that this library can read.
+    /// Names and types of the top-level fields that this crate can read.
     pub fn members(&self) -> Vec<(String, Type)> {
         self.tree.nodes.iter().map(|node| (node.name.clone(), node.logical_type())).collect()
     }
 
-    /// Top-level fields that this library cannot read, with the reason.
+    /// Top-level fields that this crate cannot read, with the reason.
     pub fn ignored(&self) -> &[(String, String)] {
         &self.tree.ignored
     }
 
-    /// All fields.
+    /// Selects all fields.
     pub fn select_all(&self) -> Projection {
         Projection::all(&self.tree)
     }
 
-    /// The fields with these paths, such as `run` or `tracks.pt`, and all below them.
+    /// Selects the fields with these paths, such as `run` or `tracks.pt`, with all their subfields.
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is no such field.
@@ -258,27 +265,27 @@ impl Reader {
         Projection::of(&self.tree, paths)
     }
 
-    /// Reads fields of a range of entries, as an array of records in the fields' order.
+    /// Reads fields of a range of entries as an array of records, with members in the order of the fields.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there are no such entries, [`Error::Corrupt`] if what is stored is
-    /// damaged.
+    /// [`Error::NotFound`] if entries do not exist, [`Error::Corrupt`] if pages or page lists are damaged,
+    /// [`Error::Invalid`] if there is not enough memory, [`Error::Io`] if the source cannot be read.
     pub fn read(&self, projection: &Projection, entries: Range<u64>) -> Result<Array> {
         self.read_runs(projection, &[entries])
     }
 
-    /// As [`read`](Self::read), of many ranges of entries, one after the other. All that is needed of
-    /// a column is asked for before it is waited for, so scattered entries take as long as a disk
-    /// needs for many reads at once.
+    /// Reads fields of many ranges of entries into one array, one range after the other. The pages of
+    /// each column are announced to the source before they are read, so that a disk or server can read
+    /// those of scattered entries at the same time.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As for [`read`](Self::read).
     pub fn read_runs(&self, projection: &Projection, runs: &[Range<u64>]) -> Result<Array> {
         match runs.iter().find(|run| run.start > run.end || run.end > self.entries()) {
             Some(beyond) => Err(self.no_entries(beyond)),
             None => {
-                let goes_on = matches!(runs, [run] if self.goes_on(run));
-                self.assemble(projection.nodes(), runs, goes_on)
+                let is_sequential = matches!(runs, [run] if self.continues_last_read(run));
+                self.assemble(projection.nodes(), runs, is_sequential)
             }
         }
     }
@@ -291,7 +298,7 @@ impl Reader {
         }
     }
 
-    /// Bytes that the cache of pages may take, if there is one.
+    /// Capacity of the page cache in bytes, if the reader has one.
     fn cache_capacity(&self) -> Option<u64> {
         self.cache.as_ref().map(|cache| cache.pages.capacity())
     }

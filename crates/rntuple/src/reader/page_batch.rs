@@ -1,7 +1,7 @@
-//! Batches of stored pages: read with one vectored request, checked and decoded.
+//! Batches of pages of one column: read with one vectored request, checked and decoded.
 //!
-//! A page that is stored as its elements are in memory is read straight into its target; the others go
-//! through a buffer that each thread keeps.
+//! A page that is stored as its elements are in memory is read straight into its target; other pages are
+//! read into a buffer of the thread and decoded from there.
 
 use super::cluster::{FileBounds, StoredCluster};
 use crate::buffer::AlignedBuffer;
@@ -43,7 +43,7 @@ pub(super) fn read_batch(
     })
 }
 
-/// What remains between calls so that buffers are touched only once.
+/// Buffers that a thread reuses, so that their memory is touched for the first time only once.
 #[derive(Default)]
 struct Scratch {
     stored: Vec<u8>,
@@ -54,16 +54,16 @@ thread_local! {
     static SCRATCH: std::cell::RefCell<Scratch> = std::cell::RefCell::default();
 }
 
-/// A page to be read, and where the wanted part of its elements goes.
+/// A page to read, and the target of the wanted part of its elements.
 pub(super) struct PageRead<'a> {
     pub page: &'a PageLocation,
-    /// Elements of the page before the first wanted.
+    /// Elements of the page before the first wanted one.
     pub skip: usize,
     pub target: &'a mut [u8],
 }
 
 impl PageRead<'_> {
-    /// Whether the page goes straight into the target, with its checksum beside.
+    /// Whether the page is read straight into the target, and only its checksum into the buffer.
     fn is_direct(&self, column: &Column) -> bool {
         let whole = self.page.elements as usize * column.element().map_or(0, Element::size);
         column.column_type.is_plain()
@@ -149,12 +149,12 @@ pub(super) fn check_page(
     let reason = if offset.checked_add(stored).is_none_or(|end| end > file_size) {
         format!("its {stored} bytes end beyond the file's {file_size}")
     } else if key_size_max > 0 && stored > key_size_max {
-        // Nobody has pages of more than 1 GiB, ROOT's limit; envelopes may be that large.
+        // The limit is 1 GiB in files of ROOT and of this crate; envelopes may exceed it, pages do not.
         return Err(Error::unsupported("a page that is spread over several keys"));
     } else if size > unpacked || unpacked > uncompressed_size_max(size) {
-        format!("{elements} elements do not come from {size} bytes")
+        format!("{size} bytes cannot hold {elements} elements")
     } else if in_memory > PAGE_BYTES_MAX {
-        format!("{elements} elements are more than a page may have")
+        format!("{elements} elements exceed a page's limit of {PAGE_BYTES_MAX} bytes in memory")
     } else {
         return Ok(());
     };

@@ -1,7 +1,5 @@
-//! Reading many fields with several threads.
-//!
-//! Fields have nothing in common but the page lists and the cache, which threads may share. So each
-//! thread takes the next field that nobody has taken yet, until there is none.
+//! Reading many fields with several threads. Fields share only page lists and the cache, which are
+//! thread-safe, so each thread takes the next field from a common counter until none is left.
 
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -12,11 +10,11 @@ use crate::array::Array;
 use crate::error::Result;
 
 impl Reader {
-    /// As [`read`](Self::read), with up to `threads` threads, of which the caller's is one. A thread
-    /// is worth its start from some megabytes on.
+    /// Reads fields of a range of entries, as [`read`](Self::read), with up to `threads` threads, of which
+    /// the caller's is one. A thread pays off from a few megabytes on.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As for [`read`](Self::read).
     pub fn read_in_parallel(
         &self,
         projection: &Projection,
@@ -28,7 +26,7 @@ impl Reader {
         if threads <= 1 || entries.start >= entries.end || entries.end > self.entries() {
             return self.read(projection, entries);
         }
-        let goes_on = self.goes_on(&entries);
+        let is_sequential = self.continues_last_read(&entries);
         let next = AtomicUsize::new(0);
         let work = || {
             let mut read = vec![];
@@ -36,7 +34,7 @@ impl Reader {
                 let position = next.fetch_add(1, Ordering::Relaxed);
                 let Some(node) = nodes.get(position) else { return read };
                 let (node, run) = (std::slice::from_ref(node), std::slice::from_ref(&entries));
-                let field = self.assemble(node, run, goes_on);
+                let field = self.assemble(node, run, is_sequential);
                 read.push((position, field));
             }
         };

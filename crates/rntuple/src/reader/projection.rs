@@ -1,17 +1,17 @@
-//! Which fields to read.
+//! [`Projection`]: the fields that a reader reads.
 
 use crate::error::{Error, Result};
 use crate::tree::{FieldKind, FieldNode, FieldTree};
 use crate::types::Type;
 
-/// Stands for the items of a list when only their number is wanted.
+/// In a path, selects the number of items of a list without their members.
 const COUNT: &str = "#";
 
 /// A selection of fields of one RNTuple.
 ///
-/// Paths name members of records by dots and see through lists, arrays and optional values:
+/// Dots in a path separate members of records; items of lists, arrays and optional values need no name:
 /// `tracks.pt` is the member `pt` of all records in the list `tracks`. `tracks.#` is the list with
-/// items that have no members: only how many there are.
+/// items that have no members, for their number alone.
 #[derive(Clone, Debug)]
 pub struct Projection {
     nodes: Vec<FieldNode>,
@@ -34,13 +34,13 @@ impl Projection {
         &self.nodes
     }
 
-    /// Names and types of what is selected.
+    /// Names and types of the selected top-level fields.
     pub fn members(&self) -> Vec<(String, Type)> {
         self.nodes.iter().map(|node| (node.name.clone(), node.logical_type())).collect()
     }
 }
 
-/// Keeps of `members` what one of the paths selects.
+/// The members, or the parts of members, that one of the paths selects.
 fn prune(members: &[FieldNode], paths: &[&str]) -> Vec<FieldNode> {
     members.iter().filter_map(|member| prune_member(member, paths)).collect()
 }

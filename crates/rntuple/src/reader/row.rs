@@ -1,4 +1,4 @@
-//! Rust values from the elements of columns: the mirror image of `writer::row`.
+//! [`FromCell`]: Rust values from the elements of columns, the inverse of `writer::row`.
 
 use std::ops::Range;
 
@@ -8,21 +8,21 @@ use super::row_reader::RowReader;
 use crate::cell_type::CellType;
 use crate::error::{Error, Result};
 
-/// A Rust type that is read from the field that [`Cell`] says it is stored as.
+/// A Rust type that can be read from the field of its [`CellType`].
 ///
-/// Numbers, truth values, strings, shared bytes, `Vec`, `Option`, arrays and, through
-/// [`row!`](crate::row), structures of such have it.
+/// Implemented for numbers, truth values, strings, shared bytes, `Vec`, `Option`, arrays and, by
+/// [`row!`](crate::row), structures of these.
 pub trait FromCell: CellType + Sized {
-    /// Reads value number `index` of the cluster from the next columns.
+    /// Reads value `index` of the cluster from the next columns.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if what is stored is damaged.
+    /// [`Error::Corrupt`] if pages are damaged, [`Error::Io`] if the source cannot be read.
     fn get(row: &mut RowReader<'_>, index: u64) -> Result<Self>;
 
     /// Reads a range of values.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// [`Error::Corrupt`] if pages are damaged, [`Error::Io`] if the source cannot be read.
     fn get_many(row: &mut RowReader<'_>, range: Range<u64>) -> Result<Vec<Self>> {
         let first = row.column();
         let mut values = vec![];
@@ -34,10 +34,10 @@ pub trait FromCell: CellType + Sized {
         Ok(values)
     }
 
-    /// Reads `SIZE` values from value number `start` on.
+    /// Reads `SIZE` values from value `start` on.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// [`Error::Corrupt`] if pages are damaged, [`Error::Io`] if the source cannot be read.
     fn get_array<const SIZE: usize>(row: &mut RowReader<'_>, start: u64) -> Result<[Self; SIZE]> {
         let values = Self::get_many(row, start..start.saturating_add(SIZE as u64))?;
         values.try_into().map_err(|_| Error::corrupt("array", 0, "it has too many items"))
@@ -78,7 +78,7 @@ impl FromCell for bool {
     }
 }
 
-/// Bytes that are shared with the page that they lie in, unless they go over its end.
+/// The bytes are shared with their page if it has all of them, else copied.
 impl FromCell for Bytes {
     fn get(row: &mut RowReader<'_>, index: u64) -> Result<Self> {
         let items = row.items(index)?;
@@ -86,7 +86,7 @@ impl FromCell for Bytes {
     }
 }
 
-/// What is no UTF-8 is replaced, as [`Value`](crate::Value) does it.
+/// Bytes that are not UTF-8 become replacement characters, as in [`Value`](crate::Value).
 impl FromCell for String {
     fn get(row: &mut RowReader<'_>, index: u64) -> Result<Self> {
         let text = Bytes::get(row, index)?;

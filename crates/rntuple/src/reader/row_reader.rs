@@ -8,7 +8,7 @@ use std::ops::{Deref, Range};
 use bytes::Bytes;
 
 use super::cluster::StoredCluster;
-use super::held::{AccessPattern, HeldCluster, HeldColumn, HeldPages, PlannedColumn};
+use super::held_pages::{AccessPattern, HeldCluster, HeldColumn, HeldPages, PlannedColumn};
 use super::page_batch::check_page;
 use super::{Reader, convert};
 use crate::buffer::AlignedBuffer;
@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 const ZERO_ITEMS_MAX: u64 = 1 << 20;
 
 impl<D: Deref<Target = Reader>> HeldPages<D> {
-    /// The columns of an entry, and its number in its cluster.
+    /// A reader of the columns of an entry, and the index of the entry in its cluster.
     #[inline]
     pub(super) fn row(&mut self, entry: u64) -> Result<(RowReader<'_>, u64)> {
         let cluster = self.cluster_of(entry)?;
@@ -39,41 +39,41 @@ impl<D: Deref<Target = Reader>> HeldPages<D> {
     }
 }
 
-/// The columns of one entry, read from first to last.
+/// Reads the columns of one entry, from first to last.
 pub struct RowReader<'a> {
     reader: &'a Reader,
     plan: &'a [PlannedColumn],
     numbers: &'a [u32],
     pattern: AccessPattern,
-    /// Stored bytes of a column that are read at once if entries follow each other.
+    /// Stored bytes of a column that a sequential cursor reads at once.
     ahead: usize,
     first_entry: u64,
     columns: &'a mut [HeldColumn],
-    /// The next column.
+    /// Position of the next column.
     column: usize,
     held: &'a mut u64,
 }
 
 impl RowReader<'_> {
-    /// The next column.
+    /// Position of the next column.
     pub(super) fn column(&self) -> usize {
         self.column
     }
 
-    /// Goes on with a column.
+    /// Sets the next column.
     pub(super) fn go_to(&mut self, column: usize) {
         self.column = column;
     }
 
-    /// Passes columns over.
+    /// Skips columns.
     pub(super) fn skip(&mut self, columns: usize) {
         self.column += columns;
     }
 
-    /// What is meant by a number that stands for another in the file.
+    /// The original number of a number that the file stores instead of it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it stands for nothing.
+    /// [`Error::Corrupt`] if there is no such stored number.
     #[inline]
     pub fn original_number(&self, stored: u32) -> Result<u32> {
         self.numbers.get(stored as usize).copied().ok_or_else(|| {
@@ -86,10 +86,10 @@ impl RowReader<'_> {
         })
     }
 
-    /// One number of the next column.
+    /// Reads one number of the next column.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if what is stored is damaged.
+    /// [`Error::Corrupt`] if its page is damaged, [`Error::Io`] if the source cannot be read.
     #[inline]
     pub fn number<T: bytemuck::Pod>(&mut self, index: u64) -> Result<T> {
         let size = size_of::<T>();
@@ -103,7 +103,7 @@ impl RowReader<'_> {
         Ok(value)
     }
 
-    /// Numbers of `size` bytes of the next column, from one on.
+    /// Fills `out` with numbers of `size` bytes of the next column, from `index` on.
     #[inline]
     pub(super) fn fill(&mut self, index: u64, size: usize, out: &mut [u8]) -> Result<()> {
         let held = self.columns.get(self.column).and_then(|held| held.held_from(index, size));
@@ -117,7 +117,7 @@ impl RowReader<'_> {
         }
     }
 
-    /// All numbers of a range of the next column.
+    /// Reads the numbers of a range of the next column.
     pub(super) fn numbers<T: bytemuck::Pod>(&mut self, range: Range<u64>) -> Result<Vec<T>> {
         let count = self.checked_count(&range)?;
         let mut values = vec![T::zeroed(); count];
@@ -125,12 +125,13 @@ impl RowReader<'_> {
         Ok(values)
     }
 
-    /// All bytes of a range of the next column: shared with their page if one has all.
+    /// Reads the bytes of a range of the next column; they are shared with their page if one has all.
     pub(super) fn bytes(&mut self, range: Range<u64>) -> Result<Bytes> {
         self.elements(range, 1)
     }
 
-    /// As [`bytes`](Self::bytes), of elements of any size.
+    /// Reads the elements of `size` bytes of a range of the next column, shared as by
+    /// [`bytes`](Self::bytes).
     pub(super) fn elements(&mut self, range: Range<u64>, size: usize) -> Result<Bytes> {
         let count = self.checked_count(&range)?;
         if count == 0 {
@@ -150,7 +151,7 @@ impl RowReader<'_> {
         Ok(joined.into_bytes())
     }
 
-    /// The range of the items of collection number `index`, from the column of offsets.
+    /// The range of the items of collection `index`; the next column has the offsets.
     #[inline]
     pub(super) fn items(&mut self, index: u64) -> Result<Range<u64>> {
         let ends = self.column;
@@ -167,7 +168,8 @@ impl RowReader<'_> {
         }
     }
 
-    /// How many elements a range of the next column has, which are there or are zeros.
+    /// The number of elements in a range of the next column, after checking that pages store them or that
+    /// they are zeros.
     fn checked_count(&self, range: &Range<u64>) -> Result<usize> {
         let column = self.columns.get(self.column).ok_or_else(no_column)?;
         let (count, zeros) = (range.end - range.start, column.missing.saturating_sub(range.start));
@@ -180,7 +182,8 @@ impl RowReader<'_> {
         }
     }
 
-    /// As [`fill`](Self::fill), of pages that are not held, not of one size, or several.
+    /// Fills `out` where [`fill`](Self::fill) cannot: the pages are not held, not of equal size, or
+    /// several.
     #[inline(never)]
     fn fill_slowly(&mut self, mut index: u64, size: usize, mut out: &mut [u8]) -> Result<()> {
         while !out.is_empty() {
@@ -207,8 +210,8 @@ impl RowReader<'_> {
         Ok(())
     }
 
-    /// The page of the next column with an element, and how many elements are before it there; none
-    /// if no page has it and it is zero.
+    /// The page of the next column with an element, and the element's index in it; `None` if no page
+    /// stores the element, so that it is zero. Reads the page if it is not held.
     fn page_of(&mut self, index: u64) -> Result<Option<(usize, usize)>> {
         let column = self.columns.get(self.column).ok_or_else(no_column)?;
         if index < column.missing
@@ -228,8 +231,8 @@ impl RowReader<'_> {
         Ok(Some((page, before)))
     }
 
-    /// Reads a page of the next column; if entries follow each other, some more, and lets go of those
-    /// behind.
+    /// Reads and holds a page of the next column. A sequential cursor also reads pages behind it, and
+    /// drops those that it read before.
     #[cold]
     fn hold(&mut self, page: usize) -> Result<()> {
         let clusters = self.reader.clusters_of(&(self.first_entry..self.first_entry + 1))?;
@@ -264,7 +267,7 @@ impl RowReader<'_> {
     }
 }
 
-/// Elements as the structure has them.
+/// Converts elements to the type that the cursor wants.
 fn converted(bytes: Bytes, from: Element, to: Element) -> Result<Bytes> {
     if from == to {
         return Ok(bytes);
@@ -276,7 +279,7 @@ fn converted(bytes: Bytes, from: Element, to: Element) -> Result<Bytes> {
 }
 
 fn no_column() -> Error {
-    Error::invalid("the structure has other columns than its type says")
+    Error::invalid("the structure reads more columns than its type has")
 }
 
 fn beyond(index: u64) -> Error {

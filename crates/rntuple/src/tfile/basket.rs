@@ -1,10 +1,10 @@
-//! Baskets of plain numbers: what a branch of a TTree keeps, as ROOT usually writes it.
+//! Baskets of plain numbers, the pages of a TTree's branch.
 //!
-//! A basket is a key, at the end of whose header stand the fields of TBasket, and a payload: the numbers, then,
-//! if entries are lists, where each entry begins, counted from the beginning of the key.
+//! A basket is a key. Its header ends with the fields of TBasket. Its payload has the numbers and then, if
+//! entries are lists, the offset of each entry from the start of the key.
 //!
-//! Nothing but this is read here: baskets with displacements, offsets of bits, or objects are refused as
-//! corrupt, and whoever reads them has to know more of trees.
+//! Baskets with displacements, offsets of bits, or objects are refused as corrupt: the caller needs a
+//! reader of trees, such as uproot.
 //!
 //! Source: ROOT's TBasket::Streamer and TKey::Streamer, and files that ROOT and uproot wrote.
 
@@ -19,35 +19,35 @@ use crate::wire::Reader;
 const FIELDS_SIZE: usize = 19;
 const OFFSET_SIZE: usize = 4;
 
-/// What a branch holds, and where its baskets lie in the file.
+/// The type of a branch's numbers, and the positions of its baskets in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Branch<'a> {
-    /// Whether an entry is a list of items, not one item.
+    /// Whether an entry is a list of items; otherwise it is one item.
     pub is_list: bool,
-    /// Numbers of an item; more than 1 for arrays of a fixed size.
+    /// Numbers in an item; more than 1 for arrays of a fixed size.
     pub count: usize,
     /// Bytes of a number: 1, 2, 4 or 8.
     pub size: usize,
-    /// Where the key of each basket begins.
+    /// Position of the key of each basket.
     pub places: &'a [i64],
-    /// The first entry of each basket, and the one after the last.
+    /// The first entry of each basket, and the end of the last basket's entries.
     pub edges: &'a [i64],
 }
 
 /// Numbers of some entries of a branch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BranchNumbers {
-    /// In the byte order of this machine.
+    /// The numbers in the byte order of this machine.
     pub values: Vec<u8>,
-    /// For lists, the first item of each entry and the one after the last, from 0.
+    /// For lists, the offsets of the entries' items from 0 on, one more than there are entries.
     pub offsets: Vec<i64>,
 }
 
 impl Branch<'_> {
-    /// Reads entries from `file`, which is the whole file.
+    /// Reads entries from the bytes of the whole file.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a basket is not as the module says, or does not have these entries.
+    /// [`Error::Corrupt`] if a basket is damaged, of an unsupported kind, or lacks entries.
     pub fn read(&self, file: &[u8], entries: Range<i64>) -> Result<BranchNumbers> {
         let item = self.count.checked_mul(self.size).filter(|size| *size > 0);
         let item = item.ok_or_else(|| Error::invalid("items without a size"))?;
@@ -83,13 +83,13 @@ impl Branch<'_> {
     }
 }
 
-/// A basket that was decompressed.
+/// A decompressed basket.
 struct Basket {
     place: i64,
     header_size: usize,
     entries: usize,
     payload: Vec<u8>,
-    /// Bytes of numbers.
+    /// Bytes of numbers at the front of the payload.
     border: usize,
 }
 
@@ -117,14 +117,14 @@ impl Basket {
             return Err(corrupt(place, format!("it has {said} entries, not {entries}")));
         }
         if key.length as u64 > uncompressed_size_max(stored.len() as u64) {
-            return Err(corrupt(place, "it cannot hold so much"));
+            return Err(corrupt(place, format!("{} bytes cannot hold {length}", stored.len())));
         }
         let mut payload = vec![0; length];
         decompress(stored, &mut payload)?;
         Ok(Basket { place, header_size, entries: entries as usize, payload, border })
     }
 
-    /// The bytes of entries of one item each.
+    /// The byte range of entries of one item each.
     fn items(&self, item: usize, wanted: Range<usize>) -> Result<Range<usize>> {
         if self.entries.checked_mul(item) != Some(self.border) {
             return Err(corrupt(self.place, "its entries are of another size"));
@@ -132,7 +132,7 @@ impl Basket {
         Ok(wanted.start * item..wanted.end * item)
     }
 
-    /// Appends where lists end; returns the bytes of their items.
+    /// Appends the end offsets of lists; returns the byte range of their items.
     fn lists(
         &self,
         item: usize,
@@ -140,9 +140,9 @@ impl Basket {
         wanted: Range<usize>,
         offsets: &mut Vec<i64>,
     ) -> Result<Range<usize>> {
-        // The number of offsets comes first; the last of them is 0, where the end would be.
+        // The number of offsets comes first. The last offset is 0, not the end of the last entry.
         if starts.len() != (self.entries + 2) * OFFSET_SIZE {
-            return Err(corrupt(self.place, "its offsets are not one for each entry"));
+            return Err(corrupt(self.place, "it does not have one offset for each entry"));
         }
         let (starts, _) = starts.as_chunks::<OFFSET_SIZE>();
         let start_of = |entry: usize| {
@@ -161,7 +161,7 @@ impl Basket {
         for entry in wanted {
             let next = start_of(entry + 1)?;
             if next < end {
-                return Err(corrupt(self.place, "its offsets do not rise"));
+                return Err(corrupt(self.place, "its offsets decrease"));
             }
             end = next;
             offsets.push(before + ((end - begin) / item) as i64);
@@ -170,7 +170,7 @@ impl Basket {
     }
 }
 
-/// From the byte order of the file, which is big-endian, to that of this machine.
+/// Converts numbers of `size` bytes from big-endian, the byte order of the file, to that of this machine.
 fn swap_bytes(values: &mut [u8], size: usize) {
     fn swap<const N: usize>(values: &mut [u8]) {
         values.as_chunks_mut::<N>().0.iter_mut().for_each(|number| number.reverse());

@@ -4,7 +4,7 @@ use super::{FIRST_KEY, Timestamp};
 use crate::error::{Error, Result};
 use crate::wire::{Reader, Writer};
 
-/// Files from this version on have offsets of 64 bits in their header.
+/// The header of a file of this or a later version has offsets of 64 bits.
 const LARGE_VERSION: i32 = 1_000_000;
 /// The version of ROOT whose file layout this library writes, 6.34.
 const ROOT_VERSION: u32 = 63_400;
@@ -16,7 +16,7 @@ const DIRECTORY_VERSION: u16 = 5;
 const DIRECTORY_LARGE_VERSION: u16 = 1000;
 /// Bytes of a directory record in the large format.
 pub(super) const DIRECTORY_SIZE: usize = 2 + 2 * 4 + 2 * 4 + 3 * 8 + UUID_SIZE;
-/// Version and value.
+/// Bytes of a UUID with its version.
 const UUID_SIZE: usize = 2 + 16;
 const UUID_VERSION: u16 = 1;
 
@@ -25,36 +25,36 @@ const UUID_VERSION: u16 = 1;
 pub struct FileHeader {
     /// Version of ROOT that wrote the file, such as 63400; without the mark of the large format.
     pub version: u32,
-    /// Where the first key lies.
+    /// Position of the first key.
     pub begin: u64,
-    /// Where the file ends.
+    /// End of the file.
     pub end: u64,
-    /// Where the key of the list of free segments lies, and its size.
+    /// Position and size of the key of the list of free segments.
     pub free: (u64, u32),
-    /// Number of free segments, counting the one behind the end.
+    /// Number of free segments, with the one behind the end of the file.
     pub free_count: u32,
     /// Bytes of the root directory's key before its record: key header, name and title.
     pub name_size: u32,
     /// Compression settings for objects, as a hint.
     pub compression: u32,
-    /// Where the key of the streamer information lies, and its size.
+    /// Position and size of the key of the streamer information.
     pub streamer_info: (u64, u32),
     /// Identifies the file.
     pub uuid: [u8; 16],
 }
 
 impl FileHeader {
-    /// Reads either format.
+    /// Decodes the small or the large format.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if this is no ROOT file.
+    /// [`Error::Corrupt`] if the bytes are not the header of a ROOT file.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new("file header", bytes, 0);
         if reader.take(MAGIC.len())? != MAGIC {
             return Err(Error::corrupt("file header", 0, "this is not a ROOT file"));
         }
-        // Some tools write a version that is too small by the bonus for large files: ROOT reads it
-        // as a signed number, and so finds the small form.
+        // Some tools subtract the mark of the large format from a version without it. ROOT reads the
+        // version as signed, finds a negative one, and so the small format.
         let version = reader.u32_be()?.cast_signed();
         let large = version >= LARGE_VERSION;
         let begin = u64::from(reader.u32_be()?);
@@ -79,7 +79,7 @@ impl FileHeader {
         })
     }
 
-    /// The 100 bytes at the front of a file of the large format.
+    /// Encodes the first 100 bytes of a file of the large format.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         writer
@@ -98,19 +98,19 @@ impl FileHeader {
 /// The record of a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirectoryRecord {
-    /// When the directory was created.
+    /// Time of its creation.
     pub created: Timestamp,
-    /// When it was last changed.
+    /// Time of its last change.
     pub modified: Timestamp,
     /// Bytes of the key of its list of keys; 0 if there is none.
     pub keys_size: u32,
     /// Bytes of the directory's key before this record.
     pub name_size: u32,
-    /// Where the directory's key lies.
+    /// Position of the directory's key.
     pub position: u64,
-    /// Where the key of the parent directory lies; 0 for the root directory.
+    /// Position of the key of the parent directory; 0 for the root directory.
     pub parent: u64,
-    /// Where the key of its list of keys lies; 0 if there is none.
+    /// Position of the key of its list of keys; 0 if there is none.
     pub keys: u64,
 }
 

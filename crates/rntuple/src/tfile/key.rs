@@ -1,30 +1,30 @@
-//! The header of a key: class, name and size of the payload that follows it.
+//! The header of a key: class, name and size of the payload behind it.
 
 use super::Timestamp;
 use crate::error::{Error, Result};
 use crate::wire::{Reader, Writer, string_be_size};
 
-/// Largest size of a key, header and payload together, that this library writes: ROOT's own limit.
+/// Most bytes of a key that this crate writes, header and payload together: ROOT's limit.
 pub const KEY_SIZE_MAX: u64 = 1 << 30;
 /// Bytes of the header of an `RBlob` key.
 pub const RBLOB_KEY_LENGTH: usize = LARGE_FIXED_SIZE + RBLOB_CLASS.len() + 3;
 /// The class of keys that hold pages and envelopes.
 pub(super) const RBLOB_CLASS: &str = "RBlob";
 
-/// Keys from this version on have offsets of 64 bits.
+/// Keys of later versions have offsets of 64 bits.
 const LARGE_VERSION: u16 = 1000;
 const KEY_VERSION: u16 = 4;
 /// Bytes of a large key's header before class, name and title.
 const LARGE_FIXED_SIZE: usize = 34;
-/// The upper 16 bits of the directory's offset are used for something else.
+/// The upper 16 bits of the directory's offset are not part of it.
 const DIRECTORY_MASK: u64 = (1 << 48) - 1;
 
-/// The header of a key, or a hole in the file.
+/// The header of a key, or a gap between keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyHeader {
     /// Bytes of header and payload on disk.
     pub size: u64,
-    /// Whether this is a hole, of which only the size is known.
+    /// Whether this is a gap, which has only a size.
     pub gap: bool,
     /// Bytes of the header.
     pub header_size: u16,
@@ -34,9 +34,9 @@ pub struct KeyHeader {
     pub written: Timestamp,
     /// Version of the object among those of the same name.
     pub cycle: u16,
-    /// Where the key says that it lies.
+    /// Position of the key, as it records it.
     pub position: u64,
-    /// Where the key of its directory lies.
+    /// Position of the key of its directory.
     pub directory: u64,
     /// Class of the object.
     pub class: String,
@@ -74,7 +74,7 @@ impl KeyHeader {
         };
         if key.size < u64::from(key.header_size) {
             let (size, header) = (key.size, key.header_size);
-            return Err(reader.corrupt(format!("a key of {size} bytes has {header} of header")));
+            return Err(reader.corrupt(format!("a key of {size} bytes has a header of {header}")));
         }
         Ok(key)
     }
@@ -88,7 +88,7 @@ impl KeyHeader {
     }
 }
 
-/// Reads the header of a key from the front of `bytes`, which may go on with the payload.
+/// Decodes the header of a key from the front of `bytes`, which may continue with the payload.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the bytes are not a key's header, or end within it.
@@ -96,7 +96,7 @@ pub fn decode_key_header(bytes: &[u8]) -> Result<KeyHeader> {
     KeyHeader::decode(&mut Reader::new("key", bytes, 0))
 }
 
-/// The header of a key at `position` whose payload of `payload_size` bytes is not compressed.
+/// Encodes the header of a key at `position` with an uncompressed payload of `payload_size` bytes.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the names are too long for a key, or the payload is too large.
@@ -130,7 +130,7 @@ pub(super) fn new_key(
     let size = payload_size.saturating_add(u64::from(header_size));
     if size > KEY_SIZE_MAX {
         return Err(Error::invalid(format!(
-            "a key cannot hold {payload_size} bytes; the limit is 1 GiB"
+            "a key cannot hold {payload_size} bytes: the limit is 1 GiB"
         )));
     }
     Ok(KeyHeader {
@@ -148,8 +148,8 @@ pub(super) fn new_key(
     })
 }
 
-/// The header of an `RBlob` key at `position`, whose payload of `payload_size` bytes holds pages and
-/// envelopes. Together they are at most [`KEY_SIZE_MAX`].
+/// Encodes the header of an `RBlob` key at `position` with `payload_size` bytes of pages and envelopes.
+/// Header and payload together have at most [`KEY_SIZE_MAX`] bytes.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the payload is too large.
@@ -162,14 +162,16 @@ pub fn rblob_key_header(
     Ok(bytes.try_into().expect("class, name and title have constant lengths"))
 }
 
-/// The bytes at the start of a hole of `size` bytes, at least 4 and less than 2^31, that make it a
-/// link of the chain of keys.
+/// The bytes that mark a gap of `size` bytes, at least 4 and less than 2^31, in the chain of keys; they
+/// are written at its start.
 ///
 /// # Errors
-/// [`Error::Invalid`] if the hole cannot be marked.
+/// [`Error::Invalid`] if the size is out of range.
 pub fn gap_header(size: u64) -> Result<[u8; 4]> {
     match i32::try_from(size) {
         Ok(size) if size >= 4 => Ok((-size).to_be_bytes()),
-        _ => Err(Error::invalid(format!("a hole of {size} bytes cannot be marked in a ROOT file"))),
+        _ => {
+            Err(Error::invalid(format!("invalid gap of {size} bytes: must be 4 to 2^31 - 1 bytes")))
+        }
     }
 }

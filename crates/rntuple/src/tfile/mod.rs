@@ -1,19 +1,16 @@
-//! The ROOT file: a chain of keys, each a header and a payload, from byte 100 to the end.
+//! The ROOT file, a chain of keys: `header`, `key` and `streamer_info` are its records, `read` finds
+//! objects, `write` makes and seals files, `basket` reads numbers of trees for their import.
 //!
-//! 1. A file is a header of 100 bytes, then keys without a hole between them; a hole is itself
-//!    marked as a key, of negative size. The first key holds the record of the root directory.
-//! 2. Readers find objects through the root directory's list of keys. Pages and envelopes are in
-//!    keys of class `RBlob`, which are in no list: they are found through locators.
-//! 3. All integers are big-endian. Keys and records with 64-bit offsets are the large format; we
-//!    read both and write only the large one, so that sizes do not depend on the file's length.
-//! 4. What we write first has a fixed size ([`FileIdentity::front`]), so that [`seal`] can complete
-//!    it in place.
+//! 1. A file is a header of 100 bytes, then keys (header and payload) up to its end. A gap between keys
+//!    is marked as a key of negative size. The first key holds the record of the root directory.
+//! 2. Readers find objects in the root directory's list of keys. Pages and envelopes are in keys of
+//!    class `RBlob`, which no list contains: locators refer to them.
+//! 3. All integers are big-endian. Keys and records are read in the small and the large (64-bit) format
+//!    and written in the large format alone, so their sizes do not depend on the length of the file.
+//! 4. The front of a file has a fixed size ([`FileIdentity::front`]), so [`seal`] can overwrite it.
 //!
-//! Only what RNTuple needs is here: no objects other than anchors, streamer information for the
-//! anchor's class alone, no reuse of free space; and baskets of numbers, for importing trees.
-//!
-//! Sources: ROOT's own description of its file format ("ROOT I/O", `TFile`, `TKey`, `TDirectory`)
-//! and files that ROOT wrote.
+//! The module writes no objects but anchors, describes no class but theirs, and never reuses free space.
+//! Sources: the documentation of ROOT's file format ("ROOT I/O", `TFile`, `TKey`, `TDirectory`), files of ROOT.
 
 mod basket;
 mod header;
@@ -29,12 +26,12 @@ pub use key::{gap_header, rblob_key_header};
 pub use read::{KeyChain, KeyInfo, anchors, list_keys, read_blob, read_payload};
 pub use write::{FileIdentity, FileWriter, Sealed, Sealing, seal};
 
-/// Where the first key lies.
+/// Position of the first key.
 pub const FIRST_KEY: u64 = 100;
-/// Bytes of the shortest front that a file can have, one of a file without a name.
+/// Bytes of the shortest front, that of a file without a name.
 pub const FRONT_SIZE_MIN: u64 = 204;
 
-/// A moment to the second, in the fields of a calendar, as ROOT files have it.
+/// A time in seconds as ROOT files store it: the fields of a calendar date and time, packed in 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timestamp(pub u32);
 
@@ -54,8 +51,8 @@ impl Timestamp {
     }
 }
 
-/// Year, month and day in the Gregorian calendar of a number of days since 1970. Counts in eras of
-/// 400 years that start in March, so that the leap day is the last of a year.
+/// Year, month and day in the Gregorian calendar of a number of days since 1970. It counts in eras of
+/// 400 years, with years that start in March, so that the leap day is the last day of a year.
 fn date_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

@@ -1,7 +1,7 @@
-//! Finds objects in a file: through the lists of keys of its directories, or along the chain of keys.
+//! Finding objects in a file, by the lists of keys of its directories or along the chain of keys.
 //!
-//! All of it is bounded by the size of the file: the lists of keys of an honest file do not overlap,
-//! so a file whose lists are together larger than itself is refused; so are cycles of directories.
+//! Time and memory are bounded by the size of the file. In a sound file the lists of keys do not
+//! overlap, so a file whose lists together exceed its size is refused; so are cycles of directories.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -15,13 +15,13 @@ use crate::locator::Locator;
 use crate::source::ByteSource;
 use crate::wire::Reader;
 
-/// Longest path of an object; longer ones are damage.
+/// Most bytes of the path of an object.
 const PATH_LENGTH_MAX: usize = 4096;
-/// Bytes read at first for the header of a key; more if it tells that it is longer.
+/// Bytes that are read first for the header of a key; a longer header is read again.
 const KEY_HEADER_SIZE_USUAL: u64 = 256;
 /// Least bytes of a key's header.
 const KEY_HEADER_SIZE_MIN: usize = 26 + 3;
-/// Longest anchor of a later version that is still worth reading.
+/// Most bytes of an anchor, of this or a later version.
 const ANCHOR_SIZE_MAX: u32 = 1 << 16;
 /// Bytes of the file header in either format.
 const FILE_HEADER_SIZE_MIN: u64 = 63;
@@ -30,7 +30,7 @@ const DIRECTORY_CLASSES: [&str; 2] = ["TDirectory", "TDirectoryFile"];
 /// An object in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInfo {
-    /// Name, preceded by the names of the directories it is in: `directory/name`.
+    /// Name with the names of its directories before it: `directory/name`.
     pub path: String,
     /// Class of the object.
     pub class: String,
@@ -38,20 +38,20 @@ pub struct KeyInfo {
     pub title: String,
     /// Version of the object among those of the same name; the greatest is the newest.
     pub cycle: u16,
-    /// When it was written.
+    /// Time of writing.
     pub written: Timestamp,
-    /// Where its key lies.
+    /// Position of its key.
     pub position: u64,
-    /// The stored bytes of the object.
+    /// Location of the stored bytes of the object.
     pub payload: Locator,
     /// Bytes of the object when decompressed.
     pub length: u32,
 }
 
-/// All objects of all directories; a directory comes before what is in it.
+/// Lists all objects of all directories, each directory before its contents.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if this is no ROOT file or its directories are damaged.
+/// [`Error::Corrupt`] if the source is not a ROOT file or its directories are damaged.
 pub fn list_keys(source: &dyn ByteSource) -> Result<Vec<KeyInfo>> {
     let file_size = source.size()?;
     let header = read_file_header(source)?;
@@ -70,10 +70,12 @@ pub fn list_keys(source: &dyn ByteSource) -> Result<Vec<KeyInfo>> {
     Ok(walk.found)
 }
 
-/// The anchors of all RNTuples, with their paths; only the newest version of each.
+/// The paths and anchors of all RNTuples in the order of their positions; of each path only the newest
+/// cycle.
 ///
 /// # Errors
-/// As [`list_keys`] and [`Anchor::decode`].
+/// [`Error::Corrupt`] if directories or anchors are damaged, [`Error::Unsupported`] if an anchor is older
+/// than version 1.0 of the format.
 pub fn anchors(source: &dyn ByteSource) -> Result<Vec<(String, Anchor)>> {
     let keys = list_keys(source)?;
     let mut newest: BTreeMap<&str, &KeyInfo> = BTreeMap::new();
@@ -124,11 +126,11 @@ pub(crate) fn read_file_header(source: &dyn ByteSource) -> Result<FileHeader> {
     FileHeader::decode(&bytes)
 }
 
-/// Reads a blob, which is spread over several keys if it is larger than `key_size_max` (0 means it
-/// never is). Then the first piece ends with the offsets of the others, 8 bytes each.
+/// Reads a blob. A blob of more than `key_size_max` bytes (0 means no limit) is spread over several keys;
+/// its first piece ends with the offsets of the other pieces, 8 bytes each.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if it lies outside the file.
+/// [`Error::Corrupt`] if a piece lies outside the file, [`Error::Io`] if the source cannot be read.
 pub fn read_blob(source: &dyn ByteSource, blob: Locator, key_size_max: u64) -> Result<Vec<u8>> {
     if key_size_max == 0 || blob.size <= key_size_max {
         return read_range(source, "blob", blob);
@@ -162,8 +164,7 @@ fn piece_count(blob: Locator, key_size_max: u64) -> Result<u64> {
     Ok(pieces)
 }
 
-/// Reads a range, after making sure that it lies in the file, so that a hostile size allocates
-/// nothing.
+/// Reads a range, after checking that it lies in the file: a hostile size must not allocate memory.
 pub(crate) fn read_range(
     source: &dyn ByteSource,
     what: &'static str,
@@ -185,9 +186,9 @@ pub(crate) fn read_range(
 /// The state of listing all directories.
 struct Walk<'a> {
     source: &'a dyn ByteSource,
-    /// Bytes of lists of keys that may still be read.
+    /// Bytes that further lists of keys may have.
     budget: u64,
-    /// The lists of keys already read.
+    /// Positions of the lists of keys already read.
     seen: HashSet<u64>,
     found: Vec<KeyInfo>,
 }
@@ -196,7 +197,7 @@ impl Walk<'_> {
     /// Appends the objects of the directory whose record lies at `offset`.
     fn list_directory(&mut self, prefix: &str, offset: u64) -> Result<()> {
         let size = DIRECTORY_SIZE as u64;
-        // The record of a small file may be shorter, at the very end of the file.
+        // At the end of the file, a record in the small format may be shorter.
         let size = size.min(self.source.size()?.saturating_sub(offset));
         let bytes = read_range(self.source, "directory", Locator { offset, size })?;
         let record = DirectoryRecord::decode(&mut Reader::new("directory", &bytes, offset))?;
@@ -226,7 +227,7 @@ impl Walk<'_> {
         for _ in 0..count {
             let key = KeyHeader::decode(reader)?;
             if key.gap {
-                return Err(reader.corrupt("a hole is listed as an object"));
+                return Err(reader.corrupt("a gap is listed as an object"));
             }
             if prefix.len() + key.name.len() > PATH_LENGTH_MAX {
                 return Err(reader.corrupt("the path of an object is too long"));
@@ -254,8 +255,8 @@ fn describe(prefix: &str, key: KeyHeader, reader: &Reader<'_>) -> Result<KeyInfo
     })
 }
 
-/// The chain of keys of a file, from its first key to its end; yields the position of each key.
-/// Ends after the first error.
+/// Iterates over the chain of keys of a file and yields the position and header of each key. It ends
+/// after the first error.
 pub struct KeyChain<'a> {
     source: &'a dyn ByteSource,
     next: u64,
@@ -268,10 +269,10 @@ impl<'a> KeyChain<'a> {
         KeyChain { source, next: start, end }
     }
 
-    /// All keys of a file, as far as its header tells.
+    /// All keys of a file, up to the end that its header records.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if this is no ROOT file.
+    /// [`Error::Corrupt`] if the source is not a ROOT file.
     pub fn of_file(source: &'a dyn ByteSource) -> Result<Self> {
         let header = read_file_header(source)?;
         Ok(Self::new(source, header.begin, header.end))
@@ -291,7 +292,7 @@ impl<'a> KeyChain<'a> {
         }
         let key = KeyHeader::decode(&mut Reader::new("key", &bytes, position))?;
         if key.size < 4 || key.size > left {
-            let reason = format!("it tells {} bytes, of {left} before the end", key.size);
+            let reason = format!("its size is {} bytes, with {left} left in the file", key.size);
             return Err(Error::corrupt("key", position, reason));
         }
         self.next = position + key.size;

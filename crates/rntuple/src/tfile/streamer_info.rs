@@ -1,10 +1,10 @@
-//! The streamer information: a description of the anchor's class, so that readers that lack the class
-//! can make sense of the anchor, and ROOT can check that its own class agrees.
+//! The streamer information: a description of the anchor's class, by which a reader without that class
+//! interprets the anchor, and ROOT checks that its own class agrees.
 //!
-//! The content is a `TList` of one `TStreamerInfo`, whose elements are the anchor's members.
-//! Every object is preceded by its size with [`BYTE_COUNT_MARK`] set; its class is spelled out the
-//! first time and then referred to by the position of that first time, counted from the start of
-//! the key (plus 2), with [`CLASS_MARK`] set.
+//! The content is a `TList` of one `TStreamerInfo`, whose elements are the members of the anchor.
+//! Every object is preceded by its size with [`BYTE_COUNT_MARK`] set. The name of its class is written
+//! at the first object of the class; later ones refer to the position of that name, counted from the
+//! start of the key (plus 2), with [`CLASS_MARK`] set.
 
 use crate::anchor::ANCHOR_CLASS;
 use crate::wire::Writer;
@@ -47,7 +47,7 @@ pub(super) fn encode_streamer_info(key_header_size: usize) -> Vec<u8> {
         object(writer, 0);
         writer.string_be("").u32_be(1);
         of_new_class(writer, "TStreamerInfo", |writer| info(writer, key_header_size));
-        // The list keeps an option with each object; there is none.
+        // The list stores an option with each object; here it is empty.
         writer.string_be("");
     });
     writer.bytes
@@ -86,13 +86,13 @@ fn element(writer: &mut Writer, &(name, kind): &(&str, u32)) {
         versioned(writer, 4, |writer| {
             named(writer, name, 0);
             writer.u32_be(kind).u32_be(size);
-            // Neither an array nor of any dimensions: length, dimensions, five indexes.
+            // All zero, as the member is not an array: length, dimensions, five indexes.
             writer.raw(&[0; 7 * 4]).string_be(type_name);
         });
     });
 }
 
-/// The base classes `TNamed` and `TObject`; the title is empty.
+/// Writes the base classes `TNamed` and `TObject`, with an empty title.
 fn named(writer: &mut Writer, name: &str, bits: u32) {
     versioned(writer, 1, |writer| {
         object(writer, bits);
@@ -100,7 +100,7 @@ fn named(writer: &mut Writer, name: &str, bits: u32) {
     });
 }
 
-/// The base class `TObject`: version, identifier, bits.
+/// Writes the base class `TObject`: version, identifier, bits.
 fn object(writer: &mut Writer, bits: u32) {
     writer.u16_be(1).u32_be(0).u32_be(bits);
 }

@@ -1,9 +1,9 @@
-//! Writes a ROOT file: its front, and what completes it.
+//! Writing ROOT files.
 //!
-//! [`FileIdentity::front`] is the file header and the root directory of a file that has no contents
-//! yet. Keys with data follow. [`seal`] then computes what makes them a complete ROOT file: bytes to
-//! append, and a new front of the same size. Both are pure functions; [`FileWriter`] is the simple
-//! way to write a file from beginning to end.
+//! [`FileIdentity::front`] encodes the file header and the root directory of a file without contents.
+//! Keys with data follow it. [`seal`] then computes what completes the file: bytes to append, and a new
+//! front of the same size. Both are pure functions; [`FileWriter`] uses them to write a file from
+//! beginning to end.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -22,25 +22,26 @@ use crate::wire::{Writer, string_be_size};
 const FILE_CLASS: &str = "TFile";
 /// Free segments of this version have 64-bit ends.
 const FREE_VERSION: u16 = 1001;
-/// ROOT takes the space behind the end as free up to at least here.
+/// Least end of the free segment behind the end of a file, as ROOT writes it.
 const FREE_END_MIN: u64 = 2_000_000_000;
+/// Bytes by which the free segment extends beyond the end of a larger file, as ROOT writes it.
 const FREE_GROWTH: u64 = 1_000_000_000;
-/// Longest name of a file in its own record; any file name of the operating system is shorter.
+/// Most bytes of the name of a file in its own record.
 const FILE_NAME_LENGTH_MAX: usize = 254;
 
-/// What a file says about itself; it never changes.
+/// The part of a file's front that never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileIdentity {
     /// Name of the file when it was created; readers ignore it, so the file may be renamed.
     pub name: String,
     /// Identifies the file.
     pub uuid: [u8; 16],
-    /// When it was created.
+    /// Time of its creation.
     pub created: Timestamp,
 }
 
 impl FileIdentity {
-    /// An identity, after checking that the name fits.
+    /// An identity with a name of at most 254 bytes.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the name is longer than 254 bytes.
@@ -52,32 +53,33 @@ impl FileIdentity {
         Ok(FileIdentity { name: name.to_owned(), uuid, created })
     }
 
-    /// What a file says about itself at its front.
+    /// Reads the identity from the front of a file.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if this is no ROOT file, or its first key is not at byte 100 as it tells; as reading.
+    /// [`Error::Corrupt`] if the source is not a ROOT file, or its first key is not at byte 100;
+    /// [`Error::Io`] if it cannot be read.
     pub fn read(source: &dyn ByteSource) -> Result<Self> {
-        /// No front is longer: names have at most 255 bytes.
+        /// Most bytes of a front: names have at most 255 bytes.
         const FRONT_MAX: u64 = 1024;
         let front = Locator { offset: 0, size: source.size()?.min(FRONT_MAX) };
         let front = read_range(source, "file header", front)?;
         let header = FileHeader::decode(&front)?;
         let key = decode_key_header(front.get(FIRST_KEY as usize..).unwrap_or_default())?;
         if key.gap || key.position != FIRST_KEY || header.begin != FIRST_KEY {
-            let reason = "the file's own key is not there";
+            let reason = "the key of the root directory is missing";
             return Err(Error::corrupt("key", FIRST_KEY, reason));
         }
         Self::new(&key.name, header.uuid, key.written)
             .map_err(|error| Error::corrupt("key", FIRST_KEY, error.to_string()))
     }
 
-    /// Bytes of the front of the file; the next key lies there.
+    /// Bytes of the front of the file, and the position of the next key.
     pub fn front_size(&self) -> u64 {
         u64::from(self.name_size()) + FIRST_KEY + DIRECTORY_SIZE as u64
     }
 
-    /// The front of a file without contents: header and root directory. ROOT takes such a file for
-    /// one whose writer died; [`seal`] completes it.
+    /// Encodes the front of a file without contents: header and root directory. ROOT treats such a file
+    /// as not closed; [`seal`] completes it.
     pub fn front(&self) -> Vec<u8> {
         let header = FileHeader { end: self.front_size(), ..FileHeader::default() };
         self.encode_front(header, DirectoryRecord { modified: self.created, ..Default::default() })
@@ -95,7 +97,7 @@ impl FileIdentity {
             .expect("the length of the name was checked")
     }
 
-    /// Completes a file header and a root directory by what never changes, and encodes them.
+    /// Adds the identity to a file header and a root directory, and encodes them.
     fn encode_front(&self, header: FileHeader, directory: DirectoryRecord) -> Vec<u8> {
         let name_size = self.name_size();
         let header = FileHeader { name_size, uuid: self.uuid, ..header };
@@ -115,32 +117,32 @@ impl FileIdentity {
     }
 }
 
-/// What [`seal`] needs to know of a file whose keys lie without a hole from byte 100 to `end`.
+/// The input of [`seal`], for a file whose chain of keys reaches from byte 100 to `end`.
 #[derive(Clone, Copy, Debug)]
 pub struct Sealing<'a> {
-    /// As given when the file was created.
+    /// The identity that the file was created with.
     pub identity: &'a FileIdentity,
-    /// Where the last key ends.
+    /// End of the last key.
     pub end: u64,
     /// The RNTuples of the file, by name.
     pub anchors: &'a [(String, Anchor)],
-    /// The holes, each marked by [`gap_header`](super::gap_header).
+    /// The gaps between keys, each marked by [`gap_header`](super::gap_header).
     pub gaps: &'a [Range<u64>],
-    /// When the file is sealed.
+    /// Time of sealing.
     pub modified: Timestamp,
 }
 
-/// What makes a chain of keys a complete ROOT file. Write `tail` at the end first, then `front` at
-/// byte 0: until the front is in place, the file is as it was.
+/// The bytes that make a chain of keys a complete ROOT file. Write `tail` at the end first, then `front`
+/// at byte 0: until the front is written, the file is unchanged for readers.
 #[derive(Clone, Debug)]
 pub struct Sealed {
-    /// To be appended at [`Sealing::end`].
+    /// Bytes to append at [`Sealing::end`].
     pub tail: Vec<u8>,
-    /// To be written over the [`FileIdentity::front`].
+    /// Bytes to write over the [`FileIdentity::front`].
     pub front: Vec<u8>,
 }
 
-/// Computes anchors, list of keys, streamer information, list of free segments, and the front that
+/// Encodes anchors, list of keys, streamer information and list of free segments, and the front that
 /// refers to them.
 ///
 /// # Errors
@@ -179,7 +181,7 @@ pub fn seal(sealing: &Sealing<'_>) -> Result<Sealed> {
 fn check_names(anchors: &[(String, Anchor)]) -> Result<()> {
     let mut names: Vec<&str> = anchors.iter().map(|(name, _)| name.as_str()).collect();
     if let Some(name) = names.iter().find(|name| name.is_empty() || name.contains('/')) {
-        let what = format!("{name:?} cannot be the name of an RNTuple: it is empty or has a slash");
+        let what = format!("invalid RNTuple name {name:?}: must have no slash and not be empty");
         return Err(Error::invalid(what));
     }
     names.sort_unstable();
@@ -225,7 +227,8 @@ impl FileTail<'_> {
         Ok(key)
     }
 
-    /// The holes and, last, all space behind the end of the file, which is the end of this very key.
+    /// Appends the key of the list of free segments: the gaps, then all space behind the end of the file.
+    /// This key is the last of the file.
     fn free_segments(&mut self) -> Result<KeyHeader> {
         let gaps = self.sealing.gaps;
         let name = self.sealing.identity.name.as_str();
@@ -242,9 +245,9 @@ impl FileTail<'_> {
     }
 }
 
-/// Writes a ROOT file from beginning to end. Each blob gets a key of its own.
+/// Writes a ROOT file from beginning to end, each blob in a key of its own.
 ///
-/// Dropped before [`finish`](Self::finish), it leaves a file that ROOT reports as not closed.
+/// If it is dropped before [`finish`](Self::finish), ROOT reports the file as not closed.
 pub struct FileWriter<W> {
     sink: W,
     identity: FileIdentity,
@@ -252,11 +255,11 @@ pub struct FileWriter<W> {
 }
 
 impl<W: Write + Seek> FileWriter<W> {
-    /// Writes the front of a file at the start of `sink`. Writes are small, so that a file should be
-    /// wrapped in a [`BufWriter`](std::io::BufWriter).
+    /// Writes the front of a file at the start of `sink`. Writes are small: wrap a file in a
+    /// [`BufWriter`](std::io::BufWriter).
     ///
     /// # Errors
-    /// [`Error::Io`] if the sink refuses.
+    /// [`Error::Io`] if the sink cannot be written.
     pub fn create(sink: W, identity: FileIdentity) -> Result<Self> {
         let mut writer = FileWriter { sink, identity, end: 0 };
         writer.sink.seek(SeekFrom::Start(0)).map_err(|source| io_error("seek", source))?;
@@ -268,7 +271,8 @@ impl<W: Write + Seek> FileWriter<W> {
     /// Completes the file and returns the sink, flushed.
     ///
     /// # Errors
-    /// [`Error::Invalid`] as [`seal`], [`Error::Io`] if the sink refuses.
+    /// [`Error::Invalid`] if a name is empty, has a slash, occurs twice or is too long; [`Error::Io`] if
+    /// the sink cannot be written.
     pub fn finish(mut self, anchors: &[(String, Anchor)], modified: Timestamp) -> Result<W> {
         let sealing =
             Sealing { identity: &self.identity, end: self.end, anchors, gaps: &[], modified };

@@ -1,4 +1,4 @@
-//! Which field each column belongs to.
+//! The path of the field that each column belongs to.
 
 use super::Reader;
 use crate::schema::ColumnId;
@@ -11,25 +11,25 @@ pub struct ColumnPath {
     /// The column.
     pub column: ColumnId,
     /// Path of its field, as [`Reader::select`] takes it: names of members with dots between them.
-    /// Items of lists, arrays and optional values, and alternatives of variants, have the path of
-    /// what they are in.
+    /// Items of lists, arrays and optional values, and alternatives of variants, have the path of the
+    /// field around them.
     pub path: String,
-    /// Whether the elements are the ends of lists, texts or optional values, so that their
+    /// Whether the elements are end offsets of lists, strings or optional values, so that their
     /// differences are sizes.
     pub is_size: bool,
-    /// Whether a [`ClusterSummary`](crate::ClusterSummary) tells of the column.
+    /// Whether a [`ClusterSummary`](crate::ClusterSummary) has bounds of the column.
     pub is_summarised: bool,
 }
 
 impl Reader {
-    /// The fields of all columns, except of fields that this library cannot read. Of a field that is
-    /// stored in several representations, all columns have the same path.
+    /// The paths of all columns but those of fields that this crate cannot read. The columns of all
+    /// representations of a field have the same path.
     pub fn column_paths(&self) -> Vec<ColumnPath> {
         column_paths(&self.tree, self.schema.columns.len())
     }
 }
 
-/// The fields of all columns of a tree.
+/// The paths of all columns of a tree.
 pub(crate) fn column_paths(tree: &FieldTree, columns: usize) -> Vec<ColumnPath> {
     let mut paths = vec![];
     tree.nodes.iter().for_each(|node| add(node, node.name.clone(), &mut paths));

@@ -1,7 +1,7 @@
-//! Conversion between the element types that the specification lets a field be read from.
+//! Conversion of elements, for columns of other types than their field. A value that does not fit the type
+//! of the field is an error, as it is for ROOT.
 //!
-//! Source: specification, "Fundamental Types". A value that does not fit its field is an error, as
-//! it is for ROOT.
+//! Source: RNTuple Binary Format Specification 1.0, "Fundamental Types".
 
 use bytemuck::Pod;
 

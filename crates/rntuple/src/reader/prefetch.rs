@@ -1,10 +1,10 @@
-//! What a read will need, told to a source that is far away before it is needed.
+//! Prefetching from a remote source: the pages of a read are announced before they are read.
 //!
-//! 1. All columns whose elements are known are told of at once; the offsets of collections, which then
-//!    come together, tell where those below are. So a read costs a round trip for each level of
-//!    collections, however many fields there are.
-//! 2. What is large is told of field by field, as it is read.
-//! 3. Nothing here fails a read: what is damaged is told by whoever reads it.
+//! 1. All columns whose elements are known are announced together. Their offsets then determine the
+//!    elements of items, which are announced next. So a read costs one round trip for each level of
+//!    nested collections, for any number of fields.
+//! 2. If the fields together have more than 64 MiB, they are announced one by one, as they are read.
+//! 3. Announcing never fails a read: damaged pages or offsets are skipped, and the read reports them.
 
 use std::ops::Range;
 
@@ -16,18 +16,18 @@ use crate::page::CHECKSUM_SIZE;
 use crate::schema::ColumnId;
 use crate::tree::{FieldKind, FieldNode};
 
-/// Stored bytes of the pages of all fields that are told of together.
+/// Most stored bytes of several fields that are announced together.
 const TOGETHER_BYTES: u64 = 64 << 20;
-/// Reads that may be gone on with: as many threads may each read a range of their own.
+/// Most ends of reads that are remembered: as many threads can each read a range sequentially.
 const ENDS_MAX: usize = 32;
 
-/// A column and which of its elements are needed.
+/// A column and the segments of it that a read needs.
 struct Need<'n, 'a> {
     columns: &'n [ColumnId],
     segments: Vec<ClusterSegment<'a>>,
 }
 
-/// A collection, of which it is not known yet where its items are.
+/// Collections whose offsets are not read yet, so the segments of their items are unknown.
 struct Collection<'n, 'a> {
     offsets: &'n [ColumnId],
     segments: Vec<ClusterSegment<'a>>,
@@ -40,7 +40,7 @@ enum Below<'n> {
     Field(&'n FieldNode),
 }
 
-/// What is needed of fields of the same depth in collections.
+/// The needs of all fields at the same level of nested collections.
 #[derive(Default)]
 struct NeedLevel<'n, 'a> {
     needs: Vec<Need<'n, 'a>>,
@@ -48,12 +48,12 @@ struct NeedLevel<'n, 'a> {
 }
 
 impl Reader {
-    /// Whether a read goes on where one before it ended.
-    pub(super) fn goes_on(&self, entries: &Range<u64>) -> bool {
+    /// Whether a read starts where an earlier one ended. Remembers the end of this one.
+    pub(super) fn continues_last_read(&self, entries: &Range<u64>) -> bool {
         if !self.source.is_remote() {
             return false;
         }
-        let mut ends = self.ends.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut ends = self.ends.lock();
         let known = ends.iter().position(|&end| end == entries.start);
         if let Some(known) = known {
             ends.remove(known);
@@ -66,13 +66,13 @@ impl Reader {
 }
 
 impl Elements<'_> {
-    /// Tells the source of what fields need, and if the read `goes_on`, of what the next one will.
-    /// False if several fields are so large that they are to be told of one by one.
+    /// Announces the pages of fields to the source and, if the read `is_sequential`, those of the next
+    /// read. Returns false if the fields are too large to be announced together.
     pub(crate) fn announce_fields(
         &self,
         nodes: &[FieldNode],
         segments: &[ClusterSegment<'_>],
-        goes_on: bool,
+        is_sequential: bool,
     ) -> bool {
         let mut level = NeedLevel::default();
         nodes.iter().for_each(|node| level.add(node, segments));
@@ -83,7 +83,7 @@ impl Elements<'_> {
                 return false;
             }
             let is_last = level.collections.is_empty();
-            let next = if goes_on { self.missing(&following(&level.needs)) } else { vec![] };
+            let next = if is_sequential { self.missing(&following(&level.needs)) } else { vec![] };
             self.source.will_need(&ranges);
             self.source.may_need(&next);
             if is_last {
@@ -94,7 +94,7 @@ impl Elements<'_> {
         true
     }
 
-    /// The pages that are not in the cache, in the order in which they are needed.
+    /// The ranges of pages that are not in the cache, in the order in which they are needed.
     fn missing(&self, needs: &[Need<'_, '_>]) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = vec![];
         for need in needs {
@@ -117,7 +117,7 @@ impl Elements<'_> {
         ranges
     }
 
-    /// What is needed one level below: the items of collections, as far as their offsets are sound.
+    /// The needs one level below: the items of collections whose offsets are sound.
     fn below<'n, 'a>(&self, level: NeedLevel<'n, 'a>) -> NeedLevel<'n, 'a> {
         let mut below = NeedLevel::default();
         for collection in level.collections {
@@ -131,7 +131,7 @@ impl Elements<'_> {
         below
     }
 
-    /// The items of a segment's collections, by the two offsets around them.
+    /// The items of a segment's collections, from the offsets before the first and of the last one.
     fn items<'a>(
         &self,
         offsets: &[ColumnId],
@@ -166,7 +166,8 @@ impl<'n, 'a> NeedLevel<'n, 'a> {
             FieldKind::Record { members, .. } => {
                 members.iter().for_each(|member| self.add(member, segments));
             }
-            // Which alternatives there are, only all of the switch's elements tell.
+            // The needed elements of the alternatives depend on all elements of the switch, so they are
+            // not announced.
             FieldKind::Variant { switch, .. } => self.need(switch, segments.to_vec()),
             FieldKind::Cardinality { offsets, .. } => self.need(offsets, with_previous(segments)),
         }
@@ -187,7 +188,7 @@ impl<'n, 'a> NeedLevel<'n, 'a> {
     }
 }
 
-/// With the offset before, where the first collection starts.
+/// Segments extended by the offset before, which is the start of the first collection.
 fn with_previous<'a>(segments: &[ClusterSegment<'a>]) -> Vec<ClusterSegment<'a>> {
     let with = |segment: &ClusterSegment<'a>| {
         let range = segment.range.start.saturating_sub(1)..segment.range.end;
@@ -196,7 +197,7 @@ fn with_previous<'a>(segments: &[ClusterSegment<'a>]) -> Vec<ClusterSegment<'a>>
     segments.iter().map(with).collect()
 }
 
-/// Items of arrays of one size; those of which there are too many are left to be refused by the read.
+/// The items of arrays of `size` items; segments that overflow are skipped, and the read refuses them.
 fn multiplied<'a>(segments: &[ClusterSegment<'a>], size: u64) -> Vec<ClusterSegment<'a>> {
     let multiply = |segment: &ClusterSegment<'a>| {
         let start = segment.range.start.checked_mul(size)?;
@@ -206,8 +207,8 @@ fn multiplied<'a>(segments: &[ClusterSegment<'a>], size: u64) -> Vec<ClusterSegm
     segments.iter().filter_map(multiply).collect()
 }
 
-/// As much of each column again, as far as its cluster goes, from the next page on: who reads now gets
-/// the rest of the last one, too.
+/// The needs of the next read: as many elements of each column again, up to the end of the cluster, from
+/// the next page on, since the current read fetches its last page as a whole.
 fn following<'n, 'a>(needs: &[Need<'n, 'a>]) -> Vec<Need<'n, 'a>> {
     let following = |need: &Need<'n, 'a>| {
         let last = need.segments.last()?;

@@ -1,9 +1,8 @@
-//! The pages that a cursor holds, cluster by cluster.
+//! The decoded pages that a cursor holds, by cluster and column.
 //!
 //! Invariants:
-//! 1. The bytes of a held page are its elements in memory, all of them; or there are none, and the
-//!    page is to be read when one is asked for.
-//! 2. What is held is at most half of the reader's cache, and mostly the same pages.
+//! 1. The bytes of a [`HeldPage`] are all its elements in memory, or empty if the page is not held.
+//! 2. A cursor holds at most half as many bytes as its reader's cache has, exceeded by at most one read.
 
 use std::ops::{Deref, Range};
 
@@ -15,46 +14,46 @@ use crate::column::Element;
 use crate::error::Result;
 use crate::schema::ColumnId;
 
-/// Bytes that a cursor holds at most if its reader has no cache.
+/// Most bytes that a cursor holds if its reader has no cache.
 const HELD_BYTES_MAX: u64 = 64 << 20;
-/// Stored bytes of a column that are read at once if entries follow each other: they stay in the
-/// processor's cache.
+/// Stored bytes of a column that a sequential cursor reads at once: few enough to stay in the processor's
+/// cache.
 const AHEAD_BYTES: u64 = 256 << 10;
-/// Clusters that a cursor holds pages of at most.
+/// Most clusters that a cursor holds pages of.
 const HELD_CLUSTERS_MAX: usize = 4096;
 
-/// Pages of some columns; `D` leads to the reader.
+/// The held pages of some columns; `D` dereferences to the reader.
 pub(super) struct HeldPages<D> {
     pub reader: D,
     pub plan: Vec<PlannedColumn>,
-    /// In the order of their entries.
+    /// The clusters in the order of their entries.
     pub clusters: Vec<HeldCluster>,
-    /// The cluster of the last entry.
+    /// Position of the cluster of the last entry that was read.
     current: usize,
     pub held: u64,
     pub held_max: u64,
     pub pattern: AccessPattern,
-    /// Stored bytes of a column that are read at once if entries follow each other.
+    /// Stored bytes of a column that a sequential cursor reads at once.
     pub ahead: usize,
     pub numbers: Vec<u32>,
 }
 
-/// How entries are gone through.
+/// The order in which a cursor reads entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum AccessPattern {
-    /// Any may be asked for again: pages go to the cache.
+    /// Any order: pages also go to the reader's cache.
     Random,
-    /// One after the other: pages are let go of behind, and do not push others out of the cache.
+    /// Ascending: pages behind the current entry are dropped, and none go to the reader's cache.
     Sequential,
 }
 
-/// A column that is read.
+/// A column that a cursor reads.
 pub(super) struct PlannedColumn {
-    /// In each of its representations.
+    /// The column in each of its representations.
     pub columns: Vec<ColumnId>,
-    /// As the reader of it wants its elements.
+    /// Type that elements are converted to.
     pub element: Element,
-    /// Whether it is of items, of which the file itself says that they are there.
+    /// Whether its elements are items that offsets in the file refer to; such elements must exist.
     pub is_referenced: bool,
 }
 
@@ -65,13 +64,13 @@ pub(super) struct HeldCluster {
 
 /// A column in one cluster.
 pub(super) struct HeldColumn {
-    /// Elements before the first page: zeros.
+    /// Elements before the first page, all zero.
     pub missing: u64,
     pub elements: u64,
-    /// Elements of the first page; mostly those of all others, too.
+    /// Elements of the first page, and usually of every other.
     per_page: u64,
     pub pages: Vec<HeldPage>,
-    /// The pages that were read last.
+    /// Positions of the pages that were read last.
     pub last: Range<usize>,
 }
 
@@ -81,7 +80,7 @@ pub(super) struct HeldPage {
 }
 
 impl<D: Deref<Target = Reader>> HeldPages<D> {
-    /// None yet of the columns of a plan.
+    /// Holds no page yet of the columns of a plan.
     pub(super) fn new(reader: D, plan: Vec<PlannedColumn>) -> Self {
         let held_max = reader.cache_capacity().map_or(HELD_BYTES_MAX, |bytes| bytes / 2);
         let ahead_max = held_max / (2 * plan.len().max(1) as u64);
@@ -98,13 +97,13 @@ impl<D: Deref<Target = Reader>> HeldPages<D> {
         }
     }
 
-    /// Lets go of all pages.
+    /// Drops all pages.
     pub(super) fn clear(&mut self) {
         self.clusters.clear();
         self.held = 0;
     }
 
-    /// The cluster with an entry, if it was needed before.
+    /// The cluster with an entry, if the cursor already has it.
     #[inline]
     pub(super) fn known_cluster(&mut self, entry: u64) -> Option<&mut HeldCluster> {
         let has = |cluster: &HeldCluster| cluster.entries.contains(&entry);
@@ -144,7 +143,7 @@ impl<D: Deref<Target = Reader>> HeldPages<D> {
 
 impl HeldColumn {
     fn of(active: Option<(ColumnId, &PageRun)>) -> Self {
-        // A field that is younger than its cluster reads as zeros.
+        // A field that was added after the cluster was written reads as zeros.
         let Some((_, run)) = active else {
             let (missing, pages) = (u64::MAX, vec![]);
             return HeldColumn { missing, elements: 0, per_page: 1, pages, last: 0..0 };
@@ -155,7 +154,7 @@ impl HeldColumn {
         HeldColumn { missing, elements, per_page, pages: pages.collect(), last: 0..0 }
     }
 
-    /// The page with an element that is there: mostly the one where it is expected.
+    /// The position of the page with an existing element: usually the page expected from `per_page`.
     pub(super) fn page_with(&self, index: u64) -> usize {
         let expected = (index.saturating_sub(self.missing) / self.per_page) as usize;
         let start = |page: usize| self.pages.get(page).map_or(self.elements, |page| page.start);
@@ -166,14 +165,14 @@ impl HeldColumn {
         }
     }
 
-    /// The elements from one on that are on its page, if that is held and is where it is expected.
+    /// The elements from `index` on that are on its expected page, if that page is held and has it.
     #[inline]
     pub(super) fn held_from(&self, index: u64, size: usize) -> Option<&[u8]> {
         let (page, before) = self.expected(index, size)?;
         page.get(before..)
     }
 
-    /// As [`held_from`](Self::held_from), so many elements, shared with the page that has them all.
+    /// `count` elements from `index` on, shared with their expected page, if that is held and has all.
     #[inline]
     pub(super) fn shared(&self, index: u64, count: u64, size: usize) -> Option<Bytes> {
         let (page, before) = self.expected(index, size)?;
@@ -181,7 +180,7 @@ impl HeldColumn {
         (end <= page.len()).then(|| page.slice(before..end))
     }
 
-    /// The page where an element is expected, and how many bytes are before it there.
+    /// The page where an element is expected, and the byte offset of the element in it.
     #[inline]
     fn expected(&self, index: u64, size: usize) -> Option<(&Bytes, usize)> {
         let expected = index.checked_sub(self.missing)? / self.per_page;
