@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use femtobarn::{
-    At, CheckLevel, CheckReport, Csn, Federation, FileKind, Metadata, Problem, RepairOptions,
-    Retention, Severity,
+    At, CheckLevel, CheckReport, Csn, Federation, FileMetadata, Problem, RepairOptions, Retention,
+    RootFileKind, Severity,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -219,7 +219,7 @@ pub(crate) fn identify(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDi
     file_metadata(py, &metadata)
 }
 
-fn file_metadata<'py>(py: Python<'py>, metadata: &Metadata) -> PyResult<Bound<'py, PyDict>> {
+fn file_metadata<'py>(py: Python<'py>, metadata: &FileMetadata) -> PyResult<Bound<'py, PyDict>> {
     let row = PyDict::new(py);
     row.set_item("path", metadata.path.display().to_string())?;
     row.set_item("bytes", metadata.bytes)?;
@@ -250,13 +250,13 @@ fn file_metadata<'py>(py: Python<'py>, metadata: &Metadata) -> PyResult<Bound<'p
     Ok(row)
 }
 
-fn kind_of(kind: FileKind) -> &'static str {
+fn kind_of(kind: RootFileKind) -> &'static str {
     match kind {
-        FileKind::OpenDatabase => "open database",
-        FileKind::SealedDatabase => "sealed database",
-        FileKind::RootFile => "ROOT file",
-        FileKind::UnfinishedFile => "unfinished ROOT file",
-        FileKind::Other => "no ROOT file",
+        RootFileKind::OpenDatabase => "open database",
+        RootFileKind::SealedDatabase => "sealed database",
+        RootFileKind::RootFile => "ROOT file",
+        RootFileKind::UnfinishedFile => "unfinished ROOT file",
+        RootFileKind::Other => "no ROOT file",
     }
 }
 

@@ -1,4 +1,4 @@
-//! The one error type of the engine.
+//! The error type of the engine.
 //!
 //! Every error answers [`Error::kind`], chosen by what the caller should do next.
 
@@ -8,27 +8,28 @@ pub use femtobarn_catalog::ErrorKind;
 
 /// Why an operation on a federation failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
-    /// The catalogue or a lock refused.
+    /// The catalogue or a lock refused the operation.
     #[error(transparent)]
     Catalogue(#[from] femtobarn_catalog::Error),
-    /// A file could not be read or written, or its contents are not what they should be.
+    /// A file could not be read or written, or its content is damaged.
     #[error("{what}: {source}")]
     Storage {
         /// The file, database or container.
         what: String,
-        /// What is wrong with it.
+        /// Why it failed.
         source: rntuple::Error,
     },
-    /// The operating system refused something.
+    /// The operating system or a server refused an operation.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done, to what.
+        /// The operation and the file.
         what: String,
-        /// The reason given.
+        /// The reason.
         source: std::io::Error,
     },
-    /// The caller asked for something that makes no sense.
+    /// An argument is not valid.
     #[error("{what}")]
     Invalid {
         /// What is wrong and what to do about it.
@@ -40,25 +41,25 @@ pub enum Error {
         /// What does not exist and what to do about it.
         what: String,
     },
-    /// A name or a file is there already.
+    /// A name or a file exists already.
     #[error("{what}")]
     Exists {
-        /// What is there already and what to do about it.
+        /// What exists already and what to do about it.
         what: String,
     },
-    /// Somebody else changed what the transaction builds on.
+    /// Another transaction changed a container that this one builds on.
     #[error("{what}")]
     Conflict {
         /// What changed and what to do about it.
         what: String,
     },
-    /// The database takes no more changes, or the transaction is over.
+    /// The database takes no more changes, or the transaction has ended.
     #[error("{what}")]
     Closed {
-        /// What it is and what to do about it.
+        /// What is closed and what to do about it.
         what: String,
     },
-    /// Bytes in a database file are damaged.
+    /// Bytes of a database file are damaged.
     #[error("{what}")]
     Corrupt {
         /// Which bytes, and what is wrong with them.
@@ -103,7 +104,7 @@ impl Error {
         Error::Invalid { what: what.into() }
     }
 
-    /// A conflict that came through input and output stays one.
+    /// An error of input or output on a file. A conflict that a remote file reports as one stays a conflict.
     pub(crate) fn io(what: &str, path: &Path, source: impl Into<std::io::Error>) -> Self {
         let (what, source) = (format!("cannot {what} {}", path.display()), source.into());
         match source.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
@@ -114,10 +115,21 @@ impl Error {
         }
     }
 
-    /// Wraps an error of the storage with the thing that it is about.
+    /// Adds the file, database or container to an error of the storage.
     pub(crate) fn storage(what: impl Into<String>) -> impl FnOnce(rntuple::Error) -> Self {
         let what = what.into();
         move |source| Error::Storage { what, source }
+    }
+
+    /// This error for a function that returns `rntuple`'s. [`Error::kind`] finds the kind again.
+    pub(crate) fn into_rntuple(self, what: &str) -> rntuple::Error {
+        let source = match self {
+            Error::Io { source, what } => {
+                std::io::Error::new(source.kind(), format!("{what}: {source}"))
+            }
+            other => std::io::Error::other(other),
+        };
+        rntuple::Error::Io { what: what.to_owned(), source }
     }
 }
 
@@ -132,7 +144,7 @@ fn storage_kind(kind: rntuple::ErrorKind) -> ErrorKind {
 }
 
 fn io_kind(error: &std::io::Error) -> ErrorKind {
-    // The engine's own error, on its way through the storage.
+    // An error of the engine that passed through a function of `rntuple`.
     if let Some(own) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         return own.kind();
     }

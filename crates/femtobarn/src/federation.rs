@@ -150,7 +150,7 @@ impl Federation {
 
     /// Makes what was read from a server and is kept on a disk known to other processes.
     pub fn publish_disk_cache(&self) {
-        self.inner.files.publish_kept();
+        self.inner.files.publish_disk_cache();
     }
 
     /// The federation's folder; its URL, as if it were one, if that is elsewhere.

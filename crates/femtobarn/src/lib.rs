@@ -5,17 +5,17 @@
 //! | room | what is in it |
 //! |---|---|
 //! | `federation` | [`Federation`]: open it, start transactions, take snapshots |
-//! | `schema` | [`Class`]: what the objects of a container are made of |
-//! | `storage` | database files, here or on a server, and the pieces of them that writers own |
-//! | `links` | links and optional records between their stored form and the user's; [`Link`]: one in a row |
-//! | `evolve` | [`Evolution`]: how objects of one version of a class become those of another |
-//! | `read` | [`Snapshot`], [`View`], [`Cursor`], [`FieldReader`], [`Index`], [`ClusterBounds`]: reading as of a commit, locked by nobody |
-//! | `transaction` | [`Transaction`]: what is written together becomes visible together |
-//! | `exchange` | complete ROOT files: sealed, attached, detached, exported ([`Export`]) |
-//! | `maintenance` | vacuum, compaction, check, repair, backup, and the catalogue made again from the files |
+//! | `schema` | [`Class`]: the fields of the objects of a container |
+//! | `storage` | database files, on this machine or a server, and the extents that writers own |
+//! | `links` | translation of links between their stored form and the user's; [`Link`]: a link in a row |
+//! | `evolve` | [`Evolution`]: conversion of objects from one version of a class to another |
+//! | `read` | [`Snapshot`], [`View`], [`Cursor`], [`FieldReader`], [`Index`], [`ClusterBounds`]: reading a commit, without locks |
+//! | `transaction` | [`Transaction`]: changes that become visible together |
+//! | `exchange` | seal, attach and detach databases as complete ROOT files; [`Export`] |
+//! | `maintenance` | vacuum, compaction, check, repair, backup, and rebuilding the catalogue from the files |
 //!
-//! What is in the files besides (`annex`, `deletion`, `description`, `frame`, `inventory`) is of the crate
-//! `femtobarn-format`.
+//! The crate `femtobarn-format` has the metadata in database files that RNTuple does not define (`annex`, `deletion`,
+//! `description`, `frame`, `inventory`).
 
 mod error;
 mod evolve;
@@ -61,5 +61,7 @@ pub use read::snapshot::{At, Snapshot};
 pub use read::statistics::ClusterBounds;
 pub use read::view::View;
 pub use schema::class::{Class, Field, FieldType};
-pub use storage::identify::{CommitMetadata, ContainerMetadata, FileKind, Metadata, identify};
+pub use storage::identify::{
+    CommitMetadata, ContainerMetadata, FileMetadata, RootFileKind, identify,
+};
 pub use transaction::{ContainerKey, Rows, Savepoint, Transaction};

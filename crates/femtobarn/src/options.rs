@@ -3,30 +3,27 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a process gives to a federation that it opens.
+/// Resources and limits of a federation that a process opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Bytes of decoded pages that are kept for reading objects: 256 MiB by default. It bounds the
-    /// memory of readers: each [`Cursor`](crate::Cursor) may hold half as much of its own, mostly of
-    /// the same pages. What arrays are read into is beside it; up to 256 MiB of that is kept to be
-    /// used again.
+    /// Bytes of the page cache, which holds decoded pages: 256 MiB by default. Each [`Cursor`](crate::Cursor) may hold half
+    /// as much itself, mostly of the same pages. Memory for arrays is not included; up to 256 MiB of it is retained for
+    /// reuse.
     pub cache_bytes: u64,
-    /// Threads that read a large array, field by field; as many as there are cores by default. With
-    /// 1 no thread is ever started.
+    /// Threads that read a large array, field by field; by default one for each core. With 1 no thread is ever started.
     pub threads: usize,
-    /// Connections to a server, beside the first one, over which what will be needed is read ahead: 2 by
-    /// default. More are of use where the way to the server is long.
+    /// Connections for prefetching from a server, beside the first connection: 2 by default. More of them help over a
+    /// long-distance network.
     pub streams: usize,
-    /// Bytes that are read ahead from a server at once, in one burst: 2 MiB by default, 64 MiB at most. A sequence of reads
-    /// holds up to two and a half bursts, a federation eight. With 0 nothing is read ahead: what is needed is
-    /// asked for then.
+    /// Bytes of the largest prefetch buffer: 2 MiB by default, 64 MiB at most. A sequence of reads holds up to two and a
+    /// half buffers, a federation eight. With 0 nothing is prefetched from a server.
     pub read_ahead_bytes: u64,
-    /// How long a server that was reached once is waited for while it does not answer, as while it restarts: a
-    /// minute by default. What cannot be connected to at first is not waited for.
+    /// How long requests wait while a server that was reached before does not answer, as while it restarts: a minute by
+    /// default. The first connection is not retried.
     pub timeout: Duration,
-    /// Where what was read from a server is kept, also for other processes; nowhere by default.
+    /// Folder of the disk cache for bytes read from a server, shared by processes; without it there is no disk cache.
     pub disk_cache: Option<PathBuf>,
-    /// Bytes that are kept there of each federation: 16 GiB by default.
+    /// Bytes of the disk cache for each federation: 16 GiB by default.
     pub disk_cache_bytes: u64,
 }
 
@@ -45,25 +42,25 @@ impl Default for OpenOptions {
     }
 }
 
-/// What a transaction may rely on when it commits.
+/// How transactions are isolated from each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// All that it read was of one commit, and what it changed nobody else has changed since.
+    /// The transaction reads one snapshot, and commits only if no other transaction has changed since then what it changed.
     #[default]
     Snapshot,
-    /// Also what it only read nobody has changed since: transactions are as if one came after the
-    /// other.
+    /// As `Snapshot`, and it commits only if no other transaction has changed what it read: the result is that of
+    /// transactions run one after the other.
     Serializable,
 }
 
 /// Settings of a transaction.
 #[derive(Clone, Debug)]
 pub struct TransactionOptions {
-    /// What the transaction is for; shown in the history.
+    /// The message of the commit, shown in the history.
     pub message: String,
-    /// How long to wait for a container that somebody else writes; 10 s by default.
+    /// How long to wait for the lock of a container that another transaction writes; 10 s by default.
     pub lock_wait: Duration,
-    /// What it may rely on; [`Isolation::Snapshot`] by default.
+    /// The isolation; [`Isolation::Snapshot`] by default.
     pub isolation: Isolation,
 }
 

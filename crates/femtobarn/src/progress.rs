@@ -1,17 +1,17 @@
-//! How far a long operation is, and how its caller stops it.
+//! Progress of long operations.
 
-/// How far a long operation is.
+/// How far a long operation has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done, such as `checking`.
+    /// The operation, such as `checking`.
     pub doing: &'static str,
-    /// To what: a database or a file.
+    /// The database or file that is being worked on.
     pub of: String,
-    /// Bytes dealt with, of all databases.
+    /// Bytes that are done, of all databases.
     pub done: u64,
-    /// Bytes that there are to deal with, as far as is known.
+    /// Bytes in all, as far as is known.
     pub total: u64,
 }
 
-/// Told how far an operation is; answers whether it shall go on.
+/// Receives the progress of an operation, and returns whether the operation shall continue.
 pub type Watch<'a> = dyn FnMut(&Progress) -> bool + 'a;

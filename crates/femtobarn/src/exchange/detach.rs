@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use femtobarn_catalog::{Commit, ContainerRow, Csn, DatabaseRow, DatabaseState, DroppedDatabase};
+use femtobarn_catalog::{
+    Commit, ContainerRow, Csn, DatabaseRow, DatabaseState, DroppedDatabase, clock,
+};
 use uuid::Uuid;
 
 use crate::ContainerOptions;
@@ -16,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::exchange::seal::lock_alone;
 use crate::federation::{Federation, Inner};
 use crate::schema::class::Class;
-use crate::storage::commit_record::{CommitRecord, ContainerRecord, End};
+use crate::storage::commit_record::{CommitRecord, End, RecordedVersion};
 use crate::storage::extent::ExtentWriter;
 use crate::storage::file::{self, DatabaseFile};
 
@@ -90,7 +92,7 @@ fn last_record(
         number: row.id,
         name: row.name.clone(),
         after: seen,
-        time_us: file::now_us(),
+        time_us: clock::utc_us(),
         databases: vec![row.uuid],
         containers: containers.iter().map(of).collect::<Result<_>>()?,
         renamed: vec![],
@@ -101,13 +103,13 @@ fn last_record(
 }
 
 /// The newest version of a container, as a commit record has it.
-pub(crate) fn newest(inner: &Inner, container: &ContainerRow, at: Csn) -> Result<ContainerRecord> {
+pub(crate) fn newest(inner: &Inner, container: &ContainerRow, at: Csn) -> Result<RecordedVersion> {
     let version = inner.catalog.version(container.database, container.id, at)?;
     let version = version.ok_or_else(|| Error::NotFound {
         what: format!("container {:?} has no version", container.name),
     })?;
     let class = inner.catalog.class(&container.class, Some(version.class_version))?;
-    Ok(ContainerRecord {
+    Ok(RecordedVersion {
         id: container.id,
         name: container.name.clone(),
         class: Class::from_json(&class.definition)?,

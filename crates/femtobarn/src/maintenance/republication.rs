@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use femtobarn_catalog::{
     BlobRange, Commit, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState,
-    EnvelopeRange, LockGuard, NewVersion, VersionRow,
+    EnvelopeRange, LockGuard, NewVersion, VersionRow, clock,
 };
 use rntuple::BlobSink;
 use uuid::Uuid;
@@ -17,9 +17,8 @@ use crate::ContainerOptions;
 use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::schema::class::Class;
-use crate::storage::commit_record::{CommitRecord, ContainerRecord};
+use crate::storage::commit_record::{CommitRecord, RecordedVersion};
 use crate::storage::extent::ExtentWriter;
-use crate::storage::file;
 
 /// What a version is, apart from its place in history.
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +149,7 @@ impl<'a> Republication<'a> {
         let (database, container) = (&self.database, &self.container);
         let class = catalog.class(&container.class, Some(revision.class_version))?;
         let Revision { header, footer, annex, entries, deleted, bytes, .. } = *revision;
-        let container = ContainerRecord {
+        let container = RecordedVersion {
             id: container.id,
             name: container.name.clone(),
             class: Class::from_json(&class.definition)?,
@@ -172,7 +171,7 @@ impl<'a> Republication<'a> {
             number: database.id,
             name: database.name.clone(),
             after: self.federation.head()?,
-            time_us: file::now_us(),
+            time_us: clock::utc_us(),
             databases: vec![database.uuid],
             containers: vec![container],
             renamed: vec![],

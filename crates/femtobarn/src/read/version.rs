@@ -1,4 +1,6 @@
-//! A version of a container, open: its reader and what stands beside it, shared by all views.
+//! Open versions of containers: the reader of a version with its deletions, indexes and statistics.
+//!
+//! A version never changes, so all views of it share one, and a process retains the most recently used ones.
 
 use std::sync::{Arc, Weak};
 
@@ -16,52 +18,54 @@ use crate::error::{Error, Result};
 use crate::evolve::narrowing::Narrowing;
 use crate::read::index::Indexes;
 use crate::read::selection::{Selection, all};
-use crate::read::statistics::Statistics;
+use crate::read::statistics::VersionStatistics;
 use crate::schema::class::Class;
 use crate::storage::open_files::OpenFiles;
 
 /// Open versions that a process retains.
 const OPEN_VERSIONS_MAX: usize = 4096;
 
-/// A version of a container that is open; shared by all views of it.
-pub(crate) struct Version {
+/// An open version of a container.
+pub(crate) struct OpenVersion {
     pub row: VersionRow,
-    /// The epoch of its database when it was opened.
+    /// The epoch of the database when the version was opened.
     pub epoch: u64,
     pub source: Arc<dyn ByteSource>,
     pub reader: Reader,
     pub class: Class,
     pub deletions: Deletions,
-    /// The number that each linked database has in this federation; 0 if it is not in it.
+    /// The numbers in this federation of the databases that its links refer to, by position; 0 for a database that is not
+    /// in the federation. Position 0 is its own database.
     pub link_databases: Vec<u32>,
     /// The linked databases that are not in this federation.
     pub unknown_databases: Vec<Uuid>,
-    /// Whether all linked databases are in this federation now; the others may be attached any time.
+    /// Whether all linked databases are in this federation. If not, a later `attach` may add one, so the version is not retained.
     pub is_settled: bool,
-    /// The transaction that has written it and not committed it; none if it is committed.
+    /// Lives as long as the transaction that wrote the version and has not committed it; none for a committed version.
     pub writer: Option<Weak<()>>,
-    /// How the objects become those of the class, if they are of another one.
+    /// The conversion of the stored objects to the class, if that loses values.
     pub narrowing: Option<Narrowing>,
-    /// The objects as they are stored, if this is how they are as of another class.
-    pub original: Option<Arc<Opened>>,
+    /// The stored version, if this one shows it as another version of its class.
+    pub original: Option<Arc<ContainerVersion>>,
     pub indexes: Indexes,
-    pub statistics: Statistics,
+    pub statistics: VersionStatistics,
+    /// All fields of the class.
     pub all: Selection,
 }
 
-/// What a version is opened from.
+/// The parts that a version is opened from.
 pub(crate) struct VersionParts<'a> {
     pub row: &'a VersionRow,
-    /// Its container, for messages.
+    /// The container, for error texts.
     pub what: String,
     pub source: Arc<dyn ByteSource>,
     pub class: Class,
     pub deletions: Deletions,
     /// The databases that its links refer to, from position 1 on.
     pub targets: Vec<Uuid>,
-    /// How often space of the file was given to writers again.
+    /// The epoch of the database.
     pub epoch: u64,
-    /// The transaction that has written it, if it is not committed.
+    /// As [`OpenVersion::writer`].
     pub writer: Option<Weak<()>>,
 }
 
@@ -70,8 +74,8 @@ pub(crate) struct OpenVersions {
     catalog: Arc<dyn Catalogue>,
     files: Arc<OpenFiles>,
     pages: Arc<PageCache>,
-    /// By database, its epoch, container and commit: a new epoch may have moved what a version refers to.
-    cache: Cache<(DatabaseId, u64, ContainerId, Csn), Arc<Version>>,
+    /// By database, its epoch, container and commit. In a new epoch, a version may refer to other bytes.
+    cache: Cache<(DatabaseId, u64, ContainerId, Csn), Arc<OpenVersion>>,
 }
 
 impl OpenVersions {
@@ -79,18 +83,18 @@ impl OpenVersions {
         OpenVersions { catalog, files, pages, cache: Cache::new(OPEN_VERSIONS_MAX) }
     }
 
-    /// Closes all versions; views that refer to one keep it open.
+    /// Drops all versions from the cache. Views keep those that they use.
     pub fn clear(&self) {
         self.cache.clear();
     }
 
-    /// The version that the catalogue describes by `row`, from the cache or read from the file.
+    /// The version of a row of the catalogue, from the cache or opened from the file.
     pub fn open(
         &self,
         database: &DatabaseRow,
         container: &ContainerRow,
         row: &VersionRow,
-    ) -> Result<Arc<Version>> {
+    ) -> Result<Arc<OpenVersion>> {
         let key = (row.database, database.epoch, row.container, row.csn);
         if let Some(version) = self.cache.get(&key) {
             return Ok(version);
@@ -107,11 +111,11 @@ impl OpenVersions {
         database: &DatabaseRow,
         container: &ContainerRow,
         row: &VersionRow,
-    ) -> Result<Version> {
+    ) -> Result<OpenVersion> {
         let source = Arc::new(self.files.source(database, row.csn)?);
-        // Before anything is read.
-        source.ends_at(row.footer.offset.saturating_add(row.footer.size));
-        source.ends_at(row.annex.offset.saturating_add(row.annex.size));
+        // Known before the first read, so that not even that one prefetches past the version.
+        source.extend_version_to(row.footer.offset.saturating_add(row.footer.size));
+        source.extend_version_to(row.annex.offset.saturating_add(row.annex.size));
         let class = self.catalog.class(&container.class, Some(row.class_version))?;
         let deletions = match row.deleted {
             0 => Deletions::default(),
@@ -131,15 +135,15 @@ impl OpenVersions {
             writer: None,
         };
         let version = self.open_parts(parts)?;
-        // Page lists are written after the pages of theirs.
+        // Page lists are written after their pages, so no page lies behind the last of them.
         let groups = &version.reader.footer().cluster_groups;
         let lists = groups.iter().map(|group| group.page_list.locator);
-        lists.for_each(|list| source.ends_at(list.offset.saturating_add(list.size)));
+        lists.for_each(|list| source.extend_version_to(list.offset.saturating_add(list.size)));
         Ok(version)
     }
 
-    /// A version that need not be in the catalogue.
-    pub fn open_parts(&self, parts: VersionParts<'_>) -> Result<Version> {
+    /// Opens a version that need not be in the catalogue.
+    pub fn open_parts(&self, parts: VersionParts<'_>) -> Result<OpenVersion> {
         let VersionParts { row, what, source, class, deletions, targets, epoch, writer } = parts;
         let reader = Reader::from_links(source.clone(), &link(&row.header), &link(&row.footer))
             .map_err(Error::storage(&what))?
@@ -154,11 +158,11 @@ impl OpenVersions {
             });
         }
         let all = all(&reader, &class).map_err(Error::storage(&what))?;
-        let mut version = Version {
+        let mut version = OpenVersion {
             row: *row,
             epoch,
             indexes: Indexes::new(source.clone(), row.annex),
-            statistics: Statistics::new(source.clone(), row.annex),
+            statistics: VersionStatistics::new(source.clone(), row.annex),
             source,
             all: Selection::new(all, &class),
             class,
@@ -174,7 +178,7 @@ impl OpenVersions {
         for uuid in targets {
             let mut target = self.catalog.database_by_uuid(uuid)?;
             if target.is_none() {
-                // It may have been dropped since; older snapshots have it.
+                // It may have been dropped since; older snapshots still have it.
                 version.is_settled = false;
                 target = self.catalog.database_by_uuid_at(uuid, row.csn)?;
             }
@@ -187,23 +191,22 @@ impl OpenVersions {
     }
 }
 
-impl Version {
-    /// Whether its objects are seen as of another class than they are stored.
+impl OpenVersion {
+    /// Whether its objects are converted to a version of the class that cannot hold all their values.
     pub fn is_narrowed(&self) -> bool {
         self.narrowing.is_some()
     }
 }
 
-/// A container that a snapshot has looked at.
-pub(crate) struct Opened {
-    /// Name of its database.
+/// A container and its open version in a snapshot.
+pub(crate) struct ContainerVersion {
+    /// The name of its database.
     pub database: String,
     pub container: ContainerRow,
-    pub version: Arc<Version>,
+    pub version: Arc<OpenVersion>,
 }
 
-/// What caches know a file by: what was read in one epoch of a database is not what is there in
-/// another.
+/// The key of a file in caches. It contains the epoch, since a range of the file may have other bytes in another epoch.
 pub(crate) fn file_number(database: DatabaseId, epoch: u64) -> CacheFileId {
     u64::from(database.0) | epoch << 32
 }

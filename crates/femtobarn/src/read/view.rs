@@ -1,4 +1,4 @@
-//! Reading one container as of a snapshot.
+//! Views: a container in a snapshot, whose objects are read by entry and whose fields are read by name.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,38 +13,37 @@ use crate::links::translate::{self, ToFederation};
 use crate::read::index::Indexes;
 use crate::read::selection::Selection;
 use crate::read::snapshot::Snapshot;
-use crate::read::statistics::Statistics;
-use crate::read::version::{Opened, Version};
+use crate::read::statistics::VersionStatistics;
+use crate::read::version::{ContainerVersion, OpenVersion};
 use crate::schema::class::{Class, FieldType};
 
-/// A container as of a snapshot: objects by entry, fields by name.
+/// A container in a snapshot.
 #[derive(Clone)]
 pub struct View {
     snapshot: Snapshot,
-    opened: Arc<Opened>,
+    opened: Arc<ContainerVersion>,
 }
 
 impl View {
-    pub(crate) fn new(snapshot: Snapshot, opened: Arc<Opened>) -> Self {
+    pub(crate) fn new(snapshot: Snapshot, opened: Arc<ContainerVersion>) -> Self {
         View { snapshot, opened }
     }
 
-    pub(crate) fn opened_version(&self) -> &Version {
+    pub(crate) fn opened_version(&self) -> &OpenVersion {
         &self.opened.version
     }
 
-    pub(crate) fn shared_version(&self) -> Arc<Version> {
+    pub(crate) fn shared_version(&self) -> Arc<OpenVersion> {
         self.opened.version.clone()
     }
 
-    /// Whether there may be entries that cannot be read: those of deleted objects, or all when the
-    /// transaction that wrote them is over.
+    /// Whether entries must be checked before they are read: some are deleted, or the version is not committed.
     #[inline]
     pub(crate) fn is_checked(&self) -> bool {
         self.opened.version.row.deleted > 0 || self.opened.version.writer.is_some()
     }
 
-    /// The same objects of another class, as a reader has them.
+    /// A view of the same objects as another version of their class, read by `reader`.
     pub(crate) fn recast(
         &self,
         class: Class,
@@ -52,7 +51,7 @@ impl View {
         narrowing: Option<Narrowing>,
     ) -> Result<View> {
         let old = &*self.opened.version;
-        // What stands beside the footer knows the fields of the other class.
+        // The annex is left out: its indexes and statistics name the fields of the stored class.
         let row = VersionRow { annex: Default::default(), class_version: class.version, ..old.row };
         let all = match &narrowing {
             None => Selection::new(reader.select_all(), &class),
@@ -63,12 +62,12 @@ impl View {
                     .map_err(Error::storage(self.path()))?
             }
         };
-        let version = Version {
+        let version = OpenVersion {
             row,
             epoch: old.epoch,
             source: old.source.clone(),
             indexes: Indexes::new(old.source.clone(), row.annex),
-            statistics: Statistics::new(old.source.clone(), row.annex),
+            statistics: VersionStatistics::new(old.source.clone(), row.annex),
             all,
             class,
             deletions: old.deletions.clone(),
@@ -83,26 +82,26 @@ impl View {
         let mut container = self.opened.container.clone();
         container.class_version = row.class_version;
         let database = self.opened.database.clone();
-        let opened = Opened { database, container, version: Arc::new(version) };
+        let opened = ContainerVersion { database, container, version: Arc::new(version) };
         Ok(View { snapshot: self.snapshot.clone(), opened: Arc::new(opened) })
     }
 
-    /// The snapshot that this is a part of.
+    /// The snapshot.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// Database and name, such as `run7/events`.
+    /// The container's path, such as `run7/events`.
     pub fn path(&self) -> String {
         format!("{}/{}", self.opened.database, self.opened.container.name)
     }
 
-    /// What the catalogue says about the container.
+    /// The container's row of the catalogue.
     pub fn container(&self) -> &ContainerRow {
         &self.opened.container
     }
 
-    /// What the catalogue says about the version.
+    /// The version's row of the catalogue.
     pub fn version(&self) -> &VersionRow {
         &self.opened.version.row
     }
@@ -112,12 +111,12 @@ impl View {
         &self.opened.version.class
     }
 
-    /// The RNTuple that holds the objects, as it is stored.
+    /// The reader of the RNTuple that has the objects.
     pub fn reader(&self) -> &Reader {
         &self.opened.version.reader
     }
 
-    /// Number of entries, with those of deleted objects: the entry after the last.
+    /// Number of entries, including deleted ones: the entry after the last.
     pub fn entries(&self) -> u64 {
         self.opened.version.row.entries
     }
@@ -127,14 +126,14 @@ impl View {
         self.entries() - self.opened.version.row.deleted
     }
 
-    /// The runs of entries that are not deleted, of a range of entries.
+    /// The entries of a range that are not deleted, as ranges.
     ///
     /// # Errors
-    /// `NotFound` if there are no such entries; `Corrupt` if what is stored is damaged.
+    /// [`Error::NotFound`] if the range goes past the last entry; [`Error::Corrupt`] if the deletions are damaged.
     pub fn live_runs(&self, entries: Range<u64>) -> Result<Vec<Range<u64>>> {
-        self.check_kept()?;
+        self.check_readable()?;
         self.check_range(&entries)?;
-        let Version { deletions, source, .. } = &*self.opened.version;
+        let OpenVersion { deletions, source, .. } = &*self.opened.version;
         match self.opened.version.row.deleted {
             0 if entries.is_empty() => Ok(vec![]),
             0 => Ok(vec![entries]),
@@ -142,8 +141,7 @@ impl View {
         }
     }
 
-    /// The entries of a range that are not deleted: those that [`read`](Self::read) returns the
-    /// objects of.
+    /// The entries of a range that are not deleted: the objects that [`read`](Self::read) returns.
     ///
     /// # Errors
     /// As [`live_runs`](Self::live_runs).
@@ -154,9 +152,9 @@ impl View {
     /// Whether the object at an entry was deleted.
     ///
     /// # Errors
-    /// `Corrupt` if what is stored is damaged.
+    /// [`Error::Corrupt`] if the deletions are damaged.
     pub fn is_deleted(&self, entry: u64) -> Result<bool> {
-        let Version { deletions, source, row, .. } = &*self.opened.version;
+        let OpenVersion { deletions, source, row, .. } = &*self.opened.version;
         match row.deleted {
             0 => Ok(false),
             _ => Ok(deletions.contains(&**source, entry)?),
@@ -164,25 +162,26 @@ impl View {
     }
 
     fn check_range(&self, entries: &Range<u64>) -> Result<()> {
-        match entries.start <= entries.end && entries.end <= self.entries() {
-            true => Ok(()),
-            false => Err(Error::NotFound {
+        if entries.start <= entries.end && entries.end <= self.entries() {
+            Ok(())
+        } else {
+            Err(Error::NotFound {
                 what: format!(
                     "{} has no entries {entries:?}; it has entries 0..{}",
                     self.path(),
                     self.entries()
                 ),
-            }),
+            })
         }
     }
 
-    /// Checks that nobody may write over what is to be read: when a transaction is over, what it has
-    /// written and not committed is nobody's.
-    pub(crate) fn check_kept(&self) -> Result<()> {
+    /// Checks that no writer may overwrite the version: the extents of a transaction that ended without committing are given to
+    /// other writers.
+    pub(crate) fn check_readable(&self) -> Result<()> {
         match &self.opened.version.writer {
             Some(writer) if writer.strong_count() == 0 => Err(Error::Closed {
                 what: format!(
-                    "the transaction that changed {} is over; take a snapshot to see what is \
+                    "the transaction that changed {} has ended; take a snapshot to read what is \
                      committed",
                     self.path()
                 ),
@@ -192,10 +191,7 @@ impl View {
     }
 
     pub(crate) fn check_live(&self, entry: u64) -> Result<()> {
-        match self.is_deleted(entry)? {
-            false => Ok(()),
-            true => Err(deleted(self.oid(entry), &self.path())),
-        }
+        if self.is_deleted(entry)? { Err(deleted(self.oid(entry), &self.path())) } else { Ok(()) }
     }
 
     /// The OID of the object at an entry.
@@ -203,16 +199,16 @@ impl View {
         Oid::new(self.opened.container.database, self.opened.container.id, entry)
     }
 
-    /// Databases that objects of this container link to and that are not in this federation.
+    /// Databases that objects of this container link to, and that are not in this federation.
     pub fn unknown_databases(&self) -> &[Uuid] {
         &self.opened.version.unknown_databases
     }
 
-    /// Chooses fields by path, such as `run` or `tracks.pt`. The `database` of a link comes with its
-    /// `container`, without which a null link cannot be told.
+    /// Selects fields by path, such as `run` or `tracks.pt`. The `database` of a link is read with its `container`, which
+    /// shows whether the link is null.
     ///
     /// # Errors
-    /// `NotFound` if there is no such field.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if a field does not exist.
     pub fn select(&self, paths: &[impl AsRef<str>]) -> Result<Selection> {
         let mut paths: Vec<String> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
         let containers: Vec<String> = paths
@@ -222,7 +218,7 @@ impl View {
             .map(|link| format!("{link}.container"))
             .collect();
         paths.extend(containers);
-        let Version { reader, class, narrowing, .. } = &*self.opened.version;
+        let OpenVersion { reader, class, narrowing, .. } = &*self.opened.version;
         let selection = match narrowing {
             Some(narrowing) => Selection::narrowed(reader, class, narrowing, &paths),
             None => reader.select(&paths).map(|projection| Selection::new(projection, class)),
@@ -230,16 +226,16 @@ impl View {
         selection.map_err(Error::storage(self.path()))
     }
 
-    /// Chooses all fields.
+    /// Selects all fields.
     pub fn select_all(&self) -> Selection {
         self.opened.version.all.clone()
     }
 
-    /// Reads fields of the objects of a range of entries as an array of records; deleted ones are
-    /// left out, see [`live_entries`](Self::live_entries).
+    /// Reads fields of the objects of a range of entries as an array of records, without deleted objects; see
+    /// [`live_entries`](Self::live_entries).
     ///
     /// # Errors
-    /// `NotFound` if there are no such entries; `Corrupt` if what is stored is damaged.
+    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the range goes past the last entry; `Corrupt` if the stored bytes are damaged.
     pub fn read(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
         if self.opened.version.row.deleted == 0 {
             return self.read_stored(selection, entries);
@@ -259,14 +255,14 @@ impl View {
         }
     }
 
-    /// Reads what is stored for a range of entries, deleted ones among them.
+    /// Reads a range of entries, including deleted ones.
     pub(crate) fn read_stored(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
         self.read_runs(selection, &[entries])
     }
 
-    /// How many threads are worth it for a range of entries.
+    /// The number of threads that a range of entries is worth.
     fn threads(&self, entries: &Range<u64>) -> usize {
-        /// Stored bytes of all fields that a thread is started for.
+        /// Stored bytes, of all fields, for which a thread is started.
         const BYTES: u64 = 2 << 20;
         let VersionRow { bytes, entries: all, .. } = self.opened.version.row;
         let count = entries.end.saturating_sub(entries.start);
@@ -275,9 +271,9 @@ impl View {
         worthwhile.min(self.snapshot.federation().inner.threads)
     }
 
-    /// As [`read_stored`](Self::read_stored), for many ranges of entries, one after the other.
+    /// As [`read_stored`](Self::read_stored), for several ranges of entries.
     pub(crate) fn read_runs(&self, selection: &Selection, runs: &[Range<u64>]) -> Result<Array> {
-        self.check_kept()?;
+        self.check_readable()?;
         let version = &*self.opened.version;
         let projection = &selection.projection;
         let array = match runs {
@@ -289,12 +285,11 @@ impl View {
             Some(narrowed) => narrowed.convert(&array, &self.path())?,
             None => array,
         };
-        let array = match selection.translated {
-            true => {
-                let mut by = ToFederation(&version.link_databases);
-                translate::array(&version.class, array, &mut by)?
-            }
-            false => array,
+        let array = if selection.translated {
+            let mut by = ToFederation(&version.link_databases);
+            translate::array(&version.class, array, &mut by)?
+        } else {
+            array
         };
         match &selection.narrowed {
             Some(narrowed) => Ok(narrowed.prune(array)),
@@ -305,7 +300,7 @@ impl View {
     /// One object as a value.
     ///
     /// # Errors
-    /// As [`read`](Self::read); `NotFound` if it was deleted.
+    /// As [`read`](Self::read); [`Error::NotFound`] if the object was deleted.
     pub fn value(&self, entry: u64) -> Result<Value> {
         self.values(&self.opened.version.all, entry)
     }
@@ -320,7 +315,7 @@ impl View {
         array.value(0).map_err(Error::storage(self.path()))
     }
 
-    /// The class that links in a field refer to; a path such as `best.to` is a field, too.
+    /// The class that links in a field, such as `best.to`, refer to; none if the field has no links.
     pub fn link_class(&self, path: &str) -> Option<&str> {
         match self.opened.version.class.field_type(path)?.item() {
             FieldType::Link(class) | FieldType::ElementLink(class) => Some(class),

@@ -1,8 +1,8 @@
-//! Commit records: what a transaction committed, left in every file that it touched.
+//! Commit records: the changes of one transaction to one database, written into that database's file.
 //!
-//! The catalogue is the truth. A commit record repeats the part of it that concerns one file, so
-//! that the catalogue can be made again from the files alone, and a sealed file can tell another
-//! federation what it holds. It is a blob like any other, framed as `frame` says.
+//! The catalogue is the truth. A commit record repeats the part of it that concerns one file, so that the catalogue can
+//! be rebuilt from the files alone, and another federation can attach a sealed file. A record is a blob, framed as
+//! `femtobarn_format::frame` says; docs/format.md specifies its content.
 
 use femtobarn_catalog::{BlobRange, ContainerId, Csn, DatabaseId, EnvelopeRange};
 use rntuple::{BlobSink, ByteSource};
@@ -19,39 +19,39 @@ use crate::storage::extent::ExtentWriter;
 /// The first bytes of a commit record; the digit is the version of its format.
 pub(crate) const MAGIC: [u8; 8] = *b"FBCMT\0\x002";
 
-/// What one transaction did to one database.
+/// The changes of one transaction to one database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CommitRecord {
     /// The transaction.
     pub transaction: Uuid,
-    /// What its author said about it.
+    /// Its message.
     pub message: String,
     /// The federation.
     pub federation: Uuid,
     /// This database.
     pub database: Uuid,
-    /// The number that it has in the federation, of which OIDs are made.
+    /// Its number in the federation, which is part of OIDs.
     pub number: DatabaseId,
     /// Its name when the record was written.
     pub name: String,
-    /// The newest commit when the record was written; the transaction's own comes later.
+    /// The newest commit when the record was written. The transaction's own CSN is greater.
     pub after: Csn,
     /// When it was written, in microseconds since 1970.
     pub time_us: i64,
-    /// All databases of the transaction: it happened only if all of them have its record.
+    /// All databases of the transaction. It was committed only if each of them has its record.
     pub databases: Vec<Uuid>,
     /// Containers of this database that got a new version.
-    pub containers: Vec<ContainerRecord>,
+    pub containers: Vec<RecordedVersion>,
     /// Containers of this database that got another name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub renamed: Vec<(ContainerId, String)>,
-    /// Containers of this database that are no more.
+    /// Containers of this database that were dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<ContainerId>,
     /// How the transaction ended the database, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<End>,
-    /// Whether `containers` are all that the database has, not only those that changed.
+    /// Whether `containers` are all containers of the database, not only those that changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_whole: bool,
 }
@@ -60,15 +60,15 @@ pub(crate) struct CommitRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum End {
-    /// Its file is removed when no snapshot needs it any more.
+    /// Its file is removed once no snapshot needs it.
     Dropped,
-    /// Its file goes elsewhere.
+    /// Its file leaves the federation.
     Detached,
 }
 
-/// One container as of one version.
+/// One version of a container.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ContainerRecord {
+pub(crate) struct RecordedVersion {
     pub id: ContainerId,
     pub name: String,
     pub class: Class,
@@ -81,7 +81,7 @@ pub(crate) struct ContainerRecord {
     pub entries: u64,
     pub deleted: u64,
     pub bytes: u64,
-    /// The databases that its links refer to, by position; position 0, itself, is left out.
+    /// The databases that its links refer to, from position 1 on; position 0 is its own database.
     pub link_targets: Vec<Uuid>,
 }
 
@@ -90,7 +90,7 @@ impl CommitRecord {
         frame::seal(&MAGIC, self)
     }
 
-    /// Writes the record into a file and makes it durable, for those who write nothing else.
+    /// Writes the record into a file that gets no other data, and makes it durable.
     pub fn write_alone(&self, mut extents: ExtentWriter) -> Result<BlobRange> {
         let bytes = self.encode();
         let what = extents.file().path.display().to_string();
@@ -101,12 +101,12 @@ impl CommitRecord {
         Ok(BlobRange { offset, size: bytes.len() as u64 })
     }
 
-    /// Reads the record at the front of `bytes`, which may go on.
+    /// Decodes the record at the front of `bytes`; bytes after it are ignored.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         Ok(frame::open(&MAGIC, bytes, "commit record")?)
     }
 
-    /// Reads the record that lies in a range of a file.
+    /// Reads the record in a range of a file.
     pub fn at(source: &dyn ByteSource, range: BlobRange) -> Result<Self> {
         let what = format!("commit record at byte {}", range.offset);
         Self::decode(&annex::read_bytes(source, range.offset, range.size, &what)?)
@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_back_whatever_follows_it() {
+    fn a_record_is_decoded_though_bytes_follow_it() {
         let mut bytes = record().encode();
         bytes.extend_from_slice(b"the next blob");
         assert_eq!(CommitRecord::decode(&bytes).unwrap(), record());
     }
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
+    fn every_flipped_bit_is_detected() {
         let bytes = record().encode();
         for bit in 0..8 * bytes.len() {
             let mut flipped = bytes.clone();

@@ -1,5 +1,6 @@
-//! Database files, here or on a server: the only module that opens, creates, syncs or removes one that
-//! is here.
+//! A database file that is open, on this machine or on a server.
+//!
+//! Only this module opens, creates, syncs or removes a database file on this machine.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -8,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use femtobarn_catalog::clock;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::libc::{O_DIRECT, off_t};
 use rntuple::tfile::{FRONT_SIZE_MIN, FileHeader, FileIdentity, Timestamp};
@@ -23,17 +24,17 @@ use crate::storage::remote::folder::RemoteFile;
 #[derive(Debug)]
 pub(crate) struct DatabaseFile {
     pub path: PathBuf,
-    /// No extent begins before this byte: where the front of a new file ends, and of any other one the
-    /// shortest front.
+    /// No extent begins before this byte: the end of the front of a file that was just created, and of the shortest
+    /// possible front of any other file.
     pub front_end: u64,
-    place: Place,
+    location: FileLocation,
 }
 
 #[derive(Debug)]
-enum Place {
-    Here {
+enum FileLocation {
+    Local {
         file: File,
-        /// The same file, past the page cache; none where that cannot be.
+        /// The same file, opened with `O_DIRECT` at the first use; none if the file system does not support it.
         direct: OnceLock<Option<File>>,
     },
     Server(Box<RemoteFile>),
@@ -42,14 +43,18 @@ enum Place {
 impl From<RemoteFile> for DatabaseFile {
     fn from(file: RemoteFile) -> Self {
         let path = file.path().to_owned();
-        DatabaseFile { path, front_end: FRONT_SIZE_MIN, place: Place::Server(Box::new(file)) }
+        DatabaseFile {
+            path,
+            front_end: FRONT_SIZE_MIN,
+            location: FileLocation::Server(Box::new(file)),
+        }
     }
 }
 
 impl DatabaseFile {
     fn new(file: File, path: PathBuf) -> Self {
-        let place = Place::Here { file, direct: OnceLock::new() };
-        DatabaseFile { path, front_end: FRONT_SIZE_MIN, place }
+        let location = FileLocation::Local { file, direct: OnceLock::new() };
+        DatabaseFile { path, front_end: FRONT_SIZE_MIN, location }
     }
 
     /// Creates a database file and writes its front; refuses to overwrite.
@@ -64,13 +69,13 @@ impl DatabaseFile {
         Self::new(file, path).with_front(uuid)
     }
 
-    /// Writes the front of a new file, or removes it. A server need not have answered yet: the writer
-    /// of extents settles the file before it asks for the first one.
+    /// Writes the front of a new file; removes the file if that fails. A server may acknowledge the front later: the
+    /// extent writer settles the file before it takes the first extent.
     pub fn with_front(mut self, uuid: Uuid) -> Result<Self> {
         match self.write_front(uuid) {
             Ok(front_end) => self.front_end = front_end,
             Err(error) => {
-                // An empty file that cannot be removed is in nobody's way.
+                // An empty file that cannot be removed does no harm.
                 drop(self.remove());
                 return Err(error);
             }
@@ -99,39 +104,40 @@ impl DatabaseFile {
         Ok(Self::new(file, path))
     }
 
-    /// Whether the file is a server's.
+    /// Whether the file is on a server.
     pub fn is_remote(&self) -> bool {
-        matches!(self.place, Place::Server(_))
+        matches!(self.location, FileLocation::Server(_))
     }
 
-    /// The path below the federation's folder, of a server's file.
-    pub fn on_server(&self) -> Option<&str> {
-        match &self.place {
-            Place::Server(file) => Some(file.relative()),
-            Place::Here { .. } => None,
+    /// The path below the federation's folder, of a file on a server.
+    pub fn path_on_server(&self) -> Option<&str> {
+        match &self.location {
+            FileLocation::Server(file) => Some(file.relative()),
+            FileLocation::Local { .. } => None,
         }
     }
 
-    /// Whether what was written may be lost already, so that nothing more is to be done with it.
+    /// Whether unsynced writes may be lost because the connection was. All further operations fail.
     pub fn is_broken(&self) -> bool {
-        matches!(&self.place, Place::Server(file) if file.is_broken())
+        matches!(&self.location, FileLocation::Server(file) if file.is_broken())
     }
 
     pub fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let written = match &self.place {
-            Place::Here { file, .. } => file.write_all_at(bytes, offset),
-            Place::Server(file) => file.write(bytes, offset),
+        let written = match &self.location {
+            FileLocation::Local { file, .. } => file.write_all_at(bytes, offset),
+            FileLocation::Server(file) => file.write(bytes, offset),
         };
         written.map_err(|source| Error::io("write", &self.path, source))
     }
 
-    /// Writes whole pages of memory past the page cache, and through it what cannot be written so:
-    /// not all file systems can, or not at every moment. `offset` is a multiple of a block of the
-    /// disk.
+    /// Writes whole pages of memory with `O_DIRECT`, and through the page cache what the file system does not take that
+    /// way. `offset` is a multiple of the disk's block size.
     pub fn write_past_cache(&self, pages: &[u8], offset: u64) -> Result<()> {
-        let Place::Here { file, direct } = &self.place else { return self.write(pages, offset) };
+        let FileLocation::Local { file, direct } = &self.location else {
+            return self.write(pages, offset);
+        };
         let direct = direct.get_or_init(|| {
-            // By its number: the name may be another file's by now.
+            // By descriptor, since another file may have the name by now.
             let path = format!("/proc/self/fd/{}", file.as_raw_fd());
             OpenOptions::new().write(true).custom_flags(O_DIRECT).open(path).ok()
         });
@@ -140,11 +146,11 @@ impl DatabaseFile {
         self.write(&pages[written..], offset + written as u64)
     }
 
-    /// Gives the disk a range of the file back; the bytes there are zero from then on. A file system
-    /// that cannot do it keeps them.
+    /// Punches a hole: frees the blocks of a range, whose bytes are zero from then on. Does nothing if the file system
+    /// does not support it, or the file is on a server.
     pub fn punch(&self, range: Range<u64>) -> Result<()> {
-        // The protocol of servers has no such request.
-        let Place::Here { file, .. } = &self.place else { return Ok(()) };
+        // XRootD's protocol has no request for it.
+        let FileLocation::Local { file, .. } = &self.location else { return Ok(()) };
         let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
         let (start, size) = (range.start, range.end - range.start);
         match fallocate(file, flags, start as off_t, size as off_t) {
@@ -154,16 +160,16 @@ impl DatabaseFile {
     }
 
     pub fn size(&self) -> Result<u64> {
-        let size = match &self.place {
-            Place::Here { file, .. } => file.metadata().map(|metadata| metadata.len()),
-            Place::Server(file) => file.size(),
+        let size = match &self.location {
+            FileLocation::Local { file, .. } => file.metadata().map(|metadata| metadata.len()),
+            FileLocation::Server(file) => file.size(),
         };
         size.map_err(|source| Error::io("stat", &self.path, source))
     }
 
-    /// Extends the file from `offset` by `size` bytes, on disk too where the file system can.
+    /// Extends the file from `offset` by `size` bytes, and allocates their blocks if the file system supports it.
     pub fn extend(&self, offset: u64, size: u64) -> Result<()> {
-        let Place::Here { file, .. } = &self.place else {
+        let FileLocation::Local { file, .. } = &self.location else {
             return self.resize("extend", offset + size);
         };
         match fallocate(file, FallocateFlags::empty(), offset as off_t, size as off_t) {
@@ -174,70 +180,72 @@ impl DatabaseFile {
         }
     }
 
-    /// Cuts the file at `size`.
+    /// Truncates the file to `size` bytes.
     pub fn cut(&self, size: u64) -> Result<()> {
         self.resize("cut", size)
     }
 
     fn resize(&self, what: &str, size: u64) -> Result<()> {
-        let resized = match &self.place {
-            Place::Here { file, .. } => file.set_len(size),
-            Place::Server(file) => file.resize(size),
+        let resized = match &self.location {
+            FileLocation::Local { file, .. } => file.set_len(size),
+            FileLocation::Server(file) => file.resize(size),
         };
         resized.map_err(|source| Error::io(what, &self.path, source))
     }
 
-    /// Waits until what was written so far has been, which is not durable yet.
+    /// Waits until a server has acknowledged all writes so far. They are not durable yet.
     pub fn settle(&self) -> Result<()> {
-        let settled = match &self.place {
-            Place::Here { .. } => Ok(()),
-            Place::Server(file) => file.settle(),
+        let settled = match &self.location {
+            FileLocation::Local { .. } => Ok(()),
+            FileLocation::Server(file) => file.settle(),
         };
         settled.map_err(|source| Error::io("write", &self.path, source))
     }
 
     /// Makes everything written so far durable.
     pub fn sync(&self) -> Result<()> {
-        let synced = match &self.place {
-            Place::Here { file, .. } => file.sync_data(),
-            Place::Server(file) => file.sync(),
+        let synced = match &self.location {
+            FileLocation::Local { file, .. } => file.sync_data(),
+            FileLocation::Server(file) => file.sync(),
         };
         synced.map_err(|source| Error::io("sync", &self.path, source))
     }
 
-    /// Removes the file, which nothing refers to.
+    /// Removes the file.
     pub fn remove(&self) -> Result<()> {
-        match &self.place {
-            Place::Here { .. } => remove(&self.path),
-            Place::Server(file) => {
+        match &self.location {
+            FileLocation::Local { .. } => remove(&self.path),
+            FileLocation::Server(file) => {
                 file.remove().map_err(|source| Error::io("remove", &self.path, source))
             }
         }
     }
 
-    /// Reads from `offset` on, ahead of its use; fewer bytes than fit only at the end.
+    /// Fills `buffer` from `offset` on, over a connection for prefetching, and returns the number of bytes read, which is
+    /// smaller than the buffer only at the end of the file.
     pub fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<usize> {
-        let read = match &self.place {
-            Place::Here { file, .. } => FileExt::read_at(file, buffer, offset),
-            Place::Server(file) => file.read_ahead_at(offset, buffer),
+        let read = match &self.location {
+            FileLocation::Local { file, .. } => FileExt::read_at(file, buffer, offset),
+            FileLocation::Server(file) => file.read_ahead_at(offset, buffer),
         };
-        read.map_err(|source| self.unread(source))
+        read.map_err(|source| self.read_error(source))
     }
 
-    /// Fills all requests, ahead of their use.
+    /// Fills all requests, over a connection for prefetching.
     pub fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        match &self.place {
-            Place::Here { file, .. } => file.read_many(requests),
-            Place::Server(file) => file.read_ahead(requests).map_err(|source| self.unread(source)),
+        match &self.location {
+            FileLocation::Local { file, .. } => file.read_many(requests),
+            FileLocation::Server(file) => {
+                file.read_ahead(requests).map_err(|source| self.read_error(source))
+            }
         }
     }
 
-    fn unread(&self, source: std::io::Error) -> rntuple::Error {
+    fn read_error(&self, source: std::io::Error) -> rntuple::Error {
         rntuple::Error::Io { what: format!("cannot read {}", self.path.display()), source }
     }
 
-    /// Whether the front refers to all that makes it a complete ROOT file, as that of a sealed
-    /// database does.
+    /// Whether this is a complete ROOT file, such as a sealed database: its header refers to streamer information.
     pub fn is_complete(&self) -> Result<bool> {
         const HEADER_BYTES: u64 = 100;
         let mut header = vec![0; HEADER_BYTES.min(self.size()?) as usize];
@@ -248,7 +256,7 @@ impl DatabaseFile {
         Ok(header.streamer_info.0 != 0)
     }
 
-    /// What the file says about itself at its front.
+    /// Name, UUID and time of creation, from the front of the file.
     pub fn identity(&self) -> Result<FileIdentity> {
         let identity = FileIdentity::read(self);
         identity.map_err(Error::storage(self.path.display().to_string()))
@@ -257,41 +265,42 @@ impl DatabaseFile {
 
 impl ByteSource for DatabaseFile {
     fn size(&self) -> rntuple::Result<u64> {
-        match &self.place {
-            Place::Here { file, .. } => file.size(),
-            Place::Server(file) => file.size().map_err(|source| self.unread(source)),
+        match &self.location {
+            FileLocation::Local { file, .. } => file.size(),
+            FileLocation::Server(file) => file.size().map_err(|source| self.read_error(source)),
         }
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
-        match &self.place {
-            Place::Here { file, .. } => ByteSource::read_at(file, offset, buffer),
-            Place::Server(_) => self.read_many(&mut [ReadRequest { offset, buffer }]),
+        match &self.location {
+            FileLocation::Local { file, .. } => ByteSource::read_at(file, offset, buffer),
+            FileLocation::Server(_) => self.read_many(&mut [ReadRequest { offset, buffer }]),
         }
     }
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        match &self.place {
-            Place::Here { file, .. } => file.read_many(requests),
-            Place::Server(file) => file.read_many(requests).map_err(|source| self.unread(source)),
+        match &self.location {
+            FileLocation::Local { file, .. } => file.read_many(requests),
+            FileLocation::Server(file) => {
+                file.read_many(requests).map_err(|source| self.read_error(source))
+            }
         }
     }
 
     fn will_need(&self, ranges: &[Range<u64>]) {
-        if let Place::Here { file, .. } = &self.place {
+        if let FileLocation::Local { file, .. } = &self.location {
             file.will_need(ranges);
         }
     }
 }
 
-/// Makes the entries of a folder durable: files that were created in it.
+/// Makes the creation and removal of files in a folder durable.
 pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|source| Error::io("sync", folder, source))
 }
 
-/// The files in a folder with their sizes, in the order of their names; none if there is no such
-/// folder.
+/// The files in a folder with their sizes, sorted by name; none if the folder does not exist.
 pub(crate) fn list(folder: &Path) -> Result<Vec<(PathBuf, u64)>> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -301,23 +310,23 @@ pub(crate) fn list(folder: &Path) -> Result<Vec<(PathBuf, u64)>> {
     let mut found = vec![];
     for entry in entries {
         let path = entry.map_err(|error| Error::io("list", folder, error))?.path();
-        // A file that vanishes meanwhile is none.
-        if let Ok(facts) = path.metadata()
-            && facts.is_file()
+        // A file may be removed meanwhile.
+        if let Ok(metadata) = path.metadata()
+            && metadata.is_file()
         {
-            found.push((path, facts.len()));
+            found.push((path, metadata.len()));
         }
     }
     found.sort();
     Ok(found)
 }
 
-/// Seconds since a file was last written to.
+/// The time since a file was last written to.
 pub(crate) fn age(path: &Path) -> Option<std::time::Duration> {
     path.metadata().ok()?.modified().ok()?.elapsed().ok()
 }
 
-/// Removes a file if there is one.
+/// Removes a file if it exists.
 pub(crate) fn remove_if_there(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
@@ -327,10 +336,12 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<()> {
     }
 }
 
-/// Moves a file to where there is none, to another file system if need be.
+/// Moves a file, also to another file system; refuses to overwrite.
 pub(crate) fn move_to(from: &Path, to: &Path) -> Result<()> {
     if to.exists() {
-        return Err(Error::Exists { what: format!("{} exists already", to.display()) });
+        return Err(Error::Exists {
+            what: format!("file {} exists already; move it away", to.display()),
+        });
     }
     match std::fs::rename(from, to) {
         Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
@@ -343,19 +354,12 @@ pub(crate) fn move_to(from: &Path, to: &Path) -> Result<()> {
     [from, to].into_iter().filter_map(Path::parent).try_for_each(sync_folder)
 }
 
-/// Removes a file that nothing refers to.
+/// Removes a file.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     std::fs::remove_file(path).map_err(|source| Error::io("remove", path, source))
 }
 
-/// The present, in microseconds since 1970.
-pub(crate) fn now_us() -> i64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)
-}
-
-/// The current time, as ROOT's keys store it.
+/// The time of day, as ROOT's keys store it.
 pub(crate) fn now() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_unix(since_epoch.as_secs() as i64)
+    Timestamp::from_unix(clock::utc_us() / 1_000_000)
 }

@@ -1,4 +1,4 @@
-//! What a file is: a database, of which federation and in which state, or any other ROOT file.
+//! Identification of a file: a database, with its federation and state, or another ROOT file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,53 +11,53 @@ use crate::description::{self, DESCRIPTION};
 use crate::error::{Error, Result};
 use crate::storage::commit_record::CommitRecord;
 use crate::storage::file::DatabaseFile;
-use crate::storage::scan::{self, Newest};
+use crate::storage::scan::{self, NewestState};
 use femtobarn_format::link;
 
 /// The version of the format of database files that this library writes.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// What kind of file it is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileKind {
+pub enum RootFileKind {
     /// A database of a federation, not sealed.
     OpenDatabase,
-    /// A database that a federation sealed.
+    /// A sealed database.
     SealedDatabase,
-    /// A ROOT file of somebody else.
+    /// A ROOT file that no federation wrote.
     RootFile,
-    /// A ROOT file whose writer did not finish it, and that has no commit in it.
+    /// A ROOT file that its writer did not finish, without a commit record.
     UnfinishedFile,
-    /// No ROOT file.
+    /// Not a ROOT file.
     Other,
 }
 
-/// What a file is and what it holds.
+/// A file's kind and content.
 #[derive(Clone, Debug)]
-pub struct Metadata {
+pub struct FileMetadata {
     /// The file.
     pub path: PathBuf,
     /// Its size.
     pub bytes: u64,
-    /// What kind of file it is.
-    pub kind: FileKind,
-    /// The version of the format, of a database.
+    /// Its kind.
+    pub kind: RootFileKind,
+    /// The version of the format, if it is a database.
     pub format: Option<u32>,
-    /// Its identity: that of the database, if it is one.
+    /// Its UUID, which is also that of the database; none if it is nil.
     pub uuid: Option<Uuid>,
-    /// The version of ROOT that wrote it, or whose layout it has, such as 63400.
+    /// The version of ROOT that wrote it, or whose layout it has: 63400 is 6.34/00.
     pub root_version: Option<u32>,
     /// The federation that last committed to it.
     pub federation: Option<Uuid>,
-    /// The database's name and number there.
+    /// The database's name and number in that federation.
     pub database: Option<(String, u32)>,
-    /// What RNTuples it holds, as of the newest commit.
+    /// Its RNTuples, as of the newest commit.
     pub containers: Vec<ContainerMetadata>,
-    /// Commit records in it.
+    /// The number of its commit records.
     pub commits: u64,
-    /// The newest of them.
+    /// The newest commit record.
     pub last_commit: Option<CommitMetadata>,
-    /// What kept us from finding out more.
+    /// Why the description is incomplete, if it is.
     pub problem: Option<String>,
 }
 
@@ -70,40 +70,40 @@ pub struct ContainerMetadata {
     pub container: Option<u32>,
     /// Class and version of its objects.
     pub class: Option<(String, u32)>,
-    /// Entries, with deleted ones.
+    /// Entries, including deleted ones.
     pub entries: u64,
-    /// Entries that are deleted, if that is known.
+    /// Deleted entries, if their number is known.
     pub deleted: Option<u64>,
-    /// Clusters, if it can be opened.
+    /// Clusters, if the RNTuple can be opened.
     pub clusters: Option<u64>,
 }
 
-/// A commit, as a file tells it.
+/// A commit, according to its record in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitMetadata {
     /// The transaction.
     pub transaction: Uuid,
-    /// What its author said.
+    /// Its message.
     pub message: String,
     /// When it was prepared, in microseconds since 1970.
     pub time_us: i64,
-    /// The newest commit of the federation at that time; its own came later.
+    /// The newest commit of the federation at that time. Its own CSN is greater.
     pub after: u64,
 }
 
-/// Says what a file is. It is only read, as a whole if it is an open database.
+/// Describes a file without changing it. An open database is read as a whole.
 ///
 /// # Errors
-/// `NotFound` if there is no such file; as the disk. What is damaged is in the answer.
-pub fn identify(path: &Path) -> Result<Metadata> {
+/// [`Error::Io`] if the file does not exist or cannot be opened. Damage is reported in [`FileMetadata::problem`].
+pub fn identify(path: &Path) -> Result<FileMetadata> {
     let path = std::path::absolute(path).map_err(|error| Error::io("find", path, error))?;
     let file = DatabaseFile::open(path.clone())?;
     let bytes = file.size()?;
     let source = Arc::new(file);
-    let mut facts = Metadata {
+    let mut metadata = FileMetadata {
         path,
         bytes,
-        kind: FileKind::Other,
+        kind: RootFileKind::Other,
         format: None,
         uuid: None,
         root_version: None,
@@ -117,19 +117,21 @@ pub fn identify(path: &Path) -> Result<Metadata> {
     let header = match header(&*source) {
         Ok(header) => header,
         Err(error) => {
-            facts.problem = Some(error.to_string());
-            return Ok(facts);
+            metadata.problem = Some(error.to_string());
+            return Ok(metadata);
         }
     };
     let uuid = Uuid::from_bytes(header.uuid);
-    facts.uuid = (!uuid.is_nil()).then_some(uuid);
-    facts.root_version = Some(header.version);
-    let outcome = match header.streamer_info.0 {
-        0 => facts.open(&source, uuid),
-        _ => facts.complete(&source, uuid),
+    metadata.uuid = (!uuid.is_nil()).then_some(uuid);
+    metadata.root_version = Some(header.version);
+    let is_complete = header.streamer_info.0 != 0;
+    let outcome = if is_complete {
+        metadata.describe_complete(&source, uuid)
+    } else {
+        metadata.describe_open(&source, uuid)
     };
-    facts.problem = outcome.err().map(|error| error.to_string());
-    Ok(facts)
+    metadata.problem = outcome.err().map(|error| error.to_string());
+    Ok(metadata)
 }
 
 /// The header of a ROOT file.
@@ -140,14 +142,14 @@ pub(crate) fn header(source: &dyn ByteSource) -> Result<FileHeader> {
     FileHeader::decode(&front).map_err(Error::storage("file"))
 }
 
-impl Metadata {
-    /// A file that nobody completed.
-    fn open(&mut self, source: &Arc<DatabaseFile>, uuid: Uuid) -> Result<()> {
-        self.kind = FileKind::UnfinishedFile;
+impl FileMetadata {
+    /// Describes a file without streamer information: an open database, or an unfinished file.
+    fn describe_open(&mut self, source: &Arc<DatabaseFile>, uuid: Uuid) -> Result<()> {
+        self.kind = RootFileKind::UnfinishedFile;
         let found = scan::records(&**source, uuid, &mut |_| true)?;
-        let Some(newest) = Newest::of(found) else { return Ok(()) };
-        self.kind = FileKind::OpenDatabase;
-        self.commits(&newest);
+        let Some(newest) = NewestState::of(found) else { return Ok(()) };
+        self.kind = RootFileKind::OpenDatabase;
+        self.describe_commits(&newest);
         for container in newest.containers.values() {
             let reader = Reader::from_links(
                 source.clone(),
@@ -169,7 +171,7 @@ impl Metadata {
         Ok(())
     }
 
-    fn commits(&mut self, newest: &Newest) {
+    fn describe_commits(&mut self, newest: &NewestState) {
         let CommitRecord { federation, number, name, transaction, message, .. } = &newest.last;
         self.format = Some(FORMAT_VERSION);
         self.federation = Some(*federation);
@@ -183,19 +185,17 @@ impl Metadata {
         });
     }
 
-    /// A whole ROOT file.
-    fn complete(&mut self, source: &Arc<DatabaseFile>, uuid: Uuid) -> Result<()> {
-        self.kind = FileKind::RootFile;
+    /// Describes a complete ROOT file.
+    fn describe_complete(&mut self, source: &Arc<DatabaseFile>, uuid: Uuid) -> Result<()> {
+        self.kind = RootFileKind::RootFile;
         let what = self.path.display().to_string();
         let anchors = tfile::anchors(&**source).map_err(Error::storage(&what))?;
-        let descriptions = match anchors.iter().any(|(name, _)| name == DESCRIPTION) {
-            true => {
-                self.kind = FileKind::SealedDatabase;
-                self.format = Some(FORMAT_VERSION);
-                description::read(source.clone())?
-            }
-            false => vec![],
-        };
+        let mut descriptions = vec![];
+        if anchors.iter().any(|(name, _)| name == DESCRIPTION) {
+            self.kind = RootFileKind::SealedDatabase;
+            self.format = Some(FORMAT_VERSION);
+            descriptions = description::read(source.clone())?;
+        }
         for (name, anchor) in anchors.iter().filter(|(name, _)| name != DESCRIPTION) {
             let described = descriptions.iter().find(|it| it.name == *name);
             let reader = Reader::from_anchor(source.clone(), anchor);
@@ -209,10 +209,10 @@ impl Metadata {
             });
             reader.map_err(Error::storage(format!("RNTuple {name}")))?;
         }
-        if self.kind == FileKind::SealedDatabase
-            && let Some(newest) = Newest::of(scan::records(&**source, uuid, &mut |_| true)?)
+        if self.kind == RootFileKind::SealedDatabase
+            && let Some(newest) = NewestState::of(scan::records(&**source, uuid, &mut |_| true)?)
         {
-            self.commits(&newest);
+            self.describe_commits(&newest);
         }
         Ok(())
     }

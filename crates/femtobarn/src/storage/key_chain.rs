@@ -1,17 +1,15 @@
-//! The chain of keys of a database file, and how it is mended.
+//! The chain of keys of a database file, and its repair.
 //!
-//! ROOT walks a file from key to key. A writer that is killed between lengthening the file and
-//! writing its key leaves a hole; after a loss of power, a key may also claim more than its writer
-//! ever got, and hide what others appended later. So may a key of which a killed sealer wrote only
-//! the beginning: in a database that is open, no key but the front and those of extents is anybody's.
+//! ROOT walks a file from key to key. A writer that is killed between lengthening the file and writing its key leaves
+//! a gap. After a loss of power, a key may claim more than its writer ever got, and hide what other writers appended
+//! later; so may a key of which a killed sealer wrote only the beginning. In an open database, only the front and the keys
+//! of extents are in use.
 //!
-//! Invariants:
-//! 1. Every key says where it lies, and a key is believed only if that is where it was found. What
-//!    it says about its end is believed only if a key, a marked hole or the end of the file is there.
-//! 2. Committed bytes lie in the payload of the key that their writer wrote before, up to the next
-//!    key at most: the next one was appended when the file ended there. So neither cutting a claim
-//!    short at the next key, nor marking what is between a claim's end and the next key, touches
-//!    any of them.
+//! 1. A key is accepted only at the offset that it names. The end that it claims is accepted only if a key, a
+//!    marked gap or the end of the file is there.
+//! 2. Committed bytes lie in the payload of the key that their writer wrote before them, and before the next key, which
+//!    was appended when the file ended there. So shortening a claim to the next key, and marking the bytes between a
+//!    claim's end and the next key as a gap, touch none of them.
 
 use std::ops::Range;
 
@@ -24,14 +22,14 @@ use crate::error::{Error, Result};
 use crate::inventory::Ranges;
 use crate::storage::file::{self, DatabaseFile};
 
-/// The class of the keys that extents are.
+/// The class of the keys of extents.
 const EXTENT_CLASS: &str = "RBlob";
-/// Bytes searched at a time for the next key behind a hole.
+/// Bytes searched at a time for the next key behind a gap.
 const SEARCH_BYTES: u64 = 1 << 20;
-/// No header of a key in a database file is longer: names have at most 255 bytes.
+/// The longest header of a key in a database file, whose names have at most 255 bytes.
 const HEADER_BYTES_MAX: u64 = 1 << 10;
 
-/// What follows a key.
+/// What lies where a key or a gap ends.
 enum Next {
     Key(KeyHeader),
     Gap(Range<u64>),
@@ -39,8 +37,12 @@ enum Next {
     Nothing,
 }
 
-/// Makes the keys of a file follow each other from its front to its end, and returns the holes
-/// between them. Nobody may extend the file meanwhile.
+/// Makes the keys and gaps of a file follow each other from its front to its end, and returns the gaps. No process may
+/// extend the file meanwhile.
+///
+/// # Errors
+/// [`Error::Corrupt`] if the file does not start with a key, or a key cannot be shortened; [`Error::Io`] if the file cannot be
+/// written.
 pub(crate) fn mend(file: &DatabaseFile) -> Result<Vec<Range<u64>>> {
     let mut gaps = vec![];
     let first = key_at(file, FIRST_KEY)?.ok_or_else(|| Error::Corrupt {
@@ -67,14 +69,14 @@ pub(crate) fn mend(file: &DatabaseFile) -> Result<Vec<Range<u64>>> {
     }
 }
 
-/// Makes the keys of a file follow each other from its front to its end without giving up a byte:
-/// what lies between them becomes the payload of a key again. Unlike [`mend`], it holds whatever
-/// happened to keys, not only what a killed writer leaves. Nobody may extend the file meanwhile.
+/// Makes the keys of a file follow each other from its front to its end without giving up a byte: what lies between
+/// them becomes the payload of a key again. Unlike [`mend`], it repairs any damage to keys, not only what a killed
+/// writer leaves. No process may extend the file meanwhile.
 ///
-/// Returns how many keys were written; no byte of `live` is written over.
+/// Returns how many keys were written; no byte of `live` is overwritten.
 ///
 /// # Errors
-/// `Corrupt` if there is no place for a key; as the disk.
+/// [`Error::Corrupt`] if there is no room for a key; [`Error::Io`] if the file cannot be written.
 pub(crate) fn cover(file: &DatabaseFile, live: &Ranges) -> Result<u64> {
     let mut last = key_at(file, FIRST_KEY)?.ok_or_else(|| Error::Corrupt {
         what: format!("{} does not start with the key of a ROOT file", file.path.display()),
@@ -99,9 +101,10 @@ pub(crate) fn cover(file: &DatabaseFile, live: &Ranges) -> Result<u64> {
             Next::End => return Ok(written),
             Next::Nothing => {
                 let size = file.size()?;
-                let end = next_extent(file, behind(&last, position).min(size))?.unwrap_or(size);
+                let end =
+                    next_extent(file, search_start(&last, position).min(size))?.unwrap_or(size);
                 let key = covering(&last, position, end, live).ok_or_else(|| Error::Corrupt {
-                    what: format!("{}: no key can be at byte {position}", file.path.display()),
+                    what: format!("{}: no room for a key at byte {position}", file.path.display()),
                 })?;
                 write(key.start, key.end)?;
                 written += 1;
@@ -111,8 +114,9 @@ pub(crate) fn cover(file: &DatabaseFile, live: &Ranges) -> Result<u64> {
     }
 }
 
-/// Where a key can be and where its payload is to end, so that nothing is between `claimed`, where
-/// the key `last` says that it ends, and `end`, where the next one is. Its size is without the header.
+/// The start of a key that covers the bytes from `claimed`, where the key `last` says that it ends, to `end`, where the
+/// next key is; and `end` less the length of the header. If a header at `claimed` does not fit or would overwrite live
+/// bytes, `last` itself is lengthened. None if neither is possible.
 fn covering(last: &KeyHeader, claimed: u64, end: u64, live: &Ranges) -> Option<Range<u64>> {
     const HEADER: u64 = RBLOB_KEY_LENGTH as u64;
     let mut header: Ranges = std::iter::once(claimed..claimed.checked_add(HEADER)?).collect();
@@ -124,19 +128,18 @@ fn covering(last: &KeyHeader, claimed: u64, end: u64, live: &Ranges) -> Option<R
     (may_be_shortened(last, claimed) && has_room).then(|| last.position..end - HEADER)
 }
 
-/// What the chain of keys of a file is like.
+/// The state of a file's chain of keys.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Survey {
-    /// The headers of keys, which are nobody's to write over: those of extents, and with them the
-    /// whole of what lies before the first extent.
+    /// Ranges that must not be overwritten: all bytes before the first extent, headers of keys, and marked gaps.
     pub headers: Vec<Range<u64>>,
-    /// Where a key ends and nothing follows, up to the next key.
+    /// Ranges between the end of a key and the next key.
     pub faults: Vec<Range<u64>>,
-    /// Keys of extents whose headers do not have the length that they should have.
+    /// Number of extents' keys whose header has the wrong length.
     pub odd_headers: u64,
 }
 
-/// Looks at the chain of keys and changes nothing. Nobody may extend the file meanwhile.
+/// Examines the chain of keys without changing it. No process may extend the file meanwhile.
 pub(crate) fn survey(file: &DatabaseFile) -> Result<Survey> {
     let mut survey = Survey::default();
     let size = file.size()?;
@@ -161,7 +164,7 @@ pub(crate) fn survey(file: &DatabaseFile) -> Result<Survey> {
             }
             Next::End => return Ok(survey),
             Next::Nothing => {
-                let found = next_extent(file, behind(&last, position).min(size))?;
+                let found = next_extent(file, search_start(&last, position).min(size))?;
                 let end = found.unwrap_or(size);
                 survey.faults.push(position.min(end)..end.max(position));
                 match found {
@@ -173,8 +176,8 @@ pub(crate) fn survey(file: &DatabaseFile) -> Result<Survey> {
     }
 }
 
-/// From where on the next key is looked for, if the chain ends at `claimed`, where `last` said.
-fn behind(last: &KeyHeader, claimed: u64) -> u64 {
+/// Where the search for the next key starts, if nothing is at `claimed`, where `last` says that it ends.
+fn search_start(last: &KeyHeader, claimed: u64) -> u64 {
     if may_be_shortened(last, claimed) {
         last.position + u64::from(last.header_size)
     } else {
@@ -182,7 +185,7 @@ fn behind(last: &KeyHeader, claimed: u64) -> u64 {
     }
 }
 
-/// Whether the chain ends at `claimed` because `last` says so, which is not the front of the file.
+/// Whether the chain breaks at `claimed` because `last` claims to end there, and `last` is not the front of the file.
 fn may_be_shortened(last: &KeyHeader, claimed: u64) -> bool {
     last.position > FIRST_KEY && claimed == end_of(last)
 }
@@ -195,7 +198,7 @@ fn end_of(key: &KeyHeader) -> u64 {
     key.position + key.size
 }
 
-/// What lies at `position`, where a key or a hole ends.
+/// Reads what lies at `position`, where a key or a gap ends.
 fn next(file: &DatabaseFile, position: u64) -> Result<Next> {
     if position == file.size()? {
         return Ok(Next::End);
@@ -203,21 +206,21 @@ fn next(file: &DatabaseFile, position: u64) -> Result<Next> {
     if let Some(key) = key_at(file, position)? {
         return Ok(Next::Key(key));
     }
-    let hole = decoded(file, position)?.filter(|key| key.gap);
-    let hole = hole.map(|key| position..position + key.size);
-    match hole {
-        Some(hole) if key_at(file, hole.end)?.is_some() => Ok(Next::Gap(hole)),
+    let gap = decode_at(file, position)?.filter(|key| key.gap);
+    let gap = gap.map(|key| position..position + key.size);
+    match gap {
+        Some(gap) if key_at(file, gap.end)?.is_some() => Ok(Next::Gap(gap)),
         _ => Ok(Next::Nothing),
     }
 }
 
-/// The key at a position, if there is one and it says that it is there.
+/// The key at a position, if there is one and it names this position.
 fn key_at(file: &DatabaseFile, position: u64) -> Result<Option<KeyHeader>> {
-    let key = decoded(file, position)?;
+    let key = decode_at(file, position)?;
     Ok(key.filter(|key| !key.gap && key.position == position))
 }
 
-fn decoded(file: &DatabaseFile, position: u64) -> Result<Option<KeyHeader>> {
+fn decode_at(file: &DatabaseFile, position: u64) -> Result<Option<KeyHeader>> {
     let left = file.size()?.saturating_sub(position);
     Ok(decode_key_header(&read(file, position, left.min(HEADER_BYTES_MAX))?).ok())
 }
@@ -229,8 +232,8 @@ fn read(file: &DatabaseFile, position: u64, size: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Mends what follows the key `last`, after which the chain goes on to `claimed` and not further.
-/// Returns where the next key is; none if `last` is the last key of the file now.
+/// Repairs the chain behind the key `last`, which breaks at `claimed`. Returns where the next key is; none if `last` is
+/// the last key of the file now.
 fn mend_behind(
     file: &DatabaseFile,
     last: &KeyHeader,
@@ -238,19 +241,19 @@ fn mend_behind(
     gaps: &mut Vec<Range<u64>>,
 ) -> Result<Option<u64>> {
     let size = file.size()?;
-    let found = next_extent(file, behind(last, claimed).min(size))?;
+    let found = next_extent(file, search_start(last, claimed).min(size))?;
     match found.unwrap_or(size) {
         end if end < claimed && last.class == EXTENT_CLASS => shorten(file, last, end)?,
         end if end < claimed && !may_be_shortened(last, claimed) => {
             return Err(too_long(file, last, end));
         }
         end => {
-            // What a killed sealer began to write is given up with its key.
+            // A key that a killed sealer began to write is removed with its bytes.
             let start = if end < claimed { last.position } else { claimed };
             if found.is_none() {
                 file.cut(start)?;
             } else {
-                let mark = gap_header(end - start).map_err(Error::storage("hole in the file"))?;
+                let mark = gap_header(end - start).map_err(Error::storage("gap in the file"))?;
                 file.write(&mark, start)?;
                 gaps.push(start..end);
             }
@@ -264,7 +267,7 @@ fn too_long(file: &DatabaseFile, key: &KeyHeader, end: u64) -> Error {
     Error::Corrupt { what: format!("{path}: the key at byte {position} ends beyond byte {end}") }
 }
 
-/// Takes back what the key of an extent claims beyond `end`.
+/// Shortens the key of an extent that claims to end beyond `end`.
 fn shorten(file: &DatabaseFile, key: &KeyHeader, end: u64) -> Result<()> {
     let payload = end.checked_sub(key.position + RBLOB_KEY_LENGTH as u64);
     let payload = payload.ok_or_else(|| too_long(file, key, end))?;
@@ -272,7 +275,7 @@ fn shorten(file: &DatabaseFile, key: &KeyHeader, end: u64) -> Result<()> {
     file.write(&header.map_err(Error::storage("key of an extent"))?, key.position)
 }
 
-/// Where the next extent's key lies, at `from` or behind.
+/// The offset of the first key of an extent at or after `from`.
 fn next_extent(file: &DatabaseFile, from: u64) -> Result<Option<u64>> {
     const NAME: &[u8] = b"\x05RBlob";
     /// Bytes of a key's header before the name of its class.
@@ -287,7 +290,7 @@ fn next_extent(file: &DatabaseFile, from: u64) -> Result<Option<u64>> {
                 return Ok(Some(candidate));
             }
         }
-        // Searches overlap by a header, so that none is missed between them.
+        // Searches overlap by a header, so that no key is missed at a border.
         start += (bytes.len() + 1 - RBLOB_KEY_LENGTH) as u64;
     }
     Ok(None)

@@ -1,4 +1,8 @@
-//! Database files: what lies where in them, who may write where, and how their bytes are read and written.
+//! Database files: the bytes in them, and who may write where.
+//!
+//! `file` is a file on this machine or on a server, `open_files` the ones that a process keeps open, `places` the
+//! folders that they lie in, `remote` the files on a server. `extent` writes blobs, `key_chain` repairs the chain
+//! of keys, `commit_record` repeats a commit in a file, `scan` finds these records, `identify` describes a file.
 
 pub(crate) mod commit_record;
 pub(crate) mod extent;

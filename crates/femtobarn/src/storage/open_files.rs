@@ -1,9 +1,7 @@
-//! The database files that a process keeps open for reading: few, however many databases it reads.
+//! The database files that a process keeps open for reading, all on this machine or all on one server.
 //!
-//! A version of a container does not hold its file: when so many others were read since that the file
-//! was closed, it is opened again, where the catalogue then says that it is.
-//!
-//! Files are here or, all of them, on a server.
+//! A bounded number of files is open, however many databases are read. A version of a container does not hold its file
+//! open: if the file was closed meanwhile, the next read opens it again, where the catalogue then says that it is.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,114 +14,118 @@ use quick_cache::sync::Cache;
 use rntuple::{ByteSource, ReadRequest};
 use uuid::Uuid;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::storage::file::{self, DatabaseFile};
 use crate::storage::places;
-use crate::storage::remote::cached_file::{CachedRemoteFile, DiskCopy};
+use crate::storage::remote::cached_file::{CachedRemoteFile, MirrorAt};
 use crate::storage::remote::disk_cache::{CommitMark, DiskCache};
 use crate::storage::remote::folder::RemoteFolder;
-use crate::storage::remote::prefetch::ReadAhead;
-use crate::storage::remote::prefetch_buffer::PrefetchPool;
+use crate::storage::remote::prefetch::{PrefetchPool, Prefetcher};
 
-/// Files that are kept open.
+/// Files that are open at once.
 const OPEN_FILES_MAX: usize = 256;
 
-/// Open files by the number of their database, which is never given again, as a path may be.
+/// Open files by the number of their database. A number is never used again, but a path may be.
 pub(crate) struct OpenFiles {
     catalog: Arc<dyn Catalogue>,
     open: Cache<DatabaseId, Arc<DatabaseFile>>,
-    /// Where the files are, if that is not here.
+    /// The server's folder; none if the files are on this machine.
     server: Option<RemoteFolder>,
-    /// Where what is read from there is kept.
-    disk: Option<Arc<DiskCache>>,
-    bursts: Arc<PrefetchPool>,
-    /// Who reads ahead in a file, for versions up to a commit.
-    ahead: Cache<DatabaseId, (Csn, Weak<ReadAhead>)>,
+    /// Caches what is read from the server.
+    disk_cache: Option<Arc<DiskCache>>,
+    prefetch_pool: Arc<PrefetchPool>,
+    /// The prefetcher of each file, with the newest commit that it serves.
+    prefetchers: Cache<DatabaseId, (Csn, Weak<Prefetcher>)>,
 }
 
 impl OpenFiles {
-    /// Files in the federation's folder, or where databases were attached from.
+    /// Files on this machine: in the federation's folder, or where databases were attached from.
     pub fn here(catalog: Arc<dyn Catalogue>) -> Self {
-        let (open, ahead) = (Cache::new(OPEN_FILES_MAX), Cache::new(OPEN_FILES_MAX));
         OpenFiles {
             catalog,
-            open,
+            open: Cache::new(OPEN_FILES_MAX),
             server: None,
-            disk: None,
-            bursts: Arc::new(PrefetchPool::new(0)),
-            ahead,
+            disk_cache: None,
+            prefetch_pool: Arc::new(PrefetchPool::new(0)),
+            prefetchers: Cache::new(OPEN_FILES_MAX),
         }
     }
 
-    /// Files of a server, read ahead by bursts of up to `read_ahead_bytes`.
+    /// Files on a server, prefetched in buffers of up to `read_ahead_bytes`.
     pub fn on_server(
         catalog: Arc<dyn Catalogue>,
         server: RemoteFolder,
-        disk: Option<Arc<DiskCache>>,
+        disk_cache: Option<Arc<DiskCache>>,
         read_ahead_bytes: u64,
     ) -> Self {
-        let bursts = Arc::new(PrefetchPool::new(read_ahead_bytes));
-        OpenFiles { server: Some(server), disk, bursts, ..Self::here(catalog) }
+        let prefetch_pool = Arc::new(PrefetchPool::new(read_ahead_bytes));
+        OpenFiles { server: Some(server), disk_cache, prefetch_pool, ..Self::here(catalog) }
     }
 
-    /// Where a database's file is; a URL, as if it were a path, if that is not here.
+    /// The path of a database's file; a URL in the form of a path if it is on a server.
     pub fn path_of(&self, database: &DatabaseRow) -> PathBuf {
         match &self.server {
-            Some(server) => server.path_of(&on_server(database)),
-            // An absolute path replaces the folder.
+            Some(server) => server.path_of(&path_on_server(database)),
+            // Joining an absolute path replaces the folder.
             None => self.catalog.folder().join(Path::new(&database.path)),
         }
     }
 
-    /// The file of a database as of some commit. It is opened at once, so that one that cannot be is
-    /// told early.
+    /// The file of a database as of a commit. It is opened at once, so that an error is returned here.
     pub fn source(self: &Arc<Self>, database: &DatabaseRow, at: Csn) -> Result<FileSource> {
         self.open.get_or_insert_with(&database.id, || self.open(database))?;
-        let ahead = self.server.is_some().then(|| self.ahead(database.id, at));
-        let (files, kept) = (self.clone(), self.kept(database, at));
-        let (size, end) = (OnceLock::new(), AtomicU64::new(0));
-        Ok(FileSource { files, database: database.id, at, ahead, kept, size, end })
+        Ok(FileSource {
+            files: self.clone(),
+            database: database.id,
+            at,
+            prefetcher: self.server.is_some().then(|| self.prefetcher(database.id, at)),
+            mirror: self.mirror(database, at),
+            size: OnceLock::new(),
+            version_end: AtomicU64::new(0),
+        })
     }
 
-    /// Who reads ahead for a version: as for other versions in its file, unless it may refer to bytes that
-    /// were written after these were opened.
-    fn ahead(&self, database: DatabaseId, at: Csn) -> Arc<ReadAhead> {
-        if let Some((newest, known)) = self.ahead.get(&database)
+    /// The prefetcher for versions of a commit. A file's versions share one, but a version of a newer commit than those
+    /// gets a new one: it may refer to bytes that were written after the older prefetcher fetched its buffers.
+    fn prefetcher(&self, database: DatabaseId, at: Csn) -> Arc<Prefetcher> {
+        if let Some((newest, known)) = self.prefetchers.get(&database)
             && at <= newest
-            && let Some(ahead) = known.upgrade()
+            && let Some(prefetcher) = known.upgrade()
         {
-            return ahead;
+            return prefetcher;
         }
-        let ahead = Arc::new(ReadAhead::new(self.bursts.clone()));
-        self.ahead.insert(database, (at, Arc::downgrade(&ahead)));
-        ahead
+        let prefetcher = Arc::new(Prefetcher::new(self.prefetch_pool.clone()));
+        self.prefetchers.insert(database, (at, Arc::downgrade(&prefetcher)));
+        prefetcher
     }
 
-    /// Makes known to other processes what a disk here has.
-    pub fn publish_kept(&self) {
-        if let Some(disk) = &self.disk {
-            disk.publish();
+    /// Records the content of the disk cache, for other processes.
+    pub fn publish_disk_cache(&self) {
+        if let Some(cache) = &self.disk_cache {
+            cache.publish();
         }
     }
 
-    /// What a disk here has of a server's file.
-    fn kept(&self, database: &DatabaseRow, at: Csn) -> Option<DiskCopy> {
-        let disk = self.disk.as_ref()?;
+    /// The mirror of a database's file in the disk cache.
+    fn mirror(&self, database: &DatabaseRow, at: Csn) -> Option<MirrorAt> {
+        let cache = self.disk_cache.as_ref()?;
         let time_of = |csn| self.catalog.commit_by_csn(csn).ok().map(|commit| commit.time_us);
         let mark = CommitMark { csn: at, time_us: time_of(at)? };
-        let is_known = |mark: CommitMark| time_of(mark.csn) == Some(mark.time_us);
-        Some(DiskCopy { mirror: disk.mirror(database, is_known)?, mark })
+        let has_commit = |mark: CommitMark| time_of(mark.csn) == Some(mark.time_us);
+        Some(MirrorAt { mirror: cache.mirror(database, has_commit)?, mark })
     }
 
-    /// A database's file, for writing.
+    /// Opens a database's file for reading and writing.
     pub fn open_to_write(&self, database: &DatabaseRow) -> Result<DatabaseFile> {
         match &self.server {
-            Some(server) => Ok(server.open_to_write(&on_server(database), database.id)?.into()),
+            Some(server) => {
+                Ok(server.open_to_write(&path_on_server(database), database.id)?.into())
+            }
             None => DatabaseFile::open_to_write(self.path_of(database)),
         }
     }
 
-    /// The file of a new database, and the place that it is to lie in; refuses to overwrite.
+    /// Creates the file of a new database, and its place if that does not exist; refuses to overwrite.
     pub fn create(&self, path: &str, database: DatabaseId, uuid: Uuid) -> Result<DatabaseFile> {
         match &self.server {
             Some(server) => DatabaseFile::from(server.create(path, database)?).with_front(uuid),
@@ -135,7 +137,7 @@ impl OpenFiles {
         }
     }
 
-    /// Makes durable that there are these new files. A server sees to it when a new file is synced.
+    /// Makes the creation of files durable. A server does that itself when a new file is synced.
     pub fn sync_folders<'a>(&self, new: impl Iterator<Item = &'a str>) -> Result<()> {
         if self.server.is_some() {
             return Ok(());
@@ -155,18 +157,19 @@ impl OpenFiles {
 
     fn open(&self, database: &DatabaseRow) -> Result<Arc<DatabaseFile>> {
         Ok(Arc::new(match &self.server {
-            Some(server) => server.open(&on_server(database))?.into(),
+            Some(server) => server.open(&path_on_server(database))?.into(),
             None => DatabaseFile::open(self.path_of(database))?,
         }))
     }
 }
 
-/// What a server calls a database's file. One that was attached from elsewhere goes by the database's
-/// name.
-fn on_server(database: &DatabaseRow) -> String {
-    match Path::new(&database.path).is_absolute() {
-        true => format!("{}.root", database.name),
-        false => database.path.clone(),
+/// The path of a database's file below the federation's folder on a server. A file that was attached from outside the
+/// folder has the database's name there.
+fn path_on_server(database: &DatabaseRow) -> String {
+    if Path::new(&database.path).is_absolute() {
+        format!("{}.root", database.name)
+    } else {
+        database.path.clone()
     }
 }
 
@@ -174,47 +177,37 @@ fn on_server(database: &DatabaseRow) -> String {
 pub(crate) struct FileSource {
     files: Arc<OpenFiles>,
     database: DatabaseId,
-    /// A commit at which there is the database.
+    /// A commit as of which the database exists.
     at: Csn,
-    /// None where the operating system reads ahead.
-    ahead: Option<Arc<ReadAhead>>,
-    kept: Option<DiskCopy>,
-    /// The size of a server's file, asked for once: what the commit refers to was there before.
+    /// None for a file on this machine, which the operating system prefetches.
+    prefetcher: Option<Arc<Prefetcher>>,
+    mirror: Option<MirrorAt>,
+    /// The size of a file on a server, requested once, since all bytes that the commit refers to were there before.
     size: OnceLock<u64>,
-    /// Where the version ends that is read, as far as is known; 0 if nothing is.
-    end: AtomicU64,
+    /// The end of the version that is read, as far as is known; 0 if it is unknown.
+    version_end: AtomicU64,
 }
 
 impl FileSource {
     fn file(&self) -> rntuple::Result<Arc<DatabaseFile>> {
-        self.files.file(self.database, self.at).map_err(|error| rntuple::Error::Io {
-            what: "cannot open the file again".to_owned(),
-            source: match error {
-                Error::Io { source, what } => {
-                    std::io::Error::new(source.kind(), format!("{what}: {source}"))
-                }
-                // With its kind: `Error::kind` looks for it there.
-                other => std::io::Error::other(other),
-            },
-        })
-    }
-}
-
-impl FileSource {
-    /// Lets nothing be read ahead behind a byte, the last that is known to be of the version.
-    pub fn ends_at(&self, end: u64) {
-        self.end.fetch_max(end, Ordering::Relaxed);
+        let file = self.files.file(self.database, self.at);
+        file.map_err(|error| error.into_rntuple("cannot open the file again"))
     }
 
-    fn end(&self) -> u64 {
-        match self.end.load(Ordering::Relaxed) {
+    /// Extends the version to `end`. Nothing behind its end is prefetched.
+    pub fn extend_version_to(&self, end: u64) {
+        self.version_end.fetch_max(end, Ordering::Relaxed);
+    }
+
+    fn version_end(&self) -> u64 {
+        match self.version_end.load(Ordering::Relaxed) {
             0 => u64::MAX,
             end => end,
         }
     }
 
-    fn far(&self) -> rntuple::Result<CachedRemoteFile> {
-        Ok(CachedRemoteFile { file: self.file()?, kept: self.kept.clone() })
+    fn remote_file(&self) -> rntuple::Result<CachedRemoteFile> {
+        Ok(CachedRemoteFile { file: self.file()?, mirror: self.mirror.clone() })
     }
 }
 
@@ -224,44 +217,44 @@ impl ByteSource for FileSource {
             return Ok(*size);
         }
         let size = ByteSource::size(&*self.file()?)?;
-        match self.is_remote() {
-            true => Ok(*self.size.get_or_init(|| size)),
-            false => Ok(size),
-        }
+        if self.is_remote() { Ok(*self.size.get_or_init(|| size)) } else { Ok(size) }
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
-        match &self.ahead {
+        match &self.prefetcher {
             None => self.file()?.read_at(offset, buffer),
-            Some(ahead) => {
-                ahead.read_many(&self.far()?, &mut [ReadRequest { offset, buffer }], self.end())
+            Some(prefetcher) => {
+                let mut requests = [ReadRequest { offset, buffer }];
+                prefetcher.read_many(&self.remote_file()?, &mut requests, self.version_end())
             }
         }
     }
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        match &self.ahead {
+        match &self.prefetcher {
             None => self.file()?.read_many(requests),
-            Some(ahead) => ahead.read_many(&self.far()?, requests, self.end()),
+            Some(prefetcher) => {
+                prefetcher.read_many(&self.remote_file()?, requests, self.version_end())
+            }
         }
     }
 
     fn will_need(&self, ranges: &[Range<u64>]) {
-        // Who reads is told that the file is not there.
-        let Ok(open) = self.far() else { return };
-        match &self.ahead {
+        // If the file cannot be opened, the read itself returns the error.
+        let Ok(open) = self.remote_file() else { return };
+        match &self.prefetcher {
             None => open.file.will_need(ranges),
-            Some(ahead) => ahead.will_need(&open, ranges),
+            Some(prefetcher) => prefetcher.will_need(&open, ranges),
         }
     }
 
     fn may_need(&self, ranges: &[Range<u64>]) {
-        if let (Some(ahead), Ok(open)) = (&self.ahead, self.far()) {
-            ahead.may_need(&open, ranges);
+        if let (Some(prefetcher), Ok(open)) = (&self.prefetcher, self.remote_file()) {
+            prefetcher.may_need(&open, ranges);
         }
     }
 
     fn is_remote(&self) -> bool {
-        self.ahead.is_some()
+        self.prefetcher.is_some()
     }
 }

@@ -1,8 +1,8 @@
-//! Where the files of databases lie: in the federation's folder of databases, or in a folder of that, which
-//! is a place and may be a disk of its own.
+//! Places: the folders that database files lie in.
 //!
-//! What lies deeper is no file of the federation's, nor what is in folders with names that no place has, such
-//! as `lost+found`.
+//! A place is the federation's folder of databases, or a folder directly below it, which may be on a disk of its own.
+//! Files that lie deeper are not the federation's, nor those in folders whose name is not valid for a place, such as
+//! `lost+found`.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,15 +13,15 @@ use femtobarn_catalog::{DATABASES_FOLDER, check_place, is_database_path};
 use crate::error::{Error, Result};
 use crate::storage::file;
 
-/// A file where databases lie.
-pub(crate) struct Found {
-    /// As the catalogue would have it: below the federation's folder.
+/// A file in a place.
+pub(crate) struct FileInPlace {
+    /// Its path below the federation's folder, as in the catalogue.
     pub relative: String,
     pub path: PathBuf,
     pub size: u64,
 }
 
-/// The folder of databases and the places in it, in the order of their names; none if it is not there.
+/// All places, sorted by path; none if the folder of databases does not exist.
 pub(crate) fn folders(federation: &Path) -> Result<Vec<PathBuf>> {
     let top = federation.join(DATABASES_FOLDER);
     let cannot = |error| Error::io("list", &top, error);
@@ -42,26 +42,26 @@ pub(crate) fn folders(federation: &Path) -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// All files where databases lie, in the order of their paths.
-pub(crate) fn files(federation: &Path) -> Result<Vec<Found>> {
+/// All files in places, sorted by place and name.
+pub(crate) fn files(federation: &Path) -> Result<Vec<FileInPlace>> {
     let mut found = vec![];
     for folder in folders(federation)? {
         for (path, size) in file::list(&folder)? {
             if let Some(relative) = relative(federation, &path) {
-                found.push(Found { relative, path, size });
+                found.push(FileInPlace { relative, path, size });
             }
         }
     }
     Ok(found)
 }
 
-/// A file's path as the catalogue has it, if it lies where databases do.
+/// The path below the federation's folder of a file that lies in a place.
 pub(crate) fn relative(federation: &Path, file: &Path) -> Option<String> {
     let below = file.strip_prefix(federation).ok()?.to_string_lossy().into_owned();
     is_database_path(&below).then_some(below)
 }
 
-/// Makes the place that a file of this path is to lie in, if it is not there.
+/// Creates the folder of a file, if it does not exist.
 pub(crate) fn make_folder_of(file: &Path) -> Result<()> {
     let Some(folder) = file.parent() else { return Ok(()) };
     match fs::create_dir(folder) {

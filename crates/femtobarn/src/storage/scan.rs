@@ -1,8 +1,7 @@
-//! Finding commit records in a database file, without a catalogue.
+//! The commit records of a database file, found without a catalogue.
 //!
-//! Blobs start at multiples of 8 bytes, so records are looked for there, in the whole file, whatever
-//! the chain of keys is like. A record of another database, such as in a copy of a file that is kept
-//! as somebody's bytes, is passed over.
+//! Blobs start at multiples of 8 bytes. Records are looked for at all of these, so a damaged chain of keys hides none.
+//! Records of other databases are left out, such as those in a copy of a file that is stored as the content of an object.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,29 +12,29 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::frame::PREAMBLE;
-use crate::storage::commit_record::{CommitRecord, ContainerRecord, MAGIC};
+use crate::storage::commit_record::{CommitRecord, MAGIC, RecordedVersion};
 
 /// Bytes searched at a time.
 const SEARCH_BYTES: u64 = 1 << 20;
-/// Longest commit record that is believed.
+/// The length of the longest commit record that is accepted.
 const RECORD_BYTES_MAX: u64 = 1 << 30;
 /// Records start at multiples of this.
 const ALIGNMENT: usize = 8;
 
-/// A commit record, and where it lies.
+/// A commit record and its range in the file.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundRecord {
     pub range: BlobRange,
     pub record: CommitRecord,
 }
 
-/// The records of a database in its file, in the order in which they lie there. `searched` hears of
-/// every few bytes and stops the search by answering no.
+/// The records of a database in its file, by offset. `searched` is told the size of each piece that was searched, and
+/// stops the search by returning false.
 pub(crate) fn records(
     source: &dyn ByteSource,
     database: Uuid,
     searched: &mut dyn FnMut(u64) -> bool,
-) -> Result<Vec<Found>> {
+) -> Result<Vec<FoundRecord>> {
     let size = source.size().map_err(Error::storage("file"))?;
     let mut found = vec![];
     records_in(source, 0..size, searched, &mut |record| found.push(record))?;
@@ -48,7 +47,7 @@ pub(crate) fn records_in(
     source: &dyn ByteSource,
     range: Range<u64>,
     searched: &mut dyn FnMut(u64) -> bool,
-    each: &mut dyn FnMut(Found),
+    each: &mut dyn FnMut(FoundRecord),
 ) -> Result<()> {
     let mut start = range.start.next_multiple_of(ALIGNMENT as u64);
     let mut bytes = vec![];
@@ -71,8 +70,8 @@ pub(crate) fn records_in(
     Ok(())
 }
 
-/// The record at a position, if there is one and it is whole.
-fn record_at(source: &dyn ByteSource, offset: u64) -> Result<Option<Found>> {
+/// The record at an offset, if there is one and its checksum holds.
+fn record_at(source: &dyn ByteSource, offset: u64) -> Result<Option<FoundRecord>> {
     let size = source.size().map_err(Error::storage("file"))?;
     let mut preamble = [0; PREAMBLE];
     if offset.saturating_add(PREAMBLE as u64) > size {
@@ -85,35 +84,35 @@ fn record_at(source: &dyn ByteSource, offset: u64) -> Result<Option<Found>> {
         return Ok(None);
     }
     let range = BlobRange { offset, size: PREAMBLE as u64 + length };
-    // What is not whole was never finished, or is damaged; then what it says is not known.
-    Ok(CommitRecord::at(source, range).ok().map(|record| Found { range, record }))
+    // A record whose checksum does not hold was never finished, or is damaged.
+    Ok(CommitRecord::at(source, range).ok().map(|record| FoundRecord { range, record }))
 }
 
-/// A database as its own commit records tell it.
+/// The newest state of a database, according to its commit records.
 #[derive(Clone, Debug)]
-pub(crate) struct Newest {
+pub(crate) struct NewestState {
     /// The newest record.
     pub last: CommitRecord,
     /// The newest version of each container.
-    pub containers: BTreeMap<ContainerId, ContainerRecord>,
-    /// Records of the federation that the database was in last.
+    pub containers: BTreeMap<ContainerId, RecordedVersion>,
+    /// Number of records of the federation that the database was in last.
     pub records: u64,
 }
 
-impl Newest {
-    /// The state that records lead to; none if there are none.
+impl NewestState {
+    /// The state after all records; none if there are none.
     ///
-    /// Whether a transaction also reached its other databases, and was committed, one file cannot
-    /// tell. Of two records with the same base the later one counts: containers are locked from the
-    /// time that the base is looked up, so the earlier one was never committed.
-    pub fn of(mut found: Vec<Found>) -> Option<Self> {
+    /// One file cannot tell whether a transaction also wrote its records into its other databases, and was committed. Of
+    /// two records with the same base the later one counts: a container is locked from the lookup of the base on,
+    /// so the earlier one was never committed.
+    pub fn of(mut found: Vec<FoundRecord>) -> Option<Self> {
         found.sort_by_key(|it| (it.record.time_us, it.range.offset));
         let federation = found.last()?.record.federation;
         found.retain(|it| it.record.federation == federation);
         found.sort_by_key(|it| (it.record.after, it.record.time_us, it.range.offset));
         let records = found.len() as u64;
-        let mut containers: BTreeMap<ContainerId, ContainerRecord> = BTreeMap::new();
-        for Found { record, .. } in &found {
+        let mut containers: BTreeMap<ContainerId, RecordedVersion> = BTreeMap::new();
+        for FoundRecord { record, .. } in &found {
             if record.is_whole {
                 containers.clear();
             }
@@ -130,6 +129,6 @@ impl Newest {
             }
             record.dropped.iter().for_each(|id| drop(containers.remove(id)));
         }
-        Some(Newest { last: found.pop()?.record, containers, records })
+        Some(NewestState { last: found.pop()?.record, containers, records })
     }
 }

@@ -6,14 +6,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use femtobarn_catalog::{BlobRange, Csn, DatabaseId, NewVersion};
+use femtobarn_catalog::{BlobRange, Csn, DatabaseId, NewVersion, clock};
 use rntuple::BlobSink;
 use uuid::Uuid;
 
 use super::{ContainerKey, OpenDatabase, Transaction, range, unopened};
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::commit_record::{CommitRecord, ContainerRecord, End};
-use crate::storage::file;
+use crate::storage::commit_record::{CommitRecord, End, RecordedVersion};
 
 /// How long the newest commit that a transaction saw is as good as the newest one where others do not
 /// matter: about as long as it may take to make a commit durable.
@@ -201,7 +200,7 @@ impl Transaction {
         let of_this = versions.iter().filter(|(key, _)| key.database == id);
         let container = |(key, version): &(ContainerKey, NewVersion)| {
             let open = &self.containers[key];
-            ContainerRecord {
+            RecordedVersion {
                 id: key.container,
                 name: open.row.name.clone(),
                 class: open.class.clone(),
@@ -228,7 +227,7 @@ impl Transaction {
             number: row.id,
             name: row.name.clone(),
             after,
-            time_us: file::now_us(),
+            time_us: clock::utc_us(),
             databases: databases.to_vec(),
             containers: of_this.map(container).collect(),
             renamed: renamed.map(|(key, open)| (key.container, open.row.name.clone())).collect(),

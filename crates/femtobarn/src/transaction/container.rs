@@ -14,7 +14,7 @@ use crate::ContainerOptions;
 use crate::annex::Annex;
 use crate::deletion::Deletions;
 use crate::error::{Error, Result};
-use crate::read::index::{self, Indexed, Pending};
+use crate::read::index::{self, Indexed, PendingKeys};
 use crate::read::statistics;
 use crate::schema::class::Class;
 use crate::storage::extent::ExtentWriter;
@@ -58,7 +58,7 @@ pub(super) struct OpenContainer {
     /// What is known of clusters and not written yet; nothing if `written`.
     pub summaries: Vec<ClusterSummary>,
     /// What has to be written to the indexes; nothing if `written`.
-    pub indexing: Pending,
+    pub indexing: PendingKeys,
     /// As it was when the transaction opened it or last committed; none if it is new.
     pub opened: Option<ContainerState>,
     /// None while no transaction has it, and while nobody else can find it: it is new.
@@ -185,7 +185,7 @@ impl OpenContainer {
         self.needs_translation = needs_translation(&state.class);
         self.bytes = state.written.bytes;
         self.written = Some(state.written);
-        self.indexing = Pending::from(state.written.entries);
+        self.indexing = PendingKeys::from(state.written.entries);
         self.summaries.clear();
         self.row = state.row;
         self.class = state.class;
@@ -245,7 +245,7 @@ impl OpenContainer {
         what: &str,
     ) -> Result<()> {
         if self.annex.indexes.is_empty() {
-            self.indexing = Pending::from(self.appender.entries());
+            self.indexing = PendingKeys::from(self.appender.entries());
             return Ok(());
         }
         extents.flush()?;
@@ -260,7 +260,7 @@ impl OpenContainer {
             source: &*source,
         };
         let size_before = index::size(&self.annex.indexes);
-        indexed.keep_up(&mut self.annex.indexes, &mut self.indexing, extents)?;
+        indexed.update(&mut self.annex.indexes, &mut self.indexing, extents)?;
         let size = index::size(&self.annex.indexes);
         self.bytes = (self.bytes + size).saturating_sub(size_before);
         Ok(())

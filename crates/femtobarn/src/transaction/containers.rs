@@ -10,7 +10,7 @@ use crate::ContainerOptions;
 use crate::annex::Annex;
 use crate::deletion::Deletions;
 use crate::error::{Error, Result};
-use crate::read::index::Pending;
+use crate::read::index::PendingKeys;
 use crate::schema::class::Class;
 use femtobarn_format::link;
 
@@ -70,7 +70,7 @@ impl Transaction {
                 known_targets: 0,
                 needs_translation: needs_translation(&class),
                 class,
-                indexing: Pending::default(),
+                indexing: PendingKeys::default(),
                 summaries: vec![],
                 opened: None,
                 lock: None,
@@ -180,7 +180,7 @@ impl Transaction {
             is_half_changed: false,
             known_targets: targets.len(),
             targets,
-            indexing: Pending::from(base.entries),
+            indexing: PendingKeys::from(base.entries),
             summaries: vec![],
             opened: None,
             lock: None,

@@ -1,6 +1,7 @@
 //! The indexes and statistics of the containers that a transaction writes to.
 
 use super::{ContainerKey, Transaction, unopened};
+use crate::annex::IndexState;
 use crate::error::Result;
 use crate::read::index;
 
@@ -25,8 +26,8 @@ impl Transaction {
         self.check_open()?;
         let open = self.containers.get_mut(&key).ok_or_else(unopened)?;
         let fields = fields.iter().map(|field| field.as_ref().to_owned()).collect();
-        let definition = (name, fields, unique);
-        index::create(&mut open.annex.indexes, &mut open.indexing, &open.class, definition)?;
+        let new = IndexState { name: name.to_owned(), fields, unique, runs: vec![] };
+        index::create(&mut open.annex.indexes, &mut open.indexing, &open.class, new)?;
         open.touch();
         Ok(())
     }

@@ -15,7 +15,7 @@ use super::{ContainerKey, Transaction, range, unopened};
 use crate::error::{Error, Result};
 use crate::options::Isolation;
 use crate::read::snapshot::{Snapshot, split};
-use crate::read::version::{Opened, VersionParts};
+use crate::read::version::{ContainerVersion, VersionParts};
 use crate::read::view::View;
 
 impl Transaction {
@@ -140,7 +140,7 @@ impl Transaction {
             writer: Some(Arc::downgrade(&self.life)),
         };
         let version = self.federation.inner.versions().open_parts(parts)?;
-        let opened = Opened {
+        let opened = ContainerVersion {
             database: database.row.name.clone(),
             container: open.row.clone(),
             version: Arc::new(version),

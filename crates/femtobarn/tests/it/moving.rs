@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use femtobarn::{CheckLevel, Class, ErrorKind, Federation, FileKind, Oid, identify};
+use femtobarn::{CheckLevel, Class, ErrorKind, Federation, Oid, RootFileKind, identify};
 use rntuple::Value;
 use tempfile::TempDir;
 
@@ -16,7 +16,7 @@ fn a_file_says_what_it_is() {
     with_ten_events(&federation);
     let path = folder.path().join("test.fed/databases/run7.root");
     let facts = identify(&path).unwrap();
-    assert_eq!((facts.kind, facts.problem.as_deref()), (FileKind::OpenDatabase, None));
+    assert_eq!((facts.kind, facts.problem.as_deref()), (RootFileKind::OpenDatabase, None));
     assert_eq!(facts.federation, Some(federation.uuid()));
     assert_eq!(facts.database, Some(("run7".to_owned(), 1)));
     assert_eq!(facts.commits, 1);
@@ -27,12 +27,12 @@ fn a_file_says_what_it_is() {
 
     federation.seal("run7", Duration::ZERO).unwrap();
     let sealed = identify(&path).unwrap();
-    assert_eq!((sealed.kind, sealed.uuid), (FileKind::SealedDatabase, facts.uuid));
+    assert_eq!((sealed.kind, sealed.uuid), (RootFileKind::SealedDatabase, facts.uuid));
     assert_eq!((sealed.containers[0].entries, sealed.federation), (10, facts.federation));
 
     let text = folder.path().join("text");
     fs::write(&text, "no ROOT file").unwrap();
-    assert_eq!(identify(&text).unwrap().kind, FileKind::Other);
+    assert_eq!(identify(&text).unwrap().kind, RootFileKind::Other);
     let cut = folder.path().join("cut.root");
     fs::write(&cut, &fs::read(&path).unwrap()[..900]).unwrap();
     let facts = identify(&cut).unwrap();

@@ -16,9 +16,9 @@ use crate::deletion::Deletions;
 use crate::description::{self, DESCRIPTION, Description};
 use crate::error::{Error, Result};
 use crate::schema::class::Class;
-use crate::storage::commit_record::ContainerRecord;
+use crate::storage::commit_record::RecordedVersion;
 use crate::storage::file::DatabaseFile;
-use crate::storage::scan::{self, Newest};
+use crate::storage::scan::{self, NewestState};
 use crate::transaction::range;
 
 /// A container on its way into the federation.
@@ -62,7 +62,7 @@ pub(super) fn recorded(
     uuid: Uuid,
     what: &str,
 ) -> Result<Vec<IncomingContainer>> {
-    let Some(newest) = Newest::of(scan::records(&**source, uuid, &mut |_| true)?) else {
+    let Some(newest) = NewestState::of(scan::records(&**source, uuid, &mut |_| true)?) else {
         return Err(Error::invalid(format!(
             "{what} was not closed by its writer, and no federation committed to it"
         )));
@@ -120,7 +120,7 @@ impl IncomingContainer {
         })
     }
 
-    fn recorded(source: &Arc<DatabaseFile>, of: ContainerRecord, file: &str) -> Result<Self> {
+    fn recorded(source: &Arc<DatabaseFile>, of: RecordedVersion, file: &str) -> Result<Self> {
         let what = format!("container {} of {file}", of.name);
         let reader = Reader::from_links(source.clone(), &link(&of.header), &link(&of.footer))
             .and_then(|reader| reader.check_locations().map(|()| reader))
@@ -183,8 +183,8 @@ impl IncomingContainer {
         }
     }
 
-    pub(super) fn record(&self) -> Result<ContainerRecord> {
-        Ok(ContainerRecord {
+    pub(super) fn record(&self) -> Result<RecordedVersion> {
+        Ok(RecordedVersion {
             id: self.id(),
             name: self.name.clone(),
             class: self.class.clone(),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use femtobarn_catalog::{
     BlobRange, Catalogue, ClassRow, Commit, DATABASES_FOLDER, DatabaseId, DatabaseState,
-    LocalCatalogue, NewDatabase,
+    LocalCatalogue, NewDatabase, clock,
 };
 use rntuple::tfile::FileHeader;
 use uuid::Uuid;
@@ -255,7 +255,7 @@ impl IncomingFile {
             number: new.id,
             name: new.name.clone(),
             after: federation.head()?,
-            time_us: file::now_us(),
+            time_us: clock::utc_us(),
             databases: vec![new.uuid],
             containers,
             renamed: vec![],

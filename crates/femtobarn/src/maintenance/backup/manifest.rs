@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use femtobarn_catalog::Csn;
+use femtobarn_catalog::{Csn, clock};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -76,7 +76,7 @@ impl Manifest {
             federation,
             name: name.to_owned(),
             csn,
-            made_us: file::now_us(),
+            made_us: clock::utc_us(),
             files: vec![],
         }
     }

@@ -147,7 +147,7 @@ impl Check<'_, '_> {
         self.report.objects += live.total();
         if let Some(statistics) = &linked.statistics {
             let live: Vec<_> = live.iter().collect();
-            match statistics.wrong(&objects, first, &live) {
+            match statistics.find_wrong(&objects, first, &live) {
                 Ok(None) => {}
                 Ok(Some(what)) => {
                     let what = format!("{what} is out of the bounds of its cluster");

@@ -12,7 +12,7 @@ use super::RebuildReport;
 use super::history::{History, RecordedTransaction};
 use super::scanned_file::ScannedFile;
 use crate::storage::commit_record::{self, CommitRecord, End};
-use crate::storage::scan::Found;
+use crate::storage::scan::FoundRecord;
 
 /// The rows that a history made.
 pub(super) fn contents(
@@ -68,7 +68,7 @@ impl Assembly {
         self.contents.commits.push(row);
     }
 
-    fn apply_part(&mut self, csn: Csn, path: &str, found: &Found) {
+    fn apply_part(&mut self, csn: Csn, path: &str, found: &FoundRecord) {
         let record = &found.record;
         let database =
             self.databases.entry(record.number).or_insert_with(|| database_of(record, path, csn));
@@ -97,7 +97,12 @@ impl Assembly {
         }
     }
 
-    fn apply_version(&mut self, csn: Csn, found: &Found, of: &commit_record::ContainerRecord) {
+    fn apply_version(
+        &mut self,
+        csn: Csn,
+        found: &FoundRecord,
+        of: &commit_record::RecordedVersion,
+    ) {
         let key = (found.record.number, of.id);
         let class = of.class.row();
         let is_known = |(known, _): &(ClassRow, Csn)| {
@@ -169,7 +174,7 @@ fn database_of(record: &CommitRecord, path: &str, csn: Csn) -> DatabaseRecord {
 
 fn container_of(
     database: DatabaseId,
-    of: &commit_record::ContainerRecord,
+    of: &commit_record::RecordedVersion,
     csn: Csn,
 ) -> ContainerRecord {
     ContainerRecord {

@@ -10,7 +10,7 @@ use femtobarn_catalog::Csn;
 use uuid::Uuid;
 
 use super::scanned_file::ScannedFile;
-use crate::storage::scan::Found;
+use crate::storage::scan::FoundRecord;
 use crate::transaction::ContainerKey;
 
 /// The transactions of a federation, in the order of their commits.
@@ -23,7 +23,7 @@ pub(super) struct RecordedTransaction<'a> {
     pub csn: Csn,
     pub id: Uuid,
     /// Its records, each with the number of the file that has it.
-    pub parts: Vec<(usize, &'a Found)>,
+    pub parts: Vec<(usize, &'a FoundRecord)>,
 }
 
 impl<'a> History<'a> {
@@ -63,7 +63,7 @@ impl RecordedTransaction<'_> {
 /// record of a database that is no more is not missed: had the transaction not happened, the database
 /// would be there.
 fn prepared(files: &[ScannedFile], federation: Uuid) -> Vec<RecordedTransaction<'_>> {
-    let mut parts: HashMap<Uuid, Vec<(usize, &Found)>> = HashMap::new();
+    let mut parts: HashMap<Uuid, Vec<(usize, &FoundRecord)>> = HashMap::new();
     for (number, file) in files.iter().enumerate() {
         for found in file.found.iter().filter(|it| it.record.federation == federation) {
             let parts = parts.entry(found.record.transaction).or_default();
@@ -76,7 +76,7 @@ fn prepared(files: &[ScannedFile], federation: Uuid) -> Vec<RecordedTransaction<
     }
     let databases: HashSet<Uuid> =
         files.iter().flat_map(|file| &file.found).map(|found| found.record.database).collect();
-    let is_whole = |parts: &[(usize, &Found)]| {
+    let is_whole = |parts: &[(usize, &FoundRecord)]| {
         let has = |uuid: &Uuid| parts.iter().any(|(_, found)| found.record.database == *uuid);
         let touched = &parts[0].1.record.databases;
         touched.iter().all(|uuid| has(uuid) || !databases.contains(uuid))

@@ -23,7 +23,7 @@ mod scanned_file;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use femtobarn_catalog::{CATALOGUE_FILE, Contents, Csn, DATABASES_FOLDER, LocalCatalogue};
+use femtobarn_catalog::{CATALOGUE_FILE, Contents, Csn, DATABASES_FOLDER, LocalCatalogue, clock};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -104,7 +104,7 @@ fn scan_all(
     let total = found.iter().map(|file| file.size).sum();
     let mut tell = Progress { doing: "searching", of: String::new(), done: 0, total };
     let mut files = vec![];
-    for places::Found { relative, path, .. } in found {
+    for places::FileInPlace { relative, path, .. } in found {
         let name = relative.split_once('/').map_or(&*relative, |(_, name)| name).to_owned();
         tell.of.clone_from(&name);
         let mut goes_on = true;
@@ -168,7 +168,7 @@ fn leave_out_vacuumed(contents: &mut Contents, files: &[ScannedFile]) {
 /// Puts the new catalogue in the place of the old one, and returns where that is now.
 fn replace(folder: &Path, draft: &Path) -> Result<Option<PathBuf>> {
     let path = folder.join(CATALOGUE_FILE);
-    let old = folder.join(format!("{CATALOGUE_FILE}.damaged-{}", file::now_us()));
+    let old = folder.join(format!("{CATALOGUE_FILE}.damaged-{}", clock::utc_us()));
     let mut kept = None;
     for suffix in ["", "-wal", "-shm"] {
         let with_suffix = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));

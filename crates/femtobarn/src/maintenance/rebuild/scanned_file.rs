@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::error::Result;
 use crate::storage::file::DatabaseFile;
-use crate::storage::scan::{self, Found};
+use crate::storage::scan::{self, FoundRecord};
 
 /// A database file, and what is recorded in it.
 pub(super) struct ScannedFile {
@@ -15,7 +15,7 @@ pub(super) struct ScannedFile {
     pub(super) path: String,
     pub(super) is_sealed: bool,
     pub(super) source: Arc<DatabaseFile>,
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<FoundRecord>,
 }
 
 impl ScannedFile {

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::federation::Federation;
 use crate::inventory::Inventory;
 use crate::maintenance::republication::{Republication, Revision};
-use crate::read::index::{Indexed, Pending};
+use crate::read::index::{Indexed, PendingKeys};
 use crate::transaction::range;
 
 /// What a check found wrong of a newest version although it can be read.
@@ -268,10 +268,10 @@ impl RepairPlan {
         let mut kept: Vec<IndexState> = vec![];
         for mut index in std::mem::take(&mut self.annex.indexes) {
             if self.rebuilt.contains(&index.name) {
-                let mut pending = Pending::from(self.row.entries);
+                let mut pending = PendingKeys::from(self.row.entries);
                 pending.rebuild(&mut index);
                 let one = std::slice::from_mut(&mut index);
-                match indexed.keep_up(one, &mut pending, extents) {
+                match indexed.update(one, &mut pending, extents) {
                     Ok(()) => {}
                     Err(error) if is_of_the_index(error.kind()) => {
                         self.done.push(format!("its index {:?} was dropped: {error}", index.name));

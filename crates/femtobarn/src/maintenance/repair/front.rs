@@ -31,7 +31,7 @@ use crate::storage::commit_record::MAGIC;
 use crate::storage::extent::ExtentWriter;
 use crate::storage::file::{self, DatabaseFile};
 use crate::storage::key_chain;
-use crate::storage::scan::{self, Found};
+use crate::storage::scan::{self, FoundRecord};
 use crate::transaction::range;
 use femtobarn_format::link;
 
@@ -99,7 +99,7 @@ fn wipe_old_records(file: &DatabaseFile, row: &DatabaseRow, versions: &[VersionR
     let current: HashSet<u64> = versions.iter().map(|version| version.record.offset).collect();
     let source = Arc::new(DatabaseFile::open(file.path.clone())?);
     let found = scan::records(&source, row.uuid, &mut |_| true)?;
-    let is_current = |it: &&Found| current.contains(&it.range.offset);
+    let is_current = |it: &&FoundRecord| current.contains(&it.range.offset);
     let told: HashSet<_> =
         found.iter().filter(is_current).map(|it| it.record.transaction).collect();
     for old in found.iter().filter(|it| !is_current(it)) {
@@ -238,7 +238,9 @@ impl Relocation {
         current: &HashSet<u64>,
     ) -> Result<HashMap<u64, BlobRange>> {
         let mut moved = HashMap::new();
-        for Found { range, mut record } in scan::records(&self.source, row.uuid, &mut |_| true)? {
+        for FoundRecord { range, mut record } in
+            scan::records(&self.source, row.uuid, &mut |_| true)?
+        {
             if range.offset >= self.end && !current.contains(&range.offset) {
                 continue;
             }

@@ -36,7 +36,7 @@ use crate::maintenance::check::{
 };
 use crate::progress::Watch;
 use crate::storage::file::{self, DatabaseFile};
-use crate::storage::identify::{FileKind, identify};
+use crate::storage::identify::{RootFileKind, identify};
 use crate::storage::key_chain;
 use container::{SuspectParts, Verdict};
 use examiner::Examiner;
@@ -423,13 +423,15 @@ fn reason_to_keep(path: &Path) -> Result<Option<&'static str>> {
     }
     let facts = identify(path)?;
     Ok(match facts.kind {
-        FileKind::UnfinishedFile if facts.commits == 0 => None,
-        FileKind::Other if is_blank(path)? => None,
-        FileKind::OpenDatabase | FileKind::UnfinishedFile => {
+        RootFileKind::UnfinishedFile if facts.commits == 0 => None,
+        RootFileKind::Other if is_blank(path)? => None,
+        RootFileKind::OpenDatabase | RootFileKind::UnfinishedFile => {
             Some("it has commits: rebuild the catalogue if it belongs here, else move it elsewhere")
         }
-        FileKind::SealedDatabase => Some("attach it, or move it elsewhere"),
-        FileKind::RootFile | FileKind::Other => Some("it is somebody else's; move it elsewhere"),
+        RootFileKind::SealedDatabase => Some("attach it, or move it elsewhere"),
+        RootFileKind::RootFile | RootFileKind::Other => {
+            Some("it is somebody else's; move it elsewhere")
+        }
     })
 }
 

@@ -1,4 +1,4 @@
-//! A server's file read through the disk cache: what was read before comes from a disk here.
+//! A file on a server, read through the disk cache.
 
 use std::sync::Arc;
 
@@ -7,41 +7,40 @@ use rntuple::{ByteSource, ReadRequest};
 use crate::storage::file::DatabaseFile;
 use crate::storage::remote::disk_cache::{CommitMark, Mirror};
 
-/// A server's file, and the copy of it on a disk here, if one is kept.
+/// A file on a server, with its mirror on a local disk if the disk cache is on.
 #[derive(Clone, Debug)]
 pub(crate) struct CachedRemoteFile {
     pub file: Arc<DatabaseFile>,
-    pub kept: Option<DiskCopy>,
+    pub mirror: Option<MirrorAt>,
 }
 
-/// A mirror, and the commit that refers to what is read.
+/// A mirror, and the commit that refers to all bytes that are read through it.
 #[derive(Clone, Debug)]
-pub(crate) struct DiskCopy {
+pub(crate) struct MirrorAt {
     pub mirror: Arc<Mirror>,
     pub mark: CommitMark,
 }
 
 impl CachedRemoteFile {
-    /// Fills all requests for what a commit refers to.
+    /// Fills all requests. The commit of the mirror must refer to every requested byte.
     pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
         self.read_with(requests, |missing| self.file.read_many(missing))
     }
 
-    /// Fills all requests for what a commit refers to, ahead of its use.
+    /// As [`read_many`](Self::read_many), over a connection for prefetching.
     pub fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
         self.read_with(requests, |missing| self.file.read_ahead(missing))
     }
 
-    /// Reads from `offset` on, ahead of its use; fewer bytes than fit only at the end. No commit may refer to
-    /// all of it, so none of it is kept.
+    /// Fills `buffer` from `offset` on, over a connection for prefetching, and returns the number of bytes read,
+    /// which is smaller than the buffer only at the end of the file. The range may reach past the bytes that the
+    /// commit refers to, so nothing of it is added to the mirror.
     pub fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<usize> {
-        let has_it = |kept: &DiskCopy, buffer: &mut [u8]| {
-            kept.mirror.read(&mut ReadRequest { offset, buffer })
-        };
-        match self.kept.as_ref().is_some_and(|kept| has_it(kept, &mut *buffer)) {
-            true => Ok(buffer.len()),
-            false => self.file.read_ahead_at(offset, buffer),
-        }
+        let is_mirrored = self
+            .mirror
+            .as_ref()
+            .is_some_and(|it| it.mirror.read(&mut ReadRequest { offset, buffer: &mut *buffer }));
+        if is_mirrored { Ok(buffer.len()) } else { self.file.read_ahead_at(offset, buffer) }
     }
 
     fn read_with(
@@ -49,7 +48,7 @@ impl CachedRemoteFile {
         requests: &mut [ReadRequest<'_>],
         fetch: impl FnOnce(&mut [ReadRequest<'_>]) -> rntuple::Result<()>,
     ) -> rntuple::Result<()> {
-        let Some(DiskCopy { mirror, mark }) = &self.kept else { return fetch(requests) };
+        let Some(MirrorAt { mirror, mark }) = &self.mirror else { return fetch(requests) };
         let requests = requests.iter_mut().filter_map(|request| {
             (!mirror.read(request))
                 .then_some(ReadRequest { offset: request.offset, buffer: &mut *request.buffer })
@@ -59,7 +58,7 @@ impl CachedRemoteFile {
             return Ok(());
         }
         fetch(&mut missing)?;
-        missing.iter().for_each(|read| mirror.keep(read.offset, read.buffer, *mark));
+        missing.iter().for_each(|read| mirror.insert(read.offset, read.buffer, *mark));
         Ok(())
     }
 }

@@ -1,13 +1,14 @@
-//! Bytes of a server's files that are kept on a disk here, also for later processes.
+//! The disk cache: bytes of a server's files on a local disk, shared by the processes of this machine.
 //!
-//! 1. A mirror has bytes of one file in one epoch, at the places where the file has them: what a commit
-//!    refers to is written once and never changed within an epoch. So nothing is compared with the server.
-//!    A catalogue that was restored or made again has begun new epochs.
-//! 2. A range counts for other processes once its bytes are durable: its record comes after that. What comes
-//!    behind a record that does not hold is left out. A record names the commit that refers to the bytes; if
-//!    the federation has another one in place of the newest, as a copy that went another way, the mirror goes.
-//! 3. Mirrors that were used least recently go first when all have more bytes than they may.
-//! 4. Whatever fails here fails no read: the server has the bytes.
+//! 1. A mirror holds bytes of one file in one epoch, at the offsets that they have in the file. Bytes that a commit
+//!    refers to are written once and never changed within an epoch, so nothing is compared with the server.
+//!    Restoring or rebuilding a catalogue begins new epochs.
+//! 2. The record of a range is written after its bytes are durable; only then other processes use it. Records after a
+//!    damaged one are ignored.
+//! 3. A record names the commit that refers to the bytes. If the federation does not have the newest of these commits,
+//!    as after restoring an older copy, the mirror is removed.
+//! 4. When all mirrors exceed their limit, the least recently used ones are removed.
+//! 5. No error here fails a read: the server has the bytes.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -16,33 +17,32 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
-use femtobarn_catalog::{Csn, DatabaseRow};
+use femtobarn_catalog::{Csn, DatabaseRow, clock};
+use parking_lot::Mutex;
 use rangemap::RangeSet;
 use rntuple::ReadRequest;
 use twox_hash::XxHash3_64;
 use uuid::Uuid;
 
-use crate::storage::remote::prefetch_buffer::lock;
-
-/// Bytes that are kept before they are made durable and known to others.
-const UNSYNCED_MAX: u64 = 32 << 20;
-/// Where a range begins and ends, its commit's number and time, and the checksum of these.
+/// Bytes that a mirror adds before it makes them durable and records them.
+const UNRECORDED_MAX: u64 = 32 << 20;
+/// Start and end of a range, number and time of its commit, and the XXH3 of these, each 8 bytes, little-endian.
 const RECORD_BYTES: usize = 40;
 const BYTES: &str = "bytes";
-/// With the version of the records: those of another one are not looked at.
+/// The extension names the version of the records, so that other versions are ignored.
 const RANGES: &str = "ranges-1";
 
-/// A commit, so that another one of the same number is told from it.
+/// A commit. The time tells it from a commit of the same number in another history of the federation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CommitMark {
     pub csn: Csn,
     pub time_us: i64,
 }
 
-/// A folder of mirrors, for one federation.
+/// The mirrors of one federation.
 #[derive(Debug)]
 pub(crate) struct DiskCache {
     folder: PathBuf,
@@ -50,30 +50,30 @@ pub(crate) struct DiskCache {
     open: Mutex<HashMap<PathBuf, Weak<Mirror>>>,
 }
 
-/// What is kept of one file in one epoch.
+/// The cached bytes of one file in one epoch.
 #[derive(Debug)]
 pub(crate) struct Mirror {
     cache: Arc<DiskCache>,
     bytes: File,
     ranges: File,
-    /// Whether it was removed to make room.
-    is_gone: AtomicBool,
-    state: Mutex<State>,
+    /// Whether its files were removed to make room. It can still be read.
+    is_removed: AtomicBool,
+    state: Mutex<MirrorState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    have: RangeSet<u64>,
-    /// What others do not know of yet.
-    unsynced: Vec<(Range<u64>, CommitMark)>,
-    unsynced_bytes: u64,
+struct MirrorState {
+    ranges: RangeSet<u64>,
+    /// Ranges without a record yet.
+    unrecorded: Vec<(Range<u64>, CommitMark)>,
+    unrecorded_bytes: u64,
 }
 
 impl DiskCache {
-    /// The mirrors of a federation, of so many bytes at most.
+    /// Opens the cache of a federation in `folder`, and removes mirrors until there are `bytes_max` at most.
     ///
     /// # Errors
-    /// If the folder cannot be made.
+    /// If the folder cannot be created.
     pub fn open(folder: &Path, federation: Uuid, bytes_max: u64) -> io::Result<Arc<Self>> {
         let folder = folder.join(federation.to_string());
         fs::create_dir_all(&folder)?;
@@ -82,44 +82,44 @@ impl DiskCache {
         Ok(Arc::new(cache))
     }
 
-    /// The mirror of a database's file; `is_known` tells whether the federation has a commit. None if it
-    /// cannot be made.
+    /// The mirror of a database's file; none if it cannot be opened. `has_commit` tells whether the federation has a
+    /// commit.
     pub fn mirror(
         self: &Arc<Self>,
         database: &DatabaseRow,
-        is_known: impl Fn(CommitMark) -> bool,
+        has_commit: impl Fn(CommitMark) -> bool,
     ) -> Option<Arc<Mirror>> {
-        // One that was attached again has another number.
+        // A database that was detached and attached again has another number.
         let DatabaseRow { uuid, id, epoch, .. } = database;
         let stem = self.folder.join(format!("{uuid}-{id}-{epoch}"));
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         if let Some(mirror) = open.get(&stem).and_then(Weak::upgrade)
-            && !mirror.is_gone.load(Ordering::Relaxed)
+            && !mirror.is_removed.load(Ordering::Relaxed)
         {
             return Some(mirror);
         }
-        let mirror = Mirror::open(self.clone(), &stem, is_known).ok()?;
+        let mirror = Mirror::open(self.clone(), &stem, has_commit).ok()?;
         open.retain(|_, mirror| mirror.strong_count() > 0);
         open.insert(stem, Arc::downgrade(&mirror));
         Some(mirror)
     }
 
-    /// Tells other processes what is in all mirrors.
+    /// Records what all open mirrors have, for other processes.
     pub fn publish(&self) {
-        let open: Vec<_> = lock(&self.open).values().filter_map(Weak::upgrade).collect();
+        let open: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
         open.iter().for_each(|mirror| mirror.publish());
     }
 
-    /// Removes mirrors until there are no more bytes than there may be.
+    /// Removes the least recently used mirrors until the rest is within the limit.
     fn make_room(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let mut mirrors: Vec<(SystemTime, u64, PathBuf)> = entries
             .filter_map(|entry| {
                 let path = entry.ok()?.path();
-                let facts = fs::metadata(&path).ok()?;
+                let metadata = fs::metadata(&path).ok()?;
                 let is_mirror = path.extension().is_some_and(|extension| extension == BYTES);
-                // Blocks are of 512 bytes, whatever the file system's are.
-                is_mirror.then(|| (facts.modified().ok(), facts.blocks() * 512, path))
+                // `st_blocks` counts units of 512 bytes, whatever the file system's block size is.
+                is_mirror.then(|| (metadata.modified().ok(), metadata.blocks() * 512, path))
             })
             .filter_map(|(modified, size, path)| Some((modified?, size, path)))
             .filter(|(_, size, _)| *size > 0)
@@ -136,17 +136,17 @@ impl DiskCache {
     }
 
     fn remove(&self, stem: &Path) {
-        if let Some(mirror) = lock(&self.open).remove(stem).and_then(|mirror| mirror.upgrade()) {
-            mirror.is_gone.store(true, Ordering::Relaxed);
+        if let Some(mirror) = self.open.lock().remove(stem).and_then(|mirror| mirror.upgrade()) {
+            mirror.is_removed.store(true, Ordering::Relaxed);
         }
         remove(stem);
     }
 }
 
-/// The records first: without them, the bytes are none.
+/// Removes the files of a mirror. The records go first, since bytes without a record are never used.
 fn remove(stem: &Path) {
     for extension in [RANGES, BYTES] {
-        // Another process may have done it.
+        // Another process may have removed it.
         drop(fs::remove_file(stem.with_extension(extension)));
     }
 }
@@ -155,76 +155,78 @@ impl Mirror {
     fn open(
         cache: Arc<DiskCache>,
         stem: &Path,
-        is_known: impl Fn(CommitMark) -> bool,
+        has_commit: impl Fn(CommitMark) -> bool,
     ) -> io::Result<Arc<Self>> {
         let records = fs::read(stem.with_extension(RANGES)).unwrap_or_default();
-        let records: Vec<_> = records.chunks(RECORD_BYTES).map_while(decoded).collect();
+        let records: Vec<_> = records.chunks(RECORD_BYTES).map_while(decode).collect();
         let newest = records.iter().map(|(_, mark)| *mark).max_by_key(|mark| mark.csn);
-        let mut state = State::default();
-        match newest.is_none_or(is_known) {
-            true => state.have.extend(records.into_iter().map(|(range, _)| range)),
-            false => remove(stem),
+        let mut state = MirrorState::default();
+        if newest.is_none_or(has_commit) {
+            state.ranges.extend(records.into_iter().map(|(range, _)| range));
+        } else {
+            remove(stem);
         }
         let open = |extension| {
             let mut options = OpenOptions::new();
             options.read(true).create(true);
-            match extension == RANGES {
-                true => options.append(true),
-                false => options.write(true),
+            if extension == RANGES {
+                options.append(true)
+            } else {
+                options.write(true)
             };
             options.open(stem.with_extension(extension))
         };
         let (bytes, ranges) = (open(BYTES)?, open(RANGES)?);
-        // It is used now, whether or not anything is added.
-        bytes.set_modified(SystemTime::now())?;
-        let (is_gone, state) = (AtomicBool::new(false), Mutex::new(state));
-        Ok(Arc::new(Mirror { cache, bytes, ranges, is_gone, state }))
+        // The time of modification is that of the last use.
+        bytes.set_modified(clock::utc())?;
+        let (is_removed, state) = (AtomicBool::new(false), Mutex::new(state));
+        Ok(Arc::new(Mirror { cache, bytes, ranges, is_removed, state }))
     }
 
-    /// Fills a request; false if not all of it is here.
+    /// Fills a request; false if the mirror does not have all of it.
     pub fn read(&self, request: &mut ReadRequest<'_>) -> bool {
         let range = request.offset..request.offset.saturating_add(request.buffer.len() as u64);
-        let has_all = range.is_empty() || lock(&self.state).have.gaps(&range).next().is_none();
+        let has_all = range.is_empty() || self.state.lock().ranges.gaps(&range).next().is_none();
         has_all && self.bytes.read_exact_at(request.buffer, request.offset).is_ok()
     }
 
-    /// Keeps bytes that a commit refers to.
-    pub fn keep(&self, offset: u64, bytes: &[u8], mark: CommitMark) {
-        if bytes.is_empty() || self.is_gone.load(Ordering::Relaxed) {
+    /// Adds bytes that a commit refers to.
+    pub fn insert(&self, offset: u64, bytes: &[u8], mark: CommitMark) {
+        if bytes.is_empty() || self.is_removed.load(Ordering::Relaxed) {
             return;
         }
         if self.bytes.write_all_at(bytes, offset).is_err() {
-            // Part of it may be there; nobody knows of that.
+            // What was written of it has no record.
             return;
         }
         let range = offset..offset + bytes.len() as u64;
-        let mut state = lock(&self.state);
-        state.have.insert(range.clone());
-        state.unsynced.push((range, mark));
-        state.unsynced_bytes += bytes.len() as u64;
-        if state.unsynced_bytes >= UNSYNCED_MAX {
+        let mut state = self.state.lock();
+        state.ranges.insert(range.clone());
+        state.unrecorded.push((range, mark));
+        state.unrecorded_bytes += bytes.len() as u64;
+        if state.unrecorded_bytes >= UNRECORDED_MAX {
             drop(state);
             self.publish();
             self.cache.make_room();
         }
     }
 
-    /// Tells other processes what was kept, once that is durable.
+    /// Makes the bytes without a record durable, and records them.
     fn publish(&self) {
         let (ranges, _) = {
-            let mut state = lock(&self.state);
-            (std::mem::take(&mut state.unsynced), std::mem::take(&mut state.unsynced_bytes))
+            let mut state = self.state.lock();
+            (std::mem::take(&mut state.unrecorded), std::mem::take(&mut state.unrecorded_bytes))
         };
-        let is_there = self.bytes.metadata().is_ok_and(|facts| facts.nlink() > 0);
-        if !is_there {
-            // Another process made room: what nobody finds is not worth the disk.
-            self.is_gone.store(true, Ordering::Relaxed);
+        let is_linked = self.bytes.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
+        if !is_linked {
+            // Another process removed the files to make room. No process would find the records.
+            self.is_removed.store(true, Ordering::Relaxed);
         }
-        if !is_there || ranges.is_empty() || self.bytes.sync_data().is_err() {
+        if !is_linked || ranges.is_empty() || self.bytes.sync_data().is_err() {
             return;
         }
-        let records: Vec<u8> = ranges.iter().flat_map(encoded).collect();
-        // What is lost is fetched again.
+        let records: Vec<u8> = ranges.iter().flat_map(encode).collect();
+        // A lost record only means another fetch.
         drop((&self.ranges).write_all(&records));
     }
 }
@@ -235,26 +237,28 @@ impl Drop for Mirror {
     }
 }
 
-fn encoded((range, mark): &(Range<u64>, CommitMark)) -> [u8; RECORD_BYTES] {
+fn encode((range, mark): &(Range<u64>, CommitMark)) -> [u8; RECORD_BYTES] {
     let mut record = [0; RECORD_BYTES];
     let numbers = [range.start, range.end, mark.csn.0, mark.time_us as u64];
     for (place, number) in record.chunks_exact_mut(size_of::<u64>()).zip(numbers) {
         place.copy_from_slice(&number.to_le_bytes());
     }
-    let (told, checksum) = record.split_at_mut(RECORD_BYTES - size_of::<u64>());
-    checksum.copy_from_slice(&XxHash3_64::oneshot(told).to_le_bytes());
+    let (numbers, checksum) = record.split_at_mut(RECORD_BYTES - size_of::<u64>());
+    checksum.copy_from_slice(&XxHash3_64::oneshot(numbers).to_le_bytes());
     record
 }
 
-/// None if the record is not whole, or not what was written.
-fn decoded(record: &[u8]) -> Option<(Range<u64>, CommitMark)> {
-    let (told, checksum) = record.split_at_checked(RECORD_BYTES - size_of::<u64>())?;
-    if XxHash3_64::oneshot(told).to_le_bytes() != checksum {
+/// Decodes a record; none if it is cut off, or its checksum does not match.
+fn decode(record: &[u8]) -> Option<(Range<u64>, CommitMark)> {
+    let (numbers, checksum) = record.split_at_checked(RECORD_BYTES - size_of::<u64>())?;
+    if XxHash3_64::oneshot(numbers).to_le_bytes() != checksum {
         return None;
     }
-    let mut numbers =
-        told.chunks_exact(size_of::<u64>()).flat_map(<[u8; 8]>::try_from).map(u64::from_le_bytes);
-    let mut next = || numbers.next();
+    let mut words = numbers
+        .chunks_exact(size_of::<u64>())
+        .flat_map(<[u8; 8]>::try_from)
+        .map(u64::from_le_bytes);
+    let mut next = || words.next();
     let range = next()?..next()?;
     let mark = CommitMark { csn: Csn(next()?), time_us: next()? as i64 };
     (!range.is_empty()).then_some((range, mark))
@@ -273,7 +277,7 @@ mod tests {
         DiskCache::open(folder, Uuid::nil(), bytes_max).unwrap()
     }
 
-    fn mirror(cache: &Arc<DiskCache>, number: u32) -> Arc<Mirror> {
+    fn open_mirror(cache: &Arc<DiskCache>, number: u32) -> Arc<Mirror> {
         let database = DatabaseRow {
             id: DatabaseId(number),
             uuid: Uuid::nil(),
@@ -288,39 +292,40 @@ mod tests {
 
     fn read(mirror: &Mirror, range: Range<u64>) -> Option<Vec<u8>> {
         let mut buffer = vec![0; (range.end - range.start) as usize];
-        let is_here = mirror.read(&mut ReadRequest { offset: range.start, buffer: &mut buffer });
-        is_here.then_some(buffer)
+        let is_mirrored =
+            mirror.read(&mut ReadRequest { offset: range.start, buffer: &mut buffer });
+        is_mirrored.then_some(buffer)
     }
 
     #[test]
-    fn what_is_kept_is_there_for_who_comes_later() {
+    fn inserted_ranges_are_read_by_a_later_process() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = mirror(&cache(folder.path(), MIB), 1);
-        kept.keep(1000, b"abcdef", MARK);
-        kept.keep(1006, b"gh", MARK);
-        kept.keep(2000, b"xyz", MARK);
-        drop(kept);
-        let kept = mirror(&cache(folder.path(), MIB), 1);
-        assert_eq!(read(&kept, 1002..1008).as_deref(), Some(&b"cdefgh"[..]));
-        assert_eq!(read(&kept, 1500..1500).as_deref(), Some(&b""[..]));
-        assert_eq!(read(&kept, 999..1003), None);
-        assert_eq!(read(&kept, 1000..2003), None, "not all of it is there");
-        assert_eq!(read(&kept, u64::MAX - 1..u64::MAX), None);
+        let mirror = open_mirror(&cache(folder.path(), MIB), 1);
+        mirror.insert(1000, b"abcdef", MARK);
+        mirror.insert(1006, b"gh", MARK);
+        mirror.insert(2000, b"xyz", MARK);
+        drop(mirror);
+        let mirror = open_mirror(&cache(folder.path(), MIB), 1);
+        assert_eq!(read(&mirror, 1002..1008).as_deref(), Some(&b"cdefgh"[..]));
+        assert_eq!(read(&mirror, 1500..1500).as_deref(), Some(&b""[..]));
+        assert_eq!(read(&mirror, 999..1003), None);
+        assert_eq!(read(&mirror, 1000..2003), None, "not all of it is there");
+        assert_eq!(read(&mirror, u64::MAX - 1..u64::MAX), None);
     }
 
     #[test]
-    fn records_that_do_not_hold_end_what_is_known() {
+    fn records_after_a_damaged_one_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = mirror(&cache(folder.path(), MIB), 1);
-        (0..10).for_each(|at| kept.keep(at * 100, &[at as u8; 10], MARK));
-        drop(kept);
+        let mirror = open_mirror(&cache(folder.path(), MIB), 1);
+        (0..10).for_each(|at| mirror.insert(at * 100, &[at as u8; 10], MARK));
+        drop(mirror);
         let cache = cache(folder.path(), MIB);
         let path = cache.folder.join(format!("{}-1-3.{RANGES}", Uuid::nil()));
         let whole = fs::read(&path).unwrap();
         let known = |records: &[u8]| {
             fs::write(&path, records).unwrap();
-            let kept = mirror(&cache, 1);
-            let known = (0..10).take_while(|at| read(&kept, at * 100..at * 100 + 10).is_some());
+            let mirror = open_mirror(&cache, 1);
+            let known = (0..10).take_while(|at| read(&mirror, at * 100..at * 100 + 10).is_some());
             known.count()
         };
         assert_eq!(known(&whole), 10);
@@ -333,36 +338,36 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_goes_if_the_federation_has_another_commit_in_its_place() {
+    fn a_mirror_is_removed_if_the_federation_lacks_its_newest_commit() {
         let folder = tempfile::tempdir().unwrap();
-        mirror(&cache(folder.path(), MIB), 1).keep(0, b"before", MARK);
+        open_mirror(&cache(folder.path(), MIB), 1).insert(0, b"before", MARK);
         let other = CommitMark { time_us: 99, ..MARK };
-        mirror(&cache(folder.path(), MIB), 1).keep(10, b"beside", other);
-        let kept = mirror(&cache(folder.path(), MIB), 1);
-        assert_eq!(read(&kept, 0..6), None);
-        assert_eq!(read(&kept, 10..16), None);
-        drop(kept);
-        assert_eq!(read(&mirror(&cache(folder.path(), MIB), 1), 0..6), None, "for good");
+        open_mirror(&cache(folder.path(), MIB), 1).insert(10, b"beside", other);
+        let mirror = open_mirror(&cache(folder.path(), MIB), 1);
+        assert_eq!(read(&mirror, 0..6), None);
+        assert_eq!(read(&mirror, 10..16), None);
+        drop(mirror);
+        assert_eq!(read(&open_mirror(&cache(folder.path(), MIB), 1), 0..6), None, "for good");
     }
 
     #[test]
-    fn what_was_used_least_recently_goes_first() {
+    fn the_least_recently_used_mirror_is_removed_first() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = cache(folder.path(), 3 * UNSYNCED_MAX);
-        let full = vec![1; UNSYNCED_MAX as usize];
-        let mirrors: Vec<_> = (0..5).map(|database| mirror(&cache, database)).collect();
+        let cache = cache(folder.path(), 3 * UNRECORDED_MAX);
+        let full = vec![1; UNRECORDED_MAX as usize];
+        let mirrors: Vec<_> = (0..5).map(|database| open_mirror(&cache, database)).collect();
         for mirror in &mirrors {
-            mirror.keep(0, &full, MARK);
+            mirror.insert(0, &full, MARK);
         }
-        let has = |mirror: &Arc<Mirror>| !mirror.is_gone.load(Ordering::Relaxed);
+        let has = |mirror: &Arc<Mirror>| !mirror.is_removed.load(Ordering::Relaxed);
         assert!(!has(&mirrors[0]) && has(&mirrors[4]));
-        assert!(read(&mirrors[0], 0..10).is_some(), "who has it open may read it to the end");
+        assert!(read(&mirrors[0], 0..10).is_some(), "an open mirror can be read after its removal");
         let sizes = fs::read_dir(&cache.folder)
             .unwrap()
             .map(|entry| entry.unwrap().metadata().unwrap().blocks() * 512);
-        assert!(sizes.sum::<u64>() <= 4 * UNSYNCED_MAX);
+        assert!(sizes.sum::<u64>() <= 4 * UNRECORDED_MAX);
         drop(mirrors);
-        assert_eq!(read(&mirror(&cache, 0), 0..10), None);
-        assert!(read(&mirror(&cache, 4), 0..10).is_some());
+        assert_eq!(read(&open_mirror(&cache, 0), 0..10), None);
+        assert!(read(&open_mirror(&cache, 4), 0..10).is_some());
     }
 }

@@ -1,14 +1,14 @@
-//! The files of a federation that a server has, over `root://`.
+//! The folder of a federation on a server, and its files, over `root://`.
 //!
-//! 1. A path is below the federation's folder on the server; `fb.raw=1` asks for the file as it is
-//!    rather than as the complete ROOT file that other clients are shown.
-//! 2. What is read ahead comes over connections of its own, in turn, so that who reads what is needed now
-//!    does not have to take it off the wire first, and several bursts are on their way at once.
-//! 3. Writes are sent and not waited for; if one fails, the next operation tells it, the sync at the
-//!    latest. A file that was written to and not synced fails for good if its connection is lost: the
-//!    transaction fails, and nothing that it wrote is committed.
-//! 4. Who writes names its session and the database. Once the session does not hold the database any more,
-//!    the server refuses, and that is a conflict.
+//! 1. A path is relative to the federation's folder on the server. `fb.raw=1` asks for the file as it is stored, rather than
+//!    the complete ROOT file that other clients are shown.
+//! 2. Prefetches use connections of their own, in turn. So a read that is needed now does not have to receive them
+//!    first, and several are on their way at once.
+//! 3. Writes are sent without waiting for their acknowledgement. If one fails, a later operation returns the error, the
+//!    sync at the latest. A file with unsynced writes fails for good if its connection is lost: then the transaction
+//!    fails, and nothing that it wrote is committed.
+//! 4. A writer names its session and the database. Once the session does not hold the database any more,
+//!    the server refuses writes, which is a conflict.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,29 +29,29 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteFolder {
     client: Client,
-    /// Who writes.
+    /// The session of the catalogue that writes belong to.
     session: Option<Uuid>,
-    ahead: Arc<Ahead>,
+    prefetch: Arc<PrefetchConnections>,
 }
 
-/// The connections for reading ahead, which are made when they are needed first.
+/// The connections for prefetching, each made at its first use.
 #[derive(Debug)]
-struct Ahead {
+struct PrefetchConnections {
     url: Url,
     options: Options,
-    /// None for one that cannot be made: then the first connection does for it.
+    /// `None` for one that could not be made; the first connection is used instead.
     clients: Vec<OnceLock<Option<Client>>>,
     turn: AtomicUsize,
 }
 
-impl Ahead {
+impl PrefetchConnections {
     fn new(url: Url, options: Options, streams: usize) -> Self {
         let clients = std::iter::repeat_with(OnceLock::new).take(streams).collect();
-        Ahead { url, options, clients, turn: AtomicUsize::new(0) }
+        PrefetchConnections { url, options, clients, turn: AtomicUsize::new(0) }
     }
 
-    /// Whose turn it is.
-    fn next(&self) -> usize {
+    /// The index of the connection whose turn it is.
+    fn next_index(&self) -> usize {
         self.turn.fetch_add(1, Ordering::Relaxed) % self.clients.len().max(1)
     }
 
@@ -61,8 +61,8 @@ impl Ahead {
     }
 }
 
-/// A server that asks for patience, as one with slow disks does, gets as much as ever; one that says nothing
-/// is waited for until the time-out.
+/// The client's options. A server that asks to be waited for, as one with slow disks does, gets the usual time; a silent one
+/// is given up after the time-out.
 fn options(timeout: Duration) -> Options {
     let usual = Options::default();
     Options {
@@ -76,9 +76,8 @@ fn options(timeout: Duration) -> Options {
 }
 
 impl RemoteFolder {
-    /// Connects to the server of `root://host:port//federation`; a session of its catalogue is needed to
-    /// write. PrefetchPool come over so many connections more. A server that does not answer is waited for until the
-    /// time-out.
+    /// Connects to the server of `root://host:port//federation`. Writing needs a session of its catalogue. `streams` is the
+    /// number of connections for prefetching; `timeout` limits how long a server that does not answer is waited for.
     pub fn connect(
         url: &str,
         session: Option<Uuid>,
@@ -89,10 +88,11 @@ impl RemoteFolder {
         let url = Url::parse(url).map_err(|error| Error::invalid(error.to_string()))?;
         let options = options(timeout);
         let client = Client::connect(&url, options.clone()).map_err(failed)?;
-        Ok(RemoteFolder { client, session, ahead: Arc::new(Ahead::new(url, options, streams)) })
+        let prefetch = Arc::new(PrefetchConnections::new(url, options, streams));
+        Ok(RemoteFolder { client, session, prefetch })
     }
 
-    /// The URL of a file, as if it were a path.
+    /// The URL of a file, in the form of a path.
     pub fn path_of(&self, relative: &str) -> PathBuf {
         PathBuf::from(format!("{}/{relative}", self.client.url()))
     }
@@ -134,12 +134,12 @@ impl RemoteFolder {
             Some(ErrorCode::IT_EXISTS) => Error::Exists {
                 what: format!("file {} exists already; move it away", path.display()),
             },
-            _ => Error::io(what, &path, told(error)),
+            _ => Error::io(what, &path, io_error(error)),
         })?;
         Ok(RemoteFile {
             client: self.client.clone(),
-            files_ahead: self.ahead.clients.iter().map(|_| OnceLock::new()).collect(),
-            ahead: self.ahead.clone(),
+            prefetch_files: self.prefetch.clients.iter().map(|_| OnceLock::new()).collect(),
+            prefetch: self.prefetch.clone(),
             file,
             path,
             relative,
@@ -154,13 +154,13 @@ impl RemoteFolder {
     }
 }
 
-/// A file of a server that is open.
+/// A file on a server that is open.
 #[derive(Debug)]
 pub(crate) struct RemoteFile {
     client: Client,
-    ahead: Arc<Ahead>,
-    /// The same file over each connection for reading ahead.
-    files_ahead: Box<[OnceLock<Option<File>>]>,
+    prefetch: Arc<PrefetchConnections>,
+    /// The same file over each connection for prefetching.
+    prefetch_files: Box<[OnceLock<Option<File>>]>,
     file: File,
     path: PathBuf,
     relative: String,
@@ -176,13 +176,13 @@ impl RemoteFile {
         &self.relative
     }
 
-    /// Whether all that is done with it will fail.
+    /// Whether all further operations fail, since unsynced writes may be lost.
     pub fn is_broken(&self) -> bool {
         self.file.is_broken()
     }
 
     pub fn size(&self) -> std::io::Result<u64> {
-        Ok(self.file.stat().map_err(told)?.size)
+        Ok(self.file.stat().map_err(io_error)?.size)
     }
 
     /// Fills all requests.
@@ -190,43 +190,46 @@ impl RemoteFile {
         read_many(&self.file, requests)
     }
 
-    /// Fills all requests ahead of their use.
+    /// Fills all requests, over a connection for prefetching.
     pub fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
-        read_many(self.file_ahead(), requests)
+        read_many(self.prefetch_file(), requests)
     }
 
-    /// Reads ahead from `offset` on; fewer bytes than fit only at the end.
+    /// Fills `buffer` from `offset` on, over a connection for prefetching, and returns the number of bytes read, which is
+    /// smaller than the buffer only at the end of the file.
     pub fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.file_ahead().read_at(offset, buffer).map_err(told)
+        self.prefetch_file().read_at(offset, buffer).map_err(io_error)
     }
 
-    fn file_ahead(&self) -> &File {
-        let index = self.ahead.next();
-        let Some(place) = self.files_ahead.get(index) else { return &self.file };
-        let open = || self.ahead.client(index)?.open(self.file.location(), OpenOptions::READ).ok();
-        place.get_or_init(open).as_ref().unwrap_or(&self.file)
+    fn prefetch_file(&self) -> &File {
+        let index = self.prefetch.next_index();
+        let Some(file) = self.prefetch_files.get(index) else { return &self.file };
+        let open =
+            || self.prefetch.client(index)?.open(self.file.location(), OpenOptions::READ).ok();
+        file.get_or_init(open).as_ref().unwrap_or(&self.file)
     }
 
+    /// Sends bytes, and does not wait for the acknowledgement.
     pub fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
-        self.file.write_later(offset, bytes).map_err(told)
+        self.file.write_later(offset, bytes).map_err(io_error)
     }
 
     pub fn resize(&self, size: u64) -> std::io::Result<()> {
-        self.file.truncate(size).map_err(told)
+        self.file.truncate(size).map_err(io_error)
     }
 
-    /// Waits for the answers to what was written.
+    /// Waits for the acknowledgement of all writes.
     pub fn settle(&self) -> std::io::Result<()> {
-        self.file.settle().map_err(told)
+        self.file.settle().map_err(io_error)
     }
 
     pub fn sync(&self) -> std::io::Result<()> {
-        self.file.sync().map_err(told)
+        self.file.sync().map_err(io_error)
     }
 
     /// Removes the file.
     pub fn remove(&self) -> std::io::Result<()> {
-        self.client.rm(self.file.location()).map_err(told)
+        self.client.rm(self.file.location()).map_err(io_error)
     }
 }
 
@@ -235,17 +238,17 @@ fn read_many(file: &File, requests: &mut [ReadRequest<'_>]) -> std::io::Result<(
     let mut pieces: Vec<ReadPiece<'_>> = pieces
         .map(|request| ReadPiece { offset: request.offset, buffer: &mut *request.buffer })
         .collect();
-    file.read_many(&mut pieces).map_err(told)
+    file.read_many(&mut pieces).map_err(io_error)
 }
 
-/// Converts a client's error: a lost lock becomes `Conflict`, a lost server says what has to be run again.
-fn told(error: ClientError) -> std::io::Error {
+/// Converts a client's error. A lost lock becomes [`Error::Conflict`]; lost writes say that the transaction must run again.
+fn io_error(error: ClientError) -> std::io::Error {
     match error {
-        // Only what changes files is lost so, and files count only as of a commit.
+        // Only writes are lost in this way, and readers see only committed bytes.
         ClientError::Lost { server, path, reason } => std::io::Error::new(
             std::io::ErrorKind::ConnectionReset,
             format!(
-                "{server} was lost, {reason}; what was written to {path} and not committed is lost, too: \
+                "connection to {server} lost, {reason}: uncommitted writes to {path} are lost; \
                  run the transaction again"
             ),
         ),

@@ -1,0 +1,127 @@
+//! The prefetch buffers of a federation, and the memory that they share.
+//!
+//! 1. A federation holds at most [`BUFFERS_MAX`] times the bytes of the largest buffer, however many files it reads.
+//! 2. A buffer that was read to its end is released at once. When the limit is reached, the oldest buffers go.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::buffer::PrefetchBuffer;
+
+/// Bytes of one buffer, whatever is configured, because each is one allocation.
+const BUFFER_BYTES_MAX: u64 = 64 << 20;
+/// Buffers of the largest size that a federation holds.
+const BUFFERS_MAX: u64 = 8;
+/// Buffers of any size that a federation holds.
+const COUNT_MAX: usize = 64;
+/// Allocations of released buffers that are retained for the next ones.
+const FREE_MAX: usize = 2;
+/// Buffers smaller than this are allocated anew each time.
+const REUSED_BYTES_MIN: u64 = 512 << 10;
+
+/// The prefetch buffers of a federation.
+#[derive(Debug)]
+pub(crate) struct PrefetchPool {
+    /// 0 if nothing is prefetched.
+    buffer_bytes_max: u64,
+    /// The oldest first. Only these are strong references that last.
+    buffers: Mutex<VecDeque<Arc<PrefetchBuffer>>>,
+    memory: BufferMemory,
+}
+
+impl PrefetchPool {
+    /// A pool of buffers of up to `buffer_bytes_max` bytes, and 64 MiB at most. With 0 nothing is prefetched.
+    pub(crate) fn new(buffer_bytes_max: u64) -> Self {
+        let buffer_bytes_max = buffer_bytes_max.min(BUFFER_BYTES_MAX);
+        let memory = BufferMemory::new(buffer_bytes_max);
+        PrefetchPool { buffer_bytes_max, buffers: Mutex::default(), memory }
+    }
+
+    /// Bytes of the largest buffer; 0 if nothing is prefetched.
+    pub(super) fn buffer_bytes_max(&self) -> u64 {
+        self.buffer_bytes_max
+    }
+
+    /// Bytes of all buffers.
+    pub(super) fn bytes_max(&self) -> u64 {
+        self.buffer_bytes_max.saturating_mul(BUFFERS_MAX)
+    }
+
+    /// Adds a buffer of `ranges`, which are ascending, disjoint and of [`buffer_bytes_max`](Self::buffer_bytes_max)
+    /// at most in all. The caller must [fetch](PrefetchBuffer::fetch) it, since its readers wait until then.
+    pub(super) fn add(&self, ranges: Vec<Range<u64>>, plan: Option<u64>) -> Arc<PrefetchBuffer> {
+        let buffer = Arc::new(PrefetchBuffer::new(ranges, plan, self.memory.clone()));
+        let mut buffers = self.buffers.lock();
+        buffers.push_back(buffer.clone());
+        let mut bytes: u64 = buffers.iter().map(|buffer| buffer.size()).sum();
+        while (bytes > self.bytes_max() || buffers.len() > COUNT_MAX)
+            && let Some(oldest) = buffers.pop_front()
+        {
+            bytes -= oldest.size();
+        }
+        buffer
+    }
+
+    /// Removes a buffer that was read to its end.
+    pub(super) fn release(&self, buffer: &Arc<PrefetchBuffer>) {
+        self.buffers.lock().retain(|held| !Arc::ptr_eq(held, buffer));
+    }
+}
+
+/// Allocations for buffers, of which those of released buffers are used again.
+#[derive(Clone, Debug)]
+pub(super) struct BufferMemory {
+    free: Arc<Mutex<Vec<Vec<u8>>>>,
+    /// Bytes of an allocation that any buffer can use.
+    full_size: u64,
+}
+
+impl BufferMemory {
+    pub(super) fn new(full_size: u64) -> Self {
+        BufferMemory { free: Arc::default(), full_size }
+    }
+
+    /// BufferMemory of at least `size` bytes, with unspecified content.
+    pub(super) fn take(&self, size: u64) -> Vec<u8> {
+        if size < REUSED_BYTES_MIN {
+            return vec![0; size as usize];
+        }
+        let free = self.free.lock().pop().filter(|bytes| bytes.len() as u64 >= size);
+        free.unwrap_or_else(|| vec![0; self.full_size.max(size) as usize])
+    }
+
+    /// Takes back the memory of a buffer of `size` bytes.
+    pub(super) fn put_back(&self, bytes: Vec<u8>, size: u64) {
+        if size < REUSED_BYTES_MIN {
+            return;
+        }
+        let mut free = self.free.lock();
+        if free.len() < FREE_MAX {
+            free.push(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_pool_drops_its_oldest_buffers() {
+        let pool = PrefetchPool::new(1 << 20);
+        let buffer = |index: u64| {
+            let start = index << 20;
+            pool.add(std::iter::once(start..start + (1 << 20)).collect(), None)
+        };
+        let count = pool.bytes_max() >> 20;
+        let all: Vec<_> = (0..count + 3).map(buffer).collect();
+        assert_eq!(pool.buffers.lock().len() as u64, count);
+        assert_eq!(Arc::strong_count(&all[2]), 1, "the oldest is gone");
+        pool.release(&all[3]);
+        assert_eq!(Arc::strong_count(&all[3]), 1, "a released one is gone");
+        assert_eq!(Arc::strong_count(&all[4]), 2);
+    }
+}
