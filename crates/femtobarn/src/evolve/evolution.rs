@@ -1,8 +1,8 @@
-//! How objects of one version of a class become those of another.
+//! Evolution: the plan by which objects of one version of a class become those of another.
 //!
-//! Fields are matched by name, or by the name that they had in the version before (`was`), from one
-//! version to the next, so that a field that was renamed twice is still the same field. What becomes
-//! of the values is decided by `rntuple::revise`; here it is refused what only a class can tell.
+//! Fields are matched by name, or by the name that they had in the version before (`was`), from one version to the next,
+//! so a field that was renamed twice is still the same field. `rntuple::revise` decides how values are converted;
+//! this module refuses conversions that only the class shows to be wrong.
 
 use rntuple::{
     ChangeKind, Conversion, EvolutionPlan, FieldChange, Nesting, NewMember, Type, Value,
@@ -13,20 +13,19 @@ use crate::error::{Error, Result};
 use crate::links::translate;
 use crate::schema::class::{Class, Field, FieldType};
 
-/// How objects of one version of a class become those of another.
+/// A plan by which objects of one version of a class become those of another.
 pub struct Evolution {
     pub(crate) members: Vec<NewMember>,
     pub(crate) plan: EvolutionPlan,
 }
 
 impl Evolution {
-    /// What happens to the fields, one sentence each; none if their values stay as they are.
+    /// The changes of fields, a sentence each; none if all values stay as they are.
     pub fn changes(&self) -> Vec<String> {
         self.plan.changes().iter().map(sentence).collect()
     }
 
-    /// The path that a field has now, and whether its values are of another type; none if it is left
-    /// out.
+    /// The new path of a field, and whether its values have another type; none if the field is left out.
     pub(crate) fn new_path(&self, old: &str) -> Option<(String, bool)> {
         let path = new_path(&self.members, old)?;
         let is_part = |change: &str| {
@@ -43,9 +42,9 @@ impl Evolution {
 
 fn new_path(members: &[NewMember], old: &str) -> Option<String> {
     let (first, rest) = old.split_once('.').map_or((old, None), |(a, b)| (a, Some(b)));
-    let is_it =
+    let is_same =
         |member: &&NewMember| matches!(&member.from, ValueOrigin::Same(name) if name == first);
-    let member = members.iter().find(is_it)?;
+    let member = members.iter().find(is_same)?;
     match rest {
         None => Some(member.name.clone()),
         // The parts of a link are not members of a class.
@@ -66,16 +65,15 @@ fn sentence(FieldChange { path, kind }: &FieldChange) -> String {
 }
 
 impl Class {
-    /// How objects of an older version become those of this one; of the versions between, if there
-    /// are any, nothing is known.
+    /// The evolution of objects of an older version to this one. Versions between the two are not considered.
     ///
     /// # Errors
-    /// `Invalid` that names the field and the reason if they cannot.
+    /// [`Error::Invalid`] if a field cannot be converted.
     pub fn evolution(&self, older: &Class) -> Result<Evolution> {
         self.evolution_over(std::slice::from_ref(older))
     }
 
-    /// As [`evolution`](Self::evolution), with the versions between: from the newest to the oldest.
+    /// As [`evolution`](Self::evolution), through all versions in `older`, the newest first.
     pub(crate) fn evolution_over(&self, older: &[Class]) -> Result<Evolution> {
         let (pairs, oldest) = self.pairs(older)?;
         check_all(&pairs, false, &mut vec![]).map_err(|reason| self.refusal(oldest, &reason))?;
@@ -83,7 +81,7 @@ impl Class {
         self.planned(oldest, members)
     }
 
-    /// How objects of this version are seen through the oldest of the older ones.
+    /// The evolution of objects of this version to the oldest version in `older`.
     pub(crate) fn regression_over(&self, older: &[Class]) -> Result<Evolution> {
         let (pairs, oldest) = self.pairs(older)?;
         check_all(&pairs, true, &mut vec![]).map_err(|reason| oldest.refusal(self, &reason))?;
@@ -91,8 +89,8 @@ impl Class {
         oldest.planned(self, members)
     }
 
-    /// As [`regression_over`](Self::regression_over), but only where the values allow it; which of them
-    /// do, reading tells.
+    /// As [`regression_over`](Self::regression_over), for conversions that some values do not survive: reading such a value
+    /// fails.
     pub(crate) fn narrowing_over(&self, older: &[Class]) -> Result<Vec<NewMember>> {
         let (pairs, oldest) = self.pairs(older)?;
         check_all(&pairs, true, &mut vec![]).map_err(|reason| oldest.refusal(self, &reason))?;
@@ -105,17 +103,17 @@ impl Class {
         }
     }
 
-    /// Whether objects of an older version become objects of this one with all fields that they have.
+    /// Whether objects of an older version keep all their fields as objects of this one.
     pub(crate) fn keeps_fields(&self, older: &Class) -> bool {
         let pairs = pairs(&[&self.fields, &older.fields]);
         keeps_all(&pairs, &older.fields) && self.evolution(older).is_ok()
     }
 
-    fn pairs<'a>(&'a self, older: &'a [Class]) -> Result<(Vec<Pair<'a>>, &'a Class)> {
+    fn pairs<'a>(&'a self, older: &'a [Class]) -> Result<(Vec<FieldPair<'a>>, &'a Class)> {
         let oldest = older.last().unwrap_or(self);
         if older.iter().any(|class| class.name != self.name) {
             return Err(Error::invalid(format!(
-                "objects of class {} do not become objects of class {}",
+                "objects of class {} cannot become objects of class {}",
                 oldest.name, self.name
             )));
         }
@@ -124,7 +122,7 @@ impl Class {
         Ok((pairs(&chain), oldest))
     }
 
-    /// The plan for objects of class `from` that become objects of this one.
+    /// Plans the conversion of objects of class `from` to this one.
     fn planned(&self, from: &Class, members: Vec<NewMember>) -> Result<Evolution> {
         let stored = Type::Record { class: String::new(), members: from.members() };
         match plan(&stored, &members) {
@@ -142,23 +140,23 @@ impl Class {
     }
 }
 
-/// A field of the newest version with what it was in the oldest.
-struct Pair<'a> {
+/// A field of the newest version, with the same field of the oldest.
+struct FieldPair<'a> {
     new: &'a Field,
     old: Option<&'a Field>,
-    /// What older objects have if it was not there.
+    /// The value in older objects if the oldest version lacks the field.
     default: Option<&'a serde_json::Value>,
-    /// The members of a record, or of the records in a collection.
-    inner: Vec<Pair<'a>>,
+    /// The pairs of a record's members, or of those of the records in a collection.
+    inner: Vec<FieldPair<'a>>,
 }
 
 /// Matches the fields of several versions, the newest first.
-fn pairs<'a>(chain: &[&'a [Field]]) -> Vec<Pair<'a>> {
+fn pairs<'a>(chain: &[&'a [Field]]) -> Vec<FieldPair<'a>> {
     let Some((newest, older)) = chain.split_first() else { return vec![] };
     newest.iter().map(|field| pair(field, older)).collect()
 }
 
-fn pair<'a>(new: &'a Field, older: &[&'a [Field]]) -> Pair<'a> {
+fn pair<'a>(new: &'a Field, older: &[&'a [Field]]) -> FieldPair<'a> {
     let mut trail = vec![new];
     for fields in older {
         let field = trail[trail.len() - 1];
@@ -171,14 +169,11 @@ fn pair<'a>(new: &'a Field, older: &[&'a [Field]]) -> Pair<'a> {
     let first = trail[trail.len() - 1];
     let is_old = trail.len() == older.len() + 1;
     let inner: Vec<&[Field]> = trail.iter().filter_map(|field| inner_fields(&field.of)).collect();
-    Pair {
+    FieldPair {
         new,
         old: is_old.then_some(first),
         default: new.default.as_ref().or(first.default.as_ref()),
-        inner: match is_old && inner.len() == trail.len() {
-            true => pairs(&inner),
-            false => vec![],
-        },
+        inner: if is_old && inner.len() == trail.len() { pairs(&inner) } else { vec![] },
     }
 }
 
@@ -189,8 +184,8 @@ fn inner_fields(of: &FieldType) -> Option<&[Field]> {
     }
 }
 
-fn forward(pairs: &[Pair<'_>]) -> Result<Vec<NewMember>> {
-    let member = |pair: &Pair<'_>| {
+fn forward(pairs: &[FieldPair<'_>]) -> Result<Vec<NewMember>> {
+    let member = |pair: &FieldPair<'_>| {
         let of = pair.new.of.storage_type();
         Ok(match pair.old {
             Some(old) => NewMember::was(&pair.new.name, of, &old.name)
@@ -202,16 +197,17 @@ fn forward(pairs: &[Pair<'_>]) -> Result<Vec<NewMember>> {
     pairs.iter().map(member).collect()
 }
 
-/// As [`forward`], from the newest to the oldest, which has these fields.
-fn backward(pairs: &[Pair<'_>], oldest: &[Field]) -> Result<Vec<NewMember>> {
+/// As [`forward`], from the newest version to the oldest, whose fields are `oldest`.
+fn backward(pairs: &[FieldPair<'_>], oldest: &[Field]) -> Result<Vec<NewMember>> {
     let member = |field: &Field| {
         let of = field.of.storage_type();
-        let is_it = |pair: &&Pair<'_>| pair.old.is_some_and(|old| std::ptr::eq(old, field));
-        Ok(match pairs.iter().find(is_it) {
+        let is_old = |pair: &&FieldPair<'_>| pair.old.is_some_and(|old| std::ptr::eq(old, field));
+        Ok(match pairs.iter().find(is_old) {
             Some(pair) => {
-                let inner = match pair.inner.is_empty() {
-                    true => vec![],
-                    false => backward(&pair.inner, inner_fields(&field.of).unwrap_or_default())?,
+                let inner = if pair.inner.is_empty() {
+                    vec![]
+                } else {
+                    backward(&pair.inner, inner_fields(&field.of).unwrap_or_default())?
                 };
                 NewMember::was(&field.name, of, &pair.new.name)
                     .with(inner)
@@ -223,27 +219,28 @@ fn backward(pairs: &[Pair<'_>], oldest: &[Field]) -> Result<Vec<NewMember>> {
     oldest.iter().map(member).collect()
 }
 
-/// Whether each of the older fields is one of the newer ones.
-fn keeps_all(pairs: &[Pair<'_>], older: &[Field]) -> bool {
+/// Whether each of the older fields has a pair.
+fn keeps_all(pairs: &[FieldPair<'_>], older: &[Field]) -> bool {
     older.iter().all(|field| {
-        let is_it = |pair: &&Pair<'_>| pair.old.is_some_and(|old| std::ptr::eq(old, field));
+        let is_old = |pair: &&FieldPair<'_>| pair.old.is_some_and(|old| std::ptr::eq(old, field));
         let inner = inner_fields(&field.of).unwrap_or_default();
-        pairs.iter().find(is_it).is_some_and(|pair| keeps_all(&pair.inner, inner))
+        pairs.iter().find(is_old).is_some_and(|pair| keeps_all(&pair.inner, inner))
     })
 }
 
-/// Refuses what looks possible to those who only see how it is stored.
+/// Refuses conversions that the stored types alone would allow.
 fn check_all<'a>(
-    pairs: &[Pair<'a>],
+    pairs: &[FieldPair<'a>],
     is_backward: bool,
     path: &mut Vec<&'a str>,
 ) -> std::result::Result<(), String> {
     for pair in pairs {
         path.push(&pair.new.name);
         if let Some(old) = pair.old {
-            let checked = match is_backward {
-                false => check_field(&old.of, &pair.new.of),
-                true => check_field(&pair.new.of, &old.of),
+            let checked = if is_backward {
+                check_field(&pair.new.of, &old.of)
+            } else {
+                check_field(&old.of, &pair.new.of)
             };
             checked.map_err(|reason| format!("field {:?}: {reason}", path.join(".")))?;
         }
@@ -261,8 +258,8 @@ fn check_field(from: &FieldType, to: &FieldType) -> std::result::Result<(), &'st
     }
 }
 
-/// What becomes of a list that may be missing in one of two versions. Optional lists of records are
-/// stored as lists of lists, so that their types do not tell.
+/// Whether a list is wrapped into an optional list or unwrapped. An optional list of records is stored as a list of lists, so
+/// the stored types do not tell.
 fn nesting(from: &FieldType, to: &FieldType) -> Nesting {
     let is_list = |of: &FieldType| matches!(of, FieldType::List(_));
     match (from, to) {
@@ -277,7 +274,7 @@ fn check(from: &FieldType, to: &FieldType) -> std::result::Result<(), &'static s
         (FieldType::List(_), FieldType::Optional(_)) => Err("a list may have several items"),
         (FieldType::Record { .. }, FieldType::Link(_) | FieldType::ElementLink(_))
         | (FieldType::Link(_) | FieldType::ElementLink(_), FieldType::Record { .. }) => {
-            Err("a link is stored otherwise than its members look")
+            Err("a link cannot become a record, nor a record a link")
         }
         (
             FieldType::List(from) | FieldType::Optional(from) | FieldType::Array { of: from, .. },
@@ -291,16 +288,16 @@ fn check(from: &FieldType, to: &FieldType) -> std::result::Result<(), &'static s
     }
 }
 
-/// A field's default as it is stored.
+/// A field's default value in its stored form.
 fn default(field: &Field, json: Option<&serde_json::Value>) -> Result<Option<Value>> {
     let Some(json) = json else { return Ok(None) };
     let value = value_of(json, &field.of).ok_or_else(|| {
-        Error::invalid(format!("field {:?}: {json} is not a value of its type", field.name))
+        Error::invalid(format!("field {:?}: the default {json} does not fit its type", field.name))
     })?;
     translate::default_to_store(field, value).map(Some)
 }
 
-/// The value that a JSON text stands for; what is no value of the type is refused later.
+/// The value of a JSON text; none if its structure does not fit the type. Ranges are checked later.
 fn value_of(json: &serde_json::Value, of: &FieldType) -> Option<Value> {
     Some(match (json, of) {
         (serde_json::Value::Null, _) => Value::Null,

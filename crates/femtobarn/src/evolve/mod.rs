@@ -1,4 +1,4 @@
-//! Objects of one version of a class as those of another.
+//! Conversion of objects between versions of their class: `evolution` of stored objects, `narrowing` for readers.
 
 pub(crate) mod evolution;
 pub(crate) mod narrowing;

@@ -1,7 +1,7 @@
-//! Objects seen as of an older version of their class that does not hold all their values.
+//! Narrowing: objects read as of an older version of their class that cannot hold all their values.
 //!
-//! Whether the values fit is known when they are read: whole fields are read as they are stored, become
-//! those of the older class or are refused, and what was not asked for is left out.
+//! Whether a value fits is known when it is read. Whole fields are read as they are stored, and converted to the older
+//! class or refused; then members that were not selected are dropped.
 
 use std::sync::Arc;
 
@@ -10,34 +10,35 @@ use rntuple::{Array, Conversion, NewMember, Projection, Reader, Type, ValueOrigi
 use crate::error::{Error, Result};
 use crate::schema::class::Class;
 
-/// Stands for the items of a list when only their number is wanted.
+/// The last part of a path that selects only the number of a list's items.
 const COUNT: &str = "#";
 
-/// How objects become those of an older class.
+/// A conversion of objects to an older version of their class.
 pub(crate) struct Narrowing {
-    /// The fields of the older class, and what they are made of.
+    /// The fields of the older class, and the stored fields that they are made of.
     pub members: Vec<NewMember>,
 }
 
-/// Fields of the older class that were chosen.
+/// Selected fields of the older class.
 #[derive(Clone)]
-pub(crate) struct Narrowed {
+pub(crate) struct NarrowedFields {
     conversion: Arc<Conversion>,
     paths: Vec<String>,
 }
 
 impl Narrowing {
-    /// Chooses fields of the older class by path: what to read for them, and how they are made of it.
+    /// Selects fields of the older class by path: the stored fields to read, and their conversion.
     pub fn select(
         &self,
         reader: &Reader,
         class: &Class,
         paths: &[String],
-    ) -> rntuple::Result<(Projection, Narrowed)> {
+    ) -> rntuple::Result<(Projection, NarrowedFields)> {
         let first = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
         let unknown =
             |path: &&String| class.field_type(path.strip_suffix(".#").unwrap_or(path)).is_none();
-        if let Some(path) = paths.iter().find(unknown).filter(|path| !is_of_link(class, path)) {
+        if let Some(path) = paths.iter().find(unknown).filter(|path| !is_part_of_link(class, path))
+        {
             return Err(rntuple::Error::NotFound {
                 what: "field",
                 name: path.clone(),
@@ -59,17 +60,17 @@ impl Narrowing {
         let projection = reader.select(&stored)?;
         let read = Type::Record { class: String::new(), members: projection.members() };
         let conversion = Conversion::new(&read, &members)?.into();
-        Ok((projection, Narrowed { conversion, paths: paths.to_vec() }))
+        Ok((projection, NarrowedFields { conversion, paths: paths.to_vec() }))
     }
 }
 
-/// Whether a path is that of a link's part, such as `best.entry`.
-fn is_of_link(class: &Class, path: &str) -> bool {
+/// Whether a path is that of a part of a link, such as `best.entry`.
+fn is_part_of_link(class: &Class, path: &str) -> bool {
     path.rsplit_once('.').is_some_and(|(link, _)| class.field_type(link).is_some())
 }
 
-impl Narrowed {
-    /// Makes fields of the older class of what was read.
+impl NarrowedFields {
+    /// Converts stored fields to those of the older class.
     pub fn convert(&self, read: &Array, what: &str) -> Result<Array> {
         self.conversion.apply(read).map_err(|error| match error {
             rntuple::Error::Invalid { what: why } => Error::invalid(format!("{what}: {why}")),
@@ -77,7 +78,7 @@ impl Narrowed {
         })
     }
 
-    /// Leaves out what was not chosen.
+    /// Drops members that were not selected.
     pub fn prune(&self, whole: Array) -> Array {
         let paths: Vec<&str> = self.paths.iter().map(String::as_str).collect();
         prune(whole, &paths)
@@ -104,9 +105,10 @@ fn prune(array: Array, paths: &[&str]) -> Array {
             Array::Record { length, members: members.into_iter().filter_map(chosen).collect() }
         }
         Array::List { offsets, content, optional } => {
-            let content = match paths.iter().all(|path| *path == COUNT) {
-                true => Array::Record { length: content.len(), members: vec![] },
-                false => prune(*content, paths),
+            let content = if paths.iter().all(|path| *path == COUNT) {
+                Array::Record { length: content.len(), members: vec![] }
+            } else {
+                prune(*content, paths)
             };
             Array::List { offsets, content: content.into(), optional }
         }

@@ -1,4 +1,5 @@
-//! Links between objects: as they are stored, and as users have them.
+//! Links between objects: `translate` converts them between their stored form and the one that users see, `row` has
+//! links as members of Rust rows.
 
 pub(crate) mod row;
 pub(crate) mod translate;

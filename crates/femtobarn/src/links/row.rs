@@ -1,14 +1,14 @@
 //! Links as members of Rust rows.
 //!
-//! A row's links say the databases of this federation. Before anything of a row is written, the
-//! container has a position for each of them (see `translate`), so that writing only looks it up.
+//! A row's links name the databases of this federation. Before any part of a row is written, the container has a
+//! position for each of these databases (see `translate`), so writing only looks the position up.
 
 use femtobarn_catalog::{ContainerId, DatabaseId, Oid};
 use rntuple::{Cell, CellType, FromCell, Renumbering, RowReader, RowWriter, Type};
 
 use crate::schema::class::FieldType;
 
-/// A link to an object, or to nothing, as a member of rows.
+/// A link to an object, or the null link, as a member of rows.
 ///
 /// ```
 /// use femtobarn::Link;
@@ -20,7 +20,7 @@ use crate::schema::class::FieldType;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Link(Oid);
 
-/// A link to one element of a collection in an object, or to nothing, as a member of rows.
+/// A link to one element of a collection in an object, or the null link, as a member of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ElementLink {
     link: Link,
@@ -28,11 +28,11 @@ pub struct ElementLink {
 }
 
 impl Link {
-    /// The link to nothing.
+    /// The null link.
     pub const NULL: Link =
         Link(Oid { database: DatabaseId(0), container: ContainerId(0), entry: 0 });
 
-    /// The object; none for the link to nothing.
+    /// The object; none for the null link.
     #[inline]
     pub fn object(&self) -> Option<Oid> {
         (!self.is_null()).then_some(self.0)
@@ -57,7 +57,7 @@ impl From<Oid> for Link {
 }
 
 impl ElementLink {
-    /// The link to nothing.
+    /// The null link.
     pub const NULL: ElementLink = ElementLink { link: Link::NULL, element: 0 };
 
     /// The link to an element of an object.
@@ -66,7 +66,7 @@ impl ElementLink {
         ElementLink { link: object.into(), element }
     }
 
-    /// The object and which element of it; none for the link to nothing.
+    /// The object and the element's index; none for the null link.
     #[inline]
     pub fn element(&self) -> Option<(Oid, u32)> {
         self.link.object().map(|object| (object, self.element))

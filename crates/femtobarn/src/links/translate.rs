@@ -1,8 +1,8 @@
-//! Links and optional records between their stored form and the one that users see.
+//! Translation of links and optional records between their stored form and the one that users see.
 //!
-//! A stored link says `database` as a position in its container's list of the databases that it
-//! links to, so that a file means the same in every federation; users see the number that the
-//! database has in their federation. An optional record is stored as a list of at most one.
+//! In a stored link, `database` is a position in the container's list of the databases that it links to, so that a file
+//! means the same in every federation. Users see the number that the database has in their federation. An optional
+//! record is stored as a list of at most one item.
 
 use femtobarn_catalog::DatabaseId;
 use rntuple::{Array, Primitive, Value, bytes_of, values_of};
@@ -16,12 +16,11 @@ pub(crate) trait Translate {
     /// The other form of a link's database. `container` is 0 for a null link.
     fn translate(&mut self, database: u32, container: u32) -> Result<u32>;
 
-    /// The error for an array that cannot be what its class says.
+    /// The error for an array that does not fit its class.
     fn refuse(&self, what: &str) -> Error;
 }
 
-/// From stored positions to the numbers of this federation; 0 stands for a database that is not in
-/// it.
+/// From stored positions to the numbers of this federation. A database that is not in the federation becomes 0.
 pub(crate) struct ToFederation<'a>(pub &'a [u32]);
 
 impl Translate for ToFederation<'_> {
@@ -30,7 +29,10 @@ impl Translate for ToFederation<'_> {
             (0, _) => Ok(0),
             (_, Some(&database)) => Ok(database),
             (_, None) => Err(Error::Corrupt {
-                what: format!("a link to database number {position}, of {} known", self.0.len()),
+                what: format!(
+                    "a link has database position {position}, but its container links to {} databases",
+                    self.0.len()
+                ),
             }),
         }
     }
@@ -40,15 +42,15 @@ impl Translate for ToFederation<'_> {
     }
 }
 
-/// From the numbers of this federation to positions in a list that grows as needed.
+/// From the numbers of this federation to positions in a list, to which new databases are added.
 pub(crate) struct ToStored<'a, F: FnMut(DatabaseId) -> Result<Uuid>> {
     /// The container's own database.
     pub own: Uuid,
-    /// Databases at positions 1 and on.
+    /// The databases from position 1 on.
     pub targets: &'a mut Vec<Uuid>,
-    /// Finds a database's identity.
+    /// Looks up a database's UUID.
     pub identity: F,
-    /// The last answer, for the many links in a row that go to one database.
+    /// The last database and its position, since consecutive links often go to one database.
     pub last: Option<(u32, u32)>,
 }
 
@@ -80,8 +82,7 @@ impl<F: FnMut(DatabaseId) -> Result<Uuid>> Translate for ToStored<'_, F> {
     }
 }
 
-/// Translates an array of objects of a class. `optional` marks optional records as such (reading)
-/// or as plain lists (writing). Fields that the array does not have are passed over.
+/// Translates an array of objects of a class. Fields that the array lacks are left out.
 pub(crate) fn array(class: &Class, objects: Array, by: &mut dyn Translate) -> Result<Array> {
     members(&class.fields, objects, by)
 }
@@ -96,8 +97,9 @@ fn members(fields: &[Field], records: Array, by: &mut dyn Translate) -> Result<A
     for (name, array) in &mut members {
         let field = fields.iter().find(|field| field.name == *name);
         if let Some(field) = field.filter(|field| field.of.needs_translation()) {
-            let undressed = std::mem::replace(array, Array::Record { length: 0, members: vec![] });
-            *array = one(&field.of, undressed, by)?;
+            let untranslated =
+                std::mem::replace(array, Array::Record { length: 0, members: vec![] });
+            *array = one(&field.of, untranslated, by)?;
         }
     }
     Ok(Array::Record { length, members })
@@ -144,7 +146,7 @@ fn link(links: Array, by: &mut dyn Translate) -> Result<Array> {
                 values: bytes_of(translated.collect::<Result<Vec<u32>>>()?),
             }
         }
-        // A part of a link, such as only its entry, or something that validation will refuse.
+        // Only a part of a link, such as its entry, or an array that validation will refuse.
         _ => return Ok(links),
     };
     let Array::Record { length, mut members } = links else { return Ok(links) };
@@ -156,7 +158,7 @@ fn link(links: Array, by: &mut dyn Translate) -> Result<Array> {
     Ok(Array::Record { length, members })
 }
 
-/// Translates one object on its way to the disk: links, and optional records into lists.
+/// Translates one object to its stored form.
 pub(crate) fn value_to_store(
     class: &Class,
     object: Value,
@@ -165,10 +167,10 @@ pub(crate) fn value_to_store(
     value_members(&class.fields, object, by)
 }
 
-/// Translates what a field has that no object gave a value, which cannot be a link to anything.
+/// Translates the default value of a field, which cannot be a link to an object.
 pub(crate) fn default_to_store(field: &Field, value: Value) -> Result<Value> {
-    struct Nowhere<'a>(&'a str);
-    impl Translate for Nowhere<'_> {
+    struct OnlyNull<'a>(&'a str);
+    impl Translate for OnlyNull<'_> {
         fn translate(&mut self, _: u32, container: u32) -> Result<u32> {
             match container {
                 0 => Ok(0),
@@ -180,7 +182,7 @@ pub(crate) fn default_to_store(field: &Field, value: Value) -> Result<Value> {
             Error::invalid(format!("field {:?}: {what}", self.0))
         }
     }
-    value_one(&field.of, value, &mut Nowhere(&field.name))
+    value_one(&field.of, value, &mut OnlyNull(&field.name))
 }
 
 fn value_members(fields: &[Field], record: Value, by: &mut dyn Translate) -> Result<Value> {
@@ -221,7 +223,7 @@ fn value_one(of: &FieldType, value: Value, by: &mut dyn Translate) -> Result<Val
     }
 }
 
-/// A link as stored; no value at all is a null link.
+/// A link in its stored form. A missing value is the null link.
 fn value_link(of: &FieldType, link: Value, by: &mut dyn Translate) -> Result<Value> {
     let is_element = matches!(of, FieldType::ElementLink(_));
     let names = &["database", "container", "entry", "element"][..if is_element { 4 } else { 3 }];
@@ -236,15 +238,20 @@ fn value_link(of: &FieldType, link: Value, by: &mut dyn Translate) -> Result<Val
             let member = member.and_then(Value::as_integer).map(u64::try_from);
             let Some(Ok(member)) = member else {
                 let names = names.join(", ");
-                return Err(Error::invalid(format!("{link:?} is not a link, a record of {names}")));
+                return Err(Error::invalid(format!(
+                    "invalid link {link:?}: must be a record of {names}"
+                )));
             };
             *number = member;
         }
     }
     let [database, container, entry, element] = numbers;
     let fits = |number: u64| {
-        u32::try_from(number)
-            .map_err(|_| Error::invalid(format!("a link's database or container is {number}")))
+        u32::try_from(number).map_err(|_| {
+            Error::invalid(format!(
+                "invalid database or container {number} of a link: must be less than 2^32"
+            ))
+        })
     };
     let container = fits(container)?;
     let database = by.translate(fits(database)?, container)?;

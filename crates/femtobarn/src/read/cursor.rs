@@ -1,7 +1,7 @@
-//! Objects as Rust structures: by entry of one container, or by OID wherever they are.
+//! Objects as Rust rows: by entry of one container, or by OID across containers.
 //!
-//! What a cursor has read from it holds, up to half of the page cache's size, so that another object
-//! of the same pages is read without a lock. A cursor belongs to one thread; make one for each.
+//! A cursor holds the pages that it read from, up to half of the page cache's size, so it reads another object of
+//! the same pages without a lock. A cursor belongs to one thread; make one for each.
 
 use std::collections::HashMap;
 use std::ops::{Deref, Range};
@@ -12,22 +12,22 @@ use rntuple::{FromCell, Reader, Type};
 
 use crate::error::{Error, Result};
 use crate::read::snapshot::Snapshot;
-use crate::read::version::Version;
+use crate::read::version::OpenVersion;
 use crate::read::view::View;
 use crate::schema::class::LINK_CLASS;
 
 /// Reads objects of one container as structures that `rntuple::row!` declares.
 ///
-/// The structure's members are fields of the class, by name; there may be fewer of them.
+/// The structure's members are fields of the class, by name; it may leave out fields.
 pub struct Cursor<R> {
     view: View,
-    rows: rntuple::Cursor<R, Held>,
+    rows: rntuple::Cursor<R, VersionHandle>,
 }
 
-/// A version as what leads to its reader.
-pub(crate) struct Held(pub Arc<Version>);
+/// Dereferences to the reader of a version.
+pub(crate) struct VersionHandle(pub Arc<OpenVersion>);
 
-impl Deref for Held {
+impl Deref for VersionHandle {
     type Target = Reader;
 
     fn deref(&self) -> &Reader {
@@ -39,17 +39,20 @@ impl View {
     /// A cursor that reads objects as Rust structures.
     ///
     /// # Errors
-    /// `NotFound` if a member of the structure is no field of the class; `Invalid` if it is of another
-    /// type, or if the view is one of another version of the class.
+    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if a member of the structure is not a field of the class; `Invalid` if it is of
+    /// another type, or if the view narrows to another version of the class.
     pub fn cursor<R: FromCell>(&self) -> Result<Cursor<R>> {
         let version = self.shared_version();
         let refused = |why: &str| {
-            Err(Error::invalid(format!("objects of {} {why}; read values or arrays", self.path())))
+            Err(Error::invalid(format!(
+                "objects of {} {why}; read them as values or arrays",
+                self.path()
+            )))
         };
         if version.is_narrowed() {
-            return refused("are seen as of another class than they are stored");
+            return refused("are converted to an older version of their class");
         }
-        // Numbers in the place of links, or the other way about, would be of other databases.
+        // A record of numbers read from a link field, or the reverse, would not be translated.
         let is_other = |(name, of): &(String, Type)| {
             let field = version.class.fields.iter().find(|field| field.name == *name);
             field.is_some_and(|field| {
@@ -59,24 +62,24 @@ impl View {
         if let Type::Record { members, .. } = R::cell_type()
             && let Some((name, _)) = members.iter().find(|member| is_other(member))
         {
-            return refused(&format!("have another type of field {name:?}"));
+            return refused(&format!("have field {name:?} of another type than the row"));
         }
         let numbers = version.link_databases.clone();
-        let rows = rntuple::Cursor::new(Held(version)).map_err(Error::storage(self.path()))?;
+        let rows =
+            rntuple::Cursor::new(VersionHandle(version)).map_err(Error::storage(self.path()))?;
         let rows = rows.with_numbers(numbers);
         Ok(Cursor { view: self.clone(), rows })
     }
 }
 
 impl<R: FromCell> Cursor<R> {
-    /// Goes through the objects from first to last rather than to and fro: pages are let go of behind
-    /// and do not push others out of the cache.
+    /// For reading in ascending order: pages are released once they are passed, and push no others out of the page cache.
     #[must_use]
     pub fn forward(self) -> Self {
         Cursor { rows: self.rows.forward(), ..self }
     }
 
-    /// The container.
+    /// The view that it reads.
     pub fn view(&self) -> &View {
         &self.view
     }
@@ -84,17 +87,18 @@ impl<R: FromCell> Cursor<R> {
     /// The object at an entry.
     ///
     /// # Errors
-    /// `NotFound` if there is none or it was deleted; `Corrupt` if what is stored is damaged.
+    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the entry does not exist or was deleted; `Corrupt` if the stored bytes are
+    /// damaged.
     #[inline]
     pub fn get(&mut self, entry: u64) -> Result<R> {
         if self.view.is_checked() {
-            self.view.check_kept()?;
+            self.view.check_readable()?;
             self.view.check_live(entry)?;
         }
         self.rows.get(entry).map_err(|error| Error::storage(self.view.path())(error))
     }
 
-    /// Hands over the objects of a range of entries with their entries; deleted ones are left out.
+    /// Calls `each` with the objects of a range of entries, without deleted ones.
     ///
     /// # Errors
     /// As [`get`](Self::get), and what `each` returns.
@@ -113,7 +117,7 @@ impl<R: FromCell> Cursor<R> {
     }
 }
 
-/// Whether a type of rows has links in it.
+/// Whether a row type contains links.
 fn has_links(of: &Type) -> bool {
     match of {
         Type::Record { class, members } => {
@@ -129,9 +133,9 @@ pub struct Objects<R> {
     snapshot: Snapshot,
     containers: HashMap<(DatabaseId, ContainerId), usize>,
     cursors: Vec<Cursor<R>>,
-    /// The container of the last object and its cursor, and the bytes that this held at first.
+    /// The container of the last object, the index of its cursor, and the bytes that the cursor held before.
     last: Option<((DatabaseId, ContainerId), usize, u64)>,
-    /// Bytes that all cursors held when the last one was turned to.
+    /// Bytes that all cursors held when the last one was chosen.
     held: u64,
 }
 
@@ -144,7 +148,7 @@ impl Snapshot {
 }
 
 impl<R: FromCell> Objects<R> {
-    /// Cursors that are open at most.
+    /// The most cursors that are open at once.
     const CURSORS_MAX: usize = 1024;
 
     /// An object.

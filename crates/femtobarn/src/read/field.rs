@@ -1,6 +1,6 @@
-//! Single fields of objects, for callers without a Rust structure.
+//! Reading of single fields of objects, for callers without a Rust row.
 //!
-//! A field reader holds what it has read from, as a cursor does. It belongs to one thread at a time.
+//! As a cursor, a field reader holds the pages that it read from. It belongs to one thread at a time.
 
 use std::sync::Arc;
 
@@ -9,26 +9,26 @@ use rntuple::{FieldCursor, FieldValue};
 
 use crate::error::{Error, Result};
 use crate::links::translate::{ToFederation, Translate};
-use crate::read::cursor::Held;
-use crate::read::version::Version;
+use crate::read::cursor::VersionHandle;
+use crate::read::version::OpenVersion;
 use crate::read::view::View;
 use crate::schema::class::FieldType;
 
 /// Reads one field of the objects of a container, one at a time.
 pub struct FieldReader {
-    version: Arc<Version>,
-    /// Database and name of the container, for messages.
+    version: Arc<OpenVersion>,
+    /// The container's path, for error texts.
     path: String,
     values: Values,
 }
 
 enum Values {
-    Plain(Box<FieldCursor<Held>>),
-    /// Database, container and entry of links.
-    Links(Box<[FieldCursor<Held>; 3]>),
+    Plain(Box<FieldCursor<VersionHandle>>),
+    /// The members `database`, `container` and `entry` of links.
+    Links(Box<[FieldCursor<VersionHandle>; 3]>),
 }
 
-/// What an object has in a field.
+/// The value of a field of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldContent {
     /// Numbers or a text.
@@ -38,11 +38,11 @@ pub enum FieldContent {
 }
 
 impl View {
-    /// A reader of a field; `None` if its values are made of others than numbers and links, or if
-    /// the objects are not read as they were committed. Those are read as arrays.
+    /// A reader of a field. `None` for fields that must be read as arrays: those that are not numbers, texts or links, and all
+    /// fields if the version is not committed or is converted to an older version of the class.
     ///
     /// # Errors
-    /// `NotFound` if there is no such field.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if the field does not exist.
     pub fn field_reader(&self, name: &str) -> Result<Option<FieldReader>> {
         let (version, path) = (self.shared_version(), self.path());
         let field = self.class().fields.iter().find(|field| field.name == name);
@@ -51,10 +51,11 @@ impl View {
         if version.is_narrowed() || version.writer.is_some() || !is_stored_so {
             return Ok(None);
         }
-        let cursor = |path: &[&str]| FieldCursor::new(Held(version.clone()), path);
-        let values = match is_link {
-            false => cursor(&[name]).map(|plain| plain.map(|plain| Values::Plain(plain.into()))),
-            true => links(|member| cursor(&[name, member])),
+        let cursor = |path: &[&str]| FieldCursor::new(VersionHandle(version.clone()), path);
+        let values = if is_link {
+            links(|member| cursor(&[name, member]))
+        } else {
+            cursor(&[name]).map(|plain| plain.map(|plain| Values::Plain(plain.into())))
         };
         let values = values.map_err(Error::storage(&path))?;
         Ok(values.map(|values| FieldReader { version, path, values }))
@@ -62,7 +63,7 @@ impl View {
 }
 
 fn links(
-    mut member: impl FnMut(&str) -> rntuple::Result<Option<FieldCursor<Held>>>,
+    mut member: impl FnMut(&str) -> rntuple::Result<Option<FieldCursor<VersionHandle>>>,
 ) -> rntuple::Result<Option<Values>> {
     let members = (member("database")?, member("container")?, member("entry")?);
     let (Some(database), Some(container), Some(entry)) = members else { return Ok(None) };
@@ -70,7 +71,7 @@ fn links(
 }
 
 impl FieldReader {
-    /// The content of the field at an entry, if that takes no reading.
+    /// The value at an entry, if its page is held.
     #[inline]
     pub fn held(&mut self, entry: u64) -> Option<FieldContent> {
         match &mut self.values {
@@ -82,10 +83,10 @@ impl FieldReader {
         }
     }
 
-    /// The content of the field at an entry.
+    /// The value at an entry.
     ///
     /// # Errors
-    /// `NotFound` if there is no such entry; `Corrupt` if what is stored is damaged.
+    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the entry does not exist; `Corrupt` if the stored bytes are damaged.
     pub fn get(&mut self, entry: u64) -> Result<FieldContent> {
         let failed = |error| Error::storage(&self.path)(error);
         match &mut self.values {
@@ -104,12 +105,12 @@ impl FieldReader {
         self.cursors().iter().map(FieldCursor::held_bytes).sum()
     }
 
-    /// Bytes that all readers of a federation hold at most.
+    /// The most bytes that all readers of a federation may hold.
     pub fn held_bytes_max(&self) -> u64 {
         self.cursors().first().map_or(0, FieldCursor::held_bytes_max)
     }
 
-    /// Lets go of all pages.
+    /// Releases all pages.
     pub fn release(&mut self) {
         match &mut self.values {
             Values::Plain(plain) => plain.release(),
@@ -117,7 +118,7 @@ impl FieldReader {
         }
     }
 
-    fn cursors(&self) -> &[FieldCursor<Held>] {
+    fn cursors(&self) -> &[FieldCursor<VersionHandle>] {
         match &self.values {
             Values::Plain(plain) => std::slice::from_ref(plain),
             Values::Links(members) => &members[..],

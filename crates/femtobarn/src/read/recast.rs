@@ -1,8 +1,8 @@
-//! Seeing a container's objects as of another version of their class.
+//! Reading a container's objects as another version of their class.
 //!
-//! A new version of a class is a new header over the same pages. Seen through another version than it
-//! has, a container gets such a header in memory: what a commit would have written lies behind the end
-//! of all files, and everything else is read from the container's own.
+//! A new version of a class is a new header over the same pages. A view as another version has such a header in memory:
+//! the bytes that a commit would have written appear at offsets past the end of all files, and all other bytes are read
+//! from the container's file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,28 +14,25 @@ use crate::ContainerOptions;
 use crate::error::{Error, Result};
 use crate::evolve::evolution::Evolution;
 use crate::evolve::narrowing::Narrowing;
-use crate::read::version::Version;
+use crate::read::version::OpenVersion;
 use crate::read::view::View;
 use crate::schema::class::Class;
 use femtobarn_format::link;
 
-/// Where memory begins: behind the end of any file, with room for all that is in memory.
+/// The offset at which memory begins: past the end of any file.
 const MEMORY_START: u64 = 1 << 62;
 /// Blobs start at multiples of this, so that numbers in them are aligned.
 const ALIGNMENT: usize = 8;
-/// Numbers of files that are only in memory in part have this bit.
+/// The file numbers of overlays, by which caches know them, have this bit.
 const IN_MEMORY: u64 = 1 << 63;
 
 impl View {
-    /// The same objects, as objects of another version of their class: old data as a newer one has
-    /// them, and new data as an older one had them. If the older one does not hold all values, reading
-    /// those that it cannot hold is `Invalid`, and names the first of them. Indexes and statistics
-    /// are those of the version that the objects have, and are not used. It takes the time to read
-    /// where the pages are, and memory for fields whose pages cannot be used.
+    /// A view of the same objects as another version of their class, newer or older. If an older version cannot hold all values,
+    /// reading a value that it cannot hold is [`Error::Invalid`]. Indexes and statistics are those of the stored version,
+    /// and are not used. This reads the page lists, and takes memory for fields whose pages cannot be used as they are.
     ///
     /// # Errors
-    /// `NotFound` if there is no such version; `Invalid` that names the field and the reason if the
-    /// objects cannot become such.
+    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the version does not exist; `Invalid` if a field cannot be converted.
     pub fn as_class(&self, version: u32) -> Result<View> {
         if let Some(original) = &self.opened_version().original {
             return View::new(self.snapshot().clone(), original.clone()).as_class(version);
@@ -46,16 +43,15 @@ impl View {
         let catalog = self.snapshot().federation().catalog();
         let own = self.class();
         let wanted = Class::from_json(&catalog.class(&own.name, Some(version))?.definition)?;
-        let evolution = match version > own.version {
-            true => wanted.evolution_over(&self.older_versions(&wanted, own)?)?,
-            false => {
-                let older = self.older_versions(own, &wanted)?;
-                match own.regression_over(&older) {
-                    Ok(evolution) => evolution,
-                    Err(_) => {
-                        let narrowing = Narrowing { members: own.narrowing_over(&older)? };
-                        return self.recast(wanted, self.own_reader()?, Some(narrowing));
-                    }
+        let evolution = if version > own.version {
+            wanted.evolution_over(&self.older_versions(&wanted, own)?)?
+        } else {
+            let older = self.older_versions(own, &wanted)?;
+            match own.regression_over(&older) {
+                Ok(evolution) => evolution,
+                Err(_) => {
+                    let narrowing = Narrowing { members: own.narrowing_over(&older)? };
+                    return self.recast(wanted, self.own_reader()?, Some(narrowing));
                 }
             }
         };
@@ -63,7 +59,7 @@ impl View {
         self.recast(wanted, reader, None)
     }
 
-    /// Versions of a class before `newer`, down to `older`, the newest first.
+    /// The versions of a class from the one before `newer` to `older`, the newest first.
     fn older_versions(&self, newer: &Class, older: &Class) -> Result<Vec<Class>> {
         let mut between = vec![];
         for row in self.snapshot().federation().catalog().classes()? {
@@ -77,10 +73,10 @@ impl View {
         Ok(between)
     }
 
-    /// A reader of the objects as they would be stored as objects of the other class.
+    /// A reader of the objects after an evolution, without writing it.
     fn evolved_reader(&self, evolution: &Evolution) -> Result<Reader> {
         let version = self.opened_version();
-        let mut sink = Memory::default();
+        let mut sink = MemorySink::default();
         let options = ContainerOptions::from_json(&self.container().options)?;
         let options = options.write_options();
         let evolved = rntuple::evolve(&version.reader, &mut sink, &evolution.members, options);
@@ -93,19 +89,19 @@ impl View {
         Ok(reader.map_err(Error::storage(self.path()))?.with_cache(pages, number))
     }
 
-    /// Another reader of the objects as they are stored.
+    /// A reader of the stored objects, for the recast view.
     fn own_reader(&self) -> Result<Reader> {
-        let Version { row, source, .. } = self.opened_version();
+        let OpenVersion { row, source, .. } = self.opened_version();
         let reader = Reader::from_links(source.clone(), &link(&row.header), &link(&row.footer));
         reader.map_err(Error::storage(self.path()))
     }
 }
 
-/// Blobs in memory.
+/// Receives blobs at offsets from [`MEMORY_START`] on.
 #[derive(Default)]
-struct Memory(Vec<u8>);
+struct MemorySink(Vec<u8>);
 
-impl BlobSink for Memory {
+impl BlobSink for MemorySink {
     fn write_blob(&mut self, parts: &[&[u8]]) -> rntuple::Result<u64> {
         let offset = self.0.len().next_multiple_of(ALIGNMENT);
         self.0.resize(offset, 0);
@@ -114,7 +110,7 @@ impl BlobSink for Memory {
     }
 }
 
-/// A file with memory behind it.
+/// A file, followed at [`MEMORY_START`] by bytes in memory.
 struct Overlay {
     file: Arc<dyn ByteSource>,
     memory: Vec<u8>,
@@ -132,7 +128,7 @@ impl ByteSource for Overlay {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let bytes = self.memory.get(start..).and_then(|rest| rest.get(..buffer.len()));
         let bytes = bytes.ok_or_else(|| rntuple::Error::Io {
-            what: "cannot read memory".to_owned(),
+            what: "cannot read past the end of an overlay".to_owned(),
             source: std::io::ErrorKind::UnexpectedEof.into(),
         })?;
         buffer.copy_from_slice(bytes);
@@ -140,11 +136,10 @@ impl ByteSource for Overlay {
     }
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        match requests.iter().all(|request| request.offset < MEMORY_START) {
-            true => self.file.read_many(requests),
-            false => requests
-                .iter_mut()
-                .try_for_each(|request| self.read_at(request.offset, request.buffer)),
+        if requests.iter().all(|request| request.offset < MEMORY_START) {
+            self.file.read_many(requests)
+        } else {
+            requests.iter_mut().try_for_each(|request| self.read_at(request.offset, request.buffer))
         }
     }
 
@@ -161,7 +156,7 @@ impl ByteSource for Overlay {
     }
 }
 
-/// Those of some ranges that are not in memory.
+/// The ranges that lie in the file.
 fn in_file(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     ranges.iter().filter(|range| range.end <= MEMORY_START).cloned().collect()
 }

@@ -1,20 +1,20 @@
-//! Fields of a container that are read together.
+//! Selections: fields of a container that are read together.
 
 use std::sync::Arc;
 
 use rntuple::{Projection, Reader};
 
-use crate::evolve::narrowing::{Narrowed, Narrowing};
+use crate::evolve::narrowing::{NarrowedFields, Narrowing};
 use crate::schema::class::Class;
 
-/// Fields of a container that were chosen for reading.
+/// Fields of a container that are read together.
 #[derive(Clone)]
 pub struct Selection {
     pub(super) projection: Arc<Projection>,
-    /// Whether links or optional records are among them.
+    /// Whether values must be translated, because links or optional records are among them.
     pub(super) translated: bool,
-    /// How they are made of what is stored, if the view is one of another class.
-    pub(super) narrowed: Option<Narrowed>,
+    /// Their conversion from the stored fields, if the view narrows to another version of the class.
+    pub(super) narrowed: Option<NarrowedFields>,
 }
 
 impl Selection {
@@ -39,13 +39,12 @@ impl Selection {
     }
 }
 
-/// All fields of a class; the RNTuple of a sealed container has one more if objects are deleted.
+/// All fields of a class. The RNTuple of a sealed container has another one if objects were deleted.
 pub(super) fn all(reader: &Reader, class: &Class) -> rntuple::Result<Projection> {
-    match reader.members().len() == class.fields.len() {
-        true => Ok(reader.select_all()),
-        false => {
-            let names: Vec<&str> = class.fields.iter().map(|field| field.name.as_str()).collect();
-            reader.select(&names)
-        }
+    if reader.members().len() == class.fields.len() {
+        Ok(reader.select_all())
+    } else {
+        let names: Vec<&str> = class.fields.iter().map(|field| field.name.as_str()).collect();
+        reader.select(&names)
     }
 }

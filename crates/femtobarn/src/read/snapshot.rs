@@ -1,4 +1,6 @@
-//! The whole federation as of one commit.
+//! Snapshots: the whole federation as of one commit.
+//!
+//! A snapshot pins its commit, so vacuum keeps all that it can read until the snapshot, its clones and views are gone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,52 +13,51 @@ use rntuple::Value;
 
 use crate::error::{Error, Result};
 use crate::federation::Federation;
-use crate::read::version::Opened;
+use crate::read::version::ContainerVersion;
 use crate::read::view::View;
 
-/// Containers that a snapshot remembers, so that it takes no more memory the more of them were read.
+/// Containers that a snapshot retains, which bounds its memory however many are read.
 const OPENED_MAX: usize = 4096;
 
-type OpenedContainers = HashMap<(DatabaseId, ContainerId), Arc<Opened>>;
+type OpenedContainers = HashMap<(DatabaseId, ContainerId), Arc<ContainerVersion>>;
 
 /// A moment in the history of a federation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
-    /// After the newest commit.
+    /// The newest commit.
     Newest,
-    /// After this commit.
+    /// This commit.
     Commit(Csn),
-    /// When the snapshot with this tag was the newest.
+    /// The commit that this tag names.
     Tag(String),
-    /// At this time, in microseconds since 1970.
+    /// The newest commit at this time, in microseconds since 1970.
     Time(i64),
 }
 
-/// The federation as of a commit: what it shows never changes.
+/// The federation as of a commit. It never changes.
 #[derive(Clone)]
 pub struct Snapshot {
     federation: Federation,
     csn: Csn,
-    /// Keeps what it shows from being vacuumed.
+    /// Keeps vacuum from its versions.
     _pin: PinGuard,
-    /// Containers that were looked at: a snapshot need not ask the catalogue twice.
+    /// Containers that were opened, so that the catalogue is asked once for each.
     opened: Arc<Mutex<OpenedContainers>>,
 }
 
 impl Federation {
-    /// The whole federation as of a commit; as of the newest one if none is named.
+    /// The federation as of a commit; without one, as of the newest.
     ///
     /// # Errors
-    /// `NotFound` if there is no such commit yet, or its snapshot was given up.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if the commit does not exist, or its snapshot was given up.
     pub fn snapshot(&self, csn: Option<Csn>) -> Result<Snapshot> {
         self.snapshot_at(&csn.map_or(At::Newest, At::Commit))
     }
 
-    /// The whole federation as of a moment. While the snapshot, a clone or a view of it lives, vacuum
-    /// leaves what it shows.
+    /// The federation as of a moment. While the snapshot, a clone or a view of it lives, vacuum leaves what it can read.
     ///
     /// # Errors
-    /// `NotFound` if there was no such moment yet, or its snapshot was given up.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if there is no such commit or tag, or its snapshot was given up.
     pub fn snapshot_at(&self, at: &At) -> Result<Snapshot> {
         let catalog = self.catalog();
         let csn = match at {
@@ -77,12 +78,11 @@ impl Federation {
         Ok(Snapshot::new(self.clone(), csn, catalog.pin(csn)?))
     }
 
-    /// Gives the snapshot of a commit, or the newest one, a name, which holds it until it is taken
-    /// away.
+    /// Tags the snapshot of a commit, or the newest one. Vacuum keeps it until the tag is removed.
     ///
     /// # Errors
-    /// `Exists` if the name is taken; `NotFound` if there is no such commit, or its snapshot was given
-    /// up; `Invalid` if it cannot be a name.
+    /// [`ErrorKind`](crate::ErrorKind): `Exists` if the name is in use; `NotFound` if the commit does not exist, or its snapshot was
+    /// given up; `Invalid` if the name is not valid.
     pub fn tag(&self, name: &str, csn: Option<Csn>, message: &str) -> Result<TagRow> {
         let snapshot = self.snapshot(csn)?;
         Ok(self.catalog().create_tag(name, snapshot.csn(), message)?)
@@ -104,27 +104,27 @@ impl Snapshot {
         &self.federation
     }
 
-    /// All databases, in the order of their numbers.
+    /// All databases, by number.
     ///
     /// # Errors
-    /// As the catalogue.
+    /// [`Error::Catalogue`] if the catalogue cannot be read.
     pub fn databases(&self) -> Result<Vec<DatabaseRow>> {
         Ok(self.federation.catalog().databases(self.csn)?)
     }
 
-    /// The containers of a database, in the order of their numbers.
+    /// The containers of a database, by number.
     ///
     /// # Errors
-    /// As the catalogue.
+    /// [`Error::Catalogue`] if the catalogue cannot be read.
     pub fn containers(&self, database: DatabaseId) -> Result<Vec<ContainerRow>> {
         Ok(self.federation.catalog().containers(database, self.csn)?)
     }
 
-    /// Whether there is a container with a path such as `run7/events`. Unlike a failed
-    /// [`view`](Self::view) it takes no longer the more there are.
+    /// Whether a container with a path such as `run7/events` exists. Unlike a failed [`view`](Self::view), it looks for no
+    /// similar names, which takes longer the more containers there are.
     ///
     /// # Errors
-    /// As the catalogue.
+    /// [`Error::Catalogue`] if the catalogue cannot be read.
     pub fn has(&self, path: &str) -> Result<bool> {
         let Some((database, container)) = path.split_once('/') else { return Ok(false) };
         let catalog = self.federation.catalog();
@@ -137,7 +137,7 @@ impl Snapshot {
     /// The container with a path such as `run7/events`.
     ///
     /// # Errors
-    /// `NotFound`, with names that are like the one asked for.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound), with similar names.
     pub fn view(&self, path: &str) -> Result<View> {
         let (database, container) = split(path)?;
         let database = self.federation.catalog().database(database, self.csn)?;
@@ -148,7 +148,7 @@ impl Snapshot {
     /// The container with these numbers.
     ///
     /// # Errors
-    /// `NotFound` if there is none in this snapshot.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if it is not in this snapshot.
     pub fn view_by_id(&self, database: DatabaseId, container: ContainerId) -> Result<View> {
         let known = self.opened.lock().get(&(database, container)).cloned();
         if let Some(opened) = known {
@@ -174,7 +174,7 @@ impl Snapshot {
             what: format!("container {}/{} has no version", database.name, container.name),
         })?;
         let version = inner.versions().open(&database, &container, &row)?;
-        let opened = Arc::new(Opened { database: database.name, container, version });
+        let opened = Arc::new(ContainerVersion { database: database.name, container, version });
         if opened.version.is_settled {
             let mut known = self.opened.lock();
             if known.len() >= OPENED_MAX {
@@ -188,6 +188,6 @@ impl Snapshot {
 
 pub(crate) fn split(path: &str) -> Result<(&str, &str)> {
     path.split_once('/').ok_or_else(|| {
-        Error::invalid(format!("{path:?} is not the path of a container, such as run7/events"))
+        Error::invalid(format!("invalid container path {path:?}: must be like run7/events"))
     })
 }

@@ -1,8 +1,8 @@
-//! Classes: what the objects of a container are made of.
+//! Classes: the fields of the objects of a container.
 //!
-//! A class is declared in Python or Rust, stored as JSON in the catalogue, and laid out as the
-//! fields of an RNTuple. Links are records of plain numbers there, and optional records are lists
-//! of at most one, because ROOT reads these without a dictionary.
+//! A class is declared in Python or Rust, stored as JSON in the catalogue, and laid out as the fields of an RNTuple. There,
+//! a link is a record of plain numbers, and an optional record is a list of at most one item, because ROOT reads these
+//! without a dictionary.
 
 use femtobarn_catalog::ClassRow;
 use rntuple::{
@@ -31,7 +31,7 @@ pub struct Class {
 pub struct Field {
     /// Its name, unique among its siblings.
     pub name: String,
-    /// What it holds.
+    /// The type of its values.
     #[serde(rename = "type")]
     pub of: FieldType,
     /// What it means, with its unit.
@@ -40,12 +40,12 @@ pub struct Field {
     /// Its name in the version before, if it was renamed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub was: String,
-    /// What objects have that were stored before the field was added, if not zero or empty.
+    /// The value in objects that were stored before the field was added; without it, zero or empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<serde_json::Value>,
 }
 
-/// What a field holds.
+/// The type of a field's values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -72,12 +72,12 @@ pub enum FieldType {
     /// Double precision in memory, single precision on disk (ROOT's `Double32_t`).
     #[serde(rename = "double32")]
     Double32,
-    /// Single precision in memory, its uppermost bits on disk.
+    /// Single precision in memory, the uppermost bits of it on disk.
     Truncated {
         /// 10 to 31.
         bits: u16,
     },
-    /// Single precision in memory, an integer that divides the range evenly on disk.
+    /// Single precision in memory, on disk an integer that divides the range evenly.
     Quantised {
         /// 1 to 32.
         bits: u16,
@@ -116,13 +116,13 @@ impl Class {
     /// A class from its JSON definition.
     ///
     /// # Errors
-    /// [`Error::Invalid`] that says what is wrong with the definition.
+    /// [`Error::Invalid`] if the definition is not valid.
     pub fn from_json(definition: &str) -> Result<Self> {
         serde_json::from_str(definition)
             .map_err(|error| Error::invalid(format!("class definition: {error}")))
     }
 
-    /// The JSON definition, as the catalogue keeps it.
+    /// The JSON definition, as the catalogue stores it.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a class has only names and numbers")
     }
@@ -132,7 +132,7 @@ impl Class {
         ClassRow { name: self.name.clone(), version: self.version, definition: self.to_json() }
     }
 
-    /// The class of an RNTuple that somebody else wrote.
+    /// The class of an RNTuple that Femtobarn did not write.
     pub(crate) fn of_members(name: &str, members: &[(String, Type)]) -> Self {
         Class { name: name.to_owned(), version: 1, fields: fields_of(members) }
     }
@@ -142,7 +142,7 @@ impl Class {
         self.fields.iter().map(Field::member).collect()
     }
 
-    /// The type of the field with a path such as `tracks.pt`, which sees through collections.
+    /// The type of the field with a path such as `tracks.pt`, which leads through collections.
     pub(crate) fn field_type(&self, path: &str) -> Option<&FieldType> {
         let mut names = path.split('.');
         let named = |fields: &'_ [Field], name: &str| fields.iter().position(|f| f.name == name);
@@ -155,13 +155,13 @@ impl Class {
         Some(found)
     }
 
-    /// The type of rows of such objects.
+    /// The type of Rust rows of this class.
     pub(crate) fn row_type(&self) -> Type {
         record(row_members(&self.fields))
     }
 
-    /// Checks that objects of the class can be stored. A class made from a foreign file need not
-    /// pass, as its objects are there already.
+    /// Checks that objects of the class can be stored. The class of a foreign file need not pass: its objects are stored
+    /// already.
     ///
     /// # Errors
     /// [`Error::Invalid`] that names the field and the reason.
@@ -174,7 +174,7 @@ impl Class {
         }
         if self.fields.iter().any(|field| field.name == rntuple::DELETED_FIELD) {
             return Err(Error::invalid(format!(
-                "class {}: the field name {:?} is taken by Femtobarn",
+                "class {}: the field name {:?} is reserved; choose another name",
                 self.name,
                 rntuple::DELETED_FIELD
             )));
@@ -192,7 +192,7 @@ impl Field {
 }
 
 impl FieldType {
-    /// How values are stored.
+    /// The type in which values are stored.
     pub(crate) fn storage_type(&self) -> Type {
         let number = Type::Primitive;
         let reduced = |precision| Type::Reduced(Primitive::Float32, precision);
@@ -239,8 +239,8 @@ impl FieldType {
         }
     }
 
-    /// What rows of such values are: as they are stored, but links are told from records of numbers,
-    /// and optional values from lists.
+    /// The type of values in Rust rows: the stored type, but links differ from records of numbers, and optional values from
+    /// lists.
     pub(crate) fn row_type(&self) -> Type {
         match (self, self.storage_type()) {
             (FieldType::List(item), _) => Type::List(item.row_type().into()),
@@ -256,7 +256,7 @@ impl FieldType {
         }
     }
 
-    /// What collections of any depth are collections of; the type itself if it is none.
+    /// The type of the innermost items of nested collections; the type itself if it is not a collection.
     pub(crate) fn item(&self) -> &FieldType {
         match self {
             FieldType::List(of) | FieldType::Optional(of) | FieldType::Array { of, .. } => {
@@ -348,8 +348,8 @@ fn number(primitive: Primitive) -> FieldType {
     }
 }
 
-/// The members of a record. Earlier versions kept those of its base classes in members of their own, where
-/// they were in the files of others.
+/// The members of a record. Earlier versions of Femtobarn had a member for each base class of a foreign record, with that
+/// class's members in it; these become the record's own.
 fn inherited<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Vec<Field>, D::Error> {
     let fields = Vec::<Field>::deserialize(from)?;
     if !fields.iter().any(|field| is_base_class(&field.name)) {
@@ -373,12 +373,12 @@ fn inherited<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Vec<Fiel
     Ok(named.into_iter().map(|(name, field)| Field { name, ..field }).collect())
 }
 
-/// The members of rows of such fields.
+/// The members of rows with these fields.
 fn row_members(fields: &[Field]) -> Vec<(String, Type)> {
     fields.iter().map(|field| (field.name.clone(), field.of.row_type())).collect()
 }
 
-/// How a link is told from a record of numbers, in the types of rows alone.
+/// The class name by which the type of a row tells a link from a record of numbers. It is never stored.
 pub(crate) const LINK_CLASS: &str = "femtobarn::Link";
 
 fn record(members: Vec<(String, Type)>) -> Type {

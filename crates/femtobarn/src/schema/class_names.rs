@@ -1,14 +1,12 @@
-//! Names of classes that come from other federations and from files of others.
+//! Names in this federation for classes of other federations and of foreign files.
 //!
-//! Two federations may each have a class `Events`, with other fields. A federation that has the one and
-//! takes the other in calls that `Events@dimuon`: by its plain name and its *origin*, the database that
-//! brought it. The file keeps what it has; the catalogue says of which class its containers are here.
-//! docs/format.md has the rule under "Names of classes".
+//! Two federations may each have a class `Events`, with different fields. A federation that has one and attaches a file
+//! with the other names that one `Events@dimuon`: its plain name and its *origin*, the database that brought it. The file
+//! stays as it is; the catalogue maps its containers to classes. Specified in docs/format.md, "Names of classes".
 //!
-//! Invariants:
-//! 1. A class that the federation has never changes: what is taken in is of a class with the same fields,
-//!    is a later version of one that keeps its fields, or gets a name that was free.
-//! 2. A file that goes on to another federation is named anew there: an origin says nothing elsewhere.
+//! 1. A class of the federation never changes. An attached class has the same fields as one of them, or is a later
+//!    version that keeps all fields of one, or gets an unused name.
+//! 2. A file that goes on to another federation is named anew there: an origin has no meaning elsewhere.
 
 use std::collections::HashMap;
 
@@ -17,7 +15,7 @@ use femtobarn_catalog::{ClassRow, NAME_BYTES_MAX};
 use crate::error::Result;
 use crate::schema::class::Class;
 
-/// Stands between the plain name of a class and its origin.
+/// Separates the plain name of a class from its origin.
 const ORIGIN: char = '@';
 
 /// The name of a class without its origin.
@@ -25,10 +23,10 @@ pub(crate) fn plain(name: &str) -> &str {
     name.split_once(ORIGIN).map_or(name, |(plain, _)| plain)
 }
 
-/// Those of the registered classes that have the plain name of one of the others.
+/// The registered classes that share a plain name with one of the classes `of`.
 ///
 /// # Errors
-/// [`Error::Invalid`](crate::Error::Invalid) for a definition that cannot be read.
+/// [`Error::Invalid`](crate::Error::Invalid) if a registered definition is not valid.
 pub(crate) fn namesakes<'a>(
     known: Vec<ClassRow>,
     of: impl Iterator<Item = &'a Class> + Clone,
@@ -38,8 +36,8 @@ pub(crate) fn namesakes<'a>(
     rows.map(|row| Class::from_json(&row.definition)).collect()
 }
 
-/// The classes of the federation that those of one file are, in the same order. All versions of a class of
-/// the file have one name here: that of a class which has them or which they continue, or a new one.
+/// Maps the classes of one file to classes of the federation, in the same order. All versions of a class get one name: that
+/// of a class of the federation that has them or that they continue, or an unused one.
 pub(crate) fn in_federation(
     there: &[Class],
     known: Vec<Class>,
@@ -60,7 +58,7 @@ pub(crate) fn in_federation(
         let is_taken = |it: &Class| it.version == class.version;
         let found = match with_same_fields(class, &of_name) {
             Some(same) => same.clone(),
-            // Two containers of a foreign file may have one name here.
+            // Two classes of a foreign file may have the same name.
             None if of_name.iter().any(is_taken) => {
                 Class { name: free_name(&class.name, database, &known), ..class.clone() }
             }
@@ -74,7 +72,7 @@ pub(crate) fn in_federation(
     here
 }
 
-/// The name that a class of a file, of which these are the versions, has in the federation.
+/// The name in the federation of a class of a file, given all its versions there.
 fn name_in_federation(
     versions: &[&Class],
     known: &[Class],
@@ -84,8 +82,8 @@ fn name_in_federation(
     let first = versions[0];
     let mut names: Vec<&str> = known.iter().map(|it| &*it.name).collect();
     names.retain(|name| plain(name) == plain(&first.name));
-    let is_it = |name: &&str| goes_on(versions, known, name, is_foreign);
-    let best = names.into_iter().filter(is_it).max_by_key(|name| {
+    let is_candidate = |name: &&str| is_continued_by(versions, known, name, is_foreign);
+    let best = names.into_iter().filter(is_candidate).max_by_key(|name| {
         let is_same =
             |it: &&&Class| known.contains(&Class { name: (*name).to_owned(), ..(**it).clone() });
         (versions.iter().filter(is_same).count(), *name == first.name, !name.contains(ORIGIN))
@@ -93,10 +91,10 @@ fn name_in_federation(
     best.map_or_else(|| free_name(&first.name, database, known), str::to_owned)
 }
 
-/// Whether the federation's class of a name has each of the versions, or they continue it: their numbers are
-/// greater than its own, and each has all the fields of the one before. A version in between that lacked a
-/// field would make that of older objects empty in the next. A foreign file knows of no versions.
-fn goes_on(versions: &[&Class], known: &[Class], name: &str, is_foreign: bool) -> bool {
+/// Whether the federation's class `name` has each of the versions, or is continued by it: the version's number is greater,
+/// and it has all fields of the version before. If a version lacked a field, older objects would lose its values in the
+/// version after. A foreign file has no versions.
+fn is_continued_by(versions: &[&Class], known: &[Class], name: &str, is_foreign: bool) -> bool {
     let of_name: Vec<Class> = known.iter().filter(|it| it.name == name).cloned().collect();
     let Some(mut newest) = of_name.iter().max_by_key(|it| it.version).cloned() else {
         return false;
@@ -112,7 +110,7 @@ fn goes_on(versions: &[&Class], known: &[Class], name: &str, is_foreign: bool) -
     })
 }
 
-/// The first name of no class: the plain one, that with the origin, or that with a number behind it.
+/// The first unused one of: the plain name, the plain name with its origin, the same with a number appended.
 fn free_name(class: &str, database: &str, known: &[Class]) -> String {
     let plain = plain(class);
     let with_origin = |number: String| {
@@ -125,11 +123,11 @@ fn free_name(class: &str, database: &str, known: &[Class]) -> String {
     let with_origins = [String::new()].into_iter().chain(numbers).map(with_origin);
     let mut names = [plain.to_owned()].into_iter().chain(with_origins);
     let is_free = |name: &String| known.iter().all(|it| it.name != *name);
-    names.find(is_free).expect("numbers do not run out")
+    names.find(is_free).expect("there are more numbers than classes")
 }
 
-/// The class that has the same fields and, but for its origin, the same name; best that of the same version
-/// and name.
+/// The class with the same fields and the same plain name. Of several, one with the same version is preferred, then one with
+/// the same name.
 pub(crate) fn with_same_fields<'a>(class: &Class, known: &'a [Class]) -> Option<&'a Class> {
     let is_same = |it: &&Class| plain(&it.name) == plain(&class.name) && it.fields == class.fields;
     known.iter().filter(is_same).max_by_key(|it| {
@@ -139,8 +137,7 @@ pub(crate) fn with_same_fields<'a>(class: &Class, known: &'a [Class]) -> Option<
 }
 
 impl Class {
-    /// Whether a program that calls a class `name` may mean this one: by its name, or by its name without
-    /// the origin that it has in this federation.
+    /// Whether `name` refers to this class: it is its name, with or without the origin.
     pub fn is_called(&self, name: &str) -> bool {
         name == self.name || name == plain(&self.name)
     }
@@ -182,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_with_the_same_fields_is_the_same_whatever_it_is_called_elsewhere() {
+    fn a_class_with_the_same_fields_and_plain_name_is_the_same() {
         let known = [class("Events", 1, "x"), class("Events@dy", 1, "y"), class("Events", 4, "y")];
         assert_eq!(named(&class("Events", 1, "x"), &known, false), ("Events".into(), 1));
         assert_eq!(named(&class("Events@b", 1, "x"), &known, false), ("Events".into(), 1));
@@ -199,10 +196,10 @@ mod tests {
         assert_eq!(named(&class("Events", 1, "z"), &known, false), ("Events@dimuon-2".into(), 1));
     }
 
-    /// It was once taken as the next version of the federation's own class, and a field that it lacks was zero
-    /// in all objects of the version after.
+    /// An attached class that lacked a field was once taken as the next version of the federation's own class, and the field
+    /// was zero in all objects of the version after.
     #[test]
-    fn a_later_version_is_of_the_class_that_is_there_if_it_keeps_the_fields() {
+    fn a_later_version_continues_a_class_only_if_it_keeps_its_fields() {
         let known = [
             versions("Events", 1, &["run", "event"]),
             versions("Events", 4, &["run", "event", "x"]),
@@ -224,10 +221,10 @@ mod tests {
         assert_eq!(all_named(&[file[2].clone(), file[0].clone()], &known, false), all([1, 2]));
     }
 
-    /// Made from a file of others it was once another version of the class that the federation had, whose
-    /// next version was then that of another class.
+    /// The class of a foreign file once became a version of a class that the federation had, whose next version was then that
+    /// of another class.
     #[test]
-    fn a_class_of_a_foreign_file_is_no_version_of_one_that_is_there() {
+    fn a_class_of_a_foreign_file_never_continues_another_one() {
         let known = [class("Events", 2, "x")];
         assert_eq!(named(&class("Events", 1, "y"), &known, true), ("Events@dimuon".into(), 1));
         let two = [class("a_b", 1, "x"), class("a_b", 1, "y")];
@@ -236,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_origin_is_cut_to_what_names_may_have() {
+    fn a_long_origin_is_cut_to_the_length_of_names() {
         let known = [class("Events", 1, "x")];
         let database = "µ".repeat(100);
         let mut taken = known.to_vec();
@@ -249,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_may_leave_the_origin_out() {
+    fn a_class_is_found_with_or_without_its_origin() {
         let of = |name: &str| class("Events@dimuon", 1, "x").is_called(name);
         assert_eq!(
             ["Events", "Events@dimuon", "Events@dy", "Event"].map(of),

@@ -1,4 +1,4 @@
-//! What objects are made of: classes and their names.
+//! Classes, which define the fields of objects, and their names in a federation.
 
 pub(crate) mod class;
 pub(crate) mod class_names;

@@ -186,7 +186,7 @@ fn what_cannot_become_the_newer_version_is_refused_with_the_reason() {
                 r#"{"name": "vertex", "type": {"record": {"fields": [
                 {"name": "entry", "type": "uint64"}]}}}"#,
             ),
-            "field \"vertex\": a link is stored otherwise",
+            "field \"vertex\": a link cannot become a record",
         ),
         (class(FIRST), "is not a newer version"),
         (class(&SECOND.replace("Track", "Tracks")), "is not a newer version"),

@@ -85,10 +85,11 @@ proptest! {
         let links: Vec<Oid> = chosen
             .iter()
             .zip(nulls)
-            .map(|((second, entry), is_null)| match has_nulls && is_null {
-                true => null,
-                false => oid(keys[usize::from(*second)], *entry),
-            })
+            .map(|((second, entry), is_null)| if has_nulls && is_null {
+null
+} else {
+oid(keys[usize::from(*second)], *entry)
+})
             .collect();
         let snapshot = federation.snapshot(None).unwrap();
         for fields in [&[][..], &["event"]] {
@@ -96,14 +97,13 @@ proptest! {
             prop_assert_eq!(array.len(), links.len());
             for (at, link) in links.iter().enumerate() {
                 let found = array.value(at).unwrap();
-                match *link == null {
-                    true => prop_assert_eq!(found, Value::Null),
-                    false => {
-                        let object = snapshot.object(*link).unwrap();
+                if *link == null {
+prop_assert_eq!(found, Value::Null)
+} else {
+let object = snapshot.object(*link).unwrap();
                         let name = if fields.is_empty() { "run" } else { "event" };
                         prop_assert_eq!(found.member(name), object.member(name));
-                    }
-                }
+}
             }
         }
     }

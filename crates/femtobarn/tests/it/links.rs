@@ -390,9 +390,10 @@ fn linker_value(databases: &[ContainerKey], n: u64) -> Value {
         (0..n % 7).map(|at| to(n + at)).collect(),
         of(n),
         if n.is_multiple_of(2) { to(n + 1) } else { Value::Null },
-        match n.is_multiple_of(3) {
-            true => best(n as f64, (0..n % 4).map(|at| of(n + at)).collect()),
-            false => Value::Null,
+        if n.is_multiple_of(3) {
+            best(n as f64, (0..n % 4).map(|at| of(n + at)).collect())
+        } else {
+            Value::Null
         },
     )
 }

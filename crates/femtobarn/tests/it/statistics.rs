@@ -71,9 +71,10 @@ fn holds(bounds: &Bounds, value: &Value) -> bool {
         }
         (_, range) => {
             let value = value.as_float().unwrap();
-            match value.is_nan() {
-                true => bounds.has_nan,
-                false => range.is_some_and(|(a, b)| a.as_float() <= value && value <= b.as_float()),
+            if value.is_nan() {
+                bounds.has_nan
+            } else {
+                range.is_some_and(|(a, b)| a.as_float() <= value && value <= b.as_float())
             }
         }
     }

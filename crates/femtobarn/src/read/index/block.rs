@@ -1,4 +1,4 @@
-//! Blocks: sorted pairs of a key and a number, as runs are made of.
+//! Blocks of an index: sorted pairs of a key and a number, which runs consist of.
 //!
 //! ```text
 //!  0        8       9       10      12       14   16     24
@@ -7,13 +7,12 @@
 //!  +--------+-------+-------+-------+--------+----+------+--------+------+----------+---------+
 //! ```
 //!
-//! The checksum is that of all bytes behind it. All keys of the block begin with the prefix; `ends`
-//! has for each key a `u16` that says where the rest of it ends among the suffixes; `numbers` has for
-//! each the number minus `base`, in `width` bytes. Zeros may follow. All is little-endian.
+//! The checksum covers all bytes after it. All keys of the block start with the prefix. `ends` has for each key a `u16`,
+//! where the rest of the key ends among the suffixes. `numbers` has for each key its number minus `base`, in `width`
+//! bytes. Zeros may follow. All integers are little-endian.
 //!
-//! Invariants:
-//! 1. A block in memory has been checked: its parts lie within it, and its ends do not decrease.
-//! 2. Keys do not decrease; that is believed of a block whose checksum holds.
+//! 1. An [`IndexBlock`] has been checked: its parts lie within it, and its ends do not decrease.
+//! 2. Keys do not decrease. This is not checked but follows from the checksum.
 
 use std::cmp::Ordering;
 
@@ -21,7 +20,7 @@ use twox_hash::XxHash3_64;
 
 use super::key::KEY_BYTES_MAX;
 
-/// Bytes of a block at most.
+/// The size of the largest block.
 pub(super) const BLOCK_BYTES: usize = 4096;
 const FRONT_BYTES: usize = 24;
 const CHECKSUM_BYTES: usize = size_of::<u64>();
@@ -30,8 +29,8 @@ const END_BYTES: usize = size_of::<u16>();
 // Two keys of any length and the numbers of their children fit.
 const _: () = assert!(FRONT_BYTES + 2 * (KEY_BYTES_MAX + END_BYTES + 8) <= BLOCK_BYTES);
 
-/// A block that has been checked.
-pub(super) struct Block {
+/// A block that was decoded and checked.
+pub(super) struct IndexBlock {
     bytes: Vec<u8>,
     level: u8,
     width: usize,
@@ -43,8 +42,8 @@ pub(super) struct Block {
     numbers: usize,
 }
 
-impl Block {
-    /// A block from its bytes; `None` if they are damaged.
+impl IndexBlock {
+    /// Decodes a block; `None` if it is damaged.
     pub fn decode(bytes: Vec<u8>) -> Option<Self> {
         let front: &[u8; FRONT_BYTES] = bytes.first_chunk()?;
         let checksum = u64::from_le_bytes(front[..CHECKSUM_BYTES].try_into().ok()?);
@@ -72,10 +71,10 @@ impl Block {
         let numbers = suffixes + last;
         let width = usize::from(width);
         bytes.get(numbers..numbers + count * width)?;
-        Some(Block { bytes, level, width, count, base, ends, suffixes, numbers })
+        Some(IndexBlock { bytes, level, width, count, base, ends, suffixes, numbers })
     }
 
-    /// 0 for keys and entries; else numbers are those of blocks of the level below.
+    /// 0 if the numbers are entries; otherwise they are the numbers of blocks of the level below.
     pub fn level(&self) -> u8 {
         self.level
     }
@@ -84,7 +83,7 @@ impl Block {
         self.count
     }
 
-    /// Bytes in memory.
+    /// Its size in memory, in bytes.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
@@ -103,7 +102,7 @@ impl Block {
         &self.bytes[self.suffixes + start..self.suffixes + self.end(at)]
     }
 
-    /// Puts the key at a position into `out`.
+    /// Replaces `out` by the key at a position.
     pub fn key(&self, at: usize, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.prefix());
@@ -117,7 +116,7 @@ impl Block {
         self.base.wrapping_add(u64::from_le_bytes(bytes))
     }
 
-    /// The position of the first key that is not below `key`; `count` if all are.
+    /// The position of the first key that is not less than `key`; [`count`](Self::count) if all are less.
     pub fn lower_bound(&self, key: &[u8]) -> usize {
         let prefix = self.prefix();
         let common = prefix.len().min(key.len());
@@ -131,15 +130,12 @@ impl Block {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.suffix(middle) < rest {
-                true => low = middle + 1,
-                false => high = middle,
-            }
+            if self.suffix(middle) < rest { low = middle + 1 } else { high = middle }
         }
         low
     }
 
-    /// Whether the key at a position begins with `start`.
+    /// Whether the key at a position starts with `start`.
     pub fn starts_with(&self, at: usize, start: &[u8]) -> bool {
         let prefix = self.prefix();
         match start.strip_prefix(prefix) {
@@ -149,14 +145,14 @@ impl Block {
     }
 }
 
-/// Gathers pairs for a block.
+/// Builds a block from pairs in order.
 #[derive(Default)]
 pub(super) struct BlockBuilder {
-    /// All keys, back to back, and where each ends.
+    /// All keys, back to back, and the end of each.
     keys: Vec<u8>,
     ends: Vec<usize>,
     numbers: Vec<u64>,
-    /// Bytes that all keys have in common.
+    /// Length of the prefix of all keys.
     prefix: usize,
     min: u64,
     max: u64,
@@ -172,14 +168,13 @@ impl BlockBuilder {
         &self.keys[..self.ends.first().copied().unwrap_or(0)]
     }
 
-    /// Adds a pair unless the block is full; keys come in order.
+    /// Adds a pair; false if the block is full. Pairs must come in order.
     pub fn push(&mut self, key: &[u8], number: u64) -> bool {
         let common = |first: &[u8]| first.iter().zip(key).take_while(|(a, b)| a == b).count();
-        let (prefix, min, max) = match self.is_empty() {
-            true => (key.len(), number, number),
-            false => {
-                (common(&self.keys[..self.prefix]), self.min.min(number), self.max.max(number))
-            }
+        let (prefix, min, max) = if self.is_empty() {
+            (key.len(), number, number)
+        } else {
+            (common(&self.keys[..self.prefix]), self.min.min(number), self.max.max(number))
         };
         let count = self.ends.len() + 1;
         let suffixes = self.keys.len() + key.len() - count * prefix;
@@ -195,7 +190,7 @@ impl BlockBuilder {
         true
     }
 
-    /// The bytes of the block; the builder is empty afterwards.
+    /// The bytes of the block. The builder is empty afterwards.
     pub fn finish(&mut self, level: u8, is_padded: bool) -> Vec<u8> {
         let (prefix, count) = (self.prefix, self.numbers.len());
         let width = width_of(self.max - self.min);
@@ -230,7 +225,7 @@ impl BlockBuilder {
     }
 }
 
-/// Bytes that a number up to `max` takes.
+/// Bytes of a number up to `max`.
 fn width_of(max: u64) -> usize {
     match max {
         0 => 0,
@@ -251,7 +246,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(100))]
 
         #[test]
-        fn a_block_gives_back_what_was_put_in(
+        fn a_decoded_block_has_the_pairs_that_were_added(
             mut pairs in vec((vec(0..4_u8, 0..20), prop_oneof![0..9_u64, any::<u64>()]), 1..300),
             start in vec(0..4_u8, 0..6),
             shared in vec(any::<u8>(), 0..6),
@@ -263,7 +258,7 @@ mod tests {
             pairs.sort();
             let mut builder = BlockBuilder::default();
             let fitting = pairs.iter().take_while(|(key, number)| builder.push(key, *number)).count();
-            let block = Block::decode(builder.finish(0, is_padded)).unwrap();
+            let block = IndexBlock::decode(builder.finish(0, is_padded)).unwrap();
             prop_assert_eq!(block.count(), fitting);
             prop_assert!(fitting == pairs.len() || fitting > 80);
             let mut key = vec![];
@@ -281,7 +276,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_of_any_content_are_a_block_or_not_but_never_a_panic(
+        fn decoding_any_bytes_never_panics(
             mut bytes in vec(any::<u8>(), 0..200), count in 0..20_u8,
         ) {
             if bytes.len() >= FRONT_BYTES {
@@ -289,7 +284,7 @@ mod tests {
                 let checksum = XxHash3_64::oneshot(&bytes[8..]);
                 bytes[..8].copy_from_slice(&checksum.to_le_bytes());
             }
-            if let Some(block) = Block::decode(bytes) {
+            if let Some(block) = IndexBlock::decode(bytes) {
                 let mut key = vec![];
                 for at in 0..block.count() {
                     block.key(at, &mut key);
@@ -302,14 +297,14 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
+    fn every_flipped_bit_is_detected() {
         let mut builder = BlockBuilder::default();
         (0..20_u8).for_each(|n| assert!(builder.push(&[1, 2, n], u64::from(n) * 1000)));
         let bytes = builder.finish(0, false);
         for bit in 0..8 * bytes.len() {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(Block::decode(flipped).is_none(), "bit {bit}");
+            assert!(IndexBlock::decode(flipped).is_none(), "bit {bit}");
         }
     }
 }

@@ -1,28 +1,29 @@
-//! Fetching blocks of runs from a remote source: for all runs together, all levels above the keys at once.
+//! Fetching of blocks from a remote source before a search: the levels above the keys of all runs in one round trip.
 //!
-//! What is fetched goes to the cache, where a search finds it. Nothing is checked here beyond that each block is
-//! sound by itself: what is damaged is left to the search, which says so.
+//! The blocks go to the cache, where the search finds them. Only each block's checksum is checked here; the search
+//! detects and reports all other damage.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use rntuple::ReadRequest;
 
-use super::block::{BLOCK_BYTES, Block};
-use super::run::{BlockCache, Blocks, block_count, child_of, offset_of};
+use super::block::{BLOCK_BYTES, IndexBlock};
+use super::run::{block_count, offset_of};
+use super::run_reader::{BlockCache, RunReader, child_of};
 use crate::annex::IndexRun;
 use crate::error::{Error, Result};
 
-/// Blocks at the end of a run that are fetched together: all of a small run, and of a larger one the levels
-/// above its keys, unless it has millions.
+/// Blocks at the end of a run that are fetched together: all blocks of a small run, and the levels above the keys of a
+/// larger one, unless it has millions of keys.
 const END_BLOCKS: u64 = 8;
 
-impl Blocks<'_> {
-    /// Fetches what a search for `key` looks at and the cache has not, if the source is far: a round trip for the
-    /// ends of all runs, and one for each level that is below these.
+impl RunReader<'_> {
+    /// If the source is remote, fetches the blocks that a search for `key` needs and the cache lacks: in one round trip the ends
+    /// of all runs, and in another one each level below these.
     ///
     /// # Errors
-    /// As the source.
+    /// [`Error::Storage`] if the source cannot be read.
     pub fn fetch(&self, runs: &[IndexRun], key: &[u8]) -> Result<()> {
         let Some((cache, file)) = self.cache.filter(|_| self.source.is_remote()) else {
             return Ok(());
@@ -31,11 +32,11 @@ impl Blocks<'_> {
         loop {
             let known = |run: &IndexRun, number| cache.get(file, offset_of(run, number));
             let missing = runs.iter().filter_map(|run| {
-                let blocks = unknown_blocks(run, key, &|number| known(run, number))?;
+                let blocks = missing_blocks(run, key, &|number| known(run, number))?;
                 Some((run, blocks))
             });
             let missing: Vec<(&IndexRun, Range<u64>)> = missing.collect();
-            // Damaged ones are not kept, and none are by a cache that is too small.
+            // Damaged blocks are not cached, and a cache that is too small retains none: fetch the same blocks once.
             if missing.is_empty() || missing == before {
                 return Ok(());
             }
@@ -63,7 +64,7 @@ impl Blocks<'_> {
         self.source.read_many(&mut requests).map_err(Error::storage("index"))?;
         for ((run, blocks), buffer) in missing.iter().zip(&buffers) {
             for (number, bytes) in blocks.clone().zip(buffer.chunks(BLOCK_BYTES)) {
-                if let Some(block) = Block::decode(bytes.to_vec()) {
+                if let Some(block) = IndexBlock::decode(bytes.to_vec()) {
                     cache.insert(file, offset_of(run, number), Arc::new(block));
                 }
             }
@@ -72,11 +73,11 @@ impl Blocks<'_> {
     }
 }
 
-/// The first blocks that a search for `key` looks at in a run and that are not known; none if all are.
-fn unknown_blocks(
+/// The first blocks of a run that a search for `key` needs and the cache lacks; none if it has all.
+fn missing_blocks(
     run: &IndexRun,
     key: &[u8],
-    known: &dyn Fn(u64) -> Option<Arc<Block>>,
+    known: &dyn Fn(u64) -> Option<Arc<IndexBlock>>,
 ) -> Option<Range<u64>> {
     let count = block_count(run);
     let mut number = count.checked_sub(1)?;

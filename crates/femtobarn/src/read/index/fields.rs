@@ -1,55 +1,53 @@
-//! The fields that make a key: what they are in a class, and their values in arrays of objects.
+//! The fields that make up a key: where they are in a class, and their values in arrays of objects.
 //!
-//! Arrays are taken as they are stored, so links have positions of databases, and optional records are
-//! lists of at most one.
+//! Arrays are in their stored form: links have positions of databases, and optional records are lists of at most one item.
 //!
-//! Invariants:
-//! 1. At most one collection lies on the way to a field, and all fields of a key that lie in one lie in
-//!    the same. An object has a key for each item of it; else it has one.
-//! 2. A null link is no key.
+//! 1. The path to a field leads through at most one collection, and all fields of a key that are in a collection are in the
+//!    same one. Then an object has a key for each item of it; otherwise it has one key.
+//! 2. A null link makes no key.
 
 use rntuple::{Array, Primitive, Projection, Reader, values_of};
 
-use super::key::{self, Kind};
+use super::key::{self, KeyKind};
 use crate::error::{Error, Result};
 use crate::schema::class::{Class, Field, FieldType};
 
-/// The fields that make a key, in its order.
+/// The fields that make up a key, in the key's order.
 pub(crate) struct KeyFields {
     pub fields: Vec<KeyField>,
     projection: Projection,
 }
 
-/// A field that makes a part of a key.
+/// A field that makes up a part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyField {
     pub path: String,
-    pub kind: Kind,
-    /// The collection that it lies in, if any.
+    pub kind: KeyKind,
+    /// The path of the collection that it is in, if any.
     pub collection: Option<String>,
 }
 
 impl KeyFields {
-    /// Finds the fields in the class of a container and in what is stored of it.
+    /// Finds the fields in the class of a container and in its RNTuple.
     ///
     /// # Errors
-    /// `NotFound` if there is no such field, `Invalid` if it cannot make a key.
+    /// [`Error::NotFound`] if a field does not exist; [`Error::Invalid`] if it cannot be part of a key.
     pub fn new(class: &Class, reader: &Reader, paths: &[String]) -> Result<Self> {
         let fields = check(class, paths)?;
         let projection = reader.select(paths).map_err(Error::storage(&class.name))?;
         Ok(KeyFields { fields, projection })
     }
 
-    /// Reads what makes the keys of a range of entries.
+    /// Reads the keys of a range of entries.
     ///
     /// # Errors
-    /// `Corrupt` if what is stored is damaged.
-    pub fn read(&self, reader: &Reader, entries: std::ops::Range<u64>) -> Result<Keys> {
+    /// [`Error::Corrupt`] or [`Error::Storage`] if the stored bytes are damaged or cannot be read.
+    pub fn read(&self, reader: &Reader, entries: std::ops::Range<u64>) -> Result<ObjectKeys> {
         let objects = reader.read(&self.projection, entries);
-        Keys::new(&self.fields, &objects.map_err(Error::storage("key fields"))?)
+        ObjectKeys::new(&self.fields, &objects.map_err(Error::storage("key fields"))?)
     }
 
-    /// A key in words, for messages.
+    /// A key as text, for error texts.
     pub fn show(&self, key: &[u8]) -> String {
         let mut rest = key;
         let parts = self.fields.iter().map(|field| {
@@ -63,7 +61,7 @@ impl KeyFields {
 /// Finds the fields of a key in a class.
 ///
 /// # Errors
-/// `NotFound` if there is no such field, `Invalid` if they cannot make a key.
+/// [`Error::NotFound`] if a field does not exist; [`Error::Invalid`] if the fields cannot make up a key.
 pub(crate) fn check(class: &Class, paths: &[String]) -> Result<Vec<KeyField>> {
     let fields = paths.iter().map(|path| KeyField::new(class, path));
     let fields = fields.collect::<Result<Vec<_>>>()?;
@@ -77,17 +75,17 @@ pub(crate) fn check(class: &Class, paths: &[String]) -> Result<Vec<KeyField>> {
     collections.dedup();
     match collections[..] {
         [one, other, ..] => Err(Error::invalid(format!(
-            "fields in {one} and in {other} make no key: their items are not each other's"
+            "a key cannot have fields of both {one} and {other}: an object has several items of each"
         ))),
         _ => Ok(fields),
     }
 }
 
 impl KeyField {
-    /// Finds a field.
+    /// Finds a field by its path.
     ///
     /// # Errors
-    /// `NotFound` if there is no such field, `Invalid` if it cannot make a key.
+    /// [`Error::NotFound`] if it does not exist; [`Error::Invalid`] if it cannot be part of a key.
     pub fn new(class: &Class, path: &str) -> Result<Self> {
         let mut fields: &[Field] = &class.fields;
         let mut collection: Option<String> = None;
@@ -105,7 +103,7 @@ impl KeyField {
             {
                 if collection.replace(walked.clone()).is_some() {
                     return Err(Error::invalid(format!(
-                        "{path} lies in collections of collections, which make no key"
+                        "{path} is in nested collections and cannot be part of a key"
                     )));
                 }
                 of = item;
@@ -115,7 +113,7 @@ impl KeyField {
                 (_, None) => {
                     let kind = kind_of(of).ok_or_else(|| {
                         Error::invalid(format!(
-                            "{path} is not a number, text or link, and cannot be a key"
+                            "{path} is not a number, text or link and cannot be part of a key"
                         ))
                     })?;
                     return Ok(KeyField { path: path.to_owned(), kind, collection });
@@ -127,55 +125,61 @@ impl KeyField {
     }
 }
 
-fn kind_of(of: &FieldType) -> Option<Kind> {
+fn kind_of(of: &FieldType) -> Option<KeyKind> {
     use FieldType::*;
     Some(match of {
         Bool | Byte | Char | Int8 | UInt8 | Int16 | UInt16 | Int32 | UInt32 | Int64 | UInt64 => {
-            Kind::Integer
+            KeyKind::Integer
         }
-        Float16 | Float32 | Truncated { .. } | Quantised { .. } => Kind::Number { is_single: true },
-        Float64 | Double32 => Kind::Number { is_single: false },
-        String => Kind::Text,
-        Link(_) => Kind::Link { to_element: false },
-        ElementLink(_) => Kind::Link { to_element: true },
+        Float16 | Float32 | Truncated { .. } | Quantised { .. } => {
+            KeyKind::Number { is_single: true }
+        }
+        Float64 | Double32 => KeyKind::Number { is_single: false },
+        String => KeyKind::Text,
+        Link(_) => KeyKind::Link { to_element: false },
+        ElementLink(_) => KeyKind::Link { to_element: true },
         List(_) | Array { .. } | Bitset(_) | Optional(_) | Record { .. } | Variant(_) => {
             return None;
         }
     })
 }
 
-/// What makes the keys of some objects.
-pub(crate) struct Keys {
-    columns: Vec<Column>,
-    /// Offsets of the items of each object, if there is a key for each item.
+/// The keys of some objects.
+pub(crate) struct ObjectKeys {
+    columns: Vec<KeyColumn>,
+    /// Where the items of each object start, if there is a key for each item.
     offsets: Option<Vec<i64>>,
     objects: usize,
 }
 
-/// The values of one field.
-struct Column {
+/// The values of one field of a key.
+struct KeyColumn {
     parts: Vec<Array>,
-    kind: Kind,
+    kind: KeyKind,
     of_item: bool,
 }
 
-impl Keys {
+impl ObjectKeys {
     fn new(fields: &[KeyField], objects: &Array) -> Result<Self> {
         let mut offsets = None;
         let mut columns = Vec::with_capacity(fields.len());
         for field in fields {
             let leaf = leaf(objects, &field.path, &mut offsets).ok_or_else(unlike)?;
             let parts = match field.kind {
-                Kind::Link { .. } => {
+                KeyKind::Link { .. } => {
                     let members = field.kind.link_members().iter();
                     members.map(|name| leaf.member(name).cloned()).collect::<Option<_>>()
                 }
                 _ => Some(vec![leaf.clone()]),
             };
             let parts = parts.ok_or_else(unlike)?;
-            columns.push(Column { parts, kind: field.kind, of_item: field.collection.is_some() });
+            columns.push(KeyColumn {
+                parts,
+                kind: field.kind,
+                of_item: field.collection.is_some(),
+            });
         }
-        let keys = Keys { columns, offsets, objects: objects.len() };
+        let keys = ObjectKeys { columns, offsets, objects: objects.len() };
         keys.check()?;
         Ok(keys)
     }
@@ -190,20 +194,17 @@ impl Keys {
             }
             None => self.objects,
         };
-        let is_whole = |column: &Column| {
+        let is_whole = |column: &KeyColumn| {
             let needed = if column.of_item { items } else { self.objects };
             column.parts.iter().all(|part| part.len() >= needed)
         };
-        match self.columns.iter().all(is_whole) {
-            true => Ok(()),
-            false => Err(unlike()),
-        }
+        if self.columns.iter().all(is_whole) { Ok(()) } else { Err(unlike()) }
     }
 
-    /// Gives every key with the position of its object, not cut off, to `take`.
+    /// Calls `take` with every key, not cut off, and the position of its object.
     ///
     /// # Errors
-    /// As `take`; `Corrupt` if the arrays are not of the class.
+    /// As `take`; [`Error::Corrupt`] if the arrays do not fit the class.
     pub fn each(&self, mut take: impl FnMut(usize, &[u8]) -> Result<()>) -> Result<()> {
         let mut out = vec![];
         for object in 0..self.objects {
@@ -227,17 +228,17 @@ impl Keys {
     }
 }
 
-impl Column {
-    /// Appends the part of the key that a value makes; says whether it makes one.
+impl KeyColumn {
+    /// Appends the encoding of a value; false if it makes no key.
     fn put(&self, out: &mut Vec<u8>, at: usize) -> Result<bool> {
         match (self.kind, &self.parts[..]) {
-            (Kind::Link { .. }, parts) => {
+            (KeyKind::Link { .. }, parts) => {
                 for part in parts {
                     key::put_integer(out, integer(part, at).ok_or_else(unlike)?);
                 }
                 Ok(parts.get(1).and_then(|container| integer(container, at)) != Some(0))
             }
-            (Kind::Text, [Array::String { offsets, bytes }]) => {
+            (KeyKind::Text, [Array::String { offsets, bytes }]) => {
                 let offsets = values_of::<i64>(offsets).map_err(Error::storage("key fields"))?;
                 let [start, end] = [at, at + 1].map(|at| offsets.get(at).copied().unwrap_or(-1));
                 let (start, end) = (usize::try_from(start), usize::try_from(end));
@@ -245,11 +246,11 @@ impl Column {
                 key::put_text(out, bytes.get(range).ok_or_else(unlike)?);
                 Ok(true)
             }
-            (Kind::Integer, [values]) => {
+            (KeyKind::Integer, [values]) => {
                 key::put_integer(out, integer(values, at).ok_or_else(unlike)?);
                 Ok(true)
             }
-            (Kind::Number { .. }, [Array::Primitive { primitive, values }]) => {
+            (KeyKind::Number { .. }, [Array::Primitive { primitive, values }]) => {
                 let number = match primitive {
                     Primitive::Float32 => values_of::<f32>(values).ok().map(|of| of[at].into()),
                     Primitive::Float64 => values_of::<f64>(values).ok().map(|of| of[at]),
@@ -280,7 +281,7 @@ fn integer(array: &Array, at: usize) -> Option<i128> {
     })
 }
 
-/// The values at the end of a path, and on the way the offsets of the items of each object.
+/// The values at the end of a path. Sets `offsets` if the path leads through a collection.
 fn leaf<'a>(objects: &'a Array, path: &str, offsets: &mut Option<Vec<i64>>) -> Option<&'a Array> {
     let mut array = objects;
     let mut names = path.split('.');
@@ -306,5 +307,7 @@ fn leaf<'a>(objects: &'a Array, path: &str, offsets: &mut Option<Vec<i64>>) -> O
 }
 
 fn unlike() -> Error {
-    Error::Corrupt { what: "what is stored of key fields is not of their class".to_owned() }
+    Error::Corrupt {
+        what: "stored key fields do not fit their class; check the database".to_owned(),
+    }
 }

@@ -1,4 +1,7 @@
-//! Finding objects by the values of their fields.
+//! Lookup of objects by the values of their fields, through an index or by reading all objects.
+//!
+//! An index returns candidates: a run may have keys that objects had before, and keys of deleted objects. So every
+//! candidate is read and compared.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -7,16 +10,16 @@ use femtobarn_catalog::BlobRange;
 use rntuple::{Bound, Bounds, ByteSource, Value};
 
 use super::fields::KeyFields;
-use super::key::{self, Kind};
-use super::run::Blocks;
+use super::key::{self, KeyKind};
+use super::run_reader::RunReader;
 use super::{ENTRIES_AT_ONCE, fields};
 use crate::annex::{Annex, IndexState};
 use crate::error::{Error, Result};
 use crate::read::statistics::ClusterBounds;
-use crate::read::version::{Version, file_number};
+use crate::read::version::{OpenVersion, file_number};
 use crate::read::view::View;
 
-/// Entries between two candidates that are read with them rather than passed over.
+/// The most entries between two candidates that are read together.
 const GAP_MAX: u64 = 16;
 
 /// An index of a container.
@@ -24,26 +27,26 @@ const GAP_MAX: u64 = 16;
 pub struct Index {
     /// Its name, unique in the container.
     pub name: String,
-    /// The fields that make the key, in its order.
+    /// The fields that make up the key, in its order.
     pub fields: Vec<String>,
     /// Whether no two objects may have the same key.
     pub unique: bool,
-    /// Keys in all runs, with those that are out of date.
+    /// Number of keys in all runs, including keys that are out of date.
     pub keys: u64,
-    /// Sorted runs: a look-up looks into each.
+    /// Number of sorted runs; a lookup searches each.
     pub runs: u64,
-    /// Bytes that it takes in the database's file.
+    /// Its size in the database's file, in bytes.
     pub bytes: u64,
 }
 
-/// The indexes of a version, read when first asked for.
+/// The indexes of a version, read at their first use.
 pub(crate) struct Indexes {
     source: Arc<dyn ByteSource>,
     annex: BlobRange,
     prepared: OnceLock<Vec<Prepared>>,
 }
 
-/// An index that is ready for look-ups.
+/// An index that is ready for lookups.
 struct Prepared {
     state: IndexState,
     fields: KeyFields,
@@ -54,7 +57,7 @@ impl Indexes {
         Indexes { source, annex, prepared: OnceLock::new() }
     }
 
-    fn prepared(&self, version: &Version) -> Result<&[Prepared]> {
+    fn prepared(&self, version: &OpenVersion) -> Result<&[Prepared]> {
         if let Some(prepared) = self.prepared.get() {
             return Ok(prepared);
         }
@@ -64,12 +67,12 @@ impl Indexes {
             Ok(Prepared { state, fields })
         };
         let prepared = annex.indexes.into_iter().map(prepare).collect::<Result<Vec<_>>>()?;
-        // Another thread may have been faster, with the same.
+        // Another thread may have read them meanwhile.
         Ok(self.prepared.get_or_init(|| prepared))
     }
 }
 
-/// Objects that are looked for: those that have a key that begins with some bytes.
+/// The objects that a lookup is for: those with a key over `fields` that starts with `start`.
 struct Sought<'a> {
     fields: &'a KeyFields,
     start: Vec<u8>,
@@ -79,7 +82,7 @@ impl View {
     /// The container's indexes.
     ///
     /// # Errors
-    /// `Corrupt` if what is stored is damaged.
+    /// [`Error::Corrupt`] if the annex is damaged.
     pub fn indexes(&self) -> Result<Vec<Index>> {
         let prepared = self.opened_version().indexes.prepared(self.opened_version())?;
         let index = |Prepared { state, .. }: &Prepared| Index {
@@ -95,17 +98,16 @@ impl View {
 
     /// The first entry whose object has these values, such as `run` 7 and `event` 12345.
     ///
-    /// A field in a list has a value if one of the list's items has it; of several fields in one list
-    /// the same item has them. A link is searched for as a record of `database`, `container` and
-    /// `entry`.
+    /// A field in a list has a value if one of the list's items has it; several fields in one list must have their values in
+    /// the same item. A link is given as a record of `database`, `container` and `entry`.
     ///
-    /// With an index whose first fields are the given ones, in any order, this takes microseconds. With
-    /// one of which only some of the first fields are given, the objects that these leave are read; with
-    /// none, all objects that the statistics of clusters leave.
+    /// This takes microseconds if the first fields of an index are the given ones, in any order. If only some of the given
+    /// fields are the first of an index, the objects that it finds by these are read; without an index, all objects are,
+    /// except for clusters that statistics exclude.
     ///
     /// # Errors
-    /// `NotFound` if there is no such field; `Invalid` if it cannot have such a value; `Corrupt` if what
-    /// is stored is damaged.
+    /// [`Error::NotFound`] if a field does not exist; [`Error::Invalid`] if a value is not of the field's type;
+    /// [`Error::Corrupt`] if the stored bytes are damaged.
     pub fn find(&self, values: &[(impl AsRef<str>, Value)]) -> Result<Option<u64>> {
         let mut found = None;
         self.search(values, &mut |entry| {
@@ -115,7 +117,7 @@ impl View {
         Ok(found)
     }
 
-    /// All entries whose objects have these values, in order; as [`find`](Self::find).
+    /// All entries whose objects have these values, ascending; see [`find`](Self::find).
     ///
     /// # Errors
     /// As [`find`](Self::find).
@@ -128,10 +130,10 @@ impl View {
         Ok(found)
     }
 
-    /// The index that finds objects by these fields, and how many of its first fields are among them.
+    /// The index that a lookup by these fields uses, and how many of its first fields are among them.
     ///
     /// # Errors
-    /// `Corrupt` if what is stored is damaged.
+    /// [`Error::Corrupt`] if the annex is damaged.
     pub fn index_for(&self, fields: &[impl AsRef<str>]) -> Result<Option<(Index, usize)>> {
         let names: Vec<&str> = fields.iter().map(AsRef::as_ref).collect();
         match self.best(&names)? {
@@ -140,7 +142,7 @@ impl View {
         }
     }
 
-    /// Gives entries in order to `take` until that says that it is enough.
+    /// Calls `take` with the entries found, ascending, until it returns false.
     fn search(
         &self,
         values: &[(impl AsRef<str>, Value)],
@@ -151,7 +153,7 @@ impl View {
             values.iter().map(|(name, value)| (name.as_ref(), value)).collect();
         let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
         if names.is_empty() {
-            return Err(Error::invalid("name a field to find objects by"));
+            return Err(Error::invalid("no field to find objects by; name at least one"));
         }
         let best = self.best(&names)?;
         let candidates = match best {
@@ -160,7 +162,7 @@ impl View {
                 let Some(start) = self.key(&fields.fields[..count], &values)? else {
                     return Ok(());
                 };
-                let candidates = self.candidates(state, key::kept(&start))?;
+                let candidates = self.candidates(state, key::truncate(&start))?;
                 if count == names.len() {
                     return self.verify(&Sought { fields, start }, &candidates, take);
                 }
@@ -178,7 +180,7 @@ impl View {
         }
     }
 
-    /// The index with the most first fields among these.
+    /// The position of the index with the most first fields among `names`, and their number.
     fn best(&self, names: &[&str]) -> Result<Option<(usize, usize)>> {
         let version = self.opened_version();
         let prepared = version.indexes.prepared(version)?;
@@ -187,14 +189,14 @@ impl View {
             index.state.fields.iter().take_while(is_named).count()
         };
         let counts = prepared.iter().map(count).enumerate().filter(|(_, count)| *count > 0);
-        // Of equals, the one with the fewest fields beyond.
+        // Of several, the one with the fewest fields in all.
         let best = counts.max_by_key(|(at, count)| {
             (*count, std::cmp::Reverse(prepared[*at].state.fields.len()))
         });
         Ok(best)
     }
 
-    /// The key that the values make for fields; `None` if no object has it.
+    /// The start of the key that the values of `fields` make up; `None` if no object can have it.
     fn key(
         &self,
         fields: &[fields::KeyField],
@@ -208,11 +210,16 @@ impl View {
         let mut out = vec![];
         for (at, field) in fields.iter().enumerate() {
             let named = values.iter().find(|(name, _)| *name == field.path);
-            let (name, value) = named.ok_or_else(|| Error::invalid("a value has no field"))?;
+            let (name, value) = named
+                .ok_or_else(|| Error::invalid(format!("no value for field {}", field.path)))?;
             let is_whole = value.member("element").is_some();
-            if field.kind == (Kind::Link { to_element: true }) && !is_whole && at + 1 < fields.len()
+            if field.kind == (KeyKind::Link { to_element: true })
+                && !is_whole
+                && at + 1 < fields.len()
             {
-                return Err(Error::invalid(format!("{name} needs the element that it links to")));
+                return Err(Error::invalid(format!(
+                    "the value for {name} has no element; add the one that it links to"
+                )));
             }
             if !key::put_value(&mut out, field.kind, name, value, &position)? {
                 return Ok(None);
@@ -221,13 +228,15 @@ impl View {
         Ok(Some(out))
     }
 
-    /// Entries that have, or had, a key that begins like this; in order.
+    /// The entries with a key in the index that starts with `start`, ascending.
     fn candidates(&self, index: &IndexState, start: &[u8]) -> Result<Vec<u64>> {
         let version = self.opened_version();
         let inner = &self.snapshot().federation().inner;
         let file = file_number(version.row.database, version.epoch);
-        let blocks =
-            Blocks { source: &*version.indexes.source, cache: Some((inner.index_blocks(), file)) };
+        let blocks = RunReader {
+            source: &*version.indexes.source,
+            cache: Some((inner.index_blocks(), file)),
+        };
         blocks.fetch(&index.runs, start)?;
         let mut found = vec![];
         for run in &index.runs {
@@ -238,14 +247,14 @@ impl View {
         Ok(found)
     }
 
-    /// Gives those of the candidates to `take` that are there and have the key.
+    /// Calls `take` with the candidates that are not deleted and have the key, until it returns false.
     fn verify(
         &self,
         sought: &Sought<'_>,
         candidates: &[u64],
         take: &mut dyn FnMut(u64) -> bool,
     ) -> Result<()> {
-        // A version that is damaged may have keys of entries that are not there.
+        // A damaged index may have keys of entries past the last one.
         let known = candidates.partition_point(|entry| *entry < self.entries());
         let mut left = &candidates[..known];
         while let Some(&first) = left.first() {
@@ -264,8 +273,7 @@ impl View {
         Ok(())
     }
 
-    /// Gives the entries of a range to `take` that are there and have the key, and says whether it
-    /// wants more.
+    /// Calls `take` with the entries of a range that are not deleted and have the key; false once `take` has returned false.
     fn matches(
         &self,
         sought: &Sought<'_>,
@@ -303,7 +311,7 @@ impl View {
         Ok(())
     }
 
-    /// The entries that may have these values, as far as the statistics of clusters tell.
+    /// The entries that may have these values: those of all clusters that statistics do not exclude.
     fn clusters_with(&self, values: &[(&str, &Value)]) -> Result<Vec<Range<u64>>> {
         let mut ranges: Vec<Range<u64>> = std::iter::once(0..self.entries()).collect();
         for (name, value) in values.iter().filter(|(_, value)| value.as_float().is_some()) {
@@ -325,7 +333,7 @@ impl View {
     }
 }
 
-/// Whether a number is certainly not among those with these bounds, be it of single precision or double.
+/// Whether no number within these bounds equals a value, in single or in double precision.
 fn excludes(bounds: &Bounds, value: &Value) -> bool {
     let Some((least, most)) = bounds.range else { return !bounds.has_nan };
     let exact = |bound: Bound| match bound {
@@ -339,7 +347,7 @@ fn excludes(bounds: &Bounds, value: &Value) -> bool {
     }
     let Some(value) = value.as_float() else { return false };
     let single = f64::from(value as f32);
-    // An integer may be farther out than the nearest real number.
+    // The float nearest to an integer bound may lie within the bounds.
     let (least, most) = (least.as_float().next_down(), most.as_float().next_up());
     value.max(single) < least || value.min(single) > most
 }

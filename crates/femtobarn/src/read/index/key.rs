@@ -1,28 +1,27 @@
-//! Keys: values of fields as bytes that sort as the values do.
+//! Keys of an index: values of fields encoded as bytes that sort as the values do.
 //!
-//! A key is its parts back to back, so that the keys that begin with the same values are neighbours:
+//! A key is the concatenation of its parts, so keys that start with the same values are neighbours:
 //!
 //! | part | bytes |
 //! |---|---|
-//! | integer, truth value | one byte, 128 plus or minus the number n of bytes that follow; for a negative number minus, and the bytes are those of its magnitude inverted; else plus; big-endian, without leading zeros |
-//! | number | 8 bytes of a double, big-endian: the sign bit inverted, or all bits if it was set; zero has no sign, and what is not a number is eight times 255 |
-//! | text | its bytes with each 0 as 0 255, then 0 0 |
-//! | link | position of the database, container, entry, and element if it has one: integers |
+//! | integer, truth value | one byte, 128 plus the number n of bytes that follow, or 128 minus n for a negative number; then the magnitude, big-endian without leading zeros, with all bits inverted for a negative number |
+//! | number | 8 bytes of a double, big-endian, with the sign bit inverted, or all bits if the sign bit was set; -0 is encoded as 0, and NaN as eight times 255 |
+//! | text | its bytes, with each 0 as 0 255; then 0 0 |
+//! | link | position of the database, container, entry, and element if it has one, as integers |
 //!
-//! An integer does not tell how wide its field is, nor a number, so that keys hold when the field is
-//! widened. A key is cut off after [`KEY_BYTES_MAX`] bytes: whoever finds an entry by its key looks
-//! whether it has it.
+//! The encoding of an integer or number does not depend on the width of its field, so keys stay valid when the field is
+//! widened. A key is cut off after [`KEY_BYTES_MAX`] bytes, so a found entry is checked for the whole key.
 
 use rntuple::Value;
 
 use crate::error::{Error, Result};
 
-/// Bytes of a key that are kept.
+/// Length at which a key is cut off.
 pub(crate) const KEY_BYTES_MAX: usize = 512;
 
-/// What makes a part of a key.
+/// The kind of a part of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum KeyKind {
     Integer,
     /// A number; `is_single` if it has single precision in memory.
     Number {
@@ -37,11 +36,11 @@ pub(crate) enum Kind {
 /// The members of a link, in the order of its key.
 pub(crate) const LINK_MEMBERS: [&str; 4] = ["database", "container", "entry", "element"];
 
-impl Kind {
-    /// The members of a link that make its key.
+impl KeyKind {
+    /// The members of a link that are encoded.
     pub fn link_members(self) -> &'static [&'static str] {
         match self {
-            Kind::Link { to_element: true } => &LINK_MEMBERS,
+            KeyKind::Link { to_element: true } => &LINK_MEMBERS,
             _ => &LINK_MEMBERS[..3],
         }
     }
@@ -83,26 +82,27 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(&[0, 0]);
 }
 
-/// The part of a key that is kept.
-pub(crate) fn kept(key: &[u8]) -> &[u8] {
+/// A key, cut off at [`KEY_BYTES_MAX`].
+pub(crate) fn truncate(key: &[u8]) -> &[u8] {
     &key[..key.len().min(KEY_BYTES_MAX)]
 }
 
-/// Appends a value that is searched for. `position` finds the position of a database among those that
-/// the container links to; nothing links to one that has none. Says whether there can be such a key.
+/// Appends the encoding of a value to search for. `position` finds the position of a database among those that the container links
+/// to; no object links to a database without one. False if no object can have the value.
 ///
 /// # Errors
-/// `Invalid` if the field cannot have such a value.
+/// [`Error::Invalid`] if the value is not of the field's type.
 pub(crate) fn put_value(
     out: &mut Vec<u8>,
-    kind: Kind,
+    kind: KeyKind,
     name: &str,
     value: &Value,
     position: &dyn Fn(u32) -> Option<u32>,
 ) -> Result<bool> {
-    let unlike = |what: &str| Error::invalid(format!("{name} is {what}, which {value:?} is not"));
+    let unlike =
+        |what: &str| Error::invalid(format!("invalid value {value:?} for {name}: must be {what}"));
     match kind {
-        Kind::Integer => {
+        KeyKind::Integer => {
             let of_float = |value: f64| (value.trunc() == value).then_some(value as i128);
             let integer = value.as_integer().or_else(|| value.as_float().and_then(of_float));
             let in_range = |value: &i128| (i64::MIN.into()..=u64::MAX.into()).contains(value);
@@ -113,23 +113,23 @@ pub(crate) fn put_value(
                 None => return Err(unlike("an integer")),
             }
         }
-        Kind::Number { is_single } => {
+        KeyKind::Number { is_single } => {
             let number = value.as_float().ok_or_else(|| unlike("a number"))?;
             put_number(out, if is_single { f64::from(number as f32) } else { number });
         }
-        Kind::Text => match value {
+        KeyKind::Text => match value {
             Value::String(text) => put_text(out, text.as_bytes()),
             _ => return Err(unlike("a text")),
         },
-        Kind::Link { .. } => return put_link(out, kind, value, position, &unlike),
+        KeyKind::Link { .. } => return put_link(out, kind, value, position, &unlike),
     }
     Ok(true)
 }
 
-/// A link to search for may leave out the element.
+/// Appends the encoding of a link to search for, which may leave out the element.
 fn put_link(
     out: &mut Vec<u8>,
-    kind: Kind,
+    kind: KeyKind,
     value: &Value,
     position: &dyn Fn(u32) -> Option<u32>,
     unlike: &dyn Fn(&str) -> Error,
@@ -154,18 +154,18 @@ fn put_link(
     Ok(true)
 }
 
-/// Takes a part off the front of a key, in words; `None` if the key is cut off.
-pub(crate) fn show(kind: Kind, key: &mut &[u8]) -> Option<String> {
+/// Decodes a part at the front of a key and removes it, for error texts; `None` if the key is cut off there.
+pub(crate) fn show(kind: KeyKind, key: &mut &[u8]) -> Option<String> {
     Some(match kind {
-        Kind::Integer => take_integer(key)?.to_string(),
-        Kind::Number { .. } => {
+        KeyKind::Integer => take_integer(key)?.to_string(),
+        KeyKind::Number { .. } => {
             const SIGN: u64 = 1 << 63;
             let (bytes, rest) = key.split_first_chunk()?;
             *key = rest;
             let bits = u64::from_be_bytes(*bytes);
             f64::from_bits(if bits & SIGN == 0 { !bits } else { bits & !SIGN }).to_string()
         }
-        Kind::Text => {
+        KeyKind::Text => {
             let mut text = vec![];
             loop {
                 let (&byte, rest) = key.split_first()?;
@@ -181,7 +181,7 @@ pub(crate) fn show(kind: Kind, key: &mut &[u8]) -> Option<String> {
             }
             format!("{:?}", String::from_utf8_lossy(&text))
         }
-        Kind::Link { .. } => {
+        KeyKind::Link { .. } => {
             let members = kind.link_members().iter();
             let members = members.map(|_| Some(take_integer(key)?.to_string()));
             members.collect::<Option<Vec<_>>>()?.join("-")
@@ -197,9 +197,10 @@ fn take_integer(key: &mut &[u8]) -> Option<i128> {
     let magnitude = |bytes: &mut dyn Iterator<Item = u8>| {
         bytes.fold(0_i128, |sum, byte| sum << 8 | i128::from(byte))
     };
-    Some(match count < 0 {
-        true => -magnitude(&mut bytes.iter().map(|byte| !byte)),
-        false => magnitude(&mut bytes.iter().copied()),
+    Some(if count < 0 {
+        -magnitude(&mut bytes.iter().map(|byte| !byte))
+    } else {
+        magnitude(&mut bytes.iter().copied())
     })
 }
 
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_all_ranges_are_in_order() {
+    fn keys_of_extreme_values_ascend() {
         let integers = [
             i64::MIN as i128,
             i64::MIN as i128 + 1,
@@ -254,33 +255,33 @@ mod tests {
         [0, 3, 1000].into_iter().for_each(|number| put_integer(&mut bytes, number));
         let mut rest = &bytes[..];
         let kinds = [
-            Kind::Integer,
-            Kind::Text,
-            Kind::Number { is_single: false },
-            Kind::Link { to_element: false },
+            KeyKind::Integer,
+            KeyKind::Text,
+            KeyKind::Number { is_single: false },
+            KeyKind::Link { to_element: false },
         ];
         let shown = kinds.map(|kind| show(kind, &mut rest).unwrap());
         assert_eq!(shown, ["-300", "\"a\\0b\"", "-1.5", "0-3-1000"]);
         let mut cut = &bytes[..2];
-        assert_eq!(show(Kind::Integer, &mut cut), None);
+        assert_eq!(show(KeyKind::Integer, &mut cut), None);
     }
 
     #[test]
-    fn what_a_field_cannot_hold_is_refused_or_not_there() {
+    fn a_value_of_another_type_is_refused_and_one_out_of_range_not_found() {
         let put = |kind, value: Value| {
             let mut out = vec![];
             put_value(&mut out, kind, "run", &value, &|_| None).map(|can_be| can_be.then_some(out))
         };
         assert_eq!(
-            put(Kind::Integer, Value::Float(2.0)).unwrap(),
-            put(Kind::Integer, Value::Int(2)).unwrap()
+            put(KeyKind::Integer, Value::Float(2.0)).unwrap(),
+            put(KeyKind::Integer, Value::Int(2)).unwrap()
         );
-        assert_eq!(put(Kind::Integer, Value::Float(2.5)).unwrap(), None);
-        assert_eq!(put(Kind::Integer, Value::Float(1e30)).unwrap(), None);
-        assert!(put(Kind::Integer, Value::String("2".into())).is_err());
-        assert!(put(Kind::Text, Value::UInt(2)).is_err());
-        assert!(put(Kind::Number { is_single: true }, Value::Null).is_err());
-        let single = put(Kind::Number { is_single: true }, Value::Float(0.1)).unwrap().unwrap();
+        assert_eq!(put(KeyKind::Integer, Value::Float(2.5)).unwrap(), None);
+        assert_eq!(put(KeyKind::Integer, Value::Float(1e30)).unwrap(), None);
+        assert!(put(KeyKind::Integer, Value::String("2".into())).is_err());
+        assert!(put(KeyKind::Text, Value::UInt(2)).is_err());
+        assert!(put(KeyKind::Number { is_single: true }, Value::Null).is_err());
+        let single = put(KeyKind::Number { is_single: true }, Value::Float(0.1)).unwrap().unwrap();
         assert_eq!(single, key(|out| put_number(out, f64::from(0.1_f32))));
     }
 

@@ -1,14 +1,14 @@
 //! Indexes: which entries of a container have which keys.
 //!
-//! An index is a list of sorted runs in the version's annex. Each commit adds a run with the keys of
-//! new objects, and of those that changed in a key field; nothing is ever taken out of a run.
+//! An index is a list of sorted runs in the version's annex. Each commit adds a run with the keys of new objects, and of
+//! objects whose key fields changed. `key`, `fields`, `block`, `run` and `sorter` encode, read, store and sort keys, `run_reader`
+//! searches them; `fetch` reads blocks from a server in few round trips. `find` and `referrers` look up objects, `verify` checks
+//! an index. Specified in docs/format.md.
 //!
-//! Invariants:
 //! 1. Every key of every object that is not deleted is in a run of the index.
-//! 2. A run may have keys that their objects had before, and of deleted objects. Whoever finds an entry
-//!    looks whether it is there and has the key.
-//! 3. The cost of a commit does not depend on how many keys there are, but for the merging of runs, which
-//!    costs each key as many rewrites as the number of commits has binary digits.
+//! 2. A run may have keys that objects had before, and keys of deleted objects. So each found entry is checked.
+//! 3. The cost of a commit does not depend on the number of keys, except for the merging of runs, in which each key is rewritten
+//!    about log2 of the number of commits times.
 
 mod block;
 mod fetch;
@@ -17,6 +17,7 @@ mod find;
 mod key;
 mod referrers;
 mod run;
+mod run_reader;
 mod sorter;
 #[cfg(test)]
 mod tests;
@@ -31,37 +32,38 @@ use crate::annex::IndexState;
 use crate::error::{Error, Result};
 use crate::schema::class::Class;
 use fields::KeyFields;
-use run::{Blocks, Cursor};
+use run_reader::{RunCursors, RunReader};
 use sorter::Sorter;
 
 pub use find::Index;
 pub(crate) use find::Indexes;
 pub use referrers::{Referrer, Referrers};
-pub(crate) use run::{BlockCache, RunSink};
+pub(crate) use run::RunSink;
+pub(crate) use run_reader::BlockCache;
 
 /// Entries whose keys are read at once.
 const ENTRIES_AT_ONCE: u64 = 16 << 10;
 /// Bytes of the longest name of an index.
 const NAME_BYTES_MAX: usize = 255;
 
-/// What of a container's indexes has to be written yet.
+/// The keys that are not in a container's indexes yet.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pending {
-    /// Entries before this one are in all indexes that are not new.
+pub(crate) struct PendingKeys {
+    /// All indexes that are not new have the keys of the entries before this one.
     indexed: u64,
-    /// Indexes that no entry is in yet.
+    /// Indexes that have no keys yet.
     new: BTreeSet<String>,
-    /// Entries before `indexed` that changed in a key field, by index.
+    /// By index, entries before `indexed` whose key fields changed.
     updated: BTreeMap<String, Vec<Range<u64>>>,
 }
 
-impl Pending {
-    /// Nothing but the entries from `indexed` on.
+impl PendingKeys {
+    /// The keys of the entries from `indexed` on.
     pub fn from(indexed: u64) -> Self {
-        Pending { indexed, ..Pending::default() }
+        PendingKeys { indexed, ..PendingKeys::default() }
     }
 
-    /// Notes that a field of some objects changed.
+    /// Adds the keys of objects of which a field changed.
     pub fn update(&mut self, indexes: &[IndexState], path: &str, entries: &[u64]) {
         let is_part =
             |a: &str, b: &str| a == b || a.strip_prefix(b).is_some_and(|a| a.starts_with('.'));
@@ -78,13 +80,13 @@ impl Pending {
         }
     }
 
-    /// Notes that all keys of an index have to be written anew.
+    /// Removes all runs of an index, and adds all its keys.
     pub fn rebuild(&mut self, index: &mut IndexState) {
         index.runs.clear();
         self.new.insert(index.name.clone());
     }
 
-    /// The entries whose keys an index has to be given, in order.
+    /// The entries whose keys are not in an index, as ascending, disjoint ranges.
     fn entries(&self, index: &str, entries: u64) -> Vec<Range<u64>> {
         if self.new.contains(index) {
             return std::iter::once(0..entries).collect();
@@ -104,47 +106,51 @@ impl Pending {
     }
 }
 
-/// Adds an index to those of a container.
+/// Adds an index, which has no runs yet, to those of a container.
 ///
 /// # Errors
-/// `Exists` if the name is taken; as [`fields::check`].
+/// [`Error::Exists`] if the name is in use; [`Error::Invalid`] if the name is not valid or there are no fields; as [`fields::check`].
 pub(crate) fn create(
     indexes: &mut Vec<IndexState>,
-    pending: &mut Pending,
+    pending: &mut PendingKeys,
     class: &Class,
-    (name, fields, unique): (&str, Vec<String>, bool),
+    mut index: IndexState,
 ) -> Result<()> {
+    let name = &index.name;
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         return Err(Error::invalid(format!(
-            "{name:?} is not a name for an index, which has 1 to {NAME_BYTES_MAX}"
+            "invalid index name {name:?}: must be 1 to {NAME_BYTES_MAX} bytes"
         )));
     }
-    if indexes.iter().any(|index| index.name == name) {
-        return Err(Error::Exists { what: format!("index {name:?} exists already") });
+    if indexes.iter().any(|other| other.name == *name) {
+        return Err(Error::Exists {
+            what: format!("index {name:?} exists already; choose another name"),
+        });
     }
-    if fields.is_empty() {
-        return Err(Error::invalid(format!("index {name:?} needs a field to be made of")));
+    if index.fields.is_empty() {
+        return Err(Error::invalid(format!("index {name:?} has no fields; name at least one")));
     }
-    fields::check(class, &fields)?;
-    let mut index = IndexState { name: name.to_owned(), fields, unique, runs: vec![] };
+    fields::check(class, &index.fields)?;
     pending.rebuild(&mut index);
     indexes.push(index);
     Ok(())
 }
 
-/// Takes an index away.
+/// Removes an index.
 ///
 /// # Errors
-/// `NotFound` if there is none of that name.
+/// [`Error::NotFound`] if there is no index of that name.
 pub(crate) fn remove(
     indexes: &mut Vec<IndexState>,
-    pending: &mut Pending,
+    pending: &mut PendingKeys,
     name: &str,
 ) -> Result<()> {
     let at = indexes.iter().position(|index| index.name == name).ok_or_else(|| {
         let names: Vec<&str> = indexes.iter().map(|index| &index.name[..]).collect();
-        let there_is = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        Error::NotFound { what: format!("there is no index {name:?}; there is {there_is}") }
+        let others = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        Error::NotFound {
+            what: format!("index {name:?} does not exist; existing indexes: {others}"),
+        }
     })?;
     indexes.remove(at);
     pending.new.remove(name);
@@ -157,46 +163,62 @@ pub(crate) fn size(indexes: &[IndexState]) -> u64 {
     indexes.iter().flat_map(|index| &index.runs).map(|run| run.blob.size).sum()
 }
 
-/// A version of a container whose indexes are brought up to it.
+/// A version of a container whose indexes are updated or verified.
 pub(crate) struct Indexed<'a> {
-    /// The container, for messages.
+    /// The container, for error texts.
     pub what: &'a str,
     pub class: &'a Class,
     pub reader: &'a Reader,
     pub is_deleted: &'a dyn Fn(u64) -> Result<bool>,
-    /// Where runs are read.
+    /// The file that has the runs.
     pub source: &'a dyn ByteSource,
 }
 
 impl Indexed<'_> {
-    /// Writes the keys that are missing from the indexes.
+    /// Writes pending keys into the indexes.
     ///
     /// # Errors
-    /// `Exists` if two objects have the same key in an index that allows none; `Invalid` if a field of an
-    /// index makes no key any more; as the disk.
-    pub fn keep_up(
+    /// [`Error::Exists`] if two objects have the same key in a unique index; [`Error::Invalid`] if a field of an index cannot be
+    /// part of a key any more; [`Error::Io`] or [`Error::Storage`] if the file cannot be read or written.
+    pub fn update(
         &self,
         indexes: &mut [IndexState],
-        pending: &mut Pending,
+        pending: &mut PendingKeys,
         sink: &mut dyn RunSink,
     ) -> Result<()> {
         for index in indexes {
             let entries = pending.entries(&index.name, self.reader.entries());
             if !entries.is_empty() {
-                self.add(index, entries, sink)?;
+                self.add_keys(index, &entries, sink)?;
             }
         }
-        *pending = Pending::from(self.reader.entries());
+        *pending = PendingKeys::from(self.reader.entries());
         Ok(())
     }
 
-    fn add(
+    fn add_keys(
         &self,
         index: &mut IndexState,
-        entries: Vec<Range<u64>>,
+        entries: &[Range<u64>],
         sink: &mut dyn RunSink,
     ) -> Result<()> {
         let fields = KeyFields::new(self.class, self.reader, &index.fields)?;
+        self.sorted_keys(&fields, entries, &mut |sorter| {
+            if index.unique {
+                sink.settle()?;
+                self.check_unique(index, &fields, sorter)?;
+            }
+            sorter.write(&mut index.runs, self.source, sink)
+        })
+    }
+
+    /// Reads the keys of entries that are not deleted, and calls `each` with them in sorted batches that fit in memory.
+    fn sorted_keys(
+        &self,
+        fields: &KeyFields,
+        entries: &[Range<u64>],
+        each: &mut dyn FnMut(&Sorter) -> Result<()>,
+    ) -> Result<()> {
         let mut sorter = Sorter::default();
         for range in entries {
             for first in range.clone().step_by(ENTRIES_AT_ONCE as usize) {
@@ -209,49 +231,30 @@ impl Indexed<'_> {
                     Ok(())
                 })?;
                 if sorter.is_full() {
-                    self.write(index, &fields, &mut sorter, sink)?;
+                    sorter.sort();
+                    each(&sorter)?;
+                    sorter.clear();
                 }
             }
         }
-        self.write(index, &fields, &mut sorter, sink)
-    }
-
-    fn write(
-        &self,
-        index: &mut IndexState,
-        fields: &KeyFields,
-        sorter: &mut Sorter,
-        sink: &mut dyn RunSink,
-    ) -> Result<()> {
         if sorter.is_empty() {
             return Ok(());
         }
         sorter.sort();
-        if index.unique {
-            sink.settle()?;
-            self.check_unique(index, fields, sorter)?;
-        }
-        sorter.write(&mut index.runs, self.source, sink)?;
-        sorter.clear();
-        Ok(())
+        each(&sorter)
     }
 
-    /// Refuses keys that another object has.
+    /// Refuses keys that two objects have.
     fn check_unique(&self, index: &IndexState, fields: &KeyFields, new: &Sorter) -> Result<()> {
-        let blocks = Blocks { source: self.source, cache: None };
-        let mut cursors: Option<Vec<Cursor<'_>>> = None;
+        let reader = RunReader { source: self.source, cache: None };
+        let mut cursors = RunCursors::new(&reader, &index.runs);
         let mut last: Option<(&[u8], u64)> = None;
         for (key, entry) in new.pairs() {
             if let Some((_, other)) = last.filter(|(last, _)| *last == key) {
                 self.check_distinct(index, fields, other, entry)?;
             }
             last = Some((key, entry));
-            if cursors.is_none() {
-                let seek = index.runs.iter().map(|run| blocks.seek(run, key));
-                cursors = Some(seek.collect::<Result<_>>()?);
-            }
-            for cursor in cursors.iter_mut().flatten() {
-                cursor.seek_on(key)?;
+            for cursor in cursors.seek(key)? {
                 while cursor.starts_with(key) {
                     self.check_distinct(index, fields, cursor.entry(), entry)?;
                     cursor.advance()?;
@@ -261,7 +264,7 @@ impl Indexed<'_> {
         Ok(())
     }
 
-    /// Refuses two objects that have a key in common.
+    /// Refuses two objects that have a key in common. Keys that are cut off are compared in full.
     fn check_distinct(
         &self,
         index: &IndexState,

@@ -1,4 +1,4 @@
-//! Who links to an object.
+//! Referrers: the objects that link to an object.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -21,22 +21,21 @@ pub struct Referrer {
     pub field: String,
 }
 
-/// What links to an object, as far as was looked.
+/// The referrers of an object, as far as fields were searched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Referrers {
-    /// Objects that link to it, in the order of their OIDs.
+    /// Objects that link to it, by OID.
     pub found: Vec<Referrer>,
-    /// Paths of containers and of their link fields that were not looked into, for want of an index.
+    /// Paths of containers and of their link fields that were not searched because they have no index.
     pub unsearched: Vec<(String, String)>,
 }
 
 impl Snapshot {
-    /// The objects that link to an object or to an element of it. Looked into are all fields of all
-    /// containers that hold links to its class: through an index over the field, where there is one; else
-    /// by reading all links, if `scan`.
+    /// The objects that link to an object or to an element of it. Searches all fields of all containers that have links to its
+    /// class: by an index over the field if there is one, otherwise by reading all links if `scan`.
     ///
     /// # Errors
-    /// `NotFound` if there is no such container; `Corrupt` if what is stored is damaged.
+    /// [`ErrorKind`]: `NotFound` if the object's container does not exist; `Corrupt` if stored bytes are damaged.
     pub fn referrers(&self, oid: Oid, scan: bool) -> Result<Referrers> {
         let class = self.view_by_id(oid.database, oid.container)?.container().class.clone();
         let catalog = self.federation().catalog();
@@ -51,15 +50,16 @@ impl Snapshot {
             for container in containers.iter().filter(|it| linking.get(&it.class) == Some(&true)) {
                 let view = match self.view_by_id(database.id, container.id) {
                     Ok(view) => view,
-                    // A container that nothing was committed to yet.
+                    // No version of the container is committed yet.
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
                     Err(error) => return Err(error),
                 };
                 let fields = link_fields(view.class(), &class);
                 let left = view.indexed_referrers(oid, fields, &mut found)?;
-                match scan {
-                    true => view.scanned_referrers(oid, &left, &mut found)?,
-                    false => unsearched.extend(left.into_iter().map(|it| (view.path(), it))),
+                if scan {
+                    view.scanned_referrers(oid, &left, &mut found)?
+                } else {
+                    unsearched.extend(left.into_iter().map(|it| (view.path(), it)))
                 }
             }
         }
@@ -68,7 +68,7 @@ impl Snapshot {
 }
 
 impl View {
-    /// Looks into indexes; returns the fields that have none.
+    /// Searches by indexes; returns the fields without one.
     fn indexed_referrers(
         &self,
         oid: Oid,
@@ -97,7 +97,7 @@ impl View {
         Ok(left)
     }
 
-    /// Reads all links of fields.
+    /// Searches by reading all links of the fields.
     fn scanned_referrers(
         &self,
         oid: Oid,
@@ -123,8 +123,8 @@ impl View {
     }
 }
 
-/// Paths of the fields that hold links to objects of a class, in collections of any depth. The class, and
-/// that which a link names, go by their plain names: a link was declared where its class had no origin yet.
+/// Paths of the fields that have links to objects of a class, in collections of any depth. Plain names are compared, since a link
+/// may have been declared in a federation where its class had no origin.
 fn link_fields(class: &Class, to: &str) -> Vec<String> {
     let mut found = vec![];
     collect(&class.fields, "", plain(to), &mut found);
@@ -139,7 +139,7 @@ fn collect(fields: &[Field], prefix: &str, to: &str, found: &mut Vec<String>) {
                 found.push(path);
             }
             FieldType::Record { fields, .. } => collect(fields, &format!("{path}."), to, found),
-            // A variant is read as a whole.
+            // A variant is selected as a whole.
             FieldType::Variant(of) if of.iter().any(|of| holds_links(of, to)) => found.push(path),
             _ => {}
         }
@@ -155,7 +155,7 @@ fn holds_links(of: &FieldType, to: &str) -> bool {
     }
 }
 
-/// Finds the links to an object in records, of each of which `owners` has the object that it is in.
+/// Appends to `hits` the owners of the links to `oid` in some records. `owners` has for each record the object that it is in.
 fn in_members(
     fields: &[Field],
     records: &Array,
@@ -247,5 +247,5 @@ fn in_links(links: &Array, owners: &[usize], oid: Oid, hits: &mut Vec<usize>) ->
 }
 
 fn unlike() -> Error {
-    Error::Corrupt { what: "what is stored of links is not of their class".to_owned() }
+    Error::Corrupt { what: "stored links do not fit their class; check the database".to_owned() }
 }

@@ -1,20 +1,22 @@
-//! Gathering keys in memory, sorting them, and merging them with runs.
+//! Sorting of new keys in memory, and merging them into the runs of an index.
 //!
-//! Runs are merged as binary counters carry: a new run takes in those before it that are not larger
-//! than what it has become. An index has then about log2 of the number of commits runs, and a key is
-//! rewritten at most that often.
+//! Runs are merged as binary counters carry: a new run takes in the runs before it that have no more keys than it has by
+//! then. So an index has about log2 of the number of commits runs, and a key is rewritten at most that often.
+
+use std::cmp::Ordering;
 
 use rntuple::ByteSource;
 
 use super::key;
-use super::run::{RunSink, RunWriter, Stream};
+use super::run::{RunSink, RunWriter};
+use super::run_reader::RunStream;
 use crate::annex::IndexRun;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
-/// Bytes of keys that are gathered before they are written.
+/// Bytes of keys that are gathered before a run is written.
 const GATHERED_BYTES_MAX: usize = 64 << 20;
 
-/// Keys in memory.
+/// Pairs of key and entry in memory.
 #[derive(Default)]
 pub(super) struct Sorter {
     bytes: Vec<u8>,
@@ -29,15 +31,15 @@ struct Pair {
 }
 
 impl Sorter {
-    /// Adds a key, cut off if it is long.
+    /// Adds a pair. The key is cut off at [`key::KEY_BYTES_MAX`].
     pub fn push(&mut self, key: &[u8], entry: u64) {
-        let key = key::kept(key);
+        let key = key::truncate(key);
         let (start, length) = (self.bytes.len() as u32, key.len() as u16);
         self.bytes.extend_from_slice(key);
         self.pairs.push(Pair { start, length, entry });
     }
 
-    /// Whether it is time to write.
+    /// Whether a run should be written before more pairs are added.
     pub fn is_full(&self) -> bool {
         self.bytes.len() + self.pairs.len() * size_of::<Pair>() >= GATHERED_BYTES_MAX
     }
@@ -51,7 +53,7 @@ impl Sorter {
         self.pairs.clear();
     }
 
-    /// Sorts the pairs and leaves out what is there twice.
+    /// Sorts the pairs and removes duplicates.
     pub fn sort(&mut self) {
         let bytes = &self.bytes;
         let of = |pair: &Pair| (key_of(bytes, pair), pair.entry);
@@ -59,21 +61,23 @@ impl Sorter {
         self.pairs.dedup_by(|a, b| of(a) == of(b));
     }
 
-    /// The pairs, in order once they are sorted.
+    /// The pairs, which are in order after [`sort`](Self::sort).
     pub fn pairs(&self) -> impl Iterator<Item = (&[u8], u64)> {
         self.pairs.iter().map(|pair| (key_of(&self.bytes, pair), pair.entry))
     }
 
-    /// Writes the sorted pairs as a run at the end of `runs`, which takes in others.
+    /// Writes the sorted pairs as the last run, merged with as many of the runs before it as the carrying rule says.
     ///
     /// # Errors
-    /// As the disk; `Corrupt` if a run that is taken in is damaged.
+    /// [`Error::Io`] or [`Error::Storage`] if the run cannot be written; [`Error::Corrupt`] if a run that is taken in is damaged or
+    /// not in order.
     pub fn write(
         &self,
         runs: &mut Vec<IndexRun>,
         source: &dyn ByteSource,
         sink: &mut dyn RunSink,
     ) -> Result<()> {
+        debug_assert!(self.pairs().is_sorted(), "pairs are sorted before they are written");
         let mut keys = self.pairs.len() as u64;
         let mut key_bytes = self.pairs.iter().map(|pair| u64::from(pair.length)).sum::<u64>();
         let mut kept = runs.len();
@@ -86,13 +90,13 @@ impl Sorter {
         if !taken.is_empty() {
             sink.settle()?;
         }
-        let streams = taken.iter().map(|run| Stream::new(source, *run));
+        let streams = taken.iter().map(|run| RunStream::new(source, *run));
         let mut streams = streams.collect::<Result<Vec<_>>>()?;
         let mut writer = RunWriter::new(sink, keys, key_bytes)?;
         let mut pairs = self.pairs().peekable();
         let mut last: Option<(Vec<u8>, u64)> = None;
         loop {
-            let heads = streams.iter().map(Stream::pair).enumerate();
+            let heads = streams.iter().map(RunStream::pair).enumerate();
             let head = heads.filter_map(|(at, pair)| Some((pair?, at))).min();
             match (head, pairs.peek()) {
                 (Some((pair, at)), ours) if ours.is_none_or(|ours| pair <= *ours) => {
@@ -113,20 +117,28 @@ impl Sorter {
     }
 }
 
-/// Writes a pair unless it is the last one again.
+/// Writes a pair unless it equals the last one. Pairs must ascend: those of the sorter do, so a pair that does not is from a
+/// damaged run.
 fn put(
     writer: &mut RunWriter<'_>,
     last: &mut Option<(Vec<u8>, u64)>,
     (key, entry): (&[u8], u64),
 ) -> Result<()> {
     match last {
-        Some((key_before, entry_before)) if *entry_before == entry && key_before == key => {
-            return Ok(());
-        }
-        Some((key_before, entry_before)) => {
-            key_before.clear();
-            key_before.extend_from_slice(key);
-            *entry_before = entry;
+        Some((last_key, last_entry)) => {
+            match (&last_key[..], *last_entry).cmp(&(key, entry)) {
+                Ordering::Less => {}
+                Ordering::Equal => return Ok(()),
+                Ordering::Greater => {
+                    return Err(Error::Corrupt {
+                        what: "keys of an index are not in order; repair the database to rebuild the index"
+                            .to_owned(),
+                    });
+                }
+            }
+            last_key.clear();
+            last_key.extend_from_slice(key);
+            *last_entry = entry;
         }
         None => *last = Some((key.to_vec(), entry)),
     }

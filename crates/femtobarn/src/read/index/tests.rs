@@ -3,7 +3,8 @@
 use proptest::{collection::vec, prelude::*};
 use rntuple::ByteSource;
 
-use super::run::{BlockCache, Blocks, RunSink, Stream};
+use super::run::RunSink;
+use super::run_reader::{BlockCache, RunReader, RunStream};
 use super::sorter::Sorter;
 use crate::annex::IndexRun;
 use crate::error::Result;
@@ -29,7 +30,7 @@ fn add(disk: &mut Vec<u8>, runs: &mut Vec<IndexRun>, pairs: &Pairs) {
 }
 
 fn all(disk: &Vec<u8>, run: IndexRun) -> Result<Pairs> {
-    let mut stream = Stream::new(disk, run)?;
+    let mut stream = RunStream::new(disk, run)?;
     let mut pairs = vec![];
     while let Some((key, entry)) = stream.pair() {
         pairs.push((key.to_vec(), entry));
@@ -38,10 +39,10 @@ fn all(disk: &Vec<u8>, run: IndexRun) -> Result<Pairs> {
     Ok(pairs)
 }
 
-/// A disk that is far away.
-struct Far<'a>(&'a Vec<u8>);
+/// A source that says that it is remote.
+struct RemoteDisk<'a>(&'a Vec<u8>);
 
-impl ByteSource for Far<'_> {
+impl ByteSource for RemoteDisk<'_> {
     fn size(&self) -> rntuple::Result<u64> {
         self.0.size()
     }
@@ -55,11 +56,11 @@ impl ByteSource for Far<'_> {
     }
 }
 
-/// What is found here, which is what is found from afar.
+/// What is found in a local source, which is also found in a remote one.
 fn found(disk: &Vec<u8>, runs: &[IndexRun], start: &[u8]) -> Result<Vec<u64>> {
-    let here = found_by(&Blocks { source: disk, cache: None }, runs, start);
+    let here = found_by(&RunReader { source: disk, cache: None }, runs, start);
     let cache = BlockCache::new(1 << 20);
-    let from_afar = Blocks { source: &Far(disk), cache: Some((&cache, 1)) };
+    let from_afar = RunReader { source: &RemoteDisk(disk), cache: Some((&cache, 1)) };
     let fetched = from_afar.fetch(runs, start);
     match (&here, fetched.and_then(|()| found_by(&from_afar, runs, start))) {
         (Ok(here), Ok(far)) => assert_eq!(*here, far),
@@ -68,7 +69,7 @@ fn found(disk: &Vec<u8>, runs: &[IndexRun], start: &[u8]) -> Result<Vec<u64>> {
     here
 }
 
-fn found_by(blocks: &Blocks<'_>, runs: &[IndexRun], start: &[u8]) -> Result<Vec<u64>> {
+fn found_by(blocks: &RunReader<'_>, runs: &[IndexRun], start: &[u8]) -> Result<Vec<u64>> {
     let mut found = vec![];
     runs.iter().try_for_each(|run| blocks.entries_of(run, start, &mut found))?;
     found.sort_unstable();
@@ -88,7 +89,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn runs_hold_what_was_added_however_they_were_merged(
+    fn merged_runs_have_all_pairs_that_were_added(
         batches in vec(vec((keys(), 0..50_u64), 1..400), 1..8),
         starts in vec(keys(), 20),
     ) {
@@ -97,7 +98,7 @@ proptest! {
         let mut model: Pairs = vec![];
         for batch in &batches {
             add(&mut disk, &mut runs, batch);
-            let cut = |(key, entry): &(Vec<u8>, u64)| (super::key::kept(key).to_vec(), *entry);
+            let cut = |(key, entry): &(Vec<u8>, u64)| (super::key::truncate(key).to_vec(), *entry);
             model.extend(batch.iter().map(cut));
             prop_assert!(runs.windows(2).all(|pair| pair[0].keys > pair[1].keys));
         }
@@ -116,7 +117,7 @@ proptest! {
         merged.sort();
         merged.dedup();
         prop_assert_eq!(&merged, &model);
-        for start in starts.iter().map(|start| super::key::kept(start)) {
+        for start in starts.iter().map(|start| super::key::truncate(start)) {
             let mut expected: Vec<u64> =
                 model.iter().filter(|(key, _)| key.starts_with(start)).map(|pair| pair.1).collect();
             expected.sort_unstable();
@@ -136,7 +137,7 @@ fn large() -> (Vec<u8>, Vec<IndexRun>) {
 }
 
 #[test]
-fn a_flipped_bit_is_noticed_or_out_of_the_way() {
+fn a_flipped_bit_is_detected_or_changes_no_result() {
     let (disk, runs) = large();
     let key = |n: u64| n.to_be_bytes();
     for bit in (64..8 * disk.len()).step_by(977) {
@@ -157,7 +158,7 @@ fn a_flipped_bit_is_noticed_or_out_of_the_way() {
 }
 
 #[test]
-fn a_run_that_is_not_where_it_should_be_is_refused() {
+fn a_run_at_a_wrong_offset_is_refused() {
     let (disk, runs) = large();
     for (offset, size, keys) in [
         (8, 0, 3000),
@@ -171,7 +172,7 @@ fn a_run_that_is_not_where_it_should_be_is_refused() {
     ] {
         let mut run = runs[0];
         (run.blob.offset, run.blob.size, run.keys) = (offset, size, keys);
-        // A look-up does not count keys, and going through all does not need the root.
+        // A lookup does not count keys, and a stream does not need the root.
         let looked = found(&disk, &[run], &2999_u64.to_be_bytes());
         assert!(all(&disk, run).is_err() || looked.is_err(), "{run:?}");
         assert!(looked.is_err() || looked.unwrap() == [2999] || run.blob.size == 4096, "{run:?}");

@@ -1,15 +1,12 @@
-//! What the values of clusters lie between, so that readers can pass over those that have nothing for
-//! them.
+//! Statistics: bounds of the values in clusters, by which readers skip clusters that have nothing for them.
 //!
-//! Known are the least and greatest of every number outside collections, and of the sizes of collections
-//! and texts outside others, by cluster. Each commit adds a blob with what it knows of its clusters;
-//! blobs are merged as binary counters carry.
+//! There are bounds, by cluster, for every number outside collections, and for the sizes of collections and texts outside
+//! other collections. Each commit adds a blob with the bounds of its clusters; blobs are merged as binary counters carry.
+//! `run` is the format of a blob, `verify` checks bounds against values. Specified in docs/format.md.
 //!
-//! Invariants:
-//! 1. Bounds hold for every object that is not deleted; they may be wider than needed. Replaced values
-//!    only widen them.
-//! 2. What is not sure is not known. A cluster of which a field is not known has no bounds for it,
-//!    whatever was replaced in it.
+//! 1. Bounds hold for every object that is not deleted. They may be wider than the values: replaced values only widen
+//!    them.
+//! 2. A cluster whose bounds for a field are unknown has none, and replaced values add none.
 
 mod run;
 #[cfg(test)]
@@ -17,36 +14,37 @@ mod tests;
 mod verify;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use femtobarn_catalog::BlobRange;
+use parking_lot::Mutex;
 use rntuple::{Bounds, ByteSource, ClusterSummary, ColumnPath};
 
 use crate::annex::{Annex, Blob, StatisticsRun};
 use crate::error::{Error, Result};
 use crate::read::index::RunSink;
 use crate::read::view::View;
-use run::{Directory, Run, Summarised};
+use run::{ClusterStatistics, Directory, SummarisedCluster};
 pub(crate) use verify::Verification;
 
-/// Bytes of a blob that is not merged with others any more, since merging takes memory.
+/// A larger blob is not merged any more, since merging takes memory.
 const MERGED_BYTES_MAX: u64 = 64 << 20;
 
-/// What the values of a field lie between in some entries.
+/// The bounds of a field's values in some entries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClusterBounds {
     /// The first of the entries.
     pub first_entry: u64,
-    /// How many they are.
+    /// The number of entries.
     pub entries: u64,
-    /// Their bounds; `None` if they are not known.
+    /// The bounds; `None` if they are not known.
     pub bounds: Option<Bounds>,
 }
 
-/// Adds what a version knows of its clusters.
+/// Adds the bounds of a version's new clusters.
 ///
 /// # Errors
-/// As the disk; `Corrupt` if what is merged is damaged.
+/// [`Error::Io`] or [`Error::Storage`] if the blob cannot be written; [`Error::Corrupt`] if a blob that is merged is damaged.
 pub(crate) fn append(
     runs: &mut Vec<StatisticsRun>,
     summaries: &[ClusterSummary],
@@ -57,7 +55,7 @@ pub(crate) fn append(
     if summaries.is_empty() {
         return Ok(());
     }
-    let new = Run::of(summaries, paths);
+    let new = ClusterStatistics::of(summaries, paths);
     let mut count = new.clusters.len() as u64;
     let mut kept = runs.len();
     while let Some(run) = runs[..kept].last() {
@@ -71,18 +69,18 @@ pub(crate) fn append(
     if kept < runs.len() {
         sink.settle()?;
         for taken in &runs[kept..] {
-            parts.push(Run::read(source, &taken.blob)?);
+            parts.push(ClusterStatistics::read(source, &taken.blob)?);
         }
     }
     parts.push(new);
-    let joined = Run::joined(&parts);
+    let joined = ClusterStatistics::join(&parts);
     let run = write(&joined, sink)?;
     runs.truncate(kept);
     runs.push(run);
     Ok(())
 }
 
-fn write(run: &Run, sink: &mut dyn RunSink) -> Result<StatisticsRun> {
+fn write(run: &ClusterStatistics, sink: &mut dyn RunSink) -> Result<StatisticsRun> {
     let first_entry = run.clusters.iter().map(|it| it.first_entry).min().unwrap_or(0);
     let end = run.clusters.iter().map(|it| it.first_entry + it.entries).max().unwrap_or(0);
     let blob = Blob::write(sink, &run.encode()).map_err(Error::storage("statistics"))?;
@@ -90,8 +88,8 @@ fn write(run: &Run, sink: &mut dyn RunSink) -> Result<StatisticsRun> {
     Ok(StatisticsRun { first_entry, entries: end - first_entry, clusters, blob })
 }
 
-/// Keeps what is known when a class becomes another: `new_path` says what the path of a column is then,
-/// or that its values are not what they were.
+/// Rewrites the statistics for a new version of the class. `new_path` returns the new path of a column, or none if its values
+/// change; then its bounds are dropped.
 ///
 /// # Errors
 /// As [`append`].
@@ -106,7 +104,7 @@ pub(crate) fn evolve(
     }
     sink.settle()?;
     for run in runs {
-        let mut known = Run::read(source, &run.blob)?;
+        let mut known = ClusterStatistics::read(source, &run.blob)?;
         let renamed = |(name, bounds): (String, _)| {
             let (path, is_size) = match name.strip_suffix(".#") {
                 Some(path) => (path, ".#"),
@@ -126,38 +124,37 @@ pub(crate) fn size(runs: &[StatisticsRun]) -> u64 {
     runs.iter().map(|run| run.blob.size).sum()
 }
 
-/// The statistics of a version, each column read when first asked for.
-pub(crate) struct Statistics {
+/// The statistics of a version, each column read at its first use.
+pub(crate) struct VersionStatistics {
     source: Arc<dyn ByteSource>,
     annex: BlobRange,
-    known: Mutex<Known>,
+    loaded: Mutex<LoadedColumns>,
 }
 
 #[derive(Default)]
-struct Known {
+struct LoadedColumns {
     directories: Option<Arc<Vec<Directory>>>,
     columns: HashMap<String, Arc<[ClusterBounds]>>,
 }
 
-impl Statistics {
+impl VersionStatistics {
     pub fn new(source: Arc<dyn ByteSource>, annex: BlobRange) -> Self {
-        Statistics { source, annex, known: Mutex::default() }
+        VersionStatistics { source, annex, loaded: Mutex::default() }
     }
 
     fn column(&self, name: &str) -> Result<Arc<[ClusterBounds]>> {
-        // What is in there is whole whatever happened to a thread that held it.
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bounds) = known.columns.get(name) {
+        let mut loaded = self.loaded.lock();
+        if let Some(bounds) = loaded.columns.get(name) {
             return Ok(bounds.clone());
         }
-        let directories = match &known.directories {
+        let directories = match &loaded.directories {
             Some(directories) => directories.clone(),
             None => {
                 let annex = Annex::read(&*self.source, self.annex)?;
                 let runs = annex.statistics.iter();
                 let directories = runs.map(|run| Directory::read(&*self.source, &run.blob));
                 let directories = Arc::new(directories.collect::<Result<Vec<_>>>()?);
-                known.directories = Some(directories.clone());
+                loaded.directories = Some(directories.clone());
                 directories
             }
         };
@@ -167,21 +164,21 @@ impl Statistics {
             let of = |at: usize| bounds.as_ref().and_then(|bounds| bounds[at]);
             pieces.extend(directory.clusters.iter().enumerate().map(|(at, it)| (*it, of(at))));
         }
-        let bounds: Arc<[ClusterBounds]> = united(pieces).into();
-        known.columns.insert(name.to_owned(), bounds.clone());
+        let bounds: Arc<[ClusterBounds]> = apply_widenings(pieces).into();
+        loaded.columns.insert(name.to_owned(), bounds.clone());
         Ok(bounds)
     }
 }
 
-/// The bounds of clusters, widened by what was replaced in them.
-fn united(mut pieces: Vec<(Summarised, Option<Bounds>)>) -> Vec<ClusterBounds> {
+/// The bounds of clusters, widened by the bounds of values that were replaced in them.
+fn apply_widenings(mut pieces: Vec<(SummarisedCluster, Option<Bounds>)>) -> Vec<ClusterBounds> {
     pieces.retain(|(piece, _)| piece.entries > 0);
     pieces.sort_by_key(|(piece, _)| *piece);
     let mut clusters: Vec<ClusterBounds> = vec![];
     for (piece, bounds) in pieces.iter().filter(|(piece, _)| !piece.is_widening) {
-        let Summarised { first_entry, entries, .. } = *piece;
+        let SummarisedCluster { first_entry, entries, .. } = *piece;
         match clusters.last_mut() {
-            // Nothing is sure of what is told twice.
+            // Of clusters that overlap, no bounds are certain.
             Some(last) if last.first_entry + last.entries > first_entry => {
                 let end = (last.first_entry + last.entries).max(first_entry + entries);
                 (last.entries, last.bounds) = (end - last.first_entry, None);
@@ -201,21 +198,21 @@ fn united(mut pieces: Vec<(Summarised, Option<Bounds>)>) -> Vec<ClusterBounds> {
 }
 
 impl View {
-    /// What the values of a field lie between, cluster by cluster, in order: of a number outside
-    /// collections, such as `run`, or with `.#` behind its path of the size of a collection or text
-    /// outside others, such as `tracks.#`. Entries that no cluster of the answer covers can have any
-    /// value. Bounds may be wider than the values are. All fields of a container have the same clusters.
+    /// The bounds of a field's values, cluster by cluster, in order. The field is a number outside collections, such as `run`, or
+    /// the size of a collection or text outside collections, such as `tracks.#`. Bounds may be wider than the values. Entries
+    /// that no returned cluster has can have any value. All fields of a container have the same clusters.
     ///
-    /// The answer is empty if there is no such field, or nothing is known of it.
+    /// Empty if the field does not exist, or nothing is known of it.
     ///
     /// # Errors
-    /// `Corrupt` if what is stored is damaged.
+    /// [`Error::Corrupt`] if the statistics are damaged.
     pub fn statistics(&self, path: &str) -> Result<Arc<[ClusterBounds]>> {
         let version = self.opened_version();
         let is_summarised = |it: &ColumnPath| it.is_summarised && run::name(it) == path;
-        match version.reader.column_paths().iter().any(is_summarised) {
-            true => version.statistics.column(path),
-            false => Ok(Arc::new([])),
+        if version.reader.column_paths().iter().any(is_summarised) {
+            version.statistics.column(path)
+        } else {
+            Ok(Arc::new([]))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Statistics of clusters as a blob.
+//! The blob of statistics of clusters.
 //!
 //! ```text
 //!  0      8      12         16        20   24
@@ -7,17 +7,17 @@
 //!  +------+------+----------+---------+----+----------+---------+----------+
 //! ```
 //!
-//! The directory, its first `size` bytes, is checked by the checksum, that of all of it behind. A
-//! cluster is its first entry and its number of entries, whose top bit says that values were replaced.
-//! A column is the checksum of its section, the length of its path (`u16`) and the path. Sections
-//! follow in the order of the columns: for each cluster a byte that says what is known, plus 8 if a value
-//! is no number, and least and greatest value, 8 bytes each. All is little-endian.
+//! The first `size` bytes are the directory; the checksum covers its bytes after the checksum. A cluster is its first entry and
+//! its number of entries, whose top bit marks bounds of replaced values. A column is the checksum of its section, the
+//! length of its path (`u16`) and the path. The sections follow in the order of the columns. A section has for each cluster a
+//! byte for the kind of its bounds, plus 8 if there is a NaN, then the least and the greatest value, 8 bytes each. All integers are
+//! little-endian.
 //!
-//! | known | |
+//! | kind | bounds |
 //! |---|---|
-//! | 0 | nothing |
+//! | 0 | unknown |
 //! | 1 | there is no number |
-//! | 2, 3, 4 | bounds that are signed, unsigned, real |
+//! | 2, 3, 4 | signed, unsigned, floating-point |
 
 use std::collections::BTreeMap;
 
@@ -34,36 +34,33 @@ const CLUSTER_BYTES: usize = 16;
 const BOUNDS_BYTES: usize = 17;
 const WIDENING: u64 = 1 << 63;
 const NAN: u8 = 8;
-/// Bytes that are read at first, in the hope that the directory is no larger.
+/// Bytes of the first read, which has the whole directory unless that is larger.
 const FIRST_READ_BYTES: u64 = 16 << 10;
 
-/// A cluster, or values that were replaced in one.
+/// A cluster, or a range of entries in one of which values were replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Summarised {
+pub(super) struct SummarisedCluster {
     pub first_entry: u64,
     pub entries: u64,
-    /// Whether the bounds are those of some values only, which were replaced.
+    /// Whether the bounds are those of replaced values, which widen the cluster's bounds.
     pub is_widening: bool,
 }
 
-/// Statistics of clusters in memory.
+/// The decoded statistics of some clusters.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Run {
-    pub clusters: Vec<Summarised>,
-    /// For each column what is known of each cluster. The column of sizes has `.#` behind its path.
+pub(super) struct ClusterStatistics {
+    pub clusters: Vec<SummarisedCluster>,
+    /// By column, the bounds of each cluster; `None` if unknown. A column of sizes has the suffix `.#`.
     pub columns: BTreeMap<String, Vec<Option<Bounds>>>,
 }
 
-/// The name of a column.
+/// The name of a column: its path, with the suffix `.#` for sizes.
 pub(super) fn name(path: &ColumnPath) -> String {
-    match path.is_size {
-        true => format!("{}.#", path.path),
-        false => path.path.clone(),
-    }
+    if path.is_size { format!("{}.#", path.path) } else { path.path.clone() }
 }
 
-impl Run {
-    /// What a version knows of its new clusters.
+impl ClusterStatistics {
+    /// The statistics of a version's new clusters.
     pub fn of(summaries: &[ClusterSummary], paths: &[ColumnPath]) -> Self {
         let names: BTreeMap<u32, String> =
             paths.iter().filter(|it| it.is_summarised).map(|it| (it.column, name(it))).collect();
@@ -73,18 +70,21 @@ impl Run {
             for (column, bounds) in &summary.columns {
                 if let Some(name) = names.get(column) {
                     let known = columns.entry(name.clone()).or_insert_with(|| vec![None]);
-                    // Of a field that is stored in several ways, each has a part of the values.
+                    // A field with several column representations has a part of the values in each.
                     known[0] = Some(known[0].unwrap_or_default().union(*bounds));
                 }
             }
-            Run { clusters: vec![Summarised { first_entry, entries, is_widening }], columns }
+            ClusterStatistics {
+                clusters: vec![SummarisedCluster { first_entry, entries, is_widening }],
+                columns,
+            }
         });
-        Run::joined(&runs.collect::<Vec<_>>())
+        ClusterStatistics::join(&runs.collect::<Vec<_>>())
     }
 
-    /// What several runs know together.
-    pub fn joined(runs: &[Run]) -> Self {
-        let mut clusters: Vec<Summarised> =
+    /// Joins several statistics.
+    pub fn join(runs: &[ClusterStatistics]) -> Self {
+        let mut clusters: Vec<SummarisedCluster> =
             runs.iter().flat_map(|run| run.clusters.iter().copied()).collect();
         clusters.sort();
         clusters.dedup();
@@ -103,7 +103,7 @@ impl Run {
                     joined[place] = match (is_there[place], joined[place], bounds) {
                         (false, _, bounds) => bounds,
                         (true, Some(one), Some(other)) => Some(one.union(other)),
-                        // Of a field that nothing was replaced in, nothing is widened.
+                        // One without bounds for the field replaced none of its values.
                         (true, one, other) if cluster.is_widening => one.or(other),
                         (true, _, _) => None,
                     };
@@ -112,12 +112,13 @@ impl Run {
             }
             columns.insert(name.clone(), joined);
         }
-        Run { clusters, columns }
+        ClusterStatistics { clusters, columns }
     }
 
     /// The bytes of the blob.
     pub fn encode(&self) -> Vec<u8> {
-        let sections: Vec<Vec<u8>> = self.columns.values().map(|known| section(known)).collect();
+        let sections: Vec<Vec<u8>> =
+            self.columns.values().map(|known| encode_section(known)).collect();
         let mut bytes = vec![0; FRONT_BYTES];
         for cluster in &self.clusters {
             let widening = if cluster.is_widening { WIDENING } else { 0 };
@@ -140,36 +141,38 @@ impl Run {
         bytes
     }
 
-    /// All of a blob.
+    /// Reads a whole blob.
     ///
     /// # Errors
-    /// `Corrupt` if it is damaged.
+    /// [`Error::Corrupt`] if it is damaged.
     pub fn read(source: &dyn ByteSource, blob: &Blob) -> Result<Self> {
         let bytes = blob.read(source)?;
         let directory = Directory::of(blob, &bytes)?;
         let section = |(number, column): (usize, &(String, u64))| {
             let range = directory.section(number);
             let section = bytes.get(range.0 as usize..(range.0 + range.1) as usize);
-            Some((column.0.clone(), known_of(section?, column.1)?))
+            Some((column.0.clone(), decode_section(section?, column.1)?))
         };
         let columns = directory.columns.iter().enumerate().map(section).collect::<Option<_>>();
         let columns = columns.ok_or_else(|| damaged(blob))?;
-        Ok(Run { clusters: directory.clusters, columns })
+        Ok(ClusterStatistics { clusters: directory.clusters, columns })
     }
 }
 
-/// What a blob has, and where.
+/// The directory of a blob.
 pub(super) struct Directory {
     blob: Blob,
     size: u64,
-    pub clusters: Vec<Summarised>,
-    /// Names and checksums.
+    pub clusters: Vec<SummarisedCluster>,
+    /// The names of columns, and the checksums of their sections.
     columns: Vec<(String, u64)>,
 }
 
 impl Directory {
+    /// Reads the directory of a blob.
+    ///
     /// # Errors
-    /// `Corrupt` if it is damaged.
+    /// [`Error::Corrupt`] if it is damaged.
     pub fn read(source: &dyn ByteSource, blob: &Blob) -> Result<Self> {
         let what = format!("statistics at byte {}", blob.offset);
         let size = blob.size.min(FIRST_READ_BYTES);
@@ -181,36 +184,33 @@ impl Directory {
         Self::of(blob, &bytes)
     }
 
-    /// How long the blob says that it is.
+    /// The size of the directory, according to its first bytes.
     fn size_in(blob: &Blob, bytes: &[u8]) -> Result<u64> {
         let size =
             bytes.get(8..12).and_then(|size| Some(u32::from_le_bytes(size.try_into().ok()?)));
         size.map(u64::from).filter(|size| *size <= blob.size).ok_or_else(|| damaged(blob))
     }
 
-    /// What a blob begins with.
+    /// Decodes the directory at the front of a blob.
     fn of(blob: &Blob, bytes: &[u8]) -> Result<Self> {
         let size = Self::size_in(blob, bytes)?;
         let bytes = bytes.get(..size as usize).ok_or_else(|| damaged(blob))?;
         let (clusters, columns) = decode(bytes).ok_or_else(|| damaged(blob))?;
         let directory = Directory { blob: *blob, size, clusters, columns };
         let (start, _) = directory.section(directory.columns.len());
-        match start == blob.size {
-            true => Ok(directory),
-            false => Err(damaged(blob)),
-        }
+        if start == blob.size { Ok(directory) } else { Err(damaged(blob)) }
     }
 
-    /// Where the section of a column starts in the blob, and its size.
+    /// The offset of a column's section in the blob, and its size.
     fn section(&self, number: usize) -> (u64, u64) {
         let size = (self.clusters.len() * BOUNDS_BYTES) as u64;
         (self.size + size * number as u64, size)
     }
 
-    /// What is known of a column, for each cluster; `None` if nothing.
+    /// Reads the bounds of a column for each cluster; `None` if there is no such column.
     ///
     /// # Errors
-    /// `Corrupt` if it is damaged.
+    /// [`Error::Corrupt`] if the section is damaged.
     pub fn column(
         &self,
         source: &dyn ByteSource,
@@ -222,14 +222,14 @@ impl Directory {
         let (start, size) = self.section(number);
         let what = format!("statistics at byte {}", self.blob.offset);
         let section = read_bytes(source, self.blob.offset.saturating_add(start), size, &what)?;
-        let known = known_of(&section, self.columns[number].1);
+        let known = decode_section(&section, self.columns[number].1);
         known.map(Some).ok_or_else(|| damaged(&self.blob))
     }
 }
 
-type Columns = Vec<(String, u64)>;
+type ColumnChecksums = Vec<(String, u64)>;
 
-fn decode(bytes: &[u8]) -> Option<(Vec<Summarised>, Columns)> {
+fn decode(bytes: &[u8]) -> Option<(Vec<SummarisedCluster>, ColumnChecksums)> {
     let front: &[u8; FRONT_BYTES] = bytes.first_chunk()?;
     let checksum = u64::from_le_bytes(front[..CHECKSUM_BYTES].try_into().ok()?);
     if XxHash3_64::oneshot(&bytes[CHECKSUM_BYTES..]) != checksum {
@@ -244,7 +244,7 @@ fn decode(bytes: &[u8]) -> Option<(Vec<Summarised>, Columns)> {
         let is_widening = entries & WIDENING != 0;
         let entries = entries & !WIDENING;
         first_entry.checked_add(entries)?;
-        Some(Summarised { first_entry, entries, is_widening })
+        Some(SummarisedCluster { first_entry, entries, is_widening })
     };
     let clusters = listed.chunks_exact(CLUSTER_BYTES).map(cluster).collect::<Option<_>>()?;
     let mut columns = vec![];
@@ -258,7 +258,7 @@ fn decode(bytes: &[u8]) -> Option<(Vec<Summarised>, Columns)> {
     Some((clusters, columns))
 }
 
-fn section(known: &[Option<Bounds>]) -> Vec<u8> {
+fn encode_section(known: &[Option<Bounds>]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(known.len() * BOUNDS_BYTES);
     for bounds in known {
         let (kind, least, most) = match bounds.map(|bounds| bounds.range) {
@@ -274,21 +274,21 @@ fn section(known: &[Option<Bounds>]) -> Vec<u8> {
     bytes
 }
 
-/// Bounds of one kind; those of two kinds, of a field that has become another, are real.
+/// Encodes bounds of one kind. Bounds of two kinds, of a field whose type changed, become floating-point.
 fn encode_range(least: Bound, most: Bound) -> (u8, u64, u64) {
     match (least, most) {
         (Bound::Int(least), Bound::Int(most)) => (2, least as u64, most as u64),
         (Bound::UInt(least), Bound::UInt(most)) => (3, least, most),
         (Bound::Float(least), Bound::Float(most)) => (4, least.to_bits(), most.to_bits()),
         (least, most) => {
-            // The nearest real numbers may lie within the bounds; the next ones do not.
+            // The floats nearest to the bounds may lie within them; the next ones do not.
             let (least, most) = (least.as_float().next_down(), most.as_float().next_up());
             (4, least.to_bits(), most.to_bits())
         }
     }
 }
 
-fn known_of(section: &[u8], checksum: u64) -> Option<Vec<Option<Bounds>>> {
+fn decode_section(section: &[u8], checksum: u64) -> Option<Vec<Option<Bounds>>> {
     if XxHash3_64::oneshot(section) != checksum {
         return None;
     }
@@ -309,5 +309,10 @@ fn known_of(section: &[u8], checksum: u64) -> Option<Vec<Option<Bounds>>> {
 }
 
 fn damaged(blob: &Blob) -> Error {
-    Error::Corrupt { what: format!("the statistics at byte {} are damaged", blob.offset) }
+    Error::Corrupt {
+        what: format!(
+            "the statistics at byte {} are damaged; repair the database to rebuild them",
+            blob.offset
+        ),
+    }
 }

@@ -1,25 +1,25 @@
-//! Verifying statistics: whether values lie where clusters are said to have them.
+//! Verification of statistics: whether all values lie within the bounds of their clusters.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use rntuple::{Array, Bound, Bounds, ByteSource, Primitive, Reader, values_of};
 
-use super::{ClusterBounds, Statistics, run};
+use super::{ClusterBounds, VersionStatistics, run};
 use crate::error::{Error, Result};
 use femtobarn_catalog::BlobRange;
 
 /// The statistics of all columns of a version.
 pub(crate) struct Verification {
-    /// Path of the field, whether it is about sizes, and what is known of it.
+    /// The path of each column, whether it has sizes, and its bounds.
     columns: Vec<(String, bool, Arc<[ClusterBounds]>)>,
 }
 
 impl Verification {
     /// # Errors
-    /// `Corrupt` if what is stored is damaged.
+    /// [`Error::Corrupt`] if the statistics are damaged.
     pub fn new(source: Arc<dyn ByteSource>, annex: BlobRange, reader: &Reader) -> Result<Self> {
-        let statistics = Statistics::new(source, annex);
+        let statistics = VersionStatistics::new(source, annex);
         let paths = reader.column_paths();
         let summarised = paths.iter().filter(|path| path.is_summarised);
         let columns = summarised.map(|path| {
@@ -28,9 +28,9 @@ impl Verification {
         Ok(Verification { columns: columns.collect::<Result<_>>()? })
     }
 
-    /// The path of a field with a value out of its bounds, and the entry: of `objects`, the first of
-    /// which is at entry `first`, those in `live` count.
-    pub fn wrong(
+    /// The first field and entry with a value out of its bounds, as text; none if all values are within. `objects` are the
+    /// entries from `first` on, of which those in `live` are checked.
+    pub fn find_wrong(
         &self,
         objects: &Array,
         first: u64,
@@ -83,7 +83,7 @@ impl<'a> Values<'a> {
         if value.is_nan() {
             return bounds.has_nan;
         }
-        // In double precision, in which order is kept: what is within stays within.
+        // Conversion to double precision keeps the order, so a value within its bounds stays within.
         bounds.range.is_some_and(|(least, greatest)| of(least) <= value && value <= of(greatest))
     }
 }
