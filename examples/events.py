@@ -35,7 +35,7 @@ def main() -> None:
         fed.seal("run7")
         with uproot.open(f"{folder}/lhc.fed/databases/run7.root") as file:
             energy = file["events"].arrays()["energy"]
-            print("uproot reads", len(energy), "events, the greatest energy is", ak.max(energy))
+            print("uproot reads", len(energy), "events, the largest energy is", ak.max(energy))
 
 
 if __name__ == "__main__":

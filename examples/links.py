@@ -1,4 +1,4 @@
-"""Tracks that refer to their hits, which are in another database, and are followed in one go."""
+"""Tracks with links to their hits in another database, followed one by one and for all tracks at once."""
 
 import tempfile
 
@@ -30,7 +30,7 @@ def main() -> None:
 
         track = fed["reco/tracks"][42]
         print("hits of track 42 at", [round(hit.x, 1) for hit in track.hits])
-        # For all tracks at once: a link in an array says which entry of which container it means.
+        # For all tracks at once: a link in an array has the entry number of its target.
         links = fed["reco/tracks"].arrays("hits")["hits"]
         charge = fed["raw/hits"].arrays("charge")["charge"][ak.flatten(links.entry)]
         print("charge of each track:", ak.sum(ak.unflatten(charge, ak.num(links)), axis=1)[:3].to_list())

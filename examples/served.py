@@ -21,9 +21,9 @@ def fill(fed: fb.Federation, first: int) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         fb.create(f"{folder}/lhc.fed").close()
-        # Everybody on this machine may write; docs/serving.md says how rights are given by tokens.
+        # All users of this machine may write; docs/serving.md describes access by tokens.
         with fb.serve(f"{folder}/lhc.fed", port=0, address="127.0.0.1", anonymous="all") as server:
-            with fb.open(server.url("/lhc.fed")) as fed:  # Anywhere on the network.
+            with fb.open(server.url("/lhc.fed")) as fed:  # works from any machine
                 fill(fed, 0)
                 fill(fed, 1000)
             for csn in (1, 2):

@@ -1,4 +1,4 @@
-"""An update, and what was there before it: every commit stays readable by its number or tag."""
+"""An update, and the state before it: every commit stays readable by its number or tag."""
 
 import tempfile
 

@@ -1,4 +1,4 @@
-"""Four processes that fill one federation at once, each a database of its own."""
+"""Four processes that write to one federation at once, each to a database of its own."""
 
 import multiprocessing
 import tempfile

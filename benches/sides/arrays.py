@@ -1,7 +1,7 @@
 """Reads all columns of an RNTuple file as awkward arrays: `arrays.py ours|uproot FILE`.
 
-Opening is not timed, nor a first read of everything: the page cache is warm, every module is loaded, and the
-process has touched as much memory as it needs. Prints one JSON object, as README.md says.
+Opening and a first read of everything are not timed: afterwards the page cache is warm, all modules are
+loaded, and the process has allocated its memory. Prints one JSON object (README.md).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def ours(path: str, folder: str) -> Any:
-    """The file, attached to a federation of its own."""
+    """The file, attached to a new federation."""
     package: Any = import_module("femtobarn")
     federation = package.create(Path(folder) / "bench.fed")
     federation.attach(path, name="columns")

@@ -1,9 +1,9 @@
-"""Copies a container to a file of a peer's.
+"""Copies a container to a file of a peer.
 
     convert.py FEDERATION CONTAINER parquet|lance none|lz4|zstd TARGET
 
-Parquet has row groups of 122,880 rows, as DuckDB recommends and Arrow takes well; those of 10 KB objects have
-a hundredth of that. Lists of bytes become what both formats have for bytes.
+Parquet has row groups of 122,880 rows, DuckDB's recommendation, and of a hundredth of that for objects of
+10 KB. Lists of bytes become binary values, which both formats have.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def stored(table: pa.Table) -> pa.Table:
-    """A table with bytes instead of lists of small numbers."""
+    """The table with binary columns in the place of lists of bytes."""
     for at, field in enumerate(table.schema):
         if pa.types.is_large_list(field.type) and field.type.value_type == pa.uint8():
             lists = table.column(at).combine_chunks()
@@ -43,7 +43,7 @@ def stored(table: pa.Table) -> pa.Table:
 
 
 def to_parquet(target: str, compression: str, first: pa.Table, rest: Iterator[pa.Table]) -> None:
-    """A Parquet file; values are random, so that dictionaries do not pay."""
+    """Write a Parquet file, without dictionaries, which do not help with random values."""
     from pyarrow import parquet
 
     writer = parquet.ParquetWriter(target, first.schema, compression=compression, use_dictionary=False)
@@ -53,7 +53,7 @@ def to_parquet(target: str, compression: str, first: pa.Table, rest: Iterator[pa
 
 
 def to_lance(target: str, compression: str, first: pa.Table, rest: Iterator[pa.Table]) -> None:
-    """A Lance data set in one file, with the encodings that Lance chooses and the compression given."""
+    """Write a Lance data set in one file, with Lance's choice of encodings and the given compression."""
     import lance
 
     schema = pa.schema([compressed(field, compression) for field in first.schema])
@@ -71,7 +71,7 @@ def to_lance(target: str, compression: str, first: pa.Table, rest: Iterator[pa.T
 
 
 def compressed(field: pa.Field, compression: str) -> pa.Field:
-    """A field that Lance compresses; of lists, that of the items."""
+    """The field, or for lists the field of its items, with metadata that makes Lance compress it."""
     if pa.types.is_large_list(field.type):
         field = field.with_type(pa.large_list(compressed(field.type.value_field, compression)))
     return field.with_metadata({"lance-encoding:compression": compression})

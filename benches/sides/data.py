@@ -1,18 +1,18 @@
-"""Makes the data that the benchmarks store, the same bytes on every machine: `data.py KIND FILE`.
+"""Generates the data of the benchmarks, the same bytes on every machine: `data.py KIND FILE`.
 
 `objects.bin`: a pool of objects of 10,240 bytes each. An object is three quarters packed detector hits
-(numbers of cells in order, positions, charges) and one quarter noise; zstd keeps three quarters of it, as of
+(ascending cell numbers, positions, charges) and one quarter noise; zstd compresses it to three quarters, like
 real raw data.
 
-`columns.bin`: jagged single-precision columns of 1,000 events, shaped like reconstructed physics objects: six
-collections whose members fall steeply, lie evenly in angle, or take few values. Layout, with little-endian
-counts of 64 bits: number of columns; for each column the length of its name, the name, the number of offsets,
-the offsets (64 bits each), the values (floats).
+`columns.bin`: jagged single-precision columns of 1,000 events, like reconstructed physics objects: six
+collections with members that fall steeply, are uniform in angle, or take few values. Layout, with
+little-endian counts of 64 bits: number of columns; for each column the length of its name, the name, the
+number of offsets, the offsets (64 bits each), the values (floats).
 
 `rows.bin`: objects of 10 fields and 100 bytes (`ROW`), back to back.
 
-`events.bin`: events of 50 floats, `f00` to `f49`, back to back: quantities of the same kinds as those of
-`columns.bin`. One in a thousand meets the cut of the chapter selection.
+`events.bin`: events of 50 floats, `f00` to `f49`, back to back, with the same kinds of quantities as
+`columns.bin`. One in a thousand passes the cut of the chapter selection.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def events() -> bytes:
 
 
 def values(random: np.random.Generator, name: str, count: int) -> NDArray[np.float64]:
-    """Values as such a quantity has them."""
+    """Random values, distributed like the named quantity."""
     if name in ("eta", "phi"):
         return random.uniform(-3.1416, 3.1416, count)
     if name in ("charge", "pdgid"):
@@ -127,7 +127,7 @@ def values(random: np.random.Generator, name: str, count: int) -> NDArray[np.flo
 
 
 def main() -> None:
-    """Make one file, wholly or not at all."""
+    """Write one file under a temporary name, and rename it."""
     what, target = sys.argv[1], Path(sys.argv[2])
     building = target.with_suffix(".building")
     building.write_bytes({"objects": objects, "columns": columns, "rows": rows, "events": events}[what]())

@@ -1,15 +1,15 @@
-"""What work costs as there is more of everything; each command prints one JSON object, as README.md says.
+"""The cost of work on federations of growing size; each command prints one JSON object (README.md).
 
-    growth.py prepare containers|databases|commits FOLDER    federations of several sizes, to be copied
-    growth.py append FOLDER cpu|wall     a commit of 1,000 objects, as the container grows
-    growth.py open FOLDER cpu|wall       a federation, a container and its first object, as that is larger
-    growth.py create KIND DATA FOLDER    a container, database or commit more, as there are more
-    growth.py find KIND DATA             one of them, in a federation that was opened just now
+    growth.py prepare containers|databases|commits FOLDER    make federations of several sizes, to be copied
+    growth.py append FOLDER cpu|wall     commit 1,000 objects to containers of several sizes
+    growth.py open FOLDER cpu|wall       open a federation, a container and its first object, for these sizes
+    growth.py create KIND DATA FOLDER    add a container, database or commit to federations of several sizes
+    growth.py find KIND DATA             find one of them in a federation that was just opened
     growth.py reader FOLDER              memory while 1.6 GB are read
     growth.py writer FOLDER              memory while 1.6 GB are written
     growth.py many DATA FOLDER           200 processes that open a federation and read an object
 
-Costs are medians of many, all sizes in turns, in microseconds; memory is in MB.
+Costs are medians in microseconds, taken over all sizes by turns; memory is in MB.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def rows(count: int, first: int = 0) -> dict[str, Any]:
 
 
 def filled(federation: fb.Federation, size: int) -> str:
-    """Write a container of so many objects; its path."""
+    """Write a container of this size; return its path."""
     with federation.transaction() as txn:
         writer = txn.database("d", create=True).container(f"of{size}", FORM, create=True)
         for first in range(0, size, CHUNK):
@@ -80,7 +80,7 @@ def filled(federation: fb.Federation, size: int) -> str:
 
 
 def append(folder: str, by: str) -> dict[str, Any]:
-    """Commits of 1,000 objects, a transaction each, to containers of all sizes."""
+    """Commit transactions of 1,000 objects to containers of all sizes."""
     more = rows(1000)
     with fb.create(Path(folder) / "append.fed") as federation:
         names = {size: filled(federation, size).removeprefix("d/") for size in OBJECTS}
@@ -94,7 +94,7 @@ def append(folder: str, by: str) -> dict[str, Any]:
 
 
 def opened(folder: str, by: str) -> dict[str, Any]:
-    """A federation that is opened anew, and an object in the middle of a container."""
+    """Open a federation, and read an object in the middle of a container."""
     path = Path(folder) / "open.fed"
     with fb.create(path) as federation:
         names = {size: filled(federation, size) for size in OBJECTS}
@@ -107,7 +107,7 @@ def opened(folder: str, by: str) -> dict[str, Any]:
 
 
 def reader(folder: str) -> dict[str, Any]:
-    """Reads a container that is many times larger than any cache, batch by batch."""
+    """Read a container that is many times larger than any cache, batch by batch."""
     path, points, check = Path(folder) / "read.fed", [], 0
     with fb.create(path) as federation:
         name = filled(federation, OBJECTS[-1])
@@ -120,7 +120,7 @@ def reader(folder: str) -> dict[str, Any]:
 
 
 def writer(folder: str) -> dict[str, Any]:
-    """Writes that container, in one transaction."""
+    """Write that container, in one transaction."""
     points, count = [], OBJECTS[-1] // CHUNK
     with fb.create(Path(folder) / "write.fed") as federation, federation.transaction() as txn:
         container = txn.database("d", create=True).container("events", FORM, create=True)
@@ -136,7 +136,7 @@ def writer(folder: str) -> dict[str, Any]:
 
 
 def prepare(kind: str, folder: str) -> None:
-    """Federations with so many containers, databases or commits."""
+    """Make federations with growing numbers of containers, databases or commits."""
     draft = Path(folder + ".draft")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
@@ -148,7 +148,7 @@ def prepare(kind: str, folder: str) -> None:
 
 
 def add(federation: fb.Federation, kind: str, first: int, count: int) -> None:
-    """One transaction that adds so many containers or databases, or a commit with a tag."""
+    """Add containers or databases in one transaction, or a commit with a tag."""
     with federation.transaction() as txn:
         for number in range(first, first + count):
             database = f"d{number}" if kind == "databases" else "d"
@@ -160,7 +160,7 @@ def add(federation: fb.Federation, kind: str, first: int, count: int) -> None:
 
 
 def create(kind: str, data: str, folder: str) -> dict[str, Any]:
-    """More of a kind, in copies of the prepared federations; processor time of each."""
+    """Add items of a kind to copies of the prepared federations; CPU time of each."""
     count = TOGETHER[kind]
     with ExitStack() as stack:
         federations = {}
@@ -177,7 +177,7 @@ def create(kind: str, data: str, folder: str) -> dict[str, Any]:
 
 
 def find(kind: str, data: str) -> dict[str, Any]:
-    """Opens a federation anew, and reads an object of one of its kind, chosen at random."""
+    """Open a federation, and read an object of a random item of the kind."""
     random = np.random.default_rng(1)
 
     def one(size: int) -> None:
@@ -196,7 +196,7 @@ def find(kind: str, data: str) -> dict[str, Any]:
 
 
 def many(data: str, folder: str) -> dict[str, Any]:
-    """Processes that open the federation of 10,000 databases at once, and stay until all have read."""
+    """Start processes that open the federation of 10,000 databases at once, and stay until all have read."""
     path = f"{data}/{SIZES['databases'][-1]}.fed"
     go, done = os.pipe(), os.pipe()
     children = [one_reader(path, number, go, done) for number in range(READERS)]
@@ -213,7 +213,7 @@ def many(data: str, folder: str) -> dict[str, Any]:
 
 
 def one_reader(path: str, number: int, go: tuple[int, int], done: tuple[int, int]) -> int:
-    """A process that waits until `go` is closed, reads, and says what it took."""
+    """Fork a process that waits until `go` is closed, reads, and reports its time and memory."""
     child = os.fork()
     if child != 0:
         return child
@@ -228,7 +228,7 @@ def one_reader(path: str, number: int, go: tuple[int, int], done: tuple[int, int
 
 
 def reports(end: int) -> Iterator[dict[str, float]]:
-    """What the processes say, a line each."""
+    """The reports of the processes, a line each."""
     with os.fdopen(end) as lines:
         for _ in range(READERS):
             yield json.loads(lines.readline())
@@ -240,7 +240,7 @@ def reports(end: int) -> Iterator[dict[str, float]]:
 def medians(
     clock: Clock, work: Callable[[int], None], sizes: Sequence[int], times: int
 ) -> list[tuple[int, float]]:
-    """What work of each size costs in microseconds: all sizes in turns, the first few times not counted."""
+    """The median cost of work for each size in microseconds, without the first rounds over all sizes."""
     costs: dict[int, list[float]] = {size: [] for size in sizes}
     for _ in range(times + 3):
         for size, spent in costs.items():
@@ -251,13 +251,13 @@ def medians(
 
 
 def memory() -> float:
-    """MB of this process's own: what it does not share with files."""
+    """Anonymous memory of this process in MB."""
     fields = Path("/proc/self/statm").read_text().split()
     return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def private_bytes() -> int:
-    """Memory that no other process shares, not even the one that this one is a fork of."""
+    """Memory in bytes that this process shares with no other, not even with its parent."""
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
 

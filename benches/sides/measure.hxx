@@ -1,4 +1,4 @@
-// Time, CPU time, bytes on disk and random numbers: the same for all C++ programs.
+// Elapsed time, CPU time, bytes on disk and random numbers, for all C++ programs.
 
 #ifndef BENCHES_MEASURE
 #define BENCHES_MEASURE
@@ -22,7 +22,7 @@ inline double cpu_seconds()
    return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + 1e-6 * (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
-// Blocks of all files of a folder, or of one file.
+// Bytes on disk of all files in a folder, or of one file.
 inline std::uint64_t disk_bytes(const std::string &path)
 {
    struct stat status;
@@ -38,7 +38,7 @@ inline std::uint64_t disk_bytes(const std::string &path)
    return bytes;
 }
 
-// The timed part: from its construction to report(). Of several processes, all start at once (README.md).
+// The timed part, from construction to report(). Concurrent processes start at once (README.md).
 class Stopwatch {
    std::chrono::steady_clock::time_point fWall;
    double fCpu;

@@ -1,4 +1,4 @@
-// What the C++ programs that write and read opaque objects share; the like of crates/femtobarn-bench/src.
+// Common parts of the C++ programs that write and read opaque objects; crates/femtobarn-bench/src has the same in Rust.
 
 #ifndef BENCHES_OBJECTS
 #define BENCHES_OBJECTS
@@ -22,7 +22,7 @@
 
 using Words = std::vector<std::string>;
 
-// The sum of an object's words of 64 bits; what is left at its end is a word of 32.
+// The sum of an object's 64-bit words; a remainder of 4 bytes is a 32-bit word.
 inline std::uint64_t sum(const void *object, std::size_t size)
 {
    const auto *bytes = static_cast<const char *>(object);
@@ -56,7 +56,7 @@ public:
    }
 };
 
-// Objects to be appended, from the words POOL SIZE COUNT COMMIT WRITER.
+// The objects to append, from the arguments POOL SIZE COUNT COMMIT WRITER.
 struct Appends {
    std::uint64_t fSize, fCount, fCommit;
    std::string fWriter;
@@ -70,7 +70,7 @@ struct Appends {
    std::uint64_t bytes() const { return fSize * fCount; }
 };
 
-// Objects to be read, from the words OBJECTS SIZE COUNT BATCH hot|cold.
+// The objects to read, from the arguments OBJECTS SIZE COUNT BATCH hot|cold.
 struct Reads {
    std::uint64_t fObjects, fSize, fCount, fBatch;
    bool fIsHot;

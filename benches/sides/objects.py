@@ -1,4 +1,4 @@
-"""Opaque objects in stores that are reached from Python, written and read as sides in Rust do it:
+"""Opaque objects in stores with Python clients, written and read like the sides in Rust:
 
     objects.py append zodb|h5 FOLDER POOL SIZE COUNT COMMIT
     objects.py random zodb|lance FOLDER OBJECTS SIZE COUNT BATCH hot|cold
@@ -24,7 +24,7 @@ import numpy as np
 
 BATCH_BYTES = 1 << 20
 SMALL_OBJECTS, SMALL_BYTES = 10, 100
-# Seconds after which a process is given up.
+# Longest wait for a process (s).
 PATIENCE = 60
 
 
@@ -37,7 +37,7 @@ class Watch:
     def report(
         self, items: int, size: int, check: int = 0, folder: Path | None = None, more_cpu: float = 0
     ) -> None:
-        """Print what was done since then; other processes may have used CPU seconds, too."""
+        """Print the sample since construction; `more_cpu` are CPU seconds of other processes."""
         wall, cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu + more_cpu
         sample = {"items": items, "bytes": items * size, "wall_s": wall, "cpu_s": cpu, "check": check}
         if folder is not None:
@@ -53,13 +53,13 @@ class Pool:
         self.bytes, self.size = Path(path).read_bytes(), size
 
     def object(self, number: int) -> bytes:
-        """An object; they are not all different."""
+        """An object; the pool repeats."""
         start = number % (len(self.bytes) // self.size) * self.size
         return self.bytes[start : start + self.size]
 
 
 def word_sum(data: bytes) -> int:
-    """The sum of an object's words of 64 bits; what is left at its end is a word of 32."""
+    """The sum of an object's 64-bit words; a remainder of 4 bytes is a 32-bit word."""
     words = int(np.frombuffer(data, "<u8", len(data) // 8).sum())
     return words + int.from_bytes(data[len(data) // 8 * 8 :], "little")
 
@@ -91,7 +91,7 @@ def zodb_append(folder: Path, pool: Pool, count: int, commit: int) -> None:
     with database.transaction() as connection:
         connection.root.objects = import_module("BTrees.LOBTree").LOBTree()
     for first in range(0, count, commit):
-        # A connection of its own, whose cache does not keep what was written before.
+        # Each transaction has a new connection, so that its cache does not hold objects written before.
         with database.transaction() as connection:
             for number in range(first, min(first + commit, count)):
                 connection.root.objects[number] = record(data=pool.object(number))
@@ -100,7 +100,7 @@ def zodb_append(folder: Path, pool: Pool, count: int, commit: int) -> None:
 
 
 def zodb_reader(folder: Path) -> Callable[[int], bytes]:
-    """What reads an object."""
+    """A function that reads an object."""
     objects = zodb_database(folder).open().root.objects
     return lambda number: bytes(objects[number]["data"])
 
@@ -109,7 +109,7 @@ def zodb_reader(folder: Path) -> Callable[[int], bytes]:
 
 
 def h5_append(folder: Path, pool: Pool, count: int, commit: int) -> None:
-    """Append objects in batches: an array is made for these."""
+    """Append objects in batches, each an array."""
     h5py = import_module("h5py")
     folder.mkdir(exist_ok=True)
     file = h5py.File(folder / "objects.h5", "w", libver="latest")
@@ -150,7 +150,7 @@ def lance_fill(folder: Path, pool: Pool, count: int) -> None:
 
 
 def lance_take(folder: Path) -> Callable[[list[int]], Any]:
-    """What reads many objects."""
+    """A function that reads many objects."""
     table = import_module("lance").dataset(str(folder))
     return lambda rows: table.take(rows, columns=["data"])["data"]
 
@@ -231,7 +231,7 @@ def make_trees(database: Any, writers: int) -> None:
 
 
 def small_commits(database: Any, writer: int, seconds: float) -> int:
-    """Commit for so long; how many."""
+    """Commit for some seconds; return the number of commits."""
     record = import_module("persistent.mapping").PersistentMapping
     commit = import_module("transaction").commit
     tree = database.open().root()[f"w{writer}"]

@@ -1,11 +1,11 @@
-"""Objects one by one: `engines/` has the engines.
+"""Objects written and read one by one, in one of the `engines/`.
 
     one_by_one.py write ENGINE small|blob FOLDER COUNT POOL
     one_by_one.py read ENGINE small|blob FOLDER COUNT STORED
 
-`small` objects have 10 fields and 100 bytes, those of rows.bin; a `blob` is a number and 10 KB, those of
-objects.bin. POOL is that file. Writing commits 10,000 objects at a time, durably. Reading fetches COUNT of
-the STORED objects in FOLDER, by chance, each once, and touches every field.
+`small` objects, from rows.bin, have 10 fields and 100 bytes; a `blob`, from objects.bin, is a number and
+10 KB. POOL is that file. Writing commits 10,000 objects at a time, durably. Reading fetches COUNT of the
+STORED objects in FOLDER, each once and in random order, and touches every field.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def main() -> None:
     what, name, kind, folder, count, last = sys.argv[1:]
     engine = import_module(f"engines.{name}").Store(Path(folder), kind)
     if what == "read":
-        # As for all sides, once unmeasured; what an engine keeps of objects is forgotten between.
-        order = by_chance(int(last))[: int(count)]
+        # The first pass is not timed, as for all sides; the engine is closed in between, to empty its cache.
+        order = shuffled(int(last))[: int(count)]
         read(engine.fetcher(), kind, order)
         engine.close()
         measure_once(engine.fetcher, lambda fetch: read(fetch, kind, order))
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def write(engine: Engine, kind: str, objects: list[Fields], folder: Path) -> None:
-    """One commit after the other."""
+    """Write and commit the objects, 10,000 at a time."""
     folder.mkdir(parents=True)
 
     def run(_: None) -> Seen:
@@ -50,15 +50,15 @@ def write(engine: Engine, kind: str, objects: list[Fields], folder: Path) -> Non
     measure_once(lambda: engine.create(len(objects)), run, folder)
 
 
-def by_chance(count: int) -> list[int]:
-    """All numbers below, the same order every time."""
+def shuffled(count: int) -> list[int]:
+    """The numbers below `count` in a random order that is always the same."""
     order = list(range(count))
     random.Random(1).shuffle(order)
     return order
 
 
 def read(fetch: Fetch, kind: str, order: list[int]) -> Seen:
-    """Some objects, one by one."""
+    """Fetch objects one by one."""
     check = 0
     for number in order:
         fields = fetch(number)

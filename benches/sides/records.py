@@ -3,8 +3,8 @@
     records.py write femtobarn|uproot|hdf5|parquet|numpy FOLDER ROWS
     records.py read femtobarn|uproot|hdf5|parquet|numpy FOLDER
 
-Writing has a structured NumPy array of 2 million of the objects of rows.bin, and ends with all bytes on disk.
-Reading gives arrays back: structured ones where the side has them, else one for each field.
+Writes a structured NumPy array of 2 million objects of rows.bin, durably. Reads arrays: structured ones if
+the side has them, else one for each field.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ def main() -> None:
     rows = np.tile(pool, COUNT // len(pool))
     for name in ("warm", "rows"):
         (path / name).mkdir(parents=True)
-    # A few rows first, unmeasured: they load modules and set up what is set up once.
+    # A few rows are written first, unmeasured, to load modules and initialise libraries.
     writer(path / "warm", rows[:1000])
     measure_once(lambda: None, lambda _: written(writer, path / "rows", rows), path / "rows")
 
 
 def written(writer: Callable[[Path, Array], None], folder: Path, rows: Array) -> Seen:
-    """What writing handled."""
+    """Write the rows; return their counts."""
     writer(folder, rows)
     return Seen(len(rows), rows.nbytes)
 
 
 def summed(arrays: Iterable[Array]) -> Seen:
-    """What reading saw; arrays of one field each have one length."""
+    """The counts and the check of what was read."""
     seen = Seen(items=COUNT)
     for each in arrays:
         seen.add(np.ascontiguousarray(each))
@@ -104,7 +104,7 @@ def from_hdf5(folder: Path) -> Iterable[Array]:
 
 
 def to_parquet(folder: Path, rows: Array) -> None:
-    """A table of the fields, with neither dictionaries nor compression: the fastest for numbers by chance."""
+    """A table of the fields without dictionaries and compression, which is fastest for random numbers."""
     import pyarrow as pa
     from pyarrow import parquet
 

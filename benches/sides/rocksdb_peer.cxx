@@ -1,11 +1,11 @@
-// RocksDB: sorted files made apart and taken in where much is written, batches with a synced log where little is.
+// RocksDB: ingested sorted files for large writes, batches with a synced log for small ones.
 //
 //    rocksdb_peer append PATH POOL SIZE COUNT COMMIT WRITER
 //    rocksdb_peer random PATH OBJECTS SIZE COUNT BATCH hot|cold
 //    rocksdb_peer scan PATH OBJECTS SIZE
 //    rocksdb_peer commits PATH THREADS SECONDS      only one process may open a database, so writers are threads
 //
-// Nothing is compressed, as on all sides. Reads come from a block cache that holds everything, pinned in place.
+// Nothing is compressed, as on all sides. Reads come from a block cache that holds all objects, without copies.
 
 #include "objects.hxx"
 

@@ -1,4 +1,4 @@
-// What the programs of ROOT's side share.
+// Common parts of the programs of ROOT's side.
 
 #ifndef BENCHES_ROOT_COMMON
 #define BENCHES_ROOT_COMMON
@@ -35,7 +35,7 @@ inline std::uint32_t sum_of_words(const void *values, std::size_t bytes)
 
 using Names = std::vector<std::string>;
 
-// What was read: the sum of all 32-bit words of the values, which is the same whatever order they come in.
+// The values read, and the sum of their 32-bit words, which does not depend on their order.
 struct Seen {
    std::uint64_t fEntries = 0, fBytes = 0;
    std::uint32_t fCheck = 0;
@@ -61,7 +61,7 @@ struct Seen {
    }
 };
 
-// Does the work twice, with a source of its own each time; the second time counts.
+// Does the work twice, opening the source each time, and times the second pass.
 template <typename Open, typename Work>
 void measure(Open open, Work work)
 {
@@ -84,7 +84,7 @@ inline Names names_in(const std::string &list)
 
 inline const Names kRowFields{"run", "event", "time", "x", "y", "z", "energy", "momentum", "covariance", "hits"};
 
-// The fields of an object of 100 bytes, as they lie in rows.bin (benches/data.py), bound to an entry.
+// The fields of an object of 100 bytes, in the layout of rows.bin (benches/sides/data.py), bound to an entry.
 class Row {
    template <typename T>
    using Field = std::shared_ptr<T>;

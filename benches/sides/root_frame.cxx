@@ -1,4 +1,4 @@
-// RDataFrame at the work of the chapters sequential and selection; root_scan.cxx is the same with RNTupleReader.
+// RDataFrame in the chapters sequential and selection; root_scan.cxx does the same with RNTupleReader.
 //
 //    root_frame objects FILE                all 10 KB objects: {id: uint64, blob: vector<uint8>}
 //    root_frame rows FILE                   all objects of 10 fields and 100 bytes
@@ -6,7 +6,7 @@
 //    root_frame flat FILE NAMES             columns of one float in each entry
 //    root_frame select FILE THREADS         the cut and the sums of the chapter selection
 //
-// Loops are compiled: typed functions, nothing for the interpreter to do.
+// All loops are compiled: the functions are typed, so the interpreter is not involved.
 
 #include "root_common.hxx"
 
@@ -37,7 +37,7 @@ void by_dataframe(const char *ntuple, const char *path, const Names &names)
    });
 }
 
-// RDataFrame with as many columns of one type as there are names, which have to be one of some numbers.
+// Calls RDataFrame with columns of one type; their number must be one of those compiled here.
 template <typename T, std::size_t>
 using Same = T;
 
@@ -55,7 +55,7 @@ void by_dataframe_of(const char *ntuple, const char *path, const Names &names)
    else if (names.size() == 41)
       by_dataframe<T>(ntuple, path, names, std::make_index_sequence<41>());
    else
-      throw std::runtime_error("no loop for so many columns");
+      throw std::runtime_error("no loop is compiled for this number of columns");
 }
 
 void select(const char *path, unsigned threads)

@@ -1,9 +1,9 @@
-// ROOT's RNTuple where objects are opaque bytes.
+// ROOT's RNTuple with objects of opaque bytes.
 //
 //    root_objects append PATH POOL SIZE COUNT COMMIT WRITER     a cluster a transaction; one sync at the end
 //    root_objects random PATH OBJECTS SIZE COUNT BATCH hot|cold  by LoadEntry
 //
-// An RNTuple is complete when its writer closes it: nothing is durable before, so that it is synced once.
+// An RNTuple is complete only when its writer closes it, so it is synced once, at the end.
 
 #include "objects.hxx"
 
@@ -66,7 +66,7 @@ void random(const std::string &folder, const Reads &reads)
    auto reader = ROOT::RNTupleReader::Open("objects", folder + "/w0.root");
    auto object = reader->GetModel().GetDefaultEntry().GetPtr<Object>("object");
    reader->LoadEntry(0);
-   // A cluster is read whole for each object: reading all of them before, one by one, would take hours.
+   // Each object costs the reading of a cluster, so warming up by reading all objects would take hours.
    Reads unread = reads;
    unread.fIsHot = false;
    unread.one_by_one([&](std::uint64_t id) {

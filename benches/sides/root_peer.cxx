@@ -1,12 +1,11 @@
-// ROOT's own RNTuple writer and reader at the work that benches/run.py measures.
+// ROOT's RNTuple writer and reader, measured by benches/run.py.
 //
 //    root_peer write-objects FILE POOL COUNT COMPRESSION     10 KB objects: {id: uint64, blob: vector<uint8>}
 //    root_peer write-columns FILE COLUMNS COUNT COMPRESSION  jagged float columns, replicated to COUNT entries
 //    root_peer random-objects FILE READS                     objects at random, by entry number
 //    root_peer rows FILE COUNT                               objects of 10 fields and 100 bytes, one by one
 //
-// Prints one JSON object: what benches/README.md says. Nothing before the timed part is counted: dictionaries and
-// plug-ins are loaded by a first, untimed access.
+// Prints one JSON object (benches/README.md). A first, untimed access loads dictionaries and plug-ins.
 
 #include "measure.hxx"
 
@@ -64,7 +63,7 @@ void write_objects(const char *path, const char *pool_path, std::uint64_t count,
    watch.report(count, count * kObjectBytes, 0);
 }
 
-// The file of columns that benches/data.py writes.
+// The file of columns that benches/sides/data.py writes.
 struct Column {
    std::string name;
    std::vector<std::uint64_t> offsets;

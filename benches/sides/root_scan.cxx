@@ -1,4 +1,4 @@
-// ROOT's RNTupleReader at the work of the chapters sequential and selection.
+// ROOT's RNTupleReader in the chapters sequential and selection.
 //
 //    root_scan objects FILE views|bulk               all 10 KB objects: {id: uint64, blob: vector<uint8>}
 //    root_scan rows FILE entries|views               all objects of 10 fields and 100 bytes
@@ -21,7 +21,7 @@ auto reader_of(std::string name, std::string path)
    return [=] { return ROOT::RNTupleReader::Open(name, path); };
 }
 
-// One view for each field, entry by entry: what an analysis loop does.
+// One view for each field, entry by entry, like an analysis loop.
 template <typename T>
 void by_views(const char *ntuple, const char *path, const Names &names)
 {

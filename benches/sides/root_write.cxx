@@ -1,9 +1,9 @@
-// ROOT's RNTupleWriter, with its default options: the files that the chapters sequential and selection read.
+// ROOT's RNTupleWriter with its default options, for the files of the chapters sequential and selection.
 //
 //    root_write rows FILE ROWS COUNT COMPRESSION        objects of 10 fields and 100 bytes, from rows.bin
 //    root_write events FILE EVENTS COUNT COMPRESSION    events of 50 floats, from events.bin
 //
-// What benches/sides/data.py made is written again and again until there are COUNT entries.
+// The pool of benches/sides/data.py is repeated until there are COUNT entries.
 
 #include "root_common.hxx"
 

@@ -1,7 +1,7 @@
 """Reads fields of a file in order: `scan.py uproot|parquet|lance FILE NTUPLE NAMES`, the names as "a,b".
 
-As the documentation of each recommends: uproot all arrays at once; pyarrow from a memory map, batch by batch;
-Lance batch by batch. As many threads as there are processors for the process.
+Each reads in the way that its documentation recommends: uproot all arrays at once; pyarrow from a memory map,
+batch by batch; Lance batch by batch. The number of threads is that of the process's CPUs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from timing import Array, Seen, measure
 
 BATCH_ROWS = 16_384
-"""Rows of small objects that pyarrow gives at a time; objects of 10 KB come by the thousand."""
+"""Rows per batch of pyarrow for small objects; objects of 10 KB come by the thousand."""
 
 THREADS = len(os.sched_getaffinity(0))
 
@@ -65,7 +65,7 @@ def by_lance(path: str, ntuple: str, names: list[str]) -> None:
 
 
 def summed(batches: Iterator[Any]) -> Seen:
-    """All values of batches of Arrow's."""
+    """The sum over all values of Arrow batches."""
     seen = Seen()
     for batch in batches:
         seen.items += batch.num_rows
@@ -75,7 +75,7 @@ def summed(batches: Iterator[Any]) -> Seen:
 
 
 def values_of(array: Any) -> Array:
-    """The numbers in an Arrow array, without a copy: what is in its lists, the bytes of its binaries."""
+    """The numbers in an Arrow array, without a copy: the items of lists, the bytes of binary values."""
     import pyarrow as pa
 
     if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):

@@ -1,7 +1,7 @@
 """The cut of the chapter selection: `selection.py femtobarn|file|uproot|duckdb|lance FILE`.
 
-Two of 50 columns are in the cut; three others are read for the one event in a thousand that passes it. As
-many threads are used as there are processors for the process.
+The cut uses two of 50 columns; three others are read for the one event in a thousand that passes. The number
+of threads is that of the process's CPUs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from timing import Seen, measure
 
-# Numbers that a float holds exactly.
+# These numbers are exact in single precision.
 CUT = "f00 > 4.28125 and abs(f01) < 0.15625"
 READ = ["f10", "f20", "f30"]
 THREADS = len(os.sched_getaffinity(0))
@@ -52,7 +52,7 @@ def by_femtobarn_from_root(path: str) -> None:
 
 
 def where(view: Any) -> Seen:
-    """What a selection gives; chunks of entries are under way on all processors."""
+    """The result of a selection, whose chunks of entries are read on all CPUs."""
     chosen = view.arrays(READ, CUT, library="np")
     return summed(len(view), (chosen[name] for name in READ))
 
@@ -87,7 +87,7 @@ def by_duckdb(path: str) -> None:
 
 
 def by_lance(path: str) -> None:
-    """A filter that Lance pushes down: the other columns are read late."""
+    """A filter that Lance pushes down, with late materialisation of the other columns."""
     import lance
 
     def read(dataset: Any) -> Seen:
@@ -98,7 +98,7 @@ def by_lance(path: str) -> None:
 
 
 def summed(entries: int, columns: Iterable[Any]) -> Seen:
-    """All values of some columns."""
+    """The sum over all values of some columns."""
     seen = Seen(items=entries)
     for column in columns:
         seen.add(np.ascontiguousarray(column))

@@ -1,10 +1,10 @@
-"""One `root://` server and its clients: what the server's work costs.
+"""One `root://` server and its clients: the cost of the server's work.
 
     server_load.py femtobarn|xrootd PLACE WORK PROGRAM SESSIONS IDLE SECONDS
     server_load.py femtobarn|xrootd FILE calls PROGRAM SESSIONS,... SECONDS     system calls of reads
     server_load.py femtobarn|xrootd FILE copy-up|copy-down|copy-down-plain
 
-PROGRAM is `sessions`. PLACE is a file, or the folder of a federation. The CPU seconds are the server's.
+PROGRAM is `sessions`. PLACE is a file, or the folder of a federation. CPU seconds are the server's.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any
 
 from servers import Server, start
 
-# How long a server is looked at that has nothing to do, and warmed up.
+# Duration of the warm-up, and of the measurement of an empty server (s).
 MOMENT = "0.1"
 READ = "read-16384"
 PIECE_BYTES = 1 << 20
 
 
 def main() -> int:
-    """Start the server, let clients work, print."""
+    """Start the server, run the clients, and print the sample."""
     kind, file, work, *rest = sys.argv[1:]
     place = Path(file)
     with tempfile.TemporaryDirectory(prefix="serving") as scratch:
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def read(file: Path) -> None:
-    """Have a file in memory: parts of it may have left that."""
+    """Read a file into the page cache, from which parts may have been evicted."""
     memory = bytearray(PIECE_BYTES)
     with file.open("rb", buffering=0) as opened:
         while opened.readinto(memory):
@@ -59,9 +59,9 @@ def read(file: Path) -> None:
 def worked(
     server: Server, place: Path, work: str, clients: str, sessions: str, idle: str, seconds: str
 ) -> dict[str, Any]:
-    """Sessions that ask again and again, beside others that do nothing.
+    """Run active sessions beside idle ones.
 
-    Their memory is the most that the server had, or, if all are idle, what it has then.
+    Memory is the server's peak, or, if all sessions are idle, its memory then.
     """
     for many in ("0",) if place.is_dir() else ("1", "0"):
         empty = outcome(command(clients, server, place, "stat", many, "0", MOMENT))
@@ -82,16 +82,16 @@ def command(
 
 
 def outcome(command: list[str]) -> dict[str, Any]:
-    """What a program says."""
+    """Run a program, and return the JSON object that it prints."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{command} failed:\n{done.stderr}")
-    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return said
+    sample: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return sample
 
 
 def traced(server: Server, file: Path, clients: str, counts: str, seconds: str) -> dict[str, Any]:
-    """How many system calls a read takes, by different numbers of sessions; `strace` counts them."""
+    """The system calls per read for several numbers of sessions, counted with `strace`."""
     runs = [(many, *calls(server, file, clients, many, seconds)) for many in counts.split(",")]
     points = [(int(many), made / done["items"]) for many, done, made in runs]
     summed = {key: sum(done[key] for _, done, _ in runs) for key in ("items", "bytes", "wall_s", "cpu_s")}
@@ -99,7 +99,7 @@ def traced(server: Server, file: Path, clients: str, counts: str, seconds: str) 
 
 
 def calls(server: Server, file: Path, clients: str, many: str, seconds: str) -> tuple[dict[str, Any], int]:
-    """What sessions did that were logged in before, and the server's system calls meanwhile."""
+    """Run sessions that are already logged in; return their sample, and the server's system calls."""
     together = {**os.environ, "BENCH_TOGETHER": "1"}
     line = command(clients, server, file, READ, many, "0", seconds)
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -110,18 +110,18 @@ def calls(server: Server, file: Path, clients: str, many: str, seconds: str) -> 
             raise SystemExit(f"{line} did not get ready")
         with subprocess.Popen(tracing, text=True, **pipes) as trace:
             assert trace.stderr is not None
-            # It says so when it begins.
+            # It prints a line when it has attached.
             trace.stderr.readline()
             said, _ = asking.communicate("\n")
             trace.terminate()
             _, table = trace.communicate()
     total = next(row.split() for row in table.splitlines() if row.endswith(" total"))
-    # Its columns are percent, seconds, microseconds for each, calls, and perhaps errors.
+    # The columns are percent, seconds, microseconds per call, calls, and errors if there are any.
     return json.loads(said.splitlines()[-1]), int(total[3])
 
 
 def copied(server: Server, file: Path, work: str) -> dict[str, Any]:
-    """A copy by xrdcp: with page checksums, or by plain reads."""
+    """Copy a file with xrdcp, with page checksums or by plain reads."""
     pages = "0" if work.endswith("plain") else "1"
     command = ["xrdcp", "--silent", "--force"]
     up = [str(file), f"{server.url}/up/copy"]

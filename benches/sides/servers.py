@@ -1,4 +1,4 @@
-"""Servers that are measured: ours, and XRootD's as Debian has it, with default settings."""
+"""The measured servers: ours, and XRootD's from Debian with its default settings."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ START_SECONDS = 30
 
 @dataclass(frozen=True)
 class Server:
-    """A server that is running."""
+    """A running server."""
 
     port: int
     process: int
 
     @property
     def url(self) -> str:
-        """Where its names begin, but for their slash."""
+        """The URL before the leading slash of names."""
         return f"root://127.0.0.1:{self.port}/"
 
     def cpu_seconds(self) -> float:
@@ -41,7 +41,7 @@ class Server:
 
 @contextmanager
 def start(kind: str, exports: dict[str, Path], scratch: Path) -> Iterator[Server]:
-    """A server of some folders, each under a name, writable; `scratch` is for what else it needs."""
+    """Start a server of some writable folders, each under a name; `scratch` is for its other files."""
     port = free_port()
     command = ours(exports, port) if kind == "femtobarn" else theirs(exports, scratch, port)
     log = (scratch / "log").open("w")
@@ -54,13 +54,13 @@ def start(kind: str, exports: dict[str, Path], scratch: Path) -> Iterator[Server
 
 
 def ours(exports: dict[str, Path], port: int) -> list[str]:
-    """Our server, run from the package."""
+    """The command of our server, from the package."""
     served = [f"{folder}=/{name}" for name, folder in exports.items()]
     return [sys.executable, "-m", "femtobarn", "serve", *served, "-p", str(port), "--writable"]
 
 
 def theirs(exports: dict[str, Path], scratch: Path, port: int) -> list[str]:
-    """XRootD's server, as a user who may run it."""
+    """The command of XRootD's server, as a user other than root."""
     program = shutil.which("xrootd")
     if program is None:
         raise SystemExit("xrootd is not installed")
@@ -83,7 +83,7 @@ def theirs(exports: dict[str, Path], scratch: Path, port: int) -> list[str]:
 
 
 def free_port() -> int:
-    """A port that nobody has now."""
+    """A port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -91,7 +91,7 @@ def free_port() -> int:
 
 
 def wait_for(port: int, running: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until somebody listens."""
+    """Wait until the server listens."""
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end and running.poll() is None:
         with socket.socket() as probe:

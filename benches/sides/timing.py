@@ -1,4 +1,4 @@
-"""What the sides in Python share: the timed part, and the sum that shows that all saw the same data."""
+"""The timed part of sides in Python, and the checksum that proves that all sides read the same data."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Array = NDArray[Any]
 
 @dataclass
 class Seen:
-    """What was handled: entries, bytes of values, and the sum of their 32-bit words, modulo 2^32."""
+    """The processed entries, the bytes of their values, and the sum of their 32-bit words, modulo 2^32."""
 
     items: int = 0
     bytes: int = 0
     check: int = 0
 
     def add(self, values: Array) -> None:
-        """More values, back to back."""
+        """Add contiguous values."""
         words = values.reshape(-1).view(np.uint8).view(np.uint32)
-        # The sum of 32-bit words as such is vectorised, and wraps.
+        # A sum in 32-bit arithmetic is vectorised, and wraps.
         self.check = (self.check + int(np.add.reduce(words, dtype=np.uint32))) % 2**32
         self.bytes += words.nbytes
 
 
 def measure(open_source: Callable[[], Source], work: Callable[[Source], Seen]) -> None:
-    """Do the work twice, with a source of its own each time; the second time counts."""
+    """Do the work twice, opening the source each time, and time the second pass."""
     work(open_source())
     measure_once(open_source, work)
 
@@ -42,7 +42,7 @@ def measure(open_source: Callable[[], Source], work: Callable[[Source], Seen]) -
 def measure_once(
     open_source: Callable[[], Source], work: Callable[[Source], Seen], folder: Path | None = None
 ) -> None:
-    """Do the work, and print what it took, and what lies on disk in a folder."""
+    """Do the work, and print its sample, with the bytes on disk of a folder."""
     source = open_source()
     wall, cpu = time.perf_counter(), time.process_time()
     seen = work(source)
@@ -54,7 +54,7 @@ def measure_once(
 
 
 def disk_bytes(folder: Path) -> int:
-    """Bytes that the files of a folder take on disk."""
+    """Bytes on disk of the files in a folder."""
     return sum(each.stat().st_blocks * 512 for each in folder.rglob("*") if each.is_file())
 
 

@@ -1,7 +1,7 @@
-"""A program that works with a federation at a server: `with_server.py FOLDER PROGRAM ARGUMENTS`.
+"""Runs a program on a federation at a server: `with_server.py FOLDER PROGRAM ARGUMENTS`.
 
-Starts our server with the federation in FOLDER and runs the program with its URL in place of the argument
-`URL`. CPU seconds are those of both, from when the program begins to measure until it ends.
+Starts our server with the federation in FOLDER, and the program with the federation's URL in place of the
+argument `URL`. CPU seconds are those of both during the program's timed part.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from servers import start
 
 
 def main() -> int:
-    """Start the server and the program, print."""
+    """Start the server and the program, and print the sample."""
     folder, *command = sys.argv[1:]
     with (
         tempfile.TemporaryDirectory(prefix="served") as scratch,

@@ -39,7 +39,7 @@ struct Tagged {
    float x = 0;
 };
 
-// Several base classes, one without members, and a name that all hide.
+// Several base classes, one of them without members, and a member name that each class hides.
 struct Seed : public Point, public Tagged, public Empty {
    double x = 0;
    Empty none;

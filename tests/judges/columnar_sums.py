@@ -1,9 +1,9 @@
-"""Adds up every column of RNTuples as uproot and as coffea read them; sums.py says what is added up.
+"""Sums every column of RNTuples as uproot and coffea read them; sums.py defines the sums.
 
     python columnar_sums.py JOBS.json      [{"file", "ntuple", "fields", "without", "target"}, ...]
 
-`fields` are top-level fields, `without` those of them that coffea is not asked for. The target gets an object
-of sums for each reader: `uproot`, `coffea virtual`, `coffea eager`; a text for one that refuses the file.
+`fields` are top-level fields, `without` the ones that coffea does not read. The target gets an object of sums
+for each reader, `uproot`, `coffea virtual` and `coffea eager`, or a text for a reader that refuses the file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def by_coffea(job: dict[str, Any], mode: str) -> sums.Sums:
     """Every field of the events."""
     wanted = set(job["fields"]) - set(job["without"])
     with warnings.catch_warnings():
-        # What coffea leaves out, it warns of.
+        # coffea warns of each field that it leaves out.
         warnings.simplefilter("ignore")
         factory = NanoEventsFactory.from_root(
             {job["file"]: job["ntuple"]},

@@ -1,7 +1,7 @@
-"""Whether two values in the form of tests/judges/README.md are the same, and where they differ if not.
+"""Compares values in the format of tests/judges/README.md, and finds their differences.
 
-Reals are equal if they are the same number with the same sign. A reader may print a number of single
-precision by its shortest digits (0.1 for 0.10000000149): it is equal if it rounds to the same single.
+Floating-point numbers are equal if they have the same value and sign. A reader may print a number of single
+precision with its shortest digits (0.1 for 0.10000000149), which is equal if it rounds to that number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def lines(path: Path) -> list[Json]:
 
 
 def differences(expected: list[Json], actual: list[Json], lossy: dict[str, float] | None = None) -> list[str]:
-    """Where two dumps differ, as texts; fields in `lossy` may differ by the relative amount given there."""
+    """The differences of two dumps, as texts; fields in `lossy` may differ by their relative error there."""
     found: list[str] = []
     if len(expected) != len(actual):
         found.append(f"{len(expected)} entries expected, {len(actual)} found")
@@ -51,7 +51,7 @@ def compare(place: str, left: Json, right: Json, same: Callable[[float, float], 
 
 
 def same_leaf(left: Json, right: Json, same: Callable[[float, float], bool]) -> bool:
-    """Whether two values without parts are equal."""
+    """Whether two scalar values are equal."""
     if isinstance(left, float) or (isinstance(right, float) and isinstance(left, int)):
         return (
             isinstance(right, int | float) and not isinstance(right, bool) and same(float(left), float(right))
@@ -60,14 +60,14 @@ def same_leaf(left: Json, right: Json, same: Callable[[float, float], bool]) -> 
 
 
 def exactly(left: float, right: float) -> bool:
-    """The same number and sign, or the shortest digits of the same single."""
+    """Whether two numbers have the same value and sign, or round to the same number of single precision."""
     if left == right:
         return math.copysign(1, left) == math.copysign(1, right)
     return single(left) == left and single(right) == left
 
 
 def nearly(tolerance: float) -> Callable[[float, float], bool]:
-    """Equality within a relative tolerance, of at least that of one."""
+    """Whether two numbers are equal within a relative tolerance, which is absolute below one."""
     return lambda left, right: abs(left - right) <= tolerance * max(1.0, abs(left))
 
 
@@ -80,7 +80,7 @@ def single(value: float) -> float:
 
 
 def plain(value: Json) -> Json:
-    """A value of Python's as JSON has it: not-a-number and infinities as strings."""
+    """A Python value in the format of dumps, with NaN and infinities as strings."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""Builds the dictionaries of classes.hxx with ROOT's own tools and loads them.
+"""Builds the dictionaries of classes.hxx with ROOT's tools, and loads them.
 
-ROOT's interpreter alone suffices for plain classes, but it takes maps and sets without a compiled dictionary
-for vectors. The library is kept in `.cache/judges` and built anew when its sources change.
+ROOT's interpreter suffices for plain classes, but without a compiled dictionary it treats maps and sets as
+vectors. The library is kept in `.cache/judges` and rebuilt when its sources change.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def load(root: Any, *headers: str) -> None:
 
 
 def build() -> Path:
-    """The library, built if need be; processes that want it at the same time wait for one another."""
+    """The library, built if it is missing or out of date, under a lock between processes."""
     mark = hashlib.sha256(b"".join((HERE / source).read_bytes() for source in SOURCES)).hexdigest()[:16]
     folder = FOLDER / mark
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-// Writes the entries of any RNTuple as JSON lines, read by ROOT itself; tests/judges/README.md fixes the form.
-// The fields are taken apart by their structure, so that classes that nobody declared here are dumped as well.
+// Dumps the entries of any RNTuple, read by ROOT itself, as JSON lines in the format of tests/judges/README.md.
+// Fields are visited by their structure, so undeclared classes are dumped as well.
 
 #include <ROOT/RField.hxx>
 #include <ROOT/RNTupleModel.hxx>
@@ -115,7 +115,7 @@ inline void put_record(std::string &out, const std::vector<Value> &members)
    out += '}';
 }
 
-// What ROOT would write of the object: the bytes that the field holds on disk.
+// ROOT's serialisation of the object: the bytes that the field holds on disk.
 inline void put_streamed(std::string &out, const ROOT::RStreamerField &field, const Value &value)
 {
    TBufferFile buffer(TBuffer::kWrite, field.GetValueSize());
@@ -187,7 +187,7 @@ inline void put(std::string &out, const Value &value)
    case ROOT::ENTupleStructure::kRecord: return put_record(out, parts);
    default: break;
    }
-   // What is left is plain: an array, or a wrapper of one value such as an enumeration or an atomic.
+   // The remaining fields are arrays, or wrappers of one value such as enumerations and atomics.
    if (starts_with(type, "std::array<") || field.GetNRepetitions() > 0 || type == "std::vector<bool>")
       return put_list(out, parts);
    if (parts.size() == 1)

@@ -1,4 +1,4 @@
-"""Adds up columns of RNTuples as RDataFrame reads them, all columns of a file in one loop.
+"""Sums columns of RNTuples as RDataFrame reads them, all columns of a file in one loop.
 
 python frame_sums.py JOBS.json      [{"file", "ntuple", "columns", "target"}, ...]
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """The sum of each column asked for, and the number of entries as that of no column."""
+    """The sum of each wanted column, and the number of entries under an empty name."""
     import ROOT
 
     for job in json.loads(Path(sys.argv[1]).read_text()):

@@ -1,6 +1,6 @@
-"""JSROOT, to be run by Node: the released packages, each checked against the sum that is written here.
+"""Downloads JSROOT, to be run by Node: the released packages, verified by the checksums in this file.
 
-`npm ci` would fetch and build what JSROOT needs to draw as well; reading takes these two packages alone.
+`npm ci` would also fetch and build what JSROOT needs for drawing; reading needs only these two packages.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ PACKAGES = {
     "jsroot@7.11.2": (
         "Pria+SspD6+BmGNg4C8UOtP5y7GiODS/FXgQMiCSgGxpbm9icezifQLcVTJF7RaMnCot6ko7CoZozudM1a204g=="
     ),
-    # What it decompresses Zstandard with.
+    # JSROOT's Zstandard decompressor.
     "@oneidentity/zstd-js@1.0.3": (
         "Jm6sawqxLzBrjC4sg2BeXToa33yPzUmq20CKsehKY2++D/gHb/oSwVjNgT+RH4vys+r8FynrgcNzGwhZWMLzfQ=="
     ),
 }
-"""What is fetched, and the SHA-512 of each archive, as npm writes it into lock files."""
+"""The archives, and the SHA-512 of each in the form of npm's lock files."""
 
 
 def absent() -> str | None:
-    """The reason why JSROOT cannot be run here, if there is one."""
+    """The reason why JSROOT cannot run on this machine, or None."""
     missing = [program for program in ("node", "npm") if shutil.which(program) is None]
     return f"{' and '.join(missing)} not installed" if missing else None
 
@@ -52,7 +52,7 @@ def install(cache: Path) -> Path:
 
 
 def _fetch(name: str, expected: str, folder: Path) -> Path:
-    """An archive with the sum that it should have."""
+    """Download an archive, and verify its checksum."""
     command = ["npm", "pack", "--silent", "--pack-destination", str(folder), name]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     if done.returncode != 0:
@@ -65,7 +65,7 @@ def _fetch(name: str, expected: str, folder: Path) -> Path:
 
 
 def _unpack(archive: Path, target: Path) -> None:
-    """Make a folder of an archive, in which all is in the folder `package`."""
+    """Unpack an archive, whose files are all in the folder `package`."""
     with tarfile.open(archive) as package:
         package.extractall(target.with_name(f"{target.name}.part"), filter="data")
     (target.with_name(f"{target.name}.part") / "package").rename(target)

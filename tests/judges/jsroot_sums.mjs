@@ -1,4 +1,4 @@
-// Adds up top-level fields of RNTuples as JSROOT reads them; sums.py says what is added up.
+// Sums top-level fields of RNTuples as JSROOT reads them; sums.py defines the sums.
 //
 //     node jsroot_sums.mjs MODULES JOBS.json      [{"file", "ntuple", "fields", "target"}, ...]
 

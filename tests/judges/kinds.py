@@ -1,7 +1,7 @@
-"""The C++ types that RNTuple stores, each with its name, random values, and a literal for a value.
+"""The C++ types that RNTuple stores, each with its name, random values, and C++ literals.
 
-A value is kept in the JSON form of tests/judges/README.md throughout, so that what was written and what a
-reader dumped compare directly. Literals are exact: reals are given by their bits.
+Values have the JSON format of tests/judges/README.md, so that written values and readers' dumps compare
+directly. Literals are exact: floating-point numbers are given by their bits.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Kind(Protocol):
         """Its name."""
 
     def random(self, random: Random) -> Json:
-        """Some value, edge cases among them."""
+        """A random value, which may be an edge case."""
 
     def literal(self, value: Json) -> str:
         """A C++ expression for the value."""
 
 
 def single(value: float) -> float:
-    """The nearest value of single precision."""
+    """The nearest number of single precision."""
     try:
         return float(struct.unpack("<f", struct.pack("<f", value))[0])
     except OverflowError:
@@ -52,7 +52,7 @@ def single(value: float) -> float:
 
 @dataclass(frozen=True)
 class Integer:
-    """A whole number of `bits` bits."""
+    """An integer of `bits` bits."""
 
     cpp: str
     bits: int
@@ -71,7 +71,7 @@ class Integer:
 
 @dataclass(frozen=True)
 class Real:
-    """`float` or `double`; `finite` leaves out what a lossy column cannot hold."""
+    """`float` or `double`; `finite` excludes values that a lossy column cannot hold."""
 
     cpp: str
     finite: bool = False
@@ -147,7 +147,7 @@ class Enumeration:
 
 @dataclass(frozen=True)
 class Items:
-    """Any container of any number of items; `unique` ones are kept sorted, as they come back from disk."""
+    """A container with any number of items; `unique` ones are sorted, like their items on disk."""
 
     container: str
     item: Kind
@@ -357,7 +357,7 @@ SEED = Struct(
 
 
 def everything() -> Sequence[tuple[str, Kind]]:
-    """A field of every type, and the nestings that readers get wrong."""
+    """A field of every type, and nestings that readers have decoded wrongly."""
     text = Text()
     fields: list[tuple[str, Kind]] = [(kind.cpp.removeprefix("std::"), kind) for kind in INTEGERS]
     fields += [("bool", Bool()), ("char", CHAR), ("byte", BYTE), ("float", FLOAT), ("double", DOUBLE)]

@@ -1,4 +1,4 @@
-// What ROOT needs a compiled dictionary for: classes of its own kind of project, and containers that are not vectors.
+// The types for which ROOT needs a compiled dictionary: the classes of this project, and containers other than vectors.
 #ifdef __CLING__
 #pragma link off all globals;
 #pragma link off all classes;

@@ -1,4 +1,4 @@
-"""Writes an RNTuple with an optional field by real ROOT.
+"""Writes an RNTuple with an optional field, with real ROOT.
 
 python root_optional.py FILE
 """

@@ -1,11 +1,10 @@
-"""Dumps RNTuples by real ROOT as JSON lines, in the form of tests/judges/README.md.
+"""Dumps RNTuples with real ROOT as JSON lines, in the format of tests/judges/README.md.
 
     python root_read.py FILE NTUPLE              to standard output
     python root_read.py --batch JOBS.json        many at once: [{"file", "ntuple", "target"}, ...]
 
-Starting ROOT takes seconds, hence the second form. Classes that the files of `root_write.py` use are
-declared; any other class is taken apart by what the file says of it. Each job that failed, and what ROOT
-itself complained of, goes to standard error.
+Starting ROOT takes seconds, hence the second form. The classes of `root_write.py`'s files are declared; any
+other class is read by its description in the file. Failed jobs and ROOT's own messages go to standard error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads one field of an RNTuple at a URL in the three ways of ROOT's; prints the sums as JSON.
+"""Reads one field of an RNTuple at a URL in ROOT's three ways; prints the sums as JSON.
 
 python root_remote.py URL NTUPLE FIELD
 """
@@ -12,11 +12,11 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Open, read, add up."""
+    """Open the RNTuple, and print the field's sum in each way."""
     import ROOT
 
     url, name, field = sys.argv[1:]
-    # Otherwise ROOT looks for files of servers on this machine among local ones.
+    # Otherwise ROOT opens files of a server on this machine as local files.
     ROOT.gEnv.SetValue("Path.ForceRemote", 1)
     file = ROOT.TFile.Open(url)
     keys = sorted(key.GetName() for key in file.GetListOfKeys())
@@ -26,7 +26,7 @@ def main() -> NoReturn:
     frame = ROOT.RDataFrame(name, url)
     print(json.dumps({"keys": keys, "reader": int(by_reader), "frame": int(frame.Sum(field).GetValue())}))
     sys.stdout.flush()
-    # XRootD's client may be gone before ROOT closes the last file of it.
+    # At exit XRootD's client may be destroyed before ROOT closes its last remote file.
     os._exit(0)
 
 

@@ -1,10 +1,10 @@
-"""Writes RNTuples of every kind by real ROOT, with the values they hold.
+"""Writes RNTuples of every kind with real ROOT, and the values that they hold.
 
     python root_write.py FOLDER
 
-Each file NAME.root comes with NAME.jsonl, the values that were given to ROOT, in the form of README.md.
-`manifest.json` lists them: name, file, ntuple, and the fields that lose precision with the relative error
-allowed. Everything is drawn from one seed, so that two runs write the same values.
+Each file NAME.root comes with NAME.jsonl, the values that were given to ROOT, in the format of README.md.
+`manifest.json` lists them: name, file, ntuple, and the fields that lose precision, with their largest
+relative error. All values are drawn from one seed, so two runs write the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Json = Any
 
 @dataclass
 class Field:
-    """A field to be written; `setting` is C++ that changes the field `f` before the model is made."""
+    """A field to write; `setting` is C++ that changes the field `f` before the model is created."""
 
     name: str
     kind: Kind
@@ -41,7 +41,7 @@ class Field:
 
 @dataclass
 class File:
-    """One RNTuple to be written by generated code."""
+    """An RNTuple to write by generated code."""
 
     name: str
     fields: list[Field]
@@ -94,7 +94,7 @@ def declare(root: Any, code: str) -> None:
 def keep(
     folder: Path, name: str, file: str, ntuple: str, values: list[Json], lossy: dict[str, float]
 ) -> dict[str, Json]:
-    """Write the values beside the file; the file's line in the manifest."""
+    """Write the values beside the file; return the file's entry in the manifest."""
     text = "".join(json.dumps(plain(value), allow_nan=False) + "\n" for value in values)
     (folder / f"{name}.jsonl").write_text(text)
     return {"name": name, "file": file, "ntuple": ntuple, "values": f"{name}.jsonl", "lossy": lossy}
@@ -104,7 +104,7 @@ def keep(
 
 
 def program(file: File) -> str:
-    """A C++ function that writes the file."""
+    """Generate a C++ function that writes the file."""
     fields = "\n".join(
         f'{{ auto f = ROOT::RFieldBase::Create("{f.name}", "{f.kind.cpp}").Unwrap();'
         f" {f.setting} model->AddField(std::move(f)); }}"
@@ -135,11 +135,11 @@ void write_{file.name}(const char *path, int compression)
 
 
 def filling(file: File, index: int, value: dict[str, Json]) -> str:
-    """Statements that fill one entry, and end the cluster where one ends."""
+    """C++ statements that fill one entry, and end the cluster after its last entry."""
     lines = [f"*p{i} = {f.kind.literal(value[f.name])};" for i, f in enumerate(file.fields)]
     lines.append("writer->Fill();")
     if file.cluster and (index + 1) % file.cluster == 0:
-        # Every second time a cluster group ends as well.
+        # Every second cluster ends a cluster group, too.
         group = "true" if (index + 1) // file.cluster % 2 == 0 else "false"
         lines.append(f"writer->CommitCluster({group});")
         lines.append(file.after_clusters.replace("CLUSTER", str((index + 1) // file.cluster)))
@@ -147,7 +147,7 @@ def filling(file: File, index: int, value: dict[str, Json]) -> str:
 
 
 def generated_files() -> Iterator[File]:
-    """The files that differ only in fields and options."""
+    """The files of generated code, which differ in fields and options."""
     everything = [Field(name, kind) for name, kind in kinds.everything()]
     yield File("everything", everything, entries=13, compressions=tuple(COMPRESSIONS), cluster=5)
     yield File("empty", everything, entries=0)
@@ -173,7 +173,7 @@ def generated_files() -> Iterator[File]:
 
 
 def encodings() -> Iterator[Field]:
-    """Every column type that a plain or split encoding allows, whatever the compression."""
+    """Every column type with a plain or split encoding, independent of the compression."""
     number = {"int8_t": "Int8", "uint8_t": "UInt8"}
     for bits in (16, 32, 64):
         number |= {f"int{bits}_t": f"Int{bits}", f"uint{bits}_t": f"UInt{bits}"}
@@ -194,7 +194,7 @@ def encodings() -> Iterator[Field]:
 
 
 def lossy() -> Iterator[Field]:
-    """Reals of less than their full precision, alone and in collections."""
+    """Floating-point numbers in reduced precision, alone and in collections."""
     for cpp in ("float", "double"):
         small = Real(cpp, finite=True, low=-1000, high=1000)
         cast = f"auto &r = *dynamic_cast<ROOT::RField<{cpp}> *>(f.get());"
@@ -222,7 +222,7 @@ for (const char *name : {"x", "list"}) {
 
 
 def representations() -> list[Field]:
-    """Fields that change the type of their columns from cluster to cluster; the values fit each."""
+    """Fields whose column types change from cluster to cluster, with values that fit all of them."""
     exact_in_half = kinds.Enumeration("float", tuple(range(-40, 40)))
     reals = representation("kReal32", more=("kReal16", "kSplitReal32"))
     lists = representation("kSplitIndex64", more=("kIndex32", "kIndex64"))
@@ -230,17 +230,17 @@ def representations() -> list[Field]:
 
 
 def representation(*columns: str, more: tuple[str, ...] = ()) -> str:
-    """C++ that chooses the column types of a field; `more` are further representations of one column."""
+    """C++ that sets the column types of a field; `more` are further representations of one column."""
     sets = [columns, *[(each,) for each in more]]
     texts = ["{" + ", ".join(f"ROOT::ENTupleColumnType::{column}" for column in each) + "}" for each in sets]
     return f"f->SetColumnRepresentatives({{{', '.join(texts)}}});"
 
 
-# ---- files by the code of write.hxx; the same formulas here
+# ---- files written by write.hxx, whose formulas are repeated here
 
 
 def special_files() -> Iterator[tuple[str, str, list[Json]]]:
-    """Name, RNTuple and values of each; a name with a dot is another RNTuple of the file before the dot."""
+    """Name, RNTuple and values of each; a name with a dot is a further RNTuple in the file before the dot."""
     makers: list[Callable[[], Iterator[tuple[str, str, list[Json]]]]] = [
         extended, projected, untyped, streamed, several, large, described,
     ]  # fmt: skip
@@ -249,7 +249,7 @@ def special_files() -> Iterator[tuple[str, str, list[Json]]]:
 
 
 def extended() -> Iterator[tuple[str, str, list[Json]]]:
-    """Fields that came after the first entries: entries before them read as zero or empty."""
+    """Fields that were added after the first entries, which read as zero or empty for those."""
     entries = []
     for i in range(30):
         late, later = i >= 10, i >= 20
@@ -271,7 +271,7 @@ def extended() -> Iterator[tuple[str, str, list[Json]]]:
 
 
 def projected() -> Iterator[tuple[str, str, list[Json]]]:
-    """Fields that are other fields seen differently, and the sizes of collections."""
+    """Projected fields, and the sizes of collections."""
     entries = []
     for i in range(25):
         points = [{"x": k + 0.5, "y": k * 3.0, "hits": list(range(k))} for k in range(i % 4)]
@@ -302,7 +302,7 @@ def untyped() -> Iterator[tuple[str, str, list[Json]]]:
 
 
 def streamed() -> Iterator[tuple[str, str, list[Json]]]:
-    """Objects in ROOT's own serialisation."""
+    """Objects in ROOT's own serialisation (streamer fields)."""
     yield "streamed", "ntuple", [{"id": i, "point": point_bytes(i)} for i in range(10)]
 
 
@@ -315,19 +315,19 @@ def point_bytes(i: int) -> list[int]:
 
 
 def counted(body: bytes) -> bytes:
-    """A byte count with ROOT's mark, and what it counts."""
+    """Bytes after their count, which has ROOT's byte-count mark."""
     return struct.pack(">I", 0x40000000 | len(body)) + body
 
 
 def several() -> Iterator[tuple[str, str, list[Json]]]:
-    """Three RNTuples in one file, one in a folder, filled in turns."""
+    """Three RNTuples in one file, one of them in a folder, filled by turns."""
     yield "several", "first", [{"id": i} for i in range(12)]
     yield "several.second", "second", [{"x": i / 2} for i in range(12)]
     yield "several.inner", "folder/inner", [{"text": str(i)} for i in range(12)]
 
 
 def large() -> Iterator[tuple[str, str, list[Json]]]:
-    """Lists of a hundred thousand items between empty ones; pages of the greatest usual size."""
+    """Lists of a hundred thousand items between empty lists; pages of the largest usual size."""
     entries = []
     for i in range(8):
         size = 100_000 if i % 3 == 1 else 0

@@ -1,9 +1,8 @@
-"""What is added up of a file to tell whether a reader sees what was written.
+"""Sums over a file that tell whether a reader returns the written values.
 
-A path such as `Muon.pt` has `[how many finite numbers, their sum, that of their magnitudes]`; text and bytes
-are numbers, too. A path with `#` behind it, of lists and of text, has `[how many, sum of sizes, sum of their
-squares]`, so that a list that ends too early does not go unnoticed where no number is lost. Values that are
-absent are left out.
+A path such as `Muon.pt` has `[count of finite numbers, their sum, sum of their magnitudes]`; text and bytes
+count as numbers. A path followed by `#`, of lists and of text, has `[count, sum of sizes, sum of their
+squares]`, which reveals wrong list boundaries even if no number is lost. Missing values are left out.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import Any
 import numpy as np
 
 Sums = dict[str, list[float]]
-# Readers add up in different orders, and print single precision by its shortest digits.
+# Readers add in different orders, and print single precision with its shortest digits.
 TOLERANCE = 1e-6
 
 
 def of_layout(layout: Any, path: str = "", found: Sums | None = None) -> Sums:
-    """The sums of an awkward layout; of variants there are none, whose forms differ from reader to reader."""
+    """The sums of an awkward layout, without variants, whose layout differs between readers."""
     found = {} if found is None else found
     if layout.is_union or layout.is_unknown:
         return found
@@ -42,7 +41,7 @@ def of_layout(layout: Any, path: str = "", found: Sums | None = None) -> Sums:
 
 
 def of_entries(entries: Iterable[dict[str, Any]]) -> Sums:
-    """The sums of entries in the form of README.md; an array of fixed size counts as a list there."""
+    """The sums of entries in the format of README.md, where an array of fixed size is a list."""
     numbers: dict[str, list[float]] = {}
     for entry in entries:
         gather(entry, "", numbers)
@@ -85,7 +84,7 @@ def put(found: Sums, path: str, values: Any, *, squares: bool = False) -> None:
 
 
 def differences(expected: Sums, actual: Sums) -> list[str]:
-    """Columns that have other sums, or none; those that are empty everywhere may be missing."""
+    """The columns whose sums differ or are missing; columns without any value may be missing."""
     wrong = []
     for path, sums in expected.items():
         other = actual.get(path, [0, 0.0, 0.0])

@@ -1,10 +1,10 @@
-"""Dumps RNTuples by uproot as JSON lines, in the form of tests/judges/README.md.
+"""Dumps RNTuples with uproot as JSON lines, in the format of tests/judges/README.md.
 
     python uproot_read.py FILE NTUPLE            to standard output
     python uproot_read.py --batch JOBS.json      many at once: [{"file", "ntuple", "target"}, ...]
 
-What uproot does not read, or reads as something else than the form says, is left out of the dump and named on
-standard error.
+Fields that uproot cannot read, or reads as another type than the format says, are left out of the dump and
+named on standard error.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def values(layout: Any) -> list[Json]:
 
 
 def union(layout: Any) -> list[Json]:
-    """Variants: uproot's alternative 0 is 'no value', so that its numbers are one more than ours."""
+    """Variants: uproot's alternative 0 means 'no value', so its numbers are one more than ours."""
     contents = [values(content) for content in layout.contents]
     found: list[Json] = []
     for tag, position in zip(np.asarray(layout.tags), np.asarray(layout.index), strict=False):

@@ -1,4 +1,4 @@
-// Writes the RNTuples that take more than fields and values; root_write.py has the same formulas for what they hold.
+// Writes the RNTuples that need more than fields and values; root_write.py has the same formulas for their values.
 #pragma once
 
 #include "classes.hxx"
@@ -124,7 +124,7 @@ inline void write_projected(const char *path)
    }
 }
 
-// The memory of untyped records is laid out as that of these classes.
+// Untyped records have the same layout in memory as these classes.
 struct UntypedInner {
    std::string d;
 };

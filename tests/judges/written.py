@@ -1,4 +1,4 @@
-"""RNTuples that somebody wrote, and the values that they should hold."""
+"""RNTuples of some writer, and the values that they should hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Written", "manifest"]
 
 @dataclass(frozen=True)
 class Written:
-    """An RNTuple that somebody wrote, and the values it should hold."""
+    """An RNTuple, and the values that it should hold."""
 
     name: str
     file: Path
@@ -21,7 +21,7 @@ class Written:
 
 
 def manifest(folder: Path) -> list[Written]:
-    """The RNTuples that a writer left in a folder."""
+    """The RNTuples in the manifest of a folder."""
     listed = json.loads((folder / "manifest.json").read_text())
     return [
         Written(each["name"], folder / each["file"], each["ntuple"], folder / each["values"], each["lossy"])

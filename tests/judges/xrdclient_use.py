@@ -1,8 +1,8 @@
-"""Use a server by `xrdclient`, which shares no code with XRootD's own clients: `xrdclient_use.py URL`.
+"""Uses a server with `xrdclient`, which shares no code with XRootD's own clients: `xrdclient_use.py URL`.
 
-It runs by itself, since `xrdclient` takes `root://` over from other packages where it is imported. Its
-changes in checkpoints name another stream within than without, which the protocol does not allow: they are
-left out.
+It runs in a process of its own, since importing `xrdclient` takes over `root://` from other packages. Its
+writes in checkpoints are not tested: they name different streams in the outer and the inner request, which
+the protocol forbids.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def use_files(url: str) -> None:
 
 
 def use_names(system: FileSystem) -> None:
-    """Look up, change and remove names."""
+    """List, rename and remove files and folders."""
     assert system.stat("/made/file").size == len(CONTENT)
     assert system.listdir("/made") == ["file"]
     assert [entry.name for entry in system.scandir("/made", algorithm="adler32")] == ["file"]
@@ -67,7 +67,7 @@ def use_names(system: FileSystem) -> None:
 
 
 def main(url: str) -> None:
-    """Use everything, and fail at the first thing that is not as it should be."""
+    """Run all operations, and fail at the first wrong result."""
     use_files(url)
     with FileSystem(url) as system:
         system.ping()

@@ -57,14 +57,14 @@ def results() -> Results:
     })  # fmt: skip
 
 
-def test_targets_are_made_of_medians(results: Results) -> None:
+def test_targets_use_medians(results: Results) -> None:
     judged = [target.judge(results) for target in FIGURE.targets]
     assert [round(each["value"], 6) for each in judged] == [0.8, 0.05, 0.5, 1.01]
     assert [each["reached"] for each in judged] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_targets_name_sides_that_there_are(name: str) -> None:
+def test_targets_refer_to_existing_sides(name: str) -> None:
     chapter = Chapter.of(name, import_module(f"chapters.{name}"))
     more = {"disk_bytes": 1, "memory_bytes": 1, "threads": 1, "p99_us": 1, "points": [[1, 1], [2, 1]]}
     for figure in chapter.figures:
@@ -73,19 +73,19 @@ def test_targets_name_sides_that_there_are(name: str) -> None:
             assert not math.isnan(target.judge(done)["value"]), (figure.name, target.text)
 
 
-def test_the_cpu_time_of_a_server_is_that_of_its_process() -> None:
+def test_server_cpu_time_is_that_of_its_process() -> None:
     before = time.process_time()
     found = Server(0, os.getpid()).cpu_seconds()
     assert before <= found <= time.process_time()
 
 
-def test_what_was_not_measured_is_not_reached() -> None:
+def test_target_without_samples_is_not_reached() -> None:
     judged = FIGURE.targets[0].judge(Results({"Femtobarn @ 1": [sample(1, 1, 1)]}))
     assert not judged["reached"]
     assert report.number(judged["value"]) == "not measured"
 
 
-def test_curves_have_a_spread() -> None:
+def test_flat_and_highest_use_the_medians_of_a_curve() -> None:
     points = [[[10, 1.0], [100, 1.5]], [[10, 3.0], [100, 1.5]], [[10, 2.0], [100, 9.0]]]
     results = Results({"open": [sample(1, 1, 1, points=each) for each in points]})
     assert results.points("open") == [(10, 2.0), (100, 1.5)]
@@ -93,13 +93,13 @@ def test_curves_have_a_spread() -> None:
     assert framework.highest("open", 5, "ms").judge(results)["reached"]
 
 
-def test_sides_that_read_other_data_are_refused(results: Results) -> None:
+def test_results_are_refused_when_sides_read_different_data(results: Results) -> None:
     results.samples["file @ 1"][0]["check"] = 1
     with pytest.raises(SystemExit, match="different data"):
         measurement.check_equal(FIGURE, results)
 
 
-def test_processes_start_together_and_the_slowest_counts() -> None:
+def test_concurrent_processes_start_together_and_the_slowest_counts() -> None:
     program = """if True:
         import json, sys
         print("ready", flush=True)
@@ -112,7 +112,7 @@ def test_processes_start_together_and_the_slowest_counts() -> None:
     assert {key: summed[key] for key in wanted} == wanted
 
 
-def test_a_side_whose_programs_are_not_there_is_left_out() -> None:
+def test_side_is_skipped_when_its_programs_are_missing() -> None:
     side = Side("peer", ("ours",), needs=("sh", "no-such-program"))
     results = Results({"peer": []})
     measurement.one_round(Figure("f", "F", "objects", (side,)), results, "label")
@@ -121,7 +121,7 @@ def test_a_side_whose_programs_are_not_there_is_left_out() -> None:
         measurement.run_side(side)
 
 
-def test_a_figure_that_fails_is_left_out_and_the_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_figures_are_skipped_and_the_time_limit_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     def run_side(side: Side) -> dict[str, Any]:
         if side.name == "broken":
             raise SystemExit("it failed")
@@ -154,6 +154,6 @@ def test_tables_and_page_show_every_side_and_target(results: Results) -> None:
     assert "1 of 4 targets are reached" in shown
 
 
-def test_the_document_has_a_place_for_the_tables() -> None:
+def test_document_has_markers_for_the_tables() -> None:
     document = (ROOT / "docs" / "measurements.md").read_text()
     assert document.count(report.START) == document.count(report.END) == 1

@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, project: Path) -> Path:
     return folder / "demo"
 
 
-def test_all_events_are_in_the_federation_with_all_their_parts(folder: Path) -> None:
+def test_federation_has_all_events_with_all_parts(folder: Path) -> None:
     snapshot = fb.open(folder / "events.fed").snapshot()
     for run in range(1, RUNS + 1):
         for container in ("raw_events", "pixel_hits", "trigger_towers"):
@@ -46,7 +46,7 @@ def test_all_events_are_in_the_federation_with_all_their_parts(folder: Path) -> 
             assert len(snapshot[f"run{run}-reco/{container}"]) == EVENTS // RUNS
 
 
-def test_links_lead_from_a_tag_to_a_point_of_a_track_in_another_file(folder: Path) -> None:
+def test_links_lead_from_a_tag_to_raw_points_in_another_file(folder: Path) -> None:
     snapshot = fb.open(folder / "events.fed").snapshot()
     tag: Any = snapshot["run2-reco/tags"][3]
     assert (tag.raw.run, tag.raw.event) == (tag.run, tag.event)
@@ -56,14 +56,14 @@ def test_links_lead_from_a_tag_to_a_point_of_a_track_in_another_file(folder: Pat
     assert len({points[index].particle for index in track.pixels}) == 1
 
 
-def test_the_sealed_database_takes_no_more_objects(folder: Path) -> None:
+def test_only_the_sealed_database_is_sealed(folder: Path) -> None:
     fed = fb.open(folder / "events.fed")
     states = {entry["name"]: entry["state"] for entry in fed.databases()}
     assert states["run1"] == "sealed"
     assert states["run2"] == "open"
 
 
-def test_the_report_tells_the_numbers(folder: Path) -> None:
+def test_report_has_the_numbers_of_the_run(folder: Path) -> None:
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert re.search(rf"write raw events</th><td>{RUNS}</td><td>{EVENTS}</td><td>{7 * EVENTS}</td>", text)
     assert text.count("<figure") == text.count("data:image/")
@@ -79,6 +79,6 @@ def prepare_failure(reason: str) -> Callable[[Callable[[int], None]], None]:
     return work
 
 
-def test_a_failing_worker_ends_the_demo_with_its_traceback() -> None:
+def test_run_workers_raises_the_traceback_of_a_failed_worker() -> None:
     with pytest.raises(RuntimeError, match="ValueError: the disk is full"):
         run_workers(prepare_failure, [("the disk is full",)], total=1, label="failing", progress=False)

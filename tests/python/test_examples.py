@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from femtobarn.importers.samples import Samples
 
 PRINTED = {
-    "events": ["10001 events", "selected: 1", "the greatest energy is 13000.0"],
+    "events": ["10001 events", "selected: 1", "the largest energy is 13000.0"],
     "links": ["[42.0, 42.1, 42.2, 42.3, 42.4]", "[10.0, 10.0, 10.0]"],
     "snapshots": ["now: ['unknown', 'good']", "then: ['unknown', 'unknown']", "2 run 2 is good"],
     "served": ["commit 1: 1000 events", "commit 2: 2000 events"],

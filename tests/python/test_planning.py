@@ -99,39 +99,39 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
-def test_costs_are_found_again_in_a_profile_made_of_them() -> None:
+def test_fit_recovers_the_costs_of_a_synthetic_profile() -> None:
     found = fit([made_up()])
     for resource in RESOURCES:
         assert found.seconds[resource] == pytest.approx(dict(TRUE.seconds[resource]), rel=1e-6)
 
 
-def test_what_costs_nothing_is_found_to_cost_nothing_and_never_less() -> None:
+def test_fit_gives_zero_and_never_negative_costs_for_free_work() -> None:
     free = SECONDS | {"appended_links": 0.0}
     found = fit([made_up(Costs(dict.fromkeys(RESOURCES, free)))])
     assert found.seconds["client"]["appended_links"] == pytest.approx(0.0, abs=1e-12)
     assert min(found.seconds["client"].values()) >= 0.0
 
 
-def test_too_few_points_are_refused() -> None:
+def test_fit_refuses_too_few_points() -> None:
     run = made_up()
     run["points"] = run["points"][3:5]
     with pytest.raises(fb.InvalidError, match="at least 5 points to fit 5 costs, and has 2"):
         fit([run])
 
 
-def test_work_that_the_profile_lacks_is_named() -> None:
+def test_costs_name_the_work_that_the_profile_lacks() -> None:
     costs = Costs({name: {"read": 1.0} for name in RESOURCES})
     with pytest.raises(fb.InvalidError, match="cost of commits"):
         costs.of("client", {"read": 1.0, "commits": 1.0})
 
 
-def test_predictions_of_what_was_fitted_are_right() -> None:
+def test_predict_is_exact_for_the_fitted_run() -> None:
     for row in predict(TRUE, made_up()):
         assert row["cores_error"] == pytest.approx(0.0, abs=1e-9)
         assert row["bytes_error"] == pytest.approx(0.0, abs=1e-9)
 
 
-def test_computation_and_cores_limit_what_is_predicted() -> None:
+def test_predict_is_limited_by_computation_and_cores() -> None:
     run = made_up()
     run["points"] = [run["points"][0] | {"clients": 100}]
     (row,) = predict(TRUE, run)
@@ -140,7 +140,7 @@ def test_computation_and_cores_limit_what_is_predicted() -> None:
     assert row["predicted_bytes_per_second"] == pytest.approx(row["bytes_per_second"] * 2 / 0.75)
 
 
-def test_a_plan_is_what_it_is_by_hand(small: Path) -> None:
+def test_plan_equals_the_calculation_by_hand(small: Path) -> None:
     done = plan(load_experiment(small), TRUE)
     acquisition, again, tags = done["activities"]
     cost = {name: TRUE.seconds["client"][name] for name in TERMS}
@@ -160,7 +160,7 @@ def test_a_plan_is_what_it_is_by_hand(small: Path) -> None:
     assert done["totals"]["stored_bytes_per_year"] == pytest.approx(10 * 0.5 * year * (2.5e6 + 2 * 0.2e6))
 
 
-def test_needs_keep_the_margin_and_name_what_limits(small: Path) -> None:
+def test_needs_keep_the_margin_and_name_the_limit(small: Path) -> None:
     needs = {need["what"]: need for need in plan(load_experiment(small), TRUE)["needs"]}
     assert needs["CPUs for physics"]["needed"] == 43  # 34 / 0.8 = 42.5
     assert needs["disks"]["limit"] == "a year's data"
@@ -182,24 +182,24 @@ def test_needs_keep_the_margin_and_name_what_limits(small: Path) -> None:
         ('title = "small"', "title", "small.toml is not TOML"),
     ],
 )
-def test_errors_name_file_and_key(small: Path, old: str, new: str, text: str) -> None:
+def test_load_experiment_names_file_and_key_when_invalid(small: Path, old: str, new: str, text: str) -> None:
     small.write_text(SMALL.replace(old, new))
     with pytest.raises(fb.InvalidError, match=text):
         load_experiment(small)
 
 
-def test_an_experiment_that_is_not_there_has_near_misses() -> None:
+def test_unknown_experiment_suggests_the_closest_name() -> None:
     with pytest.raises(fb.NotFoundError, match="lhc1999"):
         load_experiment("lhc1998")
 
 
 @pytest.mark.parametrize("name", bundled_experiments())
-def test_experiments_that_come_along_can_be_planned(name: str) -> None:
+def test_bundled_experiments_can_be_planned(name: str) -> None:
     done = plan(load_experiment(name), TRUE)
     assert all(need["needed"] > 0 for need in done["needs"])
 
 
-def test_the_command_prints_tables_and_json(
+def test_plan_command_prints_tables_and_json(
     small: Path, profile: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", str(small), "--profile", str(profile)]) == 0
@@ -210,19 +210,21 @@ def test_the_command_prints_tables_and_json(
     assert json.loads(capsys.readouterr().out)["needs"][0]["needed"] == 43
 
 
-def test_the_command_checks_runs(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_command_checks_runs(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--check", str(profile), "--profile", str(profile)]) == 0
     assert "profile: read 4000 B" in capsys.readouterr().out
 
 
-def test_the_command_lists_and_shows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_command_lists_and_shows_experiments(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--list"]) == 0
     assert "hllhc" in capsys.readouterr().out
     assert main(["plan", "lhc1999", "--show"]) == 0
     assert "[acquisition]" in capsys.readouterr().out
 
 
-def test_the_disk_can_be_measured(small: Path, profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_disk_rate_is_measured_or_refused(
+    small: Path, profile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = ["plan", str(small), "--profile", str(profile), "--json", "--disk"]
     assert main([*command, str(small.parent / "nowhere")]) != 0
     assert "nowhere" in capsys.readouterr().err
@@ -233,6 +235,6 @@ def test_the_disk_can_be_measured(small: Path, profile: Path, capsys: pytest.Cap
     assert rate > 0
 
 
-def test_the_command_says_what_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_command_asks_for_a_profile(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "lhc1999"]) != 0
     assert "testbed run profile" in capsys.readouterr().err

@@ -58,7 +58,7 @@ def truth_momentum(truth: Jagged) -> tuple[Array, Array]:
     return momentum, np.arcsinh(truth["pz"] / momentum)
 
 
-def test_charged_particles_are_found_and_tracks_are_real(case: Case) -> None:
+def test_track_finding_is_efficient_with_few_fakes(case: Case) -> None:
     particle = particle_of_tracks(case)
     momentum, eta = truth_momentum(case.pool.particles)
     found = np.zeros(case.pool.particles.rows, bool)
@@ -72,13 +72,13 @@ def test_charged_particles_are_found_and_tracks_are_real(case: Case) -> None:
     assert fakes < 0.02, f"fake rate {fakes:.3f}"
 
 
-def test_a_particle_is_found_once(case: Case) -> None:
+def test_each_particle_is_found_once(case: Case) -> None:
     particle = particle_of_tracks(case)
     particle = particle[particle >= 0]
     assert len(np.unique(particle)) > 0.99 * len(particle)
 
 
-def test_fitted_parameters_are_those_of_the_particle_within_their_errors(case: Case) -> None:
+def test_fitted_parameters_agree_with_the_particle_within_errors(case: Case) -> None:
     particle, fitted = particle_of_tracks(case), case.found.fitted
     real = particle >= 0
     truth = case.pool.particles
@@ -93,7 +93,7 @@ def test_fitted_parameters_are_those_of_the_particle_within_their_errors(case: C
     assert 0.5 < np.median(fitted.chi2 / fitted.freedom) < 1.2
 
 
-def test_a_muon_of_the_simulation_is_tagged(case: Case) -> None:
+def test_simulated_muons_are_identified(case: Case) -> None:
     truth = case.pool.particles
     momentum, eta = truth_momentum(truth)
     particle = particle_of_tracks(case)
@@ -103,12 +103,12 @@ def test_a_muon_of_the_simulation_is_tagged(case: Case) -> None:
     assert case.found.muon.sum() < 3 * EVENTS
 
 
-def test_vertices_are_the_collisions(case: Case) -> None:
+def test_vertices_match_the_collisions(case: Case) -> None:
     vertices = np.diff(case.found.vertices.offsets)
     assert abs(vertices.mean() / case.pool.events.interactions.mean() - 1.0) < 0.3
 
 
-def test_clusters_hold_the_energy_of_their_cells(case: Case) -> None:
+def test_clusters_have_the_energy_of_their_cells(case: Case) -> None:
     clusters = case.found.found_clusters
     rows, total = clusters.rows, np.zeros(clusters.rows.rows)
     for part, members in (("EcalCells", clusters.ecal), ("HcalCells", clusters.hcal)):
@@ -164,7 +164,7 @@ def assert_fields(array: ak.Array, fields: list[dict[str, Any]]) -> None:
             assert column.fields[:3] == ["database", "container", "entry"]
 
 
-def test_links_lead_to_objects_that_were_written(case: Case) -> None:
+def test_links_lead_to_written_objects(case: Case) -> None:
     found = case.found
     tracks, jets = found.tracks(), found.jets(TRACKS, CLUSTERS)
     assert tracks.pixel_hits.entry.to_list() == list(range(40, 40 + EVENTS))
@@ -175,7 +175,7 @@ def test_links_lead_to_objects_that_were_written(case: Case) -> None:
     assert ak.all(ak.flatten(jets.jets.tracks.element, axis=2) < ak.num(tracks.tracks))
 
 
-def test_an_event_without_a_single_hit_gives_empty_objects() -> None:
+def test_event_without_hits_gives_empty_objects() -> None:
     parts = {part: Jagged(np.zeros(3, np.int64), _empty(part)) for part in PARTS}
     ones = np.ones(2)
     found = run(RawEvents(1, 0, ones.astype(np.uint16), ones.astype(np.float32), parts))
@@ -188,7 +188,7 @@ def _empty(part: str) -> dict[str, Array]:
     return {name: np.zeros(0, dtype) for name, dtype in columns_of(part).items()}
 
 
-def test_a_batch_of_events_gives_what_its_events_give_alone(case: Case) -> None:
+def test_batch_and_single_events_give_equal_results(case: Case) -> None:
     alone = run(case.pool.events.slice(3, 4))
     together = case.found.tracks()[3]
     assert ak.num(alone.tracks().tracks).to_list() == [len(together.tracks)]

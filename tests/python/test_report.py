@@ -37,7 +37,7 @@ WRITE = Stage("write <raw>", 4, 2000, 14000, 500_000_000, 2.0, 3.0)
 NOTHING = Stage("nothing", 1, 0, 0, 0, 0.0, 0.0)
 
 
-def test_rates_of_a_stage() -> None:
+def test_stage_computes_its_rates() -> None:
     assert WRITE.megabytes_per_second == 250.0
     assert WRITE.events_per_second == 1000.0
     assert WRITE.cpu_per_100_megabytes == pytest.approx(0.6)
@@ -51,7 +51,7 @@ def test_rates_of_a_stage() -> None:
     assert len(first) == len(second) == len(HEADINGS)
 
 
-def test_the_mass_of_two_back_to_back_muons_is_their_energy() -> None:
+def test_mass_of_back_to_back_muons_is_their_energy() -> None:
     muon = {"pt": np.array([45.0]), "eta": np.zeros(1), "phi": np.zeros(1), "mass": np.array([0.106])}
     other = muon | {"phi": np.array([np.pi])}
     np.testing.assert_allclose(invariant_mass(muon, other), 2 * np.hypot(45.0, 0.106))
@@ -98,12 +98,12 @@ def test_every_picture_is_drawn_without_a_warning(name: str) -> None:
     assert base64.b64decode(pixels.split(",")[1]).startswith(b"\x89PNG")
 
 
-def test_the_same_figure_gives_the_same_bytes() -> None:
+def test_equal_figures_give_equal_bytes() -> None:
     with style():
         assert svg(draw_rates([WRITE])) == svg(draw_rates([WRITE]))
 
 
-def test_a_picture_is_made_of_stored_objects() -> None:
+def test_event_picture_is_built_from_stored_objects() -> None:
     hits = [{"x": 0.1, "y": 0.0, "z": 0.5}, {"x": 0.2, "y": 0.0, "z": 1.0}]
     cells = {"cells": [{"cell": (40 << 10) | 3, "energy": 5.0}]}
     raw = ak.Array(
@@ -143,7 +143,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
+def test_page_is_valid_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     with style():
         picture = Picture("Rates & more", "<all>", svg(draw_rates([WRITE])), wide=True)
     report = Report("A title", "What & why", [("2,000", "events")], [WRITE], [picture], ["a <note>"])

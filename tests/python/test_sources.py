@@ -28,7 +28,7 @@ def test_an_event_has_the_size_of_giod(pool: EventPool) -> None:
     assert 150e3 < pool.events.nbytes / EVENTS < 350e3
 
 
-def test_the_same_seed_gives_the_same_events(tmp_path: Path) -> None:
+def test_equal_seeds_give_equal_events(tmp_path: Path) -> None:
     settings = GeneratorSettings(pileup=0.0)
     first = EventPool.generate(events=2, seed=5, settings=settings)
     again = EventPool.load(tmp_path, events=2, seed=5, settings=settings, progress=False)
@@ -39,7 +39,7 @@ def test_the_same_seed_gives_the_same_events(tmp_path: Path) -> None:
     assert first.particles.rows != other.particles.rows
 
 
-def test_a_kept_pool_is_read_and_not_generated_again(tmp_path: Path) -> None:
+def test_pool_is_read_from_the_cache_when_it_exists(tmp_path: Path) -> None:
     settings = GeneratorSettings(pileup=0.0)
     EventPool.load(tmp_path, events=1, settings=settings, progress=False)
     (path,) = tmp_path.iterdir()
@@ -85,7 +85,7 @@ def test_batches_renumber_the_pool_and_share_its_memory(pool: EventPool) -> None
     assert ak.all(batches[0].part("EcalCells").run == 7)
 
 
-def test_a_later_batch_repeats_the_events_of_the_pool(pool: EventPool) -> None:
+def test_batches_beyond_the_pool_repeat_its_events(pool: EventPool) -> None:
     first, *_, last = pool.batches(run=1, events=EVENTS + 5, size=5)
     for part in PARTS:
         assert first.parts[part].counts.tolist() == last.parts[part].counts.tolist()
@@ -106,14 +106,14 @@ def test_every_class_has_a_container() -> None:
     assert set(CONTAINERS) == {definition["name"] for definition in RAW_CLASSES}
 
 
-def test_element_links_come_in_lists() -> None:
+def test_element_links_are_grouped_in_lists() -> None:
     made = element_links(Target(1, 2, 10), np.array([0, 0, 1]), np.array([5, 6, 7]), np.array([0, 2, 2, 3]))
     assert made.entry.to_list() == [[10, 10], [], [11]]
     assert made.element.to_list() == [[5, 6], [], [7]]
     assert links(Target(1, 2, 10), np.array([3])).entry.to_list() == [13]
 
 
-def test_jagged_goes_to_awkward_and_back() -> None:
+def test_jagged_survives_conversion_to_awkward_and_back() -> None:
     rows = Jagged(np.array([0, 2, 2, 3]), {"a": np.array([1, 2, 3], np.int32), "b": np.ones((3, 2))})
     again = Jagged.from_awkward(rows.to_awkward("Row")[1:])
     np.testing.assert_array_equal(again.counts, [0, 1])

@@ -85,7 +85,7 @@ def small(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", bundled_workloads())
-def test_every_workload_that_comes_along_can_be_read(name: str) -> None:
+def test_every_bundled_workload_loads(name: str) -> None:
     workload = load(name)
     assert workload.title
     assert workload.name == name
@@ -93,7 +93,7 @@ def test_every_workload_that_comes_along_can_be_read(name: str) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_settings_are_put_in_and_variants_change_them(small: Path) -> None:
+def test_settings_are_substituted_and_variants_override_them(small: Path) -> None:
     workload = load(small, sweep={"clients": [1, 2]})
     assert [scenario.simulation.access for scenario in workload.scenarios] == ["local", "server"]
     assert workload.scenarios[0].sweep.clients == (1, 2)
@@ -118,7 +118,9 @@ def test_settings_are_put_in_and_variants_change_them(small: Path) -> None:
         ("[settings]", "[settings", "is not TOML"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_in_a_workload_is_told(tmp_path: Path, old: str, new: str, told: str) -> None:
+def test_load_names_the_mistake_when_a_workload_is_invalid(
+    tmp_path: Path, old: str, new: str, told: str
+) -> None:
     assert old in SMALL
     path = tmp_path / "wrong.toml"
     path.write_text(SMALL.replace(old, new))
@@ -127,7 +129,7 @@ def test_what_is_wrong_in_a_workload_is_told(tmp_path: Path, old: str, new: str,
     assert told in str(caught.value)
 
 
-def test_the_guides_example_is_a_workload(tmp_path: Path) -> None:
+def test_the_example_in_the_guide_loads(tmp_path: Path) -> None:
     guide = Path(__file__).parents[2] / "docs" / "limits.md"
     (example,) = guide.read_text().split("```toml\n")[1:]
     path = tmp_path / "mine.toml"
@@ -136,7 +138,7 @@ def test_the_guides_example_is_a_workload(tmp_path: Path) -> None:
     assert actions == {"read", "select", "write", "compute", "pair"}
 
 
-def test_unknown_workloads_variants_and_settings_name_near_misses(small: Path) -> None:
+def test_unknown_names_suggest_the_closest_known_name(small: Path) -> None:
     with pytest.raises(fb.NotFoundError, match="reconstruction"):
         load("reconstuction")
     with pytest.raises(fb.NotFoundError, match="served"):
@@ -145,7 +147,7 @@ def test_unknown_workloads_variants_and_settings_name_near_misses(small: Path) -
         load(small, settings={"acces": "local"})
 
 
-def test_kinds_of_clients_keep_their_shares_for_any_number() -> None:
+def test_kinds_keep_their_shares_for_any_number_of_clients() -> None:
     scenario = load("mixed").scenarios[0]
     for clients in (5, 10, 50, 200):
         names = [scenario.kind_of(number).name for number in range(clients)]
@@ -156,7 +158,7 @@ def test_kinds_of_clients_keep_their_shares_for_any_number() -> None:
 # What is measured.
 
 
-def test_what_reaches_over_the_window_counts_for_the_part_inside() -> None:
+def test_operations_across_the_window_count_for_the_part_inside() -> None:
     recorder = Recorder()
     recorder.add("write", 0.0, 4.0, 100.0)  # half of it is inside, its end is not counted before
     recorder.add("write", 4.0, 5.0, 10.0)
@@ -169,7 +171,7 @@ def test_what_reaches_over_the_window_counts_for_the_part_inside() -> None:
     assert summary["longest"] == pytest.approx(4.0)
 
 
-def test_quantiles_are_right_to_a_bucket() -> None:
+def test_quantiles_are_exact_to_one_bucket() -> None:
     recorder = Recorder()
     times = np.random.default_rng(3).exponential(0.01, 5000)
     for took in times:
@@ -179,7 +181,7 @@ def test_quantiles_are_right_to_a_bucket() -> None:
         assert abs(math.log10(quantile(histogram, share) / np.quantile(times, share))) < 0.11
 
 
-def test_summaries_of_clients_add_up() -> None:
+def test_merged_summaries_are_sums() -> None:
     a, b = Recorder(), Recorder()
     a.add("read", 0.0, 0.5, 1.0)
     b.add("read", 0.0, 0.001, 2.0)
@@ -226,18 +228,18 @@ def point(clients: int, rate: float, **resources: Any) -> dict[str, Any]:
         ({"time_shares": {"read": 0.6}}, "client latency"),
     ],
 )  # fmt: skip
-def test_the_verdict_names_what_is_used_up(seen: dict[str, Any], limit: str) -> None:
+def test_verdict_names_the_resource_that_is_used_up(seen: dict[str, Any], limit: str) -> None:
     verdict = judge(point(1, 1e6, **seen), cores=2)
     assert verdict["limit"] == limit
     assert "%" in verdict["evidence"]
 
 
-def test_clients_that_compute_all_the_time_are_limited_by_it() -> None:
+def test_verdict_is_client_cpu_when_clients_only_compute() -> None:
     computing = point(1, 1e6) | {"efficiency": 0.95}
     assert judge(computing, cores=2)["limit"] == "client CPU"
 
 
-def test_the_knee_is_where_the_first_line_meets_the_best() -> None:
+def test_knee_is_where_linear_scaling_meets_the_best_rate() -> None:
     bent = [point(1, 1.0), point(10, 10.0), point(20, 12.0), point(40, 11.4)]
     found = knee(bent)
     assert found is not None
@@ -254,7 +256,7 @@ def test_the_knee_is_where_the_first_line_meets_the_best() -> None:
 
 
 @pytest.mark.parametrize("variant", ["local", "served"])
-def test_real_clients_do_what_the_workload_says(small: Path, tmp_path: Path, variant: str) -> None:
+def test_clients_perform_all_operations_of_the_workload(small: Path, tmp_path: Path, variant: str) -> None:
     done = run(load(small), scratch=tmp_path / "scratch", variants=[variant])
     assert not any((tmp_path / "scratch").iterdir())
     (one,) = done["points"]
@@ -284,7 +286,7 @@ def test_real_clients_do_what_the_workload_says(small: Path, tmp_path: Path, var
     assert read(path)["points"][0]["operations"]["read"]["count"] == operations["read"]["count"]
 
 
-def test_a_short_sweep_over_disks_that_are_played(tmp_path: Path) -> None:
+def test_sweep_over_simulated_disks_reports_their_use(tmp_path: Path) -> None:
     """Also new interpreters as clients, and figures of the disks that the server plays."""
     workload = load(
         "reconstruction",
@@ -302,7 +304,7 @@ def test_a_short_sweep_over_disks_that_are_played(tmp_path: Path) -> None:
     assert done["knees"]["full computation"]["rate"] == "bytes_per_second"
 
 
-def test_each_kind_of_client_may_have_a_federation_of_its_own(tmp_path: Path) -> None:
+def test_each_kind_has_its_own_federation_when_configured(tmp_path: Path) -> None:
     workload = load("mixed", sweep={"clients": [5], "warm_up_seconds": 0, "window_seconds": 1.0})
     done = run(workload, scratch=tmp_path, variants=["one for each purpose"])
     (one,) = done["points"]
@@ -311,7 +313,7 @@ def test_each_kind_of_client_may_have_a_federation_of_its_own(tmp_path: Path) ->
     assert one["kinds"]["acquisition"]["tags_per_second"] == 0
 
 
-def test_a_client_that_fails_is_told_and_nothing_is_left(small: Path, tmp_path: Path) -> None:
+def test_run_reports_a_failed_client_and_cleans_up(small: Path, tmp_path: Path) -> None:
     small.write_text(SMALL.replace('read = "data{client}/items"', 'read = "data{client}/itmes"'))
     with pytest.raises(fb.UnavailableError, match=r"client \d \(reader\)") as caught:
         run(load(small), scratch=tmp_path / "scratch", variants=["local"])
@@ -319,7 +321,7 @@ def test_a_client_that_fails_is_told_and_nothing_is_left(small: Path, tmp_path: 
     assert not any((tmp_path / "scratch").iterdir())
 
 
-def test_a_command_is_run_before_each_point(small: Path, tmp_path: Path) -> None:
+def test_before_command_runs_at_each_point(small: Path, tmp_path: Path) -> None:
     workload = load(small, sweep={"clients": [1, 2], "warm_up_seconds": 0, "window_seconds": 0.2})
     said = tmp_path / "said"
     done = run(workload, scratch=tmp_path / "scratch", variants=["local"], before=f"echo now >> {said}")
@@ -329,7 +331,7 @@ def test_a_command_is_run_before_each_point(small: Path, tmp_path: Path) -> None
         run(workload, scratch=tmp_path / "scratch", before="echo too late >&2; exit 3")
 
 
-def test_points_are_kept_though_a_later_one_fails(small: Path, tmp_path: Path) -> None:
+def test_points_are_kept_when_a_later_one_fails(small: Path, tmp_path: Path) -> None:
     workload = load(small, sweep={"clients": [1, 2], "warm_up_seconds": 0, "window_seconds": 0.2})
     once, folder = f"mkdir {tmp_path}/only-once", tmp_path / "runs"
     with pytest.raises(fb.UnavailableError, match="only-once"):
@@ -340,14 +342,14 @@ def test_points_are_kept_though_a_later_one_fails(small: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("start", ["fork", "program"])
-def test_no_client_outlives_who_started_it(tmp_path: Path, start: str) -> None:
+def test_clients_exit_when_the_runner_is_killed(tmp_path: Path, start: str) -> None:
     with long_run(tmp_path, start) as (runner, mark):
         runner.kill()
         runner.wait()
     wait_for(lambda: not marked(mark))
 
 
-def test_who_is_told_to_end_leaves_nothing(tmp_path: Path) -> None:
+def test_terminated_runner_cleans_up(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     with long_run(tmp_path, "fork") as (runner, mark):
         assert list(scratch.iterdir())
@@ -400,7 +402,7 @@ def wait_for(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
 # The command line.
 
 
-def test_the_command_line_lists_shows_and_runs(
+def test_commands_list_show_and_run_workloads(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["testbed", "list", "--json"]) == 0
@@ -435,14 +437,14 @@ def test_the_command_line_lists_shows_and_runs(
         (["plot", "nowhere.json"], "nowhere.json"),
     ],
 )
-def test_slips_on_the_command_line_are_told(
+def test_commands_report_wrong_arguments(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["testbed", *arguments]) != 0
     assert told in capsys.readouterr().err
 
 
-def test_files_that_are_no_runs_are_refused(tmp_path: Path) -> None:
+def test_read_refuses_files_that_are_not_runs(tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_text("{}")
     with pytest.raises(fb.InvalidError, match="not a run"):

@@ -183,7 +183,7 @@ def reported(tmp_path: Path, *runs: dict[str, Any]) -> tuple[str, set[str]]:
     return text_of(page), {picture.stem for picture in pictures}
 
 
-def test_a_figure_of_a_paper_is_drawn_and_told_beside_it(tmp_path: Path) -> None:
+def test_report_compares_a_run_with_its_paper(tmp_path: Path) -> None:
     run = made_up_run({"full": PLAYED, "half": PLAYED | {"each": 440e3}}, [1, 240], paper="[SCAL] Figure 2")
     told, pictures = reported(tmp_path, run)
     assert pictures == {"made-up-rates", "made-up-time"}
@@ -203,7 +203,7 @@ def test_a_figure_of_a_paper_is_drawn_and_told_beside_it(tmp_path: Path) -> None
         assert words in told, words
 
 
-def test_other_workloads_are_drawn_too(tmp_path: Path) -> None:
+def test_report_draws_workloads_without_a_paper(tmp_path: Path) -> None:
     runs = [
         made_up_run({"slow": PLAYED, "fast": FREE}, [1, 60], workload="split"),
         made_up_run({f"variant {n}": FREE for n in range(9)}, [2, 4], workload="many"),
@@ -219,7 +219,7 @@ def test_other_workloads_are_drawn_too(tmp_path: Path) -> None:
     assert "no simulated disks" in told
 
 
-def test_start_up_is_told_for_the_client_that_the_paper_names(tmp_path: Path) -> None:
+def test_report_shows_the_start_up_of_the_papers_client(tmp_path: Path) -> None:
     run = made_up_run({"new": FREE}, [240], paper="[SCAL] Figure 5", workload="startup")
     told, pictures = reported(tmp_path, run)
     assert pictures == {"startup-start", "startup-time"}
@@ -227,7 +227,7 @@ def test_start_up_is_told_for_the_client_that_the_paper_names(tmp_path: Path) ->
     assert re.search(r"first object \(s\)\s+60, client 240\s+new\s+0\.539 with 240", told)
 
 
-def test_the_table_of_object_sizes_counts_all_cpu_time(tmp_path: Path) -> None:
+def test_size_table_counts_cpu_time_of_clients_and_servers(tmp_path: Path) -> None:
     small = FREE | {"size": 100, "links": [], "bulk": True, "server": 0.5, "cores": 1.5}
     variants = {
         "100": small,
@@ -247,12 +247,12 @@ def test_the_table_of_object_sizes_counts_all_cpu_time(tmp_path: Path) -> None:
     assert "1.5 to 2.2" in told
 
 
-def test_a_run_that_says_monarc_but_has_no_sizes_is_drawn_as_any_other(tmp_path: Path) -> None:
+def test_monarc_run_without_sizes_is_drawn_as_rates(tmp_path: Path) -> None:
     run = made_up_run({"a": FREE, "b": FREE}, [1, 2], paper="[MONARC]")
     assert reported(tmp_path, run)[1] == {"made-up-rates", "made-up-time"}
 
 
-def test_nothing_to_report_and_no_matplotlib_are_told(
+def test_write_report_refuses_empty_runs_and_a_missing_matplotlib(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(fb.InvalidError, match="no runs"):
@@ -267,7 +267,7 @@ def test_nothing_to_report_and_no_matplotlib_are_told(
         write_report([made_up_run({"a": FREE}, [1])], tmp_path)
 
 
-def test_the_papers_points_are_found_by_what_a_run_repeats() -> None:
+def test_paper_of_finds_the_figure_that_a_run_repeats() -> None:
     figure = paper_of({"paper": "[SCAL] Figure 8"})
     assert figure is not None
     assert {(point.clients, point.value) for point in figure.points} == {(30, 154e6), (45, 172e6)}
@@ -278,7 +278,7 @@ def test_the_papers_points_are_found_by_what_a_run_repeats() -> None:
 # Comparisons.
 
 
-def test_variants_are_compared_with_the_first() -> None:
+def test_compare_variants_gives_ratios_to_the_first() -> None:
     plain = FREE | {"cache": 1_000_000, "p99": 0.01, "server": 0.2, "cores": 0.4}
     other = plain | {"clients": [1, 2], "each": 15e6, "cache": 2_000_000, "p99": 0.02, "server": 0.6}
     rows = compare_variants(made_up_run({"plain": plain, "other": other}, [1, 2]))
@@ -304,12 +304,12 @@ def test_variants_are_compared_with_the_first() -> None:
     assert "cache 1,000,000 -> 2,000,000" in cells[3][0]
 
 
-def test_of_many_variants_only_the_largest_number_of_clients_is_compared() -> None:
+def test_many_variants_are_compared_at_the_largest_number_of_clients() -> None:
     run = made_up_run({f"variant {n}": FREE for n in range(6)}, [1, 2, 8])
     assert [row["clients"] for row in compare_variants(run)] == [8] * 6
 
 
-def test_cpu_time_is_counted_in_events_where_nothing_is_moved_and_not_compressed() -> None:
+def test_cpu_time_is_per_event_without_payload_and_not_compressed() -> None:
     run = made_up_run({"a": FREE | {"compression": 4.0, "server": 1.0}, "b": FREE}, [2])
     assert compare_variants(run)[0]["values"]["server_cpu"] == pytest.approx(1.0 / 0.02 / 4)
     for point in run["points"]:
@@ -320,7 +320,7 @@ def test_cpu_time_is_counted_in_events_where_nothing_is_moved_and_not_compressed
     assert row["values"]["server_cpu"] == pytest.approx(1.0 / 0.02 / 4)
 
 
-def test_runs_are_compared_where_they_have_points_in_common() -> None:
+def test_compare_runs_uses_common_points() -> None:
     before = made_up_run({"a": FREE, "b": FREE}, [1, 2, 4])
     after = made_up_run({"b": FREE | {"each": 5e6}, "c": FREE}, [2, 4, 8])
     rows = compare_runs(before, after)
@@ -329,7 +329,7 @@ def test_runs_are_compared_where_they_have_points_in_common() -> None:
     assert rows[0]["label"] == "b (2026-01-02 03:04, 0123456)"
 
 
-def test_nothing_to_compare_is_told() -> None:
+def test_compare_refuses_runs_without_common_points() -> None:
     one = made_up_run({"only": FREE}, [1])
     with pytest.raises(fb.InvalidError, match="has one variant \\('only'\\)"):
         compare_variants(one)
@@ -339,7 +339,7 @@ def test_nothing_to_compare_is_told() -> None:
         compare_runs(one, made_up_run({"only": FREE}, [2, 3]))
 
 
-def test_the_commands_draw_and_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_plot_and_compare_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="the extra `plots` is not installed")
     path = save(made_up_run({"plain": FREE, "other": FREE | {"each": 5e6}}, [1, 2]), tmp_path)
     assert main(["testbed", "compare", str(path)]) == 0

@@ -1,4 +1,4 @@
-"""How objects are written and fetched one by one in each engine, as its own documentation has it.
+"""Engines that write and fetch objects one by one, each as its documentation recommends.
 
 Each module has one engine, `Store`.
 """
@@ -20,16 +20,16 @@ class Engine(Protocol):
     def __init__(self, folder: Path, kind: str) -> None: ...
 
     def create(self, count: int) -> None:
-        """Make it, for so many objects."""
+        """Create the store, for this number of objects."""
 
     def write(self, start: int, objects: Sequence[Fields]) -> None:
         """Store objects with numbers from `start` on, one by one, and commit durably."""
 
     def fetcher(self) -> Fetch:
-        """Open it, to fetch objects by their numbers."""
+        """Open the store, and return a function that fetches an object by its number."""
 
     def close(self) -> None:
-        """Close what was opened to fetch from."""
+        """Close the store."""
 
 
 def fields_of_small(it: Any) -> Fields:

@@ -1,4 +1,4 @@
-"""Objects of a persistent class, fetched by their OIDs."""
+"""Femtobarn: objects of a persistent class, fetched by their OIDs."""
 
 from __future__ import annotations
 

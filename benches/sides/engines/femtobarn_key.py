@@ -1,4 +1,4 @@
-"""The same objects, fetched by a key of theirs through an index."""
+"""Femtobarn: the same objects, fetched by key through an index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a data set, of which HDF5 prefers many at a time; a commit flushes and syncs the file."""
+"""HDF5: rows of a data set, written many at a time, as HDF5 prefers; a commit flushes and syncs the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes under numbers that grow: what `struct` packs, appended in order of the keys, read without a copy."""
+"""LMDB: values packed with `struct`, appended under ascending keys, and read without a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Persistent objects in a BTree, in a FileStorage, with a cache that has room for the objects in use."""
+"""ZODB: persistent objects in a BTree, in a FileStorage, with a cache large enough for all objects in use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Blob(persistent.Persistent):  # type: ignore[misc]
 
 
 class Store:
-    """A data base with one IOBTree."""
+    """A database with one IOBTree."""
 
     def __init__(self, folder: Path, kind: str) -> None:
         self.path = folder / "data.fs"
