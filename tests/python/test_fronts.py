@@ -57,7 +57,7 @@ def test_a_front_that_was_written_over_is_written_anew_and_no_snapshot_is_lost(
         before = contents(fed)
         assert contents(other) == before
         assert main(["repair", str(place)]) == 0
-        assert capsys.readouterr().out.count("the front of its file was written anew") == 4
+        assert capsys.readouterr().out.count("the front of its file was rewritten") == 4
         assert fed.check(full=True).problems == []
         assert contents(other) == before
         with other.transaction() as txn:

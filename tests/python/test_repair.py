@@ -68,7 +68,7 @@ def test_objects_are_salvaged_only_when_asked_for(place: Path, capsys: pytest.Ca
     flip(place, find(place, page))
     assert main(["repair", str(place)]) == EXIT_CODES["corrupt"]
     out, err = capsys.readouterr()
-    assert "salvage takes it back to commit" in out
+    assert "salvage reverts it to commit" in out
     assert "problems are left" in err
     main(["repair", str(place), "--salvage", "--json"])
     report = json.loads(capsys.readouterr().out)

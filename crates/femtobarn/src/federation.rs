@@ -1,4 +1,8 @@
-//! A federation: its catalogue, and what a process keeps open of its files.
+//! A federation that is open: its catalogue, database files and caches, shared by all users in a process.
+//!
+//! 1. An extent writer is used by one transaction at a time; between two of them it stays here.
+//! 2. An extent writer is reused only in the epoch of the database that it was created in.
+//! 3. Nothing here imports a module that is built on the federation; their caches are in a [`CacheSlot`].
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -21,38 +25,36 @@ use crate::storage::open_files::OpenFiles;
 use crate::storage::remote::disk_cache::DiskCache;
 use crate::storage::remote::folder::RemoteFolder;
 
-/// Databases whose unfinished extents a process keeps; each has a file open and a buffer.
+/// Extent writers retained between transactions, at most; each has an open file and a buffer.
 const UNFINISHED_EXTENTS_MAX: usize = 64;
 
-/// A federation that is open. Cloning it is cheap and gives the same federation.
+/// An open federation. Clones share it.
 #[derive(Clone)]
 pub struct Federation {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What all users of a federation in this process share.
+/// The state that all handles of a federation in this process share.
 pub(crate) struct Inner {
     pub catalog: Arc<dyn Catalogue>,
     pub pages: Arc<PageCache>,
-    /// Threads that read a large array.
+    /// Threads that read one large array.
     pub threads: usize,
     /// Owned by `read`.
     pub read_caches: CacheSlot,
     pub files: Arc<OpenFiles>,
-    /// Extents that transactions left unfinished, for the next one to go on with; those that were
-    /// used last come last.
+    /// Extent writers of finished transactions, the least recently used first.
     extents: Mutex<Vec<(DatabaseId, ExtentWriter)>>,
     /// Owned by `transaction`.
     pub writer_pool: CacheSlot,
 }
 
-/// A cache of a room above this one, which alone knows its type. So the federation outlives what is
-/// retained, and imports nothing of the rooms that are built on it.
+/// A cache of a module built on the federation, which alone knows its type.
 #[derive(Default)]
 pub(crate) struct CacheSlot(OnceLock<Box<dyn Any + Send + Sync>>);
 
 impl CacheSlot {
-    /// The cache, created by its first user.
+    /// The cache; `create` makes it at the first call.
     pub(crate) fn get_or_create<T: Send + Sync + 'static>(&self, create: impl FnOnce() -> T) -> &T {
         let cache = self.0.get_or_init(|| Box::new(create()));
         cache.downcast_ref().expect("one room uses a slot, with one type")
@@ -60,24 +62,25 @@ impl CacheSlot {
 }
 
 impl Federation {
-    /// Creates a federation in a folder that must not exist or be empty.
+    /// Creates a federation in `folder`, which must not exist or be empty.
     ///
     /// # Errors
-    /// `Exists` if there is a federation already; `Invalid` if the folder holds something else.
+    /// `Exists` if the folder is a federation already; `Invalid` if it holds other files; `Io` if it cannot
+    /// be created.
     pub fn create(folder: &Path, name: &str) -> Result<Self> {
         Ok(Self::here(LocalCatalogue::create(folder, name)?, &OpenOptions::default()))
     }
 
-    /// Opens the federation in a folder.
+    /// Opens the federation in `folder`.
     ///
     /// # Errors
-    /// `NotFound` if there is none; `Unsupported` if it is of a newer format; `Corrupt` if its
-    /// catalogue is damaged.
+    /// `NotFound` if the folder is no federation; `Unsupported` if its format is newer than this software;
+    /// `Corrupt` if its catalogue is damaged.
     pub fn open(folder: &Path) -> Result<Self> {
         Self::open_with(folder, OpenOptions::default())
     }
 
-    /// Opens the federation in a folder with other than the default options.
+    /// Opens the federation in `folder` with options.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -85,24 +88,25 @@ impl Federation {
         Ok(Self::here(LocalCatalogue::open(folder)?, &options))
     }
 
-    /// Opens a federation that a server has: `root://host:port//name`, or `roots://` for TLS. A bearer
-    /// token is found where XRootD's clients look for one.
+    /// Opens a federation on a server: `root://host:port//name`, or `roots://` for TLS. The bearer token is
+    /// taken from where XRootD's clients look for one.
     ///
     /// # Errors
-    /// `Invalid` if that is no such URL; `NotFound` if the server has no such federation; `Unavailable` if
-    /// the server cannot be reached, or its certificate is not trusted; `Denied` if it does not let the caller
-    /// in.
+    /// `Invalid` if `url` has another form; `NotFound` if the server exports no such federation;
+    /// `Unavailable` if the server does not answer or its certificate is not trusted; `Denied` if it refuses
+    /// the client.
     pub fn open_url(url: &str, options: OpenOptions) -> Result<Self> {
         let connect = ConnectOptions { patience: options.timeout, ..ConnectOptions::default() };
         let catalogue = RemoteCatalogue::connect(url, &connect)?;
         Self::over_server(Arc::new(catalogue), url, options)
     }
 
-    /// The federation of a catalogue whose files a server has: `root://host:port//federation`, or
-    /// `roots://` for TLS.
+    /// A federation whose catalogue the caller has connected and whose files are on a server:
+    /// `root://host:port//federation`, or `roots://` for TLS.
     ///
     /// # Errors
-    /// `Invalid` if that is no such URL; `Unavailable` if the server cannot be reached; `Denied` if it refuses.
+    /// `Invalid` if `url` has another form; `Unavailable` if the server does not answer; `Denied` if it
+    /// refuses the client; `Io` if the disk cache cannot be opened.
     pub fn over_server(
         catalog: Arc<dyn Catalogue>,
         url: &str,
@@ -138,37 +142,37 @@ impl Federation {
         }
     }
 
-    /// Gives the memory of cached pages back; those that are read again come from the disk.
+    /// Empties the page cache; later reads go to the disk.
     pub fn release_pages(&self) {
         self.inner.pages.clear();
     }
 
-    /// Gives back the space that transactions took of files and did not use; the next ones take new.
+    /// Releases the space that transactions allocated in files and did not use.
     pub fn release_extents(&self) {
         self.inner.finish_all_extents();
     }
 
-    /// Makes what was read from a server and is kept on a disk known to other processes.
+    /// Publishes the disk cache's new entries to other processes.
     pub fn publish_disk_cache(&self) {
         self.inner.files.publish_disk_cache();
     }
 
-    /// The federation's folder; its URL, as if it were one, if that is elsewhere.
+    /// The federation's folder, or its URL as a path if it is on a server.
     pub fn folder(&self) -> &Path {
         self.inner.catalog.folder()
     }
 
-    /// The name that the federation was created with.
+    /// The name given at creation.
     pub fn name(&self) -> &str {
         self.inner.catalog.name()
     }
 
-    /// The federation's identity.
+    /// The UUID given at creation.
     pub fn uuid(&self) -> Uuid {
         self.inner.catalog.uuid()
     }
 
-    /// The catalogue, for those who want its tables.
+    /// The catalogue, for direct queries.
     pub fn catalog(&self) -> &dyn Catalogue {
         &*self.inner.catalog
     }
@@ -176,62 +180,62 @@ impl Federation {
     /// The newest commit.
     ///
     /// # Errors
-    /// As the catalogue.
+    /// `Unavailable` if the catalogue's server does not answer; `Io` if the catalogue cannot be read.
     pub fn head(&self) -> Result<Csn> {
         Ok(self.inner.catalog.head()?)
     }
 
-    /// The newest commits, the newest first.
+    /// The newest `limit` commits, newest first.
     ///
     /// # Errors
-    /// As the catalogue.
+    /// As [`head`](Self::head).
     pub fn history(&self, limit: u64) -> Result<Vec<CommitRow>> {
         Ok(self.inner.catalog.history(limit)?)
     }
 
-    /// Takes a tag away; its snapshot may go with the next vacuum.
+    /// Deletes a tag; the next vacuum may delete its snapshot.
     ///
     /// # Errors
-    /// `NotFound`, with names that are like it.
+    /// `NotFound`, with similar names.
     pub fn untag(&self, name: &str) -> Result<()> {
         Ok(self.catalog().drop_tag(name)?)
     }
 
-    /// All tags, in the order of their commits.
+    /// All tags, ordered by commit.
     ///
     /// # Errors
-    /// As the catalogue.
+    /// As [`head`](Self::head).
     pub fn tags(&self) -> Result<Vec<TagRow>> {
         Ok(self.catalog().tags()?)
     }
 
-    /// What vacuum keeps besides tags and what is being read; everything unless it was set.
+    /// The snapshots that vacuum keeps besides tagged and pinned ones; all of them by default.
     ///
     /// # Errors
-    /// As the catalogue.
+    /// As [`head`](Self::head).
     pub fn retention(&self) -> Result<Retention> {
         Ok(self.catalog().retention()?)
     }
 
-    /// Sets what vacuum keeps besides tags and what is being read.
+    /// Sets which snapshots vacuum keeps besides tagged and pinned ones.
     ///
     /// # Errors
-    /// `Invalid` if not even the newest commit were kept.
+    /// `Invalid` if not even the newest commit would be kept; `Denied` if the federation is read-only.
     pub fn set_retention(&self, retention: Retention) -> Result<()> {
         Ok(self.catalog().set_retention(retention)?)
     }
 }
 
 impl Inner {
-    /// Where a database's file is.
+    /// The path of a database's file.
     pub(crate) fn path_of(&self, database: &DatabaseRow) -> PathBuf {
         self.files.path_of(database)
     }
 
-    /// The writer of a database: the one that an earlier transaction left, or a new one. The caller
-    /// shares the database, and has looked at its row since.
+    /// The extent writer of a database: the one that an earlier transaction returned, or a new one. The
+    /// caller holds a shared lock on the database and has read `database` since.
     pub(crate) fn take_extents(&self, database: &DatabaseRow) -> Result<ExtentWriter> {
-        // What was left over in an earlier epoch may be somebody else's by now.
+        // The rest of an extent of an earlier epoch may belong to another writer by now.
         let left = self.remove_extents(database.id);
         if let Some(writer) =
             left.filter(|writer| writer.epoch() == database.epoch && writer.check_usable().is_ok())
@@ -242,8 +246,8 @@ impl Inner {
         ExtentWriter::new(file, database.id, database.epoch, self.catalog.clone())
     }
 
-    /// Takes a writer back. Of two writers of one database, the second is done; and so is the one
-    /// that was used least lately, if there are too many.
+    /// Retains an extent writer for the next transaction. A second writer of one database is finished, and so
+    /// is the least recently used one beyond [`UNFINISHED_EXTENTS_MAX`].
     pub(crate) fn return_extents(&self, database: DatabaseId, mut writer: ExtentWriter) {
         if writer.check_usable().is_err() {
             return;
@@ -251,7 +255,7 @@ impl Inner {
         let mut extents = self.extents.lock();
         if extents.iter().any(|(id, _)| *id == database) {
             drop(extents);
-            // The space at the end of its extent stays unused if it cannot be given back now.
+            // If the rest of its extent cannot be released now, it stays unused until a vacuum.
             drop(writer.trim());
             return;
         }
@@ -263,8 +267,8 @@ impl Inner {
         }
     }
 
-    /// Forgets the writer of a database that will take no more, and gives its space back. The
-    /// caller has locked the database.
+    /// Drops the extent writer of a database that takes no more writes, and releases its space. The caller
+    /// holds the database's exclusive lock.
     pub(crate) fn retire_extents(&self, database: DatabaseId) -> Result<()> {
         match self.remove_extents(database) {
             Some(writer) => self.trim_extents(database, writer),
@@ -277,10 +281,10 @@ impl Inner {
         left.into_iter().for_each(|(database, writer)| self.finish_extents(database, writer));
     }
 
-    /// Gives the space of a writer back that nobody goes on with. What cannot be given back now stays
-    /// unused; nothing is lost.
+    /// Releases the space of an extent writer that no transaction continues. On failure the space stays
+    /// unused until a vacuum.
     fn finish_extents(&self, database: DatabaseId, writer: ExtentWriter) {
-        // A server that is gone is not waited for only to tidy up.
+        // Closing does not wait for a server that is gone.
         if !self.catalog.is_reachable() {
             return;
         }
@@ -289,9 +293,9 @@ impl Inner {
         }
     }
 
-    /// The caller has locked the database.
+    /// The caller holds a lock on the database.
     fn trim_extents(&self, database: DatabaseId, mut writer: ExtentWriter) -> Result<()> {
-        // What was left over in an earlier epoch may be somebody else's by now.
+        // The rest of an extent of an earlier epoch may belong to another writer by now.
         if self.catalog.database_by_id(database, Csn::MAX)?.epoch == writer.epoch() {
             writer.trim()
         } else {
@@ -303,7 +307,10 @@ impl Inner {
         self.catalog.locks()
     }
 
-    /// The catalogue, for what is done only where the federation's folder is.
+    /// The local catalogue.
+    ///
+    /// # Errors
+    /// `Unsupported` if the federation is on a server.
     pub(crate) fn local(&self) -> Result<&LocalCatalogue> {
         Ok(self.catalog.local()?)
     }

@@ -2,20 +2,22 @@
 //!
 //! # Map
 //!
-//! | room | what is in it |
+//! A module may import those above it in this table, and `federation`.
+//!
+//! | module | contents |
 //! |---|---|
-//! | `federation` | [`Federation`]: open it, start transactions, take snapshots |
-//! | `schema` | [`Class`]: the fields of the objects of a container |
-//! | `storage` | database files, on this machine or a server, and the extents that writers own |
-//! | `links` | translation of links between their stored form and the user's; [`Link`]: a link in a row |
-//! | `evolve` | [`Evolution`]: conversion of objects from one version of a class to another |
-//! | `read` | [`Snapshot`], [`View`], [`Cursor`], [`FieldReader`], [`Index`], [`ClusterBounds`]: reading a commit, without locks |
+//! | `federation` | [`Federation`]: the catalogue, files and caches that one process has open |
+//! | `schema` | [`Class`]: the fields of a container's objects |
+//! | `storage` | database files, local or on a server, and the extents of them that writers own |
+//! | `links` | links and optional fields between their stored form and the user's; [`Link`]: one in a row |
+//! | `evolve` | [`Evolution`]: objects of one version of a class as objects of another |
+//! | `read` | [`Snapshot`], [`View`], [`Cursor`], [`FieldReader`], [`Index`], [`ClusterBounds`]: reading as of a commit, without locks |
 //! | `transaction` | [`Transaction`]: changes that become visible together |
-//! | `exchange` | seal, attach and detach databases as complete ROOT files; [`Export`] |
+//! | `exchange` | complete ROOT files: sealed, attached, detached, exported ([`Export`]) |
 //! | `maintenance` | vacuum, compaction, check, repair, backup, and rebuilding the catalogue from the files |
 //!
-//! The crate `femtobarn-format` has the metadata in database files that RNTuple does not define (`annex`, `deletion`,
-//! `description`, `frame`, `inventory`).
+//! The metadata beside RNTuple in a file (`annex`, `deletion`, `description`, `frame`, `inventory`) is in the
+//! crate `femtobarn-format`; docs/format.md specifies it.
 
 mod error;
 mod evolve;

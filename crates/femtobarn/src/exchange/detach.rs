@@ -1,8 +1,8 @@
-//! Detaching: a database leaves the federation with its file, as it is.
+//! Detaching: a database leaves the federation, and its file stays as it is.
 //!
-//! A database that takes commits first gets a last commit record, which names the newest version of
-//! each of its containers, so that another federation needs nothing but the file. The commit comes
-//! before the file is moved: killed between the two, the file is where it was and belongs to nobody.
+//! A database that takes commits first gets a final commit record with the newest version of each container,
+//! so that another federation needs nothing but the file. The commit precedes the move of the file: if the
+//! process is killed in between, the file is in its old place and belongs to no federation.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::storage::extent::ExtentWriter;
 use crate::storage::file::{self, DatabaseFile};
 
 impl Federation {
-    /// Takes a database out of the federation and its file to `to`, a folder or a new file; without
-    /// it the file stays where it is. Returns where the file is. Older snapshots find it there as
-    /// long as nobody changes it.
+    /// Removes a database from the federation and moves its file to `to`, a folder or a new file. Without
+    /// `to` the file stays in its place. Returns the file's path. Older snapshots read the file there as long
+    /// as it does not change.
     ///
     /// # Errors
-    /// `NotFound` for the name; `Exists` if there is a file at `to`; `Busy` if a container is written
-    /// for longer than `lock_wait`; `Conflict` if something was committed to it meanwhile.
+    /// `NotFound` for an unknown name; `Exists` if the file `to` exists; `Busy` if a transaction writes to
+    /// the database for longer than `lock_wait`; `Conflict` if a transaction committed to it meanwhile.
     pub fn detach(&self, name: &str, to: Option<&Path>, lock_wait: Duration) -> Result<PathBuf> {
         let inner = &*self.inner;
         let row = inner.local()?.database(name, Csn::MAX)?;
@@ -62,19 +62,19 @@ impl Federation {
     }
 }
 
-/// Where a file goes.
+/// The absolute path that a file is moved to.
 fn destination(from: &Path, to: Option<&Path>) -> Result<PathBuf> {
     let Some(to) = to else { return Ok(from.to_owned()) };
     let to = std::path::absolute(to).map_err(|error| Error::io("find", to, error))?;
     let to = if to.is_dir() { to.join(from.file_name().unwrap_or_default()) } else { to };
     if to.exists() {
-        Err(Error::Exists { what: format!("{} exists already", to.display()) })
+        Err(Error::Exists { what: format!("{} already exists", to.display()) })
     } else {
         Ok(to)
     }
 }
 
-/// The record of all that a database has when it leaves.
+/// The final commit record, with the newest version of each container.
 fn last_record(
     federation: &Federation,
     row: &DatabaseRow,
@@ -102,7 +102,7 @@ fn last_record(
     })
 }
 
-/// The newest version of a container, as a commit record has it.
+/// The newest version of a container, in the form of a commit record.
 pub(crate) fn newest(inner: &Inner, container: &ContainerRow, at: Csn) -> Result<RecordedVersion> {
     let version = inner.catalog.version(container.database, container.id, at)?;
     let version = version.ok_or_else(|| Error::NotFound {

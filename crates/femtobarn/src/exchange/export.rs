@@ -1,7 +1,6 @@
-//! Plain ROOT files with the objects of containers as RNTuples, for those who have no federation.
+//! Export: objects of containers as RNTuples in a plain ROOT file.
 //!
-//! Links are in them as they are here: the numbers of database, container and entry. A file is not
-//! complete before [`Export::finish`].
+//! Links keep their numbers of database, container and entry. A file is incomplete until [`Export::finish`].
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -17,7 +16,7 @@ use crate::schema::class::Class;
 use crate::storage::file;
 use crate::{ContainerOptions, Profile};
 
-/// Bytes gathered before they are written to the file.
+/// Bytes buffered before each write to the file.
 const BUFFER_SIZE: usize = 1 << 20;
 
 /// A ROOT file that objects are exported to.
@@ -35,10 +34,10 @@ struct Ntuple {
 }
 
 impl Export {
-    /// Creates a file that will be known by a name, such as `muons.root`.
+    /// Creates a file with an internal name, such as `muons.root`.
     ///
     /// # Errors
-    /// `Io` if it exists or cannot be created.
+    /// `Io` if the file exists or cannot be created.
     pub fn create(path: &Path, name: &str) -> Result<Self> {
         let refused = |error| Error::io("create", path, error);
         let sink = File::options().read(true).write(true).create_new(true).open(path);
@@ -52,10 +51,13 @@ impl Export {
     /// Adds an RNTuple for objects of a class; returns its position.
     ///
     /// # Errors
-    /// `Invalid` for a class that cannot be stored; `Exists` if the name is taken; as the disk.
+    /// `Invalid` for a class that cannot be stored; `Exists` if the name is taken; `Io` or `Full` if the file
+    /// cannot be written.
     pub fn add(&mut self, name: &str, class: Class) -> Result<usize> {
         if self.ntuples.iter().any(|ntuple| ntuple.name == name) {
-            return Err(Error::Exists { what: format!("RNTuple {name:?} is in the file already") });
+            return Err(Error::Exists {
+                what: format!("RNTuple {name:?} already exists in the file"),
+            });
         }
         class.check()?;
         let options =
@@ -70,20 +72,21 @@ impl Export {
     /// Appends objects to the RNTuple at a position: records with the members of its class.
     ///
     /// # Errors
-    /// `NotFound` for the position; `Invalid` if the array is not of the class; as the disk.
+    /// `NotFound` for an unknown position; `Invalid` if the array does not fit the class; `Io` or `Full` if
+    /// the file cannot be written.
     pub fn append(&mut self, position: usize, objects: Array) -> Result<()> {
         let ntuple = self.ntuples.get_mut(position).ok_or_else(|| Error::NotFound {
-            what: format!("no RNTuple number {position} was added"),
+            what: format!("no RNTuple at position {position}"),
         })?;
-        let objects = translate::array(&ntuple.class, objects, &mut AsTheyAre)?;
+        let objects = translate::array(&ntuple.class, objects, &mut Unchanged)?;
         let appended = ntuple.appender.append(&mut self.file, &objects);
         appended.map_err(Error::storage(format!("RNTuple {}", ntuple.name)))
     }
 
-    /// Writes what makes the file a complete ROOT file.
+    /// Completes the ROOT file and syncs it.
     ///
     /// # Errors
-    /// As the disk.
+    /// `Io` or `Full` if the file cannot be written.
     pub fn finish(mut self) -> Result<()> {
         let mut anchors = vec![];
         for mut ntuple in self.ntuples {
@@ -99,10 +102,10 @@ impl Export {
     }
 }
 
-/// Leaves links as they are.
-struct AsTheyAre;
+/// Leaves links unchanged.
+struct Unchanged;
 
-impl Translate for AsTheyAre {
+impl Translate for Unchanged {
     fn translate(&mut self, database: u32, _container: u32) -> Result<u32> {
         Ok(database)
     }

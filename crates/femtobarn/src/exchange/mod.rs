@@ -1,4 +1,13 @@
-//! Files that others write and read: taken in, given away, made complete.
+//! Exchange of complete ROOT files with other programs and federations.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `seal` | makes a database a complete ROOT file, which never changes again |
+//! | `attach` | takes a ROOT file into the federation as a database |
+//! | `detach` | takes a database out of the federation, with its file |
+//! | `export` | copies objects into a plain ROOT file |
+//!
+//! May import `transaction` and everything below it.
 
 pub(crate) mod attach;
 pub(crate) mod detach;

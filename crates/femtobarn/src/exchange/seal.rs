@@ -1,8 +1,8 @@
 //! Sealing: a database becomes a complete ROOT file that never changes again.
 //!
-//! What is sealed is appended first and made durable; the front of the file, which makes it a ROOT
-//! file, is written over in place next; the catalogue says "sealed" last. Killed before that, the
-//! database is still open: nothing committed depends on the front, and sealing can be done again.
+//! In this order: the new keys are appended and synced; the front of the file is overwritten in place; the
+//! catalogue marks the database as sealed. If the process is killed before that, the database is still open:
+//! no committed byte depends on the front, and sealing can be repeated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,23 +20,22 @@ use crate::storage::file::{self, DatabaseFile};
 use crate::storage::key_chain;
 
 impl Federation {
-    /// Seals a database: waits for its writers, and makes it a complete ROOT file that takes no more
-    /// changes.
+    /// Seals a database: waits for its writers, and makes it a complete ROOT file that takes no changes.
     ///
     /// # Errors
-    /// `NotFound` for the name; `Closed` if it is sealed or attached already; `Busy` if a transaction
-    /// writes to it for longer than `lock_wait`; `Conflict` if one did all the same; as the disk.
-    /// Then the database is open as before.
+    /// `NotFound` for an unknown name; `Closed` if it is sealed or attached already; `Busy` if a transaction
+    /// writes to it for longer than `lock_wait`; `Conflict` if a transaction committed to it in spite of the
+    /// lock; `Io` or `Full` if the file cannot be written. Then the database is open as before.
     pub fn seal(&self, name: &str, lock_wait: Duration) -> Result<Csn> {
         let inner = &*self.inner;
         let row = inner.local()?.database(name, Csn::MAX)?;
         if row.state != DatabaseState::Open {
             return Err(Error::Closed {
-                what: format!("database {name:?} is {} already", row.state),
+                what: format!("database {name:?} is already {}", row.state),
             });
         }
         let _lock = lock_alone(inner, row.id, lock_wait)?;
-        // Locks are politeness: the commit refuses what came after this look.
+        // Safety does not rest on the lock: the commit below fails if another one followed this head.
         let seen = inner.catalog.head()?;
         let anchors = write_anchored(inner, &row, seen)?;
         inner.retire_extents(row.id)?;
@@ -49,12 +48,12 @@ impl Federation {
     }
 }
 
-/// Locks a database against all transactions.
+/// Takes the exclusive lock of a database, which excludes all transactions.
 pub(crate) fn lock_alone(inner: &Inner, database: DatabaseId, wait: Duration) -> Result<LockGuard> {
     Ok(inner.locks().owner().lock_database_exclusive(database, wait)?)
 }
 
-/// Writes the containers as others read them, and what the file says about them; returns an anchor
+/// Writes each container in the form that plain ROOT reads, and the database's description; returns an anchor
 /// for each RNTuple.
 fn write_anchored(inner: &Inner, row: &DatabaseRow, seen: Csn) -> Result<Vec<(String, Anchor)>> {
     let mut extents = inner.take_extents(row)?;
@@ -66,10 +65,10 @@ fn write_anchored(inner: &Inner, row: &DatabaseRow, seen: Csn) -> Result<Vec<(St
     Ok(anchors)
 }
 
-/// Appends anchors, list of keys and the rest, and writes the front that refers to them.
+/// Appends anchors, the list of keys and the streamer information, then writes the front that refers to them.
 fn complete(inner: &Inner, row: &DatabaseRow, anchors: &[(String, Anchor)]) -> Result<()> {
     let file = DatabaseFile::open_to_write(inner.path_of(row))?;
-    // Nobody may extend the file between finding its end and writing there.
+    // No writer may extend the file between reading its size and writing there.
     let _lock = inner.locks().lock_allocation(row.id)?;
     let identity = file.identity()?;
     keep_live(inner, row, &file)?;
@@ -83,8 +82,8 @@ fn complete(inner: &Inner, row: &DatabaseRow, anchors: &[(String, Anchor)]) -> R
     file.sync()
 }
 
-/// Sees to it that no byte of a version lies between keys: what lies there is nobody's once the file
-/// is sealed, or is cut off. Killed writers leave nothing of the kind, but a damaged key does.
+/// Ensures that no byte of a version lies in a gap between keys: sealing marks gaps as free or truncates
+/// them. Killed writers leave no such bytes, but a damaged key does.
 fn keep_live(inner: &Inner, row: &DatabaseRow, file: &DatabaseFile) -> Result<()> {
     let survey = key_chain::survey(file)?;
     if survey.faults.is_empty() {

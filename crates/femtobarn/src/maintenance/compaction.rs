@@ -1,11 +1,9 @@
 //! Compaction: fewer and larger clusters, without the values of deleted objects. OIDs stay.
 //!
-//! A container is locked while it is compacted, as by any writer; readers and older snapshots keep
-//! what they had, until vacuum takes it away. Indexes and statistics go on to hold: they are about
-//! entries, and the values of those that are left do not change.
-//!
-//! The annex remembers whose values were forgotten, so that the next compaction does not write the
-//! same clusters again.
+//! 1. The container is locked as by any writer. Readers and older snapshots keep their pages until a vacuum.
+//! 2. Indexes and statistics stay valid: they refer to entries, and the values of live objects do not change.
+//! 3. The annex lists the objects whose values are gone, so that the next compaction does not rewrite the
+//!    same clusters.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -27,14 +25,14 @@ use crate::transaction::range;
 use crate::{ContainerOptions, Profile};
 use femtobarn_format::link;
 
-/// How containers are compacted.
+/// Options of a compaction.
 #[derive(Clone, Debug)]
 pub struct CompactOptions {
-    /// Writes everything anew, also where nothing is to be gained but another compression.
+    /// Rewrites all clusters, even if only their compression changes.
     pub all: bool,
-    /// Compression of what is written; that of the container if none is given.
+    /// Compression of the new pages; by default that of the container.
     pub compression: Option<Profile>,
-    /// How long to wait for a container that somebody writes; 10 s by default.
+    /// How long to wait for the container's lock; 10 s by default.
     pub lock_wait: Duration,
 }
 
@@ -45,7 +43,7 @@ impl Default for CompactOptions {
     }
 }
 
-/// What became of a container.
+/// The result of compacting one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compacted {
     /// Its path, such as `run7/events`.
@@ -58,29 +56,30 @@ pub struct Compacted {
     pub clusters: u64,
     /// Bytes that the version used before.
     pub bytes_before: u64,
-    /// Bytes that the version uses now. What the old one used, vacuum gives back.
+    /// Bytes that the version uses now. Vacuum frees those of the old one.
     pub bytes: u64,
-    /// Deleted objects whose values were forgotten.
+    /// Deleted objects whose values were removed.
     pub forgotten: u64,
 }
 
-/// What tidying did.
+/// The result of tidying.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TidyReport {
-    /// What became of the containers.
+    /// The compacted containers.
     pub containers: Vec<Compacted>,
-    /// What the vacuum did.
+    /// The vacuum that followed.
     pub vacuum: VacuumReport,
 }
 
 impl Federation {
-    /// Compacts a container, named as `run7/events`, or all containers of a database, named as
-    /// `run7`. Each one that gains by it gets a new version in a commit of its own.
+    /// Compacts a container, such as `run7/events`, or all containers of a database, such as `run7`. Each
+    /// container that gains by it gets a new version in a commit of its own.
     ///
     /// # Errors
-    /// `NotFound` for the name; `Closed` for a database that takes no commits, and if `progress`
-    /// stops it; `Busy` if somebody writes a container; `Full`, with about the bytes that it takes and, here, those
-    /// that are free, if the disk is too small for the old and the new version together; as the disk.
+    /// `NotFound` for an unknown name; `Closed` for a database that takes no changes, or if `progress` stops
+    /// the compaction; `Busy` if a transaction writes a container; `Full`, with the bytes needed and, for a
+    /// local disk, free, if the disk cannot hold the old and the new version; `Io` if a file cannot be read
+    /// or written.
     pub fn compact(
         &self,
         path: &str,
@@ -95,7 +94,7 @@ impl Federation {
         if database.state != DatabaseState::Open {
             let (name, state) = (&database.name, database.state);
             return Err(Error::Closed {
-                what: format!("database {name:?} is {state} and takes no changes"),
+                what: format!("database {name:?} is {state} and read-only"),
             });
         }
         let containers: Vec<ContainerRow> = match container {
@@ -104,13 +103,13 @@ impl Federation {
         };
         let one = |row: &ContainerRow| {
             let compacted = self.compact_one(database.id, row.id, options, progress);
-            compacted.map_err(|error| self.told_of_space(&database, row, error))
+            compacted.map_err(|error| self.with_disk_space(&database, row, error))
         };
         containers.iter().map(one).collect()
     }
 
-    /// The error of a full disk, with what compacting a container takes and what there is.
-    fn told_of_space(&self, database: &DatabaseRow, row: &ContainerRow, error: Error) -> Error {
+    /// Adds to the error of a full disk the bytes that are needed and free.
+    fn with_disk_space(&self, database: &DatabaseRow, row: &ContainerRow, error: Error) -> Error {
         // The catalogue may be on another disk.
         if error.kind() != ErrorKind::Full || matches!(error, Error::Catalogue(_)) {
             return error;
@@ -118,7 +117,7 @@ impl Federation {
         let version = self.catalog().version(database.id, row.id, Csn::MAX).ok().flatten();
         let needed = version.map_or(0, |version| version.bytes);
         let path = self.inner.path_of(database);
-        // Only the server knows of its disk.
+        // For a federation on a server, its disk is unknown here.
         let free = statvfs(&path).map(|disk| disk.blocks_available() * disk.fragment_size());
         let free = free.map_or_else(|_| "is full".to_owned(), |bytes| format!("has {bytes} free"));
         let what = format!(
@@ -133,7 +132,7 @@ impl Federation {
         Error::Io { what, source }
     }
 
-    /// Compacts all containers of a database, or of all databases that take commits, and vacuums.
+    /// Compacts all containers of one database, or of all databases that take commits, then vacuums.
     ///
     /// # Errors
     /// As [`compact`](Self::compact) and [`vacuum`](Self::vacuum).
@@ -173,21 +172,22 @@ impl Federation {
         let reader = Reader::from_links(source.clone(), &link(&base.header), &link(&base.footer))
             .map_err(Error::storage(&path))?;
         let mut annex = Annex::read(&*source, base.annex)?;
-        let dead = dead(&source, &annex, base.entries)?;
+        let dead = dead_entries(&source, &annex, base.entries)?;
         let mut layout = ContainerOptions::from_json(&publishing.container.options)?;
         layout.compression = options.compression.unwrap_or(layout.compression);
         let compaction =
             Compaction { options: layout.write_options(), dead: &dead, all: options.all };
         let mut is_stopped = false;
-        let mut tell = |done: u64| {
+        let mut report_progress = |done: u64| {
             let doing = "compacting";
             let now = Progress { doing, of: path.clone(), done, total: base.entries };
             is_stopped |= !progress(&now);
         };
         let extents = publishing.extents()?;
         let current = link(&base.footer);
-        let revised = rntuple::compact(&reader, extents, current, &compaction, &mut tell)
-            .map_err(Error::storage(&path))?;
+        let revised =
+            rntuple::compact(&reader, extents, current, &compaction, &mut report_progress)
+                .map_err(Error::storage(&path))?;
         if is_stopped {
             return Err(Error::Closed { what: format!("compacting {path} was stopped") });
         }
@@ -219,8 +219,8 @@ impl Federation {
     }
 }
 
-/// The deleted entries whose values are still there.
-fn dead(source: &DatabaseFile, annex: &Annex, entries: u64) -> Result<Vec<Range<u64>>> {
+/// The deleted entries whose values are still stored.
+fn dead_entries(source: &DatabaseFile, annex: &Annex, entries: u64) -> Result<Vec<Range<u64>>> {
     let live_of = |listed: &[crate::annex::DeletionChunk]| {
         let count = listed.iter().map(|chunk| chunk.count).sum();
         Deletions::new(listed, count, entries)?.live(source, 0..entries)

@@ -1,4 +1,15 @@
-//! What operators do: giving back space, checking, mending, copying, making the catalogue again.
+//! Maintenance of a federation, as operators run it.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `check` | compares catalogue and files, and reads everything committed |
+//! | `repair` | mends what a check finds |
+//! | `vacuum`, `compaction` | give space back: of old versions; of small clusters and deleted objects |
+//! | `backup` | full and incremental copies, and restoring them |
+//! | `rebuild` | the catalogue, from the commit records in the files |
+//! | `republication` | publishes a version that holds no new objects, for `repair` and `compaction` |
+//!
+//! May import `transaction` and everything below it; `exchange` for its records of newest versions.
 
 pub(crate) mod backup;
 pub(crate) mod check;

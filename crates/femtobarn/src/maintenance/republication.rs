@@ -1,8 +1,7 @@
-//! Publishing a version of a container that nobody appended to: one that was compacted, mended, or
-//! taken from history.
+//! Publishing a version of a container that holds no new objects: a compacted, a mended or an older one.
 //!
-//! It is a commit like any other: the container is locked, the file gets a commit record, and the
-//! catalogue refuses the version if somebody else was faster.
+//! It is a commit like any other: the container is locked, the file gets a commit record, and the catalogue
+//! refuses the version if another commit came first.
 
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use crate::schema::class::Class;
 use crate::storage::commit_record::{CommitRecord, RecordedVersion};
 use crate::storage::extent::ExtentWriter;
 
-/// What a version is, apart from its place in history.
+/// A version without its commit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Revision {
     pub header: EnvelopeRange,
@@ -46,12 +45,12 @@ impl Revision {
     }
 }
 
-/// A container that gets a new version.
+/// A locked container that gets a new version.
 pub(crate) struct Republication<'a> {
     federation: &'a Federation,
     pub database: DatabaseRow,
     pub container: ContainerRow,
-    /// The version that it has now.
+    /// Its newest version.
     pub base: VersionRow,
     extents: Option<ExtentWriter>,
     _locks: [LockGuard; 2],
@@ -61,7 +60,8 @@ impl<'a> Republication<'a> {
     /// Locks the container.
     ///
     /// # Errors
-    /// `Busy` if somebody else writes it; `Closed` if its database takes no commits.
+    /// `Busy` if a transaction writes it for longer than `lock_wait`; `Closed` if its database takes no
+    /// commits.
     pub(crate) fn begin(
         federation: &'a Federation,
         database: DatabaseId,
@@ -76,7 +76,7 @@ impl<'a> Republication<'a> {
         if database.state != DatabaseState::Open {
             let (name, state) = (&database.name, database.state);
             return Err(Error::Closed {
-                what: format!("database {name:?} is {state} and takes no changes"),
+                what: format!("database {name:?} is {state} and read-only"),
             });
         }
         let container = inner.catalog.container_by_id(database.id, container, Csn::MAX)?;
@@ -98,19 +98,20 @@ impl<'a> Republication<'a> {
         format!("{}/{}", self.database.name, self.container.name)
     }
 
-    /// Where the new version is written.
+    /// The extents that the new version is written to.
     pub(crate) fn extents(&mut self) -> Result<&mut ExtentWriter> {
         if self.extents.is_none() {
             let inner = &self.federation.inner;
             self.extents = Some(inner.take_extents(&self.database)?);
         }
-        Ok(self.extents.as_mut().expect("it was there or was just taken"))
+        Ok(self.extents.as_mut().expect("the extents were just taken"))
     }
 
-    /// Makes the version the container's newest one.
+    /// Commits `revision` as the container's newest version.
     ///
     /// # Errors
-    /// `Conflict` if somebody else was faster; as the disk. Then nothing has happened.
+    /// `Conflict` if another commit came first; `Io` or `Full` if the file cannot be written. Then nothing
+    /// has changed.
     pub(crate) fn commit(mut self, revision: Revision, message: &str) -> Result<Csn> {
         let transaction = Uuid::new_v4();
         let record = self.record(&revision, transaction, message)?.encode();

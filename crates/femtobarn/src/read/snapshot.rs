@@ -21,7 +21,7 @@ const OPENED_MAX: usize = 4096;
 
 type OpenedContainers = HashMap<(DatabaseId, ContainerId), Arc<ContainerVersion>>;
 
-/// A moment in the history of a federation.
+/// A point in a federation's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
     /// The newest commit.

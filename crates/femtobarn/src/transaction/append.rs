@@ -1,4 +1,4 @@
-//! Appending: objects as values, arrays or Rust rows, on their way to a container.
+//! Appending objects to a container: values, arrays or Rust rows.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -15,11 +15,11 @@ use crate::links::translate::{self, ToStored};
 use crate::schema::class::Class;
 
 impl Transaction {
-    /// Appends an object from a value: a record with the members of the class in its order. Links
-    /// are records of database, container and entry; no value is a null link.
+    /// Appends one object: a record with the members of the class in its order. Links are records of
+    /// database, container and entry; a missing value is a null link.
     ///
     /// # Errors
-    /// `Invalid` if the value is not of the class; as the disk.
+    /// `Invalid` if the value does not fit the class; `Io` or `Full` if the file cannot be written.
     pub fn append_value(&mut self, key: ContainerKey, object: Value) -> Result<Oid> {
         let mut writer = self.writer(key)?;
         let object = if writer.container.needs_translation {
@@ -34,11 +34,12 @@ impl Transaction {
         Ok(Oid::new(key.database, key.container, entry))
     }
 
-    /// Appends an array of objects: records with the members of the class. Returns the OID of the
-    /// first; those of the others follow it.
+    /// Appends an array of objects: records with the members of the class. Returns the OID of the first; the
+    /// others follow it.
     ///
     /// # Errors
-    /// `Invalid` if the array is not of the class; as the disk. Then nothing is appended.
+    /// `Invalid` if the array does not fit the class; `Io` or `Full` if the file cannot be written. Then
+    /// nothing is appended.
     pub fn extend(&mut self, key: ContainerKey, objects: Array) -> Result<Oid> {
         let mut writer = self.writer(key)?;
         let objects = if writer.container.needs_translation {
@@ -57,16 +58,16 @@ impl Transaction {
         Ok(Oid::new(key.database, key.container, entry))
     }
 
-    /// The container as a place to append Rust structures to, one by one.
+    /// A writer of Rust structures, appended one by one. Their links are [`Link`](crate::Link)s and
+    /// [`ElementLink`](crate::ElementLink)s.
     ///
     /// # Errors
-    /// `Invalid` if the container does not hold such structures. Links are [`Link`](crate::Link)s
-    /// and [`ElementLink`](crate::ElementLink)s.
+    /// `Invalid` if the container's class has other fields.
     pub fn rows<R: Cell>(&mut self, key: ContainerKey) -> Result<Rows<'_, R>> {
         let writer = self.writer(key)?;
         if !writer.container.holds::<R>() {
             return Err(Error::invalid(format!(
-                "{} holds objects of class {}, not these rows",
+                "{} holds objects of class {}, which has other fields than these rows",
                 writer.what(),
                 writer.container.class.name
             )));
@@ -74,7 +75,7 @@ impl Transaction {
         Ok(Rows { writer, key, of: PhantomData })
     }
 
-    /// What it takes to change a container.
+    /// The parts of the transaction that change one container.
     pub(super) fn writer(&mut self, key: ContainerKey) -> Result<ContainerWriter<'_>> {
         self.check_open()?;
         let container = self.containers.get_mut(&key).ok_or_else(unopened)?;
@@ -84,7 +85,7 @@ impl Transaction {
     }
 }
 
-/// A container with what it takes to append to it.
+/// A container and its database, borrowed from a transaction for one change.
 pub(super) struct ContainerWriter<'a> {
     federation: &'a Federation,
     identities: &'a mut BTreeMap<DatabaseId, Uuid>,
@@ -97,8 +98,8 @@ impl ContainerWriter<'_> {
         format!("container {}/{}", self.database.row.name, self.container.row.name)
     }
 
-    /// Notes that the container has changed. It has not if what was to be stored was refused; after
-    /// a failure of the disk it must not be committed as it was.
+    /// Marks the container as changed. A refused value changed nothing; after a failed write the container
+    /// differs from its version and must not be committed as that.
     pub(super) fn record_write<T>(&mut self, stored: rntuple::Result<T>) -> Result<T> {
         if !matches!(stored, Err(rntuple::Error::Invalid { .. })) {
             self.container.touch();
@@ -106,7 +107,7 @@ impl ContainerWriter<'_> {
         stored.map_err(|error| Error::storage(self.what())(error))
     }
 
-    /// Sees to it that the container has a position for each database that links in a row lead to.
+    /// Ensures that the container has a position for each database that the row links to.
     #[inline]
     fn ensure_link_targets(&mut self, row: &impl Cell) -> Result<()> {
         let renumbering = self.container.appender.renumbering();
@@ -120,14 +121,14 @@ impl ContainerWriter<'_> {
         let mut databases = vec![];
         row.visit_renumbered(&mut |database| databases.push(database));
         for database in databases {
-            // No null link tells of its database, so any container does.
+            // The container number only tells null links apart, so any other than 0 will do.
             let stored = self.translated(|_, by| by.translate(database, u32::MAX))?;
             self.container.appender.renumbering().insert(database, stored);
         }
         Ok(())
     }
 
-    /// Translates objects on their way to the disk.
+    /// Translates links of objects to their stored form.
     pub(super) fn translated<T>(
         &mut self,
         translate: impl FnOnce(&Class, &mut dyn translate::Translate) -> Result<T>,
@@ -147,7 +148,7 @@ impl ContainerWriter<'_> {
     }
 }
 
-/// A container that Rust structures are appended to.
+/// Appends Rust structures to a container.
 pub struct Rows<'a, R> {
     writer: ContainerWriter<'a>,
     key: ContainerKey,
@@ -158,7 +159,8 @@ impl<R: Cell> Rows<'_, R> {
     /// Appends one object.
     ///
     /// # Errors
-    /// `NotFound` for a link into a database that is not there, and nothing is appended; as the disk.
+    /// `NotFound` for a link into a database that is not in the federation; then nothing is appended. `Io` or
+    /// `Full` if the file cannot be written.
     #[inline]
     pub fn append(&mut self, row: &R) -> Result<Oid> {
         if R::IS_RENUMBERED {
@@ -172,7 +174,7 @@ impl<R: Cell> Rows<'_, R> {
                 container.touch();
                 Ok(Oid::new(self.key.database, self.key.container, entry))
             }
-            failed => Err(self.writer.record_write(failed).expect_err("a failure stays one")),
+            failed => Err(self.writer.record_write(failed).expect_err("the result is an error")),
         }
     }
 }

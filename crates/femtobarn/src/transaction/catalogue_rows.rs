@@ -1,4 +1,4 @@
-//! A commit's entries for the catalogue: the rows of its new versions.
+//! The rows that a commit inserts into the catalogue.
 
 use femtobarn_catalog::{
     Commit, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DroppedDatabase, NewContainer,
@@ -45,7 +45,7 @@ impl Transaction {
         }
     }
 
-    /// Containers that were there before and are no more.
+    /// Dropped containers that were committed before; each with the commit that was the newest at that time.
     pub(super) fn dropped_containers(&self) -> impl Iterator<Item = (ContainerKey, Csn)> {
         let is_old =
             |key: &ContainerKey| !self.dropped.containers.get(key).is_some_and(|open| open.is_new);

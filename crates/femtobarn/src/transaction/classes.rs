@@ -1,4 +1,4 @@
-//! Classes that a transaction declares before any container holds their objects.
+//! Classes that a transaction declares.
 
 use super::Transaction;
 use crate::error::{Error, ErrorKind, Result};
@@ -6,8 +6,7 @@ use crate::schema::class::Class;
 use crate::schema::class_names;
 
 impl Transaction {
-    /// Declares a class, so that the catalogue knows it once this transaction is committed. The same
-    /// class may be declared many times.
+    /// Declares a class; the commit stores it in the catalogue. Declaring an equal class again does nothing.
     ///
     /// # Errors
     /// `Invalid` for a class that cannot be stored; `Exists` if its version has another definition.
@@ -17,9 +16,9 @@ impl Transaction {
         self.add_class(class)
     }
 
-    /// Declares a class for objects that are to come, unless the same is declared already. If its name and
-    /// version are those of a class with other fields, it may be that this class came with a database and
-    /// goes by another name here. Returns the class by the name that it has here.
+    /// Declares a class for new objects, unless an equal one is declared. If its name and version belong to a
+    /// class with other fields, an attached database may have brought an equal class, which has another name
+    /// here. Returns the class by its name here.
     pub(super) fn declare_or_match_class(&mut self, class: &Class) -> Result<Class> {
         match self.add_class(class) {
             Ok(()) => Ok(class.clone()),
@@ -33,7 +32,7 @@ impl Transaction {
         }
     }
 
-    /// Declares a class, unless the same is declared already.
+    /// Declares a class, unless an equal one is declared.
     pub(super) fn add_class(&mut self, class: &Class) -> Result<()> {
         let named = |other: &&Class| other.name == class.name && other.version == class.version;
         let known = match self.new_classes.iter().find(named) {
@@ -55,8 +54,7 @@ impl Transaction {
         }
     }
 
-    /// The class that the catalogue has under a name and a version. The commit looks again; this is so that
-    /// nobody writes in vain.
+    /// The committed class of a name and version. The commit checks again; this check only fails early.
     fn committed_class(&self, class: &Class) -> Result<Option<Class>> {
         match self.federation.catalog().class(&class.name, Some(class.version)) {
             Ok(row) => Class::from_json(&row.definition).map(Some),

@@ -1,7 +1,7 @@
 //! The commit: files first, the catalogue last.
 //!
-//! Failing before the catalogue has answered leaves nothing behind. Failing while it answers may leave a
-//! commit that is durable all the same, so files that it would need are then kept.
+//! A failure before the catalogue is asked leaves nothing behind. If the catalogue's answer is lost, the
+//! commit may be durable all the same, so the files that it needs are kept.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,37 +14,37 @@ use super::{ContainerKey, OpenDatabase, Transaction, range, unopened};
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::commit_record::{CommitRecord, End, RecordedVersion};
 
-/// How long the newest commit that a transaction saw is as good as the newest one where others do not
-/// matter: about as long as it may take to make a commit durable.
+/// Age up to which the last known head stands in for the newest commit, where only order by time matters:
+/// about the longest time a commit takes to become durable.
 const MOMENT: Duration = Duration::from_secs(1);
 
 impl Transaction {
-    /// Makes everything durable and visible, at once.
+    /// Commits: all changes become durable and visible together.
     ///
     /// # Errors
-    /// `Conflict` if somebody else committed to one of the containers in spite of its lock; `Exists`
-    /// if a name was taken meanwhile; as the disk. Then nothing has happened, unless the disk failed (`Io`)
-    /// or the server was lost while it made the commit durable: the history tells.
+    /// `Conflict` if another transaction committed to one of the containers in spite of its lock; `Exists` if
+    /// a name was taken meanwhile; `Full` if a disk is full. Then nothing has changed. After `Io`, or
+    /// `Unavailable` while the catalogue committed, the commit may be durable: the history tells.
     pub fn commit(mut self) -> Result<Csn> {
         self.check_open()?;
         let csn = self.publish()?;
         for (key, mut open) in std::mem::take(&mut self.containers) {
             let grown = open.grown_bytes();
             open.note_committed(csn);
-            // Not what is of a database that was dropped.
+            // Containers of dropped databases are not retained.
             let Some(database) = self.databases.get(&key.database) else { continue };
-            let of = (key, database.row.epoch);
-            self.federation.inner.writers().keep_container(of, open, grown);
+            let writers = self.federation.inner.writers();
+            writers.keep_container(key, database.row.epoch, open, grown);
         }
         self.close(true);
         Ok(csn)
     }
 
-    /// Commits and goes on: locks are kept, and containers stay open. The next read is of a new
-    /// snapshot; savepoints are gone.
+    /// Commits and continues: locks are kept and containers stay open. The next read takes a new snapshot;
+    /// savepoints end.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit); then the transaction is over.
+    /// As [`commit`](Self::commit); the transaction has ended then.
     pub fn checkpoint(&mut self) -> Result<Csn> {
         self.check_open()?;
         if let Err(error) = self.lock_new_containers() {
@@ -66,7 +66,7 @@ impl Transaction {
         Ok(csn)
     }
 
-    /// Makes everything durable and visible. If that fails, everything is given back.
+    /// Writes and commits all changes. On failure the transaction is closed.
     fn publish(&mut self) -> Result<Csn> {
         self.is_over = true;
         let prepared = self.write_versions().and_then(|mut versions| {
@@ -81,8 +81,8 @@ impl Transaction {
             }
         };
         if let Err(error) = &committed {
-            // If the disk failed while the catalogue committed, or the server was lost, the commit may
-            // yet turn out to be durable, and its files are needed.
+            // The commit may have become durable before the disk or the connection failed; then its files are
+            // needed.
             self.close(matches!(
                 error.kind(),
                 ErrorKind::Io | ErrorKind::Unavailable | ErrorKind::Internal | ErrorKind::Corrupt
@@ -91,12 +91,12 @@ impl Transaction {
         committed
     }
 
-    /// Ends the transaction; nothing of it remains.
+    /// Ends the transaction and discards its changes.
     pub fn rollback(mut self) {
         self.close(false);
     }
 
-    /// Writes all containers that changed.
+    /// Writes a version of each changed container.
     fn write_versions(&mut self) -> Result<Vec<(ContainerKey, NewVersion)>> {
         let mut versions = vec![];
         for (key, open) in &mut self.containers {
@@ -126,7 +126,7 @@ impl Transaction {
         Ok(versions)
     }
 
-    /// Writes the commit records, of which the versions are told, and makes all files durable.
+    /// Writes the commit records, notes their ranges in `versions`, and syncs all files.
     fn write_records_and_sync(
         &mut self,
         versions: &mut [(ContainerKey, NewVersion)],
@@ -137,7 +137,7 @@ impl Transaction {
         for id in &touched {
             let record = self.commit_record(*id, after, &uuids, versions).encode();
             let open = self.databases.get_mut(id).or_else(|| self.dropped.databases.get_mut(id));
-            let open = open.expect("it is one of the open databases");
+            let open = open.expect("the database is open");
             let written = open.extents.write_blob(&[&record]);
             let offset = written.map_err(Error::storage(format!("database {}", open.row.name)))?;
             let of_this = versions.iter_mut().filter(|(key, _)| key.database == *id);
@@ -151,8 +151,8 @@ impl Transaction {
         self.federation.inner.files.sync_folders(new.map(|open| open.row.path.as_str()))
     }
 
-    /// What records say is the newest commit. By it those are put in order that go on from one version, or
-    /// know of each other. Where there is none of that, the newest commit of a moment ago does.
+    /// The head that commit records state. A rebuild orders by it records that continue one version or refer
+    /// to each other. A record with no such relation may state the head of a moment ago.
     fn newest_commit(&self, versions: &[(ContainerKey, NewVersion)]) -> Result<Csn> {
         let names = &self.names;
         let is_renaming = !names.renamed_databases.is_empty()
@@ -167,13 +167,13 @@ impl Transaction {
         }
     }
 
-    /// An open database, dropped or not.
+    /// An open database, which may have been dropped since.
     fn open(&self, id: DatabaseId) -> &OpenDatabase {
         let open = self.databases.get(&id).or_else(|| self.dropped.databases.get(&id));
-        open.expect("it is one of the open databases")
+        open.expect("the database is open")
     }
 
-    /// The databases that get a commit record.
+    /// The databases that need a commit record.
     fn touched_databases(&self, versions: &[(ContainerKey, NewVersion)]) -> Vec<DatabaseId> {
         let names = &self.names;
         let renamed_or_dropped =

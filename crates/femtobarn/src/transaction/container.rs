@@ -1,6 +1,7 @@
-//! A container that is open for writing: the state of its appender, deletions, indexes and statistics.
+//! A container open for writing: the state of its appender, deletions, indexes and statistics.
 //!
-//! Nothing here knows of transactions, so that a federation can retain such containers between two of them.
+//! Imports nothing of transactions, so that [`WriterPool`](super::writer_pool::WriterPool) can retain it
+//! between two of them.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::schema::class::Class;
 use crate::storage::extent::ExtentWriter;
 use crate::storage::file::DatabaseFile;
 
-/// A container that a transaction writes to.
+/// A container of a federation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContainerKey {
     /// Its database.
@@ -29,43 +30,42 @@ pub struct ContainerKey {
     pub container: ContainerId,
 }
 
-/// A container that the transaction writes to.
+/// A container open for writing.
 pub(super) struct OpenContainer {
     pub row: ContainerRow,
     pub class: Class,
     pub options: ContainerOptions,
     pub is_new: bool,
-    /// The version that it continues.
+    /// The version that it continues; none if it is new.
     pub base: Option<Csn>,
-    /// Bytes of the file that the version uses.
+    /// Bytes of the file that belong to it.
     pub bytes: u64,
-    /// What stands beside the footer.
+    /// Deletions, statistics and indexes, stored beside the footer.
     pub annex: Annex,
     pub deletions: Deletions,
     pub header: EnvelopeLink,
     pub appender: Appender,
-    /// The container as it was last written, if it is still that.
+    /// The version last written; none if the container changed since.
     pub written: Option<WrittenVersion>,
-    /// Whether it is another than the version that it continues.
+    /// Whether it differs from the version that it continues.
     pub is_changed: bool,
-    /// Whether a part of a change failed, so that it must not be committed.
+    /// Whether a change failed halfway, so that the container must not be committed.
     pub is_half_changed: bool,
-    /// Databases that its links refer to, from position 1 on; the first `known_targets` are in the
-    /// catalogue.
+    /// Databases that its links refer to, from position 1 on. The first `known_targets` are in the catalogue.
     pub targets: Vec<Uuid>,
     pub known_targets: usize,
     pub needs_translation: bool,
-    /// What is known of clusters and not written yet; nothing if `written`.
+    /// Statistics of clusters that are not written yet; empty if `written`.
     pub summaries: Vec<ClusterSummary>,
-    /// What has to be written to the indexes; nothing if `written`.
+    /// Changes that the indexes lack; empty if `written`.
     pub indexing: PendingKeys,
-    /// As it was when the transaction opened it or last committed; none if it is new.
+    /// The state at opening or at the last commit; none if it is new.
     pub opened: Option<ContainerState>,
-    /// None while no transaction has it, and while nobody else can find it: it is new.
+    /// The write lock; none in the pool, and for a new container that other transactions cannot find yet.
     pub lock: Option<LockGuard>,
 }
 
-/// What it takes to make a container again what it was.
+/// A state that a container can be restored to.
 #[derive(Clone)]
 pub(super) struct ContainerState {
     row: ContainerRow,
@@ -78,7 +78,7 @@ pub(super) struct ContainerState {
     is_changed: bool,
 }
 
-/// A container on disk, without a name for anybody to find it by.
+/// A version that is in the file and not in the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WrittenVersion {
     pub footer: EnvelopeLink,
@@ -89,7 +89,7 @@ pub(super) struct WrittenVersion {
 }
 
 impl OpenContainer {
-    /// Whether rows of type `R` are what it holds.
+    /// Whether its objects have the fields of `R`.
     pub(super) fn holds<R: Cell>(&self) -> bool {
         if self.needs_translation {
             R::cell_type() == self.class.row_type()
@@ -99,13 +99,13 @@ impl OpenContainer {
         }
     }
 
-    /// Notes that something changes.
+    /// Marks the container as changed.
     pub(super) fn touch(&mut self) {
         self.written = None;
         self.is_changed = true;
     }
 
-    /// Writes the container as it is now. It can be read after a flush.
+    /// Writes a version of the container. It can be read after a flush.
     pub(super) fn write(
         &mut self,
         extents: &mut ExtentWriter,
@@ -113,9 +113,7 @@ impl OpenContainer {
     ) -> Result<WrittenVersion> {
         if self.is_half_changed {
             return Err(Error::Closed {
-                what: format!(
-                    "{what}: an earlier change failed halfway; roll back and start again"
-                ),
+                what: format!("{what}: an earlier change failed halfway; roll back and retry"),
             });
         }
         if let Some(written) = self.written {
@@ -141,7 +139,7 @@ impl OpenContainer {
         Ok(written)
     }
 
-    /// Writes the container as it is now, so that it can be made that again.
+    /// Writes a version of the container and returns the state that it can be restored to.
     pub(super) fn save(
         &mut self,
         extents: &mut ExtentWriter,
@@ -165,7 +163,7 @@ impl OpenContainer {
         }
     }
 
-    /// Makes the container what it was.
+    /// Restores an earlier state.
     pub(super) fn restore(
         &mut self,
         state: ContainerState,
@@ -198,7 +196,7 @@ impl OpenContainer {
         Ok(())
     }
 
-    /// The same container, which may have got another name meanwhile.
+    /// The container with a newer row of the catalogue: its name may have changed.
     pub(super) fn with_row(mut self, row: ContainerRow) -> Self {
         if let Some(opened) = &mut self.opened {
             opened.row.clone_from(&row);
@@ -207,13 +205,13 @@ impl OpenContainer {
         self
     }
 
-    /// Bytes that were written since it was opened.
+    /// Bytes written since it was opened.
     pub(super) fn grown_bytes(&self) -> u64 {
         let before = self.opened.as_ref().map_or(0, |opened| opened.written.bytes);
         self.bytes.saturating_sub(before)
     }
 
-    /// Notes that the container was committed as it is now.
+    /// Makes the commit `csn` the version that it continues.
     pub(super) fn note_committed(&mut self, csn: Csn) {
         if !self.is_changed {
             return;
@@ -225,7 +223,7 @@ impl OpenContainer {
         self.opened = self.written.map(|written| self.state_as_of(written));
     }
 
-    /// Writes what is known of clusters.
+    /// Writes the statistics of new clusters.
     fn write_statistics(&mut self, extents: &mut ExtentWriter) -> Result<()> {
         let source = extents.file().clone();
         let paths = self.appender.column_paths();
@@ -237,7 +235,7 @@ impl OpenContainer {
         Ok(())
     }
 
-    /// Brings the indexes up to a version that was just written.
+    /// Adds to the indexes what a version that was just written has changed.
     fn write_indexes(
         &mut self,
         extents: &mut ExtentWriter,
@@ -267,7 +265,7 @@ impl OpenContainer {
     }
 }
 
-/// Goes on from a version that is on disk.
+/// An appender that continues a stored version.
 pub(super) fn resume(
     source: Arc<DatabaseFile>,
     header: &EnvelopeLink,
@@ -284,7 +282,7 @@ pub(super) fn needs_translation(class: &Class) -> bool {
     class.fields.iter().any(|field| field.of.needs_translation())
 }
 
-/// The same place, as the catalogue says it.
+/// The range of an envelope, as the catalogue stores it.
 pub(crate) fn range(link: &EnvelopeLink) -> EnvelopeRange {
     EnvelopeRange { offset: link.locator.offset, size: link.locator.size, length: link.length }
 }

@@ -1,4 +1,4 @@
-//! Opening and creating the containers of a transaction, and writing them as versions.
+//! The containers that a transaction writes to: creating, locking and opening them.
 
 use femtobarn_catalog::{ContainerRow, Csn, DatabaseId, VersionRow};
 use rntuple::Appender;
@@ -15,12 +15,12 @@ use crate::schema::class::Class;
 use femtobarn_format::link;
 
 impl Transaction {
-    /// Creates a container for objects of a class. A class that came into the federation with a database,
-    /// and has a name with an origin here, is also meant by its name and fields.
+    /// Creates a container for objects of a class. A class that came with an attached database, and whose
+    /// name here has an origin, is also found by its plain name and fields.
     ///
     /// # Errors
-    /// `Exists` if the name is taken; `Invalid` for a class that cannot be stored; `Closed` for a
-    /// database that takes no more changes.
+    /// `Exists` if the name is taken; `Invalid` if the name, the options or the class cannot be stored;
+    /// `Closed` for a database that takes no changes.
     pub fn create_container(
         &mut self,
         database: DatabaseId,
@@ -33,7 +33,7 @@ impl Transaction {
         class.check()?;
         check_container_name(name)?;
         if self.find_container(database, name)?.is_some() {
-            return Err(Error::Exists { what: format!("container {name:?} exists already") });
+            return Err(Error::Exists { what: format!("container {name:?} already exists") });
         }
         let class = self.declare_or_match_class(class)?;
         let id = self.federation.inner.writers().next_container(self.federation.catalog())?;
@@ -79,7 +79,7 @@ impl Transaction {
         Ok(key)
     }
 
-    /// Locks the new containers, which others will find from the next checkpoint on.
+    /// Locks the new containers, which other transactions can find from the next checkpoint on.
     pub(super) fn lock_new_containers(&mut self) -> Result<()> {
         for (key, open) in self.containers.iter_mut().filter(|(_, open)| open.lock.is_none()) {
             let wait = self.options.lock_wait;
@@ -88,18 +88,18 @@ impl Transaction {
         Ok(())
     }
 
-    /// A container by its name, locked for writing.
+    /// Opens a container by name and locks it for writing.
     ///
     /// # Errors
-    /// `NotFound`, with names that are like it; `Busy`, with who writes it, if that takes longer
-    /// than this transaction waits; `Closed` for a database that takes no more changes.
+    /// `NotFound`, with similar names; `Busy`, with the lock's holder, after waiting for `lock_wait`;
+    /// `Closed` for a database that takes no changes.
     pub fn container(&mut self, database: DatabaseId, name: &str) -> Result<ContainerKey> {
         self.check_open()?;
         if let Some(key) = self.own_container(database, name) {
             return Ok(key);
         }
-        // Where this process found the name the last time; whether it is still there is looked at when
-        // the container is locked.
+        // This process last found the name here. Whether it still belongs to this container is checked under
+        // its lock.
         let last = self.federation.inner.writers().container_named(database, name);
         let last = last.filter(|key| !self.has_renamed_container(*key));
         let opened = last.map(|key| self.open_container(key));
@@ -144,7 +144,7 @@ impl Transaction {
         Ok(key)
     }
 
-    /// A container as of its newest version, to go on from.
+    /// Reads the newest version of a container, to continue it.
     fn read_container(&self, row: ContainerRow, base: &VersionRow) -> Result<OpenContainer> {
         let ContainerRow { database, id: container, .. } = row;
         let catalog = self.federation.catalog();

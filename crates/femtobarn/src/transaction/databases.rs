@@ -1,4 +1,4 @@
-//! Opening the databases that a transaction writes to, which it shares with others.
+//! The databases that a transaction writes to: creating and opening them.
 
 use femtobarn_catalog::{Csn, DATABASES_FOLDER, DatabaseId, DatabaseRow, DatabaseState, LockGuard};
 use uuid::Uuid;
@@ -9,34 +9,35 @@ use crate::error::{Error, Result};
 use crate::storage::extent::ExtentWriter;
 use crate::storage::file::DatabaseFile;
 
-/// Bytes that are set aside at once: a key cannot say much more.
+/// Bytes reserved by one call, at most: one TKey cannot span much more.
 const RESERVED_BYTES_MAX: u64 = 1_000_000_000;
 
 impl Transaction {
     /// Creates a database.
     ///
     /// # Errors
-    /// `Exists` if the name is taken.
+    /// `Exists` if the name is taken; `Invalid` if it is not a valid name; `Io` or `Full` if its file cannot
+    /// be created.
     pub fn create_database(&mut self, name: &str) -> Result<DatabaseId> {
         self.create_database_in(name, None)
     }
 
-    /// Creates a database whose file lies in a place: a folder of the federation's folder of databases,
-    /// which may be a disk of its own and is made if it is not there.
+    /// Creates a database whose file lies in a place: a folder below the federation's folder of databases,
+    /// often the mount point of another disk. A missing folder is created.
     ///
     /// # Errors
-    /// `Exists` if the name is taken; `Invalid` if the place's name is no plain one.
+    /// As [`create_database`](Self::create_database); `Invalid` if `place` is not a plain folder name.
     pub fn create_database_in(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
         if self.look_for_database(name)?.is_some() {
-            return Err(Error::Exists { what: format!("database {name:?} exists already") });
+            return Err(Error::Exists { what: format!("database {name:?} already exists") });
         }
         self.new_database(name, place)
     }
 
-    /// A database by its name; if there is none, it is created in a place.
+    /// Opens a database by name, or creates it in a place.
     ///
     /// # Errors
-    /// As [`create_database_in`](Self::create_database_in), but that the name is taken.
+    /// As [`create_database_in`](Self::create_database_in), except that an existing name is no error.
     pub fn database_or_new(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
         match self.look_for_database(name)? {
             Some(id) => Ok(id),
@@ -69,8 +70,8 @@ impl Transaction {
         Ok(id)
     }
 
-    /// Creates the file of a new database. A file that a killed process left under the same name is
-    /// not touched; the new one gets a name of its own.
+    /// Creates the file of a new database. If a killed process left a file of that name, the new file gets a
+    /// part of its UUID as a suffix.
     fn create_file(
         &self,
         name: &str,
@@ -95,26 +96,25 @@ impl Transaction {
         }
     }
 
-    /// Sets space of a database's file aside for what this process writes to it, so that a disk that is
-    /// too small for it tells so now. What is left of it when nobody here writes to the database any more
-    /// is given back.
+    /// Reserves space in a database's file for this process, so that a disk that is too small fails here. The
+    /// rest is released when this process stops writing to the database.
     ///
     /// # Errors
-    /// `Invalid` for more than 1 GB at once; `Full` if the disk has less; `Closed` for a database that
-    /// takes no more changes.
+    /// `Invalid` for more than 1 GB at once; `Full` if the disk has less; `Closed` for a database that takes
+    /// no changes.
     pub fn reserve(&mut self, database: DatabaseId, bytes: u64) -> Result<()> {
         self.check_open()?;
         if bytes > RESERVED_BYTES_MAX {
-            let what = format!("{bytes} bytes are too many to set aside at once; at most 1 GB is");
+            let what = format!("cannot reserve {bytes} bytes at once: the limit is 1 GB");
             return Err(Error::invalid(what));
         }
         self.open_database(database)?.extents.set_aside(bytes)
     }
 
-    /// A database by its name: one that exists or that this transaction created.
+    /// Finds a database by name, committed or created by this transaction.
     ///
     /// # Errors
-    /// `NotFound`, with names that are like it.
+    /// `NotFound`, with similar names.
     pub fn database(&mut self, name: &str) -> Result<DatabaseId> {
         self.check_open()?;
         if let Some(id) = self.own_database(name) {
@@ -130,11 +130,11 @@ impl Transaction {
             let row = self.federation.catalog().database_by_id(id, Csn::MAX)?;
             self.insert_database(row, shared)?;
         }
-        Ok(self.databases.get_mut(&id).expect("it was there or was just inserted"))
+        Ok(self.databases.get_mut(&id).expect("the database is open or was just inserted"))
     }
 
-    /// Locks a database together with other transactions, unless it is open. That comes before its row
-    /// is looked up: what was left of an extent may be used in the epoch of the row only.
+    /// Takes a shared lock on a database, unless it is open. The row is read under the lock: the rest of an
+    /// extent may be used only in the epoch that the row states.
     pub(super) fn share_database(&self, id: DatabaseId) -> Result<Option<LockGuard>> {
         if self.names.dropped_databases.contains_key(&id) {
             return Err(Error::NotFound {
@@ -158,7 +158,7 @@ impl Transaction {
         }
         if row.state != DatabaseState::Open {
             return Err(Error::Closed {
-                what: format!("database {:?} is {} and takes no changes", row.name, row.state),
+                what: format!("database {:?} is {} and read-only", row.name, row.state),
             });
         }
         let extents = self.federation.inner.take_extents(&row)?;

@@ -7,13 +7,12 @@ use crate::error::{Error, Result};
 use crate::read::view::deleted;
 
 impl Transaction {
-    /// Deletes the objects at entries, among them such as this transaction appended. Their entries
-    /// stay theirs: no other object gets one of them. Returns how many objects were deleted.
+    /// Deletes the objects at `entries`, which may include objects appended by this transaction. An entry is
+    /// never given to another object. Returns how many objects were deleted.
     ///
     /// # Errors
-    /// `NotFound` for an entry that does not exist or was deleted already; `Invalid` for one that is
-    /// named twice; `Conflict` if the container changed since the transaction's first read. Then
-    /// nothing is deleted.
+    /// `NotFound` for an entry that does not exist or is deleted; `Invalid` for a duplicate entry; `Conflict`
+    /// if the container changed since the transaction's first read. Then nothing is deleted.
     pub fn delete(&mut self, key: ContainerKey, entries: &[u64]) -> Result<u64> {
         self.check_entries(key, entries)?;
         let writer = self.writer(key)?;
@@ -27,8 +26,8 @@ impl Transaction {
         Ok(entries.len() as u64)
     }
 
-    /// Checks that objects can be changed: that each is there, is named once, and is as the
-    /// transaction has read it.
+    /// Checks that objects can be changed: each exists, is named once, and has not changed since the
+    /// transaction read it.
     pub(super) fn check_entries(&self, key: ContainerKey, entries: &[u64]) -> Result<()> {
         self.check_open()?;
         let container = self.containers.get(&key).ok_or_else(unopened)?;
@@ -40,7 +39,7 @@ impl Transaction {
         for &entry in entries {
             if entry >= end {
                 return Err(Error::NotFound {
-                    what: format!("{path} has no entry {entry}; it has entries 0..{end}"),
+                    what: format!("{path} has no entry {entry}: its entries are 0..{end}"),
                 });
             }
             if container.deletions.contains(&source, entry)? {
@@ -50,10 +49,7 @@ impl Transaction {
         let mut sorted = entries.to_vec();
         sorted.sort_unstable();
         match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(Error::invalid(format!(
-                "entry {} of {path} is named twice; name it once",
-                pair[0]
-            ))),
+            Some(pair) => Err(Error::invalid(format!("duplicate entry {} of {path}", pair[0]))),
             None => Ok(()),
         }
     }

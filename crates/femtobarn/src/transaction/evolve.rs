@@ -1,4 +1,4 @@
-//! Giving a container's objects a newer version of their class.
+//! Evolving a container to a newer version of its class.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::read::statistics;
 use crate::schema::class::Class;
 
 impl Transaction {
-    /// Makes the objects of a container objects of a newer version of their class: fields can be
-    /// added, left out, renamed, widened and made collections. Pages that hold them stay, as far as
-    /// they can; earlier snapshots see the older version. Indexes over fields that change are made
-    /// anew. The name of the class may lack the origin that the container's has in this federation.
+    /// Evolves a container's objects to a newer version of their class: fields can be added, removed,
+    /// renamed, widened and made collections. Pages are reused where the stored values stay the same; earlier
+    /// snapshots see the older version. Indexes over changed fields are rebuilt. `class` may be named without
+    /// the origin that the container's class has in this federation.
     ///
     /// # Errors
-    /// `Invalid` that names the field and the reason if objects cannot become such, if the class is
-    /// no newer version of the container's, or if an index is over a field that is left out;
-    /// `Exists` if the version has another definition; `Conflict` if the container changed since the
-    /// transaction's first read; as the disk. Then the container is as it was.
+    /// `Invalid`, with field and reason, if the objects cannot be converted, if `class` is not a newer
+    /// version of the container's, or if an index covers a removed field; `Exists` if the version has another
+    /// definition; `Conflict` if the container changed since the transaction's first read; `Io` or `Full` if
+    /// the file cannot be written. Then the container is unchanged.
     pub fn evolve(&mut self, key: ContainerKey, class: &Class) -> Result<()> {
         self.check_entries(key, &[])?;
         class.check()?;
@@ -74,7 +74,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// The versions of a class before one, down to the old one, the newest first.
+    /// The versions of a class between `old` and `class`, newest first, and `old` itself.
     fn versions_before(&self, class: &Class, old: &Class) -> Result<Vec<Class>> {
         let is_between = |version: u32| old.version < version && version < class.version;
         let mut between: Vec<Class> = self
@@ -95,7 +95,7 @@ impl Transaction {
     }
 }
 
-/// The fields of the indexes under their new names, and whether keys have to be made anew.
+/// The indexed fields by their new names, and whether the keys have to be rebuilt.
 fn renamed_indexes(
     indexes: &[IndexState],
     evolution: &Evolution,
@@ -106,7 +106,7 @@ fn renamed_indexes(
         for field in &index.fields {
             let (path, has_changed) = evolution.new_path(field).ok_or_else(|| {
                 Error::invalid(format!(
-                    "index {:?} is over {field:?}, which is left out; drop the index first",
+                    "index {:?} covers {field:?}, which is removed; drop the index first",
                     index.name
                 ))
             })?;

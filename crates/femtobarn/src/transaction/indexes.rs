@@ -1,4 +1,4 @@
-//! The indexes and statistics of the containers that a transaction writes to.
+//! The indexes of the containers that a transaction writes to.
 
 use super::{ContainerKey, Transaction, unopened};
 use crate::annex::IndexState;
@@ -6,16 +6,15 @@ use crate::error::Result;
 use crate::read::index;
 
 impl Transaction {
-    /// Makes an index of a container, over the objects that are there and all that will be. Its key is
-    /// made of the values of `fields`: numbers, truth values, texts and links, at the top or in
-    /// records, such as `run` or `header.run`. If they lie in a list, such as `tracks.id`, an object has
-    /// a key for each item. `unique` makes every commit fail that would leave two objects with the same
-    /// key.
+    /// Creates an index over the present and future objects of a container. Its key consists of the values of
+    /// `fields`: numbers, booleans, strings and links, at the top or in records, such as `run` or
+    /// `header.run`. A field within a list, such as `tracks.id`, gives an object one key per item. With
+    /// `unique`, a commit fails if two objects would have the same key.
     ///
     /// # Errors
-    /// `Exists` if the container has an index of that name; `NotFound` if there is no such field;
-    /// `Invalid` if the fields make no key. When the transaction commits or reads the container, `Exists`
-    /// if the index is to be unique and keys are not.
+    /// `Exists` if the container has an index of that name; `NotFound` for an unknown field; `Invalid` if the
+    /// fields cannot be a key. A later commit or read of the container fails with `Exists` if keys of a
+    /// unique index are not unique.
     pub fn create_index(
         &mut self,
         key: ContainerKey,
@@ -32,7 +31,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes an index away from a container; older snapshots keep it.
+    /// Drops an index of a container; older snapshots keep it.
     ///
     /// # Errors
     /// `NotFound` if the container has no index of that name.

@@ -1,16 +1,19 @@
-//! Transactions: what is written together becomes visible together.
+//! Transactions: changes that become durable and visible together.
 //!
 //! Commit:
-//! 1. every container ends its cluster and writes page list and footer; every database gets a commit
-//!    record; the files are synced, each once;
-//! 2. one catalogue transaction checks that every container is still at the version that this
-//!    transaction continued, and records the new ones. When that is durable, it has happened.
+//! 1. Every container ends its cluster and writes page list and footer. Every database gets a commit record.
+//!    Each file is synced once.
+//! 2. One catalogue transaction checks that each container is still at the version that this transaction
+//!    continued, and inserts the new versions. Once that is durable, the commit has happened.
 //!
 //! Invariants:
-//! 1. Until 2 has succeeded, nothing that this transaction wrote is referred to from anywhere.
-//! 2. The write lock of a container is held from its first use to the end, so that two writers do
-//!    not work in vain; that nobody else committed is checked in 2, not believed. A new one is locked
-//!    before the first checkpoint, from which on others can find it.
+//! 1. Until step 2 has succeeded, nothing refers to the bytes that the transaction wrote.
+//! 2. The write lock of a container is held from its first use to the end, to save a second writer from a
+//!    conflict at its commit. Correctness rests on the version check in step 2, never on the lock. A new
+//!    container is locked before the first checkpoint, since other transactions find it from then on.
+//!
+//! `container`, `numbers` and `writer_pool` import nothing of the other modules: the pool outlives
+//! transactions.
 
 mod append;
 mod catalogue_rows;
@@ -51,7 +54,7 @@ pub use container::ContainerKey;
 pub(crate) use container::range;
 pub use savepoint::Savepoint;
 
-/// A transaction that is under way. Dropped without a commit, it leaves nothing behind.
+/// An open transaction. If it is dropped without a commit, it leaves nothing behind.
 pub struct Transaction {
     federation: Federation,
     id: Uuid,
@@ -62,20 +65,20 @@ pub struct Transaction {
     new_classes: Vec<Class>,
     names: NameChanges,
     dropped: DroppedParts,
-    /// Identities of databases that were linked to or written.
+    /// UUIDs of databases that were linked to or written.
     identities: BTreeMap<DatabaseId, Uuid>,
-    /// What it reads, fixed at its first read.
+    /// The snapshot that all reads use, taken at the first of them.
     snapshot: Option<Snapshot>,
-    /// The newest commit when it last looked, and when that was.
+    /// The newest commit when the catalogue was last asked, and the time of that.
     seen: Option<(Csn, Instant)>,
-    /// The database that was looked up by its name last.
+    /// The database that was last looked up by name.
     found: Option<DatabaseId>,
-    /// Which versions it read, if they must not change before it commits.
+    /// Versions that were read and must not change before a serializable transaction commits.
     reads: BTreeMap<ContainerKey, Csn>,
-    /// Savepoints that can be gone back to, in the order of their making.
+    /// Valid savepoints, oldest first.
     savepoints: Vec<u64>,
     savepoints_made: u64,
-    /// What views of its changes look at to see whether it is over.
+    /// Views of uncommitted changes hold a weak reference; it dies with the transaction or at a checkpoint.
     life: Arc<()>,
     is_over: bool,
 }
@@ -85,12 +88,12 @@ struct OpenDatabase {
     row: DatabaseRow,
     is_new: bool,
     extents: ExtentWriter,
-    /// Held together with other transactions, against those who want the file for themselves.
+    /// A shared lock, which excludes sealing, detaching and vacuum's second round.
     _lock: LockGuard,
 }
 
 impl Inner {
-    /// What transactions leave to the next ones of this process.
+    /// What this process retains between transactions.
     fn writers(&self) -> &WriterPool {
         self.writer_pool.get_or_create(WriterPool::default)
     }
@@ -100,7 +103,7 @@ impl Federation {
     /// Starts a transaction.
     ///
     /// # Errors
-    /// As the catalogue.
+    /// `Denied` if the federation is read-only; `Closed` if a sync of its catalogue failed in this process.
     pub fn transaction(&self, options: TransactionOptions) -> Result<Transaction> {
         Transaction::begin(self.clone(), options)
     }
@@ -109,7 +112,7 @@ impl Federation {
 impl Transaction {
     fn begin(federation: Federation, options: TransactionOptions) -> Result<Self> {
         if federation.catalog().is_read_only() {
-            let what = format!("federation {} can only be read", federation.folder().display());
+            let what = format!("federation {} is read-only", federation.folder().display());
             return Err(femtobarn_catalog::Error::Denied { what }.into());
         }
         federation.catalog().check_not_failed()?;
@@ -145,7 +148,7 @@ impl Transaction {
         self.containers.get(&key).map(|open| &open.class).ok_or_else(unopened)
     }
 
-    /// Number of entries of a container, with those that this transaction appended or deleted.
+    /// Number of entries of a container, including those that this transaction appended or deleted.
     ///
     /// # Errors
     /// `NotFound` if the transaction has not opened the container.
@@ -153,7 +156,7 @@ impl Transaction {
         self.containers.get(&key).map(|open| open.appender.entries()).ok_or_else(unopened)
     }
 
-    /// Gives locks and extents back, and removes new files unless they are to be kept.
+    /// Releases locks and extents, and removes the files of new databases unless `keeps_files`.
     fn close(&mut self, keeps_files: bool) {
         self.is_over = true;
         self.life = Arc::new(());
@@ -166,7 +169,8 @@ impl Transaction {
         inner.writers().keep_owner(std::mem::replace(&mut self.owner, inner.locks().owner()));
     }
 
-    /// Lets go of what was dropped; nobody goes on with databases whose drop may be committed.
+    /// Releases dropped databases and containers. A database whose drop may be committed is never written
+    /// again.
     fn release_dropped(&mut self, is_committed: bool) {
         let DroppedParts { databases, .. } = std::mem::take(&mut self.dropped);
         for (id, open) in databases {
@@ -181,17 +185,17 @@ impl Transaction {
 
     fn release_database(&self, id: DatabaseId, mut open: OpenDatabase, keeps_files: bool) {
         if open.is_new && !keeps_files {
-            // A file that cannot be removed is unknown to the catalogue and only takes space.
+            // A file that cannot be removed is an orphan, which repair removes.
             drop(open.extents.file().remove());
             return;
         }
         open.extents.discard();
-        // A server refuses what comes when the database is not held any more.
+        // A server refuses writes that arrive after the database's lock is released.
         drop(open.extents.file().settle());
         self.federation.inner.return_extents(id, open.extents);
     }
 
-    /// Notes a commit that was the newest just now, if it is one.
+    /// Remembers the newest commit, unless `seen` is zero.
     fn note_head(&mut self, seen: Csn) {
         if seen > Csn::ZERO {
             self.seen = Some((seen, Instant::now()));
@@ -200,7 +204,7 @@ impl Transaction {
 
     fn check_open(&self) -> Result<()> {
         if self.is_over {
-            Err(Error::Closed { what: "the transaction is over; start another".into() })
+            Err(Error::Closed { what: "the transaction has ended; start a new one".into() })
         } else {
             Ok(())
         }
@@ -216,5 +220,5 @@ impl Drop for Transaction {
 }
 
 fn unopened() -> Error {
-    Error::NotFound { what: "the transaction has not opened this container".to_owned() }
+    Error::NotFound { what: "container not opened by this transaction".to_owned() }
 }

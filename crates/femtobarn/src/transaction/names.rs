@@ -1,9 +1,10 @@
 //! Dropping and renaming databases and containers.
 //!
 //! Invariants:
-//! 1. What was dropped lies in the graves until the transaction ends, so that a savepoint can have it
-//!    back; nothing else of the transaction sees it.
-//! 2. A name that this transaction ended is free for it at once, and for others from its commit on.
+//! 1. A dropped database or container stays in [`DroppedParts`] until the transaction ends, so that a
+//!    rollback to a savepoint can restore it. The rest of the transaction does not see it.
+//! 2. A name that this transaction freed can be reused by it at once, and by other transactions after its
+//!    commit.
 
 use std::collections::BTreeMap;
 
@@ -14,44 +15,44 @@ use super::{ContainerKey, OpenDatabase, Transaction};
 use crate::description::DESCRIPTION;
 use crate::error::{Error, Result};
 
-/// The names that a transaction gave and ended, each with the commit that was looked at.
+/// The names that a transaction has changed, each with the head at that time.
 #[derive(Clone, Default)]
 pub(super) struct NameChanges {
     pub renamed_databases: BTreeMap<DatabaseId, (Csn, String)>,
-    /// With whether the file is somebody else's.
+    /// The flag: whether the file is kept, because it was attached.
     pub dropped_databases: BTreeMap<DatabaseId, (Csn, bool)>,
-    /// Their new names are those of the open containers.
+    /// The new names are in the open containers.
     pub renamed_containers: BTreeMap<ContainerKey, Csn>,
     pub dropped_containers: BTreeMap<ContainerKey, Csn>,
 }
 
-/// A database that is to be dropped.
+/// A database about to be dropped.
 struct DatabaseToDrop {
-    /// The commit that was looked at.
+    /// The head when the row was read.
     seen: Csn,
     row: DatabaseRow,
-    /// Those that the catalogue knows.
+    /// The committed containers.
     containers: Vec<ContainerRow>,
-    /// Its lock, unless it is open.
+    /// Its shared lock; none if it is open already.
     shared: Result<Option<LockGuard>>,
 }
 
-/// What a transaction dropped.
+/// The databases and containers that a transaction dropped.
 #[derive(Default)]
 pub(super) struct DroppedParts {
     pub databases: BTreeMap<DatabaseId, OpenDatabase>,
     pub containers: BTreeMap<ContainerKey, OpenContainer>,
-    /// Locks of containers that were dropped without being opened.
+    /// Write locks of containers that were dropped without being opened.
     pub locks: BTreeMap<ContainerKey, LockGuard>,
 }
 
 impl Transaction {
-    /// Drops a database with all that is in it; its file goes when no snapshot needs it any more,
-    /// unless it is an attached one. Links to its objects are left dangling.
+    /// Drops a database with its containers. Vacuum removes its file once no snapshot needs it; an attached
+    /// file stays. Links to its objects dangle.
     ///
     /// # Errors
-    /// `NotFound`, with names that are like it; `Busy` if somebody writes to it for longer than this
-    /// transaction waits; `Conflict` if it changed since the transaction's first read.
+    /// `NotFound`, with similar names; `Busy` if another transaction writes to it for longer than
+    /// `lock_wait`; `Conflict` if it changed since the transaction's first read.
     pub fn drop_database(&mut self, name: &str) -> Result<()> {
         let DatabaseToDrop { seen, row, containers, shared } = self.find_to_drop(name)?;
         self.note_head(seen);
@@ -65,7 +66,7 @@ impl Transaction {
             }
         }
         if row.state == DatabaseState::Open {
-            // A database whose file is lost is dropped, too; it cannot tell.
+            // A database whose file is lost can be dropped, too; then no commit record says so.
             match shared {
                 Ok(Some(shared)) => drop(self.insert_database(row.clone(), shared)),
                 Ok(None) => drop(self.open_database(row.id)),
@@ -83,19 +84,19 @@ impl Transaction {
         Ok(())
     }
 
-    /// Gives a database another name. Its file keeps its name.
+    /// Renames a database. Its file keeps its name.
     ///
     /// # Errors
-    /// `NotFound`, with names that are like it; `Exists` if the new name is taken; `Invalid` if it
-    /// cannot be a name.
+    /// `NotFound`, with similar names; `Exists` if the new name is taken; `Invalid` if it is not a valid
+    /// name.
     pub fn rename_database(&mut self, name: &str, new_name: &str) -> Result<()> {
         let row = self.database_row(name)?;
         femtobarn_catalog::check_database_name(new_name)?;
         if self.find_database(new_name)?.is_some() {
-            return Err(Error::Exists { what: format!("database {new_name:?} exists already") });
+            return Err(Error::Exists { what: format!("database {new_name:?} already exists") });
         }
         let seen = self.federation.head()?;
-        // An open database notes its new name in a commit record; others take no more of them.
+        // A commit record states the new name of an open database; sealed and attached files get no records.
         if row.state == DatabaseState::Open {
             self.open_database(row.id)?.row.name = new_name.to_owned();
         }
@@ -105,13 +106,13 @@ impl Transaction {
         Ok(())
     }
 
-    /// Drops a container with all its objects; its bytes go when no snapshot needs them any more.
-    /// Links to its objects are left dangling.
+    /// Drops a container with its objects. Vacuum releases its bytes once no snapshot needs them. Links to
+    /// its objects dangle.
     ///
     /// # Errors
-    /// `NotFound`, with names that are like it; `Busy`, with who writes it, if that takes longer than
-    /// this transaction waits; `Conflict` if it changed since the transaction's first read; `Closed`
-    /// for a database that takes no more changes.
+    /// `NotFound`, with similar names; `Busy`, with the lock's holder, if another transaction writes it for
+    /// longer than `lock_wait`; `Conflict` if it changed since the transaction's first read; `Closed` for a
+    /// database that takes no changes.
     pub fn drop_container(&mut self, database: DatabaseId, name: &str) -> Result<()> {
         let key = self.resolve_container(database, name)?;
         self.open_database(database)?;
@@ -131,11 +132,11 @@ impl Transaction {
         Ok(())
     }
 
-    /// Gives a container another name.
+    /// Renames a container.
     ///
     /// # Errors
-    /// As [`drop_container`](Self::drop_container); `Exists` if the new name is taken; `Invalid` if it
-    /// cannot be a name.
+    /// As [`drop_container`](Self::drop_container); `Exists` if the new name is taken; `Invalid` if it is not
+    /// a valid name.
     pub fn rename_container(
         &mut self,
         database: DatabaseId,
@@ -144,7 +145,7 @@ impl Transaction {
     ) -> Result<ContainerKey> {
         check_container_name(new_name)?;
         if self.find_container(database, new_name)?.is_some() {
-            return Err(Error::Exists { what: format!("container {new_name:?} exists already") });
+            return Err(Error::Exists { what: format!("container {new_name:?} already exists") });
         }
         let key = self.container(database, name)?;
         let seen = self.federation.head()?;
@@ -157,7 +158,7 @@ impl Transaction {
         Ok(key)
     }
 
-    /// The database of a name, to drop it.
+    /// Finds and locks the database to drop.
     fn find_to_drop(&self, name: &str) -> Result<DatabaseToDrop> {
         self.check_open()?;
         let catalog = self.federation.catalog();
@@ -172,7 +173,8 @@ impl Transaction {
             };
             return Ok(DatabaseToDrop { seen, row, containers, shared: Ok(None) });
         }
-        // Most often it was looked up by its name just now; another one may have that by the time it is locked.
+        // The database was usually looked up by this name just now. Another database may have the name by the
+        // time the lock is held.
         let found = self.found.filter(|id| !self.has_renamed(*id));
         if let Some(id) = found
             && let Some(doomed) = self.find_to_drop_if_called(name, id)?
@@ -182,12 +184,12 @@ impl Transaction {
         let id = self.database_row(name)?.id;
         let doomed = self.find_to_drop_if_called(name, id)?;
         doomed.ok_or_else(|| Error::Conflict {
-            what: format!("database {name:?} was renamed or dropped just now"),
+            what: format!("database {name:?} was renamed or dropped meanwhile; retry"),
         })
     }
 
-    /// A database to drop, if it has the name. It is locked before its row is looked up, which then tells the
-    /// epoch that it is written in.
+    /// Locks a database, then reads its row, which states the epoch to write in. None if it has another name
+    /// or is gone.
     fn find_to_drop_if_called(&self, name: &str, id: DatabaseId) -> Result<Option<DatabaseToDrop>> {
         let shared = self.share_database(id);
         match self.federation.catalog().database_to_drop(id) {
@@ -200,7 +202,7 @@ impl Transaction {
         }
     }
 
-    /// The database of a name: one that exists or that this transaction created or renamed.
+    /// The row of the database that has a name in this transaction.
     fn database_row(&self, name: &str) -> Result<DatabaseRow> {
         self.check_open()?;
         let Some(id) = self.own_database(name) else {
@@ -213,22 +215,23 @@ impl Transaction {
         }
     }
 
-    /// The database that has a name, as this transaction sees it; none if there is none.
+    /// The database that has a name in this transaction, if any.
     ///
     /// # Errors
-    /// As the catalogue.
+    /// `Unavailable` if the catalogue's server does not answer; `Io` if the catalogue cannot be read.
     pub fn find_database(&self, name: &str) -> Result<Option<DatabaseId>> {
         Ok(self.find_named(name)?.0)
     }
 
-    /// As [`find_database`](Self::find_database), for who makes one if there is none.
+    /// As [`find_database`](Self::find_database); also remembers the head, which a new database's commit
+    /// record needs.
     pub(super) fn look_for_database(&mut self, name: &str) -> Result<Option<DatabaseId>> {
         let (found, seen) = self.find_named(name)?;
         self.note_head(seen);
         Ok(found)
     }
 
-    /// The database that has a name, and a commit that was not older than what was found.
+    /// The database that has a name, and the head at the lookup; zero if the catalogue was not asked.
     fn find_named(&self, name: &str) -> Result<(Option<DatabaseId>, Csn)> {
         self.check_open()?;
         if let Some(id) = self.own_database(name) {
@@ -238,7 +241,7 @@ impl Transaction {
         Ok((known.map(|row| row.id).filter(|id| !self.has_renamed(*id)), seen))
     }
 
-    /// The database to which this transaction gave a name, or that it has open under it.
+    /// The database that this transaction has open or renamed to a name.
     pub(super) fn own_database(&self, name: &str) -> Option<DatabaseId> {
         let mut renamed = self.names.renamed_databases.iter();
         let renamed = renamed.find(|(_, (_, given))| given == name).map(|(id, _)| *id);
@@ -246,29 +249,29 @@ impl Transaction {
         renamed.or_else(|| open().map(|open| open.row.id))
     }
 
-    /// Whether a database has not the name any more that the catalogue knows.
+    /// Whether the catalogue's name of a database is out of date in this transaction.
     pub(super) fn has_renamed(&self, id: DatabaseId) -> bool {
         self.names.dropped_databases.contains_key(&id)
             || self.names.renamed_databases.contains_key(&id)
     }
 
-    /// Whether a container has not the name any more that the catalogue knows.
+    /// Whether the catalogue's name of a container is out of date in this transaction.
     pub(super) fn has_renamed_container(&self, key: ContainerKey) -> bool {
         self.names.dropped_databases.contains_key(&key.database)
             || self.names.dropped_containers.contains_key(&key)
             || self.names.renamed_containers.contains_key(&key)
     }
 
-    /// The container of a name, as this transaction sees it; none if there is none.
+    /// The container that has a name in this transaction, if any.
     ///
     /// # Errors
-    /// As the catalogue.
+    /// `Unavailable` if the catalogue's server does not answer; `Io` if the catalogue cannot be read.
     pub fn find_container(&self, database: DatabaseId, name: &str) -> Result<Option<ContainerKey>> {
         self.check_open()?;
         if let Some(key) = self.own_container(database, name) {
             return Ok(Some(key));
         }
-        // What this transaction created nobody else has put anything into.
+        // No other transaction can add containers to a database that this one created.
         if self.databases.get(&database).is_some_and(|open| open.is_new) {
             return Ok(None);
         }
@@ -277,7 +280,7 @@ impl Transaction {
         Ok(known.filter(|key| !self.has_renamed_container(*key)))
     }
 
-    /// The container that this transaction has open under a name.
+    /// The open container that has a name.
     pub(super) fn own_container(&self, database: DatabaseId, name: &str) -> Option<ContainerKey> {
         let mut open = self.containers.iter();
         let is_it = |key: &ContainerKey, open: &OpenContainer| {
@@ -286,7 +289,7 @@ impl Transaction {
         open.find(|(key, open)| is_it(key, open)).map(|(key, _)| *key)
     }
 
-    /// As [`find_container`](Self::find_container); that there is none is an error.
+    /// As [`find_container`](Self::find_container); a missing container is an error.
     pub(super) fn resolve_container(
         &self,
         database: DatabaseId,
@@ -295,14 +298,14 @@ impl Transaction {
         if let Some(key) = self.find_container(database, name)? {
             return Ok(key);
         }
-        // The catalogue says which names are like it.
+        // The catalogue's error lists similar names.
         self.federation.catalog().container(database, name, Csn::MAX)?;
         Err(Error::NotFound {
             what: format!("container {name:?} was renamed or dropped by this transaction"),
         })
     }
 
-    /// Locks a container, unless this transaction has done so.
+    /// Takes a container's write lock, unless this transaction holds it.
     fn lock_to_drop(&mut self, key: ContainerKey) -> Result<()> {
         let is_locked = self.containers.contains_key(&key)
             || self.dropped.containers.contains_key(&key)
@@ -315,7 +318,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Has back what was dropped since `names` were all that was.
+    /// Restores databases and containers that were dropped since `names` was saved.
     pub(super) fn restore_dropped(&mut self, names: &NameChanges) {
         let is_back = |id: &DatabaseId| !names.dropped_databases.contains_key(id);
         let is_here = |key: &ContainerKey| {
@@ -337,15 +340,15 @@ pub(super) fn renamed_or_dropped(name: &str) -> Error {
 pub(super) fn check_container_name(name: &str) -> Result<()> {
     femtobarn_catalog::check_container_name(name)?;
     if name == DESCRIPTION {
-        Err(Error::invalid(format!("the container name {name:?} is taken by Femtobarn")))
+        Err(Error::invalid(format!("invalid container name {name:?}: reserved by Femtobarn")))
     } else {
         Ok(())
     }
 }
 
-/// Taking entries out of a map.
+/// Removing entries from a map.
 pub(super) trait Extract<K, V> {
-    /// Removes and returns the entries with such keys.
+    /// Removes and returns the entries whose keys satisfy `is_it`.
     fn extract(&mut self, is_it: impl Fn(&K) -> bool) -> BTreeMap<K, V>;
 }
 

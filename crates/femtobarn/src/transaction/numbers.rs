@@ -1,24 +1,23 @@
-//! Numbers for new databases and containers, reserved ahead, since each time is a durable write.
+//! Numbers for new databases and containers, reserved in batches because each reservation is a durable write.
 //!
-//! 1. The more a process makes, the more it reserves at once: half as many as it had, so that few stay
-//!    unused when it ends.
-//! 2. What was reserved before a fork is the parent's.
+//! 1. A batch is half as large as the count handed out so far, at most 256, so that few numbers stay unused.
+//! 2. Numbers reserved before a fork belong to the parent.
 
 use parking_lot::Mutex;
 
 use crate::error::Result;
 
-/// Numbers that are reserved at once.
+/// Numbers in one batch, at most.
 const RESERVED_MAX: u32 = 256;
 
-/// Numbers of one kind that a process has reserved.
+/// The reserved numbers of one kind.
 #[derive(Debug)]
 pub(crate) struct NumberPool<N>(Mutex<Reservation<N>>);
 
 #[derive(Debug)]
 struct Reservation<N> {
     process: u32,
-    /// The last comes first.
+    /// In descending order.
     reserved: Vec<N>,
     given: u32,
 }
@@ -30,7 +29,7 @@ impl<N> Default for NumberPool<N> {
 }
 
 impl<N> NumberPool<N> {
-    /// A number that nobody had before; `reserve` makes so many.
+    /// The next number, never handed out before. `reserve` reserves a batch of the given size.
     ///
     /// # Errors
     /// Those of `reserve`.
@@ -48,7 +47,7 @@ impl<N> NumberPool<N> {
             own.reserved.reverse();
         }
         own.given = own.given.saturating_add(1);
-        Ok(own.reserved.pop().expect("one or more were reserved"))
+        Ok(own.reserved.pop().expect("a batch has at least one number"))
     }
 }
 
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_more_are_needed_the_more_are_reserved_at_once() {
+    fn batches_grow_with_the_count_handed_out() {
         let (last, times) = (Cell::new(0), Cell::new(0));
         let numbers = NumberPool::default();
         let next = |process| {
@@ -74,7 +73,7 @@ mod tests {
         assert!(times.get() < 25, "{times:?}");
         assert!(last.get() <= 1000 + RESERVED_MAX);
         let parent = last.get();
-        assert_eq!(next(8), parent + 1, "a child has nothing of its parent's");
+        assert_eq!(next(8), parent + 1, "a child does not use its parent's numbers");
         assert_eq!(next(8), parent + 2);
     }
 }

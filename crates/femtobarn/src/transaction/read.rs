@@ -1,10 +1,9 @@
 //! Reading within a transaction.
 //!
 //! Invariants:
-//! 1. All reads are of one snapshot, taken at the first of them, and of what the transaction itself
-//!    changed since.
-//! 2. What is changed is what was read: a container that got a version after that snapshot can be
-//!    appended to, but neither read with its changes nor updated.
+//! 1. All reads use one snapshot, taken at the first of them, plus the transaction's own changes.
+//! 2. A container that another transaction committed to after that snapshot can be appended to, but neither
+//!    updated nor read with own changes.
 
 use std::sync::Arc;
 
@@ -19,12 +18,11 @@ use crate::read::version::{ContainerVersion, VersionParts};
 use crate::read::view::View;
 
 impl Transaction {
-    /// What the transaction reads: the federation as of the newest commit when it first read. It
-    /// does not show what the transaction itself changes, and what is read through it may change
-    /// before a serializable transaction commits; [`view`](Self::view) is for both.
+    /// The snapshot that the transaction reads, taken at its first read. It lacks the transaction's own
+    /// changes, and reads through it are not tracked for serializability; [`view`](Self::view) does both.
     ///
     /// # Errors
-    /// As the catalogue.
+    /// `Unavailable` if the catalogue's server does not answer; `Io` if the catalogue cannot be read.
     pub fn snapshot(&mut self) -> Result<Snapshot> {
         self.check_open()?;
         if let Some(snapshot) = &self.snapshot {
@@ -35,20 +33,19 @@ impl Transaction {
         Ok(snapshot)
     }
 
-    /// A container by its path, such as `run7/events`, with what this transaction has changed in it
-    /// so far. What it changes later, the view does not show; a view with changes can be read while
-    /// the transaction lives.
+    /// A container by its path, such as `run7/events`, with this transaction's changes so far. The view does
+    /// not show later changes; a view with changes can be read while the transaction lives.
     ///
     /// # Errors
-    /// `NotFound`, with names that are like it; `Conflict` if the transaction has changed it and
-    /// somebody else had done so since its first read; as the disk.
+    /// `NotFound`, with similar names; `Conflict` if the transaction has changed the container and another
+    /// one committed to it since the first read; `Io` or `Full` if pending changes cannot be written.
     pub fn view(&mut self, path: &str) -> Result<View> {
         let snapshot = self.snapshot()?;
         let key = self.resolve(&snapshot, path)?;
         self.view_by_key(key)
     }
 
-    /// The container that has a path, as the transaction sees it.
+    /// The container that has a path in this transaction.
     fn resolve(&self, snapshot: &Snapshot, path: &str) -> Result<ContainerKey> {
         let (database_name, name) = split(path)?;
         let catalog = self.federation.catalog();
@@ -89,7 +86,7 @@ impl Transaction {
         }
     }
 
-    /// Notes what was read, if it must not change before the commit.
+    /// Records the version that was read, if the transaction is serializable.
     fn note_read(&mut self, view: View) -> Result<View> {
         if self.options.isolation == Isolation::Serializable {
             let row = view.version();
@@ -99,7 +96,7 @@ impl Transaction {
         Ok(view)
     }
 
-    /// A container as this transaction has changed it.
+    /// A view of a container with this transaction's changes.
     fn changed_view(&mut self, snapshot: Snapshot, key: ContainerKey) -> Result<View> {
         let open = self.containers.get_mut(&key).ok_or_else(unopened)?;
         let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
@@ -123,7 +120,7 @@ impl Transaction {
             bytes: written.bytes,
         };
         let database = &self.databases[&key.database];
-        // Its extents may lie where something else was when the database was opened.
+        // The database's epoch may have changed since it was opened, and cached pages are keyed by epoch.
         let epoch = if database.is_new {
             database.row.epoch
         } else {
@@ -148,12 +145,12 @@ impl Transaction {
         Ok(View::new(snapshot, Arc::new(opened)))
     }
 
-    /// Checks that nobody else has changed a container since this transaction's first read.
+    /// Checks that a container has not changed since this transaction's first read.
     pub(super) fn check_unchanged(&self, open: &OpenContainer, path: &str) -> Result<()> {
         self.check_not_changed_since_read(open.base, path)
     }
 
-    /// Checks that a version was committed before this transaction's first read.
+    /// Checks that a version is part of the snapshot that this transaction reads.
     pub(super) fn check_not_changed_since_read(
         &self,
         version: Option<Csn>,
@@ -164,7 +161,7 @@ impl Transaction {
             Some(csn) if csn > snapshot.csn() => Err(Error::Conflict {
                 what: format!(
                     "{path} was changed by commit {csn}, and this transaction reads commit {}; \
-                     roll back and do it again in a new transaction",
+                     roll back and retry in a new transaction",
                     snapshot.csn()
                 ),
             }),

@@ -1,7 +1,7 @@
-//! Savepoints: going back within a transaction, without giving it up.
+//! Savepoints: partial rollback within a transaction.
 //!
-//! A savepoint writes every open container as a version that nobody can find, and goes back by going
-//! on from there.
+//! A savepoint writes a version of every open container that is not in the catalogue; a rollback continues
+//! from it.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use super::names::{Extract, NameChanges};
 use super::{ContainerKey, OpenDatabase, Transaction, unopened};
 use crate::error::{Error, Result};
 
-/// A moment within a transaction that it can go back to.
+/// A state of a transaction that it can return to.
 pub struct Savepoint {
     transaction: Uuid,
     number: u64,
-    /// The open databases with their names.
+    /// Names of the open databases.
     databases: BTreeMap<DatabaseId, String>,
     containers: BTreeMap<ContainerKey, ContainerState>,
     names: NameChanges,
@@ -25,10 +25,10 @@ pub struct Savepoint {
 }
 
 impl Transaction {
-    /// Remembers everything as it is now.
+    /// Saves the state of the transaction.
     ///
     /// # Errors
-    /// As the disk.
+    /// `Io` or `Full` if pending changes cannot be written.
     pub fn savepoint(&mut self) -> Result<Savepoint> {
         self.check_open()?;
         let mut containers = BTreeMap::new();
@@ -51,20 +51,20 @@ impl Transaction {
         })
     }
 
-    /// Undoes everything since a savepoint, which can be gone back to again; later ones cannot.
-    /// Locks that were taken since are kept, except those of what was created.
+    /// Undoes all changes since a savepoint. The savepoint stays valid; later ones end. Locks taken since are
+    /// kept, except those of containers and databases created since.
     ///
     /// # Errors
-    /// `Invalid` if the savepoint is of another transaction, or was made before one that was gone
-    /// back to or before a checkpoint; as the disk, and then the transaction is over.
+    /// `Invalid` if the savepoint belongs to another transaction, or has ended with an earlier rollback or a
+    /// checkpoint; `Io` if the file cannot be read, and then the transaction has ended.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         self.check_open()?;
         let is_known =
             savepoint.transaction == self.id && self.savepoints.contains(&savepoint.number);
         if !is_known {
             return Err(Error::invalid(
-                "this savepoint cannot be gone back to: the transaction is another one, has been \
-                 committed since, or has gone back to an earlier one",
+                "invalid savepoint: it belongs to another transaction, or ended with a commit or a \
+                 rollback to an earlier one",
             ));
         }
         self.savepoints.retain(|number| *number <= savepoint.number);
@@ -91,7 +91,7 @@ impl Transaction {
             if open.is_new {
                 self.release_database(id, open, false)
             } else {
-                // Its lock and its extents stay with the transaction, its name does not.
+                // The transaction keeps its lock and extents, but not its new name.
                 open.row.name = self.federation.catalog().database_by_id(id, Csn::MAX)?.name;
                 self.databases.insert(id, open);
             }

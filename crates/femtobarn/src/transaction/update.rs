@@ -1,4 +1,4 @@
-//! Updating fields of objects, in place of what they were; earlier snapshots keep that.
+//! Updating fields of objects. Earlier snapshots keep the old values.
 
 use rntuple::Array;
 
@@ -8,24 +8,24 @@ use crate::error::{Error, Result};
 use crate::links::translate;
 
 impl Transaction {
-    /// Replaces fields of the objects at entries. `values` is an array of records with one item for
-    /// each entry, in the same order; their members are fields of the class or, by a path with dots
-    /// such as `vertex.x`, members of records in it. Fields that are not named stay as they are.
+    /// Replaces fields of the objects at `entries`. `values` is an array of records, one for each entry and
+    /// in the same order. Their members are fields of the class or, by a path such as `vertex.x`, members of
+    /// records in it. Other fields keep their values.
     ///
     /// # Errors
-    /// `NotFound` for an entry that does not exist or was deleted, or if there is no such field;
-    /// `Invalid` if the values are not of the fields' types, or an entry or a field is named twice;
-    /// `Conflict` if the container changed since the transaction's first read; as the disk. Then
-    /// nothing is updated, but after a failure of the disk the transaction can only be rolled back.
+    /// `NotFound` for an entry that does not exist or is deleted, or for an unknown field; `Invalid` if the
+    /// values do not fit the fields' types, or an entry or field is given twice; `Conflict` if the container
+    /// changed since the transaction's first read. Then nothing is updated. `Io` or `Full` if the file cannot
+    /// be written; then the transaction can only be rolled back.
     pub fn update(&mut self, key: ContainerKey, entries: &[u64], values: Array) -> Result<()> {
         self.check_entries(key, entries)?;
         let mut writer = self.writer(key)?;
         let Array::Record { length, members } = values else {
-            return Err(Error::invalid("the new values must be records of the changed fields"));
+            return Err(Error::invalid("invalid values: must be records of the fields to update"));
         };
         if length != entries.len() {
             return Err(Error::invalid(format!(
-                "there are {length} values for {} entries",
+                "{length} values given for {} entries",
                 entries.len()
             )));
         }
@@ -44,7 +44,7 @@ impl Transaction {
     }
 }
 
-/// Checks that no field is named twice, by itself or as a part of another.
+/// Checks that no field is given twice, by itself or within a record.
 fn check_paths(members: &[(String, Array)]) -> Result<()> {
     for (at, (path, _)) in members.iter().enumerate() {
         let is_within = |one: &str, other: &str| {
@@ -53,16 +53,14 @@ fn check_paths(members: &[(String, Array)]) -> Result<()> {
         let mut before = members[..at].iter();
         let twice = before.find(|(one, _)| is_within(one, path) || is_within(path, one));
         if let Some((other, _)) = twice {
-            return Err(Error::invalid(format!(
-                "field {path:?} is given twice, by itself and as {other:?}"
-            )));
+            return Err(Error::invalid(format!("field {path:?} given twice: also as {other:?}")));
         }
     }
     Ok(())
 }
 
 impl ContainerWriter<'_> {
-    /// Values of a field as they are stored, checked against its type.
+    /// The stored form of a field's values, checked against its type.
     fn stored(&mut self, path: &str, values: Array) -> Result<Array> {
         let what = self.what();
         let of = self.container.class.field_type(path).cloned().ok_or_else(|| {
@@ -86,7 +84,7 @@ impl ContainerWriter<'_> {
         Ok(values)
     }
 
-    /// Replaces stored values of entries, which ascend.
+    /// Replaces stored values; `entries` ascend.
     fn replace(&mut self, entries: &[u64], members: &[(String, Array)]) -> Result<()> {
         let what = self.what();
         let extents = &mut self.database.extents;
@@ -98,7 +96,7 @@ impl ContainerWriter<'_> {
         }
         for (at, (path, values)) in members.iter().enumerate() {
             self.container.indexing.update(&self.container.annex.indexes, path, entries);
-            // What was replaced before is read back from the file.
+            // The appender reads earlier replacements back from the file.
             let flushed = extents.flush();
             let replaced = flushed.and_then(|()| {
                 let replaced = appender.replace(extents, &source, path, entries, values);

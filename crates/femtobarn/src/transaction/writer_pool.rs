@@ -1,13 +1,14 @@
-//! What transactions leave to the next ones of the same process, so that those need not open and read it
-//! again.
+//! Writers of ended transactions, retained for the next ones of this process, which then need not open and
+//! read containers.
 //!
 //! Invariants:
-//! 1. A kept container is one version, as it was committed. It is used only by who has locked the
-//!    container and found in the catalogue that this version is still the newest, in the same epoch of the
-//!    database, in which nothing of it was moved; otherwise it is forgotten. All else that may change, such as its name, comes from the catalogue.
-//! 2. Little memory is kept: few containers, and no buffers of those that a large transaction wrote.
-//! 3. A kept owner of locks holds none.
-//! 4. Numbers that were reserved and not given yet are nobody else's.
+//! 1. A retained container is one committed version. It is used only under the container's write lock, and
+//!    only if the catalogue names this version as the newest in the same epoch of the database, in which no
+//!    byte of it was moved; otherwise it is dropped. Everything else that may change, such as its name, is
+//!    taken from the catalogue.
+//! 2. Memory is bounded: at most 64 containers, and no buffers of containers that a large transaction wrote.
+//! 3. A retained lock owner holds no locks.
+//! 4. Reserved numbers are used by no other process.
 
 use std::collections::VecDeque;
 
@@ -18,17 +19,17 @@ use super::container::{ContainerKey, OpenContainer};
 use super::numbers::NumberPool;
 use crate::error::Result;
 
-/// Containers that are kept.
+/// Retained containers, at most.
 const CONTAINERS_MAX: usize = 64;
-/// Bytes that a transaction writes to a container from which on its buffers are not kept.
+/// Bytes written by one transaction to a container beyond which its buffers are released.
 const GROWN_BYTES_MAX: u64 = 256 << 10;
-/// Owners of locks that are kept.
+/// Retained lock owners, at most.
 const OWNERS_MAX: usize = 8;
 
-/// What is kept.
+/// What one process retains between transactions.
 #[derive(Default)]
 pub(crate) struct WriterPool {
-    /// Each with the epoch of its database. The one that was used last is the last.
+    /// Each with the epoch of its database; the least recently used first.
     containers: Mutex<VecDeque<(ContainerKey, u64, OpenContainer)>>,
     owners: Mutex<Vec<LockOwner>>,
     database_numbers: NumberPool<DatabaseId>,
@@ -36,10 +37,11 @@ pub(crate) struct WriterPool {
 }
 
 impl WriterPool {
-    /// Keeps a container that was committed just now, and frees its lock.
+    /// Retains a container that was just committed, and releases its lock.
     pub(super) fn keep_container(
         &self,
-        (key, epoch): (ContainerKey, u64),
+        key: ContainerKey,
+        epoch: u64,
         mut open: OpenContainer,
         grown: u64,
     ) {
@@ -58,7 +60,7 @@ impl WriterPool {
         containers.push_back((key, epoch, open));
     }
 
-    /// A container, if it was kept as of the commit `base` in an epoch of its database.
+    /// Takes a container out, if it was retained as of commit `base` in this epoch of its database.
     pub(super) fn take_container(
         &self,
         key: ContainerKey,
@@ -71,7 +73,7 @@ impl WriterPool {
         (open.base == Some(base) && of == epoch).then_some(open)
     }
 
-    /// The container that had a name when it was kept; it may have another one now.
+    /// The container that had a name when it was retained; it may have another one now.
     pub(super) fn container_named(&self, database: DatabaseId, name: &str) -> Option<ContainerKey> {
         let containers = self.containers.lock();
         let mut kept = containers.iter().rev().filter(|(key, ..)| key.database == database);
@@ -86,7 +88,7 @@ impl WriterPool {
     }
 
     pub(super) fn take_owner(&self) -> Option<LockOwner> {
-        // One from before a fork shares its locks with the parent.
+        // An owner created before a fork shares its locks with the parent.
         self.owners.lock().pop().filter(LockOwner::is_reusable)
     }
 

@@ -89,7 +89,7 @@ fn what_is_not_there_cannot_be_deleted_and_nothing_is() {
     for (entries, kind, said) in [
         (&[1, 3][..], ErrorKind::NotFound, "-3 of run7/events was deleted"),
         (&[1, 10], ErrorKind::NotFound, "no entry 10"),
-        (&[1, 2, 1], ErrorKind::Invalid, "entry 1 of run7/events is named twice"),
+        (&[1, 2, 1], ErrorKind::Invalid, "duplicate entry 1 of run7/events"),
     ] {
         let error = transaction.delete(key, entries).unwrap_err();
         assert_eq!(error.kind(), kind);

@@ -283,7 +283,7 @@ fn objects_and_deletions_are_salvaged_only_when_asked_for() {
         let [left, ..] = &report.left[..] else { panic!("{damaged}: {report:?}") };
         assert!(report.done.is_empty() && left.advice.contains("salvage"), "{report:?}");
         let report = repair(&federation, true);
-        assert!(report.done[0].contains("as of commit"), "{report:?}");
+        assert!(report.done[0].contains("reverted to commit"), "{report:?}");
         // The deletion is undone, all objects of before are there.
         assert_eq!(numbers(&federation, "run7/events"), (0..40).collect::<Vec<_>>());
         assert_eq!(find(&federation, 3), Some(3));

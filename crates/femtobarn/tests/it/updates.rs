@@ -189,8 +189,8 @@ fn what_cannot_be_updated_is_refused_and_nothing_is() {
     for (entries, values, kind, said) in [
         (&[9][..], one(1), ErrorKind::NotFound, "was deleted"),
         (&[10], one(1), ErrorKind::NotFound, "no entry 10"),
-        (&[1, 1], one(1), ErrorKind::Invalid, "named twice"),
-        (&[1, 2], one(1), ErrorKind::Invalid, "1 values for 2 entries"),
+        (&[1, 1], one(1), ErrorKind::Invalid, "duplicate entry"),
+        (&[1, 2], one(1), ErrorKind::Invalid, "1 values given for 2 entries"),
         (&[1], numbers("n", 1), ErrorKind::Invalid, "field \"n\""),
         (&[1], numbers("hat", 1), ErrorKind::NotFound, "no field \"hat\"; it has n, vertex"),
         (&[1], numbers("mother.entry", 1), ErrorKind::NotFound, "no field \"mother.entry\""),

@@ -1,4 +1,4 @@
-//! A container of a file that is being attached, as an anchor or a commit record describes it.
+//! A container of a file that is being attached, as its anchor or its newest commit record describes it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::storage::file::DatabaseFile;
 use crate::storage::scan::{self, NewestState};
 use crate::transaction::range;
 
-/// A container on its way into the federation.
+/// A container that is being attached.
 pub(super) struct IncomingContainer {
     pub(super) name: String,
     pub(super) class: Class,
@@ -44,7 +44,7 @@ pub(super) fn anchored(source: &Arc<DatabaseFile>, what: &str) -> Result<Vec<Inc
     anchors.retain(|(name, _)| name != DESCRIPTION);
     if anchors.is_empty() {
         return Err(Error::invalid(format!(
-            "{what} has no RNTuple; trees can be imported, which copies them"
+            "{what} has no RNTuple; TTrees cannot be attached, import them instead"
         )));
     }
     let descriptions: BTreeMap<String, Description> =
@@ -56,7 +56,7 @@ pub(super) fn anchored(source: &Arc<DatabaseFile>, what: &str) -> Result<Vec<Inc
     anchors.iter().map(entry).collect()
 }
 
-/// The containers of a database that is not sealed, as its commit records have them.
+/// The containers of an unsealed database, from its newest commit records.
 pub(super) fn recorded(
     source: &Arc<DatabaseFile>,
     uuid: Uuid,
@@ -64,7 +64,7 @@ pub(super) fn recorded(
 ) -> Result<Vec<IncomingContainer>> {
     let Some(newest) = NewestState::of(scan::records(&**source, uuid, &mut |_| true)?) else {
         return Err(Error::invalid(format!(
-            "{what} was not closed by its writer, and no federation committed to it"
+            "{what} is incomplete: its writer did not close it, and it has no commit record"
         )));
     };
     let containers = newest.containers.into_values();
@@ -84,7 +84,7 @@ impl IncomingContainer {
             .and_then(|reader| reader.check_locations().map(|()| reader))
             .map_err(Error::storage(what()))?;
         check_metadata_keys(&reader, anchor).map_err(Error::storage(what()))?;
-        // A name within a subdirectory has slashes, which separate databases from containers here.
+        // The name of an RNTuple in a subdirectory has slashes, which separate database and container here.
         let name = name.replace('/', "_");
         let class = match described {
             Some(description) => Class::from_json(&description.definition)?,
@@ -133,7 +133,7 @@ impl IncomingContainer {
         if reader.entries() != of.entries {
             let (read, told) = (reader.entries(), of.entries);
             return Err(Error::Corrupt {
-                what: format!("{what} has {read} entries, and {told} by its commit record"),
+                what: format!("{what} has {read} entries, but its commit record states {told}"),
             });
         }
         Ok(IncomingContainer {
@@ -214,10 +214,10 @@ impl IncomingContainer {
 }
 
 fn not_of_class(what: &str, class: &Class) -> Error {
-    Error::Corrupt { what: format!("{what}: its objects are not of class {}", class.name) }
+    Error::Corrupt { what: format!("{what}: its fields differ from those of class {}", class.name) }
 }
 
-/// Refuses metadata that are split over several keys: the catalogue has one place for each of them.
+/// Refuses metadata split over several keys: the catalogue stores one range for each envelope.
 fn check_metadata_keys(reader: &Reader, anchor: &Anchor) -> rntuple::Result<()> {
     let lists = reader.footer().cluster_groups.iter().map(|group| group.page_list.locator.size);
     let sizes = lists.chain([anchor.header.locator.size, anchor.footer.locator.size]);
@@ -230,7 +230,7 @@ fn check_metadata_keys(reader: &Reader, anchor: &Anchor) -> rntuple::Result<()> 
     }
 }
 
-/// Checks that a file that describes its containers describes all that are there and no others.
+/// Checks that the containers and their descriptions in a file match one to one.
 fn check_described(
     anchors: &[(String, Anchor)],
     descriptions: &BTreeMap<String, Description>,
@@ -243,7 +243,7 @@ fn check_described(
     match missing.or(unknown) {
         None => Ok(()),
         Some(name) => Err(Error::Corrupt {
-            what: format!("{what}: container {name:?} is not both described and there"),
+            what: format!("{what}: container {name:?} lacks its description or its anchor"),
         }),
     }
 }

@@ -1,8 +1,8 @@
-//! IncomingFile: an existing ROOT file becomes a database of the federation, where it lies and as it is.
+//! Attaching: an existing ROOT file becomes a database of the federation, in its place and unchanged.
 //!
-//! A file that a federation sealed keeps its identity, its containers' numbers and its links; so does
-//! a database that was not sealed, of which the newest commit records tell what it holds. Of any
-//! other file every RNTuple becomes a container, whose class is made from its fields.
+//! A file that a federation sealed keeps its identity, container numbers and links, as does an unsealed
+//! database, whose newest commit records list its containers. In any other file each RNTuple becomes a
+//! container, whose class is derived from its fields.
 
 mod container;
 
@@ -28,7 +28,7 @@ use crate::storage::key_chain;
 use crate::storage::places;
 use container::IncomingContainer;
 
-/// What was attached.
+/// The result of attaching a file.
 #[derive(Clone, Debug)]
 pub struct Attached {
     /// The number of the new database.
@@ -37,21 +37,21 @@ pub struct Attached {
     pub name: String,
     /// Its containers.
     pub containers: Vec<String>,
-    /// Names of classes in the file, each with the other name that the class has in the federation.
+    /// Classes whose name in the file differs from that in the federation: both names.
     pub renamed: Vec<(String, String)>,
     /// Fields that cannot be read, with the reason.
     pub ignored: Vec<String>,
 }
 
 impl Federation {
-    /// Attaches a file where it lies; its name without the ending is the database's unless another
-    /// is given. It is read and never written, unless it is a database that lies in this
-    /// federation's folder of databases and is not sealed: that one takes commits.
+    /// Attaches a file in its place. The database is named after the file, without the extension, unless
+    /// `name` is given. The file is never written, unless it is an unsealed database in this federation's
+    /// folder of databases: that one takes commits.
     ///
     /// # Errors
-    /// `NotFound` if there is no such file; `Corrupt` if it is truncated or damaged; `Invalid` if it
-    /// is not a ROOT file, has no RNTuple, or is an open database of a federation that still has
-    /// it; `Exists` if it or its name is in the federation.
+    /// `NotFound` if the file does not exist; `Corrupt` if it is truncated or damaged; `Invalid` if it is not
+    /// a ROOT file, has no RNTuple, or is an open database of another federation; `Exists` if the database or
+    /// its name is in the federation.
     pub fn attach(&self, path: &Path, name: Option<&str>) -> Result<Attached> {
         self.inner.local()?;
         let path = std::fs::canonicalize(path).map_err(|error| Error::io("find", path, error))?;
@@ -63,11 +63,11 @@ impl Federation {
         file.commit(self, name)
     }
 
-    /// Moves a file into this federation's folder of databases and attaches it there, so that a
-    /// database that is not sealed takes commits again.
+    /// Moves a file into this federation's folder of databases and attaches it there, so that an unsealed
+    /// database takes commits again.
     ///
     /// # Errors
-    /// As [`attach`](Self::attach); then the file is where it was.
+    /// As [`attach`](Self::attach); then the file is back in its place.
     pub fn adopt(&self, path: &Path, name: Option<&str>) -> Result<Attached> {
         self.inner.local()?;
         let path = std::fs::canonicalize(path).map_err(|error| Error::io("find", path, error))?;
@@ -85,22 +85,22 @@ impl Federation {
         file::move_to(&path, &place)?;
         let attached = self.attach(&place, Some(&name));
         if attached.is_err() {
-            // Where it is now it is as safe as where it was.
+            // If moving back fails, the file is complete here as well.
             drop(file::move_to(&place, &path));
         }
         attached
     }
 }
 
-/// Names of classes in a file, each with the other name that the class has in the federation.
+/// Class names in a file that differ in the federation, with the names there.
 type Renamed = Vec<(String, String)>;
 
-/// A file on its way into the federation.
+/// A file that is being attached.
 struct IncomingFile {
     source: Arc<DatabaseFile>,
     uuid: Uuid,
     entries: Vec<IncomingContainer>,
-    /// Whether it is a database that can take commits.
+    /// Whether it is an unsealed database, which can take commits.
     is_open: bool,
 }
 
@@ -126,21 +126,21 @@ impl IncomingFile {
         self.source.path.display().to_string()
     }
 
-    /// Refuses what this federation has, or another one still writes to.
+    /// Refuses a database of this federation, and an open database of another one.
     fn check_new(&self, federation: &Federation) -> Result<()> {
         if let Some(row) = federation.catalog().database_by_uuid(self.uuid)? {
             return Err(Error::Exists {
-                what: format!("{} is in the federation already, as {:?}", self.what(), row.name),
+                what: format!("{} is already in the federation, as {:?}", self.what(), row.name),
             });
         }
-        // It may lie in a place.
+        // The file may lie in a place, one folder further down.
         let folders = self.source.path.ancestors().skip(2).take(2);
         let others = folders.filter(|folder| self.is_open && *folder != federation.folder());
         for folder in others {
             let owner = LocalCatalogue::open(folder).ok();
             if let Some(row) = owner.and_then(|owner| owner.database_by_uuid(self.uuid).ok()?) {
                 return Err(Error::invalid(format!(
-                    "{} is database {:?} of the federation at {}; detach it there first, or seal it",
+                    "{} is database {:?} of the federation at {}; seal it or detach it there first",
                     self.what(),
                     row.name,
                     folder.display()
@@ -191,8 +191,8 @@ impl IncomingFile {
         })
     }
 
-    /// Finds out which classes of the federation those of the file are. Returns the classes to declare, and
-    /// the names in the file of those that have another name here, with that.
+    /// Maps the file's classes to the federation's. Returns the classes to declare, and those whose name
+    /// differs here.
     fn name_classes(
         &mut self,
         known: Vec<ClassRow>,
@@ -216,8 +216,8 @@ impl IncomingFile {
         Ok((new, renamed))
     }
 
-    /// Numbers containers that have no number, and sees to it that no later one gets a number that
-    /// is taken in this database.
+    /// Numbers containers without a number, and raises the counter so that no later container gets a number
+    /// that this database uses.
     fn number_containers(&mut self, catalog: &dyn Catalogue) -> Result<()> {
         let unnumbered = self.entries.iter().filter(|entry| entry.id.is_none()).count() as u32;
         let mut numbers = catalog.reserve_containers(unnumbered)?.into_iter();
@@ -232,7 +232,7 @@ impl IncomingFile {
         Ok(())
     }
 
-    /// Writes a commit record of this federation into a database that can take commits.
+    /// Writes a commit record of this federation into a database that takes commits.
     fn write_record(
         &self,
         federation: &Federation,
@@ -267,14 +267,14 @@ impl IncomingFile {
     }
 }
 
-/// Checks that the file is a ROOT file of the length that it says.
+/// Checks that the file is a ROOT file of the length that its header states.
 fn check_whole(source: &DatabaseFile, what: &str) -> Result<FileHeader> {
     let header = identify::header(source)
         .map_err(|_| Error::invalid(format!("{what} is not a ROOT file")))?;
     let size = source.size()?;
     if header.end > size {
         return Err(Error::Corrupt {
-            what: format!("{what} is truncated: it has {size} bytes of {}", header.end),
+            what: format!("{what} is truncated: {size} of {} bytes", header.end),
         });
     }
     Ok(header)

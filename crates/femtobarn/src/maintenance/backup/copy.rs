@@ -1,7 +1,7 @@
-//! FileCopy one file into a backup, chunk by chunk.
+//! Copying one file into a backup, chunk by chunk.
 //!
-//! Invariant: only what the file held when it was opened is copied. Writers lengthen it meanwhile, and
-//! a chunk that is short since it ends where the file ended must be the last one.
+//! Only the bytes that the file held when it was opened are copied. Writers lengthen it meanwhile, so a chunk
+//! that is short because the file ended there must be the last one.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -13,23 +13,23 @@ use super::manifest::{FileEntry, chunk_bytes_for};
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Watch};
 
-/// Bytes after which a backup or restoring tells how far it is, and at the end of each file.
-pub(super) const TOLD_BYTES: u64 = 4 << 20;
-/// How many times as large chunks must have become for a file's size that it is stored anew in full.
+/// Bytes between two calls of `progress`, which is also called at the end of each file.
+pub(super) const PROGRESS_BYTES: u64 = 4 << 20;
+/// Growth of the chunk size, by the file's size, from which on the file is stored in full again.
 const GROWTH_MAX: u64 = 4;
 
-/// A file on its way into a backup.
+/// A file that is being copied into a backup.
 pub(super) struct FileCopy<'a> {
     pub from: &'a Path,
     pub to: &'a Path,
     pub path: &'a str,
-    /// What the earlier backup says about the file, if there is one and the file was there.
+    /// The file's entry in the earlier backup, if there is one.
     pub known: Option<&'a FileEntry>,
 }
 
 impl FileCopy<'_> {
-    /// Copies the file, or what has changed of it; says how many bytes were stored. None if the file
-    /// is gone: it was of a transaction that was rolled back.
+    /// Copies the file, or its changed chunks; returns the bytes stored. None if the file is gone: its
+    /// transaction was rolled back.
     pub(super) fn run(
         &self,
         tell: &mut Progress,
@@ -43,8 +43,8 @@ impl FileCopy<'_> {
         };
         let cannot_read = |error| Error::io("read", &from, error);
         let cannot_write = |error| Error::io("write", &to, error);
-        let (mut source, size) = as_long_as_it_is(source).map_err(cannot_read)?;
-        // A file that has grown a lot is stored in larger chunks, once in full.
+        let (mut source, size) = limited_to_its_size(source).map_err(cannot_read)?;
+        // A file that has grown a lot is stored in full, in larger chunks.
         let wanted = chunk_bytes_for(size);
         let known = self.known.filter(|known| known.chunk_bytes >= wanted / GROWTH_MAX);
         let chunk_bytes = known.map_or(wanted, |known| known.chunk_bytes);
@@ -75,34 +75,34 @@ impl FileCopy<'_> {
             }
             entry.chunks.push(checksum);
             entry.size += chunk.len() as u64;
-            let pieces_before = tell.done / TOLD_BYTES;
+            let pieces_before = tell.done / PROGRESS_BYTES;
             tell.done += chunk.len() as u64;
-            if tell.done / TOLD_BYTES > pieces_before && !progress(tell) {
+            if tell.done / PROGRESS_BYTES > pieces_before && !progress(tell) {
                 return Err(stopped("backup"));
             }
         }
         if !progress(tell) {
             return Err(stopped("backup"));
         }
-        // A hole at the end has not made the file longer yet.
+        // A hole at the end has not lengthened the file yet.
         target.set_len(stored).and_then(|()| target.sync_all()).map_err(cannot_write)?;
         Ok(Some((entry, stored)))
     }
 }
 
-/// What a file holds now, without what others add to it later.
-fn as_long_as_it_is(file: File) -> std::io::Result<(impl Read, u64)> {
+/// The bytes that a file holds now, without those appended later.
+fn limited_to_its_size(file: File) -> std::io::Result<(impl Read, u64)> {
     let bytes = file.metadata()?.len();
     Ok((file.take(bytes), bytes))
 }
 
-/// Reads the next chunk; what is shorter is the last, and an empty one is the end.
+/// Reads the next chunk. A short one is the last; an empty one is the end.
 fn read_chunk(source: &mut impl Read, bytes: u64, chunk: &mut Vec<u8>) -> std::io::Result<()> {
     chunk.clear();
     source.take(bytes).read_to_end(chunk).map(drop)
 }
 
-/// Writes a chunk; one of zeros is left as a hole.
+/// Writes a chunk; zeros become a hole.
 pub(super) fn put(file: &mut File, chunk: &[u8]) -> std::io::Result<()> {
     if chunk.iter().all(|&byte| byte == 0) {
         file.seek(SeekFrom::Current(chunk.len() as i64)).map(drop)
@@ -112,5 +112,5 @@ pub(super) fn put(file: &mut File, chunk: &[u8]) -> std::io::Result<()> {
 }
 
 pub(super) fn stopped(what: &str) -> Error {
-    Error::Closed { what: format!("the {what} was stopped; what it wrote is not complete") }
+    Error::Closed { what: format!("the {what} was stopped and is incomplete") }
 }

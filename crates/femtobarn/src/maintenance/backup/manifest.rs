@@ -11,20 +11,18 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::storage::file;
 
-/// The name of the manifest in a backup's folder. It is written last: a folder without one is no
-/// complete backup.
+/// The manifest's name in a backup's folder. It is written last: a backup without it is incomplete.
 pub(super) const MANIFEST: &str = "backup.json";
-/// Bytes of a chunk, the unit in which files are compared, as chunks of the first format were, and as they
-/// are of large files.
+/// Bytes of a chunk, the unit in which files are compared: of large files, and of all files in format 1.
 const CHUNK_BYTES_MAX: u64 = 4 << 20;
-/// Bytes of a chunk of small files: a small commit to one of them is to be a small backup.
+/// Bytes of a chunk of small files, so that a small commit makes a small backup.
 const CHUNK_BYTES_MIN: u64 = 16 << 10;
-/// Chunks of a file from which on they are larger: each is about 30 bytes of the manifest.
+/// Chunks of a file beyond which chunks get larger: each takes about 30 bytes of the manifest.
 const CHUNKS_ENOUGH: u64 = 4096;
-/// The second has `chunk_bytes`.
+/// Format 2 added `chunk_bytes`.
 const FORMAT: u32 = 2;
 
-/// Bytes of a chunk of a file of some size that no earlier backup holds.
+/// The chunk size for a file of `size` bytes that no earlier backup holds.
 pub(super) fn chunk_bytes_for(size: u64) -> u64 {
     let wanted = size.div_ceil(CHUNKS_ENOUGH).next_power_of_two();
     wanted.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
@@ -40,7 +38,7 @@ fn chunk_bytes_of_format_1() -> u64 {
 pub(super) struct Manifest {
     pub format: u32,
     pub id: Uuid,
-    /// The backup that this one needs; none if it is complete by itself.
+    /// The backup that this one builds on; none for a full backup.
     pub parent: Option<Uuid>,
     pub federation: Uuid,
     pub name: String,
@@ -49,21 +47,21 @@ pub(super) struct Manifest {
     pub files: Vec<FileEntry>,
 }
 
-/// A file as it was.
+/// A file at the time of the backup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileEntry {
-    /// Its path in the federation's folder, and in that of the backup.
+    /// Its path in the federation's folder and in that of the backup.
     pub path: String,
     pub size: u64,
-    /// Bytes of a chunk but the last: the same in backups that follow each other, until the file is several times
-    /// as large and is stored anew.
+    /// Bytes of each chunk but the last: the same in successive backups, until the file is several times as
+    /// large and is stored in full again.
     #[serde(default = "chunk_bytes_of_format_1")]
     pub chunk_bytes: u64,
     /// XXH3-64 of each chunk.
     pub chunks: Vec<u64>,
-    /// The numbers of the chunks that this backup holds, back to back, in the file of that path;
-    /// none if it holds the file as it was.
+    /// The numbers of the chunks that this backup stores, back to back, in the file of that path; none if it
+    /// stores the whole file.
     pub stored: Option<Vec<u64>>,
 }
 
@@ -85,7 +83,7 @@ impl Manifest {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// Writes the manifest, which makes the backup complete.
+    /// Writes the manifest, which completes the backup.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         let (draft, path) = (folder.join("backup.json.draft"), folder.join(MANIFEST));
         let text = serde_json::to_vec_pretty(self).expect("a manifest has only names and numbers");
@@ -101,7 +99,7 @@ impl Manifest {
         let text = std::fs::read(&path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::NotFound {
                 what: format!(
-                    "{} is no complete backup: it has no {MANIFEST}; check the path, or make the \
+                    "incomplete backup {}: no {MANIFEST}; check the path, or make the \
                      backup again",
                     folder.display()
                 ),
@@ -112,7 +110,7 @@ impl Manifest {
             .map_err(|error| Error::Corrupt { what: format!("{}: {error}", path.display()) })?;
         if manifest.format > FORMAT {
             return Err(Error::invalid(format!(
-                "{} is of format {}, and this software knows {FORMAT}; upgrade femtobarn",
+                "{} has format {}, newer than the supported {FORMAT}; upgrade femtobarn",
                 path.display(),
                 manifest.format
             )));
@@ -121,7 +119,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// A manifest must not lead outside the folder, nor contradict itself.
+    /// Checks that paths stay inside the folder and that chunks and sizes agree.
     fn check(&self, path: &Path) -> Result<()> {
         let is_inside = |file: &FileEntry| {
             let path = Path::new(&file.path);
@@ -140,7 +138,7 @@ impl Manifest {
         match self.files.iter().find(|file| !is_inside(file) || !is_whole(file)) {
             None => Ok(()),
             Some(file) => Err(Error::Corrupt {
-                what: format!("{}: what it says of {:?} is damaged", path.display(), file.path),
+                what: format!("{}: damaged entry of file {:?}", path.display(), file.path),
             }),
         }
     }

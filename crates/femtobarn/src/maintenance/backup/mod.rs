@@ -1,13 +1,12 @@
-//! Backups: the catalogue and the database files of a federation, copied while it is written to.
+//! Backups: copies of the catalogue and the database files while the federation is written to.
 //!
-//! A full backup is a federation that can be opened. An incremental one holds the chunks that differ
-//! from those of another backup. Which they are is found by reading everything and comparing
-//! checksums, so that nothing has to be remembered between backups.
+//! A full backup is a federation that can be opened. An incremental backup holds the chunks that differ from
+//! those of another backup; they are found by reading everything and comparing checksums, so that no state is
+//! kept between backups.
 //!
-//! Invariants:
-//! 1. The catalogue is copied first. Whatever it refers to is in the files by then and stays there,
-//!    since vacuuming waits for backups; what writers add meanwhile is superfluous and harmless.
-//! 2. The manifest is written last, when all else is durable.
+//! 1. The catalogue is copied first. The bytes it refers to are in the files by then and stay there, since
+//!    the maintenance lock excludes vacuum; bytes that writers add later are harmless.
+//! 2. The manifest is written last, when all files are durable.
 
 mod copy;
 mod manifest;
@@ -27,29 +26,29 @@ use crate::storage::places;
 use copy::FileCopy;
 use manifest::Manifest;
 
-/// What a backup holds.
+/// The contents of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupReport {
     /// The newest commit in it.
     pub csn: Csn,
-    /// Files of the federation in it.
+    /// Files of the federation.
     pub files: u64,
-    /// Bytes that these have.
+    /// Bytes of these files.
     pub bytes: u64,
-    /// Bytes that were stored, of those.
+    /// Bytes that this backup stores of them.
     pub stored: u64,
-    /// Attached files, which are not in it: they belong to somebody else.
+    /// Attached files outside the federation's folder, which are not copied.
     pub left_out: Vec<PathBuf>,
 }
 
 impl Federation {
-    /// Copies the federation into a new folder, with all of its history, while it is written to.
-    /// With `since`, the folder of an earlier backup, only what differs from that is stored.
+    /// Copies the federation with its history into a new folder, while it is written to. With `since`, the
+    /// folder of an earlier backup, only the differences are stored.
     ///
     /// # Errors
-    /// `Exists` if there is something in `folder`; `Invalid` if `since` is of another federation;
-    /// `NotFound` if it is no complete backup; `Busy` if the federation is being vacuumed; `Closed` if
-    /// `progress` answers no; as the disk. Then the folder holds no complete backup.
+    /// `Exists` if `folder` is not empty; `Invalid` if `since` is of another federation; `NotFound` if
+    /// `since` is no complete backup; `Busy` while a vacuum runs; `Closed` if `progress` stops it; `Io` or
+    /// `Full` if a file cannot be read or written. Then `folder` holds no complete backup.
     pub fn backup(
         &self,
         folder: &Path,
@@ -77,7 +76,7 @@ impl Federation {
             places::make_folder_of(&folder.join(&path))?;
             let known = parent.as_ref().and_then(|parent| parent.file(&path));
             let copying = FileCopy { from, to: folder, path: &path, known };
-            // Progress is told for databases only; the catalogue is small.
+            // Progress is reported for databases only; the catalogue is small.
             let mut told = |tell: &Progress| path == CATALOGUE_FILE || progress(tell);
             let Some((entry, bytes)) = copying.run(&mut tell, &mut told)? else { continue };
             stored += bytes;
@@ -116,10 +115,10 @@ impl Federation {
     }
 }
 
-/// How long a backup waits for a vacuum to end.
+/// How long a backup waits for a vacuum.
 const MAINTENANCE_WAIT: std::time::Duration = std::time::Duration::from_secs(600);
 
-/// Makes the folders of a backup or of a restored federation.
+/// Creates the folders of a backup or of a restored federation.
 fn make_empty(folder: &Path) -> Result<()> {
     let is_empty = || std::fs::read_dir(folder).map(|mut entries| entries.next().is_none());
     if folder.exists() && !is_empty().map_err(|error| Error::io("list", folder, error))? {

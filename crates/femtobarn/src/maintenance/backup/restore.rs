@@ -1,4 +1,4 @@
-//! Restoring: a federation from a full backup and the incremental ones that follow it.
+//! Restoring a federation from a full backup and the incremental ones that follow it.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use femtobarn_catalog::LocalCatalogue;
 use twox_hash::XxHash3_64;
 
-use super::copy::{TOLD_BYTES, put, stopped};
+use super::copy::{PROGRESS_BYTES, put, stopped};
 use super::make_empty;
 use super::manifest::{FileEntry, Manifest};
 use crate::error::{Error, Result};
@@ -16,20 +16,20 @@ use crate::progress::{Progress, Watch};
 use crate::storage::file;
 use crate::storage::places;
 
-/// Makes a federation in a new folder from backups: a full one, and the incremental ones that
-/// follow it, each made since the one before. Every chunk is checked.
+/// Restores a federation into a new folder from a full backup and the incremental ones that follow it, in
+/// order. Every chunk is verified.
 ///
 /// # Errors
-/// `Invalid` if the backups do not follow each other; `NotFound` if one is not complete; `Corrupt` if
-/// one is damaged; `Exists` if there is something in `folder`; `Closed` if `progress` answers no; as
-/// the disk. Then the folder holds no federation.
+/// `Invalid` if the backups do not follow each other; `NotFound` if one is incomplete; `Corrupt` if one is
+/// damaged; `Exists` if `folder` is not empty; `Closed` if `progress` stops it; `Io` or `Full` if a file
+/// cannot be read or written. Then `folder` holds no federation.
 pub fn restore(backups: &[&Path], folder: &Path, progress: &mut Watch<'_>) -> Result<Federation> {
     let chain = Chain::open(backups)?;
     make_empty(folder)?;
     let files = &chain.last().1.files;
     let total = files.iter().map(|file| file.size).sum();
     let mut tell = Progress { doing: "restoring", of: String::new(), done: 0, total };
-    // The catalogue, which makes it a federation, is the first of the list and the last to be made.
+    // The catalogue, which makes the folder a federation, is first in the list and restored last.
     for entry in files.iter().rev() {
         tell.of.clone_from(&entry.path);
         chain.restore_file(entry, folder, &mut tell, progress)?;
@@ -40,7 +40,7 @@ pub fn restore(backups: &[&Path], folder: &Path, progress: &mut Watch<'_>) -> Re
     Federation::open(folder)
 }
 
-/// Backups that follow each other, with their folders.
+/// Successive backups, with their folders.
 struct Chain(Vec<(PathBuf, Manifest)>);
 
 impl Chain {
@@ -51,9 +51,9 @@ impl Chain {
             let before = chain.last().map(|(_, manifest)| manifest.id);
             if manifest.parent != before {
                 let reason = match (manifest.parent, before) {
-                    (Some(_), None) => "is not a full backup; name that first",
+                    (Some(_), None) => "is incremental; name the full backup first",
                     (None, _) => "is a full backup; name it first, or alone",
-                    _ => "was not made since the one before it; name them in their order",
+                    _ => "does not build on the backup before it; name them in order",
                 };
                 return Err(Error::invalid(format!("{} {reason}", folder.display())));
             }
@@ -85,11 +85,11 @@ impl Chain {
         let mut chunk = vec![];
         for (number, &checksum) in (0..).zip(&entry.chunks) {
             let size = entry.chunk_bytes.min(entry.size - number * entry.chunk_bytes);
-            read_chunk(&mut holders, entry, (number, size), checksum, &mut chunk)?;
+            read_chunk(&mut holders, entry, number, size, checksum, &mut chunk)?;
             put(&mut target, &chunk).map_err(cannot)?;
-            let pieces_before = tell.done / TOLD_BYTES;
+            let pieces_before = tell.done / PROGRESS_BYTES;
             tell.done += size;
-            if tell.done / TOLD_BYTES > pieces_before && !progress(tell) {
+            if tell.done / PROGRESS_BYTES > pieces_before && !progress(tell) {
                 return Err(stopped("restoring"));
             }
         }
@@ -99,10 +99,10 @@ impl Chain {
         target.set_len(entry.size).and_then(|()| target.sync_all()).map_err(cannot)
     }
 
-    /// The backups that hold chunks of a file, the newest first.
+    /// The backups that hold chunks of a file, newest first.
     fn holders(&self, entry: &FileEntry) -> Vec<ChunkFile<'_>> {
         let holders = self.0.iter().rev().filter_map(|(folder, manifest)| {
-            // A backup whose entry has another chunk size holds an older file of this path.
+            // An entry with another chunk size is of an earlier state of the file, stored in full since.
             let of = manifest.file(&entry.path)?;
             let stored = of.stored.as_deref();
             (of.chunk_bytes == entry.chunk_bytes).then(|| ChunkFile {
@@ -115,17 +115,17 @@ impl Chain {
     }
 }
 
-/// What one backup holds of a file.
+/// The chunks of a file in one backup.
 struct ChunkFile<'a> {
     path: PathBuf,
-    /// The numbers of its chunks; none if it has all of them.
+    /// The numbers of its chunks; none if it holds all.
     stored: Option<&'a [u64]>,
-    /// Opened with the first chunk.
+    /// Opened when the first chunk is read.
     file: Option<File>,
 }
 
 impl ChunkFile<'_> {
-    /// Where a chunk is among those that are stored.
+    /// The position of a chunk among those stored.
     fn position(&self, number: u64) -> Option<u64> {
         match self.stored {
             None => Some(number),
@@ -145,7 +145,8 @@ impl ChunkFile<'_> {
 fn read_chunk(
     holders: &mut [ChunkFile<'_>],
     entry: &FileEntry,
-    (number, size): (u64, u64),
+    number: u64,
+    size: u64,
     checksum: u64,
     chunk: &mut Vec<u8>,
 ) -> Result<()> {
@@ -165,7 +166,7 @@ fn read_chunk(
         Ok(())
     } else {
         Err(lost(format!(
-            "{} is damaged at byte {offset}: it is not what {path} was when it was backed up",
+            "{} is damaged at byte {offset}: wrong checksum of a chunk of {path}",
             holder.path.display()
         )))
     }

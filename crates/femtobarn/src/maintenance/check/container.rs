@@ -1,12 +1,10 @@
-//! Check one container: its versions against the catalogue, and the pages of all of them.
-
-use std::ops::Range;
+//! Checking one container: its versions against the catalogue, and the pages of all of them.
 
 use femtobarn_catalog::{Catalogue, ContainerRow, Csn, DatabaseRow, DatabaseState, VersionRow};
-use rntuple::{DELETED_FIELD, PageLocation, Reader, Schema};
+use rntuple::{DELETED_FIELD, Reader, Schema};
 
 use super::database::CheckedDatabase;
-use super::page::{PageBuffer, lies_beyond, read_page};
+use super::page::{PageBuffer, StoredPage, lies_beyond, read_page};
 use super::{Check, CheckLevel, ProblemKind, ProblemLocation};
 use crate::annex::Annex;
 use crate::deletion::Deletions;
@@ -49,7 +47,7 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    /// The versions to look at, the oldest first.
+    /// The versions to check, oldest first.
     fn versions(&self, container: &ContainerRow, is_live: bool) -> Result<Vec<VersionRow>> {
         let catalog = &self.inner.catalog;
         match self.level {
@@ -73,7 +71,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Checks one version; says whether its objects can be looked at.
+    /// Checks one version; returns whether its objects can be read.
     pub(super) fn version(
         &mut self,
         subject: &mut CheckedDatabase<'_>,
@@ -88,21 +86,21 @@ impl Check<'_, '_> {
         let reader = match reader {
             Ok(reader) => reader,
             Err(error) => {
-                subject.is_told = false;
+                subject.lists_are_complete = false;
                 self.damage(place.clone(), ProblemKind::Metadata, error.to_string());
                 return Ok(false);
             }
         };
         if reader.entries() != row.entries {
             let what = format!(
-                "it has {} entries on disk and {} in the catalogue",
+                "{} entries on disk, but {} in the catalogue",
                 reader.entries(),
                 row.entries
             );
             self.damage(place.clone(), ProblemKind::Disagreement, what);
             return Ok(false);
         }
-        let is_of_class = self.class((subject.row, container), row, &reader, place)?;
+        let is_of_class = self.class(subject.row, container, row, &reader, place)?;
         if self.level == CheckLevel::Full {
             self.pages(subject, row, &reader, place)?;
         } else {
@@ -111,10 +109,11 @@ impl Check<'_, '_> {
         Ok(is_of_class)
     }
 
-    /// Whether the version's fields are those of its class.
+    /// Checks that the version's fields are those of its class.
     fn class(
         &mut self,
-        (database, container): (&DatabaseRow, &ContainerRow),
+        database: &DatabaseRow,
+        container: &ContainerRow,
         row: &VersionRow,
         reader: &Reader,
         place: &ProblemLocation,
@@ -124,13 +123,13 @@ impl Check<'_, '_> {
         let is_attached = database.state == DatabaseState::Attached;
         let is_of = |class: &Class| {
             let mut members = reader.members();
-            // Sealing adds a field that tells other readers which objects are deleted.
+            // Sealing adds a field that marks deleted objects for plain readers.
             members.retain(|(name, _)| row.deleted == 0 || name != DELETED_FIELD);
             if !is_attached {
                 return members == class.members();
             }
-            // A foreign file may have fields that could not be read when it was attached, and its class was
-            // made from what is stored; classes of records have names there.
+            // Unreadable fields of a foreign file were left out of its class when it was attached, and nested
+            // records got their class names then.
             members.retain(|(name, _)| class.fields.iter().any(|field| field.name == *name));
             members == class.members()
                 || Class::of_members(&class.name, &members).fields == class.fields
@@ -138,7 +137,10 @@ impl Check<'_, '_> {
         let what = match class {
             Ok(class) if is_of(&class) => return Ok(true),
             Ok(class) => {
-                format!("its objects are not of class {} version {}", class.name, class.version)
+                format!(
+                    "its fields differ from those of class {} version {}",
+                    class.name, class.version
+                )
             }
             Err(error)
                 if matches!(
@@ -163,7 +165,7 @@ impl Check<'_, '_> {
         let annex = match Annex::read(&*subject.source, row.annex) {
             Ok(annex) => annex,
             Err(error) => {
-                subject.is_told = false;
+                subject.lists_are_complete = false;
                 self.damage(place.clone(), ProblemKind::Annex, error.to_string());
                 return Ok(());
             }
@@ -186,7 +188,7 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    /// Reads the blobs of an annex that no version before has.
+    /// Reads the blobs of an annex that no earlier version has.
     fn blobs(
         &mut self,
         annex: &Annex,
@@ -210,14 +212,14 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Whether the commit record says what the catalogue says.
+    /// Checks the commit record against the catalogue.
     fn record(
         &mut self,
         subject: &mut CheckedDatabase<'_>,
         row: &VersionRow,
         place: &ProblemLocation,
     ) {
-        // What was attached has none.
+        // Versions of attached files have no record.
         if row.record.size == 0 {
             return;
         }
@@ -235,13 +237,13 @@ impl Check<'_, '_> {
                     }
                     return;
                 }
-                "its commit record says something else than the catalogue".to_owned()
+                "its commit record differs from the catalogue".to_owned()
             }
         };
         self.damage(place.clone(), ProblemKind::Record, what);
     }
 
-    /// Whether page lists lie within the file.
+    /// Checks that page lists lie within the file.
     fn page_lists(
         &mut self,
         subject: &CheckedDatabase<'_>,
@@ -252,13 +254,14 @@ impl Check<'_, '_> {
             let at = group.page_list.locator;
             let range = at.offset..at.offset.saturating_add(at.size);
             if lies_beyond(&*subject.source, &range) {
-                let what = format!("the page list at byte {} is beyond the file's end", at.offset);
+                let what =
+                    format!("the page list at byte {} ends beyond the end of the file", at.offset);
                 self.damage(place.clone(), ProblemKind::ShortFile, what);
             }
         }
     }
 
-    /// Reads all pages of a version that no version before has.
+    /// Reads the pages of a version that no earlier version has.
     fn pages(
         &mut self,
         subject: &mut CheckedDatabase<'_>,
@@ -270,7 +273,7 @@ impl Check<'_, '_> {
             let range = envelope.offset..envelope.offset.saturating_add(envelope.size);
             subject.note(part, range);
         }
-        let mut room = PageBuffer::default();
+        let mut buffer = PageBuffer::default();
         for group in &reader.footer().cluster_groups {
             let mut found = vec![];
             let listed = subject.inventory.visit_page_list(&group.page_list, &mut |part, range| {
@@ -278,7 +281,7 @@ impl Check<'_, '_> {
                 Ok(())
             });
             if let Err(error) = listed {
-                subject.is_told = false;
+                subject.lists_are_complete = false;
                 let mut place = place.clone();
                 let end = group.min_entry.saturating_add(group.entry_span);
                 place.entries = Some((group.min_entry, end));
@@ -286,7 +289,8 @@ impl Check<'_, '_> {
             }
             for (part, range) in found {
                 if let Part::Page(page, column) = part {
-                    self.page(subject, (&page, column), range.clone(), reader, place, &mut room);
+                    let page = StoredPage { page, column, range: range.clone() };
+                    self.page(subject, page, reader, place, &mut buffer);
                 }
                 subject.note(part, range);
                 if !self.report.is_complete {
@@ -300,29 +304,28 @@ impl Check<'_, '_> {
     fn page(
         &mut self,
         subject: &mut CheckedDatabase<'_>,
-        (page, column): (&PageLocation, usize),
-        range: Range<u64>,
+        page: StoredPage,
         reader: &Reader,
         place: &ProblemLocation,
-        room: &mut PageBuffer,
+        buffer: &mut PageBuffer,
     ) {
-        if subject.read.contains(&range) {
+        if subject.read.contains(&page.range) {
             return;
         }
         self.report.pages += 1;
-        let stored = range.end - range.start;
-        let read = read_page(&*subject.source, page, column, range.clone(), reader, room);
+        let stored = page.range.end - page.range.start;
+        let read = read_page(&*subject.source, &page, reader, buffer);
         if let Err(error) = read {
-            let field = field_path(reader.schema(), column);
+            let field = field_path(reader.schema(), page.column);
             let what = format!("field {field}: {error}");
             self.damage(place.clone(), ProblemKind::Page, what);
         }
-        subject.read.insert(range);
+        subject.read.insert(page.range);
         self.advance(&subject.row.name, stored);
     }
 }
 
-/// Whether a container is part of a snapshot.
+/// Whether a container exists as of a commit.
 fn catalog_has(catalog: &dyn Catalogue, container: &ContainerRow, at: Csn) -> bool {
     catalog.container_by_id(container.database, container.id, at).is_ok()
 }

@@ -1,4 +1,4 @@
-//! Check one database: its file, the chain of its keys, and what lies where in it.
+//! Checking one database: its file, the chain of its keys, and overlaps of ranges in it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ pub(super) struct CheckedDatabase<'a> {
     pub source: Arc<DatabaseFile>,
     pub size: u64,
     pub inventory: Inventory<'a>,
-    /// Pages that were read already.
+    /// Pages that were read before, for another version.
     pub read: Ranges,
-    /// Where something lies, and what it is.
+    /// Ranges in the file, and what lies there.
     pub parts: Vec<(Range<u64>, &'static str)>,
     /// Whether all page lists of all versions could be read.
-    pub is_told: bool,
+    pub lists_are_complete: bool,
 }
 
 impl CheckedDatabase<'_> {
@@ -35,7 +35,7 @@ impl CheckedDatabase<'_> {
         }
     }
 
-    /// Notes where a part of a version lies.
+    /// Records the range of a part of a version.
     pub(super) fn note(&mut self, part: Part, range: Range<u64>) {
         let name = match part {
             Part::Header => "header",
@@ -78,7 +78,7 @@ impl Check<'_, '_> {
             source: file.clone(),
             read: Ranges::default(),
             parts: vec![],
-            is_told: true,
+            lists_are_complete: true,
         };
         let done = self.done;
         let live = self.inner.catalog.containers(row.id, self.head)?;
@@ -88,17 +88,17 @@ impl Check<'_, '_> {
                 self.container(&mut subject, &record.row, is_live)?;
             }
         }
-        // Without a front there is no first key, from which the others are found.
+        // The chain starts at the first key, which follows the front.
         if self.level == CheckLevel::Full && self.report.is_complete && front == Front::Whole {
             self.layout(&mut subject, &file)?;
         }
-        // What was not read, because nothing is there or pages are shared, is dealt with too.
+        // Progress covers the whole file, also free ranges and shared pages.
         let rest = subject.size.saturating_sub(self.done - done);
         self.advance(&row.name, rest);
         Ok(())
     }
 
-    /// Whether keys follow each other, and nothing that is referred to lies on something else.
+    /// Checks that keys follow each other and no ranges overlap.
     fn layout(&mut self, subject: &mut CheckedDatabase<'_>, file: &DatabaseFile) -> Result<()> {
         let headers = match subject.row.state {
             DatabaseState::Open => self.open_chain(subject, file)?,
@@ -114,7 +114,7 @@ impl Check<'_, '_> {
         let mut free: Ranges = std::iter::once(0..file.size()?).collect();
         subject.parts.iter().for_each(|(range, _)| free.remove(range.clone()));
         headers.iter().for_each(|range| free.remove(range.clone()));
-        if subject.is_told && subject.row.state == DatabaseState::Open {
+        if subject.lists_are_complete && subject.row.state == DatabaseState::Open {
             self.report.unreferenced_bytes += free.total();
         }
         Ok(())
@@ -136,8 +136,8 @@ impl Check<'_, '_> {
                 severity: Severity::Warning,
                 kind: ProblemKind::Chain,
                 place: subject.place(),
-                what: format!("no key lies between bytes {} and {}", fault.start, fault.end),
-                advice: "a killed writer left this; repair or sealing marks it".to_owned(),
+                what: format!("no key between bytes {} and {}", fault.start, fault.end),
+                advice: "a killed writer left this gap; repair or sealing marks it".to_owned(),
             });
         }
         Ok(survey.headers)
@@ -152,12 +152,13 @@ impl Check<'_, '_> {
                 kind: ProblemKind::Chain,
                 place: subject.place(),
                 what: error.to_string(),
-                advice: "its data can be read, but not by programs that walk the file".to_owned(),
+                advice: "its data can be read, except by programs that walk the keys of the file"
+                    .to_owned(),
             });
         }
     }
 
-    /// Parts may be shared, but not in part.
+    /// Versions may share a range as a whole; ranges must not overlap otherwise.
     fn overlaps(&mut self, subject: &mut CheckedDatabase<'_>, headers: &[Range<u64>]) {
         let place = subject.place();
         let parts = &mut subject.parts;
@@ -169,7 +170,7 @@ impl Check<'_, '_> {
         for (range, name) in parts.iter() {
             if range.start < last.0.end {
                 found.push(format!(
-                    "the {name} at byte {} lies in the {} at byte {}",
+                    "the {name} at byte {} overlaps the {} at byte {}",
                     range.start, last.1, last.0.start
                 ));
             }
@@ -182,26 +183,28 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Something committed cannot be read or trusted.
+    /// Reports a problem, with the severity and the advice for its kind.
     pub(super) fn damage(&mut self, place: ProblemLocation, kind: ProblemKind, what: String) {
         let advice = match kind {
             ProblemKind::MissingFile | ProblemKind::WrongFile => {
                 "put the database's file back, or restore it from a backup"
             }
             ProblemKind::Front => {
-                "repair moves what lies there and writes the front anew; until then the file cannot be \
+                "repair moves these bytes and rewrites the front; until then the file cannot be \
                  copied as a ROOT file, sealed, or found by a rebuild of the catalogue"
             }
-            ProblemKind::Statistics | ProblemKind::Index => "repair makes it anew",
+            ProblemKind::Statistics | ProblemKind::Index => "repair rebuilds it",
             ProblemKind::Disagreement | ProblemKind::Annex => {
-                "repair takes it from the commit record if that is whole"
+                "repair takes it from the commit record if that is intact"
             }
-            ProblemKind::Record => "nothing is lost, but the catalogue cannot be rebuilt from it",
-            _ => "restore the file from a backup, or salvage the newest version that is whole",
+            ProblemKind::Record => {
+                "no data are lost, but the catalogue cannot be rebuilt from this record"
+            }
+            _ => "restore the file from a backup, or salvage the newest intact version",
         };
         let advice = advice.to_owned();
         let severity = match kind {
-            // Objects are found without them, only slower.
+            // Objects are found without them, but slower.
             ProblemKind::Statistics | ProblemKind::Index => Severity::Warning,
             _ => Severity::Damage,
         };

@@ -1,4 +1,4 @@
-//! The front of a database's file: whether it is there, and whose it is.
+//! The front of a database's file: whether it is there, and to which database it belongs.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::inventory::Inventory;
 use crate::storage::file::DatabaseFile;
 use crate::storage::scan;
 
-/// What lies at the front of a file.
+/// The bytes at the front of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Front {
-    /// What should lie there.
+    /// The front of this database.
     Whole,
-    /// Something else, in a file that has the database's commits.
+    /// Other bytes, in a file that has the database's commits.
     WrittenOver,
-    /// The front of another database, or of no ROOT file.
+    /// The front of another database, or no ROOT file.
     Another,
 }
 
 impl Check<'_, '_> {
-    /// Looks whether the file is that of the database.
+    /// Compares the UUID in the file with that of the database.
     pub(super) fn front(
         &mut self,
         row: &DatabaseRow,
@@ -33,20 +33,20 @@ impl Check<'_, '_> {
         file: &Arc<DatabaseFile>,
     ) -> Front {
         let fault = match file.identity().map(|identity| Uuid::from_bytes(identity.uuid)) {
-            // The files of some programs have no identity.
+            // Files of some programs have no UUID.
             Ok(uuid) if uuid == row.uuid => return Front::Whole,
             Ok(uuid) if uuid.is_nil() && row.state == DatabaseState::Attached => {
                 return Front::Whole;
             }
             Ok(uuid) => {
-                format!("{} is database {uuid}, where {} should be", file.path.display(), row.uuid)
+                format!("{} is database {uuid}, not {}", file.path.display(), row.uuid)
             }
             Err(error) => error.to_string(),
         };
         if is_written_over(self.inner, row, file).unwrap_or(false) {
             let what = format!(
-                "other bytes are where the front of its file should be, as servers of earlier versions could leave \
-                 it; its objects lie where the catalogue says ({fault})"
+                "other bytes lie where its file should have its front, as servers of earlier versions could \
+                 leave it; its objects are intact ({fault})"
             );
             self.damage(place.clone(), ProblemKind::Front, what);
             return Front::WrittenOver;
@@ -56,11 +56,11 @@ impl Check<'_, '_> {
     }
 }
 
-/// Whether a file, whose front is not that of the database, holds the database all the same: it has commits of
-/// it, and either no front that can be read, or data of a version in place of one.
+/// Whether a file without the database's front holds the database all the same: it has its commit records,
+/// and either no readable front or bytes of a version in place of one.
 ///
 /// # Errors
-/// As the catalogue; as the disk.
+/// `Io` if the file cannot be read; `Corrupt` if a version's metadata cannot be read.
 fn is_written_over(inner: &Inner, row: &DatabaseRow, file: &Arc<DatabaseFile>) -> Result<bool> {
     if row.state != DatabaseState::Open {
         return Ok(false);

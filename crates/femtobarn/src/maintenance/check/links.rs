@@ -1,4 +1,4 @@
-//! Where links lead: to an object that is there, to none, or out of the federation.
+//! The targets of links: objects that exist, objects that do not, or other federations.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,20 +12,19 @@ use crate::federation::Inner;
 use crate::schema::class::{Class, FieldType};
 use crate::storage::file::DatabaseFile;
 
-/// A link as it is stored.
+/// A link in its stored form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredLink {
-    /// Position in the container's list of databases; 0 is its own.
+    /// Position in the container's list of databases; 0 is the container's own.
     pub position: u32,
     pub container: ContainerId,
     pub entry: u64,
 }
 
-/// What is called with the entry of an object, the path of a field of it, and a link there.
+/// Called with the entry of an object, the path of a field, and a link in it.
 pub(crate) type VisitLink<'v> = dyn FnMut(u64, &str, StoredLink) -> Result<()> + 'v;
 
-/// Visits all links, other than null ones, of objects as they are stored, of which the first is at
-/// entry `first`.
+/// Visits all links but null ones of stored objects; `first` is the entry of the first object.
 pub(crate) fn visit(
     class: &Class,
     objects: &Array,
@@ -47,7 +46,7 @@ struct LinkWalk<'a, 'v> {
 }
 
 impl LinkWalk<'_, '_> {
-    /// `owners` are the entries that the items of `array` belong to.
+    /// `owners` holds, for each item of `array`, the entry of its object.
     fn walk(&mut self, of: &FieldType, array: &Array, owners: &[u64]) -> Result<()> {
         if !of.needs_translation() {
             return Ok(());
@@ -118,7 +117,7 @@ impl LinkWalk<'_, '_> {
     }
 }
 
-/// The owners of the items of lists.
+/// The owner of each item of lists.
 fn spread(offsets: &[u8], items: usize, owners: &[u64]) -> Result<Vec<u64>> {
     let offsets = values_of::<i64>(offsets).map_err(Error::storage("list"))?;
     let mut spread = vec![0; items];
@@ -138,7 +137,7 @@ fn numbers<'a, T: Number>(links: &'a Array, name: &str, of: Primitive) -> Result
     }
 }
 
-/// The numbers that links are made of.
+/// The integers that links consist of.
 trait Number: Sized {
     fn of(bytes: &[u8]) -> Result<&[Self]>;
 }
@@ -155,13 +154,13 @@ impl Number for u64 {
     }
 }
 
-/// What links can lead to.
+/// Containers that links lead to, as of one commit.
 pub(super) struct LinkTargetCache {
     at: Csn,
     known: HashMap<(DatabaseId, ContainerId), Option<Arc<TargetContainer>>>,
 }
 
-/// The objects of a container.
+/// The entries and deletions of a container.
 pub(super) struct TargetContainer {
     source: Arc<DatabaseFile>,
     entries: u64,
@@ -173,7 +172,7 @@ impl LinkTargetCache {
         LinkTargetCache { at, known: HashMap::new() }
     }
 
-    /// Why a link leads nowhere; none if it leads to an object.
+    /// Why a link dangles; none if its target exists.
     pub(super) fn missing(
         &mut self,
         inner: &Inner,
@@ -190,9 +189,9 @@ impl LinkTargetCache {
             }
         };
         Ok(match live {
-            None => Some("there is no such container"),
-            Some(live) if link.entry >= live.entries => Some("there is no such object"),
-            // What is wrong with the list of the deleted is reported for its own container.
+            None => Some("the container does not exist"),
+            Some(live) if link.entry >= live.entries => Some("the object does not exist"),
+            // A damaged deletion list is reported for the target's container.
             Some(live) => match live.deletions.contains(&*live.source, link.entry) {
                 Ok(true) => Some("the object was deleted"),
                 Ok(false) | Err(_) => None,
@@ -220,7 +219,7 @@ impl TargetContainer {
             Ok(row) => DatabaseFile::open(inner.path_of(&row)),
             Err(error) => return absent(error),
         };
-        // A file that is not there is reported as such.
+        // A missing file is reported for its database.
         let Ok(file) = file else { return Ok(None) };
         let source = Arc::new(file);
         let deletions = Deletions::of(&*source, &row).unwrap_or_default();

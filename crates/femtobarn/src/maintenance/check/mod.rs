@@ -1,18 +1,16 @@
 //! Check: whether catalogue and files agree, and whether everything committed can be read.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
-//! | `problem` | what was found: [`Problem`], [`CheckReport`] |
-//! | `database` | one database: its file, the chain of its keys, what lies where |
-//! | `container` | one container: its versions against the catalogue, its pages |
+//! | `problem` | findings: [`Problem`], [`CheckReport`] |
+//! | `database` | one database: its file, the chain of its keys, overlaps; `front`, whose front the file has |
+//! | `container` | one container: its versions against the catalogue; `page`, reading one page |
 //! | `objects` | the newest version of a container, object by object |
-//! | `links` | where the links of objects lead |
+//! | `links` | the targets of links |
 //!
-//! Invariants:
-//! 1. A check changes nothing, and holds nobody up but for the moment in which a chain of keys is
-//!    walked.
-//! 2. What several versions share is read once.
-//! 3. Memory is bounded by the metadata of one database and a few mebibytes of objects.
+//! 1. A check changes nothing, and blocks writers only while it walks a chain of keys.
+//! 2. Bytes that several versions share are read once.
+//! 3. Memory is bounded by the metadata of one database and a few MiB of objects.
 
 mod container;
 mod database;
@@ -27,7 +25,7 @@ use std::path::PathBuf;
 
 use femtobarn_catalog::{Csn, DatabaseRow};
 
-pub(crate) use page::{PageBuffer, read_page};
+pub(crate) use page::{PageBuffer, StoredPage, read_page};
 pub use problem::{CheckReport, Problem, ProblemKind, ProblemLocation, Severity};
 
 use crate::error::Result;
@@ -37,29 +35,30 @@ use crate::storage::file::DatabaseFile;
 use crate::storage::places;
 use links::LinkTargetCache;
 
-/// How much a check looks at.
+/// The depth of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckLevel {
-    /// Catalogue against files: that every file is there, and that the metadata of every newest and
-    /// every tagged version can be read and agrees with the catalogue. Takes milliseconds.
+    /// Every file exists, and the metadata of every newest and every tagged version can be read and agrees
+    /// with the catalogue. Takes milliseconds.
     Quick,
     /// Also every page of every version, every object and every link. Reads everything once.
     Full,
 }
 
 impl Federation {
-    /// Checks the federation. `progress` hears of every few mebibytes, and stops the check by
-    /// answering no; the report then says that it is not complete.
+    /// Checks the federation. `progress` is called every few MiB and stops the check by returning false; the
+    /// report is then marked incomplete.
     ///
     /// # Errors
-    /// As the catalogue. What is wrong with files is in the report.
+    /// `Unsupported` if the federation is on a server; `Io` or `Corrupt` if its catalogue cannot be read.
+    /// Damage in files is in the report.
     pub fn check(&self, level: CheckLevel, progress: &mut Watch<'_>) -> Result<CheckReport> {
         let catalog = self.inner.local()?;
         let head = catalog.head()?;
-        // Snapshots before have databases that were dropped since.
+        // Older snapshots include databases that were dropped since.
         let every = catalog.every_database()?;
         let known: Vec<DatabaseRow> = every.iter().map(|record| record.row.clone()).collect();
-        // What was detached is where its new owner wants it.
+        // A detached file has a new owner, who may have moved it.
         let ours = every.into_iter().filter(|it| it.dropped.is_none() || !it.keeps_file);
         let databases: Vec<DatabaseRow> = ours.map(|record| record.row).collect();
         let tags = catalog.tags()?.into_iter().map(|tag| tag.csn).collect();
@@ -89,12 +88,12 @@ fn bytes_of(inner: &Inner, row: &DatabaseRow) -> u64 {
     DatabaseFile::open(inner.path_of(row)).and_then(|file| file.size()).unwrap_or(0)
 }
 
-/// A check that is under way.
+/// A running check.
 struct Check<'a, 'p> {
     inner: &'a Inner,
-    /// The commit that is checked as the newest.
+    /// The commit that the check regards as the newest.
     head: Csn,
-    /// Older snapshots that have a name.
+    /// Commits of tags.
     tags: Vec<Csn>,
     level: CheckLevel,
     report: CheckReport,
@@ -105,7 +104,7 @@ struct Check<'a, 'p> {
 }
 
 impl Check<'_, '_> {
-    /// Notes that bytes of a database were dealt with.
+    /// Reports progress by some bytes of a database.
     fn advance(&mut self, of: &str, bytes: u64) {
         self.done += bytes;
         self.report.bytes += bytes;
@@ -116,7 +115,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Files that no database of the catalogue has.
+    /// Reports files in the folder of databases that the catalogue does not name.
     fn orphans(&mut self, databases: &[DatabaseRow]) -> Result<()> {
         for (path, bytes) in orphans(self.inner, databases)? {
             self.report.orphan_bytes += bytes;
@@ -124,15 +123,15 @@ impl Check<'_, '_> {
                 severity: Severity::Notice,
                 kind: ProblemKind::OrphanFile,
                 place: ProblemLocation::default(),
-                what: format!("{} ({bytes} bytes) is not the file of a database", path.display()),
-                advice: "a transaction that was killed left it; repair removes it".to_owned(),
+                what: format!("{} ({bytes} bytes) belongs to no database", path.display()),
+                advice: "a killed transaction left it; repair removes it".to_owned(),
             });
         }
         Ok(())
     }
 }
 
-/// Files where databases lie that none of these databases has.
+/// Files in the folder of databases that belong to none of `databases`.
 pub(crate) fn orphans(inner: &Inner, databases: &[DatabaseRow]) -> Result<Vec<(PathBuf, u64)>> {
     let known: HashSet<PathBuf> = databases.iter().map(|row| inner.path_of(row)).collect();
     let files = places::files(inner.catalog.folder())?.into_iter();

@@ -1,5 +1,4 @@
-//! Check the objects of the newest version of a container: that their values fit together, that
-//! their links lead somewhere, and that what was noted about them holds.
+//! Checking the objects of the newest version of a container: their values, links, indexes and statistics.
 
 use femtobarn_catalog::{ContainerRow, DatabaseId, VersionRow};
 use rntuple::{Projection, Reader};
@@ -17,21 +16,29 @@ use crate::schema::class::Class;
 use crate::storage::file::DatabaseFile;
 use femtobarn_format::link;
 
-/// Stored bytes of objects that are looked at together, about.
+/// Stored bytes of objects checked together, about.
 const CHUNK_BYTES: u64 = 8 << 20;
-/// Objects that are looked at together, at most.
+/// Objects checked together, at most.
 const CHUNK_ENTRIES_MAX: u64 = 1 << 18;
 
-/// The links of a container: where the databases are that they lead to.
+/// What the check of a container's objects needs besides the objects.
 struct ObjectContext {
-    /// Number of each database by position; none if it is not in the federation.
+    /// The number of each linked database, by position; none if it is not in the federation.
     databases: Vec<Option<DatabaseId>>,
-    /// The deleted objects, whose links are of no interest.
+    /// The deleted objects, whose links are not checked.
     deletions: Deletions,
-    /// What values lie between.
+    /// The statistics to verify; none if they are damaged.
     statistics: Option<Verification>,
-    /// Links to databases that are not in the federation.
+    /// Links to databases that are not in the federation, so far.
     unknown: u64,
+}
+
+/// The objects of a version as they are stored.
+struct StoredObjects<'a> {
+    reader: &'a Reader,
+    all: &'a Projection,
+    class: &'a Class,
+    source: &'a DatabaseFile,
 }
 
 impl Check<'_, '_> {
@@ -48,10 +55,12 @@ impl Check<'_, '_> {
         let reader =
             Reader::from_links(subject.source.clone(), &link(&row.header), &link(&row.footer))
                 .map_err(Error::storage(what()))?;
-        let mut linked = self.linked(subject, container, row)?;
-        // What is damaged was reported with the version.
-        linked.statistics = Verification::new(subject.source.clone(), row.annex, &reader).ok();
+        let mut context = self.object_context(subject, container, row)?;
+        // Damage in the annex was reported with the version.
+        context.statistics = Verification::new(subject.source.clone(), row.annex, &reader).ok();
         let all = reader.select_all();
+        let stored =
+            StoredObjects { reader: &reader, all: &all, class: &class, source: &subject.source };
         let entry_bytes = (row.bytes / row.entries.max(1)).max(1);
         let step = (CHUNK_BYTES / entry_bytes).clamp(1, CHUNK_ENTRIES_MAX);
         let mut first = 0;
@@ -59,34 +68,38 @@ impl Check<'_, '_> {
             let end = row.entries.min(first + step);
             let mut place = place.clone();
             place.entries = Some((first, end));
-            self.chunk((&reader, &all), &class, &mut linked, &subject.source, &place)?;
+            self.chunk(&stored, &mut context, &place)?;
             first = end;
         }
         if self.report.is_complete {
-            self.indexes(subject, row, (&reader, &class), place)?;
+            self.indexes(subject, row, &reader, &class, place)?;
         }
-        if linked.unknown > 0 {
+        if context.unknown > 0 {
             self.report.add(Problem {
                 severity: Severity::Notice,
                 kind: ProblemKind::UnknownDatabase,
                 place: place.clone(),
-                what: format!("{} links lead to databases that are not here", linked.unknown),
+                what: format!(
+                    "{} links lead to databases that are not in the federation",
+                    context.unknown
+                ),
                 advice: "attach the databases to follow them".to_owned(),
             });
         }
         Ok(())
     }
 
-    /// Whether indexes find all objects.
+    /// Checks that indexes find all objects.
     fn indexes(
         &mut self,
         subject: &CheckedDatabase<'_>,
         row: &VersionRow,
-        (reader, class): (&Reader, &Class),
+        reader: &Reader,
+        class: &Class,
         place: &ProblemLocation,
     ) -> Result<()> {
         let source = &*subject.source;
-        // What is damaged of these was reported with the version.
+        // Damage in the annex was reported with the version.
         let Ok(annex) = Annex::read(source, row.annex) else { return Ok(()) };
         let Ok(deletions) = Deletions::of(source, row) else { return Ok(()) };
         let what = place.to_string();
@@ -103,7 +116,7 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    fn linked(
+    fn object_context(
         &self,
         subject: &CheckedDatabase<'_>,
         container: &ContainerRow,
@@ -114,30 +127,29 @@ impl Check<'_, '_> {
         for uuid in catalog.link_targets(subject.row.id, container.id)? {
             databases.push(catalog.database_by_uuid(uuid)?.map(|row| row.id));
         }
-        // A damaged list was reported with its version.
+        // A damaged deletion list was reported with the version.
         let deletions = Deletions::of(&*subject.source, row).unwrap_or_default();
         Ok(ObjectContext { databases, deletions, statistics: None, unknown: 0 })
     }
 
-    /// Reads objects whole, which is how values that do not fit together are found.
+    /// Reads objects of a range of entries and checks their values and links.
     fn chunk(
         &mut self,
-        (reader, all): (&Reader, &Projection),
-        class: &Class,
-        linked: &mut ObjectContext,
-        source: &DatabaseFile,
+        stored: &StoredObjects<'_>,
+        context: &mut ObjectContext,
         place: &ProblemLocation,
     ) -> Result<()> {
+        let StoredObjects { reader, all, class, source } = *stored;
         let (first, end) = place.entries.unwrap_or_default();
         let objects = match reader.read(all, first..end) {
             Ok(objects) => objects,
             Err(error) => {
-                // A page that is damaged was reported with its place; more is said of it here.
+                // A damaged page was reported before; this adds the entries.
                 self.damage(place.clone(), ProblemKind::Object, error.to_string());
                 return Ok(());
             }
         };
-        let live = match linked.deletions.live(source, first..end) {
+        let live = match context.deletions.live(source, first..end) {
             Ok(live) => live.into_iter().collect::<Ranges>(),
             Err(error) => {
                 self.damage(place.clone(), ProblemKind::Deletions, error.to_string());
@@ -145,12 +157,12 @@ impl Check<'_, '_> {
             }
         };
         self.report.objects += live.total();
-        if let Some(statistics) = &linked.statistics {
+        if let Some(statistics) = &context.statistics {
             let live: Vec<_> = live.iter().collect();
             match statistics.find_wrong(&objects, first, &live) {
                 Ok(None) => {}
                 Ok(Some(what)) => {
-                    let what = format!("{what} is out of the bounds of its cluster");
+                    let what = format!("{what} is outside the bounds of its cluster");
                     self.damage(place.clone(), ProblemKind::Statistics, what);
                 }
                 Err(error) => self.damage(place.clone(), ProblemKind::Object, error.to_string()),
@@ -169,26 +181,27 @@ impl Check<'_, '_> {
         for (entry, path, link) in found {
             let mut place = place.clone();
             place.entries = Some((entry, entry + 1));
-            self.follow(linked, link, &path, place)?;
+            self.follow(context, link, &path, place)?;
         }
         Ok(())
     }
 
     fn follow(
         &mut self,
-        linked: &mut ObjectContext,
+        context: &mut ObjectContext,
         link: StoredLink,
         path: &str,
         place: ProblemLocation,
     ) -> Result<()> {
         self.report.links += 1;
-        let Some(database) = linked.databases.get(link.position as usize) else {
-            let what = format!("field {path}: a link to database number {}", link.position);
+        let Some(database) = context.databases.get(link.position as usize) else {
+            let what =
+                format!("field {path}: link to database at unknown position {}", link.position);
             self.damage(place, ProblemKind::Object, what);
             return Ok(());
         };
         let Some(database) = *database else {
-            linked.unknown += 1;
+            context.unknown += 1;
             return Ok(());
         };
         if let Some(reason) = self.targets.missing(self.inner, database, link)? {
@@ -200,7 +213,7 @@ impl Check<'_, '_> {
                     "field {path} links to {database}-{}-{}: {reason}",
                     link.container, link.entry
                 ),
-                advice: "set the link to null, or restore what it leads to".to_owned(),
+                advice: "set the link to null, or restore its target".to_owned(),
             });
         }
         Ok(())

@@ -1,65 +1,65 @@
-//! Problems: the findings of a check, with kind, severity and place.
+//! Problems: the findings of a check, with kind, severity and location.
 
 use std::fmt;
 
 use femtobarn_catalog::{ContainerId, Csn, DatabaseId};
 
-/// Problems that a report holds; what comes after is only counted.
+/// Problems that a report holds; the rest is only counted.
 const PROBLEMS_MAX: usize = 1000;
 
 /// How bad a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Nothing is lost or in danger; something could be tidier.
+    /// Data are safe; something could be tidier.
     Notice,
-    /// All data can be read, but not all is as it should be.
+    /// All data can be read, but something is not as it should be.
     Warning,
-    /// Something committed cannot be read, or not be trusted.
+    /// Committed data cannot be read or trusted.
     Damage,
 }
 
-/// What is wrong, for programs.
+/// Kinds of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProblemKind {
-    /// A database's file is not there or cannot be opened.
+    /// A database's file is missing or cannot be opened.
     MissingFile,
-    /// A file is that of another database.
+    /// A file belongs to another database.
     WrongFile,
-    /// A database's file has something else where its front should be.
+    /// Other bytes lie where a database's file should have its front.
     Front,
-    /// A file is shorter than what it should hold.
+    /// A file is shorter than the ranges in it.
     ShortFile,
-    /// A file is there that no database has.
+    /// A file belongs to no database.
     OrphanFile,
-    /// The keys of a file do not follow each other.
+    /// The chain of keys in a file has a gap.
     Chain,
-    /// Two things lie in the same place.
+    /// Two ranges overlap.
     Overlap,
-    /// Header, footer or page list of a version.
+    /// Header, footer or page list of a version is damaged.
     Metadata,
-    /// A page.
+    /// A page is damaged.
     Page,
-    /// The values of objects do not fit together.
+    /// The values of objects are inconsistent.
     Object,
-    /// The table of contents beside a version.
+    /// The annex of a version is damaged.
     Annex,
-    /// The lists of deleted objects.
+    /// The list of deleted objects is damaged.
     Deletions,
-    /// What the values of clusters lie between.
+    /// Statistics of clusters are damaged or wrong.
     Statistics,
-    /// An index.
+    /// An index is damaged or wrong.
     Index,
-    /// The commit record of a version.
+    /// The commit record of a version is damaged or differs.
     Record,
-    /// What the catalogue says is not what the file says.
+    /// Catalogue and file disagree.
     Disagreement,
-    /// A link leads to no object.
+    /// The target of a link does not exist.
     DanglingLink,
     /// Links lead to a database that is not in the federation.
     UnknownDatabase,
 }
 
-/// Where a problem is, as far as it is anywhere.
+/// The location of a problem, as precisely as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProblemLocation {
     /// The database.
@@ -72,14 +72,14 @@ pub struct ProblemLocation {
     pub entries: Option<(u64, u64)>,
 }
 
-/// Something that is not as it should be.
+/// One finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// How bad it is.
     pub severity: Severity,
-    /// What is wrong, for programs.
+    /// Its kind.
     pub kind: ProblemKind,
-    /// Where.
+    /// Its location.
     pub place: ProblemLocation,
     /// What is wrong.
     pub what: String,
@@ -90,17 +90,17 @@ pub struct Problem {
 /// What a check looked at and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
-    /// What is wrong, the first thousand.
+    /// The first thousand problems.
     pub problems: Vec<Problem>,
     /// Problems beyond those.
     pub more_problems: u64,
-    /// Whether the check went to its end.
+    /// Whether the check was completed.
     pub is_complete: bool,
-    /// Databases looked at.
+    /// Checked databases.
     pub databases: u64,
-    /// Containers looked at.
+    /// Checked containers.
     pub containers: u64,
-    /// Versions of containers looked at.
+    /// Checked versions of containers.
     pub versions: u64,
     /// Pages read and verified.
     pub pages: u64,
@@ -108,17 +108,17 @@ pub struct CheckReport {
     pub objects: u64,
     /// Links followed (full check).
     pub links: u64,
-    /// Bytes of files dealt with.
+    /// Bytes of files covered.
     pub bytes: u64,
-    /// Bytes of database files that no version refers to (full check): what vacuum could give back
-    /// when nobody writes.
+    /// Bytes of database files that no version refers to (full check). Vacuum can free them when no
+    /// transaction is open.
     pub unreferenced_bytes: u64,
-    /// Bytes of files that no database has.
+    /// Bytes of files that belong to no database.
     pub orphan_bytes: u64,
 }
 
 impl CheckReport {
-    /// Whether all that is committed can be read.
+    /// Whether all committed data can be read.
     pub fn is_sound(&self) -> bool {
         self.problems.iter().all(|problem| problem.severity < Severity::Damage)
     }
@@ -133,7 +133,7 @@ impl CheckReport {
             return self.problems.push(problem);
         }
         self.more_problems += 1;
-        // Damage is not crowded out by a thousand dangling links.
+        // A thousand dangling links must not hide damage.
         if problem.severity == Severity::Damage
             && let Some(lesser) =
                 self.problems.iter_mut().rev().find(|other| other.severity < Severity::Damage)

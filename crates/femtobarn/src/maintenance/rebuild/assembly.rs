@@ -1,4 +1,4 @@
-//! The rows of a catalogue, as the transactions of its history made them.
+//! The rows of a catalogue that a history of transactions makes.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::scanned_file::ScannedFile;
 use crate::storage::commit_record::{self, CommitRecord, End};
 use crate::storage::scan::FoundRecord;
 
-/// The rows that a history made.
+/// The rows that a history makes.
 pub(super) fn contents(
     history: &History<'_>,
     files: &[ScannedFile],
@@ -28,7 +28,7 @@ pub(super) fn contents(
         assembly.seal(&file.path);
     }
     for file in files.iter().filter(|file| !assembly.has(&file.path)) {
-        report.left_out.push(format!("{}: no whole commit is in it", file.path));
+        report.left_out.push(format!("{}: no complete commit", file.path));
     }
     let Assembly { mut contents, databases, containers, targets, .. } = assembly;
     contents.databases = databases.into_values().collect();
@@ -60,7 +60,7 @@ impl Assembly {
     }
 
     fn commit(&mut self, csn: Csn, transaction: Uuid, time_us: i64, message: String) {
-        // Clocks step back; the times of commits do not.
+        // Times of commits ascend, even if a clock stepped back.
         self.last_us = self.last_us.max(time_us);
         let (user, host) = (String::new(), String::new());
         let time_us = self.last_us;
@@ -112,7 +112,7 @@ impl Assembly {
             self.contents.classes.push((class, csn));
         }
         let container = self.containers.entry(key).or_insert_with(|| container_of(key.0, of, csn));
-        // It was written to after all, so what dropped it never happened.
+        // A later version proves that the drop was never committed.
         if container.dropped.take().is_some() {
             container.names.last_mut().into_iter().for_each(|name| name.until = None);
         }
@@ -136,7 +136,7 @@ impl Assembly {
         });
     }
 
-    /// Sealing leaves no record, but a file that says it all by itself.
+    /// Sealing writes no record, but its file is complete.
     fn seal(&mut self, path: &str) {
         let next = self.contents.commits.last().map_or(1, |commit| commit.csn.0 + 1);
         let open = self.databases.values_mut();
@@ -192,7 +192,7 @@ fn container_of(
     }
 }
 
-/// Notes that something has a name from a commit on.
+/// Adds a name, valid from commit `since` on.
 fn rename(names: &mut Vec<NameRow>, name: &str, since: Csn) {
     if names.last().is_some_and(|last| last.name == name && last.until.is_none()) {
         return;

@@ -1,8 +1,8 @@
-//! Which transactions happened, and which commits they were.
+//! The transactions of a federation, and their commit numbers.
 //!
-//! A record says what was prepared, and which version of a container it continues. So it also says
-//! which commit the version before was. What nothing continues yet is numbered after the newest commit
-//! that its writer saw.
+//! A record states the version of each container that its transaction continued, and thereby the commit
+//! number of the version before. A version that no record continues is numbered after the newest commit that
+//! its writer saw.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -18,19 +18,19 @@ pub(super) struct History<'a> {
     pub transactions: Vec<RecordedTransaction<'a>>,
 }
 
-/// A transaction that happened, or may have.
+/// A transaction that was committed, or may have been.
 pub(super) struct RecordedTransaction<'a> {
     pub csn: Csn,
     pub id: Uuid,
-    /// Its records, each with the number of the file that has it.
+    /// Its records, each with the index of its file.
     pub parts: Vec<(usize, &'a FoundRecord)>,
 }
 
 impl<'a> History<'a> {
     pub(super) fn of(files: &'a [ScannedFile], federation: Uuid) -> Self {
         let mut transactions = prepared(files, federation);
-        let losers = overtaken(&transactions);
-        transactions.retain(|it| !losers.contains(&it.id));
+        let dropped = superseded(&transactions);
+        transactions.retain(|it| !dropped.contains(&it.id));
         number(&mut transactions);
         transactions.sort_by_key(|it| it.csn);
         History { transactions }
@@ -38,8 +38,7 @@ impl<'a> History<'a> {
 }
 
 impl RecordedTransaction<'_> {
-    /// When it was prepared: the newest commit then, the time, and the place, which decides between
-    /// equals.
+    /// The order of preparation: the head that the writer saw, the time and, to break ties, the offset.
     fn order(&self) -> (Csn, i64, u64) {
         let orders = self
             .parts
@@ -48,7 +47,7 @@ impl RecordedTransaction<'_> {
         orders.max().unwrap_or_default()
     }
 
-    /// The versions that it made, and what each continues.
+    /// The versions that it made, each with the version it continues.
     fn versions(&self) -> impl Iterator<Item = (ContainerKey, Option<Csn>)> {
         let parts = self.parts.iter().map(|(_, found)| &found.record);
         let made = parts.filter(|record| record.end.is_none());
@@ -59,15 +58,14 @@ impl RecordedTransaction<'_> {
     }
 }
 
-/// The transactions of which all records are there, in the order in which they were prepared. The
-/// record of a database that is no more is not missed: had the transaction not happened, the database
-/// would be there.
+/// The transactions whose records are complete, in the order of preparation. A record in a deleted database
+/// is not missed: the database would exist had the transaction not been committed.
 fn prepared(files: &[ScannedFile], federation: Uuid) -> Vec<RecordedTransaction<'_>> {
     let mut parts: HashMap<Uuid, Vec<(usize, &FoundRecord)>> = HashMap::new();
     for (number, file) in files.iter().enumerate() {
         for found in file.found.iter().filter(|it| it.record.federation == federation) {
             let parts = parts.entry(found.record.transaction).or_default();
-            // A file may have a record twice, whose first place a repair needed for the file's front.
+            // A repair of a file's front leaves a copy of a record; the later one counts.
             match parts.iter_mut().find(|(file, _)| *file == number) {
                 Some(part) => part.1 = found,
                 None => parts.push((number, found)),
@@ -90,20 +88,20 @@ fn prepared(files: &[ScannedFile], federation: Uuid) -> Vec<RecordedTransaction<
     transactions
 }
 
-/// Transactions that prepared what a later one prepared from the same version. A writer looks for the
-/// version that it continues when it has the container's lock, so the earlier ones never happened.
-fn overtaken(transactions: &[RecordedTransaction<'_>]) -> HashSet<Uuid> {
-    let mut winners: HashMap<(ContainerKey, Option<Csn>), Uuid> = HashMap::new();
-    let mut losers = HashSet::new();
+/// Transactions that continued the same version as a later one. A writer reads the version to continue under
+/// the container's lock, so the earlier ones were never committed.
+fn superseded(transactions: &[RecordedTransaction<'_>]) -> HashSet<Uuid> {
+    let mut latest: HashMap<(ContainerKey, Option<Csn>), Uuid> = HashMap::new();
+    let mut dropped = HashSet::new();
     for transaction in transactions {
         for version in transaction.versions() {
-            losers.extend(winners.insert(version, transaction.id));
+            dropped.extend(latest.insert(version, transaction.id));
         }
     }
-    losers
+    dropped
 }
 
-/// Finds out which commits the transactions were.
+/// Assigns the commit numbers.
 fn number(transactions: &mut [RecordedTransaction<'_>]) {
     let mut chains: BTreeMap<ContainerKey, BTreeMap<Option<Csn>, usize>> = BTreeMap::new();
     for (position, transaction) in transactions.iter().enumerate() {
@@ -119,7 +117,7 @@ fn number(transactions: &mut [RecordedTransaction<'_>]) {
         }
     }
     let mut taken: BTreeSet<Csn> = transactions.iter().map(|it| it.csn).collect();
-    // They are in the order in which they were prepared.
+    // The rest, in the order of preparation.
     let mut last = Csn::ZERO;
     for transaction in transactions.iter_mut().filter(|it| it.csn == Csn::ZERO) {
         let bases = transaction.versions().filter_map(|(_, base)| base);

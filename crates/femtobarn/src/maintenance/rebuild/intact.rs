@@ -1,7 +1,7 @@
-//! Checks that all bytes of a version are there.
+//! Whether all bytes of a version are there.
 //!
-//! Vacuum gives back what no kept version has, but leaves commit records that it may not need, so a
-//! record does not say that its version is whole.
+//! Vacuum frees the bytes of deleted versions, but keeps some of their commit records, so a record does not
+//! prove that its version can be read.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::inventory::{Inventory, Part};
 use crate::storage::file::DatabaseFile;
 use femtobarn_format::link;
 
-/// What is known of one file: a page list and its pages are read once.
+/// Results for one file: a page list and its pages are read once.
 pub(super) struct Intact<'a> {
     source: &'a std::sync::Arc<DatabaseFile>,
     page_lists: HashMap<u64, bool>,

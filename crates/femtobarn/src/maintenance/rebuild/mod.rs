@@ -1,19 +1,19 @@
-//! Making the catalogue again from the database files alone.
+//! Rebuilding the catalogue from the commit records in the database files.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
-//! | `history` | which transactions happened, and which commits they were |
+//! | `scanned_file` | a file with its commit records |
+//! | `history` | the transactions, and their commit numbers |
 //! | `assembly` | the rows that they made |
 //! | `intact` | whether all bytes of a version are there |
 //!
-//! Invariants:
-//! 1. What was acknowledged is found again, with its numbers: OIDs and, but for the newest version of
-//!    each container, CSNs are as they were. Of those the order is right.
-//! 2. A transaction that was prepared and not acknowledged may come to life, as a whole.
-//! 3. The old catalogue is moved away, never deleted, and only when the new one is complete.
+//! 1. Acknowledged commits are found with their numbers: OIDs are as before, and CSNs too, except those of
+//!    each container's newest version, whose order is right.
+//! 2. A transaction that was prepared and not acknowledged may appear, as a whole.
+//! 3. The old catalogue is moved away, never deleted, and only once the new one is complete.
 //!
-//! What is in no file is lost: tags, retention, users and hosts of commits, files that were attached
-//! elsewhere, and classes that no container has.
+//! Lost is what no file states: tags, retention, users and hosts of commits, files attached elsewhere, and
+//! unused classes.
 
 mod assembly;
 mod history;
@@ -33,7 +33,7 @@ use crate::storage::places;
 use history::History;
 use scanned_file::ScannedFile;
 
-/// What was found.
+/// The result of a rebuild.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RebuildReport {
     /// Databases, with dropped ones.
@@ -44,20 +44,20 @@ pub struct RebuildReport {
     pub versions: u64,
     /// Commits.
     pub commits: u64,
-    /// The newest of them.
+    /// The newest commit.
     pub head: Csn,
-    /// What was left out, and why.
+    /// Files that were left out, with the reason.
     pub left_out: Vec<String>,
-    /// Where the old catalogue is now, if there was one.
+    /// Where the old catalogue was moved, if there was one.
     pub old_catalogue: Option<PathBuf>,
 }
 
-/// Makes the catalogue of the federation in `folder` again, from the files of its databases; nobody
-/// else may have the federation open. Without a name it is named as the folder.
+/// Rebuilds the catalogue of the federation in `folder` from its database files. No other process may have
+/// the federation open. Its name is `name`, or that of the folder.
 ///
 /// # Errors
-/// `NotFound` if there are no databases with commits; `Closed` if `progress` answers no; as the disk.
-/// Then the old catalogue is where it was.
+/// `NotFound` if no file has a commit record; `Closed` if `progress` stops it; `Io` if a file cannot be read
+/// or written. Then the old catalogue is in its place.
 pub fn rebuild_catalogue(
     folder: &Path,
     name: Option<&str>,
@@ -67,7 +67,7 @@ pub fn rebuild_catalogue(
     let mut report = RebuildReport::default();
     let files = scan_all(&folder, &mut report, progress)?;
     let federation = federation_of(&files).ok_or_else(|| Error::NotFound {
-        what: format!("no file in {}/{DATABASES_FOLDER} has a commit in it", folder.display()),
+        what: format!("no file in {}/{DATABASES_FOLDER} has a commit record", folder.display()),
     })?;
     let history = History::of(&files, federation);
     let mut contents = assembly::contents(&history, &files, &mut report);
@@ -83,7 +83,7 @@ pub fn rebuild_catalogue(
         },
     );
     let placed = made.map_err(Error::from).and_then(|()| replace(&folder, &draft));
-    // The draft holds nothing but what has been moved, or is of no use.
+    // The catalogue was moved out of the draft, or is of no use.
     drop(std::fs::remove_dir_all(&draft));
     report.old_catalogue = placed?;
     report.databases = contents.databases.len() as u64;
@@ -119,7 +119,7 @@ fn scan_all(
         }
         match scanned {
             Ok(file) if file.found.is_empty() => {
-                report.left_out.push(format!("{name}: no commit is recorded in it; attach it"));
+                report.left_out.push(format!("{name}: no commit record; attach it"));
             }
             Ok(file) => files.push(file),
             Err(error) => report.left_out.push(format!("{name}: {error}")),
@@ -128,7 +128,7 @@ fn scan_all(
     Ok(files)
 }
 
-/// The federation that most files were committed to last.
+/// The federation that most files were last committed to.
 fn federation_of(files: &[ScannedFile]) -> Option<Uuid> {
     let last = |file: &ScannedFile| {
         let newest = file.found.iter().max_by_key(|found| found.record.time_us)?;
@@ -141,8 +141,7 @@ fn federation_of(files: &[ScannedFile]) -> Option<Uuid> {
         .copied()
 }
 
-/// Versions whose bytes vacuum has given back are no versions any more; the snapshots that had them
-/// are gone.
+/// Leaves out versions whose bytes vacuum has freed, and raises the horizon past their snapshots.
 fn leave_out_vacuumed(contents: &mut Contents, files: &[ScannedFile]) {
     let mut newest = HashMap::new();
     for version in &contents.versions {
@@ -165,7 +164,7 @@ fn leave_out_vacuumed(contents: &mut Contents, files: &[ScannedFile]) {
     });
 }
 
-/// Puts the new catalogue in the place of the old one, and returns where that is now.
+/// Replaces the catalogue, and returns where the old one is now.
 fn replace(folder: &Path, draft: &Path) -> Result<Option<PathBuf>> {
     let path = folder.join(CATALOGUE_FILE);
     let old = folder.join(format!("{CATALOGUE_FILE}.damaged-{}", clock::utc_us()));

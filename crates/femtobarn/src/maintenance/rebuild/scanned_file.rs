@@ -1,4 +1,4 @@
-//! A database file with the commit records that were found in it.
+//! A database file and its commit records.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::storage::file::DatabaseFile;
 use crate::storage::scan::{self, FoundRecord};
 
-/// A database file, and what is recorded in it.
+/// A database file and its commit records.
 pub(super) struct ScannedFile {
     /// Relative to the federation's folder.
     pub(super) path: String,
@@ -19,8 +19,8 @@ pub(super) struct ScannedFile {
 }
 
 impl ScannedFile {
-    /// Reads the commit records of a file. `searched` is told of every few bytes searched, and ends the
-    /// search by answering no.
+    /// Reads the commit records of a file. `searched` is called with the number of bytes searched since the
+    /// last call, and stops the search by returning false.
     pub(super) fn scan(
         path: PathBuf,
         relative: String,

@@ -1,7 +1,7 @@
-//! Mending one container by a version that has what is left of it.
+//! Mending one container by a new version with its intact parts.
 //!
-//! Indexes, statistics and notes of compactions can be made again or done without. Deletions and
-//! objects cannot: where they are damaged, only salvage goes on, from an older version.
+//! Indexes, statistics and the list of compacted entries can be rebuilt or left out. Damaged objects and
+//! deletions cannot; only `salvage` then continues from an older version.
 
 use std::time::Duration;
 
@@ -18,42 +18,42 @@ use crate::maintenance::republication::{Republication, Revision};
 use crate::read::index::{Indexed, PendingKeys};
 use crate::transaction::range;
 
-/// What a check found wrong of a newest version although it can be read.
+/// Parts of a newest version that can be read but that the check found wrong.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SuspectParts {
     pub statistics: bool,
     pub indexes: bool,
 }
 
-/// What is to be done about a container.
+/// What repair does about a container.
 pub(super) enum Verdict {
-    /// Its newest version is whole.
+    /// Its newest version is intact.
     Whole,
     /// It gets a new version.
     Mend(Box<RepairPlan>),
-    /// Its newest version is damaged and stays so, for this reason; what can be done about it.
+    /// Its newest version stays damaged; the reason, and what to do.
     Lost(String, String),
 }
 
 /// A new version of a container.
 pub(super) struct RepairPlan {
-    /// The version whose objects it has.
+    /// The version whose objects it takes over.
     row: VersionRow,
     annex: Annex,
     is_annex_new: bool,
-    /// Entries whose numbers were given to objects, with those that are lost.
+    /// Entries handed out so far, including those of lost objects.
     numbered: u64,
-    /// Names of the indexes to be made anew.
+    /// Names of the indexes to rebuild.
     rebuilt: Vec<String>,
     /// What it mends, a sentence each.
     pub done: Vec<String>,
 }
 
 impl Examiner<'_, '_> {
-    /// Finds out what is to be done about a container with these versions, the oldest first.
+    /// Decides what to do about a container with these versions, oldest first.
     ///
     /// # Errors
-    /// As the catalogue; `Closed` if the progress stops it.
+    /// `Closed` if `progress` stops it.
     pub(super) fn verdict(
         &mut self,
         versions: &[VersionRow],
@@ -73,23 +73,23 @@ impl Examiner<'_, '_> {
         if let Some(recorded) = self.recorded(newest).filter(|it| it != newest)
             && let Ok(mut plan) = self.plan(&recorded, older, suspects)
         {
-            plan.done.push("what the catalogue said was taken from the commit record".to_owned());
+            plan.done.push("its row in the catalogue was taken from the commit record".to_owned());
             return Ok(Verdict::Mend(Box::new(plan)));
         }
         let Some((mut plan, lost)) = self.older(newest, older)? else {
-            let advice = "no version of it is whole; restore the file from a backup";
+            let advice = "no version is intact; restore the file from a backup";
             return Ok(Verdict::Lost(fault.to_string(), advice.to_owned()));
         };
         if !salvage {
-            let advice = format!("salvage takes it back to commit {}: {lost}", plan.row.csn);
+            let advice = format!("salvage reverts it to commit {}: {lost}", plan.row.csn);
             return Ok(Verdict::Lost(fault.to_string(), advice));
         }
         let csn = plan.row.csn;
-        plan.done.push(format!("it is again what it was as of commit {csn}: {lost} ({fault})"));
+        plan.done.push(format!("it was reverted to commit {csn}: {lost} ({fault})"));
         Ok(Verdict::Mend(Box::new(plan)))
     }
 
-    /// The newest older version that is whole, and what is lost by going back to it.
+    /// The newest intact version among older ones, and what is lost by reverting to it.
     fn older(
         &mut self,
         newest: &VersionRow,
@@ -110,10 +110,10 @@ impl Examiner<'_, '_> {
         Ok(None)
     }
 
-    /// How a version becomes whole without losing anything of it; nothing is to be done if it is.
+    /// How a version is mended without losing data; the plan is empty if it is intact.
     ///
     /// # Errors
-    /// The reason why it cannot.
+    /// The fault that cannot be mended.
     fn plan(
         &mut self,
         row: &VersionRow,
@@ -123,7 +123,7 @@ impl Examiner<'_, '_> {
         self.objects(row)?;
         let (annex, is_annex_new) = match Annex::read(&*self.source, row.annex) {
             Ok(annex) => (annex, false),
-            // Then it has no deletions, and the rest can be made again.
+            // Without deletions, the rest of the annex can be rebuilt.
             Err(_) if row.deleted == 0 => (self.earlier_annex(older), true),
             Err(error) => return Err(error.into()),
         };
@@ -134,23 +134,26 @@ impl Examiner<'_, '_> {
         if is_annex_new {
             plan.rebuilt = plan.annex.indexes.iter().map(|it| it.name.clone()).collect();
             plan.done.push(match &plan.rebuilt[..] {
-                [] => "its annex was damaged; any indexes have to be created again".to_owned(),
-                names => format!("its annex was made anew with its indexes {}", names.join(", ")),
+                [] => "its annex was damaged; indexes have to be created again".to_owned(),
+                names => format!("its annex was rebuilt with its indexes {}", names.join(", ")),
             });
         }
-        self.forget_what_is_bad(&mut plan, suspects);
+        self.drop_damaged_parts(&mut plan, suspects);
         if row.record.size > 0 && self.recorded(row).is_none() {
-            plan.done.push("it has a commit record again".to_owned());
+            plan.done.push("its commit record was rewritten".to_owned());
         }
         Ok(plan)
     }
 
-    fn forget_what_is_bad(&mut self, plan: &mut RepairPlan, suspects: SuspectParts) {
+    fn drop_damaged_parts(&mut self, plan: &mut RepairPlan, suspects: SuspectParts) {
         let annex = &mut plan.annex;
         if !annex.forgotten.iter().all(|it| self.is_whole(&it.blob)) {
             annex.forgotten.clear();
             plan.is_annex_new = true;
-            plan.done.push("what compaction noted was dropped; it notes it again".to_owned());
+            plan.done.push(
+                "the list of compacted entries was dropped; the next compaction rebuilds it"
+                    .to_owned(),
+            );
         }
         if suspects.statistics || !annex.statistics.iter().all(|it| self.is_whole(&it.blob)) {
             annex.statistics.clear();
@@ -158,18 +161,18 @@ impl Examiner<'_, '_> {
             plan.done.push("its damaged statistics were dropped; readers skip less".to_owned());
         }
         for index in &mut annex.indexes {
-            let is_told = plan.rebuilt.contains(&index.name);
-            if !is_told
+            let is_reported = plan.rebuilt.contains(&index.name);
+            if !is_reported
                 && (suspects.indexes || !index.runs.iter().all(|run| self.is_whole(&run.blob)))
             {
                 plan.rebuilt.push(index.name.clone());
                 plan.is_annex_new = true;
-                plan.done.push(format!("its index {:?} was made anew", index.name));
+                plan.done.push(format!("its index {:?} was rebuilt", index.name));
             }
         }
     }
 
-    /// The indexes of the newest of these versions that tells, without what is in them.
+    /// The definitions of the indexes in the newest readable annex, without their runs.
     fn earlier_annex(&self, older: &[VersionRow]) -> Annex {
         let read = |row: &VersionRow| Annex::read(&*self.source, row.annex).ok();
         let mut indexes = older.iter().rev().find_map(read).unwrap_or_default().indexes;
@@ -182,11 +185,13 @@ impl RepairPlan {
     /// Publishes the new version; returns what was done, a sentence each.
     ///
     /// # Errors
-    /// `Conflict` if the container changed meanwhile; as [`Republication::begin`]; as the disk.
+    /// `Conflict` if the container changed meanwhile; `Busy` if a transaction writes it; `Io` or `Full` if
+    /// the file cannot be written.
     pub(super) fn carry_out(
         mut self,
         federation: &Federation,
-        (database, container): (&DatabaseRow, &ContainerRow),
+        database: &DatabaseRow,
+        container: &ContainerRow,
         newest: Csn,
         lock_wait: Duration,
         examiner: &mut Examiner<'_, '_>,
@@ -196,7 +201,7 @@ impl RepairPlan {
         let path = publishing.path();
         if publishing.base.csn != newest {
             return Err(Error::Conflict {
-                what: format!("{path} changed while it was repaired; repair it again"),
+                what: format!("{path} changed during the repair; repair it again"),
             });
         }
         let extents = publishing.extents()?;
@@ -215,7 +220,7 @@ impl RepairPlan {
         Ok(self.done)
     }
 
-    /// Gives the numbers of lost objects to no others: they become deleted entries.
+    /// Makes the entries of lost objects deleted ones, so that their OIDs are not given to others.
     fn keep_numbers(
         &mut self,
         publishing: &mut Republication<'_>,
@@ -248,7 +253,7 @@ impl RepairPlan {
         Ok(())
     }
 
-    /// Makes indexes anew. One that cannot be made of the objects any more is taken away.
+    /// Rebuilds indexes, and drops those that cannot be built from the remaining objects.
     fn rebuild(
         &mut self,
         path: &str,
@@ -273,7 +278,7 @@ impl RepairPlan {
                 let one = std::slice::from_mut(&mut index);
                 match indexed.update(one, &mut pending, extents) {
                     Ok(()) => {}
-                    Err(error) if is_of_the_index(error.kind()) => {
+                    Err(error) if is_fault_of_index(error.kind()) => {
                         self.done.push(format!("its index {:?} was dropped: {error}", index.name));
                         continue;
                     }
@@ -287,7 +292,7 @@ impl RepairPlan {
     }
 }
 
-/// Whether an index cannot be made because of what it is of.
-fn is_of_the_index(kind: ErrorKind) -> bool {
+/// Whether an index cannot be built because of its definition or keys.
+fn is_fault_of_index(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Invalid)
 }

@@ -1,8 +1,7 @@
-//! Looking at one version of a container by itself: whether it can be read, and which part cannot.
+//! Examining one version of a container by itself: whether it can be read, and which part cannot.
 //!
-//! Invariants:
-//! 1. What several versions share is read once.
-//! 2. An error of the disk is an answer too: what cannot be read is not whole.
+//! 1. Bytes that several versions share are read once.
+//! 2. An I/O error counts as damage: bytes that cannot be read are not intact.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,21 +14,21 @@ use crate::deletion::Deletions;
 use crate::error::{Error, Result};
 use crate::federation::Inner;
 use crate::inventory::{Inventory, Part};
-use crate::maintenance::check::{PageBuffer, read_page};
+use crate::maintenance::check::{PageBuffer, StoredPage, read_page};
 use crate::progress::{Progress, Watch};
 use crate::schema::class::Class;
 use crate::storage::commit_record::CommitRecord;
 use crate::storage::file::DatabaseFile;
 use femtobarn_format::link;
 
-/// Looks at the versions of one container.
+/// Examines the versions of one container.
 pub(super) struct Examiner<'a, 'p> {
     inner: &'a Inner,
     container: ContainerRow,
     path: String,
     pub source: Arc<DatabaseFile>,
-    /// What was found out of page lists with all of their pages, of pages, and of blobs, by where
-    /// they lie; the reason if it is bad.
+    /// Results by offset: of page lists with all their pages, and of pages, the fault if there is one; of
+    /// blobs, whether they are intact.
     page_lists: HashMap<u64, Option<String>>,
     pages: HashMap<u64, Option<String>>,
     blobs: HashMap<u64, bool>,
@@ -69,21 +68,21 @@ impl<'a, 'p> Examiner<'a, 'p> {
             .map_err(Error::storage(&self.path))
     }
 
-    /// Reads the objects of a version: header, footer, page lists and pages.
+    /// Reads header, footer, page lists and pages of a version.
     ///
     /// # Errors
-    /// `Corrupt` and others if they are damaged, or not what the catalogue says; `Closed` if the
-    /// progress stops it.
+    /// `Corrupt` or `Io` if they cannot be read or differ from the catalogue; `Closed` if `progress` stops
+    /// it.
     pub(super) fn objects(&mut self, row: &VersionRow) -> Result<()> {
         let reader = self.reader(row)?;
         if reader.entries() != row.entries || self.class(row)?.members() != reader.members() {
-            return Err(damaged(format!("{} is not what the catalogue says", self.path)));
+            return Err(damaged(format!("{} differs from the catalogue", self.path)));
         }
-        let mut room = PageBuffer::default();
+        let mut buffer = PageBuffer::default();
         for group in &reader.footer().cluster_groups {
             let at = group.page_list.locator.offset;
             if !self.page_lists.contains_key(&at) {
-                let fault = self.page_list(&reader, &group.page_list, &mut room)?;
+                let fault = self.page_list(&reader, &group.page_list, &mut buffer)?;
                 self.page_lists.insert(at, fault);
             }
             if let Some(fault) = &self.page_lists[&at] {
@@ -93,29 +92,29 @@ impl<'a, 'p> Examiner<'a, 'p> {
         Ok(())
     }
 
-    /// What is wrong with a page list or one of its pages.
+    /// The first fault of a page list and its pages.
     fn page_list(
         &mut self,
         reader: &Reader,
         list: &EnvelopeLink,
-        room: &mut PageBuffer,
+        buffer: &mut PageBuffer,
     ) -> Result<Option<String>> {
         let source = self.source.clone();
         let mut found = vec![];
         let listed = Inventory::new(&*source).visit_page_list(list, &mut |part, range| {
             if let Part::Page(page, column) = part {
-                found.push((page, column, range));
+                found.push(StoredPage { page, column, range });
             }
             Ok(())
         });
         if let Err(error) = listed {
             return Ok(Some(error.to_string()));
         }
-        for (page, column, range) in found {
-            let at = range.start;
+        for page in found {
+            let at = page.range.start;
             if !self.pages.contains_key(&at) {
-                self.advance(range.end - range.start)?;
-                let read = read_page(&*source, &page, column, range, reader, room);
+                self.advance(page.range.end - page.range.start)?;
+                let read = read_page(&*source, &page, reader, buffer);
                 self.pages.insert(at, read.err().map(|error| error.to_string()));
             }
             if let Some(fault) = &self.pages[&at] {
@@ -141,7 +140,7 @@ impl<'a, 'p> Examiner<'a, 'p> {
         *self.blobs.entry(blob.offset).or_insert_with(|| blob.read(&**source).is_ok())
     }
 
-    /// What the commit record of a version says of it, if that can be read and is about it.
+    /// The version as its commit record describes it, if that can be read.
     pub(super) fn recorded(&self, row: &VersionRow) -> Option<VersionRow> {
         let database = self.inner.catalog.database_by_id(row.database, row.csn).ok()?;
         let record = CommitRecord::at(&*self.source, row.record).ok()?;

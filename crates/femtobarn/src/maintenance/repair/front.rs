@@ -1,17 +1,16 @@
-//! A database whose file has data where its front should be: they are moved, and the front is written.
+//! Rewriting the front of a database's file after moving the bytes that lie there.
 //!
-//! A server of an earlier version gave out the first bytes of a new file as an extent, if the call that
-//! lengthens the file overtook the file's front. A front holds the file's name and the database's UUID; the
-//! catalogue has the UUID and the path, and the place of every version.
+//! A server of an earlier version allocated the first bytes of a new file as an extent, if the call that
+//! lengthens the file overtook the write of its front. A front holds the file's name and the database's UUID;
+//! the catalogue has both, and the place of every version.
 //!
-//! Invariants:
-//! 1. Versions of all snapshots keep their commits, objects and entries; only the ranges change where they
-//!    lie. Snapshots that are opened afterwards, in any process, use the new ranges, since the database begins a
-//!    new epoch; views that were opened before keep the old ones, of which the front takes the first bytes.
-//! 2. In this order, each step durable before the next: what is in the way is written elsewhere, the
-//!    catalogue refers to that, commit records that tell of the old places are wiped, the front is written.
-//!    Killed in between, repair goes on where it was.
-//! 3. Nobody writes to the database meanwhile; its exclusive lock does not stop readers.
+//! 1. Versions keep their commits, objects and entries; only their ranges change. Snapshots opened later, in
+//!    any process, use the new ranges, since the database gets a new epoch. Views opened before keep the old
+//!    ones, of which the front overwrites the first bytes.
+//! 2. Each step is durable before the next: the bytes are copied, the catalogue refers to the copies, commit
+//!    records with old ranges are wiped, the front is written. A repair that was killed in between is
+//!    continued by the next one.
+//! 3. The exclusive lock keeps writers out, not readers.
 //! 4. A rebuild of the catalogue finds each transaction once in the file.
 
 use std::collections::{HashMap, HashSet};
@@ -35,12 +34,12 @@ use crate::storage::scan::{self, FoundRecord};
 use crate::transaction::range;
 use femtobarn_format::link;
 
-/// Moves what lies in place of the front of a database's file, and writes the front. Returns how many bytes
-/// were moved.
+/// Moves the bytes that lie in place of a file's front, and writes the front. Returns how many bytes were
+/// moved.
 ///
 /// # Errors
-/// `Busy` if somebody writes to the database; `Corrupt` if a version's metadata cannot be read, so that nobody
-/// knows what has to be moved; as the disk. Then repair may be run again.
+/// `Busy` if a transaction writes to the database; `Corrupt` if a version's metadata cannot be read, so that
+/// its bytes are unknown; `Io` or `Full` if the file cannot be written. The next repair continues.
 pub(super) fn mend(federation: &Federation, row: &DatabaseRow, lock_wait: Duration) -> Result<u64> {
     let inner = &federation.inner;
     let owner = inner.locks().owner();
@@ -49,7 +48,7 @@ pub(super) fn mend(federation: &Federation, row: &DatabaseRow, lock_wait: Durati
     let path = inner.path_of(row);
     let file = Arc::new(DatabaseFile::open_to_write(path.clone())?);
     let identity = identity_of(row, &path)?;
-    // The key that follows the front lies there, too.
+    // The first key follows the front.
     let end = identity.front_size() + RBLOB_KEY_LENGTH as u64;
     let extents = ExtentWriter::new(file.clone(), row.id, row.epoch, inner.catalog.clone())?;
     let mut moving = Relocation {
@@ -66,7 +65,7 @@ pub(super) fn mend(federation: &Federation, row: &DatabaseRow, lock_wait: Durati
     inner.local()?.relocate(row.id, end, &versions)?;
     wipe_old_records(&file, row, &versions)?;
     write_front(inner, row, &file, &identity)?;
-    // What this process knows of the versions is where they were.
+    // Open versions of this process refer to the old ranges.
     inner.versions().clear();
     Ok(moving.bytes)
 }
@@ -77,7 +76,7 @@ fn identity_of(row: &DatabaseRow, path: &std::path::Path) -> Result<FileIdentity
         .map_err(Error::storage(path.display().to_string()))
 }
 
-/// Writes the front, and makes keys of what follows.
+/// Writes the front, and closes the chain of keys behind it.
 fn write_front(
     inner: &Inner,
     row: &DatabaseRow,
@@ -93,7 +92,7 @@ fn write_front(
     file.sync()
 }
 
-/// Overwrites the magic of each commit record that was copied elsewhere, so that a rebuild finds every transaction
+/// Overwrites the magic of each commit record that was copied, so that a rebuild finds every transaction
 /// once.
 fn wipe_old_records(file: &DatabaseFile, row: &DatabaseRow, versions: &[VersionRow]) -> Result<()> {
     let current: HashSet<u64> = versions.iter().map(|version| version.record.offset).collect();
@@ -110,13 +109,13 @@ fn wipe_old_records(file: &DatabaseFile, row: &DatabaseRow, versions: &[VersionR
     file.sync()
 }
 
-/// Versions that are being freed of what they have before byte `end` of a file.
+/// Moves ranges of versions out of the first `end` bytes of a file.
 struct Relocation {
     source: Arc<DatabaseFile>,
     extents: ExtentWriter,
     end: u64,
-    /// Where things are now, by where they were: those that are the same bytes elsewhere, and those that
-    /// name other places.
+    /// New ranges by old offset: of blobs, whose bytes stay the same, and of page lists, footers and annexes,
+    /// which contain other ranges.
     blobs: HashMap<u64, u64>,
     page_lists: HashMap<u64, EnvelopeLink>,
     footers: HashMap<u64, EnvelopeRange>,
@@ -125,8 +124,8 @@ struct Relocation {
 }
 
 impl Relocation {
-    /// Writes elsewhere what versions have before the end, and returns them as they are then. All of it is
-    /// durable.
+    /// Copies the ranges of versions before `end`, and returns the versions with their new ranges. All of it
+    /// is durable.
     fn versions(
         &mut self,
         mut versions: Vec<VersionRow>,
@@ -148,7 +147,7 @@ impl Relocation {
         Ok(versions)
     }
 
-    /// Where bytes are now that are the same wherever they lie.
+    /// The new offset of bytes that contain no ranges.
     fn blob(&mut self, offset: u64, size: u64) -> Result<u64> {
         if offset >= self.end || size == 0 {
             return Ok(offset);
@@ -229,9 +228,9 @@ impl Relocation {
         Ok(new)
     }
 
-    /// Writes anew the commit records that lie in the way, and those of versions (`current`) that tell of old
-    /// places; returns their new ranges by their old offsets. A record that a vacuum kept, though it took the
-    /// record's versions away, stays where it is: no version would tell the copy from the original.
+    /// Copies the commit records before `end`, and those of versions (`current`) that state old ranges;
+    /// returns the new ranges by old offset. A record beyond `end` that vacuum kept without its version
+    /// stays: no version would tell the copy from the original.
     fn records(
         &mut self,
         row: &DatabaseRow,

@@ -1,60 +1,52 @@
-//! Repair: mending what a check finds, as far as nothing is lost by it.
+//! Repair: mends what a check finds, without losing data.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
-//! | `examiner` | one version of a container, looked at by itself |
-//! | `container` | a container whose newest version is damaged: a new one with what is left |
-//! | `front` | a file with data where its front should be |
+//! | `examiner` | reads one version of a container by itself |
+//! | `container` | gives a damaged container a new version with its intact parts |
+//! | `front` | rewrites a file's front where other bytes lie there |
+//! | `orphans` | removes files that no database has |
 //!
-//! Invariants:
-//! 1. No byte that a version refers to is written over; a container is mended by a new version.
-//!    Damage in older versions stays until a vacuum takes them away. Versions with data in place of the front
-//!    refer to copies of them before the front is written.
-//! 2. Without salvage no object, change or deletion is lost.
-//! 3. A file that has a commit in it, or is not ours, is never removed.
-//! 4. The federation is locked against vacuum: what a new version refers to is not given away.
+//! 1. No byte that a version refers to is overwritten; a container is mended by a new version, and damage in
+//!    older versions stays until a vacuum. Bytes that lie in place of a front are copied, and the versions
+//!    refer to the copies, before the front is written.
+//! 2. Without `salvage` no object, change or deletion is lost.
+//! 3. A file with a commit record, or of another program, is never removed.
+//! 4. The maintenance lock excludes vacuum, so that no byte of a new version is freed.
 
 mod container;
 mod examiner;
 mod front;
+mod orphans;
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-use femtobarn_catalog::{
-    ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRecord, DatabaseRow, DatabaseState,
-};
-use rntuple::ByteSource;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::Federation;
 use crate::inventory::Inventory;
 use crate::maintenance::check::{
-    self, CheckLevel, CheckReport, Problem, ProblemKind, ProblemLocation, Severity,
+    CheckLevel, CheckReport, Problem, ProblemKind, ProblemLocation, Severity,
 };
 use crate::progress::Watch;
-use crate::storage::file::{self, DatabaseFile};
-use crate::storage::identify::{RootFileKind, identify};
+use crate::storage::file::DatabaseFile;
 use crate::storage::key_chain;
 use container::{SuspectParts, Verdict};
 use examiner::Examiner;
+use femtobarn_catalog::{
+    ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRecord, DatabaseRow, DatabaseState,
+};
 
-/// A file that was written to within this time may be somebody's.
-const ORPHAN_AGE_MIN: Duration = Duration::from_secs(3600);
-/// Bytes looked at together for any that is not zero.
-const LOOK_BYTES: u64 = 1 << 20;
-
-/// How a federation is repaired.
+/// Options of a repair.
 #[derive(Clone, Debug)]
 pub struct RepairOptions {
-    /// Takes containers whose newest version is damaged back to their newest whole version. Objects
-    /// that came later are lost; their OIDs are given to no others.
+    /// Reverts containers whose newest version is damaged to their newest intact version. Later objects are
+    /// lost; their OIDs are not given to others.
     pub salvage: bool,
-    /// Changes nothing, and only says what would be done.
+    /// Changes nothing, and only reports what would be done.
     pub dry_run: bool,
-    /// How long to wait for a vacuum, a backup, or somebody who writes a container; 10 s by default.
+    /// How long to wait for a vacuum, a backup, or a container's writer; 10 s by default.
     pub lock_wait: Duration,
 }
 
@@ -69,17 +61,18 @@ impl Default for RepairOptions {
 pub struct RepairReport {
     /// What was mended, a sentence each.
     pub done: Vec<String>,
-    /// What is not as it should be still, with what to do about it.
+    /// The remaining problems.
     pub left: Vec<Problem>,
 }
 
 impl Federation {
-    /// Checks the federation in full, mends what can be mended without losing anything, and checks
-    /// again. Others may read and write meanwhile; what they hold is left.
+    /// Checks the federation in full, mends what can be mended without losing data, and checks again. Other
+    /// processes may read and write meanwhile; databases and containers that they hold are skipped.
     ///
     /// # Errors
-    /// `Busy` while a vacuum, a backup or another repair runs; `Denied` if the federation can only be
-    /// read; `Closed` if `progress` stops it; as the disk. Run again, it goes on where it was.
+    /// `Busy` while a vacuum, a backup or another repair runs; `Denied` if the federation is read-only;
+    /// `Closed` if `progress` stops it; `Unsupported` if it is on a server; `Io` if a file cannot be read or
+    /// written. The next repair continues.
     pub fn repair(
         &self,
         options: &RepairOptions,
@@ -89,14 +82,14 @@ impl Federation {
         let owner = self.inner.locks().owner();
         let _alone =
             if options.dry_run { None } else { Some(owner.lock_maintenance(options.lock_wait)?) };
-        let found = self.checked(progress)?;
+        let found = self.check_in_full(progress)?;
         let mut repair = Repair {
             federation: self,
             options,
             report: RepairReport::default(),
             containers: HashMap::new(),
             fronts: BTreeSet::new(),
-            told: BTreeSet::new(),
+            chains_reported: BTreeSet::new(),
         };
         repair.remove_orphans()?;
         repair.mend_fronts(&found)?;
@@ -105,13 +98,13 @@ impl Federation {
         let remaining = if options.dry_run || repair.report.done.is_empty() {
             found
         } else {
-            self.checked(progress)?
+            self.check_in_full(progress)?
         };
         repair.report_remaining(remaining)?;
         Ok(repair.report)
     }
 
-    fn checked(&self, progress: &mut Watch<'_>) -> Result<CheckReport> {
+    fn check_in_full(&self, progress: &mut Watch<'_>) -> Result<CheckReport> {
         let report = self.check(CheckLevel::Full, progress)?;
         if report.is_complete {
             Ok(report)
@@ -121,70 +114,28 @@ impl Federation {
     }
 }
 
-/// What became of a container.
+/// The result of repairing a container.
 enum ContainerOutcome {
-    /// Its newest version is whole, now at least.
+    /// Its newest version is intact, by itself or after the repair.
     Whole,
-    /// It stays damaged; what to do about it.
+    /// It stays damaged; the text says what to do.
     Damaged(String),
 }
 
-/// A repair that is under way.
+/// A running repair.
 struct Repair<'a> {
     federation: &'a Federation,
     options: &'a RepairOptions,
     report: RepairReport,
     containers: HashMap<(DatabaseId, ContainerId), ContainerOutcome>,
-    /// Databases whose fronts were mended.
+    /// Databases whose front was rewritten.
     fronts: BTreeSet<DatabaseId>,
-    /// Databases whose keys were dealt with.
-    told: BTreeSet<DatabaseId>,
+    /// Databases whose chain of keys was mended or reported.
+    chains_reported: BTreeSet<DatabaseId>,
 }
 
 impl Repair<'_> {
-    /// Removes files that no database has, and of which nothing can be wanted.
-    fn remove_orphans(&mut self) -> Result<()> {
-        let catalog = self.federation.inner.local()?;
-        let every = catalog.every_database()?;
-        let known: Vec<DatabaseRow> = every.into_iter().map(|record| record.row).collect();
-        let held = catalog.locks().held()?;
-        // A transaction has locked the database that it is about to create.
-        let is_new = |id: DatabaseId| known.iter().all(|row| row.id != id);
-        let is_creating = held.iter().filter_map(|lock| lock.target.database()).any(is_new);
-        for (path, bytes) in check::orphans(&self.federation.inner, &known)? {
-            let advice = if is_creating {
-                Some("a transaction is creating a database; repair when it is done")
-            } else {
-                reason_to_keep(&path)?
-            };
-            let what = format!("{} ({bytes} bytes)", path.display());
-            match advice {
-                None => {
-                    if !self.options.dry_run {
-                        file::remove_if_there(&path)?;
-                    }
-                    self.report.done.push(format!("{what} was no database's file and is removed"));
-                }
-                Some(advice) => self.report_left(
-                    (Severity::Notice, ProblemKind::OrphanFile, ProblemLocation::default()),
-                    format!("{what} is not the file of a database"),
-                    advice.to_owned(),
-                ),
-            }
-        }
-        Ok(())
-    }
-
-    fn report_left(
-        &mut self,
-        (severity, kind, place): (Severity, ProblemKind, ProblemLocation),
-        what: String,
-        advice: String,
-    ) {
-        self.report.left.push(Problem { severity, kind, place, what, advice });
-    }
-
-    /// Writes the fronts of files anew that have data there.
+    /// Rewrites the front of each file where other bytes lie there.
     fn mend_fronts(&mut self, found: &CheckReport) -> Result<()> {
         let damaged = found.problems.iter().filter(|it| it.kind == ProblemKind::Front);
         let damaged: BTreeSet<DatabaseId> =
@@ -197,12 +148,12 @@ impl Repair<'_> {
                 Ok(String::new())
             } else {
                 front::mend(self.federation, &row, wait)
-                    .map(|bytes| format!(", and {bytes} bytes that lay there are elsewhere"))
+                    .map(|bytes| format!(", and {bytes} bytes were moved from there"))
             };
             match mended {
                 Ok(moved) => {
                     self.fronts.insert(row.id);
-                    let what = format!("{name}: the front of its file was written anew{moved}");
+                    let what = format!("{name}: the front of its file was rewritten{moved}");
                     self.report.done.push(what);
                 }
                 Err(error) => {
@@ -210,12 +161,15 @@ impl Repair<'_> {
                         database: Some((row.id, row.name)),
                         ..ProblemLocation::default()
                     };
-                    self.report_left(
-                        (Severity::Damage, ProblemKind::Front, place),
-                        format!("the front of its file cannot be written anew: {error}"),
-                        "repair when nobody writes to it, or restore the file from a backup"
-                            .to_owned(),
-                    );
+                    self.report.left.push(Problem {
+                        severity: Severity::Damage,
+                        kind: ProblemKind::Front,
+                        place,
+                        what: format!("the front of its file cannot be rewritten: {error}"),
+                        advice:
+                            "repair again when no transaction has it open, or restore the file from a backup"
+                                .to_owned(),
+                    });
                 }
             }
         }
@@ -251,13 +205,14 @@ impl Repair<'_> {
         progress: &mut Watch<'_>,
     ) -> Result<ContainerOutcome> {
         if database.state != DatabaseState::Open {
-            let advice = format!("it is {}; restore its file from a backup", database.state);
+            let advice =
+                format!("the database is {}; restore its file from a backup", database.state);
             return Ok(ContainerOutcome::Damaged(advice));
         }
         let inner = &self.federation.inner;
         let path = format!("{}/{}", database.name, row.name);
         let versions = self.federation.catalog().versions(database.id, row.id)?;
-        // A file that is not there is a problem of its own.
+        // A missing file is reported for its database.
         let Ok(file) = DatabaseFile::open(inner.path_of(database)) else {
             return Ok(ContainerOutcome::Damaged("restore its file from a backup".to_owned()));
         };
@@ -272,27 +227,27 @@ impl Repair<'_> {
             }
             Verdict::Mend(plan) => plan,
         };
-        let of = (database, row);
         let done = if self.options.dry_run {
             Ok(plan.done)
         } else {
-            plan.carry_out(self.federation, of, newest, self.options.lock_wait, &mut examiner)
+            let wait = self.options.lock_wait;
+            plan.carry_out(self.federation, database, row, newest, wait, &mut examiner)
         };
         match done {
             Ok(done) => {
                 self.report.done.extend(done.into_iter().map(|what| format!("{path}: {what}")));
                 Ok(ContainerOutcome::Whole)
             }
-            Err(error) if is_passing(error.kind()) => {
+            Err(error) if is_transient(error.kind()) => {
                 Ok(ContainerOutcome::Damaged(format!("repair it again: {error}")))
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Makes the keys of files follow each other.
+    /// Closes the gaps in the chains of keys.
     fn mend_chains(&mut self, found: &CheckReport) -> Result<()> {
-        // A key whose header is too long lies over what follows.
+        // A key whose header states too many bytes overlaps the next one.
         let is_of_keys =
             |it: &&Problem| matches!(it.kind, ProblemKind::Chain | ProblemKind::Overlap);
         let of_chains = found.problems.iter().filter(is_of_keys);
@@ -302,11 +257,11 @@ impl Repair<'_> {
             if !damaged.contains(&database.id) || database.state != DatabaseState::Open {
                 continue;
             }
-            self.told.insert(database.id);
+            self.chains_reported.insert(database.id);
             match self.mend_chain(&database) {
                 Ok(0) => {}
                 Ok(keys) => self.report.done.push(format!(
-                    "{}: the keys of its file follow each other again; {keys} were written",
+                    "{}: {keys} keys were written to close gaps in the chain of its file",
                     database.name
                 )),
                 Err(error) => {
@@ -314,11 +269,15 @@ impl Repair<'_> {
                         database: Some((database.id, database.name)),
                         ..ProblemLocation::default()
                     };
-                    self.report_left(
-                        (Severity::Warning, ProblemKind::Chain, place),
-                        format!("the keys of its file do not follow each other: {error}"),
-                        "its objects can be read; repair when nobody writes to it".to_owned(),
-                    );
+                    self.report.left.push(Problem {
+                        severity: Severity::Warning,
+                        kind: ProblemKind::Chain,
+                        place,
+                        what: format!("the chain of keys in its file has gaps: {error}"),
+                        advice:
+                            "its objects can be read; repair again when no transaction has it open"
+                                .to_owned(),
+                    });
                 }
             }
         }
@@ -343,36 +302,38 @@ impl Repair<'_> {
         let live = Inventory::of(&source, &versions)?;
         let keys = key_chain::cover(&file, &live)?;
         file.sync()?;
-        // Space that a writer took, whose lock on the database was lost, may hold such a key now.
+        // A writer that lost its lock on the database may hold an extent that contains such a key now.
         inner.local()?.raise_epoch(database.id)?;
         Ok(keys)
     }
 
-    /// Says what is left of what a check found.
+    /// Adds the remaining problems of a check to the report.
     fn report_remaining(&mut self, remaining: CheckReport) -> Result<()> {
         for mut problem in remaining.problems {
             let database = problem.place.database.as_ref().map(|it| it.0);
-            let is_told = match problem.kind {
+            let is_reported = match problem.kind {
                 ProblemKind::OrphanFile => true,
-                // Those that could not be mended were told with the reason.
+                // Fronts that could not be rewritten are in the report already.
                 ProblemKind::Front => {
                     self.options.dry_run || !database.is_some_and(|id| self.fronts.contains(&id))
                 }
-                ProblemKind::Chain => database.is_some_and(|id| self.told.contains(&id)),
+                ProblemKind::Chain => database.is_some_and(|id| self.chains_reported.contains(&id)),
                 ProblemKind::Overlap if self.options.dry_run => {
-                    database.is_some_and(|id| self.told.contains(&id))
+                    database.is_some_and(|id| self.chains_reported.contains(&id))
                 }
                 _ => false,
             };
-            if is_told {
+            if is_reported {
                 continue;
             }
             let container = database.zip(problem.place.container.as_ref().map(|it| it.0));
             match container.and_then(|key| Some((key, self.containers.get(&key)?))) {
                 Some((_, ContainerOutcome::Whole)) if self.options.dry_run => continue,
-                Some((key, ContainerOutcome::Whole)) if self.is_past(key, &problem)? => {
-                    problem.advice = "the newest version is whole; older snapshots stay damaged \
-                                      until a vacuum takes them away"
+                Some((key, ContainerOutcome::Whole))
+                    if self.is_in_older_version(key, &problem)? =>
+                {
+                    problem.advice = "the newest version is intact; older snapshots stay damaged \
+                                      until a vacuum deletes them"
                         .to_owned();
                 }
                 Some((_, ContainerOutcome::Damaged(advice)))
@@ -387,8 +348,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Whether a problem is one of a version that is not the newest.
-    fn is_past(
+    /// Whether a problem is in a version that is not the newest.
+    fn is_in_older_version(
         &self,
         (database, container): (DatabaseId, ContainerId),
         problem: &Problem,
@@ -398,7 +359,7 @@ impl Repair<'_> {
     }
 }
 
-/// What a check says of what stands beside a newest version.
+/// The parts of a newest version's annex that the check found wrong.
 fn suspects(found: &CheckReport, of: (DatabaseId, ContainerId), newest: Csn) -> SuspectParts {
     let has = |kind: ProblemKind| {
         found.problems.iter().any(|it| {
@@ -411,42 +372,7 @@ fn suspects(found: &CheckReport, of: (DatabaseId, ContainerId), newest: Csn) -> 
     SuspectParts { statistics: has(ProblemKind::Statistics), indexes: has(ProblemKind::Index) }
 }
 
-/// Whether something may go better another time.
-fn is_passing(kind: ErrorKind) -> bool {
+/// Whether a retry may succeed.
+fn is_transient(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Busy | ErrorKind::Conflict)
-}
-
-/// Why a file that no database has is not removed.
-fn reason_to_keep(path: &Path) -> Result<Option<&'static str>> {
-    if file::age(path).is_none_or(|age| age < ORPHAN_AGE_MIN) {
-        return Ok(Some("somebody wrote to it within the last hour; repair again later"));
-    }
-    let facts = identify(path)?;
-    Ok(match facts.kind {
-        RootFileKind::UnfinishedFile if facts.commits == 0 => None,
-        RootFileKind::Other if is_blank(path)? => None,
-        RootFileKind::OpenDatabase | RootFileKind::UnfinishedFile => {
-            Some("it has commits: rebuild the catalogue if it belongs here, else move it elsewhere")
-        }
-        RootFileKind::SealedDatabase => Some("attach it, or move it elsewhere"),
-        RootFileKind::RootFile | RootFileKind::Other => {
-            Some("it is somebody else's; move it elsewhere")
-        }
-    })
-}
-
-/// Whether all bytes of a file are zero.
-fn is_blank(path: &Path) -> Result<bool> {
-    let file = DatabaseFile::open(path.to_owned())?;
-    let size = file.size()?;
-    let source = file;
-    let mut bytes = vec![];
-    for start in (0..size).step_by(LOOK_BYTES as usize) {
-        bytes.resize(LOOK_BYTES.min(size - start) as usize, 0);
-        source.read_at(start, &mut bytes).map_err(Error::storage(path.display().to_string()))?;
-        if bytes.iter().any(|byte| *byte != 0) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }

@@ -1,23 +1,22 @@
-//! Vacuum: taking versions away that nobody needs, and giving their space back.
+//! Vacuum: deletes versions that no retained snapshot needs, and frees their space.
 //!
-//! First round, for all databases at once and beside writers:
-//! 1. the horizon is raised, and what must be kept is asked for;
-//! 2. the catalogue forgets the other versions, and notes the ranges that only they had;
-//! 3. holes are punched there, and the ranges are released to writers in a new epoch.
+//! The first round handles all databases at once, beside writers: it raises the horizon and reads the pins;
+//! the catalogue deletes the other versions and notes the ranges that only they used; holes are punched
+//! there; the ranges are released to writers in a new epoch. The second round handles each database that no
+//! transaction has open, and frees in the same way what no version refers to: the remains of killed or
+//! rolled-back transactions.
 //!
-//! Second round, for each database that no transaction has open: what no version refers to is freed
-//! in the same way. That is what transactions left that were killed or rolled back.
-//!
-//! Invariants:
-//! 1. What a kept version refers to is in no range that is freed. A database with a kept version
-//!    whose metadata cannot be read is left alone.
-//! 2. Beside writers only ranges of versions are freed: what they write is no version's yet.
-//! 3. Killed at any step, a vacuum is continued by the next one: what was noted and not released is
-//!    punched again and released.
-//! 4. The commit record of a version that goes stays if it follows a kept version, or if a kept
-//!    version was made by the same commit: a catalogue is rebuilt from these.
+//! 1. No byte of a kept version is freed. A database is skipped if the metadata of a kept version cannot be
+//!    read.
+//! 2. Beside writers only ranges of deleted versions are freed: new bytes belong to no version yet.
+//! 3. A vacuum that is killed at any step is continued by the next one, which punches and releases what was
+//!    noted.
+//! 4. The commit record of a deleted version stays if it follows a kept version, or if its commit made a kept
+//!    version: rebuilding the catalogue needs it.
 
-use std::collections::{HashMap, HashSet};
+mod free_ranges;
+
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,21 +27,18 @@ use femtobarn_catalog::{
 
 use crate::error::{Error, Result};
 use crate::federation::{Federation, Inner};
-use crate::inventory::{self, Inventory, Ranges};
+use crate::inventory::{self, Ranges};
 use crate::progress::{Progress, Watch};
-use crate::storage::commit_record::CommitRecord;
-use crate::storage::extent::{ALIGNMENT, FREE_BYTES_MIN};
+use crate::storage::extent::FREE_BYTES_MIN;
 use crate::storage::file::{self, DatabaseFile};
-use crate::storage::key_chain;
-use crate::storage::scan;
 
-/// How a vacuum goes about it.
+/// Options of a vacuum.
 #[derive(Clone, Debug)]
 pub struct VacuumOptions {
-    /// Changes nothing, and only says what would be done.
+    /// Changes nothing, and only reports what would be done.
     pub dry_run: bool,
-    /// The first commit whose snapshot is kept, besides tagged and pinned ones; what retention says
-    /// if none is given.
+    /// The first commit whose snapshot is kept, besides tagged and pinned ones; by default as the retention
+    /// says.
     pub keep_from: Option<Csn>,
     /// How long to wait for another vacuum or a backup; 10 s by default.
     pub lock_wait: Duration,
@@ -57,37 +53,37 @@ impl Default for VacuumOptions {
 /// What a vacuum did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VacuumReport {
-    /// The first commit from which on all snapshots are kept.
+    /// The horizon: all snapshots from this commit on are kept.
     pub horizon: Csn,
-    /// Snapshots before it that are kept, because they are tagged or being read.
+    /// Older snapshots that are kept because they are tagged or pinned.
     pub kept: Vec<Csn>,
-    /// Versions of containers that went.
+    /// Deleted versions of containers.
     pub versions: u64,
-    /// Dropped containers and databases that went altogether.
+    /// Dropped containers whose last version was deleted.
     pub containers: u64,
-    /// Dropped databases that went altogether.
+    /// Dropped databases whose last version was deleted.
     pub databases: u64,
-    /// Bytes that only these versions had.
+    /// Bytes that only deleted versions used.
     pub version_bytes: u64,
-    /// Bytes that were nobody's: of transactions that were killed or rolled back.
+    /// Bytes that killed or rolled-back transactions left.
     pub garbage_bytes: u64,
     /// Files of dropped databases that were removed.
     pub files: Vec<PathBuf>,
-    /// Databases that somebody writes to; what is nobody's in them was not looked for.
+    /// Databases with open transactions, which the second round skipped.
     pub busy: Vec<String>,
-    /// Databases that were left alone, with the reason.
+    /// Databases that were skipped, with the reason.
     pub skipped: Vec<(String, String)>,
-    /// Whether the vacuum went to its end.
+    /// Whether the vacuum was completed.
     pub is_complete: bool,
 }
 
 impl Federation {
-    /// Takes away the versions that neither retention nor a tag nor a reader needs, and gives their
-    /// space back: to the file system, and to writers. Others may read and write meanwhile.
+    /// Deletes the versions that neither retention nor a tag nor a reader needs, and releases their space to
+    /// the file system and to writers. Other processes may read and write meanwhile.
     ///
     /// # Errors
-    /// `Busy` while another vacuum or a backup runs; `Denied` if the federation can only be read; as
-    /// the disk. Run again, it goes on where it was.
+    /// `Busy` while another vacuum or a backup runs; `Denied` if the federation is read-only; `Unsupported`
+    /// if it is on a server; `Io` if a file cannot be read or written. The next vacuum continues.
     pub fn vacuum(
         &self,
         options: &VacuumOptions,
@@ -125,7 +121,7 @@ impl Federation {
     }
 }
 
-/// A vacuum that is under way.
+/// A running vacuum.
 struct Vacuum<'a, 'p> {
     inner: &'a Inner,
     options: &'a VacuumOptions,
@@ -135,7 +131,7 @@ struct Vacuum<'a, 'p> {
     total: u64,
 }
 
-/// What becomes of the versions of one database.
+/// The versions of one database, partitioned.
 struct DatabaseVersions {
     row: DatabaseRow,
     kept: Vec<VersionRow>,
@@ -172,7 +168,7 @@ impl Vacuum<'_, '_> {
         Ok(KeptSnapshots { horizon, csns })
     }
 
-    /// Punches and releases what an earlier vacuum noted, or this one.
+    /// Punches and releases the ranges that the catalogue notes as freed.
     fn release(&self, row: &DatabaseRow) -> Result<()> {
         let catalog = self.inner.local()?;
         let mut waiting = catalog.free_extents(row.id)?;
@@ -180,6 +176,7 @@ impl Vacuum<'_, '_> {
         if waiting.is_empty() {
             return Ok(());
         }
+        check_disjoint(row, waiting.iter().map(|extent| extent.range).collect())?;
         let file = DatabaseFile::open_to_write(self.inner.path_of(row))?;
         for extent in waiting {
             file.punch(inventory::blob(extent.range)?)?;
@@ -189,7 +186,7 @@ impl Vacuum<'_, '_> {
         Ok(())
     }
 
-    /// Takes versions away; returns the databases that are left.
+    /// Deletes versions; returns the databases that remain.
     fn first_round(
         &mut self,
         rows: &[DatabaseRow],
@@ -224,7 +221,7 @@ impl Vacuum<'_, '_> {
             vacuumed.versions.extend(dropped.map(|it| (it.database, it.container, it.csn)));
             self.report.versions += database.dropped.len() as u64;
             self.report.version_bytes += freed.total();
-            vacuumed.freed.push((database.row.id, worth_giving(&freed)));
+            vacuumed.freed.push((database.row.id, large_enough(&freed)));
         }
         self.report.databases = vacuumed.purged_databases.len() as u64;
         self.report.containers = vacuumed.purged_containers.len() as u64;
@@ -271,7 +268,7 @@ impl Vacuum<'_, '_> {
         Ok(DatabaseVersions { row: row.clone(), kept, dropped })
     }
 
-    /// The bytes that only dropped versions have; none if the database is left alone.
+    /// The bytes that only dropped versions use; none if the database is skipped.
     fn freed(
         &mut self,
         database: &DatabaseVersions,
@@ -297,44 +294,7 @@ impl Vacuum<'_, '_> {
         self.report.skipped.push((row.name.clone(), error.to_string()));
     }
 
-    fn only_dropped(&self, database: &DatabaseVersions, made: &HashSet<Csn>) -> Result<Ranges> {
-        let (file, live) = self.live(&database.row, &database.kept)?;
-        let source = file;
-        let mut freed = Ranges::default();
-        // One inventory for all: versions share most of their page lists.
-        let mut inventory = Inventory::new(&source);
-        for version in &database.dropped {
-            // What a damaged version had cannot be told, and stays.
-            drop(inventory.visit(version, &mut |_, range| {
-                freed.insert(range);
-                Ok(())
-            }));
-        }
-        freed.remove_all(&live);
-        for record in records_to_keep(database, made) {
-            freed.remove(inventory::blob(record)?);
-        }
-        Ok(freed.aligned(ALIGNMENT))
-    }
-
-    /// What must not be touched in a file: what kept versions refer to, the front and the headers of
-    /// keys, and what is free already.
-    fn live(&self, row: &DatabaseRow, kept: &[VersionRow]) -> Result<(DatabaseFile, Ranges)> {
-        let file = DatabaseFile::open(self.inner.path_of(row))?;
-        let source = DatabaseFile::open(self.inner.path_of(row))?;
-        let mut live = Inventory::of(&source, kept)?;
-        let survey = {
-            let _lock = self.inner.locks().lock_allocation(row.id)?;
-            key_chain::survey(&file)?
-        };
-        survey.headers.into_iter().chain(survey.faults).for_each(|range| live.insert(range));
-        for extent in self.inner.local()?.free_extents(row.id)? {
-            live.insert(inventory::blob(extent.range)?);
-        }
-        Ok((file, live))
-    }
-
-    /// Frees what is nobody's.
+    /// Frees the bytes that no version refers to.
     fn second_round(&mut self, row: &DatabaseRow, owner: &LockOwner) -> Result<()> {
         let catalog = self.inner.local()?;
         let lock = if self.options.dry_run {
@@ -355,7 +315,7 @@ impl Vacuum<'_, '_> {
                 return Ok(());
             }
         };
-        let freed = worth_giving(&garbage);
+        let freed = large_enough(&garbage);
         let bytes: u64 = freed.iter().map(|range| range.size).sum();
         if self.options.dry_run {
             self.report.garbage_bytes += bytes.saturating_sub(self.report.version_bytes);
@@ -376,85 +336,26 @@ impl Vacuum<'_, '_> {
         drop(lock);
         Ok(())
     }
+}
 
-    /// What no version refers to, but for commit records that a rebuilt catalogue needs.
-    fn garbage(&self, row: &DatabaseRow) -> Result<Ranges> {
-        let versions = self.inner.local()?.all_versions(row.id)?;
-        let (file, live) = self.live(row, &versions)?;
-        let mut garbage: Ranges = std::iter::once(0..file.size()?).collect();
-        garbage.remove_all(&live);
-        let source = file;
-        let mut found = vec![];
-        for range in garbage.iter() {
-            scan::records_in(&source, range, &mut |_| true, &mut |record| found.push(record))?;
-        }
-        for found in found {
-            if self.is_needed(row, &found.record, &versions)? {
-                garbage.remove(inventory::blob(found.range)?);
-            }
-        }
-        Ok(garbage.aligned(ALIGNMENT))
-    }
-
-    /// Whether a commit record tells what no kept version's own record tells.
-    fn is_needed(
-        &self,
-        row: &DatabaseRow,
-        record: &CommitRecord,
-        kept: &[VersionRow],
-    ) -> Result<bool> {
-        let catalog = &self.inner.catalog;
-        if record.database != row.uuid || record.federation != catalog.uuid() {
-            return Ok(false);
-        }
-        let Some(csn) = catalog.find_commit(record.transaction, record.after)? else {
-            return Ok(false);
-        };
-        let follows = |(container, base): (ContainerId, Option<Csn>)| {
-            kept.iter().any(|it| it.container == container && Some(it.csn) == base)
-        };
-        let is_alone = record.containers.is_empty()
-            || record.is_whole
-            || record.end.is_some()
-            || !record.renamed.is_empty()
-            || !record.dropped.is_empty();
-        Ok(is_alone
-            || record.containers.iter().any(|it| follows((it.id, it.base)))
-            || self.is_made_by(csn, record)?)
-    }
-
-    /// Whether a version that a commit made, in any of its databases, is kept.
-    fn is_made_by(&self, csn: Csn, record: &CommitRecord) -> Result<bool> {
-        let catalog = self.inner.local()?;
-        for uuid in &record.databases {
-            let Some(database) = catalog.database_by_uuid(*uuid)? else { continue };
-            let versions = catalog.all_versions(database.id)?;
-            if versions.iter().any(|version| version.csn == csn) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+/// Checks that no byte is noted twice: two writers would get it.
+fn check_disjoint(row: &DatabaseRow, mut ranges: Vec<BlobRange>) -> Result<()> {
+    ranges.sort_by_key(|range| range.offset);
+    let overlap =
+        |pair: &&[BlobRange]| pair[0].offset.saturating_add(pair[0].size) > pair[1].offset;
+    match ranges.windows(2).find(overlap) {
+        None => Ok(()),
+        Some(pair) => Err(Error::Corrupt {
+            what: format!(
+                "database {:?}: free extents at bytes {} and {} overlap; check the federation",
+                row.name, pair[0].offset, pair[1].offset
+            ),
+        }),
     }
 }
 
-/// The records of dropped versions that follow a kept one, or were made together with one.
-fn records_to_keep(database: &DatabaseVersions, made: &HashSet<Csn>) -> Vec<BlobRange> {
-    let mut all: Vec<(&VersionRow, bool)> = database.kept.iter().map(|it| (it, true)).collect();
-    all.extend(database.dropped.iter().map(|it| (it, false)));
-    all.sort_by_key(|(it, _)| (it.container, it.csn));
-    let mut last: HashMap<ContainerId, bool> = HashMap::new();
-    let mut records = vec![];
-    for (version, is_kept) in all {
-        let follows_kept = last.insert(version.container, is_kept) == Some(true);
-        if !is_kept && (follows_kept || made.contains(&version.csn)) {
-            records.push(version.record);
-        }
-    }
-    records
-}
-
-/// The ranges that are worth the trouble.
-fn worth_giving(ranges: &Ranges) -> Vec<BlobRange> {
+/// The ranges of at least [`FREE_BYTES_MIN`].
+fn large_enough(ranges: &Ranges) -> Vec<BlobRange> {
     let large = ranges.iter().filter(|range| range.end - range.start >= FREE_BYTES_MIN);
     large.map(|range| BlobRange { offset: range.start, size: range.end - range.start }).collect()
 }
