@@ -1,11 +1,11 @@
-//! Which field a Rust type is stored as.
+//! [`CellType`]: the field that a Rust type is stored as.
 
 use bytes::Bytes;
 
 use crate::types::{Primitive, Type};
 
-/// A Rust type that is stored as one field, which [`Cell`](crate::Cell) writes and
-/// [`FromCell`](crate::FromCell) reads.
+/// A Rust type whose values are stored in one field; [`Cell`](crate::Cell) writes and
+/// [`FromCell`](crate::FromCell) reads them.
 ///
 /// Implemented for numbers, truth values, strings, shared bytes, `Vec`, `Option`, arrays and, by
 /// [`row!`](crate::row), structures of these.

@@ -264,7 +264,7 @@ impl PageLocation {
     }
 
     fn encode(&self, writer: &mut Writer) {
-        debug_assert!(self.elements <= i32::MAX as u32, "a page has less than 2^31 elements");
+        assert!(self.elements <= i32::MAX as u32, "a page has less than 2^31 elements");
         let elements = self.elements as i32;
         writer.i32(if self.checksum { -elements } else { elements });
         self.locator.encode(writer);

@@ -1,9 +1,7 @@
-//! [`row!`](crate::row), which declares Rust structures as entries. It expands to implementations of
-//! [`CellType`](crate::CellType), [`Cell`](crate::Cell) and [`FromCell`](crate::FromCell), so nothing
-//! below imports this module.
+//! [`row!`](crate::row), which declares Rust structures as entries: it implements
+//! [`CellType`](crate::CellType), [`Cell`](crate::Cell) and [`FromCell`](crate::FromCell) for them.
 
-/// Declares a structure whose values can be written as entries or as records within them, and read
-/// again.
+/// Declares a structure whose values are written and read as entries, or as records within entries.
 ///
 /// ```
 /// rntuple::row! {
@@ -41,8 +39,8 @@ macro_rules! row {
             const IS_RENUMBERED: bool = false $(|| <$of as $crate::Cell>::IS_RENUMBERED)*;
 
             #[inline]
-            fn visit_renumbered(&self, tell: &mut impl ::core::ops::FnMut(u32)) {
-                $($crate::Cell::visit_renumbered(&self.$member, tell);)*
+            fn visit_renumbered(&self, visit: &mut impl ::core::ops::FnMut(u32)) {
+                $($crate::Cell::visit_renumbered(&self.$member, visit);)*
             }
 
             #[inline]

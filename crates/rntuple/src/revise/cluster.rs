@@ -1,11 +1,11 @@
-//! Clusters on their way from one version to the next.
+//! Clusters that are carried over from one version to the next.
 
 use crate::error::{Error, Result};
 use crate::page_list::{Cluster, ColumnPages};
 use crate::reader::{PageRun, StoredCluster};
 use crate::schema::{ColumnId, Schema};
 
-/// The cluster as page lists have it.
+/// The cluster as in its page list.
 pub(super) fn unchanged(stored: &StoredCluster) -> Cluster {
     let pages = |run: &Option<PageRun>| match run {
         None => ColumnPages::default(),
@@ -22,37 +22,39 @@ pub(super) fn unchanged(stored: &StoredCluster) -> Cluster {
     }
 }
 
-/// Counts elements from cluster to cluster.
+/// Counts the elements of columns from cluster to cluster.
 pub(super) struct ElementCounter {
-    /// For each column the number of its team; none for columns that start in the middle.
-    teams: Vec<Option<usize>>,
+    /// For each column the number of its group of alternatives; `None` for deferred columns.
+    groups: Vec<Option<usize>>,
+    /// Elements of each group so far.
     totals: Vec<u64>,
 }
 
 impl ElementCounter {
     pub(super) fn new(schema: &Schema) -> Self {
-        let mut teams = vec![None; schema.columns.len()];
+        let mut groups = vec![None; schema.columns.len()];
         let all = schema.alternative_columns();
-        for (number, team) in all.iter().enumerate() {
+        for (number, group) in all.iter().enumerate() {
             let is_deferred =
                 |&id: &ColumnId| schema.columns[id as usize].first_element.unwrap_or(0) != 0;
-            if !team.iter().any(is_deferred) {
-                team.iter().for_each(|&id| teams[id as usize] = Some(number));
+            if !group.iter().any(is_deferred) {
+                group.iter().for_each(|&id| groups[id as usize] = Some(number));
             }
         }
-        ElementCounter { teams, totals: vec![0; all.len()] }
+        ElementCounter { groups, totals: vec![0; all.len()] }
     }
 
-    /// Sets the element offsets of the next cluster, and tells whether one of them was wrong.
+    /// Sets the element offsets of the next cluster; returns whether any was wrong.
     pub(super) fn count(&mut self, cluster: &mut Cluster) -> Result<bool> {
         let mut was_wrong = false;
         for (id, column) in cluster.columns.iter_mut().enumerate() {
-            let (Some(Some(team)), Some(offset)) = (self.teams.get(id), &mut column.element_offset)
+            let (Some(Some(group)), Some(offset)) =
+                (self.groups.get(id), &mut column.element_offset)
             else {
                 continue;
             };
             let elements: u64 = column.pages.iter().map(|page| u64::from(page.elements)).sum();
-            let total = &mut self.totals[*team];
+            let total = &mut self.totals[*group];
             was_wrong |= *offset != *total;
             *offset = *total;
             *total = total.checked_add(elements).filter(|&end| end <= i64::MAX as u64).ok_or_else(

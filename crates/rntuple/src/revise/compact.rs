@@ -1,8 +1,8 @@
-//! Fewer and larger clusters, of the same entries.
+//! Compaction: a version with fewer and larger clusters of the same entries.
 //!
-//! Clusters that are full stay as they are, with their pages. What is read, decoded and written anew
-//! are runs of small ones, clusters with entries whose values are to be forgotten, or all. Memory is
-//! taken for a part of a cluster; page lists are kept as the reader keeps them.
+//! Full clusters keep their pages. Runs of small clusters, clusters with dead entries, or all clusters are
+//! read and rewritten. Memory is needed for a part of a cluster, and for the page lists that the reader
+//! holds.
 
 use std::ops::Range;
 
@@ -22,27 +22,28 @@ use crate::types::Type;
 use crate::value::Value;
 use crate::writer::{ClusterWriter, RATIO_MAX, WriteOptions};
 
-/// What is compacted, and to what.
+/// The clusters to compact, and the layout of the new ones.
 #[derive(Clone, Debug, Default)]
 pub struct Compaction<'a> {
-    /// Sizes of clusters and pages, and their compression. Whether values are split into byte planes
-    /// was decided when the RNTuple was made, by [`WriteOptions::encoding`].
+    /// Sizes of clusters and pages, and compression. The encoding is that of the existing schema; it was
+    /// decided by [`WriteOptions::encoding`] when the RNTuple was created.
     pub options: WriteOptions,
-    /// Entries whose values become zero, empty or absent, so that their bytes are free: ranges that
-    /// rise and do not touch. Clusters with such entries are written anew, so these should be those
-    /// that died since the last time.
+    /// Dead entries, whose values become zero, empty or absent to free their bytes: ranges that ascend and
+    /// do not touch. Clusters with dead entries are rewritten, so pass only those that died since the last
+    /// compaction.
     pub dead: &'a [Range<u64>],
-    /// Whether also full clusters without dead entries are written anew.
+    /// Whether full clusters without dead entries are rewritten too.
     pub all: bool,
 }
 
-/// Writes a version with fewer clusters. If there is nothing to gain, the footer stays what it is;
-/// `current` is where. `progress` is told the number of entries that are done.
+/// Writes a version with fewer clusters. If there is nothing to compact, it returns the old version, whose
+/// footer is `current`. `progress` is called with the number of entries that are done.
 ///
 /// # Errors
-/// [`Error::Invalid`](crate::Error::Invalid) if there are no such dead entries,
-/// [`Error::Unsupported`](crate::Error::Unsupported) for fields that cannot be written; as for
-/// reading otherwise, and [`Error::Io`](crate::Error::Io) from the sink.
+/// [`Error::Invalid`](crate::Error::Invalid) if dead entries do not exist or do not ascend,
+/// [`Error::Unsupported`](crate::Error::Unsupported) for fields that cannot be written,
+/// [`Error::Corrupt`](crate::Error::Corrupt) if the old version is damaged,
+/// [`Error::Io`](crate::Error::Io) from the sink or the source.
 pub fn compact(
     reader: &Reader,
     sink: &mut dyn BlobSink,
@@ -56,7 +57,7 @@ pub fn compact(
     let clusters_before = reader.clusters();
     if !rewritten.contains(&true) {
         progress(reader.entries());
-        return Ok(Revised::nothing(current, clusters_before));
+        return Ok(Revised::unchanged(current, clusters_before));
     }
     let mut work = Compactor::new(reader, sink, compaction, progress)?;
     let groups = full_groups(reader);
@@ -94,7 +95,7 @@ pub fn compact(
     Ok(Revised { footer, bytes, clusters_before, clusters, summaries })
 }
 
-/// Groups whose page lists are long enough to stay, if their clusters do.
+/// Groups whose page lists are long enough to be kept, if all their clusters are.
 fn full_groups(reader: &Reader) -> Vec<ClusterGroup> {
     const FULL_SIZE: u64 = 128 << 10;
     let mut groups = reader.footer().cluster_groups.clone();
@@ -104,7 +105,7 @@ fn full_groups(reader: &Reader) -> Vec<ClusterGroup> {
 }
 
 impl Compaction<'_> {
-    /// Which clusters are written anew.
+    /// For each cluster whether it is rewritten.
     fn chosen(&self, reader: &Reader, clusters: &[&StoredCluster]) -> Result<Vec<bool>> {
         let must = |of: &StoredCluster| self.all || !self.dead_in(&of.entries).is_empty();
         let small = self.options.cluster_size / 2;
@@ -122,7 +123,7 @@ impl Compaction<'_> {
         Ok(chosen)
     }
 
-    /// The ranges of dead entries that touch a range.
+    /// The ranges of dead entries that overlap a range.
     fn dead_in(&self, entries: &Range<u64>) -> &[Range<u64>] {
         let first = self.dead.partition_point(|range| range.end <= entries.start);
         let end = self.dead.partition_point(|range| range.start < entries.end);
@@ -130,14 +131,14 @@ impl Compaction<'_> {
     }
 }
 
-/// Bytes of a cluster as its writer counts them.
+/// Bytes of a cluster, as [`ClusterWriter::size`] counts them.
 fn size_of(reader: &Reader, cluster: &StoredCluster) -> Result<u64> {
     let pages = cluster.runs.iter().flatten().flat_map(|run| &run.pages);
     let stored: u64 = pages.map(|page| page.locator.size).sum();
     Ok(stored.max(memory_of(reader, cluster)? / RATIO_MAX))
 }
 
-/// Bytes in memory of the entries that are read at once, at most.
+/// Most bytes in memory of the entries that are read at once.
 const BATCH_BYTES: u64 = 8 << 20;
 
 struct Compactor<'a, 'w> {
@@ -146,10 +147,10 @@ struct Compactor<'a, 'w> {
     compaction: &'a Compaction<'a>,
     progress: &'w mut dyn FnMut(u64),
     all: Projection,
-    /// One entry of defaults.
+    /// One entry of default values, for dead entries.
     blank: Array,
     writer: ClusterWriter,
-    /// The first entry of the cluster that is written.
+    /// First entry of the cluster under construction.
     first_entry: u64,
     counter: ElementCounter,
     groups: GroupWriter,
@@ -185,7 +186,8 @@ impl<'a, 'w> Compactor<'a, 'w> {
         })
     }
 
-    /// Clusters stay; if they are all of a group and their offsets are right, so does its page list.
+    /// Keeps clusters with their pages, and the page list of `group` if they are all its clusters and their
+    /// element offsets are right.
     fn keep(&mut self, clusters: &[&StoredCluster], group: Option<ClusterGroup>) -> Result<()> {
         let mut was_wrong = false;
         let mut counted = Vec::with_capacity(clusters.len());
@@ -202,7 +204,7 @@ impl<'a, 'w> Compactor<'a, 'w> {
         Ok(())
     }
 
-    /// Clusters that follow each other become as few as they fit.
+    /// Rewrites consecutive clusters into as few as possible.
     fn rewrite(&mut self, clusters: &[&StoredCluster]) -> Result<()> {
         self.first_entry = clusters.first().map_or(0, |cluster| cluster.entries.start);
         for cluster in clusters {
@@ -240,7 +242,7 @@ impl<'a, 'w> Compactor<'a, 'w> {
         self.groups.push(self.sink, cluster)
     }
 
-    /// Entries, the dead ones blank.
+    /// Reads entries, with default values for the dead ones.
     fn batch(&self, entries: Range<u64>) -> Result<Array> {
         let dead = self.compaction.dead_in(&entries);
         let count = (entries.end - entries.start) as usize;

@@ -1,7 +1,7 @@
-//! A plan made concrete: which columns of the new header get which pages of the old one.
+//! Compiling a plan: the new schema, and for each new column the old columns whose pages it gets.
 //!
-//! The columns of the new types come first, in the order of the fields, as for a new RNTuple; behind
-//! them come further representations, which only old clusters have.
+//! The columns of the new types come first, in the order of the fields, as for a new RNTuple. Further
+//! representations, which only old clusters have, follow.
 
 use super::fill::Fill;
 use super::plan::{EvolutionPlan, Map, MemberMap};
@@ -12,18 +12,19 @@ use crate::tree::{FieldKind, FieldNode, FieldTree};
 use crate::types::Primitive;
 use crate::writer::WriteOptions;
 
-/// A new column and the old one whose pages it gets, for each representation of the old one.
+/// The new column for each representation of an old column, whose pages it gets.
 #[derive(Clone, Debug)]
 pub(super) struct ColumnMapping {
-    /// Of the new field: where elements go that no old cluster has.
+    /// The first representation of the new field, for elements that no old cluster stores.
     pub first: ColumnId,
     pub new: Vec<ColumnId>,
     pub old: Vec<ColumnId>,
-    /// What replaces elements that are older than the field.
+    /// The fill for elements of clusters that are older than the field.
     pub zero: usize,
 }
 
-/// Old columns that have `size` elements for each value of a field, to believe a count by.
+/// Old columns with `size` elements for each value of a field, by which a claimed number of values is
+/// checked.
 #[derive(Clone, Debug)]
 pub(super) struct CountCheck {
     pub columns: Vec<ColumnId>,
@@ -53,7 +54,7 @@ impl CountCheck {
     }
 }
 
-/// How the columns of one field get their pages, cluster by cluster.
+/// The source of the pages of one field's columns, for each cluster.
 #[derive(Clone, Debug)]
 pub(super) enum ColumnStep {
     /// One element for each value.
@@ -96,7 +97,7 @@ pub(super) enum ColumnStep {
 }
 
 impl ColumnStep {
-    /// Whether it has to be known how many values there are.
+    /// Whether the step needs the number of values.
     pub(super) fn counts(&self) -> bool {
         match self {
             ColumnStep::Keep(_) | ColumnStep::Bits { .. } | ColumnStep::Text { .. } => false,
@@ -109,14 +110,14 @@ impl ColumnStep {
     }
 }
 
-/// The new schema and how it is filled.
+/// The new schema, and the steps and fills that make its pages.
 pub(super) struct Compiled {
     pub schema: Schema,
     pub steps: Vec<ColumnStep>,
     pub fills: Vec<Fill>,
 }
 
-/// Makes a plan concrete; `is_empty` tells that there are no old entries to represent.
+/// Compiles a plan. If the RNTuple `is_empty`, no representations are needed for old clusters.
 pub(super) fn compile(
     plan: &EvolutionPlan,
     old: &Schema,
@@ -168,7 +169,7 @@ impl Compiler<'_> {
             (Map::Default(_), ..) => self.default(map, new),
             (Map::Keep, ..) => self.keep(old, new),
             (
-                Map::Widen(Widening::Column),
+                Map::Widen(Widening::Representation),
                 FieldKind::Primitive { values: old, primitive, .. },
                 FieldKind::Primitive { values, .. },
             ) => {
@@ -229,7 +230,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A field that is the same, with all below it.
+    /// Keeps a field with all its subfields.
     fn keep(&mut self, old: &FieldNode, new: &FieldNode) -> Result<ColumnStep> {
         match (&old.kind, &new.kind) {
             (FieldKind::Primitive { values: old, .. }, FieldKind::Primitive { values: to, .. }) => {
@@ -297,9 +298,9 @@ impl Compiler<'_> {
         Ok(team)
     }
 
-    /// Gives the columns of one field, one or two, the pages of old ones in all their
-    /// representations. If the type is the same, the old representations are the new ones; else they
-    /// stand behind the one of the new type.
+    /// Maps the columns of one field, one or two, to the old columns in all representations. If the type is
+    /// the same, the old representations become the new ones; otherwise they follow the representation of
+    /// the new type.
     fn teams<const N: usize>(
         &mut self,
         new: [ColumnId; N],
@@ -366,5 +367,5 @@ fn columns_below(node: &FieldNode, columns: &mut Vec<ColumnId>) {
 }
 
 fn unlike(node: &FieldNode) -> Error {
-    Error::invalid(format!("the plan is not for an RNTuple with this field {:?}", node.name))
+    Error::invalid(format!("the plan does not match field {:?} of the RNTuple", node.name))
 }

@@ -1,11 +1,10 @@
-//! An RNTuple as readers other than this crate want it: under one header with one column for each part
-//! of a field, 64-bit offsets, element offsets that are right, one cluster group, and a field that
-//! tells which entries are deleted.
+//! Completion: a version for other readers, with one header, one representation of each field, 64-bit
+//! offsets, right element offsets, one cluster group, and a field that marks deleted entries.
 //!
-//! While a database is open its own reader needs none of these: it counts within clusters, and knows
-//! representations, extensions and deletions. ROOT seeks by element offsets; uproot reads wrong numbers
-//! from fields whose representation changes; coffea reads wrong lists from 32-bit offsets; JSROOT 7.11
-//! reads the first cluster group alone and mistakes columns that an extension added.
+//! The reader of this crate needs none of these: it counts elements within clusters, and supports
+//! representations, extensions and (with its caller) deletions. ROOT seeks by element offsets; uproot
+//! reads wrong numbers from a field whose representation changes; coffea reads wrong lists from 32-bit
+//! offsets; JSROOT 7.11 reads only the first cluster group and misreads columns of an extension.
 
 use std::ops::Range;
 
@@ -25,31 +24,31 @@ use crate::schema::{AliasColumn, Column, ColumnId, Field, FieldId, Schema, Struc
 use crate::source::BlobSink;
 use crate::writer::WriteOptions;
 
-/// The field that tells which entries are deleted.
+/// The field that marks deleted entries.
 pub const DELETED_FIELD: &str = "_deleted";
 
-/// Entries of a cluster with deletions: one byte of memory each.
+/// Most entries of a cluster with some entries deleted: each takes one byte of memory.
 const ENTRIES_MAX: u64 = 1 << 30;
 
-/// A version that other readers read as well.
+/// A version that other readers can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// Where its header and its footer are.
+    /// Locations of its header and footer.
     pub anchor: Anchor,
     /// Bytes of pages and envelopes that were written.
     pub bytes: u64,
 }
 
-/// Makes a version complete. `deleted` are ranges of entries that rise and do not touch; if there
-/// are any, the top-level field [`DELETED_FIELD`] is added, a truth value for each entry. Pages are
-/// written only of columns that change their representation, a header only if the schema changes. If
-/// there is nothing to do, the anchor stays what it is: `current`.
+/// Writes a complete version. `deleted` are ranges of entries that ascend and do not touch; if there are
+/// any, it adds the top-level field [`DELETED_FIELD`], a truth value for each entry. It writes pages only
+/// for columns that change their representation, and a header only if the schema changes. If the version
+/// is complete, it returns `current`, its anchor.
 ///
-/// Page lists of more than 64 MiB stay several cluster groups.
+/// If the page lists have more than 64 MiB, several cluster groups remain.
 ///
 /// # Errors
-/// [`Error::Invalid`] if there are no such entries, or a field has that name already; as for reading
-/// otherwise, and [`Error::Io`] from the sink.
+/// [`Error::Invalid`] if deleted entries do not exist, or a field has that name already;
+/// [`Error::Corrupt`] if the version is damaged; [`Error::Io`] from the sink or the source.
 pub fn complete(
     reader: &Reader,
     sink: &mut dyn BlobSink,
@@ -58,7 +57,7 @@ pub fn complete(
     options: WriteOptions,
 ) -> Result<Completed> {
     check_ranges(deleted, reader.entries())?;
-    let (mut schema, teams) = folded(reader.schema());
+    let (mut schema, old_columns) = folded(reader.schema());
     let marks = match deleted {
         [] => None,
         _ => Some(Marks::new(&mut schema)?),
@@ -75,7 +74,7 @@ pub fn complete(
         repetitions: deferred_repetitions(reader.schema())?,
         counter: ElementCounter::new(&schema),
         schema,
-        teams,
+        old_columns,
         deleted,
         marks,
         pages: PageMaker::new(options),
@@ -90,12 +89,12 @@ pub fn complete(
     }
 }
 
-/// A schema without an extension, in which each field has its first representation alone, and the
-/// columns whose elements each of the new columns takes.
+/// The schema with only the first representation of each field, and for each of its columns the old columns
+/// that store its elements.
 fn folded(old: &Schema) -> (Schema, Vec<Vec<ColumnId>>) {
-    let teams = old.alternative_columns();
-    let column = |team: &Vec<ColumnId>| {
-        let first = &old.columns[team[0] as usize];
+    let groups = old.alternative_columns();
+    let column = |group: &Vec<ColumnId>| {
+        let first = &old.columns[group[0] as usize];
         let first_element = None;
         match first.column_type {
             ColumnType::Index32 | ColumnType::SplitIndex32 => Column {
@@ -107,21 +106,21 @@ fn folded(old: &Schema) -> (Schema, Vec<Vec<ColumnId>>) {
             _ => Column { first_element, ..first.clone() },
         }
     };
-    let new_id = |old: ColumnId| teams.iter().position(|team| team.contains(&old)).unwrap_or(0);
+    let new_id = |old: ColumnId| groups.iter().position(|of| of.contains(&old)).unwrap_or(0);
     let alias = |alias: &AliasColumn| AliasColumn {
         physical: new_id(alias.physical) as ColumnId,
         ..*alias
     };
     let schema = Schema {
         fields: old.fields.clone(),
-        columns: teams.iter().map(column).collect(),
+        columns: groups.iter().map(column).collect(),
         aliases: old.aliases.iter().map(alias).collect(),
         extra: old.extra.clone(),
     };
-    (schema, teams)
+    (schema, groups)
 }
 
-/// Writes a header of the same RNTuple with another schema; returns where it is, its checksum and size.
+/// Writes a header of the same RNTuple with another schema; returns its location, checksum and size.
 fn write_header(
     reader: &Reader,
     sink: &mut dyn BlobSink,
@@ -138,13 +137,13 @@ fn write_header(
     Ok((write_envelope(sink, &bytes)?, checksum, bytes.len() as u64))
 }
 
-/// Refuses ranges that do not rise or go beyond the end.
+/// Refuses ranges of entries that do not ascend or exceed the number of entries.
 pub(super) fn check_ranges(ranges: &[Range<u64>], entries: u64) -> Result<()> {
     let mut end = 0;
     for range in ranges {
         if range.start < end || range.end < range.start || range.end > entries {
             return Err(Error::invalid(format!(
-                "entries {range:?} do not follow entry {end} among {entries} entries"
+                "invalid range of entries {range:?}: must be within {end}..{entries}"
             )));
         }
         end = range.end;
@@ -160,12 +159,12 @@ struct Marks {
 }
 
 impl Marks {
-    /// Adds the field behind all others.
+    /// Appends the field to the schema.
     fn new(schema: &mut Schema) -> Result<Self> {
         let top = schema.fields.iter().enumerate().filter(|(id, of)| of.parent as usize == *id);
         if top.into_iter().any(|(_, field)| field.name == DELETED_FIELD) {
             return Err(Error::invalid(format!(
-                "there is a field {DELETED_FIELD:?} already, so deletions cannot be marked"
+                "field {DELETED_FIELD:?} exists already, so deleted entries cannot be marked"
             )));
         }
         let id = schema.fields.len() as FieldId;
@@ -198,20 +197,20 @@ impl Marks {
 
 struct Completion<'a> {
     reader: &'a Reader,
-    /// Of the old columns, as [`deferred_repetitions`] tells.
+    /// The [`deferred_repetitions`] of the old columns.
     repetitions: Vec<u64>,
     counter: ElementCounter,
     /// The new schema.
     schema: Schema,
-    /// For each new column but that of the marks the old ones.
-    teams: Vec<Vec<ColumnId>>,
+    /// The old columns that store the elements of each new column but that of the marks.
+    old_columns: Vec<Vec<ColumnId>>,
     deleted: &'a [Range<u64>],
     marks: Option<Marks>,
     pages: PageMaker,
 }
 
 impl Completion<'_> {
-    /// The page lists that are new, and those that stay; `None` if all of them stay as they are.
+    /// Writes the page lists that change; `None` if none does.
     fn groups(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -249,7 +248,7 @@ impl Completion<'_> {
         Ok(is_changed.then_some(groups))
     }
 
-    /// The complete cluster, and whether something that the page list says of it was wrong.
+    /// The complete cluster, and whether its page list had a wrong element offset or compression.
     fn cluster(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -258,9 +257,9 @@ impl Completion<'_> {
         let Range { start, end } = stored.entries;
         let mut columns = Vec::with_capacity(self.schema.columns.len());
         let mut was_wrong = false;
-        for id in 0..self.teams.len() {
+        for id in 0..self.old_columns.len() {
             let column = self.column(sink, stored, id)?;
-            let said = stored.active(&self.teams[id]).map(|(_, run)| run.compression);
+            let said = stored.active(&self.old_columns[id]).map(|(_, run)| run.compression);
             was_wrong |= said.is_some_and(|said| said != column.compression);
             columns.push(column);
         }
@@ -272,18 +271,18 @@ impl Completion<'_> {
         Ok((cluster, was_wrong))
     }
 
-    /// The pages of a new column: the old ones, if they are as the new column has them.
+    /// The pages of a new column: the old ones if they have its type, else rewritten ones.
     fn column(
         &mut self,
         sink: &mut dyn BlobSink,
         stored: &StoredCluster,
         id: usize,
     ) -> Result<ColumnPages> {
-        let (column, team) = (&self.schema.columns[id], &self.teams[id]);
-        let Some((active, run)) = stored.active(team) else {
-            // The field is younger than the cluster.
+        let (column, old_columns) = (&self.schema.columns[id], &self.old_columns[id]);
+        let Some((active, run)) = stored.active(old_columns) else {
+            // The field was added after the cluster was written.
             let entries = stored.entries.end - stored.entries.start;
-            let zeros = entries.saturating_mul(self.repetitions[team[0] as usize]);
+            let zeros = entries.saturating_mul(self.repetitions[old_columns[0] as usize]);
             let pages = match zeros {
                 0 => vec![],
                 _ => self.pages.fill(sink, 2 + id, &Fill::of_zero(column)?, zeros)?,
@@ -295,7 +294,8 @@ impl Completion<'_> {
             == (column.column_type, column.bits, column.range);
         if same && run.missing == 0 {
             let pages = run.pages.clone();
-            // Pages of defaults are compressed where others are not, which was not said once.
+            // Pages of defaults are compressed even if the others are not. Early versions of this crate
+            // recorded no compression for them.
             let full = |page: &PageLocation| {
                 encoded_size(old.column_type, old.bits, page.elements as usize)
             };
@@ -330,7 +330,9 @@ impl Completion<'_> {
             }
             _ => {
                 if end - start > ENTRIES_MAX {
-                    return Err(Error::unsupported("deletions in a cluster of so many entries"));
+                    return Err(Error::unsupported(
+                        "a cluster of more than 2^30 entries, some deleted",
+                    ));
                 }
                 let mut bits = vec![0; (end - start) as usize];
                 for range in touching {

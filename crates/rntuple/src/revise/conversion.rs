@@ -1,7 +1,7 @@
-//! Arrays of one type as arrays of another, such as new data seen through an old class.
+//! [`Conversion`] of arrays from one type to another, such as new data to an old class.
 //!
-//! Unlike a version of an RNTuple, an array is there as a whole, so that it can be tried whether its
-//! values fit a type that does not hold all: the first that does not is named.
+//! Unlike a version of an RNTuple, an array is in memory as a whole. So it can be converted to a type that
+//! does not fit all values of the old one; an error names the first value that does not fit.
 
 use super::fill::single;
 use super::numbers::converted;
@@ -10,34 +10,34 @@ use crate::array::{Array, bytes_of, values_of};
 use crate::error::{Error, Result};
 use crate::types::{Primitive, Type};
 
-/// How arrays of one record type become such of another. What [`plan`](crate::plan) allows is done in
-/// the same way, and beyond that: numbers become narrower ones if they are equal (real numbers may be
-/// rounded to single precision), a list or optional value of exactly one item becomes that item, one
-/// of at most one item an optional value, and one of the right length an array.
+/// Converts arrays of one record type to another, by all changes that [`plan`](crate::plan) allows and
+/// these: numbers become narrower ones of equal value (real numbers may be rounded to single precision), a
+/// list or optional value of exactly one item becomes that item, a list of at most one item an optional
+/// value, and a list of the right length an array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conversion {
     old: Type,
     plan: EvolutionPlan,
 }
 
-/// Converts an array of records of type `from` to one with these members; see [`Conversion`].
+/// Converts an array of records of type `from` to records with these members; see [`Conversion`].
 ///
 /// # Errors
-/// As [`Conversion::new`] and [`Conversion::apply`].
+/// [`Error::Invalid`] with the field and the reason if a type cannot be converted or a value does not fit.
 pub fn convert_array(array: &Array, from: &Type, members: &[NewMember]) -> Result<Array> {
     Conversion::new(from, members)?.apply(array)
 }
 
 impl Conversion {
-    /// Finds out how records of type `old` get these members.
+    /// Plans the conversion of records of type `old` to records with these members.
     ///
     /// # Errors
-    /// [`Error::Invalid`] that names the field, both types and the reason if no value can be converted.
+    /// [`Error::Invalid`] with the field, both types and the reason if a type cannot be converted.
     pub fn new(old: &Type, members: &[NewMember]) -> Result<Self> {
         Ok(Conversion { old: old.clone(), plan: plan_with(old, members, true)? })
     }
 
-    /// What happens to the fields, without those to which nothing does.
+    /// The changes of fields; unchanged fields are not listed.
     pub fn changes(&self) -> &[FieldChange] {
         self.plan.changes()
     }
@@ -50,8 +50,8 @@ impl Conversion {
     /// Converts an array of the old type.
     ///
     /// # Errors
-    /// [`Error::Invalid`] that names the first value that does not fit, or if the array is not of the
-    /// old type.
+    /// [`Error::Invalid`] with the first value that does not fit, or if the array does not have the old
+    /// type.
     pub fn apply(&self, array: &Array) -> Result<Array> {
         let Type::Record { members: old, .. } = &self.old else { return Err(unlike(&[])) };
         members(&self.plan.maps, array, old, &self.plan.members, &mut vec![])
@@ -142,7 +142,7 @@ fn converted_by<'m>(
     }
 }
 
-/// Lists and optional values, of items of type `old`.
+/// Converts lists and optional values with items of type `old`.
 fn of_lists<'m>(
     map: &'m Map,
     array: &Array,
@@ -231,7 +231,7 @@ fn alternatives<'m>(
     Ok(Array::Variant { tags: tags.clone(), positions: positions.clone(), contents: made })
 }
 
-/// Offsets that start at 0, and the items that they refer to and no others.
+/// Offsets that start at 0, and only the items that they refer to.
 fn lists(array: &Array, path: &[&str]) -> Result<(Vec<i64>, Array)> {
     let Array::List { offsets, content, .. } = array else { return Err(unlike(path)) };
     let offsets = values_of::<i64>(offsets)?;
@@ -263,7 +263,7 @@ fn part(array: &Array, start: usize, end: usize) -> Result<Array> {
 }
 
 fn unlike(path: &[&str]) -> Error {
-    invalid(path, "the array is not of the type that is to be converted")
+    invalid(path, "the array does not have the old type of the conversion")
 }
 
 fn invalid(path: &[&str], reason: &str) -> Error {

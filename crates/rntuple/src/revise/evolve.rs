@@ -1,8 +1,8 @@
-//! A new header with new types over the pages of an old version.
+//! Evolution: a new header with new types over the pages of an old version.
 //!
-//! Every cluster of the old version gets a counterpart with the same entries. Columns that stay keep
-//! their pages, wherever they lie; only what the plan adds or converts is written. Element offsets
-//! are counted anew, so they are right whatever they were before.
+//! Every cluster of the old version gets a counterpart with the same entries. Unchanged columns share
+//! their pages; only pages of added and converted columns are written. Element offsets are recomputed, so
+//! they are right even if those of the old version were not.
 
 use std::ops::Range;
 
@@ -26,25 +26,25 @@ use crate::source::BlobSink;
 use crate::types::{Primitive, Type};
 use crate::writer::WriteOptions;
 
-/// Where the version of an RNTuple with new types is described.
+/// A version of an RNTuple with new types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evolved {
-    /// The new header envelope.
+    /// Location of the new header envelope.
     pub header: EnvelopeLink,
-    /// The new footer envelope.
+    /// Location of the new footer envelope.
     pub footer: EnvelopeLink,
     /// Bytes of pages and envelopes that were written.
     pub bytes: u64,
 }
 
-/// Writes the header and the page lists of a version with other types but the same entries. The old
-/// version stays what it is, and shares pages with the new one.
+/// Writes a version with other types and the same entries. It shares pages with the old version, which
+/// stays readable.
 ///
-/// `options` are for the pages that have to be written, and decide the encodings of new columns.
+/// `options` apply to the pages that are written, and determine the encodings of new columns.
 ///
 /// # Errors
-/// As [`plan`]; [`Error::Unsupported`] if the old version has fields that this library does not
-/// know, [`Error::Corrupt`] if it is damaged, [`Error::Io`] from the sink.
+/// [`Error::Invalid`] as for [`plan`]; [`Error::Unsupported`] if the old version has fields that this
+/// crate cannot read, [`Error::Corrupt`] if it is damaged, [`Error::Io`] from the sink or the source.
 pub fn evolve(
     reader: &Reader,
     sink: &mut dyn BlobSink,
@@ -83,15 +83,15 @@ pub fn evolve(
     Ok(Evolved { header: link, footer, bytes })
 }
 
-/// The work on one cluster after the other.
+/// The evolution of one cluster after the other.
 struct Evolver<'a> {
     reader: &'a Reader,
     schema: Schema,
     steps: Vec<ColumnStep>,
     fills: Vec<Fill>,
-    /// For the first representation of each column the elements in all clusters before.
+    /// For the first representation of each column the elements in all earlier clusters.
     totals: Vec<u64>,
-    /// Whether columns may start in the middle, so that elements have to be counted everywhere.
+    /// Whether any column is deferred, so that the elements of all columns have to be counted.
     is_deferred: bool,
     pages: PageMaker,
     /// The columns of the current cluster.
@@ -113,7 +113,7 @@ impl Evolver<'_> {
         Ok(Cluster { first_entry: old.entries.start, entries, columns })
     }
 
-    /// `count` is how many values there are; 0 where nobody needs to know.
+    /// Makes the pages of one field; `count` is the number of its values, or 0 if the step does not need it.
     fn step(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -156,7 +156,7 @@ impl Evolver<'_> {
                 let values = self.elements(old, columns, 0..count, from_element)?;
                 let to = primitive_of(self.column(*column).element()?)?;
                 let values = converted(*from, &values, to, false)?.map_err(|position| {
-                    let reason = format!("element {position} is not as its type says");
+                    let reason = format!("element {position} does not fit its type");
                     Error::corrupt("column", 0, reason)
                 })?;
                 let pages =
@@ -170,7 +170,7 @@ impl Evolver<'_> {
         }
     }
 
-    /// The old pages, in the representation that this cluster has.
+    /// Shares the old pages, in the representation of this cluster.
     fn keep(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -185,7 +185,7 @@ impl Evolver<'_> {
         let mut pages = run.pages.clone();
         let mut compression = run.compression;
         if run.missing > 0 {
-            // The zeros have the encoding of the other pages.
+            // The zeros need the encoding of the other pages.
             let zero = Fill::of_zero(self.column(team.new[position]))?;
             self.fills.push(zero);
             let number = self.fills.len() - 1;
@@ -212,7 +212,7 @@ impl Evolver<'_> {
         Ok(())
     }
 
-    /// Gives `column` its pages; the elements count as those of `first`, its first representation.
+    /// Sets the pages of `column`; its elements count towards `first`, the first representation.
     fn place(&mut self, first: ColumnId, column: ColumnId, pages: ColumnPages) {
         let elements: u64 = pages.pages.iter().map(|page| u64::from(page.elements)).sum();
         let total = &mut self.totals[first as usize];
@@ -224,7 +224,7 @@ impl Evolver<'_> {
         &self.schema.columns[id as usize]
     }
 
-    /// Elements `start..end` of an old column as they are in memory.
+    /// Reads a range of elements of an old column.
     fn elements(
         &self,
         cluster: &StoredCluster,
@@ -239,7 +239,7 @@ impl Evolver<'_> {
         )
     }
 
-    /// The items of `count` collections: where the last one ends.
+    /// The number of items of `count` collections, that is, the end offset of the last.
     fn items(&self, old: &StoredCluster, offsets: &ColumnMapping, count: u64) -> Result<u64> {
         if count == 0 {
             return Ok(0);
@@ -248,7 +248,7 @@ impl Evolver<'_> {
         Ok(values_of::<u64>(&last)?.last().copied().unwrap_or(0))
     }
 
-    /// The values that each alternative of `count` variants has.
+    /// The number of values of each alternative of `count` variants.
     fn chosen(&self, old: &StoredCluster, switch: &ColumnMapping, count: u64) -> Result<Vec<u64>> {
         let pairs = self.elements(old, &switch.old, 0..count, Element::Switch)?;
         let mut chosen = vec![];
@@ -263,7 +263,7 @@ impl Evolver<'_> {
         Ok(chosen)
     }
 
-    /// Refuses a number of values that the old columns do not have, before anything is made of it.
+    /// Refuses a number of values that the old columns do not store, before memory or pages depend on it.
     fn check_count(&self, cluster: &StoredCluster, witness: &CountCheck, count: u64) -> Result<()> {
         if witness.columns.is_empty()
             || self.is_deferred && cluster.active(&witness.columns).is_none()
@@ -276,7 +276,7 @@ impl Evolver<'_> {
     }
 }
 
-/// The numbers that a column of numbers is written from.
+/// The type of numbers with this element.
 fn primitive_of(element: Element) -> Result<Primitive> {
     Ok(match element {
         Element::U8 => Primitive::UInt8,
@@ -293,7 +293,7 @@ fn primitive_of(element: Element) -> Result<Primitive> {
     })
 }
 
-/// More alternatives than a variant may have.
+/// Bound on the tags of a damaged variant; the format allows fewer alternatives.
 const ALTERNATIVES_MAX: usize = 256;
 
 fn times(count: u64, size: u64) -> Result<u64> {

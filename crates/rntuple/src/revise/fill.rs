@@ -1,8 +1,8 @@
-//! Columns that hold the same value over and over: defaults of new fields, offsets of collections of
+//! Fills: pages of columns that repeat one value, such as defaults of new fields or offsets of lists of
 //! constant size.
 //!
-//! A page of a constant looks the same wherever it stands, so it is written once and referred to by
-//! all clusters. Pages of offsets differ by where in the cluster they start.
+//! A page of a constant does not depend on its position, so it is written once, and all clusters refer to
+//! it. A page of offsets depends on its position in the cluster.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,31 +21,31 @@ use crate::types::Type;
 use crate::value::Value;
 use crate::writer::{Appender, WriteOptions};
 
-/// Pages that one cluster's part of one column may take: more entries than that are damage.
+/// Most pages of a fill in one cluster; it bounds the work that a damaged number of entries causes.
 const PAGES_MAX: u64 = 1 << 20;
 
-/// The elements that a column has for one value, and how they differ from those of the next value.
+/// The elements of a column for one value, and the difference from value to value.
 #[derive(Clone, Debug)]
 pub(super) struct Fill {
     column: Column,
     element: Element,
-    /// Elements of the first value, as they are in memory.
+    /// Elements of the first value in memory.
     pattern: Vec<u8>,
     step: FillStep,
 }
 
-/// What each further value adds to its elements.
+/// The difference of the elements of each value from those of the value before.
 #[derive(Clone, Debug, PartialEq)]
 enum FillStep {
     Nothing,
-    /// Items of one value.
+    /// Offsets grow by the items of one value.
     Offsets(u64),
-    /// Elements that one value has of each alternative of a variant.
+    /// Positions grow by the elements of one value, for each alternative of a variant.
     Switch(Vec<u64>),
 }
 
 impl Fill {
-    /// A fill for each column of a field of type `of`, depth first.
+    /// The fills of a default value, for each column of a field of type `of`, depth first.
     pub(super) fn of_value(of: &Type, value: &Value, options: WriteOptions) -> Result<Vec<Fill>> {
         let reader = with_one(of, value, options)?;
         let clusters = reader.clusters_of(&(0..1))?;
@@ -78,17 +78,17 @@ impl Fill {
         Ok(Fill { column: column.clone(), element, pattern, step: FillStep::Nothing })
     }
 
-    /// Elements of one byte.
+    /// Elements that are all the same byte.
     pub(super) fn of_byte(column: &Column, byte: u8) -> Result<Self> {
         Ok(Fill { pattern: vec![byte], ..Self::of_zero(column)? })
     }
 
-    /// Elements of one value.
+    /// Number of elements of one value.
     fn count(&self) -> u64 {
         (self.pattern.len() / self.element.size()) as u64
     }
 
-    /// The elements of all values in a range of elements.
+    /// The elements `start..end` of the repeated values.
     fn elements(&self, start: u64, end: u64) -> Vec<u8> {
         let (size, count) = (self.element.size(), self.count());
         let mut elements = Vec::with_capacity((end - start) as usize * size);
@@ -152,11 +152,11 @@ fn with_one(of: &Type, value: &Value, options: WriteOptions) -> Result<Reader> {
     Reader::from_links(Arc::new(memory), &header, &version.footer)
 }
 
-/// Writes pages, those of fills only once.
+/// Writes pages, and equal pages of fills only once.
 pub(super) struct PageMaker {
     options: WriteOptions,
     buffers: PageBuffers,
-    /// By fill, first element and number of elements.
+    /// The pages of fills, by fill, first element and number of elements.
     written: HashMap<(usize, u64, u32), PageLocation>,
     /// Bytes written so far.
     pub bytes: u64,
@@ -168,7 +168,7 @@ impl PageMaker {
         PageMaker { options, buffers, written, bytes: 0 }
     }
 
-    /// The pages of `values` values that a fill makes; `number` identifies the fill.
+    /// The pages of `values` values of a fill; `number` identifies the fill.
     pub(super) fn fill(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -214,7 +214,7 @@ impl PageMaker {
         self.compressed_pages(sink, column, values, self.options.compression)
     }
 
-    /// As [`pages`](Self::pages), compressed in any case.
+    /// As [`pages`](Self::pages), but always compressed.
     pub(super) fn small_pages(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -251,7 +251,7 @@ impl PageMaker {
         Ok(PageLocation { elements, checksum: true, locator: Locator { offset, size } })
     }
 
-    /// For pages that shrink to little: those of one value over and over, and sizes of collections.
+    /// The compression of pages that compress well: those of fills and of offsets.
     fn some_compression(&self) -> Compression {
         match self.options.compression {
             Compression::None => Compression::Zstd { level: 1 },
@@ -259,9 +259,9 @@ impl PageMaker {
         }
     }
 
-    /// Pages as a column of a cluster; the element offset is for the caller to say. Readers take a page
-    /// of its full size for one that is not compressed; where settings say so of all, JSROOT 7.11 takes
-    /// it for true.
+    /// A column of a cluster with these pages; the caller sets the element offset. The settings are never
+    /// those of no compression: readers recognise an uncompressed page by its size, but JSROOT 7.11
+    /// relies on settings of no compression.
     pub(super) fn column(&self, pages: Vec<PageLocation>) -> ColumnPages {
         let compression = self.some_compression().settings();
         ColumnPages { element_offset: Some(0), compression, pages }

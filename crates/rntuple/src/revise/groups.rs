@@ -1,7 +1,9 @@
-//! Page lists and the footer of a new version.
+//! [`GroupWriter`]: the page lists and the footer of a new version.
 //!
-//! Invariant: the clusters come in the order of their entries, and a group has at most
-//! [`LOCATORS_MAX`] page locators, unless one cluster has more or all are to be one group.
+//! Invariants:
+//! 1. Clusters and groups come in the order of their entries, from entry 0 on without gap.
+//! 2. A group has at most [`LOCATORS_MAX`] page locators, unless a single cluster has more or all
+//!    clusters shall form one group.
 
 use crate::envelope::write_envelope;
 use crate::error::Result;
@@ -11,17 +13,19 @@ use crate::page_list::{Cluster, PageList};
 use crate::schema::Schema;
 use crate::source::BlobSink;
 
-/// Page locators in one page list: about 256 KiB, which is read at once for any of its entries.
+/// Most page locators in one page list: about 256 KiB, which a reader of any of its entries reads.
 const LOCATORS_MAX: usize = 16 << 10;
 
-/// Takes clusters one by one and writes a page list whenever there are enough.
+/// Collects clusters one by one and writes a page list whenever they have enough pages.
 pub(super) struct GroupWriter {
     header_checksum: u64,
     locators_max: usize,
     clusters: Vec<Cluster>,
     locators: usize,
     groups: Vec<ClusterGroup>,
-    /// Clusters of all groups and of none yet.
+    /// First entry of the next cluster or group.
+    next_entry: u64,
+    /// Number of clusters so far.
     pub count: u64,
     /// Bytes written so far.
     pub bytes: u64,
@@ -36,17 +40,20 @@ impl GroupWriter {
             clusters,
             locators: 0,
             groups,
+            next_entry: 0,
             count: 0,
             bytes: 0,
         }
     }
 
-    /// As [`new`](Self::new), but all clusters that are pushed one after the other are one group.
+    /// A writer of one group for all clusters that are pushed without a [`keep`](Self::keep) between.
     pub(super) fn of_one_group(header_checksum: u64) -> Self {
         GroupWriter { locators_max: usize::MAX, ..Self::new(header_checksum) }
     }
 
     pub(super) fn push(&mut self, sink: &mut dyn BlobSink, cluster: Cluster) -> Result<()> {
+        assert_eq!(cluster.first_entry, self.next_entry, "clusters follow each other");
+        self.next_entry += cluster.entries;
         let locators: usize = cluster.columns.iter().map(|column| column.pages.len()).sum();
         if !self.clusters.is_empty() && self.locators + locators > self.locators_max {
             self.end_group(sink)?;
@@ -71,8 +78,10 @@ impl GroupWriter {
         Ok(())
     }
 
-    /// Ends the current group and keeps one that was written before: its entries follow.
+    /// Ends the current group and appends an existing one, whose entries follow.
     pub(super) fn keep(&mut self, sink: &mut dyn BlobSink, group: ClusterGroup) -> Result<()> {
+        assert_eq!(group.min_entry, self.next_entry, "cluster groups follow each other");
+        self.next_entry += group.entry_span;
         self.end_group(sink)?;
         self.count += u64::from(group.clusters);
         self.groups.push(group);

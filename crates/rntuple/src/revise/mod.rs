@@ -1,9 +1,13 @@
-//! New versions of whole RNTuples, made of old ones.
+//! New versions of RNTuples from old ones, and conversion of arrays.
+//!
+//! `evolve` changes types, by a `plan` (with `widening` of numbers) that `compile` maps to columns, with
+//! constant columns of `fill`. `compact` makes fewer clusters, `complete` a version for other readers;
+//! all three write `groups`. `conversion` applies a plan to arrays, with `numbers`.
 //!
 //! Invariants:
 //! 1. Entries keep their numbers.
-//! 2. Nothing that the old version refers to is written again, so it stays what it is; what does not
-//!    change is shared by both.
+//! 2. Nothing that the old version refers to is written again, so it stays readable; unchanged pages are
+//!    shared by both versions.
 
 mod cluster;
 mod compact;
@@ -26,10 +30,10 @@ pub use plan::{ChangeKind, EvolutionPlan, FieldChange, Nesting, NewMember, Value
 use crate::locator::EnvelopeLink;
 use crate::summary::ClusterSummary;
 
-/// Where the version that was made of another one, with the same header, is described.
+/// A version that was made of another one, with the same header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revised {
-    /// The footer envelope.
+    /// Location of the footer envelope.
     pub footer: EnvelopeLink,
     /// Bytes of pages and envelopes that were written.
     pub bytes: u64,
@@ -37,13 +41,13 @@ pub struct Revised {
     pub clusters_before: u64,
     /// Clusters of the new version.
     pub clusters: u64,
-    /// What is known of the clusters whose entries were written anew.
+    /// Summaries of the clusters whose entries were rewritten.
     pub summaries: Vec<ClusterSummary>,
 }
 
 impl Revised {
-    /// The version is what it was.
-    fn nothing(footer: EnvelopeLink, clusters: u64) -> Self {
+    /// The old version, if nothing was to be done.
+    fn unchanged(footer: EnvelopeLink, clusters: u64) -> Self {
         Revised { footer, bytes: 0, clusters_before: clusters, clusters, summaries: vec![] }
     }
 }

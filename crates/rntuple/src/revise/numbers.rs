@@ -1,4 +1,4 @@
-//! Numbers of one type as numbers of another, if they are equal.
+//! Exact conversion of numbers between types.
 
 use bytemuck::Pod;
 use bytes::Bytes;
@@ -7,8 +7,8 @@ use crate::array::{bytes_of, values_of};
 use crate::error::Result;
 use crate::types::Primitive;
 
-/// The numbers converted, or the position of the first one that is no number of type `to`. Real
-/// numbers may be rounded to single precision, but not to infinity, if `rounds`.
+/// The converted numbers, or the position of the first number that type `to` cannot represent exactly. If
+/// `rounds`, real numbers may be rounded to single precision, but not to infinity.
 pub(super) fn converted(
     from: Primitive,
     values: &[u8],
@@ -75,7 +75,7 @@ fn real<T: Pod>(
             fits.then_some(single)
         })),
         _ => {
-            // Of all integers none has more than 64 bits.
+            // No integer type has more than 64 bits.
             let is_whole = |value: f64| value.fract() == 0.0 && value.abs() < 2.0_f64.powi(65);
             match values.iter().position(|&value| !is_whole(double(value))) {
                 Some(position) => Ok(Err(position)),
@@ -88,7 +88,7 @@ fn real<T: Pod>(
     }
 }
 
-/// The position of the first value that cannot be converted, if there is one.
+/// The converted values, or the position of the first value that cannot be converted.
 fn each<T: Copy, B: Pod + Send>(
     values: &[T],
     map: impl Fn(T) -> Option<B>,

@@ -1,9 +1,9 @@
-//! What becomes of each field when the class of an RNTuple changes: decided by types alone, before
+//! [`plan`]: how each field of an RNTuple changes when its type changes, decided by types alone, before
 //! anything is read or written.
 //!
 //! Invariants:
-//! 1. A plan that was made can be carried out on any data of the old type.
-//! 2. Whatever a plan keeps is kept exactly: nothing is rounded, cut or guessed.
+//! 1. A plan can be carried out on all data of the old type.
+//! 2. Values that a plan keeps are kept exactly: none is rounded or truncated.
 
 use super::widening::{self, Widening};
 use crate::error::{Error, Result};
@@ -17,36 +17,36 @@ use crate::value::Value;
 pub struct NewMember {
     /// Its name.
     pub name: String,
-    /// Its type, with all that is nested in it.
+    /// Its type, with all nested types.
     pub of: Type,
-    /// Where its values come from.
+    /// The origin of its values.
     pub from: ValueOrigin,
-    /// For a record, or the records in a list, an array or an optional value: where their members
-    /// come from. Those that are not named here keep their values if there was a member of the same
-    /// name, and are zero if there was none.
+    /// For a record, or the records in a list, an array or an optional value: the origins of their members.
+    /// A member without an entry here keeps the values of the old member of its name, or is zero if there
+    /// is none.
     pub members: Vec<NewMember>,
-    /// What becomes of a list, where the types leave that open.
+    /// Whether the old value is wrapped in a list or taken out of one.
     pub nesting: Nesting,
 }
 
-/// What becomes of the old value as a whole.
+/// Whether an old value becomes the item of a new list or optional value, or the reverse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nesting {
-    /// What the types say: a list becomes a list, item by item.
+    /// Determined by the types: a list becomes a list, item by item.
     #[default]
     ByType,
-    /// It becomes the one item of the new list or optional value, also if it is a list itself.
+    /// The old value, even a list, becomes the only item of the new list or optional value.
     Wrapped,
-    /// The one item of the old list or optional value becomes the new value; for conversions only.
+    /// The only item of the old list or optional value becomes the new value; for conversions only.
     Unwrapped,
 }
 
-/// Where the values of a [`NewMember`] come from.
+/// The origin of the values of a [`NewMember`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ValueOrigin {
-    /// From the member of this name in the old record; dots go down into records, as in `vertex.x`.
+    /// The member at this path in the old record; dots separate members of records, as in `vertex.x`.
     Same(String),
-    /// All old entries have this value; `None` is zero, empty or absent, as the type has it.
+    /// This value for all old entries; `None` is zero, empty or absent, according to the type.
     Default(Option<Value>),
 }
 
@@ -56,25 +56,25 @@ impl NewMember {
         Self::was(name, of, name)
     }
 
-    /// A member whose values had another name.
+    /// A renamed member, which was called `old`.
     pub fn was(name: &str, of: Type, old: &str) -> Self {
         let from = ValueOrigin::Same(old.to_owned());
         NewMember { name: name.to_owned(), of, from, members: vec![], nesting: Nesting::ByType }
     }
 
-    /// A new member; `None` stands for zero, empty or absent.
+    /// An added member; the default `None` is zero, empty or absent.
     pub fn added(name: &str, of: Type, default: Option<Value>) -> Self {
         NewMember { from: ValueOrigin::Default(default), ..Self::same(name, of) }
     }
 
-    /// The same with its nested members.
+    /// Sets the origins of the nested members.
     #[must_use]
     pub fn with(mut self, members: Vec<NewMember>) -> Self {
         self.members = members;
         self
     }
 
-    /// The same with what becomes of the old value as a whole.
+    /// Sets whether the old value is wrapped or unwrapped.
     #[must_use]
     pub fn nested(mut self, nesting: Nesting) -> Self {
         self.nesting = nesting;
@@ -82,7 +82,7 @@ impl NewMember {
     }
 }
 
-/// How an RNTuple of one type becomes one of another.
+/// The changes that make an RNTuple of one type one of another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvolutionPlan {
     pub(super) members: Vec<(String, Type)>,
@@ -90,37 +90,37 @@ pub struct EvolutionPlan {
     changes: Vec<FieldChange>,
 }
 
-/// What happens to one field.
+/// The change of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldChange {
     /// Path of the field in the new type, or in the old one if it is removed.
     pub path: String,
-    /// What happens to it.
+    /// The kind of the change.
     pub kind: ChangeKind,
 }
 
 /// The kinds of a [`FieldChange`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It is new.
+    /// The field is new.
     Added,
-    /// It is left out.
+    /// The field is left out.
     Removed,
-    /// It had this path.
+    /// The field had this path before.
     Renamed(String),
-    /// Its numbers have a wider type; old pages go on to be used.
+    /// Its numbers have a wider type; old pages are shared.
     Widened,
-    /// Its numbers have a wider type, for which old pages have to be copied.
+    /// Its numbers have a wider type; old pages are rewritten.
     Converted,
     /// Single values become collections.
     Wrapped,
-    /// Values become such of a type that may not hold all of them; only a [`Conversion`] does that.
+    /// Its values have a type that does not fit all old values; only a [`Conversion`] does that.
     ///
     /// [`Conversion`]: crate::Conversion
     Narrowed,
 }
 
-/// How a member of a record is made.
+/// The mapping of a member of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct MemberMap {
     pub name: String,
@@ -129,45 +129,45 @@ pub(super) struct MemberMap {
     pub map: Map,
 }
 
-/// How the values of a type are made of those of another.
+/// The mapping of values of one type to values of another.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Map {
-    /// They are the same.
+    /// Values are the same.
     Keep,
-    /// All have this value; there is no old one.
+    /// All values are this one; there is no old value.
     Default(Value),
-    /// Numbers of a wider type.
+    /// Numbers have a wider type.
     Widen(Widening),
-    /// Collections or arrays, item by item.
+    /// Items of lists or arrays are mapped.
     Items(Box<Map>),
-    /// Records.
+    /// Members of records are mapped.
     Members(Vec<MemberMap>),
-    /// Variants, alternative by alternative; the last ones may be new.
+    /// Alternatives of variants are mapped; the last ones may be new.
     Alternatives(Vec<Map>),
-    /// Each value becomes a collection of one item.
+    /// Each value becomes a list of one item.
     Wrap(Box<Map>),
     /// Arrays become lists.
     Loosen(Box<Map>),
-    /// Numbers that may or may not fit; for conversions only, as those below.
+    /// Numbers have a type that may not fit them. This mapping and those below are for conversions only.
     Number,
-    /// Collections that must have one item become that item.
+    /// Lists of exactly one item become that item.
     Unwrap(Box<Map>),
-    /// Lists that must have at most one item become optional values.
+    /// Lists of at most one item become optional values.
     AtMostOne(Box<Map>),
-    /// Lists that must have as many items as the array has become arrays.
+    /// Lists of as many items as the array has become arrays.
     Fix(Box<Map>),
 }
 
-/// Plans how an RNTuple of type `old`, a record, gets these members and no others.
+/// Plans the change of an RNTuple of type `old`, a record, to exactly these members.
 ///
 /// # Errors
-/// [`Error::Invalid`] that names the field, both types and the reason if values cannot be kept, if
-/// an origin does not exist, or if the new type cannot be stored.
+/// [`Error::Invalid`] with the field, both types and the reason, if values cannot be kept, an origin does
+/// not exist, or the new type cannot be stored.
 pub fn plan(old: &Type, members: &[NewMember]) -> Result<EvolutionPlan> {
     plan_with(old, members, false)
 }
 
-/// As [`plan`]; if it `narrows`, also what only some values can be converted to.
+/// As [`plan`]; if `narrows`, the plan may have mappings that fit only some values.
 pub(super) fn plan_with(old: &Type, members: &[NewMember], narrows: bool) -> Result<EvolutionPlan> {
     let types: Vec<_> = members.iter().map(|m| (m.name.clone(), m.of.clone())).collect();
     Schema::new(&types, Encoding::Plain)?;
@@ -180,7 +180,7 @@ pub(super) fn plan_with(old: &Type, members: &[NewMember], narrows: bool) -> Res
 }
 
 impl EvolutionPlan {
-    /// What happens to the fields, without those to which nothing does.
+    /// The changes of fields; unchanged fields are not listed.
     pub fn changes(&self) -> &[FieldChange] {
         &self.changes
     }
@@ -192,7 +192,7 @@ impl EvolutionPlan {
 }
 
 struct Planner {
-    /// Names of the new and of the old members that lead to where the planner is.
+    /// Names of the new and of the old members on the way to the current member.
     path: Vec<String>,
     old_path: Vec<String>,
     changes: Vec<FieldChange>,
@@ -247,7 +247,8 @@ impl Planner {
         };
         let Some((source, found)) = find(old, from) else {
             let known: Vec<_> = old.iter().map(|(name, _)| name.as_str()).collect();
-            let reason = format!("there is no old field {from:?}; there is {}", known.join(", "));
+            let reason =
+                format!("old field {from:?} does not exist; there is {}", known.join(", "));
             return Err(self.invalid(&reason));
         };
         if from != name {
@@ -326,7 +327,7 @@ impl Planner {
     fn number(&mut self, old: &Type, new: &Type) -> Result<Map> {
         let is_number = |of: &Type| matches!(of, Type::Primitive(_) | Type::Reduced(..));
         let kind = match widening::widening_of(old, new) {
-            Some(Widening::Column) => ChangeKind::Widened,
+            Some(Widening::Representation) => ChangeKind::Widened,
             Some(Widening::Copy) => ChangeKind::Converted,
             None if self.narrows && is_number(old) && is_number(new) => ChangeKind::Narrowed,
             None => return Err(self.refused(old, new)),
@@ -335,7 +336,7 @@ impl Planner {
         Ok(widening::widening_of(old, new).map_or(Map::Number, Map::Widen))
     }
 
-    /// Collections as something with fewer items.
+    /// Maps lists or optional values to a type with fewer items.
     fn narrowed(&mut self, old: &Type, new: &Type, rules: &[NewMember]) -> Result<Map> {
         let (Type::List(item) | Type::Optional(item)) = old else {
             return Err(self.refused(old, new));
@@ -373,7 +374,7 @@ impl Planner {
     }
 }
 
-/// The member at a path through records, and its positions on the way.
+/// The type of the member at a path through records, and the positions of the members on the way.
 fn find<'t>(members: &'t [(String, Type)], path: &str) -> Option<(Vec<usize>, &'t Type)> {
     let direct = members.iter().position(|(name, _)| name == path);
     if let Some(position) = direct {
@@ -392,7 +393,7 @@ fn joined(path: &[String], name: &str) -> String {
     names.collect::<Vec<_>>().join(".")
 }
 
-/// A type in messages.
+/// The name of a type in messages.
 pub(super) fn described(of: &Type) -> String {
     type_name(of).unwrap_or_else(|| of.kind_name().to_owned())
 }

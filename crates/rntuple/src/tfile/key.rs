@@ -111,7 +111,7 @@ pub fn encode_key(
     let key = new_key([class, name, title], payload_size, position, written)?;
     let mut writer = Writer::default();
     key.encode(&mut writer);
-    debug_assert_eq!(writer.bytes.len(), usize::from(key.header_size));
+    assert_eq!(writer.bytes.len(), usize::from(key.header_size), "a key's header has its size");
     Ok(writer.bytes)
 }
 

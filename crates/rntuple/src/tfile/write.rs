@@ -240,7 +240,7 @@ impl FileTail<'_> {
         }
         let free_end = FREE_END_MIN.max(end.saturating_add(FREE_GROWTH));
         self.writer.u16_be(FREE_VERSION).u64_be(end).u64_be(free_end);
-        debug_assert_eq!(self.position(), end);
+        assert_eq!(self.position(), end, "the key of the free segments is the last of the file");
         Ok(key)
     }
 }

@@ -1,8 +1,8 @@
-//! The editor of an RNTuple: entries are appended, or replaced where they are, and a footer makes a
-//! version of what there is.
+//! [`Appender`]: appends entries to an RNTuple, replaces values of its entries, and writes footers, each
+//! of which describes a version.
 //!
-//! Clusters are written as they fill. What [`Groups`] keeps of them is all that a version is made
-//! of, so a savepoint is a copy of it, and any number of versions can be made on the way.
+//! Clusters are written as they fill. A version consists of the clusters in [`Groups`] alone, so a
+//! savepoint is a copy of [`Groups`], and an appender can make any number of versions.
 
 use std::sync::Arc;
 
@@ -27,13 +27,13 @@ use crate::type_map::{Encoding, check_name};
 use crate::types::Type;
 use crate::value::Value;
 
-/// How data are laid out on disk.
+/// The layout of data on disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WriteOptions {
-    /// Bytes of a full page's elements in memory; 64 KiB by default.
+    /// Bytes of the elements of a full page in memory; 64 KiB by default.
     pub page_size: usize,
-    /// Bytes of pages after which a cluster ends, or a tenth of the bytes in memory; 64 MiB by
-    /// default.
+    /// Stored bytes of a full cluster; 64 MiB by default. A cluster is also full when its elements take
+    /// ten times as many bytes in memory.
     pub cluster_size: u64,
     /// Compression of pages; none by default.
     pub compression: Compression,
@@ -46,7 +46,8 @@ impl Default for WriteOptions {
 }
 
 impl WriteOptions {
-    /// Split encodings make pages compress better and cost time, so they go with compression.
+    /// The encoding of new RNTuples: split if pages are compressed, since byte planes compress better but
+    /// cost time.
     pub fn encoding(&self) -> Encoding {
         match self.compression {
             Compression::None => Encoding::Plain,
@@ -59,7 +60,7 @@ impl WriteOptions {
     }
 }
 
-/// Edits a new RNTuple or one version of an existing one: appends entries and replaces values.
+/// Writes versions of an RNTuple: appends entries to a new or an existing one, and replaces values.
 pub struct Appender {
     pub(super) writer: ClusterWriter,
     types: Type,
@@ -70,13 +71,13 @@ pub struct Appender {
     pub(super) state: State,
 }
 
-/// All that changes, but for the cluster under construction.
+/// The state of an appender, without its cluster under construction.
 #[derive(Clone)]
 pub(super) struct State {
     pub groups: Groups,
     /// Number of the first entry of the cluster under construction.
     pub first_entry: u64,
-    /// Bytes of one entry, measured on what came so far; tells how many entries fit a cluster.
+    /// Bytes of one entry, averaged over the cluster under construction; 0 if unknown.
     entry_size: u64,
     /// Bytes of pages and envelopes written since the last version.
     pub bytes: u64,
@@ -84,31 +85,31 @@ pub(super) struct State {
     pub summaries: Vec<Arc<ClusterSummary>>,
 }
 
-/// What an [`Appender`] had at one time, to go back to.
+/// A state of an [`Appender`] to roll back to.
 pub struct AppenderSavepoint {
     state: State,
     element_offsets: Vec<u64>,
 }
 
-/// Where a new version of an RNTuple is described.
+/// A version of an RNTuple that an [`Appender`] wrote.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppendedVersion {
-    /// The footer envelope.
+    /// Location of the footer envelope.
     pub footer: EnvelopeLink,
-    /// Entries of the version.
+    /// Number of entries.
     pub entries: u64,
     /// Bytes of pages and envelopes that were written for it.
     pub bytes: u64,
-    /// What the numbers of clusters lie between that are new or were changed since the last version
-    /// that this appender made, or since its start; in the order of the changes.
+    /// Summaries of the clusters that were written or changed since the last version of this appender, in
+    /// the order of the changes.
     pub summaries: Vec<ClusterSummary>,
 }
 
 impl Appender {
-    /// Starts an RNTuple: writes its header and returns where it is.
+    /// Creates an RNTuple: writes its header and returns the location of the header.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name or a schema that cannot be stored; [`Error::Io`] from the sink.
+    /// [`Error::Invalid`] for an invalid name or types that cannot be stored, [`Error::Io`] from the sink.
     pub fn create(
         sink: &mut dyn BlobSink,
         name: &str,
@@ -132,7 +133,8 @@ impl Appender {
     /// Continues the version that a reader has open.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for fields that cannot be written; as for reading otherwise.
+    /// [`Error::Unsupported`] for fields that cannot be written, [`Error::Corrupt`] if the last page list
+    /// is damaged, [`Error::Io`] if it cannot be read.
     pub fn resume(reader: &Reader, options: WriteOptions) -> Result<Self> {
         let offsets = reader.element_totals()?;
         let footer = reader.footer();
@@ -169,25 +171,25 @@ impl Appender {
         })
     }
 
-    /// Number of entries, with those of this appender.
+    /// Number of entries, with those of the cluster under construction.
     pub fn entries(&self) -> u64 {
         self.state.first_entry + self.writer.entries
     }
 
-    /// Number of entries in clusters that have ended.
+    /// Number of entries in finished clusters.
     pub fn finished_entries(&self) -> u64 {
         self.state.first_entry
     }
 
-    /// Bytes appended to the cluster under construction.
+    /// Bytes of the cluster under construction, as compared with [`WriteOptions::cluster_size`].
     pub fn cluster_size(&self) -> u64 {
         self.writer.size()
     }
 
-    /// Appends an array of records; all of it or, if it does not fit the schema, nothing.
+    /// Appends an array of records: all of it or, if it does not fit the schema, nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the array is not of the RNTuple's types; [`Error::Io`] from the sink.
+    /// [`Error::Invalid`] if the array does not have the types of the RNTuple, [`Error::Io`] from the sink.
     pub fn append(&mut self, sink: &mut dyn BlobSink, entries: &Array) -> Result<()> {
         entries.validate(&self.types)?;
         let mut first = 0;
@@ -200,31 +202,32 @@ impl Appender {
         Ok(())
     }
 
-    /// Appends one entry from Rust.
+    /// Appends a Rust structure as an entry.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the row has not the RNTuple's columns; [`Error::Io`] from the sink.
+    /// [`Error::Invalid`] if the structure does not have the columns of the RNTuple, [`Error::Io`] from the
+    /// sink.
     #[inline]
     pub fn append_row<R: Cell>(&mut self, sink: &mut dyn BlobSink, row: &R) -> Result<()> {
         self.writer.append_row(sink, |columns: &mut RowWriter<'_>| row.put(columns))?;
         self.end_full_cluster_of_rows(sink)
     }
 
-    /// What numbers that mean something outside the file are stored as; see
+    /// The numbers that are stored instead of numbers with a meaning outside the file; see
     /// [`Cell::visit_renumbered`].
     pub fn renumbering(&mut self) -> &mut Renumbering {
         &mut self.writer.renumbering
     }
 
-    /// Whether rows of type `R` are what the RNTuple holds: same members, same types.
+    /// Whether rows of type `R` have the members and types of the RNTuple.
     pub fn holds<R: Cell>(&self) -> bool {
         R::cell_type() == self.types
     }
 
-    /// Appends one entry from a dynamic value.
+    /// Appends a record as an entry.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the value is not of the RNTuple's types; [`Error::Io`] from the sink.
+    /// [`Error::Invalid`] if the value does not have the types of the RNTuple, [`Error::Io`] from the sink.
     pub fn append_value(&mut self, sink: &mut dyn BlobSink, value: &Value) -> Result<()> {
         value.check(&self.types)?;
         let types = &self.types;
@@ -232,8 +235,8 @@ impl Appender {
         self.end_full_cluster_of_rows(sink)
     }
 
-    /// Entries that fit the cluster under construction, as far as those before tell; not many more
-    /// than those, since what follows may be larger.
+    /// Estimates how many entries still fit in the cluster under construction, from the size of those in
+    /// it. At most as many as these (or 64), since further entries may be larger.
     fn entries_that_fit(&self) -> usize {
         const FIRST_ENTRIES: u64 = 64;
         let many = self.writer.entries.max(FIRST_ENTRIES);
@@ -253,7 +256,8 @@ impl Appender {
         self.end_cluster(sink)
     }
 
-    /// As [`end_full_cluster`](Self::end_full_cluster), but looks only once in many rows.
+    /// As [`end_full_cluster`](Self::end_full_cluster), but checks only every 64 rows unless the cluster
+    /// is nearly full.
     #[inline]
     fn end_full_cluster_of_rows(&mut self, sink: &mut dyn BlobSink) -> Result<()> {
         const ROWS_BETWEEN: u64 = 64;
@@ -265,7 +269,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Ends the cluster under construction, if there is any entry in it.
+    /// Ends the cluster under construction, if it has entries.
     ///
     /// # Errors
     /// [`Error::Io`] from the sink.
@@ -284,8 +288,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Ends the cluster and notes what there is, so that [`rollback_to`](Self::rollback_to) can
-    /// come back to it.
+    /// Ends the cluster and returns a savepoint for [`rollback_to`](Self::rollback_to).
     ///
     /// # Errors
     /// [`Error::Io`] from the sink.
@@ -295,21 +298,20 @@ impl Appender {
         Ok(AppenderSavepoint { state: self.state.clone(), element_offsets })
     }
 
-    /// Forgets all that came after a savepoint of this appender: entries, changes, and a failed
-    /// write. A savepoint can be gone back to any number of times, also over versions made since;
-    /// those stay what they are.
+    /// Discards entries, changes and a failed write after a savepoint of this appender. It may be rolled
+    /// back to any number of times, also past later versions, which stay readable.
     pub fn rollback_to(&mut self, savepoint: &AppenderSavepoint) {
         self.state = savepoint.state.clone();
         self.writer.reset(&savepoint.element_offsets);
     }
 
-    /// Ends the cluster, writes the page lists that are new or changed and the footer of a new
-    /// version, and goes on from it.
+    /// Ends the cluster, and writes new and changed page lists and the footer of a new version, which the
+    /// appender continues.
     ///
-    /// `source` is where the sink's bytes, of this and of earlier versions, can be read.
+    /// `source` reads the bytes of the sink, of this and of earlier versions.
     ///
     /// # Errors
-    /// [`Error::Io`] from the sink; as for reading if an earlier page list cannot be merged.
+    /// [`Error::Io`] from the sink or the source; [`Error::Corrupt`] if an earlier page list is damaged.
     pub fn finish_version(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -320,12 +322,12 @@ impl Appender {
         self.write_footer(sink, groups)
     }
 
-    /// As [`finish_version`](Self::finish_version), with one page list for all clusters: for files that
-    /// nobody goes on with, of which JSROOT 7.11 reads the first page list alone. It takes as long as
-    /// there are pages in all, not only new ones.
+    /// As [`finish_version`](Self::finish_version), with one page list for all clusters: for files that are
+    /// not continued, since JSROOT 7.11 reads only the first page list. The time depends on the number of
+    /// all pages, not only of new ones.
     ///
     /// # Errors
-    /// As [`finish_version`](Self::finish_version).
+    /// [`Error::Io`] from the sink or the source; [`Error::Corrupt`] if an earlier page list is damaged.
     pub fn finish_whole(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -354,13 +356,12 @@ impl Appender {
         Ok(AppendedVersion { footer, entries: self.state.first_entry, bytes, summaries })
     }
 
-    /// Gives memory back that has nothing in it: between versions this is nearly all of it. What is appended
-    /// takes it anew.
+    /// Frees unused memory, which between versions is nearly all; appending allocates it again.
     pub fn release_memory(&mut self) {
         self.writer.release_memory();
     }
 
-    /// The fields of all columns; see [`Reader::column_paths`].
+    /// The paths of all columns; see [`Reader::column_paths`].
     pub fn column_paths(&self) -> Vec<ColumnPath> {
         column_paths(&self.writer.tree, self.schema.columns.len())
     }

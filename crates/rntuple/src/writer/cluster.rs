@@ -1,12 +1,12 @@
-//! The cluster that is being written: all columns of a range of entries.
+//! The cluster under construction: all columns of a range of entries.
 //!
 //! Invariants:
-//! 1. Between calls every column has the elements of the same whole entries. What is appended is
-//!    checked against the schema first; only a failing sink can leave a part of an entry behind,
-//!    and then the writer refuses all further work.
+//! 1. Between calls every column has the elements of the same whole entries. Values are checked against
+//!    the schema before they are appended. Only a failing sink can leave a partial entry; then the
+//!    writer refuses all calls until it is reset.
 //! 2. `columns` are in the depth-first order of the tree of fields, so a row fills them from first to
-//!    last. There is one for each column of the schema that is of a field's first representation;
-//!    the other representations are suppressed in a new cluster.
+//!    last. They are the columns of the first representation of each field; the columns of other
+//!    representations are suppressed in a new cluster.
 
 use std::collections::BTreeMap;
 
@@ -27,19 +27,19 @@ use crate::source::BlobSink;
 use crate::summary::{Bounds, Tracker, summary_kinds};
 use crate::tree::{FieldKind, FieldNode, FieldTree};
 
-/// A cluster has at most this many times its size on disk in memory; ROOT has the same limit.
+/// Greatest ratio of a cluster's size in memory to its size on disk; ROOT has the same limit.
 pub(crate) const RATIO_MAX: u64 = 10;
 
 /// The cluster under construction.
 pub(crate) struct ClusterWriter {
     pub tree: FieldTree,
     columns: Vec<ColumnBuffer>,
-    /// The column of the schema that each is.
+    /// The column of the schema for each of `columns`.
     ids: Vec<ColumnId>,
     /// For each column of the schema its position among `columns`.
     positions: Vec<Option<usize>>,
-    /// Elements that each alternative of a variant has in this cluster, by the position of its
-    /// switch column.
+    /// For each variant, by the position of its switch column, the number of elements of each alternative
+    /// in this cluster.
     alternatives: BTreeMap<usize, Vec<u64>>,
     buffers: PageBuffers,
     pub renumbering: Renumbering,
@@ -48,7 +48,7 @@ pub(crate) struct ClusterWriter {
 }
 
 impl ClusterWriter {
-    /// `element_offsets`: for each column of the schema the elements in all clusters before.
+    /// `element_offsets` are the elements of each column of the schema in all earlier clusters.
     pub(crate) fn new(
         schema: &Schema,
         element_offsets: &[u64],
@@ -83,13 +83,13 @@ impl ClusterWriter {
         })
     }
 
-    /// For each column of the schema the elements in all clusters before.
+    /// The elements of each column of the schema in all earlier clusters.
     pub(crate) fn element_offsets(&self) -> Vec<u64> {
         let offset = |position: &Option<usize>| position.map_or(0, |at| self.columns[at].offset());
         self.positions.iter().map(offset).collect()
     }
 
-    /// Moves the cluster behind clusters that have grown by so many elements.
+    /// Shifts the element offsets of columns whose elements in earlier clusters have grown.
     pub(crate) fn shift_offsets(&mut self, growth: &[(ColumnId, i64)]) {
         for &(id, elements) in growth {
             if let Some(position) = self.positions[id as usize] {
@@ -98,13 +98,13 @@ impl ClusterWriter {
         }
     }
 
-    /// Gives memory back that has nothing in it.
+    /// Frees unused memory.
     pub(crate) fn release_memory(&mut self) {
         self.columns.iter_mut().for_each(ColumnBuffer::release_memory);
         self.buffers = PageBuffers::default();
     }
 
-    /// Forgets the cluster, and what failed with it.
+    /// Discards the elements of the cluster and a failed write.
     pub(crate) fn reset(&mut self, element_offsets: &[u64]) {
         for (column, &id) in self.columns.iter_mut().zip(&self.ids) {
             column.reset(element_offsets.get(id as usize).copied().unwrap_or(0));
@@ -114,16 +114,16 @@ impl ClusterWriter {
         self.failed = false;
     }
 
-    /// How much of its size on disk the cluster has used up. Data that compress better than
-    /// [`RATIO_MAX`] count as if they did not, so that a cluster is never too large to be read at
-    /// once, or to have its items counted in 32 bits.
+    /// Bytes of the cluster as compared with its maximum: those on disk or, if the data compress better
+    /// than [`RATIO_MAX`], those in memory divided by it. So a cluster is never too large to be read at
+    /// once, or to have its items counted with 32 bits.
     pub(crate) fn size(&self) -> u64 {
         let stored: u64 = self.columns.iter().map(ColumnBuffer::size).sum();
         let in_memory: u64 = self.columns.iter().map(ColumnBuffer::memory_size).sum();
         stored.max(in_memory / RATIO_MAX)
     }
 
-    /// Appends one entry that `fill` writes.
+    /// Appends one entry, written by `fill`.
     #[inline]
     pub(crate) fn append_row(
         &mut self,
@@ -140,7 +140,7 @@ impl ClusterWriter {
         filled
     }
 
-    /// Appends entries `first..end` of an array of records that has been checked.
+    /// Appends entries `first..end` of a checked array of records.
     pub(crate) fn append(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -157,8 +157,7 @@ impl ClusterWriter {
         appended
     }
 
-    /// Ends the cluster: `first_entry` is the number of its first entry. Returns also what the
-    /// numbers of its columns lie between.
+    /// Ends the cluster, whose first entry is `first_entry`. Returns also the bounds of its columns.
     pub(crate) fn finish(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -181,7 +180,7 @@ impl ClusterWriter {
 
     fn check_usable(&self) -> Result<()> {
         if self.failed {
-            return Err(Error::invalid("an earlier write failed; roll back and start again"));
+            return Err(Error::invalid("an earlier write failed: roll back to a savepoint"));
         }
         Ok(())
     }
@@ -314,8 +313,8 @@ impl ClusterWriter {
         Ok((from as usize, to as usize))
     }
 
-    /// Appends the items of collections between offsets; large ones as [`ColumnBuffer::keep_together`]
-    /// says.
+    /// Appends the items of collections between offsets. If they are large, each collection is kept on one
+    /// page by [`ColumnBuffer::keep_together`].
     fn extend_items(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -354,7 +353,7 @@ impl ClusterWriter {
         if column.element == element {
             return column.extend(values, &mut self.buffers, sink);
         }
-        // Only numbers stored with reduced precision are kept as other elements.
+        // Only numbers of reduced precision have elements of another type than the array.
         let count = (values.len() / element.size()) as u64;
         let mut converted = AlignedBuffer::for_overwriting(count, column.element.size())?;
         convert(element, values, column.element, converted.bytes_mut())?;

@@ -1,10 +1,8 @@
-//! The elements of one column on their way into pages.
+//! The page buffer of one column.
 //!
 //! Invariants:
-//! 1. `values` holds elements as they are in memory; together with `shared` they are fewer than a
-//!    page of them between calls.
-//! 2. The elements of the cluster are those of `pages`, then those of `values`, then those of
-//!    `shared`.
+//! 1. `values` and `shared` have elements as in memory; between calls they have less than a page of them.
+//! 2. The elements of the cluster are those of `pages`, then those of `values`, then those of `shared`.
 
 use bytes::Bytes;
 
@@ -18,15 +16,15 @@ use crate::schema::Column;
 use crate::source::BlobSink;
 use crate::summary::{Bounds, Tracker};
 
-/// Bytes of the least that is worth keeping instead of copying it.
+/// Least bytes of values that are shared instead of copied.
 const SHARED_MIN: usize = 4 << 10;
-/// Bytes of one entry from which on they are large: pages end where they do, so that reading one such
-/// entry takes one page, and nothing that others have.
+/// Least bytes of an entry that counts as large: a page ends where a large entry ends, so that reading the
+/// entry reads one page without elements of other entries.
 pub(super) const LARGE_MIN: usize = 4 << 10;
-/// Bytes that a page of large entries has at most, unless one alone has more.
+/// Most bytes of a page of several large entries.
 const LARGE_PAGE: usize = 16 << 10;
 
-/// How pages are made.
+/// Size and compression of pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageOptions {
     /// Bytes of a full page's elements in memory.
@@ -41,7 +39,7 @@ impl PageOptions {
     }
 }
 
-/// A column of the cluster that is being written.
+/// A column of the cluster under construction.
 pub(super) struct ColumnBuffer {
     pub column: Column,
     pub element: Element,
@@ -49,19 +47,19 @@ pub(super) struct ColumnBuffer {
     capacity: usize,
     compression: Compression,
     values: Vec<u8>,
-    /// Large pieces that a caller shares, which are copied to nowhere but the sink.
+    /// Large pieces shared with the caller, which are copied only into the sink.
     shared: Vec<Bytes>,
     shared_size: usize,
     pages: Vec<PageLocation>,
-    /// Elements of this cluster that are on pages.
+    /// Elements of this cluster on pages.
     paged: u64,
-    /// Elements of all clusters before this one.
+    /// Elements of all earlier clusters.
     offset: u64,
-    /// For an index column the items that the collections of this cluster have so far.
+    /// For an index column the items of the collections of this cluster so far.
     pub items: u64,
     /// Bytes of this cluster's pages on disk.
     stored: u64,
-    /// The bounds of this cluster's elements on pages, if they are wanted.
+    /// The bounds of this cluster's elements on pages, if the column has a summary.
     tracker: Option<Tracker>,
 }
 
@@ -91,22 +89,22 @@ impl ColumnBuffer {
         })
     }
 
-    /// Bytes that this cluster takes, on disk and not yet there.
+    /// Bytes of this cluster's pages on disk and of its elements that are not on a page yet.
     pub(super) fn size(&self) -> u64 {
         self.stored + self.unpaged() as u64
     }
 
-    /// Bytes that this cluster's elements take in memory.
+    /// Bytes of this cluster's elements in memory.
     pub(super) fn memory_size(&self) -> u64 {
         self.paged * self.element.size() as u64 + self.unpaged() as u64
     }
 
-    /// Bytes of elements that are not on a page.
+    /// Bytes of elements that are not on a page yet.
     fn unpaged(&self) -> usize {
         self.values.len() + self.shared_size
     }
 
-    /// Adds one element; `value` must be what [`Element`] says.
+    /// Adds one element, which must have the type of `element`.
     #[inline]
     pub(super) fn push<T: bytemuck::Pod>(
         &mut self,
@@ -137,8 +135,8 @@ impl ColumnBuffer {
         self.push(self.items, buffers, sink)
     }
 
-    /// Ends the page before so many bytes of one entry, if they are large and do not fit: they are
-    /// then read without another entry's. What is compressed keeps its full pages.
+    /// Ends the page before `size` bytes of one entry, if they are large and do not fit, so that they share
+    /// no page with other entries. Compressed pages are not ended: full ones compress better.
     #[inline]
     pub(super) fn keep_together(
         &mut self,
@@ -182,7 +180,7 @@ impl ColumnBuffer {
         self.gather();
         while !values.is_empty() {
             if self.values.is_empty() && values.len() >= self.capacity {
-                // Whole pages go to the sink from the caller's memory.
+                // Whole pages are written from the caller's memory, without a copy.
                 let (page, rest) = values.split_at(self.capacity);
                 self.write_page(page, buffers, sink)?;
                 values = rest;
@@ -199,7 +197,7 @@ impl ColumnBuffer {
         Ok(())
     }
 
-    /// Adds bytes that are kept until their page is full, if that saves a copy.
+    /// Adds bytes, which are shared until their page is full if that saves a copy.
     pub(super) fn extend_shared(
         &mut self,
         values: &Bytes,
@@ -225,14 +223,14 @@ impl ColumnBuffer {
         Ok(())
     }
 
-    /// Copies what is shared, for something to follow it that is not.
+    /// Copies shared pieces to `values`, so that elements that are not shared can follow.
     #[cold]
     fn gather(&mut self) {
         self.shared.drain(..).for_each(|piece| self.values.extend_from_slice(&piece));
         self.shared_size = 0;
     }
 
-    /// Makes a page of `values` and `shared`.
+    /// Writes a page of `values` and `shared`.
     fn flush_shared(&mut self, sink: &mut dyn BlobSink) -> Result<()> {
         let size = self.unpaged();
         let shared = self.shared.iter().map(|piece| &piece[..]);
@@ -276,23 +274,23 @@ impl ColumnBuffer {
         self.stored += page.locator.size + CHECKSUM_SIZE as u64;
     }
 
-    /// Gives memory back that has nothing in it.
+    /// Frees unused memory.
     pub(super) fn release_memory(&mut self) {
         self.values.shrink_to_fit();
         self.shared.shrink_to_fit();
     }
 
-    /// Elements of this column in all clusters before this one.
+    /// Elements of this column in all earlier clusters.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Moves this cluster behind clusters that have grown by so many elements.
+    /// Adds elements by which earlier clusters have grown.
     pub(super) fn shift_offset(&mut self, elements: i64) {
         self.offset = self.offset.saturating_add_signed(elements);
     }
 
-    /// Forgets this cluster's elements.
+    /// Discards this cluster's elements.
     pub(super) fn reset(&mut self, offset: u64) {
         self.values.clear();
         self.shared.clear();
@@ -305,10 +303,11 @@ impl ColumnBuffer {
         }
     }
 
-    /// Ends the cluster and hands its pages over.
+    /// Ends the cluster and returns its pages and bounds.
     ///
     /// # Errors
-    /// Corrupt, if the file tells of so many elements that these have no number; from the sink.
+    /// [`Error::Corrupt`] if the column exceeds 2^63 elements, as a damaged file may claim; [`Error::Io`]
+    /// from the sink.
     pub(super) fn finish(
         &mut self,
         buffers: &mut PageBuffers,
@@ -332,7 +331,7 @@ impl ColumnBuffer {
     }
 }
 
-/// Seals a page of elements and gives it to the sink.
+/// Seals a page of elements and writes it.
 pub(super) fn write_page(
     column: &Column,
     values: &[u8],

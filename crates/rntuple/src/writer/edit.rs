@@ -1,11 +1,10 @@
 //! Replacing values within one cluster, from fields down to columns.
 //!
-//! A splice says which elements of a field are replaced by which values of an array. Going down the
-//! tree of fields, the splices of a collection become those of its items; at the columns all that
-//! is new to one is there at once, so that each touched page is written once, however many values
-//! of it are replaced.
+//! Down the tree of fields, the splices of a collection become those of its items. A column gets all its
+//! splices at once, so each touched page is written once, for any number of values that are replaced in
+//! it.
 //!
-//! Everything is read from the cluster as it was: no column is changed twice.
+//! **Invariant:** elements are read from the cluster as it was, and no column is changed twice.
 
 use super::cluster::ClusterWriter;
 use super::column::PageOptions;
@@ -27,17 +26,17 @@ use crate::tree::{FieldKind, FieldNode};
 pub(super) struct ClusterEdit<'a> {
     pages: PageEditor<'a>,
     how: &'a [Option<SummaryKind>],
-    /// The columns that were changed.
+    /// The new pages of the columns that were changed.
     changed: Vec<(ColumnId, ColumnPages)>,
-    /// By how many elements the first representation of a field's columns is longer now.
+    /// The elements by which columns have grown, for the first representation of each.
     growth: Vec<(ColumnId, i64)>,
     bounds: Vec<(ColumnId, Bounds)>,
 }
 
-/// What became of a cluster.
+/// The result of editing a cluster.
 pub(super) struct Edited {
     pub cluster: Cluster,
-    /// By how many elements columns are longer now, told of the first representation of each.
+    /// The elements by which columns have grown, for the first representation of each.
     pub growth: Vec<(ColumnId, i64)>,
     /// Bounds of the new values.
     pub bounds: Vec<(ColumnId, Bounds)>,
@@ -60,7 +59,7 @@ impl<'a> ClusterEdit<'a> {
         ClusterEdit { pages, how, changed: vec![], growth: vec![], bounds: vec![] }
     }
 
-    /// The cluster with all changes.
+    /// Applies all changes to the cluster.
     pub(super) fn finish(self, was: &Cluster) -> Edited {
         let mut cluster = was.clone();
         let columns = cluster.columns.len().max(self.pages.schema.columns.len());
@@ -72,7 +71,7 @@ impl<'a> ClusterEdit<'a> {
         Edited { cluster, growth, bounds, bytes: pages.bytes }
     }
 
-    /// Replaces values of a field that has so many elements in the cluster.
+    /// Replaces values of a field that has `elements` elements in the cluster.
     pub(super) fn replace(
         &mut self,
         node: &FieldNode,
@@ -127,7 +126,7 @@ impl<'a> ClusterEdit<'a> {
         }
     }
 
-    /// Replaces elements of a column without any below it.
+    /// Replaces elements of a column of values.
     fn replace_elements(
         &mut self,
         columns: &[ColumnId],
@@ -146,7 +145,7 @@ impl<'a> ClusterEdit<'a> {
         match self.converted_exactly(from, gathered, old.id)? {
             Some(fresh) => self.splice_column(&old, columns, &splices, &fresh),
             None => {
-                // The representation of this cluster cannot hold the values; the first one can.
+                // The representation of this cluster cannot store the values; the first one can.
                 let element = self.pages.schema.columns[columns[0] as usize].element()?;
                 let fresh = converted(from, gathered, element)?;
                 let old = old.as_first_representation(columns[0], element);
@@ -168,8 +167,8 @@ impl<'a> ClusterEdit<'a> {
         Ok(())
     }
 
-    /// The elements as a column has them that is not of the first representation; `None` if they
-    /// would not be the same when they are read again.
+    /// The values converted to the elements of a column that is not of the first representation; `None` if
+    /// they would not read back equal.
     fn converted_exactly(
         &self,
         from: Element,
@@ -188,7 +187,7 @@ impl<'a> ClusterEdit<'a> {
         Ok((back == values).then_some(there))
     }
 
-    /// Replaces the sizes of collections; returns the splices of their items, and how many items
+    /// Replaces the sizes of collections; returns the splices of their items, and the number of items that
     /// the cluster had.
     fn replace_sizes(
         &mut self,
@@ -237,7 +236,7 @@ impl<'a> ClusterEdit<'a> {
         Ok((items, count))
     }
 
-    /// Writes all of a field in this cluster anew.
+    /// Rewrites all columns of a field in this cluster.
     fn rewrite(
         &mut self,
         node: &FieldNode,
@@ -265,8 +264,8 @@ impl<'a> ClusterEdit<'a> {
         Ok(())
     }
 
-    /// Takes over all columns of a field; those that are not of the first representation become
-    /// suppressed.
+    /// Replaces all columns of a field by those written; columns that are not of the first representation
+    /// become suppressed.
     fn change_all(&mut self, node: &FieldNode, written: &mut Cluster) {
         for columns in node.own_columns() {
             let was = self.pages.stored.active(columns).map(|(_, run)| (run.offset, run.elements));
@@ -284,7 +283,7 @@ impl<'a> ClusterEdit<'a> {
         node.children().iter().for_each(|child| self.change_all(child, written));
     }
 
-    /// Notes the pages of a column that was changed.
+    /// Records the new pages of a column.
     fn change(&mut self, old: &OldColumn<'_>, columns: &[ColumnId], pages: Vec<PageLocation>) {
         let suppressed = columns.iter().filter(|&&id| id != old.id);
         self.changed.extend(suppressed.map(|&id| (id, ColumnPages::default())));
@@ -294,7 +293,7 @@ impl<'a> ClusterEdit<'a> {
         self.changed.push((old.id, ColumnPages { element_offset, compression, pages }));
     }
 
-    /// Bounds of the new elements of a column, if it is summarised.
+    /// Records the bounds of the new elements of a column, if it has a summary.
     fn track(&mut self, id: ColumnId, add: impl FnOnce(&mut Tracker)) -> Result<()> {
         if let Some(how) = self.how[id as usize] {
             let mut tracker = Tracker::new(how);
@@ -311,7 +310,7 @@ fn growth(elements: u64, pages: &[PageLocation]) -> i64 {
     now.wrapping_sub(elements) as i64
 }
 
-/// Aligned values as another type of elements.
+/// Converts aligned values to elements of another type.
 fn converted(from: Element, values: &[u8], to: Element) -> Result<Vec<u8>> {
     if from == to {
         return Ok(values.to_vec());

@@ -1,18 +1,14 @@
-//! The clusters of the version under construction, by cluster groups.
+//! The cluster groups of the version under construction. A changed group gets a new page list.
 //!
-//! Nothing that an earlier footer refers to is ever written again, so the earlier footer goes on
-//! being the earlier version: a group that is changed gets a new page list.
-//!
-//! Groups are merged as binary counters carry. A new group takes in those before it of the same or
-//! a lower level, the logarithm of the bytes that their page lists take; so there are few groups,
-//! and a page list entry is rewritten only as often as its group doubles. A group of half of
-//! [`PAGE_LIST_SIZE_MAX`] bytes is full and stays as it is: a commit then writes a bounded page
-//! list, and a reader of one entry decodes one.
+//! Groups are merged as a binary counter carries: a new group absorbs its predecessors of the same or a
+//! lower level, which is the logarithm of the size of the page list. So there are few groups, and a
+//! cluster is described again only when its group doubles. A group with half of [`PAGE_LIST_SIZE_MAX`]
+//! bytes is full and not merged: this bounds the page list that a commit writes or a reader of one entry
+//! decodes.
 //!
 //! Invariants:
 //! 1. Clusters follow each other without gap: those of `groups`, then `fresh`.
-//! 2. A group has a link or clusters in memory; it has no link if the page list is not what the
-//!    clusters are.
+//! 2. A group has a link, clusters in memory, or both. It has no link if its clusters have changed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,9 +19,9 @@ use crate::footer::ClusterGroup;
 use crate::page_list::{Cluster, PageList, WHOLE_SIZE_MAX};
 use crate::source::{BlobSink, ByteSource};
 
-/// Bytes of a page list, unless a single cluster takes more: some 16,000 pages and their columns.
+/// Most bytes of a page list, unless a single cluster needs more: some 16,000 pages and their columns.
 const PAGE_LIST_SIZE_MAX: u64 = 384 << 10;
-/// Bytes from which on a group is not merged with others.
+/// Bytes of the page list of a full group, which is not merged.
 const FULL_SIZE: u64 = PAGE_LIST_SIZE_MAX / 2;
 
 /// The clusters of a version; cheap to clone.
@@ -45,7 +41,7 @@ struct Group {
     clusters: Option<Arc<Vec<Arc<Cluster>>>>,
 }
 
-/// Where a cluster is among others.
+/// Position of a cluster in [`Groups`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClusterPosition {
     /// `None` for a cluster in no group yet.
@@ -53,11 +49,11 @@ pub(super) struct ClusterPosition {
     cluster: usize,
 }
 
-/// A cluster with some of the entries that were asked for.
+/// A cluster that has some of the given entries.
 pub(super) struct Touched {
     pub place: ClusterPosition,
     pub cluster: Arc<Cluster>,
-    /// Which of the entries.
+    /// Positions of its entries among the given ones.
     pub positions: Range<usize>,
 }
 
@@ -75,12 +71,12 @@ impl Groups {
         Groups { header_checksum, groups: groups.collect(), fresh: vec![] }
     }
 
-    /// Adds a cluster behind all others.
+    /// Appends a cluster.
     pub(super) fn push(&mut self, cluster: Cluster) {
         self.fresh.push(Arc::new(cluster));
     }
 
-    /// The clusters that hold any of `entries`, which increase and exist.
+    /// The clusters that have any of `entries`, which ascend and exist.
     pub(super) fn touched(
         &mut self,
         entries: &[u64],
@@ -114,7 +110,7 @@ impl Groups {
         Ok((ClusterPosition { group, cluster: position }, cluster.clone()))
     }
 
-    /// Puts another cluster of the same entries in the place of one.
+    /// Replaces a cluster by another one of the same entries.
     pub(super) fn replace(&mut self, place: ClusterPosition, cluster: Cluster) {
         let clusters = match place.group {
             None => &mut self.fresh,
@@ -127,8 +123,7 @@ impl Groups {
         clusters[place.cluster] = Arc::new(cluster);
     }
 
-    /// Writes the page lists of groups that are new or were changed, and returns all groups and the
-    /// bytes written.
+    /// Writes the page lists of new and changed groups; returns all groups and the bytes written.
     pub(super) fn write(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -149,11 +144,12 @@ impl Groups {
         bytes += self.write_groups(&last.clusters, PAGE_LIST_SIZE_MAX, sink, &mut written)?;
         self.groups = written;
         self.fresh.clear();
+        self.assert_contiguous();
         Ok((self.groups.iter().filter_map(|group| group.link).collect(), bytes))
     }
 
-    /// As [`write`](Self::write), but as few groups as there can be: one, unless its page list had more than
-    /// [`WHOLE_SIZE_MAX`] bytes.
+    /// As [`write`](Self::write), with as few groups as possible: one, unless its page list would have more
+    /// than [`WHOLE_SIZE_MAX`] bytes.
     pub(super) fn write_whole(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -168,10 +164,21 @@ impl Groups {
         let mut written = vec![];
         let bytes = self.write_groups(&clusters, WHOLE_SIZE_MAX, sink, &mut written)?;
         self.groups = written;
+        self.assert_contiguous();
         Ok((self.groups.iter().filter_map(|group| group.link).collect(), bytes))
     }
 
-    /// The new clusters and those of the groups before that they are merged with.
+    /// Invariant 1 before a footer is written. The groups of an opened version were checked when they were
+    /// read, so only a bug can break it.
+    fn assert_contiguous(&self) {
+        let mut next_entry = 0;
+        for group in &self.groups {
+            assert_eq!(group.first_entry, next_entry, "cluster groups follow each other");
+            next_entry += group.entries;
+        }
+    }
+
+    /// The new clusters with those of the preceding groups that they are merged with.
     fn merged(&mut self, source: &dyn ByteSource) -> Result<Merged> {
         let mut merged = Merged { groups: 0, clusters: self.fresh.clone() };
         if merged.clusters.is_empty() {
@@ -191,7 +198,7 @@ impl Groups {
         Ok(merged)
     }
 
-    /// Writes clusters as one group or, if their page list is longer than `size_max`, as several.
+    /// Writes clusters as one group or, if their page list would exceed `size_max`, as several.
     fn write_groups(
         &self,
         clusters: &[Arc<Cluster>],
@@ -220,6 +227,9 @@ impl Groups {
         sink: &mut dyn BlobSink,
         groups: &mut Vec<Group>,
     ) -> Result<u64> {
+        let follow =
+            |pair: &[Arc<Cluster>]| pair[0].first_entry + pair[0].entries == pair[1].first_entry;
+        assert!(clusters.windows(2).all(follow), "clusters of a page list follow each other");
         let page_list = PageList::encode_clusters(self.header_checksum, clusters);
         let page_list = write_envelope(sink, &page_list)?;
         let first_entry = clusters[0].first_entry;
@@ -230,7 +240,7 @@ impl Groups {
             clusters: clusters.len() as u32,
             page_list,
         };
-        // What is merged again soon stays in memory.
+        // The clusters of a group that will be merged stay in memory.
         let is_full = size_of_all(clusters) > FULL_SIZE;
         let clusters = (!is_full).then(|| Arc::new(clusters.to_vec()));
         groups.push(Group { first_entry, entries, link: Some(link), clusters });
@@ -238,7 +248,7 @@ impl Groups {
     }
 }
 
-/// The clusters of a new group, and how many groups before it they replace.
+/// The clusters of a new group, and the number of preceding groups that it replaces.
 struct Merged {
     groups: usize,
     clusters: Vec<Arc<Cluster>>,
@@ -266,7 +276,7 @@ impl Group {
     }
 }
 
-/// Reads the page list of a group and checks that it has the entries that it should.
+/// Reads the page list of a group and checks that its clusters have the entries of the group.
 fn read_group(
     link: &ClusterGroup,
     header_checksum: u64,
@@ -288,7 +298,7 @@ fn read_group(
         next_entry = next_entry.saturating_add(cluster.entries);
     }
     if next_entry != link.min_entry + link.entry_span {
-        return Err(corrupt("it has not the entries of its cluster group".to_owned()));
+        return Err(corrupt("it lacks entries of its cluster group".to_owned()));
     }
     Ok(clusters.into_iter().map(Arc::new).collect())
 }

@@ -1,4 +1,12 @@
-//! Writing RNTuples: rows or columns in, pages, page lists and footers out.
+//! Writing RNTuples: [`Writer`] makes a file with one, [`Appender`] writes versions into any sink.
+//!
+//! From below: `column` fills pages, `row` fills columns from Rust values with `renumbering`, `cluster`
+//! holds the columns of the cluster under construction, `groups` the clusters of a version. `appender`
+//! joins these. `replace` changes values of existing entries, by `edit` in a cluster, `pages` in a column
+//! and `splice`.
+//!
+//! **Invariant:** nothing that an earlier footer refers to is written again, so earlier versions stay
+//! readable.
 
 mod appender;
 mod cluster;
@@ -30,10 +38,10 @@ pub(crate) use cluster::{ClusterWriter, RATIO_MAX};
 pub use renumbering::Renumbering;
 pub use row::{Cell, RowWriter};
 
-/// What headers name as the program that wrote them.
+/// The name of the writing program in headers.
 pub(crate) const WRITER: &str = concat!("rntuple ", env!("CARGO_PKG_VERSION"));
 
-/// Bytes gathered before they are written to the file.
+/// Bytes of the buffer before the file.
 const BUFFER_SIZE: usize = 1 << 20;
 
 /// Writes a ROOT file with one RNTuple in it.
@@ -67,7 +75,8 @@ impl Writer {
     /// Creates a file with an RNTuple of rows of type `R`.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if the file exists or cannot be created.
+    /// [`Error::Io`](crate::Error::Io) if the file exists or cannot be created;
+    /// [`Error::Invalid`](crate::Error::Invalid) for an invalid name.
     pub fn create<R: Cell>(path: &Path, name: &str, options: WriteOptions) -> Result<Self> {
         match R::cell_type() {
             Type::Record { members, .. } => Self::with_members(path, name, &members, options),
@@ -79,7 +88,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if the file exists or cannot be created;
-    /// [`Error::Invalid`](crate::Error::Invalid) for fields that cannot be stored.
+    /// [`Error::Invalid`](crate::Error::Invalid) for an invalid name, or fields that cannot be stored.
     pub fn with_members(
         path: &Path,
         name: &str,
@@ -96,10 +105,11 @@ impl Writer {
         Ok(Writer { file, name: name.to_owned(), header, appender })
     }
 
-    /// Appends one entry from Rust.
+    /// Appends a Rust structure as an entry.
     ///
     /// # Errors
-    /// As [`Appender::append_row`].
+    /// [`Error::Invalid`](crate::Error::Invalid) if the structure does not have the columns of the RNTuple,
+    /// [`Error::Io`](crate::Error::Io) if the file cannot be written.
     #[inline]
     pub fn append_row<R: Cell>(&mut self, row: &R) -> Result<()> {
         self.appender.append_row(&mut self.file, row)
@@ -108,23 +118,25 @@ impl Writer {
     /// Appends an array of records.
     ///
     /// # Errors
-    /// As [`Appender::append`].
+    /// [`Error::Invalid`](crate::Error::Invalid) if the array does not have the types of the RNTuple,
+    /// [`Error::Io`](crate::Error::Io) if the file cannot be written.
     pub fn append(&mut self, entries: &Array) -> Result<()> {
         self.appender.append(&mut self.file, entries)
     }
 
-    /// Appends one entry from a dynamic value.
+    /// Appends a record as an entry.
     ///
     /// # Errors
-    /// As [`Appender::append_value`].
+    /// [`Error::Invalid`](crate::Error::Invalid) if the value does not have the types of the RNTuple,
+    /// [`Error::Io`](crate::Error::Io) if the file cannot be written.
     pub fn append_value(&mut self, value: &Value) -> Result<()> {
         self.appender.append_value(&mut self.file, value)
     }
 
-    /// Writes what makes the file a complete ROOT file.
+    /// Writes the metadata that makes the file a complete ROOT file.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if it could not be written.
+    /// [`Error::Io`](crate::Error::Io) if the file cannot be written.
     pub fn finish(mut self) -> Result<()> {
         let version = self.appender.finish_whole(&mut self.file, &Vec::new())?;
         let anchor = Anchor::new(self.header, version.footer);

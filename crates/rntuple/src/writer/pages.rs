@@ -1,8 +1,8 @@
-//! Pages of one column of a cluster, some of them written anew.
+//! Rewriting some pages of one column of a cluster.
 //!
-//! Where the number of elements stays, so do the borders of pages. Where it changes, what is
-//! written anew is parted evenly, and takes in neighbours that fit the same page, so that many
-//! small changes leave neither tiny pages nor huge ones.
+//! Where the number of elements does not change, page boundaries stay. Where it changes, the rewritten
+//! elements are divided evenly into pages, after neighbouring pages that fit are merged with them. So many
+//! small changes leave neither tiny nor huge pages.
 
 use std::ops::Range;
 
@@ -19,21 +19,21 @@ use crate::reader::{ClusterSegment, Elements, PageRun, StoredCluster};
 use crate::schema::{ColumnId, Schema};
 use crate::source::BlobSink;
 
-/// A column as it was.
+/// A column before the change.
 pub(super) struct OldColumn<'a> {
     /// The representation that is written.
     pub id: ColumnId,
     pub element: Element,
     /// Elements in the cluster.
     pub elements: u64,
-    /// Elements in all clusters before.
+    /// Elements in all earlier clusters.
     pub offset: u64,
-    /// Its pages, unless none of them can stay.
+    /// Its pages; `None` if all of them have to be rewritten.
     run: Option<&'a PageRun>,
 }
 
 impl<'a> OldColumn<'a> {
-    /// The representation of a field that holds its data; `elements` are those that there must be.
+    /// The representation that stores a field's data, which must have `elements` elements or more.
     pub(super) fn of(
         schema: &Schema,
         cluster: &'a StoredCluster,
@@ -42,7 +42,7 @@ impl<'a> OldColumn<'a> {
     ) -> Result<Self> {
         let element = |id: ColumnId| schema.columns[id as usize].element();
         let Some((id, run)) = cluster.active(columns) else {
-            // The field is younger than the cluster.
+            // The field was added after the cluster was written.
             let id = columns[0];
             return Ok(OldColumn { id, element: element(id)?, elements, offset: 0, run: None });
         };
@@ -51,12 +51,12 @@ impl<'a> OldColumn<'a> {
             return Err(Error::corrupt("page list", 0, reason));
         }
         let (elements, offset) = (run.elements, run.offset);
-        // Elements that no page holds come before all others: all are written, or none.
+        // If no page stores the leading elements, all pages are rewritten, since no page can precede them.
         let run = (run.missing == 0).then_some(run);
         Ok(OldColumn { id, element: element(id)?, elements, offset, run })
     }
 
-    /// The same elements, to be written in another representation.
+    /// The same elements, to be rewritten in another representation.
     pub(super) fn as_first_representation(
         &self,
         id: ColumnId,
@@ -69,13 +69,13 @@ impl<'a> OldColumn<'a> {
         self.run.map_or(&[], |run| &run.pages)
     }
 
-    /// First element of a page, or the end of all.
+    /// Index of the first element of a page, or the number of elements for the end.
     fn start_of(&self, page: usize) -> u64 {
         let start = self.run.and_then(|run| run.starts.get(page).copied());
         start.unwrap_or(if page == 0 { 0 } else { self.elements })
     }
 
-    /// The pages that a splice touches: those of its elements, or that where it inserts some.
+    /// The pages that a splice touches: those of its elements, or the one where it inserts elements.
     fn pages_of(&self, splice: &Splice) -> Range<usize> {
         let Some(run) = self.run.filter(|run| !run.pages.is_empty()) else { return 0..0 };
         if splice.old.is_empty() {
@@ -87,28 +87,28 @@ impl<'a> OldColumn<'a> {
     }
 }
 
-/// Neighbouring pages that are written anew together.
+/// Adjacent pages that are rewritten together.
 struct Stretch {
     pages: Range<usize>,
-    /// The splices in them.
+    /// Positions of the splices in them.
     splices: Range<usize>,
 }
 
-/// Ends of collections from one of them on.
+/// End offsets of consecutive collections.
 pub(super) struct Ends {
     first: u64,
     ends: Bytes,
 }
 
 impl Ends {
-    /// Where the collection ends that comes before another.
+    /// End offset of the collection before `collection`.
     pub(super) fn before(&self, collection: u64) -> u64 {
         let Some(index) = collection.checked_sub(1 + self.first) else { return 0 };
         let ends: &[[u8; 8]] = self.ends.as_chunks().0;
         ends.get(index as usize).map_or(0, |end| u64::from_le_bytes(*end))
     }
 
-    /// Whether the old collections of a splice have the sizes of the new ones.
+    /// Whether the old collections of a splice have the same sizes as the new ones.
     pub(super) fn have_sizes(&self, splice: &Splice, new: &[i64]) -> bool {
         let base = self.before(splice.old.start);
         splice.keeps_length()
@@ -132,7 +132,7 @@ pub(super) struct PageEditor<'a> {
 }
 
 impl PageEditor<'_> {
-    /// The pages of a column with new elements in it.
+    /// The pages of a column after splices of its elements.
     pub(super) fn spliced_pages(
         &mut self,
         old: &OldColumn<'_>,
@@ -162,8 +162,8 @@ impl PageEditor<'_> {
         Ok(pages)
     }
 
-    /// The pages of an offset column in which collections get other sizes: all from the first of
-    /// them on are new. Returns also how many items there were.
+    /// The pages of an offset column after changes of sizes; all from the first changed collection on are
+    /// rewritten. Returns also the number of items before.
     pub(super) fn resized_pages(
         &mut self,
         old: &OldColumn<'_>,
@@ -196,7 +196,7 @@ impl PageEditor<'_> {
         Ok((pages, ends.before(old.elements)))
     }
 
-    /// Ends of collections `first..last`, and that of the one before.
+    /// End offsets of collections `first..last` and of the collection before.
     pub(super) fn ends_of(&self, old: &OldColumn<'_>, first: u64, last: u64) -> Result<Ends> {
         let first = first.saturating_sub(1);
         let ends = self.read(Element::U64, &[old.id], first..last)?;
@@ -230,8 +230,8 @@ impl PageEditor<'_> {
     }
 }
 
-/// The stretches of pages that splices touch, apart from each other. One that is changed in length
-/// takes in neighbours as long as it is a page of at most `full` elements with them.
+/// The disjoint stretches of pages that splices touch. A stretch is extended by neighbouring pages as long
+/// as all its elements fit in one page of `full` elements.
 fn stretches(old: &OldColumn<'_>, splices: &[Splice], full: u64) -> Vec<Stretch> {
     let mut found: Vec<Stretch> = vec![];
     for (position, splice) in splices.iter().enumerate() {
@@ -267,7 +267,7 @@ fn stretches(old: &OldColumn<'_>, splices: &[Splice], full: u64) -> Vec<Stretch>
     found
 }
 
-/// Elements from `start` on with those of the splices in place of what they replace.
+/// The elements from `start` on after splices.
 fn spliced(was: &[u8], start: u64, of: Element, splices: &[Splice], fresh: &[u8]) -> Vec<u8> {
     let size = of.size();
     let mut now = Vec::with_capacity(was.len());
@@ -286,7 +286,7 @@ fn counts_of(pages: &[PageLocation]) -> Vec<u64> {
     pages.iter().map(|page| page.elements.into()).collect()
 }
 
-/// Elements of pages that hold at most `full` each, and about as many.
+/// Divides elements evenly into pages of at most `full` elements.
 fn even(elements: u64, full: u64) -> Vec<u64> {
     let pages = elements.div_ceil(full);
     let up_to = |page: u64| (u128::from(elements) * u128::from(page) / u128::from(pages)) as u64;

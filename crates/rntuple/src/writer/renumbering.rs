@@ -1,20 +1,19 @@
-//! Numbers in rows that mean something outside the file, and what stands for them in it.
+//! [`Renumbering`]: numbers with a meaning outside the file, and the numbers stored instead of them.
 //!
-//! **Invariant:** `pairs` are in the order of their numbers, each of which is there once; `last` is
-//! one of them, or nothing that anybody looks for.
+//! **Invariant:** `pairs` ascend by their first number, without duplicates; `last`, if any, is one of them.
 
-/// What each of some numbers is stored as. Others are stored as they are.
+/// The stored number of each renumbered number. All other numbers are stored unchanged.
 ///
-/// The engine above uses it for the databases of links, which a file knows by other numbers.
+/// It serves links to databases, for instance: a file has its own numbers of databases.
 #[derive(Clone, Debug, Default)]
 pub struct Renumbering {
     pairs: Vec<(u32, u32)>,
-    /// The pair that was asked for last: links in a row mostly go to one database.
+    /// The pair that was looked up last: consecutive links usually refer to the same database.
     last: Option<(u32, u32)>,
 }
 
 impl Renumbering {
-    /// Whether it says what a number is stored as.
+    /// Whether the number is renumbered.
     #[inline]
     pub fn knows(&mut self, number: u32) -> bool {
         if matches!(self.last, Some((last, _)) if last == number) {
@@ -24,7 +23,7 @@ impl Renumbering {
         self.last.is_some()
     }
 
-    /// Says what a number is stored as.
+    /// Sets the stored number of a number.
     pub fn insert(&mut self, number: u32, stored: u32) {
         match self.find(number) {
             Ok(at) => self.pairs[at].1 = stored,
@@ -33,7 +32,7 @@ impl Renumbering {
         self.last = Some((number, stored));
     }
 
-    /// What a number is stored as.
+    /// The stored number of a number.
     #[inline]
     pub fn stored(&self, number: u32) -> u32 {
         match self.last {

@@ -1,4 +1,4 @@
-//! Replacing values of entries that are there.
+//! [`Appender::replace`]: new values of existing entries.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::tree::{FieldKind, FieldNode};
 impl Appender {
     /// Replaces the values of one field of some entries: all of them or, on an error, none.
     ///
-    /// `field` is a top-level field or, by its path with dots, a member of one through records
-    /// alone. `entries` increase, and `values` has one value for each. The pages that hold any of
-    /// them are written anew, with their neighbours if sizes of collections change; a variant is
-    /// written anew for the whole cluster. Pages that earlier versions refer to stay.
+    /// `field` is the path of a top-level field or, with dots, of a member through records alone.
+    /// `entries` ascend, and `values` has one value for each. Pages with any of these values are rewritten,
+    /// with their neighbours if sizes of collections change; variants are rewritten for the whole cluster.
+    /// The old pages stay for earlier versions.
     ///
-    /// `source` is where the sink's bytes can be read, also those of entries that were just
-    /// appended, if any of these are replaced; the cluster under construction ends then.
+    /// `source` reads the bytes of the sink. If entries of the cluster under construction are replaced, the
+    /// cluster ends first, and `source` must have its bytes too.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such field or entry, [`Error::Invalid`] if the values are
-    /// not of its type, [`Error::Io`] from the sink; as for reading otherwise.
+    /// [`Error::NotFound`] if the field or an entry does not exist, [`Error::Invalid`] if the values do not
+    /// have its type, [`Error::Corrupt`] if the old pages are damaged, [`Error::Io`] from sink or source.
     pub fn replace(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -80,10 +80,10 @@ impl Appender {
         })?;
         if values.len() != entries.len() {
             let (values, entries) = (values.len(), entries.len());
-            return Err(Error::invalid(format!("there are {values} values for {entries} entries")));
+            return Err(Error::invalid(format!("{values} values for {entries} entries")));
         }
         if !entries.is_sorted_by(|one, next| one < next) {
-            return Err(Error::invalid("the entries to be replaced must increase: sort them"));
+            return Err(Error::invalid("entries to replace must ascend: sort them"));
         }
         match entries.last() {
             Some(last) if *last >= self.entries() => Err(Error::NotFound {
@@ -110,7 +110,7 @@ fn node_of<'a>(nodes: &'a [FieldNode], path: &str) -> Result<&'a FieldNode> {
             (node, Some(_)) => {
                 let name = &node.name;
                 return Err(Error::invalid(format!(
-                    "field {path:?} cannot be replaced alone: {name:?} is no record; replace all \
+                    "field {path:?} cannot be replaced alone: {name:?} is not a record; replace all \
                      of {name:?}"
                 )));
             }

@@ -1,4 +1,4 @@
-//! Rows: entries that are written one at a time, from Rust structures or from [`Value`]s.
+//! [`Cell`] and [`RowWriter`]: entries written one at a time, from Rust values or from [`Value`]s.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::source::BlobSink;
 use crate::types::{Primitive, Type};
 use crate::value::Value;
 
-/// The columns of one entry, filled from first to last.
+/// Writes the columns of one entry, from first to last.
 pub struct RowWriter<'a> {
     pub(super) columns: &'a mut [ColumnBuffer],
     pub(super) buffers: &'a mut PageBuffers,
@@ -24,12 +24,12 @@ pub struct RowWriter<'a> {
     pub(super) cursor: usize,
 }
 
-/// A Rust type that is stored as one field.
+/// A Rust type that can be written to the field of its [`CellType`].
 ///
-/// Numbers, truth values, strings, `Vec`, `Option`, arrays and, through [`row!`](crate::row),
-/// structures of such have it.
+/// Implemented for numbers, truth values, strings, shared bytes, `Vec`, `Option`, arrays and, by
+/// [`row!`](crate::row), structures of these.
 pub trait Cell: CellType {
-    /// Whether there may be numbers in it that are stored as others.
+    /// Whether its values may have numbers that are renumbered, that is, stored as other numbers.
     const IS_RENUMBERED: bool = false;
 
     /// Writes the columns of one value.
@@ -38,15 +38,15 @@ pub trait Cell: CellType {
     /// [`Error::Io`] if a full page cannot be written.
     fn put(&self, row: &mut RowWriter<'_>) -> Result<()>;
 
-    /// Tells the numbers in it that are stored as others, for whoever appends it to know them all
-    /// before anything is written.
+    /// Calls `visit` with each number that will be renumbered, so that the caller can assign the stored
+    /// numbers before anything is written.
     #[inline]
-    fn visit_renumbered(&self, _tell: &mut impl FnMut(u32)) {}
+    fn visit_renumbered(&self, _visit: &mut impl FnMut(u32)) {}
 
     /// Writes the columns of many values.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// [`Error::Io`] if a full page cannot be written.
     fn put_all(values: &[Self], row: &mut RowWriter<'_>) -> Result<()>
     where
         Self: Sized,
@@ -62,13 +62,13 @@ pub trait Cell: CellType {
 }
 
 impl<'a> RowWriter<'a> {
-    /// What numbers are stored as.
+    /// The stored number of each renumbered number.
     #[inline]
     pub fn renumbering(&self) -> &'a Renumbering {
         self.renumbering
     }
 
-    /// Writes elements to the next column, which must be of their type.
+    /// Writes elements to the next column, whose elements must have their type.
     ///
     /// # Errors
     /// [`Error::Io`] if a full page cannot be written.
@@ -101,7 +101,7 @@ impl RowWriter<'_> {
         column.extend(values, self.buffers, self.sink)
     }
 
-    /// Writes many elements to the next column, which may keep them instead of copying them.
+    /// Writes many elements to the next column, which may share them instead of copying.
     fn put_shared(&mut self, values: &Bytes) -> Result<()> {
         let column = &mut self.columns[self.cursor];
         self.cursor += 1;
@@ -126,7 +126,7 @@ impl RowWriter<'_> {
         Err(Error::invalid(format!("the row has {filled} columns, the schema {columns}")))
     }
 
-    /// Writes a value that [`Value::check`] has found to be of this type.
+    /// Writes a value of this type, as checked by [`Value::check`].
     pub(crate) fn put_value(&mut self, of: &Type, value: &Value) -> Result<()> {
         match (of, value) {
             (Type::Primitive(primitive), _) => self.put_number(*primitive, value),
@@ -251,8 +251,8 @@ impl Cell for bool {
     }
 }
 
-/// Bytes that are shared, not copied: a list of `UInt8`. Large ones are held until their page is
-/// written, at the latest until the version is finished.
+/// A list of `UInt8`. Large ones are shared, not copied, and held until their page is written, at the
+/// latest when the version is finished.
 impl Cell for Bytes {
     fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
         row.put_size(self.len())?;
@@ -271,8 +271,8 @@ impl<T: Cell> Cell for Vec<T> {
     const IS_RENUMBERED: bool = T::IS_RENUMBERED;
 
     #[inline]
-    fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {
-        tell_all(self, tell);
+    fn visit_renumbered(&self, visit: &mut impl FnMut(u32)) {
+        visit_all(self, visit);
     }
 
     fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
@@ -285,8 +285,8 @@ impl<T: Cell> Cell for Option<T> {
     const IS_RENUMBERED: bool = T::IS_RENUMBERED;
 
     #[inline]
-    fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {
-        tell_all(self.as_slice(), tell);
+    fn visit_renumbered(&self, visit: &mut impl FnMut(u32)) {
+        visit_all(self.as_slice(), visit);
     }
 
     fn put(&self, row: &mut RowWriter<'_>) -> Result<()> {
@@ -299,8 +299,8 @@ impl<T: Cell, const SIZE: usize> Cell for [T; SIZE] {
     const IS_RENUMBERED: bool = T::IS_RENUMBERED;
 
     #[inline]
-    fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {
-        tell_all(self, tell);
+    fn visit_renumbered(&self, visit: &mut impl FnMut(u32)) {
+        visit_all(self, visit);
     }
 
     #[inline]
@@ -310,8 +310,8 @@ impl<T: Cell, const SIZE: usize> Cell for [T; SIZE] {
 }
 
 #[inline]
-fn tell_all<T: Cell>(values: &[T], tell: &mut impl FnMut(u32)) {
+fn visit_all<T: Cell>(values: &[T], visit: &mut impl FnMut(u32)) {
     if T::IS_RENUMBERED {
-        values.iter().for_each(|value| value.visit_renumbered(tell));
+        values.iter().for_each(|value| value.visit_renumbered(visit));
     }
 }

@@ -7,7 +7,7 @@ use crate::column::Element;
 use crate::error::{Error, Result};
 use crate::page_list::Cluster;
 
-/// Elements that are replaced, and the positions of the new ones.
+/// A range of elements, and the positions of the new values that replace it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Splice {
     pub old: Range<u64>,
@@ -40,7 +40,7 @@ pub(super) fn multiplied(
     Ok((splices.ok_or_else(many)?, elements.checked_mul(size).ok_or_else(many)?))
 }
 
-/// The values that splices refer to, back to back, and the splices with their positions there.
+/// Copies the new values of splices back to back; returns also the splices with positions in the copy.
 pub(super) fn gather(
     values: &[u8],
     of: Element,
@@ -62,7 +62,8 @@ pub(super) fn gather(
     Ok((gathered, moved))
 }
 
-/// Entries of a cluster by runs of consecutive ones; their values begin at `first_value`.
+/// Splices for the runs of consecutive entries among `entries` of a cluster, whose new values begin at
+/// position `first_value`.
 pub(super) fn splices_of(cluster: &Cluster, entries: &[u64], first_value: usize) -> Vec<Splice> {
     let mut splices: Vec<Splice> = vec![];
     for (at, entry) in entries.iter().enumerate() {

@@ -380,8 +380,8 @@ fn what_cannot_be_replaced_is_refused_and_changes_nothing() {
     assert!(refused("text", &[1], &number).contains("\"text\""));
     assert!(refused("lists._0", &[1], &number).contains("no record"));
     assert!(refused("number", &[1], &numbers).contains("2 values for 1 entries"));
-    assert!(refused("number", &[2, 2], &numbers).contains("must increase"));
-    assert!(refused("number", &[3, 2], &numbers).contains("must increase"));
+    assert!(refused("number", &[2, 2], &numbers).contains("must ascend"));
+    assert!(refused("number", &[3, 2], &numbers).contains("must ascend"));
     assert!(refused("number", &[2, 20_000], &numbers).contains("0..20000"));
     let mut full = Full;
     appender.replace(&mut full, &source, "number", &[2], &number).unwrap_err();

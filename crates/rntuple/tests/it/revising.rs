@@ -171,7 +171,7 @@ fn what_cannot_be_kept_is_refused_with_the_reason() {
     }
     let text =
         plan(&old, &[NewMember::was("j", number(Primitive::Int32), "k")]).unwrap_err().to_string();
-    assert_eq!(text, "field \"j\": there is no old field \"k\"; there is i, s, l, o, r");
+    assert_eq!(text, "field \"j\": old field \"k\" does not exist; there is i, s, l, o, r");
     let wrong = NewMember::added("j", number(Primitive::Int8), Some(Value::Int(1000)));
     assert!(plan(&old, &[wrong]).unwrap_err().to_string().contains("default does not fit"));
     let unknown = NewMember::same("i", number(Primitive::Int32));
