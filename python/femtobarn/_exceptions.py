@@ -1,10 +1,9 @@
 """The exceptions of Femtobarn: one tree, each with a stable ``kind``.
 
-A kind says what the caller should do, not where the error came from: try the transaction again
-(``conflict``, ``busy``, ``unavailable``), get the right to (``denied``), correct the call (``invalid``,
-``not-found``, ``exists``), restore the file (``corrupt``), or upgrade (``unsupported``). Where Python has an
-exception for the same situation, ours is one of it too, so that ``except KeyError`` and ``except
-ValueError`` do what they say.
+A kind says what the caller should do, not where the error came from: retry the transaction (``conflict``,
+``busy``, ``unavailable``), get permission (``denied``), correct the call (``invalid``, ``not-found``,
+``exists``), restore the file (``corrupt``), or upgrade (``unsupported``). An error for which Python has an
+exception is also derived from that, so that ``except KeyError`` and ``except ValueError`` catch it.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ __all__ = [
 
 
 class FemtobarnError(Exception):
-    """Base of all errors that Femtobarn raises on its own account.
+    """Base of all errors that Femtobarn raises.
 
     Attributes
     ----------
     kind : str
-        What the caller can do about it; the same word in Python, in Rust and in ``--json`` output.
+        The kind of the error; the same word in Python, in Rust and in ``--json`` output.
 
     Examples
     --------
@@ -49,12 +48,12 @@ class FemtobarnError(Exception):
     kind: ClassVar[str] = "internal"
 
     def __str__(self) -> str:
-        # KeyError would print the repr of its argument.
+        # KeyError shows the repr of its argument.
         return str(self.args[0]) if self.args else self.__class__.__name__
 
 
 class ConflictError(FemtobarnError):
-    """Another transaction committed first to a container that this one wrote or relied on."""
+    """Another transaction was the first to commit to a container that this one wrote or depends on."""
 
     kind = "conflict"
 
@@ -66,28 +65,28 @@ class NotFoundError(FemtobarnError, KeyError):
 
 
 class ExistsError(FemtobarnError):
-    """The name is taken already."""
+    """The name is taken."""
 
     kind = "exists"
 
 
 class BusyError(FemtobarnError):
-    """Another writer holds the lock; the text says who and since when."""
+    """Another writer holds the lock; the text names the holder and the time since when."""
 
     kind = "busy"
 
 
 class UnavailableError(FemtobarnError, ConnectionError):
-    """The server of a federation does not answer; the text says which and what was tried.
+    """The server of a federation does not answer; the text names the server and the attempts.
 
-    Where it was lost while a transaction was published, the text says that the outcome is not known.
+    If the connection was lost during a commit, the text says that the outcome is unknown.
     """
 
     kind = "unavailable"
 
 
 class DeniedError(FemtobarnError, PermissionError):
-    """The caller lacks a right: a token that is refused or expired, or a folder that may only be read."""
+    """The caller lacks a permission: a token was refused or has expired, or a folder is read-only."""
 
     kind = "denied"
 
@@ -99,17 +98,17 @@ class InvalidError(FemtobarnError, ValueError):
 
 
 class WrongTypeError(InvalidError, TypeError):
-    """An argument is of a type that the call cannot take, such as a function where text is wanted."""
+    """An argument has a type that the call does not accept, such as a function instead of a text."""
 
 
 class CorruptError(FemtobarnError):
-    """Bytes in a file are damaged, truncated or not of the expected format."""
+    """Bytes of a file are damaged, truncated or of another format."""
 
     kind = "corrupt"
 
 
 class UnsupportedError(FemtobarnError):
-    """The data are sound, but need a feature or a version that this release does not have."""
+    """The data are sound, but need a feature or a version that this release lacks."""
 
     kind = "unsupported"
 
@@ -149,18 +148,20 @@ BY_KIND: dict[str, type[FemtobarnError]] = {
         InternalError,
     )
 }
-"""The exception of each kind; the extension module raises by it."""
+"""The exception of each kind; the extension module raises these."""
 
 
 def near_misses(name: str, candidates: Iterable[str], *, further: Iterable[str] = (), limit: int = 3) -> str:
-    """Return the end of an error text that names what the caller may have meant.
+    """Return the end of an error text that suggests similar names.
 
     Parameters
     ----------
     candidates
-        What there is, listed where nothing is like the name.
+        The existing names, which are listed if none is similar.
     further
-        What else may be meant, but is not listed.
+        More existing names, which are suggested but not listed.
+    limit
+        Most names to suggest.
 
     Examples
     --------
@@ -184,28 +185,27 @@ def near_misses(name: str, candidates: Iterable[str], *, further: Iterable[str] 
 
 
 def is_text(text: str) -> bool:
-    """Tell whether a text is one that UTF-8 can hold, in which files and catalogues are written."""
+    """Tell whether UTF-8, in which files and catalogues are written, can hold a text."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def check_text(text: str, what: str) -> None:
-    """Refuse names and messages that are no text.
+    """Raise an error if a name or message is not a text that UTF-8 can hold.
 
     Examples
     --------
     >>> check_text("caf\\udce9", "where")
-    Traceback (most recent call last):
-    ...
-    femtobarn._exceptions.InvalidError: where 'caf\\udce9' has half a surrogate pair, which is no character
+    Traceback (most recent call last): ... femtobarn._exceptions.InvalidError: where 'caf\\udce9' has half of
+    a surrogate pair, which UTF-8 cannot hold
     """
     if not isinstance(text, str):
-        raise WrongTypeError(f"{what} {text!r} is not text")
+        raise WrongTypeError(f"{what} must be a text, not {text!r}")
     if not is_text(text):
-        raise InvalidError(f"{what} {text!r} has half a surrogate pair, which is not a character")
+        raise InvalidError(f"{what} {text!r} has half of a surrogate pair, which UTF-8 cannot hold")
 
 
 def check_progress(progress: object, arguments: str) -> None:
-    """Refuse what cannot be called to be told how far a long operation is."""
+    """Raise an error if the progress callback of a long operation cannot be called."""
     if progress is not None and not callable(progress):
         raise WrongTypeError(
             f"progress is a function that is called with {arguments}, such as "

@@ -1,4 +1,4 @@
-"""Object ids, one by one, in ranges and in arrays."""
+"""Object identifiers: single, in ranges and in arrays."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["OID_DTYPE", "Oid", "OidArray", "OidRange"]
 Entries = np.ndarray[Any, np.dtype[np.uint64]]
 
 OID_DTYPE = np.dtype([("database", np.uint32), ("container", np.uint32), ("entry", np.uint64)])
-"""NumPy type of an array of OIDs."""
+"""NumPy type of the record of an OID."""
 
 
 class OidRange(Sequence[Oid]):
-    """OIDs of neighbouring objects of one container, such as those that a bulk append gave.
+    """OIDs of consecutive entries of one container, such as a bulk append returns.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class OidRange(Sequence[Oid]):
         return self.database, self.container, self.start, self.stop
 
     def to_numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """Return the OIDs as a structured array, to be stored in links.
+        """Return the OIDs as a structured array, which can be stored in fields of links.
 
         Examples
         --------
@@ -80,7 +80,7 @@ class OidRange(Sequence[Oid]):
 
     @property
     def entries(self) -> Entries:
-        """Numbers of the objects in their container."""
+        """Entries of the objects in their container."""
         return np.arange(self.start, self.stop, dtype=np.uint64)
 
 
@@ -100,7 +100,7 @@ class OidArray(Sequence[Oid]):
         self.database = database
         self.container = container
         self.entries: Entries = np.asarray(entries, np.uint64)
-        """Numbers of the objects in their container."""
+        """Entries of the objects in their container."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -129,7 +129,7 @@ class OidArray(Sequence[Oid]):
         return f"OidArray({self.database}, {self.container}, {shown})"
 
     def to_numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """Return the OIDs as a structured array, to be stored in links."""
+        """Return the OIDs as a structured array, which can be stored in fields of links."""
         return _records(self.database, self.container, self.entries)
 
 

@@ -1,4 +1,4 @@
-"""Positions in a sequence as NumPy has them: masks, numbers that may be negative, slices with steps."""
+"""Indexing of sequences as in NumPy: masks, positions that may be negative, slices with steps."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ def is_number(index: Any) -> bool:
 
 
 def positions_of(index: Any, length: int, what: str) -> Positions:
-    """Return the positions that an index picks out of a sequence, in the order asked for.
+    """Return the positions that an index picks from a sequence, in the order of the index.
 
     Parameters
     ----------
     index
-        A slice, a mask of as many truth values as there are items, or numbers, of which negative ones count
-        from the end: an array of any library, or a list.
+        A slice, a mask with a truth value for each item, or positions, of which negative ones count from the
+        end. Masks and positions are an array of any library or a list.
     length
         Number of items.
     what
-        What is picked from, for the text of errors.
+        Name of the sequence, for error texts.
 
     Raises
     ------
     IndexError
-        If a number is out of range, or the mask is of another length.
+        If a position is out of range, or the mask has another length.
     WrongTypeError
-        If it is something else.
+        If the index is none of these.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def positions_of(index: Any, length: int, what: str) -> Positions:
         return np.flatnonzero(values)
     wrong = np.flatnonzero((values < -length) | (values >= length))
     if wrong.size:
-        raise IndexError(f"{what} has {length} objects here, no {values[wrong[0]]}")
+        raise IndexError(f"position {values[wrong[0]]} is out of range: {what} has {length} objects here")
     positions = values.astype(np.int64)
     return np.where(positions < 0, positions + length, positions)
 
@@ -64,14 +64,14 @@ def _numbers(index: Any, what: str) -> np.ndarray[Any, Any]:
     if is_array and not isinstance(index, str | bytes | tuple | dict):
         try:
             values = np.asarray(index)
-        except (TypeError, ValueError):  # Of unlike lengths, or with values missing.
+        except (TypeError, ValueError):  # Lists of different lengths, or missing values.
             values = np.empty((0, 0))
         if values.ndim == 1 and values.dtype.kind in "biu":
             return values
-        if values.ndim == 1 and not values.size:  # Of a list, no numbers are real ones to NumPy.
+        if values.ndim == 1 and not values.size:  # NumPy makes real numbers of an empty list.
             return np.empty(0, np.int64)
     shown = repr(index)
     raise WrongTypeError(
-        f"{what} takes a number, a slice, a mask of truth values, or numbers of objects, not "
+        f"{what} takes a position, a slice, a mask of truth values, or several positions, not "
         f"{shown if len(shown) <= 60 else shown[:57] + '...'}"
     )

@@ -1,4 +1,4 @@
-"""A server in this process: federations and plain folders over ``root://``, gRPC and HTTP on one port."""
+"""A server in this process: federations and folders of files over ``root://``, gRPC and HTTP on one port."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ def serve(
     Parameters
     ----------
     folders
-        Folders of federations, served as such, and of plain files. Each is served under its own name;
-        ``(folder, name)`` as ``"folder=/name"`` gives it another.
+        Folders of federations, and of other files. Each is served under its own name, or under another that
+        is given as ``"folder=/name"``.
     port
-        Port to listen on, 1094 if neither given here nor in `config`; 0 takes any free one.
+        Port to listen on, 1094 if it is given neither here nor in `config`; 0 takes any free port.
     address
-        Address to listen on, by default all of the machine's.
+        Address to listen on; all addresses of the machine by default.
     anonymous
-        What clients may do who do not say who they are: ``"read"`` unless `config` says otherwise.
+        Rights of clients without credentials; ``"read"`` if they are given neither here nor in `config`.
     read_only
-        Nobody may change anything.
+        Whether to refuse all changes.
     config
-        TOML file with what else is wanted; ``femtobarn serve --print-config`` prints one.
+        TOML file with all other settings; ``femtobarn serve --print-config`` prints one.
 
     Raises
     ------
     InvalidError
-        If something in `config` is wrong, or nothing is to be served.
+        If a setting in `config` is invalid, or there is nothing to serve.
     StorageError
-        If a folder or the port cannot be used.
+        If a folder cannot be read, or the port is taken.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def _folder_and_name(text: str) -> tuple[str, str]:
 
 
 class Server:
-    """A server that is running in threads of this process."""
+    """A server that runs in threads of this process."""
 
     def __init__(self, handle: ServerHandle, config: str | os.PathLike[str] | None = None) -> None:
         self._handle = handle
@@ -73,12 +73,12 @@ class Server:
 
     @property
     def port(self) -> int:
-        """Port that it listens on."""
+        """Port that the server listens on."""
         return self._handle.port
 
     @property
     def exports(self) -> list[str]:
-        """Names that paths begin with."""
+        """The served names, with which paths begin."""
         return self._handle.exports
 
     def url(self, path: str = "/", *, host: str = "127.0.0.1") -> str:
@@ -86,20 +86,20 @@ class Server:
         return f"root://{host}:{self.port}/{path}"
 
     def status(self) -> dict[str, Any]:
-        """Return what it is doing: totals, sessions, files, locks."""
+        """Return the state of the server: totals, sessions, files, locks."""
         status: dict[str, Any] = json.loads(self._handle.status())
         return status
 
     def reload(self) -> None:
-        """Read the configuration file, certificates and keys of tokens' issuers again.
+        """Read the configuration file, certificates and keys of token issuers again.
 
-        Certificates, keys and the log's level are taken from them; the log says what was. Other settings
-        take a restart.
+        Certificates, keys and the log level take effect, and the log lists the changes. Other settings need a
+        restart.
 
         Raises
         ------
         InvalidError
-            If something is wrong, as the log says, too; for that the old stays in force.
+            If a setting is invalid, which is also logged; its old value stays in force.
         ClosedError
             If the server was stopped.
         OSError
@@ -108,7 +108,7 @@ class Server:
         self._handle.reload(Path(self._config).read_text() if self._config is not None else "")
 
     def stop(self) -> None:
-        """Stop taking sessions, let the running ones finish, and end."""
+        """Refuse new sessions, let the running ones finish, and stop."""
         self._handle.stop()
 
     def __enter__(self) -> Server:
@@ -121,9 +121,9 @@ class Server:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop it."""
+        """Stop the server."""
         self.stop()
 
     def __repr__(self) -> str:
-        """Show what is served and where."""
+        """Show the served names and the port."""
         return f"<femtobarn server of {', '.join(self.exports)} on port {self.port}>"

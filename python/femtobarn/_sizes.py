@@ -12,7 +12,7 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "g
 
 
 def bytes_of_size(text: str) -> int:
-    """Return the number of bytes that a size such as ``"64 MB"`` or ``"1 MiB"`` means.
+    """Return a size such as ``"64 MB"`` or ``"1 MiB"`` as a number of bytes.
 
     Examples
     --------
@@ -21,8 +21,10 @@ def bytes_of_size(text: str) -> int:
     """
     match = re.fullmatch(r"\s*([0-9.]+)\s*([kmg]i?|)b?\s*", text.lower())
     if match is None:
-        raise InvalidError(f'{text!r} is not a size; write one such as "64 MB", or a number of entries')
+        raise InvalidError(
+            f'{text!r} cannot be read as a size; write one such as "64 MB", or a number of entries'
+        )
     size = int(float(match[1]) * UNITS[match[2]])
     if size < 1:
-        raise InvalidError(f"a batch has at least one byte, not {text!r}")
+        raise InvalidError(f"invalid size {text!r}: must be 1 byte or more")
     return size

@@ -1,4 +1,4 @@
-"""The whole federation as of one commit: what every reader reads."""
+"""Snapshots: a federation as of one commit."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["Snapshot"]
 
 VIEWS_MAX = 4096
-"""Containers that a snapshot remembers, so that its memory does not grow with how many are read."""
+"""Most views that a snapshot caches: a bound on its memory."""
 
 
 class Snapshot(Mapping[str, View]):
     """The federation as of a commit: containers by ``"database/container"``.
 
-    A snapshot stays as it is whatever is committed later, needs no lock and holds none.
+    A snapshot does not change with later commits. Reading takes no lock.
     """
 
     def __init__(self, federation: Federation, handle: SnapshotHandle) -> None:
@@ -42,22 +42,22 @@ class Snapshot(Mapping[str, View]):
 
     @property
     def csn(self) -> int:
-        """Number of the commit that this is the federation as of."""
+        """Number of the commit."""
         return self._handle.csn
 
     @property
     def array_settings(self) -> dict[str, Any]:
-        """What awkward arrays read from this snapshot are given, so that their links can be followed."""
-        from ._objects.link_arrays import BEHAVIOR, SNAPSHOT  # Its classes are awkward's.
+        """Arguments of awkward arrays read from this snapshot, by which their links find their targets."""
+        from ._objects.link_arrays import BEHAVIOR, SNAPSHOT  # This imports awkward.
 
         return {"behavior": BEHAVIOR, "attrs": {SNAPSHOT: self}}
 
     def databases(self) -> list[dict[str, Any]]:
-        """Return name, number, state and file of each database."""
+        """Return the name, number, state and file of each database."""
         return self._handle.databases()
 
     def containers(self, database: str) -> list[dict[str, Any]]:
-        """Return name, number, class, objects and bytes of each container of a database."""
+        """Return the name, number, class, number of objects and bytes of each container of a database."""
         return self._handle.containers(database)
 
     def keys(self) -> Any:
@@ -103,7 +103,7 @@ class Snapshot(Mapping[str, View]):
         Raises
         ------
         NotFoundError
-            If there is no such object as of this snapshot.
+            If the object does not exist as of this snapshot, or was deleted.
         """
         view = self._views.get((oid.database, oid.container))
         if view is None:
@@ -111,14 +111,14 @@ class Snapshot(Mapping[str, View]):
         return view.object_at(oid.entry)
 
     def find(self, name: str, /, **values: Any) -> Object:
-        """Return the first object of a container whose fields have some values; see :meth:`View.find`."""
+        """Return the first object of a container with the given values of fields; see :meth:`View.find`."""
         return self[name].find(**values)
 
     def referrers(self, target: Oid | Object) -> list[Object]:
-        """Return all objects that have a link to an object.
+        """Return all objects with a link to the given object.
 
-        Fast where the links are indexed (``writer.create_index("by_raw", "raw")``); where they are not,
-        the links of all objects that may have one are read.
+        An index over the links, made by ``writer.create_index("by_raw", "raw")``, makes this fast. Without
+        one, the links of all objects that may refer to the class are read.
 
         Examples
         --------
@@ -135,7 +135,8 @@ class Snapshot(Mapping[str, View]):
         [Oid(1, 1, 1)]
         """
         oid = target.oid if isinstance(target, Object) else target
-        # A link was declared where its class had no origin yet.
+        # Links name their target class as it was declared, without the database that an attached class is
+        # renamed after.
         class_name = plain_name(self._view_of(oid.database, oid.container).definition.name)
         known = {plain_name(each["name"]) for each in self.federation.classes()}
         found: dict[Oid, Object] = {}
@@ -157,8 +158,8 @@ class Snapshot(Mapping[str, View]):
         Parameters
         ----------
         oids
-            OIDs, links, a range of OIDs, or a structured array or awkward array of links. Null links
-            give missing values.
+            OIDs, links, a range of OIDs, or a structured array or awkward array of links. A null link gives a
+            missing value.
         expressions
             Fields, as for :meth:`View.arrays`; all if not given.
         library
@@ -175,7 +176,7 @@ class Snapshot(Mapping[str, View]):
         >>> fed.snapshot().fetch([oids[2], None, oids[0]], "n").to_list()
         [{'n': 12}, None, {'n': 10}]
         """
-        from ._objects.link_arrays import link_records  # Its classes are awkward's.
+        from ._objects.link_arrays import link_records  # This imports awkward.
 
         chosen_fields = list(expressions) if isinstance(expressions, Iterator) else expressions
         records = link_records(oids)
@@ -201,15 +202,15 @@ class Snapshot(Mapping[str, View]):
         format: str | None = None,
         progress: Progress | None = None,
     ) -> int:
-        """Write the objects of containers to a file, and return their number.
+        """Export the objects of containers to a file, and return their number.
 
         Parameters
         ----------
         names
-            A container such as ``"run7/events"``, a database, or a list of these. Several containers
-            go into one ``.root`` file, as RNTuples named as they are.
+            A container such as ``"run7/events"``, a database, or a list of these. Several containers go into
+            one ``.root`` file, each as an RNTuple of its name.
         path, expressions, where, format, progress
-            As for :meth:`View.export`, and the same for all containers.
+            As for :meth:`View.export`; they apply to every container.
         """
         wanted = [names] if isinstance(names, str) else list(names)
         places = list(dict.fromkeys(place for name in wanted for place in self._places(name)))
@@ -222,7 +223,7 @@ class Snapshot(Mapping[str, View]):
         return export_views(views, path, expressions, where, format=format, progress=progress)
 
     def _places(self, name: str) -> list[str]:
-        """Return the container of a name, or all those of a database."""
+        """Return a container, or all containers of a database."""
         if "/" in name:
             return [name]
         return [f"{name}/{container['name']}" for container in self.containers(name)]
@@ -255,14 +256,14 @@ class Snapshot(Mapping[str, View]):
 
 
 def check_container_path(name: object) -> None:
-    """Refuse what cannot be the name of a container in its federation."""
+    """Raise an error if a value cannot be the name of a container in its federation."""
     if not isinstance(name, str):
-        raise WrongTypeError(f'containers go by name, such as fed["run7/events"], not {name!r}')
+        raise WrongTypeError(f'names of containers are texts, such as fed["run7/events"], not {name!r}')
     check_text(name, "container")
 
 
 def _links_to(definition: Definition, class_name: str, known: set[str]) -> list[str]:
-    """Return the fields whose links may lead to objects of a class: its own, and those of interfaces."""
+    """Return the fields whose links may lead to objects of a class: links to it, and to interfaces."""
     targets = {
         path: plain_name(inner.target)
         for path, inner in ((path, innermost(node)) for path, node in all_paths(definition).items())

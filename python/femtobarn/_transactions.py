@@ -1,4 +1,4 @@
-"""Transactions: all that is written is committed at once, or not at all."""
+"""Transactions: their changes are committed together, or not at all."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["Savepoint", "Transaction"]
 
 
 class Transaction:
-    """A change to the federation: committed at the end of its ``with`` block, undone by an exception.
+    """Changes to the federation, committed at the end of a ``with`` block, or rolled back by an exception.
 
-    Nobody sees anything of it before, and everybody all of it after.
+    Readers see none of the changes before the commit, and all of them in snapshots from the commit on.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class Transaction:
         self.federation = federation
         self._handle = handle
         self.csn: int | None = None
-        """Number of the commit, once it is done."""
+        """Number of the commit, after it; None before."""
 
     def __enter__(self) -> Transaction:
         return self
@@ -63,15 +63,17 @@ class Transaction:
         Parameters
         ----------
         create
-            Whether to make it if it does not exist.
+            Whether to make the database if it does not exist.
         place
-            The folder in the federation's folder ``databases`` that the file of a new database goes to; made
-            if it is not there. Mount a disk there before, and what is in the database lies on that disk.
+            Name of a folder, in the folder ``databases`` of the federation, for the file of a new database.
+            It is made if it does not exist. A disk mounted there before holds the database.
 
         Raises
         ------
         InvalidError
-            If the place has other characters than letters, digits, ``.``, ``_`` and ``-``.
+            If the place has characters other than letters, digits, ``.``, ``_`` and ``-``.
+        NotFoundError
+            If the database does not exist and `create` is false.
         """
         check_text(name, "database")
         with hint_to_create("the database", create):
@@ -79,19 +81,18 @@ class Transaction:
         return Database(self, name)
 
     def __getitem__(self, name: str) -> View:
-        """Return a container, such as ``txn["run7/events"]``, with what was changed in it so far.
+        """Return a container, such as ``txn["run7/events"]``, with the changes of this transaction so far.
 
-        What is not changed by this transaction is read as of its first read, whatever others commit.
-        What is changed later, the view does not show.
+        Everything else is read as of the first read of the transaction. The view does not show later changes.
         """
         return self.snapshot()[name]
 
     def snapshot(self) -> Snapshot:
-        """Return the federation as this transaction sees it, its own changes included."""
+        """Return the federation as of the first read of this transaction, with its own changes."""
         return _OwnSnapshot(self)
 
     def savepoint(self) -> Savepoint:
-        """Remember everything as it is now, to be able to go back to it.
+        """Return a savepoint, to which the transaction can be rolled back.
 
         Examples
         --------
@@ -111,17 +112,17 @@ class Transaction:
         return Savepoint(self, self._handle.savepoint())
 
     def checkpoint(self) -> int:
-        """Commit and go on, with all locks kept; return the number of the commit.
+        """Commit, and continue with all locks held; return the number of the commit.
 
-        The next read is of a new snapshot; savepoints made before cannot be gone back to.
+        The next read is of a new snapshot. Earlier savepoints are no longer valid.
         """
         self.csn = self._handle.checkpoint()
         return self.csn
 
     def rename(self, name: str, new_name: str) -> None:
-        """Give a database (``"run7"``) or a container (``"run7/events"``) another name.
+        """Rename a database (``"run7"``) or a container (``"run7/events"``).
 
-        The new name of a container is that within its database. Snapshots from before keep the old one.
+        The new name of a container is its name within the database. Earlier snapshots keep the old name.
         """
         database, slash, container = name.partition("/")
         if slash:
@@ -130,9 +131,9 @@ class Transaction:
             self._handle.rename_database(name, new_name)
 
     def drop(self, name: str) -> None:
-        """Drop a database (``"run7"``) or a container (``"run7/events"``) with all that is in it.
+        """Drop a database (``"run7"``) or a container (``"run7/events"``), with all objects in it.
 
-        Snapshots from before keep it, until vacuum gives up the last that shows it.
+        Earlier snapshots keep it, until vacuum gives up the last of them.
         """
         database, slash, container = name.partition("/")
         if slash:
@@ -146,23 +147,28 @@ class Transaction:
         Raises
         ------
         ExistsError
-            If the same version of it is registered with other fields; raise its version.
+            If this version of the class is registered with other fields; raise the version.
         """
         self._handle.declare_class(definition_json(definition_of(cls)))
 
     def commit(self) -> int:
-        """Make all that was written durable and visible; return the number of the commit.
+        """Make all changes durable and visible; return the number of the commit.
 
         Raises
         ------
         ConflictError
-            If another transaction changed one of the same containers meanwhile; nothing is written.
+            If another transaction has changed a container that this one changed, or read if it is
+            serializable; nothing is committed.
+        UnavailableError
+            If the server does not answer; the text says whether the outcome is known.
+        StorageError
+            If the disk is full or fails; nothing is committed.
         """
         self.csn = self._handle.commit()
         return self.csn
 
     def rollback(self) -> None:
-        """Forget all that was written."""
+        """Undo all changes."""
         self._handle.rollback()
 
     def __repr__(self) -> str:
@@ -171,25 +177,25 @@ class Transaction:
 
 
 class Savepoint:
-    """A moment within a transaction that it can go back to."""
+    """A state of a transaction, to which it can be rolled back."""
 
     def __init__(self, transaction: Transaction, handle: SavepointHandle) -> None:
         self.transaction = transaction
         self._handle = handle
 
     def rollback(self) -> None:
-        """Undo everything that the transaction has changed since; it then goes on.
+        """Undo all changes since the savepoint; the transaction continues.
 
         Raises
         ------
         InvalidError
-            If the transaction has gone back to an earlier savepoint, or has committed since.
+            If the transaction was rolled back to an earlier savepoint, or has committed since.
         """
         self.transaction._handle.rollback_to(self._handle)
 
 
 class _OwnSnapshot(Snapshot):
-    """The federation as a transaction sees it. Its views are made anew each time: they show more later."""
+    """The federation with the changes of a transaction. Views are not cached: later views show more."""
 
     def __init__(self, transaction: Transaction) -> None:
         super().__init__(transaction.federation, transaction._handle.snapshot())
@@ -204,4 +210,4 @@ class _OwnSnapshot(Snapshot):
         return View(self, handle.name, handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise InvalidError("what a transaction has not committed cannot be passed to another process")
+        raise InvalidError("uncommitted changes cannot be passed to another process; commit first")

@@ -1,4 +1,4 @@
-"""Looking after a federation: what is kept, what is locked, checking, backups, moving databases."""
+"""Upkeep of a federation: tags and retention, locks, checks and repairs, backups, detaching databases."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ __all__ = [
 ]
 
 Progress = Callable[[str, str, int, int], None]
-"""Told what is being done, to what, and the bytes done and in all; what it raises stops the work."""
+"""Called with the step, its subject, the bytes done and the bytes in all. An exception in it stops the
+work."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is not as it should be."""
+    """A problem that a check found."""
 
     severity: str
-    """``notice``, ``warning``, or ``damage``: something committed cannot be read."""
+    """``notice``, ``warning``, or ``damage``, which means that committed data cannot be read."""
     kind: str
-    """What is wrong, for programs, such as ``Page`` or ``DanglingLink``."""
+    """The kind of problem, for programs, such as ``Page`` or ``DanglingLink``."""
     where: str
     """The database, container, commit and entries."""
     what: str
-    """What is wrong."""
+    """Description of the problem."""
     advice: str
     """What to do about it."""
 
@@ -55,16 +56,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a check looked at, and what it found."""
+    """The result of a check."""
 
     sound: bool
-    """Whether all that is committed can be read."""
+    """Whether all committed data can be read."""
     complete: bool
-    """Whether the check went to its end."""
+    """Whether the check reached its end."""
     problems: list[Problem]
-    """What is wrong, the first thousand."""
+    """The problems, at most 1000."""
     more_problems: int
-    """Problems beyond those."""
+    """Number of problems beyond these."""
     databases: int
     containers: int
     versions: int
@@ -75,116 +76,116 @@ class CheckReport:
     links: int
     """Links followed (full check)."""
     bytes: int
-    """Bytes of files dealt with."""
+    """Bytes of files that were checked."""
     unreferenced_bytes: int
     """Bytes of database files that no version needs (full check)."""
     orphan_bytes: int
-    """Bytes of files that no database has."""
+    """Bytes of files that belong to no database."""
 
 
 @dataclass(frozen=True)
 class RepairReport:
-    """What a repair did, or would do."""
+    """The result of a repair, or of its dry run."""
 
     done: list[str]
-    """What was mended, a sentence each."""
+    """The repairs, one sentence each."""
     left: list[Problem]
-    """What is not as it should be still."""
+    """Problems that remain."""
 
 
 @dataclass(frozen=True)
 class BackupReport:
-    """What a backup holds."""
+    """The content of a backup."""
 
     csn: int
-    """The newest commit in it."""
+    """The newest commit in the backup."""
     files: int
     bytes: int
-    """Bytes of these files."""
+    """Size of these files."""
     stored: int
-    """Bytes of those that were stored."""
+    """Bytes that this backup stores; the others are in the backup before it."""
     left_out: list[str]
-    """Attached files, which belong to somebody else."""
+    """Attached files outside the federation's folder, which are not backed up."""
 
 
 @dataclass(frozen=True)
 class VacuumReport:
-    """What a vacuum did, or would do."""
+    """The result of a vacuum, or of its dry run."""
 
     horizon: int
-    """The first commit from which on all snapshots are kept."""
+    """The oldest commit from which on all snapshots are kept."""
     kept: list[int]
-    """Snapshots before it that are kept, because they are tagged or being read."""
+    """Older snapshots that are kept because they are tagged or open."""
     versions: int
-    """Versions of containers that went."""
+    """Versions of containers that were removed."""
     containers: int
-    """Dropped containers that went altogether."""
+    """Dropped containers that were removed."""
     databases: int
-    """Dropped databases that went altogether."""
+    """Dropped databases that were removed."""
     version_bytes: int
-    """Bytes that only these versions had."""
+    """Bytes that only these versions used."""
     garbage_bytes: int
-    """Bytes of transactions that were killed or rolled back."""
+    """Bytes written by transactions that were killed or rolled back."""
     files: list[str]
     """Files that were removed."""
     busy: list[str]
-    """Databases that somebody writes to; what is nobody's in them was not looked for."""
+    """Databases with a writer, in which unreferenced bytes were not looked for."""
     skipped: list[tuple[str, str]]
-    """Databases that were left alone, with the reason."""
+    """Databases that were skipped, each with the reason."""
     complete: bool
-    """Whether it went to its end."""
+    """Whether the vacuum reached its end."""
 
 
 @dataclass(frozen=True)
 class Compacted:
-    """What became of a container."""
+    """The result of compacting a container."""
 
     path: str
     csn: int | None
-    """The commit of its new version; none if there was nothing to gain."""
+    """The commit of its new version; None if there was nothing to gain."""
     clusters_before: int
     clusters: int
     bytes_before: int
     bytes: int
     forgotten: int
-    """Deleted objects whose values were forgotten."""
+    """Deleted objects whose values were removed."""
 
 
 class Upkeep:
-    """What those who look after a federation do with it; a part of :class:`femtobarn.Federation`."""
+    """Methods for operators; a part of :class:`femtobarn.Federation`."""
 
     _handle: FederationHandle
 
-    # What is kept.
+    # Tags and retention.
 
     def tag(self, name: str, *, csn: int | None = None, message: str = "") -> int:
-        """Give a snapshot a name, which holds it until the tag is taken away.
+        """Tag a snapshot: it is kept until the tag is removed.
 
         Parameters
         ----------
         name
-            A name such as ``winter26-v2``.
+            Name of the tag, such as ``winter26-v2``.
         csn
             The commit; the newest if not given.
         message
-            What it is for.
+            Purpose of the tag.
 
         Returns
         -------
         int
-            The commit.
+            Number of the commit.
 
         Raises
         ------
         ExistsError
-            If there is a tag of that name.
+            If the federation has a tag of that name.
         NotFoundError
-            If there is no such commit, or its snapshot was given up.
+            If the commit does not exist, or vacuum has given its snapshot up.
         """
         return self._handle.upkeep().tag(name, csn, message)
 
     def untag(self, name: str) -> None:
-        """Take a tag away; its snapshot may go with the next vacuum."""
+        """Remove a tag; the next vacuum may give its snapshot up."""
         self._handle.upkeep().untag(name)
 
     def tags(self) -> list[dict[str, Any]]:
@@ -196,24 +197,25 @@ class Upkeep:
         ]
 
     def retention(self) -> dict[str, int | None]:
-        """Return how many commits and how many days of history are kept; all if neither is given."""
+        """Return the number of commits and of days whose history is kept; if both are None, all of it."""
         commits, days = self._handle.upkeep().retention()
         return {"keep_commits": commits, "keep_days": days}
 
     def set_retention(self, *, keep_commits: int | None = None, keep_days: int | None = None) -> None:
-        """Say how much history is kept; what tags and open snapshots hold is kept besides.
+        """Set how much history is kept, in addition to tagged and open snapshots.
+
+        A snapshot is kept if either limit keeps it. Without limits, all history is kept.
 
         Parameters
         ----------
         keep_commits
-            So many of the newest commits, at least 1.
+            Number of the newest commits to keep, 1 or more.
         keep_days
-            The commits of so many days. What either of the two asks for is kept; everything, if
-            neither is given.
+            Age in days up to which commits are kept.
         """
         for name, number in (("keep_commits", keep_commits), ("keep_days", keep_days)):
             if number is not None and number < 0:
-                raise InvalidError(f"{name} is {number}; give a number from 0 upwards, or nothing")
+                raise InvalidError(f"invalid {name} {number}: must be 0 or more, or None")
         self._handle.upkeep().set_retention(keep_commits, keep_days)
 
     def vacuum(
@@ -224,22 +226,22 @@ class Upkeep:
         lock_timeout: float = 10.0,
         progress: Progress | None = None,
     ) -> VacuumReport:
-        """Take away the versions that neither retention nor a tag nor a reader needs.
+        """Remove the versions that neither retention, nor a tag, nor an open snapshot keeps.
 
-        Their space goes back to the file system, and to writers. Others may read and write meanwhile.
+        Their space goes back to the file system and to writers. Readers and writers may work meanwhile.
 
         Parameters
         ----------
         keep_from
-            The first commit whose snapshot is kept, instead of what retention says.
+            The oldest commit whose snapshot is kept, instead of the retention settings.
         dry_run
-            Change nothing, and only say what would be done.
+            Change nothing, and only report.
         lock_timeout
             Seconds to wait for another vacuum or a backup.
         progress
-            Told how far it is.
+            Called with the step, its subject, the bytes done and the bytes in all.
         """
-        # Snapshots that Python has not cleared away yet would be taken for being read.
+        # A snapshot that the garbage collector has not freed yet counts as open.
         gc.collect()
         handle = self._handle.upkeep()
         return VacuumReport(**_vacuum(handle, keep_from, dry_run, seconds(lock_timeout), progress))
@@ -258,15 +260,15 @@ class Upkeep:
         Parameters
         ----------
         path
-            A container such as ``run7/events``, or a database: all its containers.
+            A container such as ``run7/events``, or a database for all its containers.
         all
-            Write everything anew, also where nothing is to be gained but another compression.
+            Whether to rewrite every cluster, also those that need no merging.
         compression
             ``plain``, ``fast`` or ``archive``; that of the container if not given.
         lock_timeout
-            Seconds to wait for a container that somebody writes.
+            Seconds to wait for the writer of a container.
         progress
-            Told how far it is.
+            Called with the step, its subject, the bytes done and the bytes in all.
         """
         handle = self._handle.upkeep()
         done = _compact(handle, path, all, compression, seconds(lock_timeout), progress)
@@ -275,32 +277,33 @@ class Upkeep:
     def tidy(
         self, database: str | None = None, *, lock_timeout: float = 10.0, progress: Progress | None = None
     ) -> tuple[list[Compacted], VacuumReport]:
-        """Compact all containers of a database, or of all that take commits, and vacuum."""
+        """Compact all containers of a database, or of every database that takes commits, and vacuum."""
         gc.collect()
         done = _tidy(self._handle.upkeep(), database, seconds(lock_timeout), progress)
         return [Compacted(**container) for container in done["containers"]], VacuumReport(**done["vacuum"])
 
-    # Who does what.
+    # Locks.
 
     def locks(self) -> list[dict[str, Any]]:
-        """Return the locks that are held: what, of which database and container, and by whom."""
+        """Return the held locks: kind, database, container and holder."""
         return self._handle.upkeep().locks()
 
     def waits(self) -> list[dict[str, Any]]:
-        """Return who waits for which lock, the longest first, and who holds it."""
+        """Return the waits for locks, the longest first, each with the lock and its holder."""
         return self._handle.upkeep().waits()
 
     # Damage.
 
     def check(self, *, full: bool = False, progress: Progress | None = None) -> CheckReport:
-        """Check the federation; nothing is changed and nobody waits.
+        """Check the federation. This changes nothing, and blocks no reader or writer.
 
         Parameters
         ----------
         full
-            Read every page, every index and every link, instead of comparing catalogue and files.
+            Whether to read every page, index and link, instead of only comparing the catalogue with the
+            files.
         progress
-            Told how far it is.
+            Called with the step, its subject, the bytes done and the bytes in all.
 
         Examples
         --------
@@ -322,22 +325,22 @@ class Upkeep:
         lock_timeout: float = 10.0,
         progress: Progress | None = None,
     ) -> RepairReport:
-        """Check in full, mend what can be mended without losing anything, and check again.
+        """Check in full, repair everything that can be repaired without loss, and check again.
 
-        Damaged indexes and statistics are made again or dropped, in a new version of their container;
-        what older snapshots have of them stays as it is until a vacuum takes it away.
+        Damaged indexes and statistics are rebuilt or dropped, in a new version of their container. Older
+        versions keep theirs until vacuum removes them.
 
         Parameters
         ----------
         salvage
-            Take containers whose newest version is damaged back to their newest whole version. Objects
-            that came later are lost; their OIDs are given to no others.
+            Whether to take containers whose newest version is damaged back to their newest sound version.
+            Objects that were committed later are lost; their OIDs are not used again.
         dry_run
-            Change nothing, and only say what would be done.
+            Change nothing, and only report.
         lock_timeout
             Seconds to wait for a vacuum, a backup, or writers.
         progress
-            Told how far it is.
+            Called with the step, its subject, the bytes done and the bytes in all.
 
         Examples
         --------
@@ -356,45 +359,45 @@ class Upkeep:
         since: str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
     ) -> BackupReport:
-        """Copy the federation with all of its history, while it is written to.
+        """Copy the federation with all of its history. It may be written to meanwhile.
 
         Parameters
         ----------
         folder
-            A new folder. Without ``since`` it is a federation that can be opened.
+            A new folder. Without ``since`` it becomes a federation that can be opened.
         since
-            The folder of an earlier backup: only what differs from that is stored, and
-            :func:`femtobarn.restore` needs both.
+            Folder of an earlier backup. Only the differences from it are stored; :func:`femtobarn.restore`
+            needs both.
         progress
-            Told how far it is.
+            Called with the step, its subject, the bytes done and the bytes in all.
 
         Raises
         ------
         ExistsError
-            If there is something in the folder.
+            If the folder is not empty.
         BusyError
             If the federation is being vacuumed.
         """
         earlier = None if since is None else os.fspath(since)
         return BackupReport(**self._handle.upkeep().backup(os.fspath(folder), earlier, progress))
 
-    # Moving.
+    # Detaching.
 
     def detach(
         self, database: str, *, to: str | os.PathLike[str] | None = None, lock_timeout: float = 10.0
     ) -> str:
-        """Take a database out of the federation with its file, as it is; return where the file is.
+        """Remove a database from the federation, with its file as it is; return the path of the file.
 
-        Another federation attaches it with its classes, deletions, indexes and links.
+        Another federation can attach the file, with its classes, deletions, indexes and links.
 
         Parameters
         ----------
         database
             Name of the database.
         to
-            A folder or a new file to move it to; it stays where it is if not given.
+            A folder, or the path of a new file, to move the file to; it is not moved if not given.
         lock_timeout
-            Seconds to wait for its writers.
+            Seconds to wait for the writers of the database.
         """
         place = None if to is None else os.fspath(to)
         return self._handle.upkeep().detach(database, place, seconds(lock_timeout))
@@ -405,13 +408,13 @@ def _time(microseconds: int) -> datetime:
 
 
 def seconds(timeout: float) -> float:
-    """Return a time to wait for a lock, if it is one."""
+    """Return a timeout as a number of seconds, or raise an error if it is negative or not finite."""
     if not 0 <= timeout < float("inf"):
-        raise InvalidError(f"lock_timeout is {timeout}; give seconds from 0 upwards")
+        raise InvalidError(f"invalid lock_timeout {timeout}: must be a finite number of seconds, 0 or more")
     return float(timeout)
 
 
 def paths(folders: Sequence[str | os.PathLike[str]] | str | os.PathLike[str]) -> list[str]:
-    """Return one or many folders as texts."""
+    """Return the paths of one or several folders as texts."""
     many = [folders] if isinstance(folders, str | os.PathLike) else folders
     return [os.fspath(folder) for folder in many]

@@ -42,28 +42,32 @@ class Database:
         cluster_size: int | str | None = None,
         compression: str | None = None,
     ) -> ContainerWriter:
-        """Return a container to append to, holding its write lock until the transaction ends.
+        """Return a container to write to; its write lock is held until the transaction ends.
 
         Parameters
         ----------
         cls
-            The class of its objects: a persistent class, a definition or its JSON. May be left out
-            for a container that exists.
+            The class of its objects: a persistent class, a definition, or its JSON. It may be left out for an
+            existing container.
         create
-            Whether to make it if it does not exist.
+            Whether to make the container if it does not exist.
         evolve
-            Whether to make its objects objects of ``cls`` if that is a newer version of their class:
-            fields can be added, left out, renamed (``fb.field(was=...)``), widened and made lists.
+            Whether to convert the objects to ``cls``, if that is a newer version of their class. Fields can
+            be added, left out, renamed (``fb.field(was=...)``), widened, and made lists.
         page_size, cluster_size
-            Bytes before compression, such as ``"64 KiB"``, for a container that is made. Small pages
-            are good for reading single objects, large ones for scans.
+            Bytes before compression, such as ``"64 KiB"``, of a new container. Small pages suit reads of
+            single objects, large pages suit scans.
         compression
-            ``"none"``, ``"lz4"`` or ``"zstd"``, for a container that is made.
+            ``"none"``, ``"lz4"`` or ``"zstd"``, of a new container.
 
         Raises
         ------
+        NotFoundError
+            If the container does not exist and `create` is false.
         BusyError
-            If another writer holds the lock for longer than the transaction waits.
+            If another writer holds the lock for longer than `lock_timeout` of the transaction.
+        InvalidError
+            If the container has objects of another class, or of another version and `evolve` is false.
         """
         definition = definition_of(cls) if cls is not None else None
         check_text(name, "container")
@@ -81,32 +85,31 @@ class Database:
         return ContainerWriter(self, name, handle)
 
     def reserve(self, size: int | str) -> None:
-        """Set space of the database's file aside for what this process writes to it.
+        """Reserve space in the file of the database for the writes of this process.
 
-        A disk that is too small tells so now, and not in the middle of a run; the file lies in one piece, if
-        the disk has one. What is left in the end is given back. Without it, a file grows with what is
-        written, by up to 64 MiB at a time.
+        A disk that is too small fails now, and not in the middle of a run, and the file is contiguous if the
+        disk has such a range. Unused space is given back at the end. Without a reservation, the file grows
+        with the writes, by up to 64 MiB at a time.
 
         Parameters
         ----------
         size
-            Bytes, such as ``"600 MB"``; at most 1 GB at once. What was set aside before and is still unused
-            counts.
+            Bytes, such as ``"600 MB"``; at most 1 GB. Unused space of earlier reservations counts.
 
         Raises
         ------
         StorageError
-            If the disk is full; the transaction can go on, or be rolled back.
+            If the disk is full; the transaction can continue, or be rolled back.
         """
         self.transaction._handle.reserve(self.name, bytes_of_size(size) if isinstance(size, str) else size)
 
     def rename(self, new_name: str) -> None:
-        """Give the database another name; snapshots from before keep the old one."""
+        """Rename the database; earlier snapshots keep the old name."""
         self.transaction.rename(self.name, new_name)
         self.name = new_name
 
     def drop(self) -> None:
-        """Drop the database with all that is in it; snapshots from before keep it."""
+        """Drop the database with all its containers; earlier snapshots keep it."""
         self.transaction.drop(self.name)
 
     def __repr__(self) -> str:
@@ -114,7 +117,7 @@ class Database:
 
 
 class ContainerWriter:
-    """A container within a transaction: objects are appended, changed and deleted, one or many."""
+    """A container within a transaction, to append, update and delete objects, one or many."""
 
     __slots__ = ("_definition", "_handle", "append", "database", "name")
 
@@ -124,9 +127,9 @@ class ContainerWriter:
         self._handle = handle
         self._definition: Definition | None = None
         self.append = handle.append
-        """Append one object (of a persistent class, or a dictionary) and return its OID.
+        """Append an object (of a persistent class, or a dictionary), and return its OID.
 
-        An object with a field that the class of the container has not is refused, with
+        An object with a field that the class of the container lacks is refused with
         :class:`~femtobarn.InvalidError`.
         """
 
@@ -149,26 +152,27 @@ class ContainerWriter:
 
     @property
     def num_entries(self) -> int:
-        """Number of entries, those of this transaction and of deleted objects included."""
+        """Number of entries, including those of this transaction and of deleted objects."""
         return self._handle.entries
 
     def extend(self, data: Any) -> OidRange:
-        """Append many objects and return their OIDs.
+        """Append many objects, and return their OIDs.
 
-        Values are taken as :attr:`append` takes them: real numbers are rounded to the precision of their
-        field, integers are kept exactly or refused, and what would become infinite is refused.
+        Values are converted as by :attr:`append`: real numbers are rounded to the precision of their field;
+        an integer that would not be exact, or a finite number that would become infinite, is refused.
 
         Parameters
         ----------
         data
-            A record array of awkward, a structured NumPy array, a pandas data frame, what gives itself as
-            Arrow data (a table or a reader of pyarrow, a data frame of polars, ...), a mapping of fields to
-            arrays, or objects of a persistent class.
+            A record array of awkward, a structured NumPy array, a pandas data frame, Arrow data (such as a
+            table or a reader of pyarrow, or a data frame of polars), a mapping of fields to arrays, or
+            objects of a persistent class.
 
         Raises
         ------
         InvalidError
-            If names or values do not fit the class; of arrays, nothing is appended.
+            If names or values do not fit the class. Nothing of arrays is appended then; of objects, those
+            before the refused one are.
 
         Examples
         --------
@@ -194,26 +198,26 @@ class ContainerWriter:
         return OidRange(self._handle.database, self._handle.container, first, self._handle.entries)
 
     def extend_columns(self, columns: Tree) -> None:
-        """Append many objects whose columns have been matched against the class already."""
+        """Append many objects as columns, which have been matched against the class before."""
         self._handle.extend(columns)
 
     def update(self, objects: Chosen, values: Any = None, /, **fields: Any) -> None:
-        """Replace fields of objects; earlier snapshots keep what they were.
+        """Replace the values of fields of objects; earlier snapshots keep the old values.
 
         Parameters
         ----------
         objects
-            One object or many: OIDs, objects, or numbers of entries.
+            One object or many: OIDs, objects, or entries.
         values
-            New values by the dotted names of fields: one of each for a single object, as many as there
-            are objects for several. An object of the class replaces all fields of a single one.
+            New values by dotted names of fields: a value for a single object, an array with one value for
+            each of several objects. An object of the class replaces all fields of a single object.
         fields
-            Further fields with their new values.
+            More fields with their new values.
 
         Raises
         ------
         NotFoundError
-            If there is no such object or field, or it was deleted.
+            If an object or a field does not exist, or an object was deleted.
         ConflictError
             If another transaction changed the container since the first read of this one.
 
@@ -235,21 +239,21 @@ class ContainerWriter:
         self._handle.update(entries.tobytes(), tree)
 
     def delete(self, objects: Chosen | None = None, *, where: str | None = None) -> int:
-        """Delete objects and return their number; earlier snapshots keep them.
+        """Delete objects, and return their number; earlier snapshots keep them.
 
-        Their OIDs stay theirs: no other object gets one of them.
+        OIDs of deleted objects are not used again.
 
         Parameters
         ----------
         objects
-            One object or many: OIDs, objects, or numbers of entries.
+            One object or many: OIDs, objects, or entries.
         where
-            Instead of naming them: a condition, as for :meth:`View.arrays`.
+            Instead of objects: a condition, as for :meth:`View.arrays`.
 
         Raises
         ------
         NotFoundError
-            If there is no such object, or it was deleted already.
+            If an object does not exist, or was deleted before.
         ConflictError
             If another transaction changed the container since the first read of this one.
 
@@ -265,45 +269,47 @@ class ContainerWriter:
         2
         """
         if (objects is None) == (where is None):
-            raise InvalidError("say which objects to delete, or give a condition as where")
+            raise InvalidError("give the objects to delete, or a condition as where, but not both")
         entries = self.view().entries(where) if where is not None else entries_of(objects, self._place)[0]
         return self._handle.delete(entries.tobytes())
 
     def view(self) -> View:
-        """Return the container as it is now, with what this transaction has changed."""
+        """Return the container with the changes of this transaction so far."""
         return View(
             self.database.transaction.snapshot(), f"{self.database.name}/{self.name}", self._handle.view()
         )
 
     def create_index(self, name: str, fields: str | Sequence[str], *, unique: bool = False) -> None:
-        """Make an index, over the objects that are there and all that will be.
+        """Make an index over the existing objects and all later ones.
 
         Parameters
         ----------
         fields
-            Dotted names of the fields that make the key, in order: numbers, truth values, texts and
-            links. If they lie in a list, an object has a key for each item.
+            Dotted names of the fields of the key, in order: numbers, truth values, texts and links. Fields in
+            a list give an object one key for each item.
         unique
-            Whether a commit fails that would leave two objects with the same key.
+            Whether keys are unique: a commit that would leave two objects with one key fails.
 
         Raises
         ------
         ExistsError
-            If there is an index of that name.
+            If the container has an index of that name, or two objects have one key of a unique index.
+        InvalidError
+            If a field cannot be part of a key.
         """
         self._handle.create_index(name, [fields] if isinstance(fields, str) else list(fields), unique)
 
     def drop_index(self, name: str) -> None:
-        """Take an index away; older snapshots keep it."""
+        """Drop an index; earlier snapshots keep it."""
         self._handle.drop_index(name)
 
     def rename(self, new_name: str) -> None:
-        """Give the container another name; snapshots from before keep the old one."""
+        """Rename the container; earlier snapshots keep the old name."""
         self.database.transaction.rename(f"{self.database.name}/{self.name}", new_name)
         self.name = new_name
 
     def drop(self) -> None:
-        """Drop the container with all its objects; snapshots from before keep it."""
+        """Drop the container with all its objects; earlier snapshots keep it."""
         self.database.transaction.drop(f"{self.database.name}/{self.name}")
 
     @property
@@ -318,7 +324,7 @@ class ContainerWriter:
 
 
 def definition_json(definition: Definition) -> str:
-    """Return a definition as the text that the engine takes."""
+    """Return a definition as JSON text, for the engine."""
     return json.dumps(definition.to_json(), separators=(",", ":"))
 
 
@@ -328,7 +334,7 @@ def _bytes(size: int | str | None) -> int | None:
 
 @contextlib.contextmanager
 def hint_to_create(what: str, create: bool) -> Iterator[None]:
-    """Say of what was not found how it is made."""
+    """Add the advice to pass create=True to the error of a database or container that does not exist."""
     try:
         yield
     except NotFoundError as error:

@@ -1,10 +1,10 @@
-"""Short hands for writing class definitions as plain data.
+"""Functions for writing class definitions as plain data.
 
 A class definition is the JSON that the engine, the catalogue and the importers exchange::
 
     {"name": "Event", "version": 1, "fields": [{"name": "run", "type": "uint32"}, ...]}
 
-The functions here return its parts, so that a data model reads as a table.
+Each function returns a part of one, so that a data model can be written as a table.
 """
 
 from __future__ import annotations

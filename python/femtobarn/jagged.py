@@ -1,14 +1,14 @@
 """Jagged columns: the collections of many events held as flat NumPy arrays.
 
-A collection of one event is a range of rows. `Jagged` keeps the rows of all events of a batch in
-one array per column and says by offsets where each event begins, which is how RNTuple keeps them
-on disk and how NumPy computes on them at full speed.
+The collection of one event is a range of rows. `Jagged` has one array per column for the rows of all events
+of a batch, and offsets at which each event begins. RNTuple stores columns in this form, and NumPy computes on
+them without a loop over events.
 
 Invariants:
 
 1. ``offsets[0] == 0``, offsets never decrease, and ``offsets[-1]`` is the length of every column.
 2. Columns are one-dimensional and contiguous, or two-dimensional for fixed-size arrays.
-3. A `Jagged` is never changed in place; every operation returns a new one.
+3. A `Jagged` does not change; every operation returns a new one.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Array = npt.NDArray[Any]
 
 
 def offsets_of(owners: Array, events: int) -> npt.NDArray[np.int64]:
-    """Offsets of rows that are sorted by the event that owns them.
+    """Return the offsets of rows that are sorted by event.
 
     Parameters
     ----------
     owners
-        Shape (rows,), the event number of each row within the batch.
+        The number of each row's event within the batch: shape (rows,).
     events
         Number of events in the batch.
 
@@ -46,7 +46,7 @@ def offsets_of(owners: Array, events: int) -> npt.NDArray[np.int64]:
 
 
 def ranges(starts: Array, counts: Array) -> npt.NDArray[np.int64]:
-    """The concatenation of ``arange(start, start + count)`` for every pair.
+    """Return the concatenation of ``arange(start, start + count)`` for every pair of `starts` and `counts`.
 
     >>> ranges(np.array([5, 0]), np.array([2, 3]))
     array([5, 6, 0, 1, 2])
@@ -75,14 +75,14 @@ class Jagged:
 
     @classmethod
     def from_rows(cls, owners: Array, events: int, columns: Mapping[str, Array]) -> Jagged:
-        """Group rows that come in any order by the event in ``owners`` (shape (rows,))."""
+        """Return rows, given in any order, grouped by their event in ``owners`` (shape (rows,))."""
         order = np.argsort(owners, kind="stable")
         grouped = {name: np.ascontiguousarray(column[order]) for name, column in columns.items()}
         return cls(offsets_of(owners, events), grouped)
 
     @classmethod
     def from_awkward(cls, array: ak.Array) -> Jagged:
-        """Take an awkward array of type ``events * var * {name: number, ...}`` apart."""
+        """Return the rows of an awkward array of type ``events * var * {name: number, ...}``."""
         layout = ak.to_packed(array).layout
         content = layout.content
         columns = {name: ak.to_numpy(content[name]) for name in content.fields}
@@ -90,7 +90,7 @@ class Jagged:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Jagged]) -> Jagged:
-        """The rows of several sources, event by event in the order of the sources."""
+        """Return the rows of several parts, event by event in the order of the parts."""
         events = len(parts[0])
         owners = np.concatenate([part.owners for part in parts])
         names = list(parts[0].columns)
@@ -105,7 +105,7 @@ class Jagged:
 
     @property
     def rows(self) -> int:
-        """Number of rows of all events together."""
+        """Number of rows of all events."""
         return int(self.offsets[-1])
 
     @cached_property
@@ -115,7 +115,7 @@ class Jagged:
 
     @cached_property
     def owners(self) -> npt.NDArray[np.int64]:
-        """Shape (rows,): the event that each row belongs to."""
+        """Shape (rows,): number of the event of each row."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.counts)
 
     @cached_property
@@ -125,22 +125,22 @@ class Jagged:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of payload in all columns."""
+        """Size of all columns in bytes."""
         return sum(column.nbytes for column in self.columns.values())
 
     def slice(self, start: int, stop: int) -> Jagged:
-        """The events ``start:stop``; the columns are views, nothing is copied."""
+        """Return the events ``start:stop``. The columns are views, without a copy."""
         first, last = int(self.offsets[start]), int(self.offsets[stop])
         columns = {name: column[first:last] for name, column in self.columns.items()}
         return Jagged(self.offsets[start : stop + 1] - first, columns)
 
     def select(self, keep: Array) -> Jagged:
-        """The rows where the boolean ``keep``, of shape (rows,), is true."""
+        """Return the rows where ``keep``, of shape (rows,), is true."""
         columns = {name: column[keep] for name, column in self.columns.items()}
         return Jagged(offsets_of(self.owners[keep], len(self)), columns)
 
     def take(self, events: Array) -> Jagged:
-        """The given events, in the given order, repeated if they are named twice."""
+        """Return the given events in the given order; an event may occur several times."""
         counts = self.counts[events]
         picked = ranges(self.offsets[:-1][events], counts)
         columns = {name: column[picked] for name, column in self.columns.items()}
@@ -148,12 +148,12 @@ class Jagged:
         return Jagged(offsets, columns)
 
     def to_awkward(self, record: str | None = None) -> ak.Array:
-        """The same data as ``events * var * {...}``, sharing memory.
+        """Return the data as an awkward array ``events * var * {...}`` over the same memory.
 
         Parameters
         ----------
         record
-            The class name of the rows, kept as awkward's ``__record__``.
+            Class name of the rows, for awkward's ``__record__``.
         """
         names = list(self.columns)
         contents = [ak.from_numpy(self.columns[name], highlevel=False) for name in names]

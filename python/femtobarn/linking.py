@@ -1,8 +1,8 @@
-"""Columns of links: references to objects, and to elements of the collections in objects.
+"""Columns of links: references to objects, and to elements of collections in objects.
 
-A link is the record (database, container, entry), an element link has the element's index too. Ids of
-containers start at 1, so that a link of zeros refers to nothing. It is read as a missing value, and may be
-given as one.
+A link is the record (database, container, entry); an element link also has the index of the element. Numbers
+of containers start at 1, so that a link of zeros is null. It is read as a missing value, and a missing value
+is stored as one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Target", "element_links", "links"]
 
 
 class Target(NamedTuple):
-    """Where consecutive objects are: their container and the entry of the first."""
+    """The container of consecutive objects, and the entry of the first."""
 
     database: int
     container: int
@@ -26,14 +26,14 @@ class Target(NamedTuple):
 
 
 def links(target: Target, entries: Array | int) -> ak.Array:
-    """Links to objects.
+    """Return links to objects.
 
     Parameters
     ----------
     target
-        The container, and the entry that counts as 0.
+        The container, and the entry from which `entries` count.
     entries
-        Shape (links,), relative to ``target.first``; a number n stands for 0 to n - 1.
+        Entries relative to ``target.first``: shape (links,); a number n stands for 0 to n - 1.
 
     >>> links(Target(3, 1, 40), 2).to_list()
     [{'database': 3, 'container': 1, 'entry': 40}, {'database': 3, 'container': 1, 'entry': 41}]
@@ -43,14 +43,15 @@ def links(target: Target, entries: Array | int) -> ak.Array:
 
 
 def element_links(target: Target, entries: Array, elements: Array, offsets: Array) -> ak.Array:
-    """Lists of links to elements of collections.
+    """Return lists of links to elements of collections.
 
     Parameters
     ----------
     entries, elements
-        Shape (links,): the object, relative to ``target.first``, and the index in its collection.
+        The entry of the object, relative to ``target.first``, and the index in its collection: shape
+        (links,).
     offsets
-        Shape (lists + 1,): which links belong to which list.
+        Offsets of the lists in the links: shape (lists + 1,).
     """
     columns = _link_columns(target, entries) | {"element": elements.astype(np.uint32)}
     index = ak.index.Index64(np.asarray(offsets, np.int64))

@@ -81,14 +81,14 @@ def test_a_whole_object_is_replaced_by_another(fed: fb.Federation) -> None:
     [
         (99, {"run": 1}, fb.NotFoundError, "no entry 99"),
         (1, {"rum": 1}, fb.NotFoundError, "did you mean 'run'"),
-        (1, {}, fb.InvalidError, "no field to change"),
+        (1, {}, fb.InvalidError, "no fields to change"),
         (1, {"run": -1}, fb.InvalidError, "-1"),
         ([1, 1], {"run": [1, 2]}, fb.InvalidError, "duplicate entry"),
         ([1, 2], {"run": [1]}, fb.InvalidError, "1 values given for 2"),
-        ("x", {"run": 1}, fb.InvalidError, "'x' is not an object"),
-        (fb.Oid(1, 2, 0), {"run": 1}, fb.InvalidError, "container 1-2 is not this one"),
-        ([[1]], {"run": [1]}, fb.InvalidError, "is not an object"),
-        (np.array([-1]), {"run": [1]}, fb.InvalidError, "from 0 upwards"),
+        ("x", {"run": 1}, fb.InvalidError, "'x' does not name an object"),
+        (fb.Oid(1, 2, 0), {"run": 1}, fb.InvalidError, "the object is in container 1-2, not in this one"),
+        ([[1]], {"run": [1]}, fb.InvalidError, "does not name an object"),
+        (np.array([-1]), {"run": [1]}, fb.InvalidError, "must be integers of 0 or more"),
     ],
 )
 def test_an_update_that_cannot_be_done_is_refused_whole(
@@ -121,7 +121,7 @@ def test_deleted_objects_are_left_out_everywhere(fed: fb.Federation) -> None:
     assert len(view[5:]) == 0
     assert (view.num_entries, f"{view!r}".split(":")[1].split()[0]) == (5, "5")
     assert len(pickle.loads(pickle.dumps(view[1:]))) == 4
-    with pytest.raises(IndexError, match="has 5 objects here, no 5"):
+    with pytest.raises(IndexError, match=r"position 5 is out of range: .* has 5 objects here"):
         _ = view[5]
 
 
@@ -142,9 +142,9 @@ def test_a_deleted_object_is_not_found_by_its_name(fed: fb.Federation) -> None:
 
 def test_what_to_delete_is_said_in_one_way(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
-        with pytest.raises(fb.InvalidError, match="say which objects"):
+        with pytest.raises(fb.InvalidError, match="give the objects to delete"):
             events_of(txn).delete()
-        with pytest.raises(fb.InvalidError, match="say which objects"):
+        with pytest.raises(fb.InvalidError, match="give the objects to delete"):
             events_of(txn).delete([1], where="number > 1")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -53,6 +54,7 @@ HIT = {
         (float, "float64"),
         (str, "string"),
         (bytes, {"list": "byte"}),
+        (Sequence[int], {"list": "int64"}),
         (np.float32, "float32"),
         (np.dtype("u2"), "uint16"),
         *(
@@ -94,7 +96,7 @@ def test_annotation_is_stored_as(annotation: Any, form: Any) -> None:
         (set[int], "use list"),
         (tuple[float, float, float], r"fb.array\[..., 3\]"),
         (complex, "two fb.float64"),
-        (list, "say of what"),
+        (list, "name the type of its items"),
         (np.ndarray, "list"),
         (object, "name a type"),
         (json.JSONDecoder, "decorate JSONDecoder with @fb.persistent"),
@@ -174,7 +176,7 @@ def test_class_without_fields_is_refused() -> None:
 
 @pytest.mark.parametrize("version", [0, -1, True, "1"])
 def test_versions_count_from_one(version: Any) -> None:
-    with pytest.raises(fb.InvalidError, match="count from 1"):
+    with pytest.raises(fb.InvalidError, match="must be an integer of 1 or more"):
         fb.persistent(version=version)(type("Probe", (), {"__annotations__": {"x": int}}))
 
 
@@ -215,8 +217,19 @@ def test_a_field_says_what_it_was_and_what_older_objects_have() -> None:
         {"name": "cells", "type": {"list": "uint16"}},
     ]
     assert fb.Definition.from_json(definition.to_json()) == definition
-    with pytest.raises(fb.InvalidError, match="which is what it is"):
+    with pytest.raises(fb.InvalidError, match="its present name; leave was out"):
 
         @fb.persistent
         class Same:
             x: int = fb.field(was="x")
+
+
+@fb.persistent
+class Trail:
+    hits: Sequence[fb.link[Raw]]
+
+
+def test_a_sequence_of_links_takes_a_list_of_oids() -> None:
+    oids: list[fb.Oid] = [fb.Oid(1, 1, 0)]  # To a type checker no list of links, as it could not take one.
+    assert Trail(hits=oids).hits == oids
+    assert stored_type(Sequence[an.link["Raw"]]) == {"list": {"link": "Raw"}}

@@ -218,7 +218,7 @@ def test_find(run: Command, place: str) -> None:
     assert 'name="e3"' in run.text("find", place, "run7/events", "previous=1-1-2")
     code, text = run.error("find", place, "run7/events", "run=seven")
     assert code == EXIT_CODES["invalid"]
-    assert "'seven' is not a value of field 'run', which is uint32" in text
+    assert "invalid value 'seven' of field 'run', which is uint32" in text
     assert "write FIELD=VALUE" in run.error("find", place, "run7/events", "run")[1]
 
 

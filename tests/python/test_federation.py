@@ -149,7 +149,7 @@ def test_what_links_and_records_lead_to_does_not_change_and_says_so(fed: fb.Fede
         found.raw.oid = oid
     with pytest.raises(AttributeError, match=r"with container.update\(Oid\(\d+, \d+, 0\), hits=...\)"):
         found.first.x = 1
-    with pytest.raises(AttributeError, match=r"class Inner that are stored do not change.*container\.update"):
+    with pytest.raises(AttributeError, match=r"records of class Inner do not change.*container\.update"):
         found.raw.r.n = 2
     assert copy.copy(found.raw) == pickle.loads(pickle.dumps(found.raw)) == found.raw
     assert copy.copy(found.first) == found.first

@@ -204,7 +204,7 @@ def test_a_file_that_is_not_root_is_refused(tmp_path: Path) -> None:
 
 def test_a_truncated_file_is_refused(nano: Path) -> None:
     nano.write_bytes(nano.read_bytes()[:-200])
-    with pytest.raises(CorruptError, match="is truncated: its header says"):
+    with pytest.raises(CorruptError, match=r"is truncated: it has \d+ of the \d+ bytes"):
         open_tree(nano)
 
 
@@ -384,7 +384,7 @@ def test_samples_are_fetched_once(archive: Path, tmp_path: Path) -> None:
 def test_an_archive_with_other_content_is_refused(archive: Path, tmp_path: Path) -> None:
     wheel = archive / "toy-1.0-py3-none-any.whl"
     wheel.write_bytes(wheel.read_bytes() + b"x")
-    with pytest.raises(CorruptError, match="its sha256 is"):
+    with pytest.raises(CorruptError, match="has SHA-256"):
         Samples(tmp_path / "cache").fetch(downloads=archive, progress=False)
     assert list((tmp_path / "cache").iterdir()) == []
 

@@ -309,7 +309,7 @@ def test_a_file_given_twice_is_refused(fed: fb.Federation, nano: Path) -> None:
 
 def test_the_container_of_origins_is_not_for_objects(fed: fb.Federation, tmp_path: Path) -> None:
     imports = write(tmp_path / "x.root", {"imports": {"n": np.arange(2)}})
-    with pytest.raises(fb.InvalidError, match="x/imports is reserved for .*; give container="):
+    with pytest.raises(fb.InvalidError, match=r"x/imports is reserved for .*; give container="):
         fed.import_trees(imports)
     fed.import_trees(imports, container="numbers")
 

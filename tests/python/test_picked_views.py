@@ -83,7 +83,7 @@ def test_a_picked_view_reads_like_any_other(view: fb.View) -> None:
     assert pickle.loads(pickle.dumps(part))["n"].to_list() == numbers.tolist()
     with pytest.raises(fb.NotFoundError):
         part.find(n=500)
-    with pytest.raises(IndexError, match="has 5 objects here, no 5"):
+    with pytest.raises(IndexError, match=r"position 5 is out of range: .* has 5 objects here"):
         part[5]
 
 
@@ -127,11 +127,11 @@ def test_a_picked_view_is_exported(view: fb.View, tmp_path: Path) -> None:
         (np.zeros(0, bool), IndexError, "a mask of 0 values"),
         ([600], IndexError, "no 600"),
         ([-601], IndexError, "no -601"),
-        ([0.5], TypeError, "takes a number, a slice, a mask"),
-        (["a"], TypeError, "takes a number, a slice, a mask"),
-        ([[1], [2]], TypeError, "takes a number, a slice, a mask"),
-        ((1, 2), TypeError, "takes a number, a slice, a mask"),
-        (1.5, TypeError, "takes a number, a slice, a mask"),
+        ([0.5], TypeError, "takes a position, a slice, a mask"),
+        (["a"], TypeError, "takes a position, a slice, a mask"),
+        ([[1], [2]], TypeError, "takes a position, a slice, a mask"),
+        ((1, 2), TypeError, "takes a position, a slice, a mask"),
+        (1.5, TypeError, "takes a position, a slice, a mask"),
         (None, TypeError, "not None"),
     ],
 )

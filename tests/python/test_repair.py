@@ -79,7 +79,7 @@ def test_objects_are_salvaged_only_when_asked_for(place: Path, capsys: pytest.Ca
         assert fed.check(full=True).problems == []
         assert [int(event.number) for event in fed.snapshot()["run7/events"]] == list(range(10))
     assert main(["repair", str(place)]) == 0
-    assert "nothing to mend" in capsys.readouterr().out
+    assert "nothing to repair" in capsys.readouterr().out
 
 
 def test_a_class_that_lacks_what_is_stored_is_found(place: Path) -> None:

@@ -83,8 +83,8 @@ def test_members_have_dotted_names() -> None:
 @pytest.mark.parametrize(
     ("text", "error", "reason"),
     [
-        ("Muon.pt > 1", fb.InvalidError, r"any number of values per entry; count them with len\(Muon\)"),
-        ("cov > 1", fb.InvalidError, "any number of values"),
+        ("Muon.pt > 1", fb.InvalidError, r"several values per entry; count them with len\(Muon\)"),
+        ("cov > 1", fb.InvalidError, "several values per entry"),
         ("name == 1", fb.InvalidError, "is string"),
         ("best > 1", fb.InvalidError, "name one of its members"),
         ("wieght > 1", fb.NotFoundError, "did you mean 'weight'"),

@@ -35,17 +35,17 @@ def fed(tmp_path: Path) -> Iterator[fb.Federation]:
 WRONG_TYPES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "where": (lambda fed: fed["d/events"].arrays(where=lambda event: True), "where is a text such as"),
     "entries": (lambda fed: fed["d/events"].entries(np.array([True])), "where is a text such as"),
-    "container": (lambda fed: fed[0], r"containers go by name, such as fed\[.run7/events.\], not 0"),
-    "snapshot": (lambda fed: fed.snapshot()[None], "containers go by name"),
+    "container": (lambda fed: fed[0], r"names of containers are texts, such as fed\[.run7/events.\], not 0"),
+    "snapshot": (lambda fed: fed.snapshot()[None], "names of containers are texts"),
     "item": (lambda fed: fed["d/events"][0][0], "an object has fields by name"),
-    "fields": (lambda fed: fed["d/events"].arrays([1]), "1 is not the name of a field"),
+    "fields": (lambda fed: fed["d/events"].arrays([1]), "names of fields are texts, not 1"),
     "progress": (
         lambda fed: fed["d/events"].export(fed.path + "/x.root", progress=True),
         "progress is a function that is called with done, total.*, not True",
     ),
     "check": (lambda fed: fed.check(progress=True), "progress is a function .*, not True"),
-    "database": (lambda fed: fed.transaction().database(7), "database 7 is not text"),
-    "persistent": (lambda fed: fb.persistent(*[3]), "fb.persistent is for classes, not 3"),
+    "database": (lambda fed: fed.transaction().database(7), "database must be a text, not 7"),
+    "persistent": (lambda fed: fb.persistent(*[3]), "fb.persistent takes a class, not 3"),
 }
 
 

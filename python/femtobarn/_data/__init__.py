@@ -1,10 +1,10 @@
-"""Arrays in memory: from any library to the engine's columns, and back. Knows ``_schema`` and OIDs.
+"""Arrays in memory: of any library to columns of the engine, and back. Imports ``_schema`` and OIDs.
 
-- ``casts``: which numbers go into which type, rounded or refused.
-- ``arrow``: data that come as Arrow streams.
+- ``casts``: numbers converted to the type of a field, or refused.
+- ``arrow``: Arrow data as awkward layouts.
 - ``layouts``: data of any library as awkward layouts.
-- ``arrays``: layouts matched against a class, as the columns that the engine takes.
-- ``results``: columns that the engine gave, as arrays of the library that the user asked for.
+- ``arrays``: layouts matched against a class, as columns that the engine takes.
+- ``results``: columns from the engine as arrays of the library that the user chooses.
 
-Each knows only those before it.
+Each imports only those before it.
 """

@@ -1,23 +1,22 @@
-"""Arrays of any library, matched against a class: the way in for bulk data.
+"""Arrays of any library, matched against a class and turned into columns of the engine.
 
-What crosses to the extension module is a tree of buffers, plain tuples that mirror the columns the
-engine writes:
+The extension module takes a tree of buffers: tuples that mirror the columns that the engine writes.
 
 - ``("primitive", name, values)``
 - ``("string", offsets, characters)``
-- ``("list", offsets, content, optional)``, a missing value being a list of no items
+- ``("list", offsets, content, optional)``; an optional value is a list of one item, or none if it is missing
 - ``("fixed", size, length, content)``
 - ``("record", length, names, contents)``
 - ``("variant", tags, positions, contents)``
 
-Offsets and positions are ``int64``, tags ``int8``. A buffer is a NumPy array of bytes over the
-caller's memory wherever its layout fits; the extension module keeps it alive and does not copy it.
+Offsets and positions are ``int64``, tags ``int8``. A buffer is a NumPy array of bytes, over the caller's
+memory where the layout of that fits; the extension module keeps it alive and does not copy it.
 
 Invariants
 ----------
-1. Members of a record are in the order of the class, whatever the order of the arrays.
-2. Every value arrives as :mod:`femtobarn._data.casts` says, or the call is refused before anything is
-   written.
+1. The members of a record are in the order of the class, in whatever order the arrays come.
+2. Every value is converted by the rules of :mod:`femtobarn._data.casts`, or the call is refused before
+   anything is written.
 """
 
 from __future__ import annotations
@@ -53,13 +52,13 @@ from .layouts import layout_of, named_parts
 __all__ = ["Tree", "columns_of", "tree_length"]
 
 Tree = tuple[Any, ...]
-"""Columns as they cross to the extension module."""
+"""Columns in the form that the extension module takes and returns."""
 
 BYTES = (Primitive("byte"), Primitive("char"), Primitive("uint8"))
-"""Items of lists that Python's ``bytes`` may go into."""
+"""Types of the items of lists that take Python's ``bytes``."""
 
 LINK_NAMES = ("Link", "ElementLink")
-"""What awkward knows the records of links as."""
+"""Names of the records of links in awkward arrays."""
 
 LINK_RECORDS: dict[type[Node], Record] = {
     Link: Record("", tuple(Field(name, Primitive(kind)) for name, kind in LINK_MEMBERS)),
@@ -68,13 +67,13 @@ LINK_RECORDS: dict[type[Node], Record] = {
 
 
 def columns_of(data: Any, record: Record) -> Tree:
-    """Match arrays against a class and return its columns.
+    """Match arrays against a class, and return the columns of the class.
 
     Parameters
     ----------
     data
-        A record array of awkward, a structured NumPy array, a pandas data frame, an Arrow table or batch,
-        what gives itself as an Arrow stream, a mapping of field names to arrays or lists, or a list of
+        A record array of awkward, a structured NumPy array, a pandas data frame, an Arrow table or batch, an
+        object with the Arrow stream interface, a mapping of field names to arrays or lists, or a list of
         dictionaries.
     record
         The class.
@@ -82,7 +81,7 @@ def columns_of(data: Any, record: Record) -> Tree:
     Raises
     ------
     InvalidError
-        If a field is missing, superfluous, or holds values that the class cannot.
+        If a field is missing or unknown, or has values that its type cannot hold.
     """
     parts = named_parts(data)
     if parts is not None:
@@ -111,7 +110,7 @@ def _record_of_parts(parts: Mapping[str, Any], record: Record) -> Tree:
         contents.append(tree)
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise InvalidError(f"fields differ in their numbers of entries: {shown}")
+        raise InvalidError(f"fields have different numbers of entries: {shown}")
     length = next(iter(lengths.values()))
     return ("record", length, tuple(record.by_name), tuple(contents))
 
@@ -125,11 +124,13 @@ def _check_names(given: Sequence[str], record: Record, path: str) -> None:
         hint = near_misses(extra[0], missing or expected)
         raise InvalidError(f"{where} has no field {', '.join(map(repr, extra))}{hint}")
     if missing:
-        raise InvalidError(f"{where} needs field {', '.join(map(repr, missing))}, which the data lack")
+        raise InvalidError(
+            f"{where} needs field {', '.join(map(repr, missing))}, which is missing in the data"
+        )
 
 
 def _matched(layout: ak.contents.Content, node: Node, path: str) -> Tree:
-    """Return the columns of a layout of which every value is of the type."""
+    """Return the columns of a layout, each of whose values has to fit the type."""
     if layout.is_indexed and not layout.is_option:
         layout = _direct(layout)
     if isinstance(layout, ak.contents.NumpyArray) and layout.purelist_depth > 1:
@@ -144,7 +145,7 @@ def _matched(layout: ak.contents.Content, node: Node, path: str) -> Tree:
         return _variant_or_none(layout, node, path)
     if layout.is_option:
         if isinstance(node, Record) and layout.purelist_parameter("__record__") in LINK_NAMES:
-            # Links that go to where they are numbers.
+            # Links given for a record of their numbers: a null link is all zeros.
             return _matched(_null(layout, node), node, path)
         layout = _without_missing(layout, node, path)
         return _matched(layout, node, path)
@@ -211,7 +212,7 @@ def _link(layout: ak.contents.Content, node: Link | ElementLink, path: str) -> T
     if layout.is_unknown:
         return _empty(node)
     if layout.is_option:
-        # A missing link is a null one: all members are 0.
+        # A missing link is stored as a null link, all of whose members are 0.
         layout = _null(layout, record)
     if not layout.is_record:
         raise InvalidError(
@@ -231,14 +232,16 @@ def _variant(layout: ak.contents.Content, node: Variant, path: str) -> Tree:
     for given, content in enumerate(layout.contents):
         places = np.flatnonzero(layout.tags.data[: layout.length] == given)
         if content.is_option:
-            # A union has its missing values in its contents; here they have no alternative.
+            # A union of awkward has missing values in its contents; here they have no tag.
             valid = content.mask_as_bool(valid_when=True)
             places = places[valid[positions[places]]]
             positions[places] = (np.cumsum(valid) - 1)[positions[places]]
             content = _direct(content.project())
         number, tree = _alternative(content, node, path)
         if number in contents:
-            raise InvalidError(f"{_place(path)}: two kinds of values both fit {node.alternatives[number]}")
+            raise InvalidError(
+                f"{_place(path)}: values of two types of the union both fit {node.alternatives[number]}"
+            )
         contents[number] = tree
         tags[places] = number
     positions[tags < 0] = 0
@@ -246,7 +249,7 @@ def _variant(layout: ak.contents.Content, node: Variant, path: str) -> Tree:
 
 
 def _variant_or_none(layout: ak.contents.Content, node: Variant, path: str) -> Tree:
-    """A variant can have no value: its tag is then -1."""
+    """Return the columns of a variant with missing values, whose tags are -1."""
     valid = layout.mask_as_bool(valid_when=True)
     _, tags, positions, contents = _matched(_direct(layout.project()), node, path)
     all_tags = np.full(layout.length, -1, np.int8)
@@ -266,7 +269,7 @@ def _alternative(layout: ak.contents.Content, node: Variant, path: str) -> tuple
 
 
 def _loss(layout: ak.contents.Content, node: Node) -> int:
-    """Tell how much numbers may lose: 0 in their own type, 1 in one that keeps them, 2 in one that rounds."""
+    """Rank a type for numbers: 0 if it is their own, 1 if it keeps their precision, 2 if it rounds them."""
     while layout.is_option or layout.is_indexed or layout.is_list:
         layout = layout.content
     node = innermost(node)
@@ -291,14 +294,14 @@ def _variant_tree(node: Variant, tags: Values, positions: Values, contents: dict
 
 
 def _lists(layout: ak.contents.Content) -> tuple[Values, ak.contents.Content]:
-    """Return offsets that begin at 0, and exactly the items that they cover."""
+    """Return offsets that begin at 0, and only the items between the first and the last of them."""
     lists = layout.to_ListOffsetArray64(True)
     offsets = lists.offsets.data
     return np.ascontiguousarray(offsets), lists.content[: int(offsets[-1])]
 
 
 def _direct(layout: ak.contents.Content) -> ak.contents.Content:
-    """Return a layout without the index that awkward puts in front of what it has picked from."""
+    """Return a layout without the index that awkward puts before an array that was picked from."""
     while layout.is_indexed and not layout.is_option:
         inner = layout.content
         if not inner.is_record:
@@ -314,7 +317,7 @@ def _direct(layout: ak.contents.Content) -> ak.contents.Content:
 
 
 def _null(layout: ak.contents.Content, record: Record) -> ak.contents.Content:
-    """Return records of links in which those missing have members that are all 0."""
+    """Return records of links in which missing ones are null: all of their members are 0."""
     if isinstance(layout, ak.contents.UnmaskedArray):
         return _direct(layout.content)
     valid = layout.mask_as_bool(valid_when=True)
@@ -348,7 +351,7 @@ def _counted(valid: Values) -> Values:
 
 
 def _empty(node: Node) -> Tree:
-    """Return the columns of no entries."""
+    """Return columns without entries."""
     none, start = np.empty(0, np.uint8), np.zeros(8, np.uint8)
     if isinstance(node, Primitive | Reduced):
         return ("primitive", node.dtype_name, none)

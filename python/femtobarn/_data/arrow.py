@@ -1,6 +1,6 @@
-"""Arrow data, of pyarrow or of any library that gives them by the PyCapsule interface, as awkward layouts.
+"""Arrow data as awkward layouts: of pyarrow, or of any library with the Arrow PyCapsule interface.
 
-pyarrow is imported when such data come: that they can be read takes it.
+pyarrow is imported only when there are such data; it is needed to read them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ __all__ = ["is_arrow_stream", "layout_of_arrow", "table_of"]
 
 
 def is_arrow_stream(data: Any) -> bool:
-    """Tell whether the object implements the Arrow PyCapsule interface."""
+    """Tell whether an object implements the Arrow PyCapsule interface."""
     return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
 
 
 def table_of(data: Any) -> Any:
-    """Return such data as a table or batch of pyarrow."""
+    """Return data with the Arrow PyCapsule interface as a table or batch of pyarrow.
+
+    Raises
+    ------
+    InvalidError
+        If the data have no named columns.
+    """
     import pyarrow as pa
 
     try:
@@ -30,14 +36,20 @@ def table_of(data: Any) -> Any:
         return pa.record_batch(data)
     except pa.ArrowException as error:
         raise InvalidError(
-            f"{type(data).__name__} is not a table of named columns that Arrow can read: {error}"
+            f"{type(data).__name__} cannot be read as an Arrow table of named columns: {error}"
         ) from error
 
 
 def layout_of_arrow(data: Any) -> ak.contents.Content:
-    """Return Arrow data as a layout, parts of larger arrays as arrays of their own first.
+    """Return Arrow data as an awkward layout.
 
-    Awkward 2.14 takes the missing values of a part from the beginning of the whole.
+    Slices of larger arrays are copied first: awkward 2.14 reads the validity of a slice from the beginning of
+    the whole array.
+
+    Raises
+    ------
+    InvalidError
+        If awkward cannot read the Arrow type.
     """
     import pyarrow as pa
 
@@ -46,7 +58,7 @@ def layout_of_arrow(data: Any) -> ak.contents.Content:
     given = data
     try:
         if not isinstance(data, pa.Scalar | pa.Table | pa.RecordBatch):
-            # A dictionary of views has to be one of plain texts before it can be taken apart.
+            # Arrow decodes a dictionary of plain texts, but not one of views: so views are cast first.
             for decode in (False, True):
                 kind = _plain_type(data.type, decode)
                 data = data if kind == data.type else data.cast(kind)
@@ -61,7 +73,7 @@ def layout_of_arrow(data: Any) -> ak.contents.Content:
 
 
 def _plain_type(kind: Any, decode: bool) -> Any:
-    """Return an Arrow type without views and dictionaries, not all of which awkward 2.14 reads."""
+    """Return an Arrow type without views and, if asked, dictionaries; awkward 2.14 does not read them all."""
     import pyarrow as pa
 
     kinds = pa.types
@@ -84,6 +96,7 @@ def _plain_type(kind: Any, decode: bool) -> Any:
 
 
 def _whole(array: Any) -> Any:
+    """Copy an array that is, or has in it, a slice of a larger one."""
     return array.take(np.arange(len(array))) if _is_part(array) else array
 
 

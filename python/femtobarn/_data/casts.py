@@ -1,9 +1,9 @@
-"""Conversion of numbers to the type of a field, by the rules that objects appended one by one follow.
+"""Conversion of numbers to the type of a field. Objects appended one by one follow the same rules.
 
-1. Real numbers are rounded to the precision that the field declares, as ROOT, NumPy and awkward do; a finite
-   one never becomes infinite.
-2. Integers are kept exactly: in a narrower field, and in one of real numbers, every value has to fit.
-3. A real number never becomes an integer, and no number a truth value.
+1. Real numbers are rounded to the precision of the field, as in ROOT, NumPy and awkward. A finite number that
+   would become infinite is refused.
+2. Integers are kept exactly: one that does not fit a narrower field, or a field of real numbers, is refused.
+3. A real number never becomes an integer, and no number becomes a truth value.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Values: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 def cast_numbers(values: Values, node: Primitive | Reduced, path: str) -> Values:
-    """Return the values as the field's type: contiguous, aligned, in native byte order.
+    """Return values converted to the type of a field: contiguous, aligned, in native byte order.
 
     Parameters
     ----------
     values
-        One-dimensional array of numbers or truth values; returned as it is where it fits.
+        Numbers or truth values, shape (n,); returned without a copy if they have the type already.
     node
         Type of the field.
     path
-        Dotted name of the field, for the text of errors.
+        Dotted name of the field, for error texts.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def _integers_to_reals(values: Values, node: Primitive | Reduced, path: str) -> 
     limit = 2 ** (np.finfo(node.dtype).nmant + 1)
     if not values.size or (int(values.max()) <= limit and int(values.min()) >= -limit):
         return reals
-    # Those that are rounded up to where integers of their type end cannot be turned back.
+    # A value that was rounded up beyond the largest integer of its type cannot be converted back to compare.
     is_exact = reals < 2.0 ** np.iinfo(values.dtype).bits / (1 if values.dtype.kind == "u" else 2)
     is_exact[is_exact] = reals[is_exact].astype(values.dtype) == values[is_exact]
     if not is_exact.all():

@@ -1,6 +1,6 @@
 """Data of any library as awkward layouts, which :mod:`femtobarn._data.arrays` matches against classes.
 
-Optional libraries are never imported here: data of theirs can only come from a caller who has them.
+Optional libraries are not imported to recognise their data: a caller that has such data has imported them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["layout_of", "named_parts"]
 
 
 def named_parts(data: Any) -> Mapping[str, Any] | None:
-    """Return the columns of what is kept by column, or None."""
+    """Return the columns of data that are kept by column, or None for other data."""
     if isinstance(data, Mapping):
         return data
     if isinstance(data, np.ndarray) and data.dtype.names is not None:
@@ -40,7 +40,20 @@ def named_parts(data: Any) -> Mapping[str, Any] | None:
 
 
 def layout_of(data: Any, node: Node) -> ak.contents.Content:
-    """Return an array as an awkward layout."""
+    """Return an array of any library as an awkward layout.
+
+    Parameters
+    ----------
+    data
+        An array, or a list of Python objects.
+    node
+        The type that the values should have; it says how Python objects are converted.
+
+    Raises
+    ------
+    InvalidError
+        If the data are not an array, or have no values yet, as those of a lazy library.
+    """
     if isinstance(data, ak.contents.Content):
         return data
     if isinstance(data, ak.Array):
@@ -68,10 +81,10 @@ def _of_python(data: Iterable[Any], node: Node) -> ak.contents.Content:
     try:
         return ak.from_iter(_plain(list(data), List(node)), highlevel=False)
     except (TypeError, ValueError) as error:
-        raise InvalidError(f"the list cannot be made an array of {node}: {error}") from error
+        raise InvalidError(f"the list cannot be converted to an array of {node}: {error}") from error
     except RuntimeError as error:  # From a cast of text to UTF-8.
         raise InvalidError(
-            "a text of the list has half a surrogate pair, which is not a character"
+            "a text in the list has half of a surrogate pair, which UTF-8 cannot hold"
         ) from error
 
 
@@ -84,7 +97,7 @@ def _of_numpy(data: Values) -> ak.contents.Content:
         return ak.from_numpy(data, regulararray=True, highlevel=False)
     except UnicodeEncodeError as error:
         raise InvalidError(
-            "a text of the array has half a surrogate pair, which is not a character"
+            "a text in the array has half of a surrogate pair, which UTF-8 cannot hold"
         ) from error
 
 
@@ -107,13 +120,13 @@ def _materialised(data: ak.Array) -> ak.contents.Content:
 
 
 def _is_of(data: Any, module: str, *names: str) -> bool:
-    """Tell whether data is of a class of an optional library, without importing it."""
+    """Tell whether data are of a class of an optional library, without importing the library."""
     loaded = sys.modules.get(module)
     return loaded is not None and any(isinstance(data, getattr(loaded, name)) for name in names)
 
 
 def _plain(value: Any, node: Node) -> Any:
-    """Replace OIDs in Python objects by what they are stored as."""
+    """Replace OIDs in Python objects by the records that links are stored as."""
     if isinstance(node, Link):
         oid = getattr(value, "oid", value)
         return (
@@ -133,7 +146,7 @@ def _plain(value: Any, node: Node) -> Any:
 
 
 def _alternative_for(value: Any, node: Variant) -> Node:
-    """Return the alternative of which a Python object that awkward does not know is."""
+    """Return the alternative for a Python object that awkward cannot convert itself."""
     info = getattr(type(value), "__femtobarn__", None)
     wanted: Any = Link if isinstance(getattr(value, "oid", value), Oid) else List
     if info is not None:

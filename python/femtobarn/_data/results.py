@@ -1,8 +1,8 @@
-"""Columns as arrays of the caller's library: the way out for bulk data.
+"""Columns of the engine as arrays of the library that the caller chooses.
 
-The engine gives a tree of buffers (:mod:`femtobarn._data.arrays` has its form). To awkward it goes
-without copying; the other libraries are reached from awkward, copying only what they lay out
-otherwise.
+The engine returns a tree of buffers, in the form that :mod:`femtobarn._data.arrays` describes. An awkward
+array uses these buffers without a copy. Other libraries get their data from awkward, which copies only
+columns whose memory layout differs.
 """
 
 from __future__ import annotations
@@ -46,23 +46,28 @@ LIBRARIES = {
     "pa": "pa",
     "pyarrow": "pa",
 }
-"""What a caller may say, and the library that is meant."""
+"""The library for each name that a caller may give."""
 
 RECORD_NAMES: dict[type, str] = {Link: "Link", ElementLink: "ElementLink"}
 
 
 def as_library(array: ak.Array, node: Record, library: str) -> Any:
-    """Return an awkward array of records as the library's kind of data.
+    """Return an awkward array of records as data of a library.
 
     Parameters
     ----------
     array
-        Records of the class.
+        The records.
     node
-        The class, or the part of it that was read.
+        Their type: the class, or the fields of it that were read.
     library
         ``"ak"`` (awkward array), ``"np"`` (dictionary of NumPy arrays), ``"pd"`` (pandas data frame)
         or ``"pa"`` (Arrow table).
+
+    Raises
+    ------
+    InvalidError
+        If the library is unknown.
     """
     chosen = check_library(library)
     if chosen == "ak":
@@ -75,7 +80,7 @@ def as_library(array: ak.Array, node: Record, library: str) -> Any:
 
 
 def check_library(library: str) -> str:
-    """Return the short name of a library, or refuse what is none."""
+    """Return the short name of a library, or raise :class:`~femtobarn.InvalidError` if it is unknown."""
     if library not in LIBRARIES:
         raise InvalidError(f"library {library!r} does not exist{near_misses(str(library), LIBRARIES)}")
     return LIBRARIES[library]
@@ -87,7 +92,7 @@ def awkward_of(tree: Tree, node: Node | None, **settings: Any) -> ak.Array:
 
 
 def tree_nbytes(tree: Any) -> int:
-    """Return the bytes of all buffers of a tree."""
+    """Return the size of all buffers of a tree in bytes."""
     if isinstance(tree, tuple):
         return sum(map(tree_nbytes, tree))
     if isinstance(tree, str | int):
@@ -96,7 +101,7 @@ def tree_nbytes(tree: Any) -> int:
 
 
 def layout_of(tree: Tree, node: Node | None) -> ak.contents.Content:
-    """Return columns as an awkward layout; the type gives records their names."""
+    """Return columns as an awkward layout, whose records have the names of classes if the type is given."""
     kind = tree[0]
     if kind == "primitive":
         return ak.contents.NumpyArray(np.frombuffer(tree[2], DTYPES[tree[1]]))
@@ -123,7 +128,7 @@ def _record(tree: Tree, node: Node | None) -> ak.contents.Content:
 
 
 def _links(record: ak.contents.Content) -> ak.contents.Content:
-    """Return links as values that may be missing: null ones are."""
+    """Return records of links as optional values, of which null links are missing."""
     present = record.content("container").data != 0
     if present.all():
         return ak.contents.UnmaskedArray(record)
@@ -163,7 +168,7 @@ def _variant(tree: Tree, node: Node | None) -> ak.contents.Content:
     )
     contents = [layout_of(content, item) for content, item in zip(tree[3], items, strict=True)]
     if (tags < 0).any():
-        # awkward has no tag for a variant without a value: it becomes a missing one.
+        # awkward has no tag for a missing value: an option around the union has it.
         present = np.flatnonzero(tags >= 0)
         index = np.full(len(tags), -1, np.int64)
         index[present] = np.arange(len(present))
@@ -183,14 +188,14 @@ def _index(buffer: Any) -> ak.index.Index64:
 
 
 def _leaves(array: ak.Array, node: Record, prefix: str) -> Iterator[tuple[str, ak.Array, Node]]:
-    """Yield the columns of records with dotted names, those of records in lists one by one."""
+    """Yield each column of records with its dotted name and its type, also of records in lists."""
     for name in array.fields:
         yield from _leaf(array[name], node.by_name[name], prefix + name)
 
 
 def _leaf(column: ak.Array, node: Node, path: str) -> Iterator[tuple[str, ak.Array, Node]]:
     inner = innermost(node)
-    # Of records without members there is still how many there are.
+    # Records without members are a column themselves, so that their number is not lost.
     if isinstance(inner, Record) and inner.fields:
         for name in column.fields:
             yield from _leaf(column[name], _holding(node, inner.by_name[name]), f"{path}.{name}")
@@ -199,14 +204,14 @@ def _leaf(column: ak.Array, node: Node, path: str) -> Iterator[tuple[str, ak.Arr
 
 
 def _holding(node: Node, member: Node) -> Node:
-    """Return the lists, arrays and optional values of a type around another innermost type."""
+    """Return a type with `member` in the place of its innermost type."""
     if isinstance(node, List | Fixed | Optional):
         return replace(node, item=_holding(node.item, member))
     return member
 
 
 def _numpy_of(column: ak.Array, node: Node) -> Any:
-    """Return one column as NumPy has it: lists of any length as objects, as uproot does."""
+    """Return one column as a NumPy array; lists of any length are an array of objects, as in uproot."""
     if isinstance(node, Link | ElementLink):
         return _links_of(column, LINK_RECORDS[type(node)].fields)
     if isinstance(node, List) and not node.is_bytes:
@@ -220,7 +225,7 @@ def _numpy_of(column: ak.Array, node: Node) -> Any:
 
 
 def _objects_of(items: list[Any]) -> Any:
-    # Not numpy.array(): it would make two dimensions of lists that happen to be of one length.
+    # numpy.array() would make a second dimension of lists that happen to have one length.
     values = np.empty(len(items), object)
     for position, item in enumerate(items):
         values[position] = item
@@ -246,7 +251,7 @@ def _arrow_of(array: ak.Array) -> Any:
 
 
 def _with_items(array: ak.Array) -> ak.Array:
-    """Return missing lists as empty ones behind a mask, since awkward loses its way in none at all."""
+    """Return missing lists as empty ones behind a mask: awkward cannot convert an option without a list."""
 
     def masked(layout: Any, **_: Any) -> Any:
         if not layout.is_option or not layout.content.is_list or layout.content.is_regular:

@@ -1,7 +1,7 @@
-"""Files for those who have no federation: ROOT files with RNTuples, Parquet and Arrow files.
+"""Exports: objects as ROOT files with RNTuples, as Parquet and as Arrow files.
 
-A file appears under its name when it is complete; what was written until an error is removed. Links are
-exported as the numbers they consist of.
+A file gets its name when it is complete; after an error nothing of it is left. A link is exported as the
+record of its numbers.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ Progress = Callable[[int, int], None]
 """Called with the objects done so far and the objects in all."""
 
 SUFFIXES = {".root": "root", ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
-"""The format of each ending of a file's name."""
+"""The format for each suffix of a file name."""
 
 FORMATS = ("root", "parquet", "arrow")
 
 
 class _Sink(Protocol):
-    """A file that batches of objects go to."""
+    """A file to which batches of objects are written."""
 
     def begin(self, name: str, definition: Definition) -> None:
-        """Begin with the objects of another container."""
+        """Begin the objects of the next container."""
 
     def write(self, batch: ak.Array) -> None:
         """Append objects."""
@@ -69,12 +69,12 @@ def export_views(
     step_size: int | str = "64 MB",
     progress: Progress | None = None,
 ) -> int:
-    """Write objects of containers to a file, and return their number.
+    """Export objects of containers to a file, and return their number.
 
     Parameters
     ----------
     views
-        What to export, by the names that the RNTuples get.
+        The views to export, by the names of their RNTuples.
     path, expressions, where, format, step_size, progress
         As for :meth:`femtobarn.View.export`.
     """
@@ -83,48 +83,50 @@ def export_views(
     kind = format_of(target, format)
     if kind != "root" and len(views) != 1:
         raise InvalidError(f"a {kind} file holds one container, not {len(views)}; export to a .root file")
-    with _told(target):
+    with _translated_errors(target):
         is_taken = target.exists()
     if is_taken:
-        raise ExistsError(f"file {target} exists already; remove it, or choose another name")
+        raise ExistsError(f"file {target} exists; remove it, or choose another name")
     total, done = sum(map(len, views.values())), 0
     chosen = list(expressions) if isinstance(expressions, Iterator) else expressions
-    with _completed(target) as partial:
+    with _renamed_on_success(target) as partial:
         sink = _SINKS[kind](partial, target.name)
         for name, view in views.items():
             sink.begin(name, Projection.of(chosen, view.definition).as_class(view.definition))
-            # An empty batch first, so that a file without objects has its fields too.
+            # The first batch is empty, so that a file without objects also has the fields.
             _write(sink, view.arrays(chosen, entry_stop=0), target)
             for batch in view.iterate(chosen, where, step_size=step_size):
                 _write(sink, batch, target)
                 done += len(batch)
                 if progress is not None:
                     progress(done, total)
-        with _told(target):
+        with _translated_errors(target):
             sink.close()
     return done
 
 
 def format_of(path: Path, given: str | None) -> str:
-    """Return the format of a file, by its name unless it is given."""
+    """Return the given format of a file, or that of its suffix."""
     if given is not None:
         if given not in FORMATS:
             raise InvalidError(f"format {given!r} does not exist{near_misses(given, FORMATS)}")
         return given
     kind = SUFFIXES.get(path.suffix.lower())
     if kind is None:
-        raise InvalidError(f"{path.name} ends in none of {', '.join(SUFFIXES)}; give format=")
+        raise InvalidError(
+            f"unknown suffix of {path.name}: must be one of {', '.join(SUFFIXES)}; or give format="
+        )
     return kind
 
 
 def _write(sink: _Sink, batch: ak.Array, target: Path) -> None:
-    with _told(target):
+    with _translated_errors(target):
         sink.write(batch)
 
 
 @contextlib.contextmanager
-def _told(target: Path) -> Iterator[None]:
-    """Make an error of the operating system that a library met, such as a full disk, one of ours."""
+def _translated_errors(target: Path) -> Iterator[None]:
+    """Translate errors of the operating system in other libraries, such as a full disk, to Femtobarn's."""
     try:
         yield
     except FemtobarnError:
@@ -138,10 +140,10 @@ def _told(target: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _completed(target: Path) -> Iterator[Path]:
-    """Give a name to write to that becomes the target's when all went well."""
+def _renamed_on_success(target: Path) -> Iterator[Path]:
+    """Yield a temporary path, which is renamed to the target on success, and removed otherwise."""
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    with _told(target):
+    with _translated_errors(target):
         partial.unlink(missing_ok=True)
     try:
         yield partial
@@ -151,7 +153,7 @@ def _completed(target: Path) -> Iterator[Path]:
 
 
 class _RootSink:
-    """A ROOT file, with an RNTuple for each container."""
+    """A ROOT file with an RNTuple for each container."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._handle = ExportHandle.create(path, name)

@@ -85,8 +85,7 @@ class Imports:
         in the objects of those files: a trigger that a file does not record has not failed to fire. An
         existing container gets a newer version of its class if a file has other fields.
 
-        The container ``imports`` of each database records the file, the tree and the range of entries of
-        everything imported into it.
+        The container ``imports`` of each database records the files, trees and entries imported into it.
 
         Parameters
         ----------
@@ -124,14 +123,11 @@ class Imports:
         Raises
         ------
         ExistsError
-            If a tree was imported before, or is given twice. Files are identified by their UUIDs, which
-            copies share.
+            If a tree was imported before, or is given twice; copies of a file count as the file.
         InvalidError
             If the trees of one container have a field of different types; the text names it.
         NotFoundError
             If a file or a tree does not exist, or a glob matches nothing.
-        CorruptError
-            If a file is damaged.
         """
         options = TreeOptions(
             trees, database, container, class_name, only, grouping, again, jobs, batch_bytes

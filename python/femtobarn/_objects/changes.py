@@ -1,4 +1,4 @@
-"""What is changed of objects that are there: which of them, and the columns of the new values."""
+"""The arguments of updates and deletions: the entries of the objects, and columns of their new values."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["Chosen", "entries_of", "new_values"]
 Chosen: TypeAlias = (
     "int | Oid | Object | LinkRef | OidRange | OidArray | Sequence[Any] | np.ndarray[Any, Any]"
 )
-"""Objects of a container: one or many, by OID, as objects or links, or by their numbers in it."""
+"""One or many objects of a container: OIDs, objects, links, or entries."""
 
 
 def entries_of(chosen: Any, place: tuple[int, int]) -> tuple[np.ndarray[Any, Any], bool]:
-    """Return the numbers of objects in their container, and whether a single one was named.
+    """Return the entries of objects in their container, and whether a single object was given.
 
     Parameters
     ----------
@@ -33,6 +33,11 @@ def entries_of(chosen: Any, place: tuple[int, int]) -> tuple[np.ndarray[Any, Any
         As :data:`Chosen`.
     place
         Numbers of the database and the container that the objects have to be in.
+
+    Raises
+    ------
+    InvalidError
+        If an object is of another container, or an argument is none of these.
 
     Examples
     --------
@@ -44,7 +49,7 @@ def entries_of(chosen: Any, place: tuple[int, int]) -> tuple[np.ndarray[Any, Any
         return chosen.entries, False
     if isinstance(chosen, np.ndarray) and chosen.dtype.kind in "iu":
         if chosen.ndim != 1 or (chosen.size and int(chosen.min()) < 0):
-            raise InvalidError("entries are numbers from 0 upwards, in one dimension")
+            raise InvalidError("entries must be integers of 0 or more, in one dimension")
         return chosen.astype(np.uint64), False
     if isinstance(chosen, Sequence | np.ndarray) and not isinstance(chosen, str | bytes):
         return np.array([_entry_of(each, place) for each in chosen], np.uint64), False
@@ -56,7 +61,9 @@ def _entry_of(chosen: Any, place: tuple[int, int]) -> int:
         return int(chosen)
     oid = getattr(chosen, "oid", chosen)
     if not isinstance(oid, Oid):
-        raise InvalidError(f"{chosen!r} is not an object; give an OID, an object, or an entry from 0 upwards")
+        raise InvalidError(
+            f"{chosen!r} does not name an object; give an OID, an object, or an entry of 0 or more"
+        )
     _check_place((oid.database, oid.container), place)
     return oid.entry
 
@@ -64,13 +71,13 @@ def _entry_of(chosen: Any, place: tuple[int, int]) -> int:
 def _check_place(found: tuple[int, int], place: tuple[int, int]) -> None:
     if found != place:
         raise InvalidError(
-            f"container {found[0]}-{found[1]} is not this one, which is {place[0]}-{place[1]}; "
+            f"the object is in container {found[0]}-{found[1]}, not in this one, {place[0]}-{place[1]}; "
             "change objects through the container that they are in"
         )
 
 
 def new_values(values: Any, named: Mapping[str, Any], definition: Definition, single: bool) -> Tree:
-    """Return the columns of new values, by the dotted names of the fields that they are of.
+    """Return the columns of new values, as a record whose members are dotted names of fields.
 
     Parameters
     ----------
@@ -78,12 +85,21 @@ def new_values(values: Any, named: Mapping[str, Any], definition: Definition, si
         A mapping of fields to values, or an object of the class; None if all are in `named`.
     named
         More fields with their values.
+    definition
+        The class of the objects.
     single
-        Whether there is one value of each field rather than one for each of several objects.
+        Whether the values are those of one object, and not arrays with one for each of several.
+
+    Raises
+    ------
+    InvalidError
+        If no field is given, or a value does not fit its field.
+    NotFoundError
+        If a field does not exist; near misses are named.
     """
     given = {**_fields_of(values, definition), **named}
     if not given:
-        raise InvalidError("no field to change is named")
+        raise InvalidError("no fields to change; give at least one")
     fields = tuple(Field(path, definition.resolve(path)) for path in given)
     columns = {path: [value] for path, value in given.items()} if single else given
     return columns_of(columns, Record("", fields))
@@ -102,6 +118,4 @@ def _fields_of(values: Any, definition: Definition) -> Mapping[str, Any]:
         return {name: getattr(values, name) for name in names}
     if hasattr(values, "fields"):
         return {name: values[name] for name in values.fields}
-    raise InvalidError(
-        f"{type(values).__name__} holds no values of fields; give a mapping of fields to values"
-    )
+    raise InvalidError(f"{type(values).__name__} has no fields; give a mapping of fields to values")

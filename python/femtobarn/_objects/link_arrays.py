@@ -1,4 +1,4 @@
-"""Links inside awkward arrays: each knows its OID and can fetch what it leads to."""
+"""Links in awkward arrays: each has its OID, and fetches its target."""
 
 from __future__ import annotations
 
@@ -17,35 +17,37 @@ if TYPE_CHECKING:
 __all__ = ["BEHAVIOR", "SNAPSHOT", "link_records"]
 
 SNAPSHOT = "@femtobarn.snapshot"
-"""Attribute of an awkward array: the snapshot that it was read from; not pickled with it."""
+"""Attribute of an awkward array that holds the snapshot it was read from. It is not pickled."""
 
 
 def _snapshot_of(array: Any) -> Snapshot:
     snapshot = array.attrs.get(SNAPSHOT)
     if snapshot is None:
-        raise InvalidError("this array no longer knows its snapshot; use snapshot.fetch(links)")
+        raise InvalidError(
+            "this array has lost its snapshot, for example in a pickle; use snapshot.fetch(links)"
+        )
     result: Snapshot = snapshot
     return result
 
 
 class LinkRecord(ak.Record):  # type: ignore[misc]
-    """One link in an awkward array; a null one is None instead."""
+    """A link in an awkward array; a null link is None instead."""
 
     @property
     def oid(self) -> Oid:
-        """The OID that the link holds."""
+        """OID of the target."""
         return Oid(*(int(self[name]) for name in OID_DTYPE.names or ()))
 
     def get(self) -> Any:
-        """Return the object that the link leads to."""
+        """Return the target of the link."""
         return _snapshot_of(self).object(self.oid)
 
 
 class LinkArray(ak.Array):  # type: ignore[misc]
-    """Links in an awkward array, of any nesting."""
+    """Links in an awkward array, nested to any depth."""
 
     def fetch(self, expressions: Any = None) -> ak.Array:
-        """Return fields of the objects that the links lead to, nested as the links are."""
+        """Return fields of the targets, nested as the links are."""
         snapshot = _snapshot_of(self)
 
         def replace(layout: Any, **_: Any) -> Any:
@@ -62,7 +64,8 @@ BEHAVIOR: dict[Any, Any] = {
     "ElementLink": LinkRecord,
     ("*", "ElementLink"): LinkArray,
 }
-"""What awkward makes of records of links; given to each array, so that it changes no other library."""
+"""Behaviours of awkward for records of links. Each array carries them, so that nothing is registered
+globally."""
 
 
 def link_records(links: Any) -> np.ndarray[Any, np.dtype[Any]]:

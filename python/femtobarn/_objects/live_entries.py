@@ -1,4 +1,4 @@
-"""Which entries of a container have objects: all but those of deleted ones."""
+"""The entries of a container that have objects, where some objects were deleted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ Entries = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class LiveEntries:
-    """Runs of entries, among which an object's position is its index in a view.
+    """Runs of entries with objects. The position of an object is its index among them, as in a view.
+
+    Parameters
+    ----------
+    ends
+        First entry and end of each run, in order: shape (2 * runs,).
 
     Examples
     --------
@@ -32,7 +37,7 @@ class LiveEntries:
 
     @property
     def runs(self) -> Iterator[range]:
-        """The runs in order."""
+        """The runs, in order."""
         return map(range, self._starts.tolist(), self._stops.tolist())
 
     def entry(self, position: int) -> int:
@@ -41,7 +46,7 @@ class LiveEntries:
         return int(self._starts[run] + position - self._first[run])
 
     def within(self, start: int, stop: int) -> Entries:
-        """Return the entries of the objects in a range of entries."""
+        """Return the entries in ``start:stop`` that have objects."""
         parts = [np.empty(0, np.uint64)]
         first = int(np.searchsorted(self._stops, start, side="right"))
         last = int(np.searchsorted(self._starts, stop, side="left"))

@@ -1,9 +1,9 @@
-"""Objects read one by one: attributes that load when asked for, links that are followed when used.
+"""Objects read one by one: fields are loaded on first access, links are followed when they are used.
 
-An object is a place (an entry of a container as of a snapshot), not a copy: it reads a field when the
-field is asked for, and never changes, because snapshots do not. Objects that come from one loop share a
-block of neighbouring entries, so that a column is read once per block. Objects with their attributes and
-plain values are the extension module's; what is made of other columns is here.
+An object stands for an entry of a container as of a snapshot. It is not a copy, and never changes, because
+snapshots do not. The objects of one loop share a block of neighbouring entries, so that a column is read once
+for each block. The extension module has the class :class:`Object` and plain values; this module makes all
+other values.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Members:
             _set(self, name, value)
 
     def _unchanging(self, name: str) -> str:
-        """Say why an attribute cannot be set, and what to do instead."""
+        """Return the error text for setting an attribute, with what to do instead."""
         raise NotImplementedError
 
     def __getattr__(self, name: str) -> Any:
@@ -53,7 +53,7 @@ class _Members:
         try:
             return self[name]
         except NotFoundError as error:
-            if name == "keys":  # For dict(record), unless there is a member of that name.
+            if name == "keys":  # dict(record) calls this; a member of that name goes first.
                 return lambda: self.fields
             raise AttributeError(str(error)) from None
 
@@ -95,8 +95,8 @@ class RecordValue(_Members):
 
     def _unchanging(self, name: str) -> str:
         return (
-            f"records of class {self._node.class_name} that are stored do not change; give the object that "
-            "has this one a new value in a transaction, with container.update(oid, ...)"
+            f"stored records of class {self._node.class_name} do not change; give the object that has this "
+            "record a new value in a transaction, with container.update(oid, ...)"
         )
 
     @property
@@ -117,7 +117,7 @@ class RecordValue(_Members):
 
 
 class LinkRef(_Members):
-    """A stored link to an object; its attributes are the object's."""
+    """A stored link to an object; its attributes are those of the object."""
 
     __slots__ = ("_snapshot", "oid")
 
@@ -129,27 +129,27 @@ class LinkRef(_Members):
         _set(self, "_snapshot", snapshot)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.get(), name, value)  # The object says why not.
+        setattr(self.get(), name, value)  # The object raises the error.
 
     def get(self) -> Object:
-        """Return the object that the link leads to, as of the same snapshot.
+        """Return the target, as of the same snapshot.
 
         Raises
         ------
         NotFoundError
-            If there is no such object, or it was deleted.
+            If the target does not exist, or was deleted.
         """
         return self._snapshot.object(self.oid)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        # That the object is gone is another error than that it has no such field.
+        # Not `self[name]`: a deleted target is a NotFoundError, a missing field an AttributeError.
         return getattr(self._snapshot.object(self.oid), name)
 
     @property
     def fields(self) -> list[str]:
-        """Names of the fields of the object."""
+        """Names of the fields of the target."""
         return self.get().fields
 
     def __getitem__(self, name: str) -> Any:
@@ -166,7 +166,7 @@ class LinkRef(_Members):
 
 
 class ElementRef(_Members):
-    """A stored link to one element of a collection; its attributes are the element's."""
+    """A stored link to one element of a collection; its attributes are those of the element."""
 
     __slots__ = ("_snapshot", "_target", "element", "oid")
 
@@ -183,7 +183,7 @@ class ElementRef(_Members):
 
     def _unchanging(self, name: str) -> str:
         return (
-            "elements of objects that are stored do not change; give the object a new collection in a "
+            "elements of stored objects do not change; give the object a new collection in a "
             f"transaction, with container.update({self.oid!r}, {self._collection(self.get())}=...)"
         )
 
@@ -217,7 +217,7 @@ class ElementRef(_Members):
         return f"<link to element {self.element} of {self.oid}>"
 
     def _collection(self, owner: Object) -> str:
-        """Return the field that the element is in: the one named by the link, or the only list."""
+        """Return the field that holds the element: the one that the link names, or the only list."""
         _, _, named = self._target.partition(".")
         if named:
             return named
@@ -231,7 +231,7 @@ class ElementRef(_Members):
 
 
 class LinkList(Sequence["LinkRef | ElementRef | None"]):
-    """The links of a to-many relation, each followed when it is used."""
+    """The links of a to-many relation; each is followed when it is used."""
 
     __slots__ = ("_make", "_records", "_snapshot")
 
@@ -258,12 +258,12 @@ class LinkList(Sequence["LinkRef | ElementRef | None"]):
 
     @property
     def oids(self) -> list[Oid]:
-        """OIDs of the objects."""
+        """OIDs of the targets."""
         columns = (self._records[name].tolist() for name in ("database", "container", "entry"))
         return [Oid(*members) for members in zip(*columns, strict=True)]
 
     def fetch(self, expressions: Any = None, *, library: str = "ak") -> Any:
-        """Return fields of all the objects at once; see :meth:`Snapshot.fetch`."""
+        """Return fields of all targets, read at once; see :meth:`Snapshot.fetch`."""
         return self._snapshot.fetch(self._records, expressions, library=library)
 
     def __repr__(self) -> str:
@@ -309,7 +309,7 @@ def _variant_value(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> An
 
 
 def items_of(tree: Tree, node: Node | None, start: int, stop: int, snapshot: Snapshot) -> Any:
-    """Return a range of items: numbers as a NumPy array, links as links, others as awkward arrays."""
+    """Return a range of items: numbers as a NumPy array, links as a list, others as an awkward array."""
     if tree[0] == "primitive":
         return np.frombuffer(tree[2], DTYPES[tree[1]])[start:stop]
     if tree[0] == "string" and node is not None:
@@ -318,7 +318,7 @@ def items_of(tree: Tree, node: Node | None, start: int, stop: int, snapshot: Sna
         records = _link_records(tree, start, stop)
         return LinkList(records, lambda index: _link_value(records[index], node, snapshot), snapshot)
     layout = layout_of(tree, node)
-    # Slicing an array would make two of the costly high-level objects.
+    # The layout is sliced, because slicing an array would make a second high-level object, which is costly.
     part = layout if (start, stop) == (0, layout.length) else layout[start:stop]
     return ak.Array(part, **snapshot.array_settings)
 
@@ -341,7 +341,7 @@ def _link_value(record: Any, node: Link | ElementLink, snapshot: Snapshot) -> Li
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value as Python's own types; links become OIDs."""
+    """Return a value in Python's own types, with links as OIDs."""
     if isinstance(value, LinkRef):
         return value.oid
     if isinstance(value, ElementRef):

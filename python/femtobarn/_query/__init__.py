@@ -1,10 +1,12 @@
-"""Which fields and which entries are read. Knows ``_schema`` and ``_data``.
+"""The fields and the entries that are read. Imports ``_schema`` and ``_data``.
 
 - ``paths``: expressions for fields, such as ``"Muon_*"``, expanded to dotted names.
 - ``projections``: the fields to read, and the order in which they are returned.
-- ``missing_values``, ``comparisons``: parts of the evaluation of a condition.
+- ``missing_values``: conditions on values that may be missing.
+- ``comparisons``: conditions that NumPy evaluates faster than numexpr.
 - ``selection``: the condition ``where``, parsed and evaluated.
-- ``intervals``, ``pruning``: clusters that no selected entry can be in, by their statistics.
+- ``intervals``: interval arithmetic on the statistics of clusters.
+- ``pruning``: the clusters that a selection leaves out by their statistics.
 
-Each knows only those before it.
+Each imports only those before it.
 """

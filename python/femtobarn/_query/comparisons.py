@@ -1,9 +1,8 @@
 """Conditions that only compare fields, or their absolute values, with numbers.
 
-NumPy evaluates these several times faster than numexpr. The answers are numexpr's. Above all, values of
-single precision are compared with a number as it is written, not with what it would be rounded to: that
-needs no conversion of the values, since there is a number of single precision that parts them in the same
-way.
+NumPy evaluates these several times faster than numexpr, with the same result. In particular, values of single
+precision are compared with the number as it is written, not rounded to single precision. The values need no
+conversion for that: some number of single precision divides them in the same way.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ from .._data.casts import Values
 __all__ = ["Comparison", "comparison_of"]
 
 Comparison: TypeAlias = Callable[[Mapping[str, Values]], Values]
-"""Tells for each entry whether a condition holds, from the values by numexpr's names."""
+"""Takes the values by their names in the expression, and returns a mask of the entries that meet the
+condition."""
 
 COMPARERS: dict[type[ast.cmpop], Callable[[Any, Any], Values]] = {
     ast.Lt: operator.lt,
@@ -29,20 +29,21 @@ COMPARERS: dict[type[ast.cmpop], Callable[[Any, Any], Values]] = {
     ast.GtE: operator.ge,
 }
 
-TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+SWAPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.Gt,
     ast.LtE: ast.GtE,
     ast.Gt: ast.Lt,
     ast.GtE: ast.LtE,
 }
-"""What a comparison is with its sides swapped."""
+"""The operator of each comparison after its sides are swapped."""
 
 EXACT_INTEGER_MAX = 2**24
-"""Up to this, integers are numbers of single precision."""
+"""Integers up to this are exact in single precision."""
 
 
 def comparison_of(expression: str) -> Comparison | None:
-    """Return the evaluation of numexpr's form of a condition, or None if it does more than compare.
+    """Return a function that evaluates a condition in the form of numexpr, or None if it does more than
+    compare.
 
     Examples
     --------
@@ -69,7 +70,7 @@ def _condition(node: ast.AST) -> Comparison | None:
 def _comparison(node: ast.Compare) -> Comparison | None:
     left, kind, right = node.left, type(node.ops[0]), node.comparators[0]
     if _number(left) is not None:
-        left, kind, right = right, TURNED.get(kind, kind), left
+        left, kind, right = right, SWAPPED.get(kind, kind), left
     name, is_absolute = _column(left)
     limit = _number(right)
     if name is None or limit is None or kind not in COMPARERS:
@@ -79,7 +80,7 @@ def _comparison(node: ast.Compare) -> Comparison | None:
     def holds(values: Mapping[str, Values]) -> Values:
         column = values[name]
         if is_absolute:
-            # The least integer has no absolute value among integers.
+            # The absolute value of the least integer overflows.
             column = np.abs(column if column.dtype.kind == "f" else column.astype(np.float64))
         return compare(column, single if column.dtype == np.float32 else limit)
 
@@ -87,7 +88,7 @@ def _comparison(node: ast.Compare) -> Comparison | None:
 
 
 def _column(node: ast.AST) -> tuple[str | None, bool]:
-    """Return the name of a column, if it is one, and whether its absolute values are meant."""
+    """Return the column that an operand is, or None, and whether its absolute values are taken."""
     match node:
         case ast.Name(id=name):
             return name, False
@@ -103,12 +104,12 @@ def _number(node: ast.AST) -> int | float | None:
     value = node.value if isinstance(node, ast.Constant) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # numexpr would round a larger integer to the precision of the values.
+    # numexpr rounds a larger integer to the precision of the values; it evaluates such a condition.
     return None if isinstance(value, int) and value > EXACT_INTEGER_MAX else sign * value
 
 
 def _single_limit(limit: float, kind: type[ast.cmpop]) -> np.float32:
-    """Return the number of single precision that parts others as the limit does."""
+    """Return the number of single precision that divides numbers of single precision as the limit does."""
     with np.errstate(over="ignore"):
         nearest = np.float32(limit)
     if kind in (ast.Gt, ast.LtE):

@@ -1,11 +1,11 @@
-"""Arithmetic on what values lie between: of what a condition computes, without reading the values.
+"""Interval arithmetic: bounds of an expression in each cluster, from the bounds of the columns in it.
 
-Each interval is one per cluster, as arrays. It may be too wide but never too narrow:
+An interval has arrays with one element for each cluster. It may be too wide, but is never too narrow:
 
-1. every value that the expression has for an entry of the cluster is within the cluster's interval, or
-   is not a number and the interval says so;
-2. bounds are moved outwards wherever the evaluation, in whatever precision, might round, and integers
-   that might overflow lie anywhere.
+1. Every value of the expression for an entry of the cluster is in the interval, or it is NaN and `has_nan` is
+   true.
+2. Bounds move outwards wherever the evaluation may round, in single or double precision. An integer that may
+   overflow is unbounded.
 """
 
 from __future__ import annotations
@@ -25,46 +25,48 @@ EXACT_INTEGERS = 2.0**53
 """Integers up to here are exact in double precision."""
 
 SLACK = 2.0**-22
-"""What single precision may lose of a number, and more."""
+"""More than the relative rounding error of single precision."""
 
 TINY = 1e-44
-"""What single precision may lose where numbers are smallest, and more."""
+"""More than the absolute rounding error of the smallest numbers of single precision."""
 
 SINGLE_MAX = 3.4e38
-"""Larger numbers may be infinite in single precision."""
+"""Numbers larger than this may be infinite in single precision."""
 
 LIMITS = {"int32": 2.0**31, "int64": 2.0**63}
-"""From where on integers overflow."""
+"""The least absolute value that may overflow, by kind."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """For each cluster: whether a condition may hold for an entry of it, and whether it may not."""
+    """For each cluster: whether a condition may hold for an entry in it, and whether it may fail for one."""
 
     may_hold: Flags
     may_fail: Flags
 
     @classmethod
     def unknown(cls, clusters: int) -> Truth:
-        """Anything may be."""
+        """Return that the condition may hold and may fail in every cluster."""
         return cls(np.ones(clusters, np.bool_), np.ones(clusters, np.bool_))
 
     def both(self, other: Truth) -> Truth:
-        """Return when this and the other condition hold."""
+        """Return the truth of this condition and the other."""
         return Truth(self.may_hold & other.may_hold, self.may_fail | other.may_fail)
 
     def either(self, other: Truth) -> Truth:
-        """Return when this or the other condition holds."""
+        """Return the truth of this condition or the other."""
         return Truth(self.may_hold | other.may_hold, self.may_fail & other.may_fail)
 
     def negated(self) -> Truth:
-        """Return when this condition does not hold."""
+        """Return the truth of the negated condition."""
         return Truth(self.may_fail, self.may_hold)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """For each cluster: what the numbers of its entries lie between.
+    """For each cluster: the bounds of the numbers of its entries.
+
+    Arrays have shape (clusters,). A cluster without a number has ``low > high``.
 
     Examples
     --------
@@ -77,26 +79,26 @@ class Interval:
     high: Numbers
     has_nan: Flags
     kind: str
-    """``int32`` or ``int64``, as which numexpr computes, or ``real``."""
+    """``int32`` or ``int64``, in which numexpr computes, or ``real``."""
 
     @classmethod
     def constant(cls, value: float, clusters: int) -> Interval:
-        """Return the interval of a number written down."""
+        """Return the interval of a literal number."""
         bound = np.full(clusters, float(value))
         kind = "real" if isinstance(value, float) else "int32" if abs(value) < 2**31 else "int64"
         return cls(bound, bound, np.isnan(bound), kind)._rounded()
 
     @property
     def is_real(self) -> bool:
-        """Whether these are real numbers."""
+        """Whether the numbers are real."""
         return self.kind == "real"
 
     def negated(self) -> Interval:
-        """Return the numbers with their signs changed."""
+        """Return the negated numbers."""
         return Interval(-self.high, -self.low, self.has_nan, self.kind)._without_overflow()
 
     def magnitude(self) -> Interval:
-        """Return the numbers without their signs."""
+        """Return the absolute values."""
         crosses = (self.low <= 0) & (self.high >= 0)
         ends = np.abs(self.low), np.abs(self.high)
         low = np.where(crosses, 0.0, np.minimum(*ends))
@@ -117,15 +119,15 @@ class Interval:
         return self._combined(other, lambda a, b: [x * y for x in a for y in b])
 
     def over(self, other: Interval) -> Interval:
-        """Return the quotients; anything where the divisor may be zero."""
+        """Return the quotients; unbounded where the divisor may be zero."""
         ratio = self._combined(other, lambda a, b: [x / y for x in a for y in b], kind="real")
         wild = ~((other.low > 0) | (other.high < 0))
-        # Whether integers are divided as such is numexpr's to choose; that goes towards zero.
+        # numexpr may divide integers as integers, which rounds towards zero.
         low, high = np.minimum(ratio.low, np.trunc(ratio.low)), np.maximum(ratio.high, np.trunc(ratio.high))
-        return Interval(low, high, ratio.has_nan, "real")._anything_where(wild)
+        return Interval(low, high, ratio.has_nan, "real")._unbounded_where(wild)
 
     def to_the(self, exponent: int) -> Interval:
-        """Return the powers, of an exponent from 0 upwards."""
+        """Return the powers; the exponent is 0 or more."""
         if exponent == 0:
             return Interval.constant(1, len(self.low))
         ends = np.stack([self.low, self.high])
@@ -140,12 +142,12 @@ class Interval:
         return made._without_overflow()._or_empty(self)
 
     def compared(self, operator: str, other: Interval) -> Truth:
-        """Return when a comparison holds: ``Lt``, ``LtE``, ``Gt``, ``GtE``, ``Eq`` or ``NotEq``."""
+        """Return the truth of a comparison: ``Lt``, ``LtE``, ``Gt``, ``GtE``, ``Eq`` or ``NotEq``."""
         if operator in ("Gt", "GtE"):
             return other.compared(operator.replace("G", "L"), self)
         left, right = self, other
         if left.is_real or right.is_real:
-            # Integers lose digits when they are compared with real numbers.
+            # Integers are rounded when they are compared with real numbers.
             left, right = left._spread(), right._spread()
         has_nan = left.has_nan | right.has_nan
         if operator == "Lt":
@@ -167,32 +169,32 @@ class Interval:
         kind = kind or max(self.kind, other.kind, key=kinds.index)
         with np.errstate(all="ignore"):
             found = np.stack(ends((self.low, self.high), (other.low, other.high)))
-        wild = np.isnan(found).any(axis=0) | self._is_endless() | other._is_endless()
+        wild = np.isnan(found).any(axis=0) | self._is_unbounded() | other._is_unbounded()
         low, high = found.min(axis=0), found.max(axis=0)
         made = Interval(low, high, self.has_nan | other.has_nan, kind)
-        return made._rounded()._without_overflow()._anything_where(wild)
+        return made._rounded()._without_overflow()._unbounded_where(wild)
 
-    def _is_endless(self) -> Flags:
-        """Where a bound is infinite, with which arithmetic may give what is no number."""
+    def _is_unbounded(self) -> Flags:
+        """Return where a bound is infinite: arithmetic with infinity may give NaN."""
         return ~(np.isfinite(self.low) & np.isfinite(self.high))
 
     def _rounded(self) -> Interval:
         return self._spread() if self.is_real else self._outwards()
 
     def _outwards(self) -> Interval:
-        """Move bounds that may not be exact integers to the next number."""
+        """Move bounds that double precision may have rounded to the next number outwards."""
         low = np.where(np.abs(self.low) > EXACT_INTEGERS, np.nextafter(self.low, -np.inf), self.low)
         high = np.where(np.abs(self.high) > EXACT_INTEGERS, np.nextafter(self.high, np.inf), self.high)
         return Interval(low, high, self.has_nan, self.kind)
 
     def _spread(self) -> Interval:
-        """Move bounds by what single precision may lose; infinite where it would overflow."""
+        """Move bounds outwards by the rounding error of single precision; infinite where it overflows."""
         with np.errstate(all="ignore"):
             low = self.low - np.abs(self.low) * SLACK - TINY
             high = self.high + np.abs(self.high) * SLACK + TINY
         low = np.where(np.isinf(self.low), self.low, np.where(low < -SINGLE_MAX, -np.inf, low))
         high = np.where(np.isinf(self.high), self.high, np.where(high > SINGLE_MAX, np.inf, high))
-        # A number beyond single precision becomes infinite whichever end it is.
+        # A value beyond the range of single precision becomes infinite, whichever bound it is.
         low = np.where(np.isfinite(low) & (low > SINGLE_MAX), SINGLE_MAX, low)
         high = np.where(np.isfinite(high) & (high < -SINGLE_MAX), -SINGLE_MAX, high)
         return Interval(low, high, self.has_nan, "real")
@@ -201,14 +203,14 @@ class Interval:
         limit = LIMITS.get(self.kind)
         if limit is None:
             return self
-        return self._anything_where((self.low <= -limit) | (self.high >= limit))
+        return self._unbounded_where((self.low <= -limit) | (self.high >= limit))
 
-    def _anything_where(self, wild: Flags) -> Interval:
+    def _unbounded_where(self, wild: Flags) -> Interval:
         low, high = np.where(wild, -np.inf, self.low), np.where(wild, np.inf, self.high)
         return Interval(low, high, self.has_nan | wild, self.kind)
 
     def _or_empty(self, source: Interval) -> Interval:
-        """Keep the clusters without a number (their least is above their greatest) as such."""
+        """Keep the clusters without a number, in which ``low > high``, as they are in `source`."""
         empty = source.low > source.high
         low, high = np.where(empty, np.inf, self.low), np.where(empty, -np.inf, self.high)
         return Interval(low, high, self.has_nan, self.kind)

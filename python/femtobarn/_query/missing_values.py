@@ -1,8 +1,8 @@
-"""Conditions on values that may be missing, by SQL's rule.
+"""Conditions on values that may be missing, by the three-valued logic of SQL.
 
-1. A comparison, or a truth value, that needs a missing value neither holds nor fails. Nor does its `not`.
-2. `and` fails if one side fails, `or` holds if one side holds, whatever the other side needs.
-3. An entry is selected only if the whole condition holds.
+1. A comparison with a missing value is unknown, and so is its `not`; a missing truth value is unknown.
+2. `and` is false if one side is false, `or` is true if one side is true, even if the other side is unknown.
+3. An entry is selected only if the whole condition is true.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ __all__ = ["where_known"]
 
 
 def where_known(expression: str, present: Mapping[str, str]) -> str:
-    """Return an expression that is true where a condition holds, and nowhere else.
+    """Return an expression that is true exactly where a condition is true.
 
     Parameters
     ----------
     expression
-        numexpr's form of the condition.
+        The condition in the form of numexpr.
     present
-        For each variable with missing values, the variable that tells where its values are not missing.
+        For each variable with missing values, the variable that is true where its value is present.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def where_known(expression: str, present: Mapping[str, str]) -> str:
 
 
 def _known(node: ast.expr, present: Mapping[str, str], *, is_negated: bool) -> ast.expr:
-    """Return where a part of the condition is known to hold or, negated, to fail."""
+    """Return an expression that is true where a part of the condition is true or, negated, false."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
         return _known(node.operand, present, is_negated=not is_negated)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):

@@ -1,4 +1,4 @@
-"""Which fields a caller means: dotted names, globs and regular expressions."""
+"""Expressions for fields: dotted names, globs and regular expressions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Expressions", "all_paths", "counted", "expand", "whole_link"]
 
 Expressions: TypeAlias = str | Iterable[str] | Callable[[str], bool] | None
 """Fields: a dotted name, a glob ``Muon_*``, a regular expression ``/Muon_.*/``, a list of these, a
-function that tells for a name, or None for all."""
+function that returns whether a name is meant, or None for all fields."""
 
 
 def all_paths(definition: Definition) -> dict[str, Node]:
-    """Return the type of each field by its dotted name, members of records included.
+    """Return the type of each field by its dotted name, and of the members of records.
 
     Examples
     --------
@@ -36,17 +36,19 @@ def all_paths(definition: Definition) -> dict[str, Node]:
 
 
 def expand(expressions: Expressions, definition: Definition, *, counts: bool = False) -> list[str]:
-    """Return the paths that expressions stand for, in that order, without those inside another one.
+    """Return the paths that expressions stand for, in their order; a path inside another one is left out.
 
     Parameters
     ----------
     counts
-        Whether ``nX`` may stand for the number of items of the collection X, where no field is called so.
+        Whether ``nX`` may stand for the number of items of the collection X, if there is no field ``nX``.
 
     Raises
     ------
     NotFoundError
-        If one stands for nothing; near misses are named.
+        If an expression matches no field; near misses are named.
+    WrongTypeError
+        If an expression is not a text.
     """
     if expressions is None:
         return list(definition.record.by_name)
@@ -58,7 +60,7 @@ def expand(expressions: Expressions, definition: Definition, *, counts: bool = F
 
 def _matches(item: Any, definition: Definition, counts: bool) -> list[str]:
     if not isinstance(item, str):
-        raise WrongTypeError(f"{item!r} is not the name of a field")
+        raise WrongTypeError(f"names of fields are texts, not {item!r}")
     if len(item) > 1 and item.startswith("/") and item.rstrip("i").endswith("/"):
         flags = re.IGNORECASE if item.endswith("i") else 0
         pattern = re.compile(item.rstrip("i")[1:-1], flags)
@@ -101,7 +103,7 @@ def counted(path: str, definition: Definition) -> str | None:
 def whole_link(path: str, definition: Definition) -> str:
     """Return the path of the link that a path leads into, or else the path itself.
 
-    The members of a link mean something only together.
+    A link is read whole: its members identify an object only together.
     """
     parts = path.split(".")
     for count in range(1, len(parts)):

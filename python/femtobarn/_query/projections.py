@@ -1,7 +1,7 @@
-"""What is read of objects: which fields, in which order, and how many items collections have.
+"""Projections: the fields to read, their order in the result, and numbers of items.
 
-The engine gives columns in the order in which they are stored, and knows no ``nX``. Here they are put in the
-order asked for, that of the class if nothing was asked for, and ``nX`` is made of the offsets of X.
+The engine returns columns in the order in which they are stored, and knows no ``nX``. A projection arranges
+them in the order of the expressions, or of the class if there are none, and makes ``nX`` of the offsets of X.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COUNT = Primitive("int64")
 
 @dataclass(frozen=True)
 class Projection:
-    """Fields that are read.
+    """The fields to read.
 
     Examples
     --------
@@ -35,18 +35,18 @@ class Projection:
     """
 
     record: Record
-    """The type of what is given, in its order."""
+    """The type of the result, with its fields in order."""
     paths: list[str]
-    """What the engine is asked for: paths of fields, ``X.#`` for the number of items of X."""
+    """Paths for the engine: of fields, and ``X.#`` for the number of items of X."""
 
     @classmethod
     def of(cls, expressions: Expressions, definition: Definition) -> Projection:
-        """Return what expressions stand for.
+        """Return the projection that expressions stand for.
 
         Raises
         ------
         NotFoundError
-            If one stands for nothing; near misses are named.
+            If an expression matches no field; near misses are named.
         """
         chosen = expand(expressions, definition, counts=True)
         known = {path: _stored(path, definition) for path in chosen}
@@ -58,12 +58,12 @@ class Projection:
         return Definition(definition.name, definition.version, self.record.fields)
 
     def arrange(self, tree: Tree) -> Tree:
-        """Return columns that the engine gave as they were asked for."""
+        """Return columns of the engine in the order of the projection, with numbers of items."""
         return _arranged(tree, self.record)
 
 
 def part_of(definition: Definition, paths: list[str]) -> Definition:
-    """Return a class with only the fields at some paths, in their order.
+    """Return a class with only the fields at the given paths, in their order.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def part_of(definition: Definition, paths: list[str]) -> Definition:
 
 
 def _stored(path: str, definition: Definition) -> str:
-    """Return what the engine calls a path."""
+    """Return the path for the engine: ``X.#`` for ``nX``."""
     parent, _, name = path.rpartition(".")
     above = definition.resolve(parent) if parent else definition.record
     collection = None if name in _members(above) else counted(path, definition)
@@ -90,7 +90,7 @@ def _members(node: Node) -> dict[str, Node]:
 
 
 def _part(record: Record, wanted: Sequence[Sequence[str]]) -> Record:
-    """Return a record with some of its fields, each a path of names, in their order."""
+    """Return a record with only the wanted fields, each a path of names, in their order."""
     known = {field.name: field for field in record.fields}
     fields = []
     for name in dict.fromkeys(path[0] for path in wanted):

@@ -1,8 +1,8 @@
-"""Which clusters a condition cannot select anything from, told from their statistics alone.
+"""Pruning: the clusters in which, by their statistics alone, a condition selects no entry.
 
-Whatever is not certain counts as possible: operators and functions that are not known here, fields
-without statistics, entries that no statistics cover. So a selection gives the same entries with and
-without statistics.
+A cluster is kept unless it certainly has no selected entry: where the condition has an operator or function
+that this module does not know, where a field has no statistics, where entries are outside the statistics. So
+a selection gives the same entries with and without statistics.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from .selection import Selection
 __all__ = ["ClusterBounds", "excluded_ranges", "without_ranges"]
 
 POWERS_MAX = 8
-"""Largest exponent of which powers are bounded."""
+"""Largest exponent for which bounds are computed."""
 
 
 @dataclass(frozen=True)
 class ClusterBounds:
-    """What is known of one column: for each cluster its entries, and what the values lie between.
+    """The statistics of one column: for each cluster its entries, and the bounds of its values.
 
-    A cluster without a value that is a number has ``low`` infinite and ``high`` negative infinite, and one
-    of which nothing is known the other way round.
+    Arrays have shape (clusters,). A cluster in which no value is a number has ``low = inf`` and ``high =
+    -inf``; a cluster without statistics has ``low = -inf`` and ``high = inf``.
     """
 
     starts: np.ndarray[Any, np.dtype[np.int64]]
@@ -42,13 +42,13 @@ class ClusterBounds:
 def excluded_ranges(
     selection: Selection, definition: Definition, bounds_of: Callable[[str], ClusterBounds | None]
 ) -> list[range]:
-    """Return ranges of entries that the selection certainly leaves out, in order.
+    """Return the ranges of entries in which the selection certainly selects nothing, in order.
 
     Parameters
     ----------
     bounds_of
-        Gives the bounds of a field by its path, of the number of items of a collection by ``#`` and its
-        path, or None; the clusters are the same for all columns.
+        Returns the statistics of a field by its path, of the number of items of a collection by ``#`` and its
+        path, or None. The clusters are the same for all columns.
     """
     known = {name: bounds_of(column) for name, column in selection.variables.items()}
     bounds = {name: each for name, each in known.items() if each is not None}
@@ -64,7 +64,7 @@ def excluded_ranges(
 
 
 def without_ranges(window: range, excluded: list[range]) -> Iterator[range]:
-    """Return what is left of a range of entries.
+    """Yield the parts of a range of entries outside the excluded ranges.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def _merged(bounds: ClusterBounds, chosen: Flags) -> list[range]:
 
 
 class _Evaluator:
-    """Evaluates numexpr's form of a condition over intervals; None is what cannot be told."""
+    """Evaluates a condition in the form of numexpr over intervals; None stands for an unknown result."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class _Evaluator:
         self._clusters = clusters
 
     def evaluate(self, node: ast.AST) -> Interval | Truth | None:
-        """Return what a part of the condition may be in each cluster."""
+        """Return the bounds, or the truth, of a part of the condition in each cluster."""
         if isinstance(node, ast.Constant):
             return self._constant(node.value)
         if isinstance(node, ast.Name):
@@ -136,7 +136,7 @@ class _Evaluator:
         if dtype.kind == "f":
             return Interval(bounds.low, bounds.high, bounds.has_nan, "real")
         if (np.isfinite(bounds.high) & (bounds.high >= 2.0**63)).any():
-            # The evaluation has to see these and to refuse them.
+            # The selection refuses such values: it has to read them.
             return None
         kind = "int32" if dtype.itemsize < 4 or dtype == np.int32 else "int64"
         return Interval(bounds.low, bounds.high, bounds.has_nan, kind)._outwards()
@@ -173,7 +173,7 @@ class _Evaluator:
 
     @staticmethod
     def _logic(operator: ast.operator, left: Interval | Truth | None, right: object) -> Truth | None:
-        # Of numbers these are operations on bits.
+        # Between numbers, & and | combine bits.
         if not isinstance(left, Truth) or not isinstance(right, Truth):
             return None
         return left.both(right) if isinstance(operator, ast.BitAnd) else left.either(right)

@@ -1,8 +1,8 @@
 """Selections of entries by an expression: the ``where`` of :meth:`femtobarn.View.arrays`.
 
-numexpr evaluates, or NumPy where that is faster; Python's own parser reads. Here names of fields, dotted
-ones too, become variables of numexpr, and ``nX`` or ``len(X)`` becomes the number of items of the
-collection X. Nothing is evaluated by Python itself, so that an expression can do no more than compute.
+Python's parser reads the expression; numexpr evaluates it, or NumPy where that is faster. In between, dotted
+names of fields become variables of numexpr, and ``nX`` or ``len(X)`` becomes the number of items of the
+collection X. Python itself evaluates nothing, so that an expression can do nothing but compute.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ FUNCTIONS = frozenset(
         "where",
     ]
 )
-"""Functions of numexpr that give one value per entry."""
+"""Functions of numexpr that return one value for each entry."""
 
 OPERATORS = (
     ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor,
@@ -74,12 +74,12 @@ OPERATORS = (
 )  # fmt: skip
 
 COUNT = "#"
-"""Before the path of a collection: the number of its items."""
+"""Prefix of the path of a collection whose number of items is meant."""
 
 
 @dataclass
 class Selection:
-    """A condition on entries, ready to be evaluated batch by batch.
+    """A parsed condition on entries, which is evaluated batch by batch.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class Selection:
     text: str
     expression: str
     variables: dict[str, str] = field(default_factory=dict)
-    """numexpr's name of each column: the path of a field, or ``#`` and the path of a collection."""
+    """The column of each variable of numexpr: the path of a field, or ``#`` and the path of a collection."""
 
     @classmethod
     def parse(cls, text: str, definition: Definition) -> Selection:
@@ -105,9 +105,9 @@ class Selection:
         Raises
         ------
         InvalidError
-            If it is no expression, or uses a field that has not one number per entry.
+            If the text is not an expression, or uses a field that does not have one number per entry.
         NotFoundError
-            If a name is not a field; near misses are named.
+            If a field or function does not exist; near misses are named.
         """
         if not isinstance(text, str):
             raise WrongTypeError(
@@ -118,7 +118,7 @@ class Selection:
         try:
             tree = ast.parse(text.strip(), mode="eval")
         except (SyntaxError, ValueError) as error:
-            reason = _slip_in(text) or getattr(error, "msg", str(error))
+            reason = _foreign_operator(text) or getattr(error, "msg", str(error))
             raise InvalidError(f"where {text!r} is not an expression: {reason}") from None
         rewriter = _Rewriter(text, definition)
         body = rewriter.visit(tree.body)
@@ -126,12 +126,12 @@ class Selection:
 
     @property
     def fields(self) -> list[str]:
-        """Paths of the fields of which the values are needed."""
+        """Paths of the fields whose values are needed."""
         return [path for path in self.variables.values() if not path.startswith(COUNT)]
 
     @property
     def collections(self) -> list[str]:
-        """Paths of the collections of which the numbers of items are needed."""
+        """Paths of the collections whose numbers of items are needed."""
         return [path[len(COUNT) :] for path in self.variables.values() if path.startswith(COUNT)]
 
     @cached_property
@@ -139,15 +139,25 @@ class Selection:
         return comparison_of(self.expression)
 
     def evaluate(self, columns: Mapping[str, Values], length: int) -> Values:
-        """Return for each entry whether it is selected.
+        """Return a mask of the selected entries.
 
         Parameters
         ----------
         columns
-            Values of :attr:`fields` by path, and numbers of items by ``#`` and the path; masked arrays
-            where values are missing.
+            Values of :attr:`fields` by path, and numbers of items by ``#`` and the path, each of shape
+            (length,); masked arrays where values are missing.
         length
             Number of entries.
+
+        Returns
+        -------
+        numpy.ndarray
+            Truth values, shape (length,).
+
+        Raises
+        ------
+        InvalidError
+            If the expression cannot be evaluated, or gives numbers.
         """
         given = {name: columns[path] for name, path in self.variables.items()}
         values = {
@@ -167,22 +177,23 @@ class Selection:
             raise InvalidError(f"where {self.text!r} cannot be evaluated: {error}") from error
         if selected.dtype != np.bool_:
             raise InvalidError(
-                f"where {self.text!r} gives numbers ({selected.dtype}), not yes or no; compare them"
+                f"where {self.text!r} gives numbers ({selected.dtype}), not truth values; compare them"
             )
         return np.broadcast_to(selected, (length,)) if selected.ndim == 0 else selected
 
 
-SLIPS = (
+FOREIGN_OPERATORS = (
     (r"&&", "write and"),
     (r"\|\|", "write or"),
     (r"!(?!=)", "write not"),
     (r"(?<![=<>!])=(?!=)", "compare with =="),
 )
-"""Signs of other languages, and what is written here."""
+"""Operators of other languages, and what to write instead."""
 
 
-def _slip_in(text: str) -> str | None:
-    for sign, advice in SLIPS:
+def _foreign_operator(text: str) -> str | None:
+    """Return what to write instead of an operator of another language in a text, if it has one."""
+    for sign, advice in FOREIGN_OPERATORS:
         found = re.search(sign, text)
         if found is not None:
             return f"instead of {found[0]}, {advice}"
@@ -190,7 +201,7 @@ def _slip_in(text: str) -> str | None:
 
 
 def _evaluable(values: Values, path: str) -> Values:
-    """Return values of a type that numexpr computes with."""
+    """Return values in a type that numexpr can compute with."""
     if values.dtype == np.uint64:
         if values.size and int(values.max()) > np.iinfo(np.int64).max:
             raise InvalidError(f"field {path!r} has values of 2^63 or more, which where cannot compare")
@@ -201,7 +212,7 @@ def _evaluable(values: Values, path: str) -> Values:
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Turns an expression of Python into one of numexpr's."""
+    """Rewrites an expression of Python as one of numexpr."""
 
     def __init__(self, text: str, definition: Definition) -> None:
         self.text = text
@@ -236,7 +247,7 @@ class _Rewriter(ast.NodeTransformer):
         return ast.Call(ast.Name(name, ast.Load()), arguments, [])
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        # numexpr has & and |, which Python's parser would bind more tightly than comparisons.
+        # numexpr has only & and |. The tree keeps the order, though they bind more tightly than comparisons.
         operator = ast.BitAnd() if isinstance(node.op, ast.And) else ast.BitOr()
         return _chain([self.visit(value) for value in node.values], operator)
 
@@ -259,9 +270,9 @@ class _Rewriter(ast.NodeTransformer):
         return _chain([ast.Compare(left, [op], [right]) for left, op, right in pairs], ast.BitAnd())
 
     def _check_parentheses(self, side: ast.expr, *, is_chain: bool) -> None:
-        """Refuse ``a > 1 | b > 2``, which to Python means ``a > (1 | b) > 2``.
+        """Refuse ``a > 1 | b > 2``, which Python reads as ``a > (1 | b) > 2``.
 
-        What can be meant so, ``flags & 4 == 4``, is let through: a number of the bits of integers.
+        A single comparison of bits of integers, such as ``flags & 4 == 4``, is accepted.
         """
         if not isinstance(side, ast.BinOp) or not isinstance(side.op, ast.BitAnd | ast.BitOr | ast.BitXor):
             return
@@ -291,7 +302,7 @@ class _Rewriter(ast.NodeTransformer):
         try:
             of = self.definition.resolve(self._path(node))
         except (NotFoundError, InvalidError):
-            return True  # Said when it is visited.
+            return True  # Visiting the name raises the error.
         return isinstance(of, Primitive) and of.dtype.kind in "iu"
 
     def _path(self, node: ast.AST) -> str:
@@ -329,7 +340,7 @@ class _Rewriter(ast.NodeTransformer):
                 p for p in _prefixes(path) if isinstance(self.definition.resolve(p), List | Fixed)
             )
             raise InvalidError(
-                f"where {self.text!r}: {path!r} has any number of values per entry; count them with "
+                f"where {self.text!r}: {path!r} has several values per entry; count them with "
                 f"len({collection}), or read the arrays and select with awkward, such as "
                 f"arrays[ak.any(arrays.{path} > 0, axis=1)]"
             )

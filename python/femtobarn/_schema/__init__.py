@@ -1,10 +1,11 @@
-"""Classes and the types of their fields. Knows only errors; everything else is above it.
+"""Classes, and the types of their fields. Imports only errors.
 
 - ``types``: types of fields, class definitions, and both as the catalogue's JSON.
+- ``names``: names of fields made from names in files.
 - ``annotations``: the annotations that declare fields, and the type that each stands for.
 - ``classes``: persistent classes, made from annotations.
-- ``declared_fields``: which attributes an object may have, and which would be lost in storing it.
+- ``declared_fields``: the attributes that an object may have, and fields that storing it would lose.
 - ``unions``: one class for objects whose fields differ between files.
 
-``types`` is at the bottom, then ``annotations`` and ``declared_fields``, then ``classes``.
+``classes`` imports ``annotations`` and ``declared_fields``; these and ``unions`` import ``types``.
 """

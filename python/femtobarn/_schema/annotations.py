@@ -1,15 +1,15 @@
-"""The annotations with which fields of persistent classes are declared, and what each means.
+"""The annotations that declare fields of persistent classes, and the type that each stands for.
 
-To a type checker ``fb.uint32`` is ``int`` and ``fb.variant[...]`` is a union, so that constructing an
-object is checked as one writes it; at run time each carries the :class:`~femtobarn._schema.types.Node` of
-the type that is stored.
+For a type checker ``fb.uint32`` is ``int`` and ``fb.variant[...]`` is a union, so that it checks the
+arguments of a persistent class. At run time each carries the :class:`~femtobarn._schema.types.Node` of its
+stored type.
 """
 
 from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -74,7 +74,6 @@ float64 = Annotated[float, Primitive("float64")]
 string = Annotated[str, String()]
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Union as variant
 
     import numpy.typing as npt
@@ -86,7 +85,7 @@ if TYPE_CHECKING:
     N = TypeVar("N")
 
     class _Target(Generic[T]):
-        """Carries the class that a link leads to, for type checkers alone."""
+        """Carries the target class of a link, for type checkers alone."""
 
     link: TypeAlias = Oid | Object | LinkRef | _Target[T] | None
     element_link: TypeAlias = tuple[Oid, int] | ElementRef | _Target[T] | None
@@ -96,8 +95,8 @@ else:
     class link:
         """A reference to an object of another class: ``link["RawEvent"]``.
 
-        It may always lead nowhere, whether or not ``| None`` is added: None is stored as a null link, and
-        read as None, in arrays as a missing value.
+        A link may be null, with or without ``| None``: None is stored as a null link, and is read as None, in
+        arrays as a missing value.
         """
 
         def __class_getitem__(cls, target: Any) -> Node:
@@ -106,7 +105,7 @@ else:
     class element_link:
         """A reference to one element of a collection inside an object: ``element_link["Hits"]``.
 
-        It may always lead nowhere, as a :class:`link`.
+        It may be null, as a :class:`link` may.
         """
 
         def __class_getitem__(cls, target: Any) -> Node:
@@ -117,14 +116,14 @@ else:
 
         def __class_getitem__(cls, parameters: Any) -> Any:
             if not isinstance(parameters, tuple) or len(parameters) != 2:
-                raise InvalidError("an array takes a type and a size, such as fb.array[fb.float32, 3]")
+                raise InvalidError("fb.array takes a type and a size, such as fb.array[fb.float32, 3]")
             return _Unresolved("array", parameters)
 
     class variant:
         """One of several types: ``variant[int32, str]``.
 
-        A value goes to the alternative of its own type (Python's ``int`` is ``int64``, its ``float``
-        ``float64``), else to the first that keeps its precision, else to the first that takes it.
+        A value is stored in the alternative of its own type (Python's ``int`` is ``int64``, its ``float``
+        ``float64``), else in the first that keeps its precision, else in the first that takes it.
         """
 
         def __class_getitem__(cls, parameters: Any) -> Any:
@@ -147,7 +146,7 @@ class _Unresolved:
 
 
 def truncated(bits: int) -> Any:
-    """Declare a real number of which the uppermost ``bits`` bits (10 to 31) are kept.
+    """Declare a real number of single precision that is stored as its uppermost ``bits`` bits (10 to 31).
 
     Examples
     --------
@@ -155,7 +154,7 @@ def truncated(bits: int) -> Any:
     'truncated(16)'
     """
     if not 10 <= bits <= 31:
-        raise InvalidError(f"a truncated number keeps 10 to 31 bits, not {bits}")
+        raise InvalidError(f"invalid bits {bits} of a truncated number: must be 10 to 31")
     return Reduced("truncated", bits)
 
 
@@ -168,16 +167,18 @@ def quantised(bits: int, min: float, max: float) -> Any:
     'quantised(12, 0, 100)'
     """
     if not 1 <= bits <= 32:
-        raise InvalidError(f"a quantised number has 1 to 32 bits, not {bits}")
+        raise InvalidError(f"invalid bits {bits} of a quantised number: must be 1 to 32")
     if not min < max:
-        raise InvalidError(f"a quantised number needs min < max, not {min:g} and {max:g}")
+        raise InvalidError(
+            f"invalid range {min:g} to {max:g} of a quantised number: min must be less than max"
+        )
     return Reduced("quantised", bits, float(min), float(max))
 
 
 def bitset(size: int) -> Any:
     """Declare ``size`` truth values, each one bit on disk."""
     if size < 1:
-        raise InvalidError(f"a bitset has at least 1 bit, not {size}")
+        raise InvalidError(f"invalid size {size} of a bitset: must be 1 or more")
     return Bitset(size)
 
 
@@ -197,7 +198,7 @@ ADVICE: dict[Any, str] = {
     complex: "use a persistent class with two fb.float64",
     bytearray: "use bytes",
     np.ndarray: "use list[type], or fb.array[type, size] where the size is fixed",
-    list: "say of what, such as list[fb.float32]",
+    list: "name the type of its items, such as list[fb.float32]",
     object: "name a type that can be stored",
     Any: "name a type that can be stored",
     None: "name a type that can be stored",
@@ -211,9 +212,9 @@ def node_of(annotation: Any, scope: Mapping[str, Any], where: str) -> Node:
     Parameters
     ----------
     annotation
-        What stands behind the colon; strings and forward references are looked up.
+        The annotation of a field; strings and forward references are resolved.
     scope
-        Names by which forward references are looked up.
+        Names for forward references.
     where
         Class and field, for the text of errors.
 
@@ -222,7 +223,7 @@ def node_of(annotation: Any, scope: Mapping[str, Any], where: str) -> Node:
     InvalidError
         If values of this type cannot be stored; the text says what to use instead.
     NameError
-        If a forward reference is to a name not (yet) defined.
+        If a forward reference names something that is not defined yet.
     """
     if isinstance(annotation, str):
         return node_of(evaluate(annotation, scope, where), scope, where)
@@ -241,7 +242,7 @@ def _plain(annotation: Any, where: str) -> Node:
     try:
         if annotation in PYTHON_TYPES:
             return PYTHON_TYPES[annotation]
-    except TypeError:  # Unhashable: nothing that we know.
+    except TypeError:  # Unhashable, so none of these types.
         raise _refusal(annotation, where) from None
     info = getattr(annotation, "__femtobarn__", None)
     if info is not None:
@@ -262,7 +263,7 @@ def _generic(annotation: Any, scope: Mapping[str, Any], where: str) -> Node:
     if origin is Annotated:
         stored = next((item for item in annotation.__metadata__ if isinstance(item, Node)), None)
         return stored if stored is not None else node_of(arguments[0], scope, where)
-    if origin is list:
+    if origin in (list, Sequence):
         return List(node_of(arguments[0], scope, where))
     if origin in (typing.Union, types.UnionType):
         return _union(arguments, scope, where)
@@ -277,7 +278,7 @@ def _union(arguments: tuple[Any, ...], scope: Mapping[str, Any], where: str) -> 
     node = nodes[0] if len(nodes) == 1 else Variant(tuple(nodes))
     if len(nodes) == len(arguments):
         return node
-    # A link can be null as it is.
+    # Every link may be null.
     return node if isinstance(node, Link | ElementLink) else Optional(node)
 
 
@@ -288,7 +289,7 @@ def _resolve(unresolved: _Unresolved, scope: Mapping[str, Any], where: str) -> N
     if typing.get_origin(size) is Literal:
         (size,) = typing.get_args(size)
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise InvalidError(f"{where} is an array of {size!r} items; the size is a positive number")
+        raise InvalidError(f"{where} is an array of size {size!r}: must be an integer of 1 or more")
     node = node_of(item, scope, where)
     if _holds_records(node):
         raise InvalidError(f"{where} is an array of records, which ROOT cannot name; use list[{node}]")
@@ -300,7 +301,7 @@ def _holds_records(node: Node) -> bool:
 
 
 def evaluate(text: str, scope: Mapping[str, Any], where: str) -> Any:
-    """Return what an annotation written as text says."""
+    """Return the value of an annotation that is written as text."""
     try:
         return eval(text, {"__builtins__": __builtins__}, scope)
     except (NameError, InvalidError):

@@ -1,8 +1,8 @@
 """Persistent classes: declared with annotations, registered with the federation as JSON.
 
-A persistent class is an ordinary dataclass with keyword arguments. Its objects know nothing of
-databases: appending one copies its values. What is read back is an
-:class:`~femtobarn.Object`, which loads its values when they are asked for.
+A persistent class is a dataclass whose arguments are keywords. Its objects have no connection to a database:
+appending one copies its values. Reading gives an :class:`~femtobarn.Object` instead, which loads each field
+on first access.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["definition_of", "field", "is_persistent", "persistent"]
 C = TypeVar("C", bound=type[Any])
 
 RESERVED = frozenset({"oid", "get"})
-"""Names that objects read back use for themselves."""
+"""Names that are attributes of every object that is read."""
 
 DESCRIPTION = "femtobarn.description"
 """Key of a field's description in the dataclass's metadata."""
@@ -46,14 +46,14 @@ def field(
     Parameters
     ----------
     default
-        Value of an object that is made without one. A number or text is also what objects have that
-        were stored by a version of the class without the field.
+        Value in an object that is made without one. A number or text is also the value in objects stored by
+        a version of the class without the field.
     default_factory
-        Function that gives the default, for lists and records.
+        Function that returns the default; needed for lists and records.
     description
         What the field means, with its unit.
     was
-        Name of the field in the version before, if it was renamed.
+        Name of the field in the previous version, if it was renamed.
 
     Examples
     --------
@@ -90,21 +90,21 @@ def persistent(cls: type[Any] | None = None, /, *, version: int = 1, name: str |
     Parameters
     ----------
     version
-        Raise it whenever fields change; objects of older versions stay readable.
+        Version of the class, to be raised whenever fields change. Objects of older versions stay readable.
     name
         Name in the federation, by default the class's own.
 
     Returns
     -------
     type
-        The class as a dataclass with keyword arguments, whose objects take no attributes that it does not
-        declare, but for those whose names begin with ``_``.
+        The class as a dataclass with keyword arguments. Its objects refuse attributes that it does not
+        declare, except those whose names begin with ``_``.
 
     Raises
     ------
     InvalidError
-        If a field is of a type that cannot be stored. A forward reference is looked up when the
-        class is first used.
+        If a field is of a type that cannot be stored. A forward reference is resolved when the class is first
+        used.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def persistent(cls: type[Any] | None = None, /, *, version: int = 1, name: str |
     def decorate(cls: type[Any]) -> type[Any]:
         if not isinstance(cls, type):
             raise WrongTypeError(
-                f"fb.persistent is for classes, not {cls!r}; write @fb.persistent or "
+                f"fb.persistent takes a class, not {cls!r}; write @fb.persistent or "
                 "@fb.persistent(version=2) above a class"
             )
         return _declare(cls, version, name or cls.__name__, names)
@@ -139,21 +139,21 @@ def persistent(cls: type[Any] | None = None, /, *, version: int = 1, name: str |
 
 def _declare(cls: type[Any], version: int, name: str, names: dict[str, Any]) -> type[Any]:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise InvalidError(f"class {name} has version {version!r}; versions count from 1")
+        raise InvalidError(f"invalid version {version!r} of class {name}: must be an integer of 1 or more")
     has_own_init = "__init__" in vars(cls)
     made = dataclasses.dataclass(kw_only=True)(cls)
     declare_strictly(made, has_own_init=has_own_init)
     info = ClassInfo(made, name, version, names)
     made.__femtobarn__ = info
     _REGISTRY[name] = made
-    # A name not defined is a forward reference: looked up again when the class is first used.
+    # An undefined name is a forward reference, which is resolved when the class is first used.
     with contextlib.suppress(NameError):
         info.definition()
     return made
 
 
 class ClassInfo:
-    """What a persistent class knows of itself; its attribute ``__femtobarn__``."""
+    """The attribute ``__femtobarn__`` of a persistent class: its name, version and definition."""
 
     def __init__(
         self,
@@ -171,12 +171,11 @@ class ClassInfo:
         self._resolving = False
 
     def definition(self) -> Definition:
-        """Return the class's definition, looking forward references up the first time."""
+        """Return the class's definition; the first call resolves forward references."""
         if self._definition is None:
             if self._resolving:
                 raise InvalidError(
-                    f"class {self.name} contains itself, which has no end; "
-                    f'refer to it with fb.link["{self.name}"]'
+                    f'class {self.name} contains itself, without end; refer to it with fb.link["{self.name}"]'
                 )
             self._resolving = True
             try:
@@ -202,21 +201,21 @@ class ClassInfo:
         if member.name.startswith("_"):
             raise InvalidError(f"{where} begins with an underscore; only public fields are stored")
         if member.name in RESERVED:
-            raise InvalidError(f"{where} has a name that objects use for themselves; rename it")
+            raise InvalidError(f"{where} has a name that is reserved for an attribute of objects; rename it")
         annotation: Any = member.type
         if isinstance(annotation, str):
             annotation = evaluate(annotation, scope, where)
         node = node_of(annotation, scope, where)
         was = str(member.metadata.get(WAS, ""))
         if was == member.name:
-            raise InvalidError(f"{where} was {was!r} before, which is what it is; leave was out")
+            raise InvalidError(f"{where} has was={was!r}, its present name; leave was out")
         return Field(
             member.name, node, _description(member, annotation), was, stored_default(member.default, node)
         )
 
 
 def stored_default(value: Any, node: Node) -> bool | int | float | str | None:
-    """Return the part of a default that a definition keeps: a number or text that is not zero or empty."""
+    """Return a default as a definition stores it: only a number or text that is not zero or empty."""
     if not isinstance(node, Primitive | Reduced | String) or not value:
         return None
     if isinstance(value, float) and not isfinite(value):
@@ -233,11 +232,11 @@ def _description(member: dataclasses.Field[Any], annotation: Any) -> str:
 
 
 _REGISTRY: dict[str, type[Any]] = {}
-"""Persistent classes by name; the newest of a name wins."""
+"""Persistent classes by name; a later declaration of a name replaces an earlier one."""
 
 
 class Scope(Mapping[str, Any]):
-    """Names that a forward reference can use: its class's function, its module, persistent classes."""
+    """Names for forward references: of the enclosing function, of the module, of persistent classes."""
 
     def __init__(self, cls: type[Any], names: Mapping[str, Any]) -> None:
         module = sys.modules.get(cls.__module__)
@@ -266,12 +265,19 @@ def is_persistent(cls: Any) -> bool:
 
 
 def definition_of(source: Any) -> Definition:
-    """Return the definition of a persistent class, or of one given as JSON.
+    """Return the definition of a persistent class, or of a class given as JSON.
 
     Parameters
     ----------
     source
         A persistent class, an object of one, a definition, or its JSON as text or a dictionary.
+
+    Raises
+    ------
+    InvalidError
+        If `source` is none of these, or the definition is malformed.
+    NotFoundError
+        If the class refers to a name that is not defined.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""The types that a field of a persistent class can have, and their JSON form.
+"""Types of fields, class definitions, and both as JSON.
 
-These nodes are the Python side of the class definitions that the engine and the catalogue keep as
-JSON. :mod:`femtobarn._schema.classes` makes them from annotations, :mod:`femtobarn._data.arrays` matches
-arrays against them, and :mod:`femtobarn._data.results` turns columns back into arrays by them.
+The engine and the catalogue keep class definitions as JSON; a tree of nodes is a type in Python.
+:mod:`femtobarn._schema.classes` makes it from annotations, :mod:`femtobarn._data.arrays` matches arrays
+against it, and :mod:`femtobarn._data.results` turns columns into arrays by it.
 
 Invariants
 ----------
@@ -54,7 +54,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
         )
     },
 }
-"""The NumPy type of each primitive in memory."""
+"""The NumPy type of each primitive in memory. The extension module reads this."""
 
 
 NAMED_REDUCED = ("float16", "double32")
@@ -67,13 +67,13 @@ class Node:
     __slots__ = ()
 
     def to_json(self) -> Any:
-        """Return the type as it stands in a class definition."""
+        """Return the type in the JSON form of class definitions."""
         raise NotImplementedError
 
     def __str__(self) -> str:
         raise NotImplementedError
 
-    # So that annotations can say `fb.link["A"] | None`.
+    # For annotations such as `fb.link["A"] | None`.
     def __or__(self, other: Any) -> Any:
         return typing.Union[self, other]  # noqa: UP007 - `|` would call this method again
 
@@ -106,7 +106,7 @@ class Primitive(Node):
 
 @dataclass(frozen=True)
 class Reduced(Node):
-    """A real number kept on disk with less precision than it has in memory."""
+    """A real number that has less precision on disk than in memory."""
 
     kind: str
     bits: int = 16
@@ -151,13 +151,13 @@ class String(Node):
 
 @dataclass(frozen=True)
 class List(Node):
-    """Any number of items."""
+    """A list of any length."""
 
     item: Node
 
     @property
     def is_bytes(self) -> bool:
-        """Whether this is Python's ``bytes``."""
+        """Whether values are Python's ``bytes``."""
         return self.item == Primitive("byte")
 
     def to_json(self) -> Any:
@@ -169,7 +169,7 @@ class List(Node):
 
 @dataclass(frozen=True)
 class Fixed(Node):
-    """Exactly ``size`` items."""
+    """A list of exactly ``size`` items."""
 
     item: Node
     size: int
@@ -196,7 +196,7 @@ class Bitset(Node):
 
 @dataclass(frozen=True)
 class Optional(Node):
-    """A value or nothing."""
+    """A value that may be missing."""
 
     item: Node
 
@@ -254,12 +254,12 @@ class Field:
     type: Node
     description: str = ""
     was: str = ""
-    """Its name in the version before, if it was renamed."""
+    """Its name in the previous version, if it was renamed."""
     default: bool | int | float | str | None = None
-    """What objects have that were stored before it was added, if not zero or empty."""
+    """Value in objects stored before the field was added, if not zero or empty."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the member as it stands in a class definition."""
+        """Return the member in the JSON form of class definitions."""
         form = {"name": self.name, "type": self.type.to_json()}
         if self.description:
             form["description"] = self.description
@@ -270,7 +270,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Record(Node):
-    """Named members of any types."""
+    """Named members, each of any type."""
 
     class_name: str
     fields: tuple[Field, ...]
@@ -289,15 +289,15 @@ class Record(Node):
 
 
 LINK_MEMBERS = (("database", "uint32"), ("container", "uint32"), ("entry", "uint64"))
-"""Members of the record that a link is stored as; every link may be null, which has container 0."""
+"""Members of the record that stores a link. A null link has container 0."""
 
 ELEMENT_LINK_MEMBERS = (*LINK_MEMBERS, ("element", "uint32"))
-"""Members of the record that a link to an element is stored as."""
+"""Members of the record that stores a link to an element."""
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A named, versioned class: what the catalogue registers."""
+    """A named and versioned class, as the catalogue registers it."""
 
     name: str
     version: int
@@ -309,30 +309,30 @@ class Definition:
         return Record(plain_name(self.name), self.fields)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the definition in the catalogue's form."""
+        """Return the definition as JSON, in the form of the catalogue."""
         fields = [field.to_json() for field in self.fields]
         return {"name": self.name, "version": self.version, "fields": fields}
 
     @classmethod
     def from_json(cls, form: str | dict[str, Any]) -> Definition:
-        """Read a definition in the catalogue's form."""
+        """Return the definition that JSON in the form of the catalogue describes."""
         body = json.loads(form) if isinstance(form, str) else form
         fields = _fields_from_json(body["fields"])
         return cls(body["name"], body.get("version", 1), fields)
 
     def resolve(self, path: str) -> Node:
-        """Return the type of the field at a dotted path, looking through collections.
+        """Return the type of the field at a dotted path, which may lead through collections.
 
         Raises
         ------
         NotFoundError
-            If there is no such field; near misses are named.
+            If the field does not exist; near misses are named.
         """
         return resolve(self.record, path)
 
 
 def plain_name(class_name: str) -> str:
-    """Return the name of a class without its origin, the database that brought it into the federation.
+    """Return the name of a class without the database that it is renamed after, if it was attached.
 
     Examples
     --------
@@ -343,22 +343,28 @@ def plain_name(class_name: str) -> str:
 
 
 def resolve(record: Node, path: str) -> Node:
-    """Return the type at a dotted path below a record, looking through collections."""
+    """Return the type at a dotted path below a record, which may lead through collections.
+
+    Raises
+    ------
+    NotFoundError
+        If the field does not exist; near misses are named.
+    """
     node: Node = record
     walked: list[str] = []
     for part in path.split("."):
         members = _members(innermost(node))
         if part not in members:
             where = f" in {'.'.join(walked)}" if walked else ""
-            hint = near_misses(part, members) if walked else _meant(record, path)
+            hint = near_misses(part, members) if walked else _suggestion(record, path)
             raise NotFoundError(f"field {part!r} does not exist{where}{hint}")
         walked.append(part)
         node = members[part]
     return node
 
 
-def _meant(record: Node, path: str) -> str:
-    """Return the end of an error text: the branches of a flat ntuple are fields such as ``Muon.pt`` here."""
+def _suggestion(record: Node, path: str) -> str:
+    """Return the end of an error text: similar fields, also ``Muon.pt`` for the branch name ``Muon_pt``."""
     paths = [each for each, _ in paths_of(record)]
     flat = {each.replace(".", "_"): each for each in paths}
     if path in flat:
@@ -368,7 +374,7 @@ def _meant(record: Node, path: str) -> str:
 
 
 def paths_of(record: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
-    """Yield the dotted name and the type of each field of a record, members of records in it included."""
+    """Yield the dotted name and the type of each field of a record, and of the members of records in it."""
     for name, node in record.by_name.items() if isinstance(record, Record) else ():
         yield prefix + name, node
         yield from paths_of(innermost(node), f"{prefix}{name}.")
@@ -389,7 +395,7 @@ def innermost(node: Node) -> Node:
 
 
 def type_from_json(form: Any) -> Node:
-    """Read a type as it stands in a class definition.
+    """Return the type that the JSON form of class definitions describes.
 
     Examples
     --------
@@ -404,7 +410,7 @@ def type_from_json(form: Any) -> Node:
         if reader is not None:
             node: Node = reader(body)
             return node
-    raise InvalidError(f"{form!r} is not a type of a class definition")
+    raise InvalidError(f"unknown type {form!r} in a class definition")
 
 
 def _named_type(name: str) -> Node:

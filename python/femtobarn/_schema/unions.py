@@ -1,8 +1,8 @@
-"""One class for objects whose fields are not the same in all files.
+"""One class for the objects of files whose fields differ.
 
-A field that some files lack becomes optional: where it was not recorded it is missing, and not zero, false
-or empty, which would say that a trigger did not fire or that there were no muons. Numbers of different
-width become the wider ones. Whatever else differs is refused.
+A field that some files lack becomes optional, and is missing in their objects: zero, false or empty would
+mean that a trigger did not fire, or that there were no muons. Numbers of different widths get the wider type.
+Any other difference is refused.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ __all__ = ["fitted", "required", "union"]
 
 
 def union(classes: Sequence[tuple[str, Record]]) -> Record:
-    """Return the fields of several classes: those of the first, then what others add.
+    """Return the fields of several classes: those of the first, then those that only others have.
 
     Parameters
     ----------
     classes
-        Where each comes from, for the texts of errors, and its fields.
+        The origin of each class, for error texts, and its fields.
 
     Raises
     ------
     InvalidError
-        If a field has values of two kinds, or two classes have no field in common.
+        If a field has types that cannot be merged, or two classes have no field in common.
     """
     [(first, record), *others] = classes
     for origin, other in others:
@@ -45,7 +45,7 @@ def union(classes: Sequence[tuple[str, Record]]) -> Record:
 
 @dataclass(frozen=True)
 class _Merge:
-    """The union of two classes, which come from somewhere."""
+    """Merges two classes, and names their origins in error texts."""
 
     first: str
     origin: str
@@ -85,7 +85,7 @@ class _Merge:
 
 
 def fitted(layout: Any, node: Node) -> Any:
-    """Return an awkward layout with the fields that it lacks of a type, all missing."""
+    """Return an awkward layout with all fields of a type; those that it lacks have only missing values."""
     if isinstance(node, Optional):
         return fitted(layout, node.item)
     if layout.is_option or (isinstance(node, List | Fixed) and layout.is_list):
@@ -102,7 +102,7 @@ def fitted(layout: Any, node: Node) -> Any:
 
 
 def required(node: Node) -> Node:
-    """Return the type of a value that is there."""
+    """Return a type without the possibility that values are missing."""
     return node.item if isinstance(node, Optional) else node
 
 
@@ -112,12 +112,12 @@ def _missing(length: int) -> Any:
 
 
 def _optional(node: Node) -> Node:
-    """The type of a field that may be missing; links and variants can be as they are."""
+    """Return the type of a field that may be missing; links and variants may be missing without that."""
     return node if isinstance(node, Optional | Link | ElementLink | Variant) else Optional(node)
 
 
 def _wider(ours: Node, theirs: Node) -> Node | None:
-    """The type of whole numbers, or of real ones, that holds both without loss; none if there is none."""
+    """Return the type of integers, or of real numbers, that holds both without loss, or None."""
     if not isinstance(ours, Primitive) or not isinstance(theirs, Primitive):
         return None
     wider = np.promote_types(ours.dtype, theirs.dtype)

@@ -18,6 +18,7 @@ from .._data.results import awkward_of, tree_nbytes
 from .._exceptions import InvalidError
 from .._lazy import ak
 from .._objects.live_entries import LiveEntries
+from .._query.paths import all_paths
 from .._query.projections import Projection
 from .._query.pruning import ClusterBounds, excluded_ranges, without_ranges
 from .._query.selection import COUNT, Selection
@@ -65,6 +66,19 @@ class ColumnReader:
         if self._definition is None:
             self._definition = Definition.from_json(self._handle.definition)
         return self._definition
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of the fields of an object."""
+        return list(self.definition.record.by_name)
+
+    def keys(self) -> list[str]:
+        """Return the dotted names of all fields, members of records included."""
+        return list(all_paths(self.definition))
+
+    def typenames(self) -> dict[str, str]:
+        """Return the type of each field by its dotted name."""
+        return {path: str(node) for path, node in all_paths(self.definition).items()}
 
     @property
     def _live(self) -> LiveEntries | None:

@@ -1,4 +1,4 @@
-"""Views of objects that were picked by a mask or by their positions."""
+"""Views of the objects that a mask or positions pick."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["PickedView"]
 
 
 class PickedView(View):
-    """Some objects of a view, in the order in which they were picked, some perhaps several times.
+    """Objects of a view in the order of the positions that picked them; an object may occur several times.
 
-    Its ranges (``entry_start``, ``entry_stop`` and those of slices) count these objects. A condition is
-    evaluated for all entries between the first and the last of those that are asked for.
+    Positions, slices, ``entry_start`` and ``entry_stop`` count the picked objects. A condition is evaluated
+    for every entry between the first and the last picked one of the range.
     """
 
     def __init__(self, view: View, entries: Values) -> None:
@@ -45,21 +45,21 @@ class PickedView(View):
 
     @property
     def oids(self) -> OidArray:  # type: ignore[override]
-        """OIDs of the objects."""
+        """OIDs of the objects, in their order."""
         return OidArray(self._handle.database, self._handle.container, self._picked.copy())
 
     def entries(self, where: str | None = None) -> Values:
-        """Return the numbers in the container of all objects, or of those that meet a condition."""
+        """Return the entries in the container of all objects, or of those that meet a condition."""
         if where is None:
             return self._picked.copy()
         return self._selected(self._picked, Selection.parse(where, self.definition))
 
     def as_class(self, version: Any) -> View:
-        """Return the same objects as objects of another version of their class."""
+        """Return a view of the same objects as objects of another version of their class."""
         return PickedView(self._between().as_class(version), self._picked)
 
     def _between(self) -> View:
-        """Return all objects between the first and the last of these."""
+        """Return a view of all entries from the first to the last of the picked ones."""
         return self._within(self._window)
 
     def _entry(self, index: int) -> int:

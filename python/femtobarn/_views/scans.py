@@ -1,9 +1,8 @@
-"""Scans: entries chosen by a condition, and fields of those chosen, chunk by chunk.
+"""Scans: the entries that a condition selects, and fields of these, chunk by chunk.
 
-A chunk's columns stay in the processor's cache from reading to the last use, and several chunks are
-under way at once, as many as there are processors. Fields that are one number per entry are read only
-in chunks where the condition holds at all, and there either whole or, if it rarely holds, entry by
-entry, whichever costs less.
+The columns of a chunk stay in the processor's cache from reading to their last use. Threads scan several
+chunks at once. Fields with one number per entry are read only in chunks with a selected entry: the whole
+chunk, or the selected entries one by one, whichever costs less.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["Scan", "is_flat"]
 
 CHUNK_ENTRIES = 1 << 18
-"""Entries of which a condition is evaluated at once: a few columns of them fit a processor's cache."""
+"""Entries of a chunk: a few columns of so many numbers fit a processor's cache."""
 
 THREADS_MAX = 8
-"""Chunks under way at once, at most."""
+"""Most threads of a scan."""
 
 READ_BYTES_PER_SECOND = 6e9
-"""Speed at which the columns of neighbouring entries are read."""
+"""Assumed speed of reading the columns of a chunk."""
 
 SEEK_SECONDS = 3e-6
-"""Cost of going to another place, for each field."""
+"""Assumed cost of one seek, for each field."""
 
 T = TypeVar("T")
 
 
 class Scan:
-    """A condition over ranges of entries of a view."""
+    """A condition on the entries in some ranges of a view."""
 
     def __init__(self, view: ColumnReader, selection: Selection, ranges: Iterable[range]) -> None:
         self._view = view
@@ -56,11 +55,11 @@ class Scan:
         ]
 
     def entries(self) -> Values:
-        """Return the entries for which the condition holds."""
+        """Return the selected entries, in order."""
         return np.concatenate([np.empty(0, np.uint64), *self._map(self._entries_of)])
 
     def columns(self, paths: list[str]) -> Tree:
-        """Return flat fields of the entries for which the condition holds."""
+        """Return fields with one number per entry, of the selected entries, in order."""
         parts = [self._view.read_tree(paths, 0, 0), *self._map(lambda chunk: self._columns_of(chunk, paths))]
         names = parts[0][2]
         contents = []
@@ -78,18 +77,18 @@ class Scan:
         with ThreadPoolExecutor(threads, "femtobarn-scan") as pool:
             yield from pool.map(function, self._chunks)
 
-    def _holds(self, chunk: range, live: int) -> Values:
-        """Tell for each object of a chunk whether the condition holds."""
+    def _mask(self, chunk: range, live: int) -> Values:
+        """Return a mask of the selected objects of a chunk, which has `live` objects."""
         return self._selection.evaluate(self._condition_columns(chunk), live)
 
     def _entries_of(self, chunk: range) -> Values:
         entries = self._view._entries_within(chunk.start, chunk.stop)
-        return entries[self._holds(chunk, len(entries))]
+        return entries[self._mask(chunk, len(entries))]
 
     def _columns_of(self, chunk: range, paths: list[str]) -> Tree:
         live = self._view._live
         count = len(chunk) if live is None else len(live.within(chunk.start, chunk.stop))
-        positions = np.flatnonzero(self._holds(chunk, count))
+        positions = np.flatnonzero(self._mask(chunk, count))
         if not len(positions):
             return ("record", 0, (), ())
         seek_seconds = len(positions) * len(paths) * SEEK_SECONDS
@@ -118,10 +117,12 @@ class Scan:
             column = column[3][column[2].index(name)]
         if column[0] == "primitive":
             return np.frombuffer(column[2], DTYPES[column[1]])
-        array: Any = awkward_of(tree, None)  # Without its class, so that null links are zeros.
+        array: Any = awkward_of(tree, None)  # Without the class, null links are zeros instead of missing.
         for name in path.split("."):
             array = array[name]
-        values: Values = ak.to_numpy(array)  # A masked array, where records around it are missing.
+        values: Values = ak.to_numpy(
+            array
+        )  # A masked array where the record that holds the field is missing.
         return values
 
 

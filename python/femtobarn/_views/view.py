@@ -17,7 +17,7 @@ from .._lazy import ak
 from .._objects.objects import LinkRef, Object, value_of
 from .._oid import Oid, OidRange
 from .._positions import Positions, is_number, positions_of
-from .._query.paths import Expressions, all_paths
+from .._query.paths import Expressions
 from .._query.projections import Projection
 from .._query.selection import Selection
 from .._schema.classes import definition_of
@@ -35,26 +35,13 @@ BLOCK_ENTRIES = 256
 class View(ColumnReader):
     """A container as of a snapshot, or a range of its entries.
 
-    A view never changes: what is committed later is seen by a later snapshot.
+    A view never changes: later commits are seen through later snapshots.
     """
 
     @property
     def num_entries(self) -> int:
         """Number of objects."""
         return len(self)
-
-    @property
-    def fields(self) -> list[str]:
-        """Names of the fields of an object."""
-        return list(self.definition.record.by_name)
-
-    def keys(self) -> list[str]:
-        """Return the dotted names of all fields, members of records included."""
-        return list(all_paths(self.definition))
-
-    def typenames(self) -> dict[str, str]:
-        """Return the type of each field by its dotted name."""
-        return {path: str(node) for path, node in all_paths(self.definition).items()}
 
     def show(self) -> None:
         """Print the names and types of the fields."""
@@ -88,8 +75,18 @@ class View(ColumnReader):
     def __getitem__(self, index: Any) -> Object | View | ak.Array:
         """Return an object by its position, a field by its name, or a view of some of the objects.
 
-        Those are named by a slice, a mask of truth values, or numbers of positions, as in NumPy; nothing is
-        read before it is asked of the view.
+        Parameters
+        ----------
+        index
+            A position, or the dotted name of a field; for a view, as in NumPy: a slice, a mask with a truth
+            value for each object, or positions. Positions may be negative. A new view reads nothing yet.
+
+        Raises
+        ------
+        IndexError
+            If a position is out of range, or a mask is of another length.
+        NotFoundError
+            If the field does not exist; near misses are named.
 
         Examples
         --------
@@ -114,7 +111,7 @@ class View(ColumnReader):
             return self.object_at(self._entry(index))
         if isinstance(index, slice) and index.step in (None, 1):
             return self._sliced(index)
-        from .picked import PickedView  # It is a view itself.
+        from .picked import PickedView  # That module imports this one.
 
         return PickedView(self, self._entries_at(positions_of(index, len(self), self.name)))
 
@@ -140,41 +137,41 @@ class View(ColumnReader):
                 yield from self._handle.objects(self, start, min(start + BLOCK_ENTRIES, run.stop))
 
     def object_at(self, entry: int) -> Object:
-        """Return the object with a number in the container, whatever the range of this view.
+        """Return the object at an entry of the container, which may lie outside the range of this view.
 
         Raises
         ------
         NotFoundError
-            If there is no such object, or it was deleted.
+            If the container has no such entry, or the object was deleted.
         """
         found = self._handle.object_at(self, entry)
         if found is not None:
             return found
         if not 0 <= entry < self._handle.entries:
             raise NotFoundError(
-                f"{self.name} has {self._handle.entries} objects as of this snapshot, no {entry}"
+                f"entry {entry} does not exist: {self.name} has {self._handle.entries} as of this snapshot"
             )
         raise NotFoundError(f"object {self.oid(entry)} of {self.name} was deleted")
 
     def _value_of(self, name: str, tree: Tree, index: int) -> Any:
-        """Return a value of a column that the extension module leaves to Python."""
+        """Return a value of a type that the extension module does not convert itself."""
         return value_of(tree, self.definition.record.by_name[name], index, self.snapshot)
 
     def _link_to(self, oid: Oid) -> LinkRef:
         return LinkRef(oid, self.snapshot)
 
     def _no_field(self, name: str) -> str:
-        """Say that objects have no such field, and what they have."""
+        """Return the error text for a field that the class lacks; the extension module raises it."""
         hint = near_misses(name, self.definition.record.by_name)
         return f"class {self.definition.name} has no field {name!r}{hint}"
 
     def oid(self, entry: int) -> Oid:
-        """Return the OID of the object with a number in the container."""
+        """Return the OID of an entry of the container."""
         return Oid(self._handle.database, self._handle.container, entry)
 
     @property
     def oids(self) -> OidRange:
-        """OIDs of all entries of this view, those of deleted objects among them."""
+        """OIDs of all entries of this view, including those of deleted objects."""
         return OidRange(self._handle.database, self._handle.container, self._window.start, self._window.stop)
 
     def _entry(self, index: int) -> int:
@@ -185,10 +182,10 @@ class View(ColumnReader):
         return self._window[position] if self._live is None else self._live.entry(position)
 
     def _no_position(self, index: int) -> IndexError:
-        return IndexError(f"{self.name} has {len(self)} objects here, no {index}")
+        return IndexError(f"position {index} is out of range: {self.name} has {len(self)} objects here")
 
     def _slice(self, index: slice) -> range:
-        """Return the entries from the first to the last object of a slice."""
+        """Return the range of entries from the first to the last object of a slice."""
         positions = range(len(self))[index]
         if self._live is None or not positions:
             return self._window[index] if self._live is None else self._window[:0]
@@ -205,22 +202,23 @@ class View(ColumnReader):
         entry_stop: int | None = None,
         library: str = "ak",
     ) -> Any:
-        """Read fields of many objects.
+        """Read fields of many objects as arrays.
 
         Parameters
         ----------
         expressions
             Dotted names, globs (``"Muon_*"``), regular expressions (``"/Muon_.*/"``), a list of
             these, or a function that chooses by name; ``nX`` is the number of items of the collection
-            X. All fields if not given. They come in this order, and else in that of the class.
+            X. All fields if not given. The result has the fields in this order; without, in the order of
+            the class.
         where
-            Condition on flat fields, such as ``"nMuon == 2 and met.pt > 30"``; ``nX`` and ``len(X)``
-            are the number of items of the collection X. Members of a missing record are in no result,
-            neither of a comparison nor of its ``not``. The fields it uses are read first, the others
-            only for the entries selected.
+            Condition on flat fields, such as ``"nMuon == 2 and met.pt > 30"``; ``nX`` and ``len(X)`` are the
+            number of items of the collection X. A comparison with a missing value selects nothing, and
+            neither does its ``not``. The fields of the condition are read first, all others only for the
+            selected entries.
         entry_start, entry_stop
-            Range of entries, as in OIDs; negative numbers count from the end. Entries of deleted
-            objects are left out.
+            Range of entries of this view; negative numbers count from the end. Entries of deleted objects are
+            left out.
         library
             ``"ak"`` for an awkward array (no copy), ``"np"`` for a dictionary of NumPy arrays,
             ``"pd"`` for a pandas data frame, ``"pa"`` for an Arrow table.
@@ -230,7 +228,9 @@ class View(ColumnReader):
         NotFoundError
             If a field does not exist; near misses are named.
         InvalidError
-            If the condition uses a field that has not one number per entry.
+            If the condition is malformed, or uses a field that does not have exactly one number per entry.
+        CorruptError
+            If a page is damaged.
 
         Examples
         --------
@@ -265,13 +265,13 @@ class View(ColumnReader):
         entry_stop: int | None = None,
         library: str = "ak",
     ) -> Iterator[Any]:
-        """Read fields batch by batch; while one batch is used, the next is read.
+        """Read fields batch by batch, with read-ahead of one batch.
 
         Parameters
         ----------
         step_size
-            Entries per batch, or memory per batch, such as ``"64 MB"``. How many entries fill the
-            memory is learnt from each batch for the next. The other parameters are those of :meth:`arrays`.
+            Entries per batch, or memory per batch, such as ``"64 MB"``. Each batch gives the size of an entry
+            for the next one. The other parameters are those of :meth:`arrays`.
 
         Examples
         --------
@@ -300,24 +300,28 @@ class View(ColumnReader):
         step_size: int | str = "64 MB",
         progress: Progress | None = None,
     ) -> int:
-        """Write objects to a file for those who have no federation, and return their number.
+        """Export objects to a file of another format, and return their number.
 
         Parameters
         ----------
         path
-            A file that does not exist: ``.root`` (an RNTuple named as the container), ``.parquet``,
-            ``.arrow`` or ``.feather``.
+            A new file: ``.root`` (an RNTuple named after the container), ``.parquet``, ``.arrow`` or
+            ``.feather``.
         expressions, where, step_size
-            As for :meth:`iterate`. Links are exported as numbers.
+            As for :meth:`iterate`. A link is exported as the record of its numbers.
         format
-            ``"root"``, ``"parquet"`` or ``"arrow"``, if the name does not tell.
+            ``"root"``, ``"parquet"`` or ``"arrow"``; by default that of the suffix of `path`.
         progress
             Called with the objects exported so far and the objects in all.
 
         Raises
         ------
         ExistsError
-            If there is such a file.
+            If the file exists.
+        StorageError
+            If the disk is full or fails; nothing of the file is left.
+        UnsupportedError
+            If the format has no type for a field.
 
         Examples
         --------
@@ -339,17 +343,17 @@ class View(ColumnReader):
     def fetch(
         self, entries: Sequence[int] | Values, expressions: Expressions = None, *, library: str = "ak"
     ) -> Any:
-        """Read fields of some objects by their numbers in the container, in the order given."""
+        """Read fields of objects by their entries in the container, in the order given."""
         wanted = np.asarray(entries)
         if wanted.size and (wanted.dtype.kind not in "iu" or wanted.min() < 0):
-            raise InvalidError("entries are numbers from 0 upwards")
+            raise InvalidError("entries must be integers of 0 or more")
         projection = Projection.of(expressions, self.definition)
         check_library(library)
         tree = self._handle.fetch(wanted.astype(np.uint64).tobytes(), projection.paths)
         return as_library(self._awkward(projection, tree), projection.record, library)
 
     def entries(self, where: str | None = None) -> Values:
-        """Return the numbers in the container of all objects, or of those that meet a condition.
+        """Return the entries in the container of all objects, or of those that meet a condition.
 
         Examples
         --------
@@ -367,20 +371,22 @@ class View(ColumnReader):
         return self._scan(Selection.parse(where, self.definition), self._window).entries()
 
     def as_class(self, version: Any) -> View:
-        """Return the same objects as objects of another version of their class.
+        """Return a view of the same objects as objects of another version of their class.
 
-        Old objects get what a newer version says of fields that were added, renamed or widened; new ones
-        are seen as an older version had them, where that keeps all values.
+        In a newer version, added fields have their default, and renamed or widened fields their old values.
+        An older version is possible where it can hold all values.
 
         Parameters
         ----------
         version
-            Number of the version, or the class of that version.
+            Number of the version, or the persistent class of that version.
 
         Raises
         ------
         InvalidError
-            If the objects cannot become such; the text names the field.
+            If the version cannot hold the values of a field; the text names the field.
+        NotFoundError
+            If the class has no such version.
         """
         number = version if isinstance(version, int) else definition_of(version).version
         view = View(self.snapshot, self.name, self._handle.as_class(number), self._window)
@@ -388,16 +394,16 @@ class View(ColumnReader):
         return view
 
     def find(self, /, **values: Any) -> Object:
-        """Return the first object whose fields have some values.
+        """Return the first object with the given values of fields.
 
-        With an index over the fields this takes microseconds; without one, objects are read until one
-        is found. Fields with dotted names are given as ``**{"header.run": 7}``; a link is looked for
-        by the OID of its target.
+        With an index over the fields this takes microseconds; without one, entries are read until one
+        matches. Fields with dotted names are given as ``**{"header.run": 7}``; the value of a link is the OID
+        of its target.
 
         Raises
         ------
         NotFoundError
-            If there is no such object.
+            If no object has these values, or a field does not exist.
 
         Examples
         --------
@@ -418,7 +424,7 @@ class View(ColumnReader):
         return self.object_at(entry)
 
     def find_all(self, /, **values: Any) -> list[Object]:
-        """Return all objects whose fields have some values, in order; see :meth:`find`."""
+        """Return all objects with the given values of fields, in order; see :meth:`find`."""
         return [self.object_at(entry) for entry in self._found(values)]
 
     def _first_found(self, values: dict[str, Any]) -> int | None:
@@ -431,7 +437,7 @@ class View(ColumnReader):
         return [entry for entry in found if entry in self._window]
 
     def indexes(self) -> list[dict[str, Any]]:
-        """Return name, fields, keys and bytes of each index, and whether its keys are unique."""
+        """Return the name, fields, number of keys and bytes of each index, and whether keys are unique."""
         return self._handle.indexes()
 
     def _part(self, entry_start: int | None, entry_stop: int | None) -> range:

@@ -1,7 +1,7 @@
 """The command line: ``femtobarn <command> ...``.
 
-Each command prints text for people, or with ``--json`` one JSON document (``cat``: one a line) for
-machines. Errors are one line on standard error; the exit code tells their kind.
+Each command prints text or, with ``--json``, one JSON document (``cat``: one for each line). An error is one
+line on standard error, and the exit code gives its kind.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ EXIT_CODES = {
     "unavailable": 11,
     "denied": 12,
 }
-"""Exit code by the kind of error; 0 is success, 2 also a wrong command line, 130 Ctrl-C, 143 `kill`."""
+"""Exit code of each kind of error. 0 is success, 2 also a malformed command line, 130 Ctrl-C, 143 `kill`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     if arguments is None:
-        # Who is ended by `kill` tidies up, too.
+        # `kill` raises SystemExit, so that context managers clean up.
         signal.signal(signal.SIGTERM, _end)
     options = parser().parse_args(arguments)
     try:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FemtobarnError as error:
         return _fail(options, error.kind, str(error))
     except BrokenPipeError:
-        # The reader, such as head, has seen enough; what Python flushes at its end goes nowhere.
+        # The reader of the pipe, such as head, has closed it; Python's last flush goes to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

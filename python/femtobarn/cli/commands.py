@@ -1,4 +1,4 @@
-"""What each command of the command line does."""
+"""The commands of the command line, and their arguments."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .output import emit, emit_line, human_size, human_time, plain_entry, table,
 __all__ = ["ALL", "Command"]
 
 CAT_BATCH_ENTRIES = 1000
-"""Objects that `cat` reads at once."""
+"""Objects in a batch of `cat`."""
 
 LEFT_OUT_LINES = 20
-"""Branches, or objects of a file, of which `import` tells one by one why they were left out."""
+"""Most branches, or objects of a file, that `import` lists as left out."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command: its name, its line of help, its arguments and what it does."""
+    """A command: its name, its line of help, its arguments and its function."""
 
     name: str
     help: str
@@ -67,7 +67,7 @@ def ls(options: argparse.Namespace) -> None:
 
 
 def info(options: argparse.Namespace) -> None:
-    """Tell about a federation, or about one container."""
+    """Show facts about a federation or a container."""
     snapshot = _snapshot(options)
     if options.container is not None:
         facts = _container_facts(snapshot[options.container])
@@ -138,9 +138,9 @@ def _left_out(reasons: dict[str, str]) -> list[str]:
 
 
 def attach(options: argparse.Namespace) -> None:
-    """Take files with RNTuples into the federation without copying them."""
+    """Add files with RNTuples to the federation as databases, without copying them."""
     if options.name is not None and len(options.files) > 1:
-        raise InvalidError("--name goes with one file")
+        raise InvalidError("--name needs exactly one file")
     federation = _federations.open(options.federation)
     rows = []
     for file in options.files:
@@ -161,7 +161,7 @@ def attach(options: argparse.Namespace) -> None:
 
 
 def seal(options: argparse.Namespace) -> None:
-    """Make databases read-only for ever and their files complete ROOT files."""
+    """Seal databases: they become read-only, and their files complete ROOT files."""
     federation = _federations.open(options.federation)
     for database in options.databases:
         federation.seal(database)
@@ -171,7 +171,7 @@ def seal(options: argparse.Namespace) -> None:
 
 
 def cat(options: argparse.Namespace) -> None:
-    """Print objects, one a line."""
+    """Print objects, one on each line."""
     view = _snapshot(options)[options.container]
     stop = None if options.number is None else options.start + options.number
     if options.where is None:
@@ -233,20 +233,22 @@ def _import_arguments(sub: argparse.ArgumentParser) -> None:
         "files",
         metavar="FILE",
         nargs="+",
-        help="ROOT file or pattern, or FILE:TREE for one tree of it; Parquet or Arrow file",
+        help="ROOT file or glob, or FILE:TREE for one tree; Parquet or Arrow file",
     )
     sub.add_argument("--ntuples", action="store_true", help="copy RNTuples of ROOT files instead of trees")
     sub.add_argument("--tree", action="append", metavar="NAME", help="tree to import; all by default")
-    sub.add_argument("--database", help="database to import into, by default named as the file")
-    sub.add_argument("--container", help="container to import into, by default named as the tree, {tree}")
+    sub.add_argument("--database", help="database to import into, by default named after the file")
+    sub.add_argument("--container", help="container to import into, by default {tree}, the name of the tree")
     sub.add_argument("--class-name", metavar="NAME", help="class of the objects, by default {tree}")
-    sub.add_argument("--only", action="append", metavar="GLOB", help="what to import; all by default")
     sub.add_argument(
-        "--no-grouping", action="store_true", help="make a field of each branch, and no collections by name"
+        "--only", action="append", metavar="GLOB", help="branches or columns to import; all by default"
     )
-    sub.add_argument("--again", action="store_true", help="import what was imported before, too")
+    sub.add_argument(
+        "--no-grouping", action="store_true", help="make a field of each branch, without collections by name"
+    )
+    sub.add_argument("--again", action="store_true", help="also import what was imported before")
     sub.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that read, 1 by default")
-    sub.add_argument("--step", default="64 MB", help='what is read at once, by default "64 MB"')
+    sub.add_argument("--step", default="64 MB", help='size of one read, by default "64 MB"')
 
 
 def _attach_arguments(sub: argparse.ArgumentParser) -> None:
@@ -316,8 +318,8 @@ def _tag_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
     sub.add_argument("name", metavar="TAG", nargs="?", help="make this tag; without it, list them")
     sub.add_argument("--csn", type=int, help="of this commit instead of the newest")
-    sub.add_argument("-m", "--message", default="", help="what it is for")
-    sub.add_argument("-d", "--delete", metavar="TAG", help="take this tag away")
+    sub.add_argument("-m", "--message", default="", help="purpose of the tag")
+    sub.add_argument("-d", "--delete", metavar="TAG", help="remove this tag")
 
 
 def _backup_arguments(sub: argparse.ArgumentParser) -> None:
@@ -343,7 +345,7 @@ def _export_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("file", metavar="FILE", help="file to make: .root, .parquet, .arrow or .feather")
     sub.add_argument("--field", action="append", help="dotted name or glob; all by default")
     sub.add_argument("--where", help='condition on entries, such as "nMuon == 2"')
-    sub.add_argument("--format", help="root, parquet or arrow, if the name of the file does not tell")
+    sub.add_argument("--format", help="root, parquet or arrow, if the suffix of the file does not say")
 
 
 def _find_arguments(sub: argparse.ArgumentParser) -> None:
@@ -358,8 +360,8 @@ def _index_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("container", metavar="DATABASE/CONTAINER")
     sub.add_argument("fields", metavar="FIELD", nargs="*", help="make an index over these")
     sub.add_argument("--name", help="name of the new index, by default those of the fields")
-    sub.add_argument("--unique", action="store_true", help="no two objects may have the same key")
-    sub.add_argument("-d", "--drop", metavar="INDEX", help="take this index away")
+    sub.add_argument("--unique", action="store_true", help="refuse two objects with one key")
+    sub.add_argument("-d", "--drop", metavar="INDEX", help="drop this index")
 
 
 def _rename_arguments(sub: argparse.ArgumentParser) -> None:
@@ -376,7 +378,7 @@ def _drop_arguments(sub: argparse.ArgumentParser) -> None:
 ALL = (
     Command("create", "make a federation", _create_arguments, create),
     Command("ls", "list databases and containers", _ls_arguments, ls),
-    Command("info", "tell about a federation or a container", _container_arguments, info),
+    Command("info", "show facts about a federation or a container", _container_arguments, info),
     Command("schema", "print fields and classes", _container_arguments, schema),
     Command(
         "import",
@@ -384,31 +386,31 @@ ALL = (
         _import_arguments,
         import_files,
     ),
-    Command("attach", "take files with RNTuples in without copying them", _attach_arguments, attach),
+    Command("attach", "add files with RNTuples without copying them", _attach_arguments, attach),
     Command("seal", "make databases read-only complete ROOT files", _seal_arguments, seal),
     Command("cat", "print objects", _cat_arguments, cat),
-    Command("find", "print the objects that have some values", _find_arguments, exchange.find),
-    Command("index", "list indexes, make one, take one away", _index_arguments, exchange.index),
-    Command("export", "write objects to a file for others", _export_arguments, exchange.export),
-    Command("rename", "give a database or container another name", _rename_arguments, exchange.rename),
+    Command("find", "print the objects with given values", _find_arguments, exchange.find),
+    Command("index", "list, make or drop indexes", _index_arguments, exchange.index),
+    Command("export", "export objects to a file", _export_arguments, exchange.export),
+    Command("rename", "rename a database or container", _rename_arguments, exchange.rename),
     Command("drop", "drop databases and containers", _drop_arguments, exchange.drop),
-    Command("tag", "list tags, make one, take one away", _tag_arguments, upkeep.tag),
-    Command("catalogue", "print all that the catalogue says", _catalogue_arguments, upkeep.catalogue),
-    Command("what", "say what files are", _file_arguments, upkeep.what),
+    Command("tag", "list, make or remove tags", _tag_arguments, upkeep.tag),
+    Command("catalogue", "print the content of the catalogue", _catalogue_arguments, upkeep.catalogue),
+    Command("what", "print what files are", _file_arguments, upkeep.what),
     Command("check", "check catalogue, files, pages, links", _check_arguments, upkeep.check),
-    Command("repair", "mend what a check finds", _repair_arguments, upkeep.repair),
-    Command("rebuild-catalogue", "make the catalogue again from files", _create_arguments, upkeep.rebuild),
-    Command("vacuum", "give back what no kept snapshot needs", _vacuum_arguments, upkeep.vacuum),
+    Command("repair", "repair what a check finds", _repair_arguments, upkeep.repair),
+    Command("rebuild-catalogue", "rebuild the catalogue from files", _create_arguments, upkeep.rebuild),
+    Command("vacuum", "remove what no kept snapshot needs", _vacuum_arguments, upkeep.vacuum),
     Command("compact", "merge small clusters", _compact_arguments, upkeep.compact),
     Command("tidy", "compact and vacuum", _tidy_arguments, upkeep.tidy),
-    Command("locks", "list the locks that are held", _federation, upkeep.locks),
-    Command("waits", "list who waits for which lock", _federation, upkeep.waits),
-    Command("backup", "copy a federation while it is written to", _backup_arguments, upkeep.backup),
+    Command("locks", "list the held locks", _federation, upkeep.locks),
+    Command("waits", "list the waits for locks", _federation, upkeep.waits),
+    Command("backup", "back a federation up while it is written to", _backup_arguments, upkeep.backup),
     Command("restore", "make a federation from backups", _restore_arguments, upkeep.restore),
-    Command("detach", "take a database out with its file", _detach_arguments, upkeep.detach),
+    Command("detach", "remove a database, and keep its file", _detach_arguments, upkeep.detach),
     Command("history", "list commits", _history_arguments, history),
     Command("serve", "serve federations and folders over root://", serving.serve_arguments, serving.serve),
-    Command("top", "show what a server is doing", serving.top_arguments, serving.top),
+    Command("top", "show the state of a server", serving.top_arguments, serving.top),
     Command("testbed", "find limits with workloads of real jobs", testbed.arguments, testbed.run),
     Command("plan", "tell what hardware an experiment takes", planning.arguments, planning.run),
 )

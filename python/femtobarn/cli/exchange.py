@@ -1,4 +1,4 @@
-"""The commands that find objects, write them to files for others, and change names."""
+"""The commands that find and export objects, manage indexes, and rename or drop databases and containers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["drop", "export", "find", "index", "objects_bar", "rename"]
 
 @contextmanager
 def objects_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how many objects are done, on standard error and only to people."""
+    """Show a bar of the objects done, on standard error, and only on a terminal."""
     with tqdm(desc=title, unit=" objects", unit_scale=True, disable=None, leave=False) as bar:
 
         def tell(done: int, total: int) -> None:
@@ -32,7 +32,7 @@ def objects_bar(title: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def export(options: argparse.Namespace) -> None:
-    """Write objects of containers to a file."""
+    """Export objects of containers to a file."""
     snapshot = _snapshot(options)
     with objects_bar(options.file) as tell:
         count = snapshot.export(
@@ -47,13 +47,13 @@ def export(options: argparse.Namespace) -> None:
 
 
 def find(options: argparse.Namespace) -> None:
-    """Print the objects whose fields have some values, one a line."""
+    """Print the objects with the given values of fields, one on each line."""
     view = _snapshot(options)[options.container]
     wanted = {}
     for text in options.values:
         field, equals, value = text.partition("=")
         if not equals:
-            raise InvalidError(f"{text!r} is not a value of a field; write FIELD=VALUE, such as run=7")
+            raise InvalidError(f"{text!r} has no equals sign; write FIELD=VALUE, such as run=7")
         wanted[field] = _value(value, field, view.definition.resolve(field))
     write = plain_entry if options.json else text_entry
     for found in view.find_all(**wanted)[: options.number]:
@@ -63,12 +63,12 @@ def find(options: argparse.Namespace) -> None:
 
 
 def index(options: argparse.Namespace) -> None:
-    """List the indexes of a container, make one, or take one away."""
+    """List the indexes of a container, make an index, or drop one."""
     federation = _federations.open(options.federation)
     database, _, container = options.container.partition("/")
-    wish = options.drop or (options.fields and ",".join(options.fields))
-    if wish:
-        with federation.transaction(message=f"index {options.container}: {wish}") as txn:
+    purpose = options.drop or (options.fields and ",".join(options.fields))
+    if purpose:
+        with federation.transaction(message=f"index {options.container}: {purpose}") as txn:
             writer = txn.database(database).container(container)
             if options.drop:
                 writer.drop_index(options.drop)
@@ -91,7 +91,7 @@ def index(options: argparse.Namespace) -> None:
 
 
 def rename(options: argparse.Namespace) -> None:
-    """Give a database or a container another name."""
+    """Rename a database or a container."""
     federation = _federations.open(options.federation)
     with federation.transaction(message=f"rename {options.name} to {options.new_name}") as txn:
         txn.rename(options.name, options.new_name)
@@ -114,7 +114,7 @@ def _snapshot(options: argparse.Namespace) -> Snapshot:
 
 
 def _value(text: str, field: str, node: Node) -> Any:
-    """Return the value that a text on the command line stands for, by the type of its field."""
+    """Return the value that a text on the command line stands for, for a field of a type."""
     inner = innermost(node)
     try:
         if isinstance(inner, Link | ElementLink):
@@ -125,4 +125,4 @@ def _value(text: str, field: str, node: Node) -> Any:
             return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
         return int(text) if isinstance(inner, Primitive) and inner.dtype.kind in "iu" else float(text)
     except (KeyError, ValueError):
-        raise InvalidError(f"{text!r} is not a value of field {field!r}, which is {node}") from None
+        raise InvalidError(f"invalid value {text!r} of field {field!r}, which is {node}") from None

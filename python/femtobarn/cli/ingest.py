@@ -1,4 +1,4 @@
-"""The command ``import``: files of trees in one transaction, tables and RNTuples each in its own."""
+"""The command ``import``: trees of all files in one transaction, each table or RNTuple in one of its own."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .exchange import objects_bar
 
 __all__ = ["ingest"]
 
-COPIED = (".parquet", ".arrow", ".feather")
-"""Files without trees."""
+TABLE_SUFFIXES = (".parquet", ".arrow", ".feather")
+"""Suffixes of tables."""
 
 
 def ingest(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Import the files that the options name, and return what came of each tree."""
+    """Import the files that the options name, and return the result for each tree."""
     federation = _federations.open(options.federation)
     places = expand_files(options.files)
-    tables = [place for place in places if options.ntuples or Path(place[0]).suffix.lower() in COPIED]
+    tables = [place for place in places if options.ntuples or Path(place[0]).suffix.lower() in TABLE_SUFFIXES]
     if len(tables) > 1 and options.database is not None and options.container is None:
-        raise InvalidError("several tables go into one database only with --container, which they share")
+        raise InvalidError("several tables go into one database only with --container")
     done = _trees(federation, [place for place in places if place not in tables], options)
     done += [_table(federation, path, name, options) for path, name in tables]
     return [_facts(each) for each in done]

@@ -1,4 +1,4 @@
-"""Text for people and JSON for machines."""
+"""Output as text or as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["emit", "emit_line", "human_size", "human_time", "plain_entry", "tabl
 
 
 def emit(options: argparse.Namespace, facts: Any, text: str) -> None:
-    """Print facts as JSON if asked for, and as text otherwise."""
+    """Print facts as JSON if ``--json`` is given, and as text otherwise."""
     if options.json:
         emit_line(json.dumps(facts, indent=1, default=str))
     elif text:
@@ -52,7 +52,7 @@ def table(
 
 
 def human_size(size: int) -> str:
-    """Return a number of bytes as people read it.
+    """Return a number of bytes with a unit.
 
     Examples
     --------
@@ -68,12 +68,12 @@ def human_size(size: int) -> str:
 
 
 def human_time(time: datetime) -> str:
-    """Return a time in the user's zone, to the second."""
+    """Return a time in the local zone, to the second."""
     return time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def plain_entry(entry: Any, node: Record) -> str:
-    """Return an object as one line of JSON; links are OIDs, numbers that JSON lacks are null."""
+    """Return an object as one line of JSON. Links are OIDs; NaN and infinity, which JSON lacks, are null."""
     return json.dumps(_plain(entry, node), separators=(",", ":"), allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""The commands around servers: run one, and look at what one is doing."""
+"""The commands for servers: ``serve`` runs one, ``top`` shows the state of one."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from .output import emit_line, human_size, table
 __all__ = ["serve", "serve_arguments", "top", "top_arguments"]
 
 TOP_ROWS = 12
-"""Rows of each table that are shown at most."""
+"""Most rows of each table."""
 
 FIRST_SECONDS = 1.0
-"""Seconds between the look that is not shown and the first one that is, at most."""
+"""Most seconds before the first display: rates need a status from before."""
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +68,8 @@ def serve(options: argparse.Namespace) -> None:
     people.append(f"  http://localhost:{server.port}/ shows what it is doing")
     emit_line(json.dumps(facts) if options.json else "\n".join(people))
     sys.stdout.flush()
-    # Of a terminal that was closed nothing is left, and nobody who would want the server.
+    # SIGHUP reloads the configuration, unless it came because the terminal was closed, which stops the
+    # server.
     while os.read(signals, 1)[0] == signal.SIGHUP and _has_terminal() == had_terminal:
         _reload(server)
     server.stop()
@@ -84,10 +85,10 @@ def _has_terminal() -> bool:
 
 
 def _signals() -> int:
-    """Return a pipe that gives the number of each signal that is for the server, one byte each.
+    """Return a pipe from which the number of each signal for the server is read, one byte each.
 
-    Blocking them for `sigwait` is not enough: a thread that was started before, such as one of NumPy's, takes
-    a signal that comes while this one does not wait, and the process ends.
+    `sigwait` is not enough: a thread that was started before, such as one of NumPy's, receives a signal that
+    comes while this thread is not waiting, and the process ends.
     """
     numbers, sink = os.pipe()
     os.set_blocking(sink, False)
@@ -98,12 +99,14 @@ def _signals() -> int:
 
 
 def _reload(server: _serving.Server) -> None:
-    """Take what has changed; what is wrong with it is in the log, or here where there is none to read."""
+    """Reload the configuration; what fails is logged, and reported on standard error."""
     try:
         server.reload()
     except (FemtobarnError, OSError) as error:
         print(
-            f"femtobarn: not all was reloaded, the old stays in force: {error}", file=sys.stderr, flush=True
+            f"femtobarn: reload failed in part, old settings stay in force: {error}",
+            file=sys.stderr,
+            flush=True,
         )
 
 
@@ -117,11 +120,11 @@ def top_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def top(options: argparse.Namespace) -> None:
-    """Show what a server is doing, again and again."""
+    """Show the state of a server, repeatedly."""
     address = _status_address(options.server)
     before: tuple[float, dict[str, Any]] | None = None
     if not options.json:
-        # A rate takes two looks, so the first one is not shown.
+        # A rate needs two states: the first is not shown.
         before = (time.monotonic(), _ask(address)["totals"])
         time.sleep(min(options.delay, FIRST_SECONDS))
     for looks in itertools.count(1):
@@ -172,7 +175,7 @@ def _rates(then: float, old: dict[str, Any], now: float, totals: dict[str, Any])
 
 
 def _show(status: dict[str, Any], rates: dict[str, float]) -> None:
-    """Draw one look; a terminal is cleared first."""
+    """Print one state; a terminal is cleared first."""
     text = "\n".join(_lines(status, rates))
     if sys.stdout.isatty():
         columns, rows = shutil.get_terminal_size()

@@ -1,4 +1,4 @@
-"""The commands of those who look after a federation."""
+"""The commands for operators: tags, checks, repairs, backups, vacuum, locks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """Show how far a long operation is, on standard error and only to people."""
+    """Show the progress of a long operation, on standard error, and only on a terminal."""
     with tqdm(unit="B", unit_scale=True, disable=None, leave=False) as bar:
 
         def tell(doing: str, of: str, done: int, total: int) -> None:
@@ -48,7 +48,7 @@ def progress_bar() -> Iterator[Progress]:
 
 
 def catalogue(options: argparse.Namespace) -> None:
-    """Print all that the catalogue says, as of a commit."""
+    """Print the content of the catalogue as of a commit."""
     federation = _federations.open(options.federation)
     snapshot = federation.snapshot(csn=options.csn, tag=options.tag)
     databases = [
@@ -81,7 +81,7 @@ def _container_row(container: dict[str, Any]) -> list[str]:
 
 
 def what(options: argparse.Namespace) -> None:
-    """Say what files are."""
+    """Print what files are: databases, with their federation and commits, or other ROOT files."""
     facts = [_recovery.identify(path) for path in options.files]
     emit(options, facts, "\n".join(line for fact in facts for line in _file_lines(fact)))
 
@@ -102,7 +102,7 @@ def _file_lines(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Check a federation; fails if something committed cannot be read."""
+    """Check a federation; fails if committed data cannot be read."""
     federation = _federations.open(options.federation)
     with progress_bar() as tell:
         report = federation.check(full=options.full, progress=tell)
@@ -124,21 +124,21 @@ def check(options: argparse.Namespace) -> None:
 
 
 def repair(options: argparse.Namespace) -> None:
-    """Mend what a check finds; fails if something committed cannot be read still."""
+    """Repair the problems that a check finds; fails if committed data still cannot be read."""
     federation = _federations.open(options.federation)
     with progress_bar() as tell:
         report = federation.repair(salvage=options.salvage, dry_run=options.dry_run, progress=tell)
-    mended = "to mend" if options.dry_run else "mended"
-    lines = [f"{mended}: {what}" for what in report.done]
+    done = "to repair" if options.dry_run else "repaired"
+    lines = [f"{done}: {what}" for what in report.done]
     lines += [f"left: {problem}" for problem in report.left]
-    emit(options, asdict(report), "\n".join(lines or ["there was nothing to mend"]))
+    emit(options, asdict(report), "\n".join(lines or ["nothing to repair"]))
     damaged = sum(problem.severity == "damage" for problem in report.left)
     if damaged:
         raise CorruptError(f"{damaged} problems are left")
 
 
 def vacuum(options: argparse.Namespace) -> None:
-    """Take versions away that nobody needs, and give their space back."""
+    """Remove versions that no snapshot needs, and give their space back."""
     federation = _federations.open(options.federation)
     with progress_bar() as tell:
         report = federation.vacuum(keep_from=options.keep_from, dry_run=options.dry_run, progress=tell)
@@ -150,9 +150,9 @@ def _vacuum_lines(report: VacuumReport, is_dry: bool) -> Iterator[str]:
     would = "would give" if is_dry else "gave"
     yield f"{would} back {freed}: {report.versions:,} versions before commit {report.horizon}"
     for name, why in report.skipped:
-        yield f"  left alone {name}: {why}"
+        yield f"  skipped {name}: {why}"
     for name in report.busy:
-        yield f"  somebody writes to {name}; vacuum again when nobody does"
+        yield f"  {name} has a writer; vacuum again after it has ended"
 
 
 def compact(options: argparse.Namespace) -> None:
@@ -182,7 +182,7 @@ def tidy(options: argparse.Namespace) -> None:
 
 
 def rebuild(options: argparse.Namespace) -> None:
-    """Make the catalogue again from the files."""
+    """Rebuild the catalogue from the files of databases."""
     with progress_bar() as tell:
         facts = _recovery.rebuild_catalogue(options.federation, name=options.name, progress=tell)
     lines = [
@@ -196,7 +196,7 @@ def rebuild(options: argparse.Namespace) -> None:
 
 
 def locks(options: argparse.Namespace) -> None:
-    """List the locks that are held."""
+    """List the held locks."""
     rows = _federations.open(options.federation).locks()
     lines = [
         [row["container"] or row["database"] or "", row["target"], row["holder"] or "shared"] for row in rows
@@ -205,7 +205,7 @@ def locks(options: argparse.Namespace) -> None:
 
 
 def waits(options: argparse.Namespace) -> None:
-    """List who waits for which lock, the longest first."""
+    """List the waits for locks, the longest first."""
     rows = _federations.open(options.federation).waits()
     lines = [
         [row["container"] or row["database"] or row["target"], row["waiter"], row["holder"] or "several"]
@@ -215,7 +215,7 @@ def waits(options: argparse.Namespace) -> None:
 
 
 def tag(options: argparse.Namespace) -> None:
-    """List tags, make one, or take one away."""
+    """List tags, make a tag, or remove one."""
     federation = _federations.open(options.federation)
     if options.delete is not None:
         federation.untag(options.delete)
@@ -228,7 +228,7 @@ def tag(options: argparse.Namespace) -> None:
 
 
 def backup(options: argparse.Namespace) -> None:
-    """Copy a federation while it is written to."""
+    """Back a federation up, while it may be written to."""
     federation = _federations.open(options.federation)
     with progress_bar() as tell:
         report = federation.backup(options.folder, since=options.since, progress=tell)
@@ -236,7 +236,7 @@ def backup(options: argparse.Namespace) -> None:
         f"backed up commit {report.csn}: {report.files} files, {human_size(report.bytes)}, "
         f"{human_size(report.stored)} stored in {options.folder}"
     ]
-    lines += [f"  not in it, since it is attached: {path}" for path in report.left_out]
+    lines += [f"  left out, since it is attached from outside: {path}" for path in report.left_out]
     emit(options, asdict(report), "\n".join(lines))
 
 
@@ -250,7 +250,7 @@ def restore(options: argparse.Namespace) -> None:
 
 
 def detach(options: argparse.Namespace) -> None:
-    """Take a database out of a federation with its file."""
+    """Remove a database from a federation, and keep its file."""
     path = _federations.open(options.federation).detach(options.database, to=options.to)
     emit(
         options,

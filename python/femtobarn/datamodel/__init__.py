@@ -1,7 +1,10 @@
 """Data models written for podio: YAML files that declare the classes of an experiment.
 
-Components become records, datatypes classes, relations links, vector members lists. The code that such
-files hold beside the declarations is left out.
+Components become records, datatypes become classes, relations become links, vector members become lists. C++
+code in the files is ignored.
+
+- ``outline``: the YAML file, and the form of its sections. ``members``: declarations of single members.
+- ``instances``: Python classes made from definitions. ``model``: the model with its definitions and classes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Python classes made from definitions, so that objects of a data model can be written down.
+"""Python classes made from definitions, for objects of a data model.
 
-Members that are not given have their defaults, or are zero or empty, as podio's are.
+A member that is not given has its default, or is zero or empty, as in podio.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Instance", "class_of"]
 
 
 class Instance:
-    """An object or a component of a data model; the base of the classes that models make."""
+    """An object or a component of a data model: the base of the classes that a model makes."""
 
     __femtobarn__: ClassVar[ClassInfo]
     _makers: ClassVar[Mapping[str, Callable[[], Any]]] = {}
@@ -30,7 +30,7 @@ class Instance:
             setattr(self, name, values[name] if name in values else make())
 
     if TYPE_CHECKING:
-        # Members are known only when the model has been read.
+        # The members are known only when the model is read.
         def __getattr__(self, name: str) -> Any: ...
 
     def __eq__(self, other: object) -> bool:
@@ -51,9 +51,9 @@ def class_of(
     Parameters
     ----------
     definition
-        What the federation stores.
+        The definition that the federation stores.
     defaults
-        Defaults by the name of the member, for those that have one.
+        Defaults by the name of the member.
     components
         Classes of the components by name.
     """
@@ -72,7 +72,7 @@ def class_of(
 
 
 def _maker(node: Node, default: Any, components: Mapping[str, type[Instance]]) -> Callable[[], Any]:
-    """Return a function that gives the value of a member that was not given."""
+    """Return a function that makes the value of a member that is not given."""
     if isinstance(node, Record):
         return _component_maker(components[node.class_name], default)
     if isinstance(node, List) and isinstance(default, tuple) and isinstance(node.item, Record):

@@ -32,7 +32,7 @@ BUILTIN_TYPES: dict[str, str] = {
     "string": "string",
     **{f"{sign}int{bits}_t": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
-"""Types of C++ that members can have, without ``std::``, and the types they are stored as."""
+"""Stored types of the C++ types that members may have, without ``std::``."""
 
 _TYPE = r"(?:(?:unsigned|long|short)\s+)*(?:::)?[A-Za-z_][\w:]*"
 _MEMBER = re.compile(
@@ -48,16 +48,16 @@ _SUFFIXED = re.compile(r"(?<=[0-9.])(?:[uUlL]+|[fF])\b")
 
 @dataclass(frozen=True)
 class Member:
-    """One declaration, taken apart."""
+    """A parsed declaration of a member."""
 
     name: str
     type: str
     """Name of a built-in type, a component or a datatype, without leading colons."""
     size: int | None
-    """Number of items, for a ``std::array``."""
+    """Number of items of a ``std::array``, else None."""
     default: Any
-    """A number, truth value or text, or a tuple of such for arrays and components; None if there is none
-    or only a C++ compiler could tell."""
+    """A number, truth value or text, or a tuple of these for arrays and components; None if there is none, or
+    if it takes a C++ compiler to evaluate it."""
     unit: str
     comment: str
 
@@ -68,14 +68,19 @@ class Member:
 
 
 def parse_member(text: Any, where: str) -> Member:
-    """Take a declaration apart.
+    """Parse the declaration of a member.
 
     Parameters
     ----------
     text
         The declaration.
     where
-        Class and section, for the text of errors.
+        Class and section, for error texts.
+
+    Raises
+    ------
+    InvalidError
+        If the declaration is malformed.
 
     Examples
     --------
@@ -86,13 +91,13 @@ def parse_member(text: Any, where: str) -> Member:
     21
     """
     if not isinstance(text, str):
-        raise InvalidError(f"{where}: {text!r} is not a declaration; write <type> <name> // <comment>")
+        raise InvalidError(f"{where}: declarations are texts, not {text!r}; write <type> <name> // <comment>")
     match = _MEMBER.fullmatch(text)
     if match is None:
         raise InvalidError(f"{where}: {text!r} cannot be read; write <type> <name> [<unit>] // <comment>")
     size = int(match["size"]) if match["size"] is not None else None
     if size == 0:
-        raise InvalidError(f"{where}: {text!r} is an array of no items")
+        raise InvalidError(f"{where}: {text!r} has an array of size 0: must be 1 or more")
     type_ = " ".join((match["item"] or match["type"]).removeprefix("::").split())
     comment = " ".join((match["comment"] or "").split())
     return Member(
@@ -101,7 +106,7 @@ def parse_member(text: Any, where: str) -> Member:
 
 
 def _default(text: str | None) -> Any:
-    """Return the value that an initialiser of C++ stands for, or None."""
+    """Return the value of a C++ initialiser, or None if it is not a literal."""
     if text is None or not text.strip():
         return None
     plain = _SUFFIXED.sub("", text.replace("{", "(").replace("}", ",)")).strip()

@@ -1,13 +1,13 @@
-"""A data model: sections of declarations made into definitions, and these into Python classes.
+"""A data model: its sections as definitions, and these as Python classes.
 
-What becomes of each part:
+The parts of a model are stored as follows:
 
-- a component is a record, stored within its owners;
+- a component is a record, stored within its owner;
 - a datatype is a class, its members in the order of the sections of :data:`SECTIONS_OF_DATATYPE`;
 - a relation to one is a link, a relation to many a list of links;
-- an interface is no class: a link to it is a link to an object of any of its types;
+- an interface is not stored: a link to it is a link to an object of any of its types;
 - a link of the section ``links`` is a class with the links ``from`` and ``to`` and a ``weight``;
-- an array of components is a list, as ROOT has no name for the former.
+- an array of components is a list, because a fixed array of records has no name in ROOT.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .._schema.classes import stored_default
 from .._schema.types import Definition, Field, Fixed, Link, List, Node, Primitive, Record, type_from_json
 from .instances import Instance, class_of
 from .members import BUILTIN_TYPES, Member, parse_member
-from .reading import read_outline, section
+from .outline import read_outline, section
 
 __all__ = ["Model", "load_model"]
 
@@ -30,7 +30,7 @@ SECTIONS_OF_DATATYPE = ("Members", "VectorMembers", "OneToOneRelations", "OneToM
 
 
 class Model(Mapping[str, type[Instance]]):
-    """The classes of a data model, by their full names; by their plain ones too where these are unique.
+    """The classes of a data model by full name, and by the name without its namespace if that is unique.
 
     Examples
     --------
@@ -47,16 +47,16 @@ class Model(Mapping[str, type[Instance]]):
     ) -> None:
         body = read_outline(source)
         self.schema_version = _schema_version(body)
-        """Version of the model; classes that changed get it as theirs."""
+        """Version of the model, and of its classes that differ from the registered ones."""
         self.upstream = upstream
-        """The model whose types this one may use."""
+        """The model that defines types which this one uses; None if there is none."""
         reader = _Reader(body, upstream, self.schema_version)
         self.interfaces: dict[str, tuple[str, ...]] = reader.interfaces
         """Names of the types that each interface stands for."""
         self.definitions: dict[str, Definition] = reader.definitions()
-        """What the federation stores, by the name of the class."""
+        """Definitions of the datatypes and links, by full name."""
         self.components: dict[str, type[Instance]] = reader.classes
-        """Classes of the components, those of upstream included."""
+        """Classes of the components, including those of upstream."""
         self.classes: dict[str, type[Instance]] = {
             name: class_of(definition, reader.defaults[name], self.components)
             for name, definition in self.definitions.items()
@@ -94,17 +94,17 @@ class Model(Mapping[str, type[Instance]]):
         return f"<Model: schema version {self.schema_version}, {len(self)} classes>"
 
     def registered(self, known: list[Definition]) -> Model:
-        """Return the model with the versions under which a federation has, or will have, its classes.
+        """Return the model with the versions of its classes in a federation.
 
         Parameters
         ----------
         known
-            Classes that are registered.
+            The registered classes.
 
         Raises
         ------
         InvalidError
-            If a class differs from the newest one registered, and the model's version is not newer.
+            If a class differs from its newest registered version, and the version of the model is not higher.
         """
         numbered = {
             name: _numbered(definition, [each for each in known if each.name == name])
@@ -130,14 +130,16 @@ def load_model(
     Parameters
     ----------
     source
-        Path of its YAML file, or what one holds.
+        Path of the YAML file, or its content as a mapping.
     upstream
-        The model whose components and datatypes this one may use.
+        The model that defines components and datatypes which this one uses.
 
     Raises
     ------
     InvalidError
-        If it is not such a model; the text names the class and the declaration.
+        If the data model is malformed; the text names the class and the declaration.
+    NotFoundError
+        If the file does not exist.
     """
     if upstream is not None and not isinstance(upstream, Model):
         upstream = Model(upstream)
@@ -145,7 +147,7 @@ def load_model(
 
 
 class _Reader:
-    """Turns the sections of a model into definitions."""
+    """Makes definitions of the sections of a model."""
 
     def __init__(self, body: Mapping[str, Any], upstream: Model | None, version: int) -> None:
         self._version = version
@@ -164,7 +166,7 @@ class _Reader:
         self.interfaces |= {name: self._interface(name, form) for name, form in interfaces.items()}
 
     def definitions(self) -> dict[str, Definition]:
-        """The classes of the model by name."""
+        """Return the definitions of the model by name."""
         made = {name: self._datatype(name, form) for name, form in self._datatypes.items()}
         for name, form in self._links.items():
             if name in made:
@@ -173,15 +175,15 @@ class _Reader:
         return made
 
     def _component(self, name: str) -> Record:
-        """The record that a component is stored as; components that it uses are read first."""
+        """Return the record of a component; components in it are defined first."""
         if name not in self._components or name in self.classes:
             return self.classes[name].__femtobarn__.record()
         if name in self._being_read:
-            raise InvalidError(f"component {name} contains itself, which has no end")
+            raise InvalidError(f"component {name} contains itself, without end")
         self._being_read.append(name)
         where = f"component {name}"
         form = _mapping(self._components[name], where)
-        # Before podio 1.0 members stood beside the code, each as `name: type`.
+        # Before podio 1.0, members are keys of the component: `name: type`.
         old = [f"{type_} {each}" for each, type_ in form.items() if each not in _COMPONENT_KEYS]
         declared = section(form, "Members", where, list) or old
         fields = self._fields(name, where, [(text, self._member) for text in declared])
@@ -223,7 +225,7 @@ class _Reader:
         for text, make in declared:
             member = parse_member(text, where)
             if member.name in fields:
-                raise InvalidError(f"{where}: two members are called {member.name!r}")
+                raise InvalidError(f"{where}: two members have the name {member.name!r}")
             node = make(member, f"{where}: member {member.name!r}")
             if member.default is not None:
                 defaults[member.name] = member.default
@@ -258,7 +260,7 @@ class _Reader:
         if name in self._components or name in self.classes:
             return self._component(name)
         known = {*BUILTIN_TYPES, *self._components, *self.classes}
-        also = "; objects of datatypes are related, not held" if name in self._targets else ""
+        also = "; use a relation for objects of a datatype" if name in self._targets else ""
         raise InvalidError(
             f"{where} is of type {name!r}, which is not a component{near_misses(name, known)}{also}"
         )
@@ -283,12 +285,12 @@ def _mapping(form: Any, where: str) -> Mapping[str, Any]:
 def _schema_version(body: Mapping[str, Any]) -> int:
     version = body.get("schema_version", 1)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise InvalidError(f"schema_version is {version!r}; versions count from 1")
+        raise InvalidError(f"invalid schema_version {version!r}: must be an integer of 1 or more")
     return version
 
 
 def _numbered(definition: Definition, known: list[Definition]) -> Definition:
-    """The registered definition that is the same but for descriptions, or this one as a newer one."""
+    """Return the registered definition that differs only in descriptions, else this one, if it is newer."""
     shape = _without_notes(definition.record)
     same = [each for each in known if _without_notes(each.record) == shape]
     if same:

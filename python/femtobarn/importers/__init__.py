@@ -1,14 +1,20 @@
-"""Importers: files of other formats as class definitions and batches of arrays.
+"""Importers: TTrees of ROOT files as class definitions and batches of arrays.
 
-TTree files are read through uproot. Jagged branches become lists, NanoAOD's ``nX`` and ``X_*`` and the
-members of podio's and ATLAS's collections become collections of records::
+uproot reads the files. Jagged branches become lists. NanoAOD's ``nX`` and ``X_*``, and the members of podio's
+and ATLAS's collections, become collections of records::
 
     source = open_tree("nano_dimuon.root")
     source.definition            # {"name": "Events", "fields": [..., {"name": "Muon", "type": {"list": ...
     for batch in source.batches():
         container.extend(batch)
 
-RNTuple files are not imported but attached, as they are. Needs the extra `io`.
+Files with RNTuples need no import: they can be attached. Needs the extra `io`.
+
+- ``files``: a ROOT file and its trees. ``branches``: the branches of a tree, and the path of each in the
+  class.
+- ``types``: layouts of awkward as types. ``baskets``: branches of plain numbers, read without uproot.
+- ``assembly``: columns assembled into fields. ``trees``: a tree as a source of objects.
+- ``samples``: sample files that experiments have published.
 """
 
 from femtobarn.importers.samples import Sample, Samples

@@ -1,11 +1,11 @@
-"""How the columns of a tree become the fields of a class.
+"""Assembly of the columns of a tree into the fields of a class.
 
-Columns with one path stay fields. Columns that share the first part of their paths become
+A column whose path has one part is a field. Columns that share the first part of their paths become
 
-- a collection of records, if they are lists and agree about how long these are in every event;
+- a collection of records, if all are lists with the same length in every event;
 - a record otherwise.
 
-Whether lists agree is decided on a sample of the tree and checked in every batch.
+A sample of the tree decides whether the lengths agree; every batch is checked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Column", "Field", "assemble", "plan"]
 
 @dataclass(frozen=True)
 class Column:
-    """A leaf with its type and its data for some entries."""
+    """A leaf with its type, and its data for a range of entries."""
 
     leaf: Leaf
     type: Type
@@ -38,18 +38,18 @@ class Column:
 
 @dataclass(frozen=True)
 class Field:
-    """A field of the class that is made.
+    """A field of the class.
 
     Parameters
     ----------
     name
-        Unique among the fields.
+        Name, unique among the fields.
     type
-        Its type in the class definition.
+        Type in the class definition.
     leaves
-        What it is made of.
+        The leaves that it is assembled from.
     shape
-        "plain" for one leaf as it is, "collection" or "record".
+        "plain" for a single leaf, "collection" or "record".
     """
 
     name: str
@@ -59,7 +59,7 @@ class Field:
 
 
 def plan(columns: list[Column]) -> list[Field]:
-    """Decide on the fields, from the columns of a sample of entries."""
+    """Return the fields for the columns of a sample of entries."""
     groups: dict[str, list[Column]] = {}
     for column in columns:
         groups.setdefault(column.leaf.path[0], []).append(column)
@@ -68,12 +68,12 @@ def plan(columns: list[Column]) -> list[Field]:
 
 
 def assemble(fields: list[Field], columns: Mapping[int, Column]) -> ak.Array:
-    """Objects of the planned class.
+    """Return objects of the planned class.
 
     Parameters
     ----------
     columns
-        By the number of the leaf.
+        Columns by the number of their leaf.
     """
     contents = [_content(made, [columns[leaf.number] for leaf in made.leaves]) for made in fields]
     return ak.Array(ak.contents.RecordArray(contents, [made.name for made in fields]))
@@ -103,7 +103,7 @@ def _is_list(column: Column) -> bool:
 
 
 def _majority(lists: list[Column]) -> list[Column]:
-    """The columns whose lengths are the most common ones."""
+    """Return the columns with the most common lengths."""
     keys = [np.asarray(column.content.offsets).tobytes() for column in lists]
     (most, _), *_ = Counter(keys).most_common(1)
     return [column for column, key in zip(lists, keys, strict=True) if key == most]
@@ -119,7 +119,7 @@ def _build(name: str, members: list[Column], shape: str) -> Field:
 
 
 def _content(made: Field, columns: list[Column]) -> Content:
-    """The layout of one field."""
+    """Return the layout of one field."""
     if made.shape == "plain":
         return columns[0].content
     if made.shape == "record":
@@ -140,12 +140,12 @@ def _check_lengths(name: str, first: Column, other: Column) -> None:
     entry = int(np.flatnonzero(a != b)[0]) - 1
     raise InvalidError(
         f"the members {first.leaf.name!r} and {other.leaf.name!r} of {name!r} differ in length from entry "
-        f"{entry} of a batch on; import with grouping=False (--no-grouping)"
+        f"{entry} of a batch; import with grouping=False (--no-grouping)"
     )
 
 
 def _nest(members: Mapping[tuple[str, ...], Content], label: str) -> Content:
-    """A record, with records for members whose paths go deeper."""
+    """Return a record, with records in it for members with longer paths."""
     named: dict[str, dict[tuple[str, ...], Content]] = {}
     for path, content in members.items():
         named.setdefault(path[0] if path else "value", {})[path[1:]] = content
@@ -158,7 +158,7 @@ def _nest(members: Mapping[tuple[str, ...], Content], label: str) -> Content:
 
 
 def _unique(fields: list[Field]) -> list[Field]:
-    """Number the fields whose names became equal when they were made valid."""
+    """Number the fields whose names are equal after invalid characters were replaced."""
     seen: Counter[str] = Counter()
     result = []
     for made in fields:
@@ -169,5 +169,5 @@ def _unique(fields: list[Field]) -> list[Field]:
 
 
 def definition_fields(fields: list[Field]) -> list[dict[str, object]]:
-    """The fields as a class definition has them."""
+    """Return the fields in the JSON form of class definitions."""
     return [field(made.name, made.type) for made in fields]

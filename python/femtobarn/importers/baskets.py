@@ -1,8 +1,8 @@
 """Branches of plain numbers, whose baskets are read without uproot.
 
-A NanoAOD has 1,500 branches of numbers and lists of numbers, with a basket for every few thousand entries
-of each. The extension module reads many at once, by several threads and without holding the interpreter;
-a basket that is not as ROOT usually writes it, or damaged, is left to uproot.
+A NanoAOD file has 1,500 branches of numbers and of lists of numbers, each with a basket for every few
+thousand entries. The extension module reads many branches at once, in several threads and without the GIL.
+uproot reads the branches with baskets in an unusual form, and reports damaged ones.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["Baskets", "Numbers", "read"]
 
 @dataclass(frozen=True)
 class Numbers:
-    """What entries of a branch hold: numbers of one type or arrays of a fixed shape, or lists of either.
+    """The entries of a branch: numbers of one type, or arrays of one shape, or lists of either.
 
     Parameters
     ----------
     dtype
-        The type of a number, in the byte order of this machine.
+        Type of a number, in native byte order.
     """
 
     is_list: bool
@@ -37,7 +37,7 @@ class Numbers:
 
     @classmethod
     def of(cls, branch: Any) -> Numbers | None:
-        """What a branch holds, if it is that."""
+        """Return the form of the entries of a branch, or None if it has other entries."""
         try:
             interpretation = branch.interpretation
         except Exception:
@@ -52,7 +52,7 @@ class Numbers:
         return cls(is_list, wanted.base, wanted.shape)
 
     def layout(self, values: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any]) -> Content:
-        """The layout of some entries, from all their numbers in a row."""
+        """Return the layout of entries, from their numbers and, for lists, offsets (shape (entries + 1,))."""
         content = ak.contents.NumpyArray(values)
         length = len(values)
         for size in reversed(self.shape):
@@ -63,14 +63,14 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Baskets:
-    """Where a branch of plain numbers lies: all that is needed to read it.
+    """The position of a branch of plain numbers in its file.
 
     Parameters
     ----------
     places
-        Where the keys of the baskets begin in the file.
+        Offsets in the file at which the keys of the baskets begin: shape (baskets,).
     edges
-        The first entry of each basket, and the one after the last.
+        First entry of each basket, and the number of entries: shape (baskets + 1,).
     """
 
     numbers: Numbers
@@ -79,26 +79,29 @@ class Baskets:
 
     @classmethod
     def of(cls, branch: Any) -> Baskets | None:
-        """The baskets of a branch, if it is one of plain numbers."""
+        """Return the baskets of a branch, or None if it is not one of plain numbers."""
         numbers = Numbers.of(branch)
         try:
             if numbers is None or 0 in numbers.shape or branch.embedded_baskets:
                 return None
             edges = np.array(branch.entry_offsets, np.int64)
         except Exception:
-            return None  # The branch is damaged: what of it, uproot says when it reads.
+            return None  # The branch is damaged; uproot reports how when it reads it.
         return cls(numbers, np.array(branch.member("fBasketSeek")[: len(edges) - 1], np.int64), edges)
 
 
 def read(
     data: memoryview, wanted: Mapping[int, Baskets], start: int, stop: int, *, threads: int
 ) -> dict[int, Content]:
-    """Entries ``start:stop`` of branches, by the same numbers; those that uproot has to read are left out.
+    """Return entries ``start:stop`` of branches, by the keys of `wanted`, without those that uproot has to
+    read.
 
     Parameters
     ----------
     data
         The bytes of the file.
+    threads
+        Threads that read.
     """
     branches = [
         (

@@ -1,13 +1,13 @@
-"""The branches of a tree that hold data, and where each belongs in the class that is made of them.
+"""The branches of a tree that have data, and the path of each in the class.
 
-A path names a place: ``("Muon", "pt")`` is the member pt of whatever becomes of Muon. Paths come from
+The path ``("Muon", "pt")`` is the member pt of the field Muon. Paths come from
 
 - ROOT's own splitting: branch ``BuildUpVertices`` with children ``BuildUpVertices.position.x``;
 - dots in names, as in ATLAS's ``AnalysisElectronsAuxDyn.pt``;
-- NanoAOD's convention, but only where the file itself confirms it: branches ``X_*`` that are counted by
-  ``nX`` belong together, and in a file with such collections flat branches ``Y_*`` do too. In skims by
-  uproot each ``X_y`` may have a counter ``nX_y`` of its own: with an ``nX`` they belong together as well;
-  without one they are presumed to, and their lengths decide.
+- NanoAOD's convention, where the file confirms it: branches ``X_*`` that ``nX`` counts are one collection,
+  and in a file with such collections flat branches ``Y_*`` are one record. In skims by uproot each ``X_y``
+  may have its own counter ``nX_y``: if there is an ``nX``, they are one collection; if not, they are presumed
+  to be, and their lengths decide.
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ from typing import Any
 __all__ = ["Leaf", "leaves_of"]
 
 AUXILIARY = re.compile(r"(AuxDyn|Aux)$")
-"""ATLAS's suffixes for the place of a collection's members, no part of its name."""
+"""ATLAS's suffixes for branches with the members of a collection; they are not part of its name."""
 
 OBJECT_FLAGS = "fBits"
-"""ROOT's own bookkeeping in every TObject: of varying size, and no data."""
+"""Bookkeeping of ROOT in every TObject, of varying size, without data."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A branch with data.
+    """A branch that has data.
 
     Parameters
     ----------
     branch
-        The uproot branch; none where its file is not open.
+        The branch of uproot; None while the file is closed.
     path
-        Where it belongs; the last part is its own name.
+        Path in the class; the last part is the name of the member.
     class_name
-        What the collection or record that it is a member of is called in C++, "" if not known.
+        Name in C++ of the collection or record that it is a member of; "" if unknown.
     counter
-        Name of the branch that counts this one's elements, "" without one.
+        Name of the branch that counts the elements of this one; "" if there is none.
     number
-        Tells leaves apart, since names of branches need not differ.
+        Identifies the leaf, because names of branches may be equal.
     presumed
-        Whether only its name says that it is a member: the lengths of all members have to agree.
+        Whether only the name says that it is a member of a collection: the lengths of all members have to
+        agree.
     name
-        Name of the branch in its file, with those it is a child of.
+        Name of the branch in its file, including the branches that it is a child of.
     """
 
     branch: Any
@@ -59,26 +60,25 @@ class Leaf:
 
 
 def leaves_of(tree: Any, *, grouping: bool, records: Collection[str] = ()) -> list[Leaf]:
-    """All branches with data, in the order of the tree.
+    """Return all branches with data, in the order of the tree.
 
     Parameters
     ----------
     grouping
-        Follow the conventions in names as well; ROOT's own splitting is always followed.
+        Whether to follow conventions in names; ROOT's own splitting is always followed.
     records
-        Names that flat branches are grouped under even if there is only one of a kind, as they are in
-        other files of the same class.
+        Names of records that even a single flat branch is grouped into, as in other files of the class.
     """
     found = [leaf for branch in tree.branches for leaf in _descend(branch, ())]
     if grouping:
         placed = _by_convention(found, records)
     else:
         placed = [leaf if leaf.class_name else replace(leaf, path=("_".join(leaf.path),)) for leaf in found]
-    return _with_places_of_their_own(placed)
+    return _with_unique_paths(placed)
 
 
 def _descend(branch: Any, parents: tuple[str, ...], class_name: str = "") -> Iterator[Leaf]:
-    """The leaves of a branch; a branch with children holds no data of its own."""
+    """Yield the leaves of a branch; a branch with children has no data of its own."""
     name = branch.name.rstrip(".")
     if parents and name.startswith(f"{parents[0]}."):
         name, parents = name.removeprefix(f"{parents[0]}."), parents[:1]
@@ -100,15 +100,15 @@ def _without_suffix(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _element_class(typename: str) -> str:
-    """The class in "vector<edm4hep::VertexData>", without its namespace; "" if there is none."""
+    """Return the class in "vector<edm4hep::VertexData>", without its namespace; "" if there is none."""
     inner = re.sub(r"^(std::)?vector<(.*)>$", r"\2", typename).strip()
     return inner.split("::")[-1] if re.fullmatch(r"[\w:]+", inner) and not inner.endswith("_t") else ""
 
 
 def _by_convention(leaves: list[Leaf], records: Collection[str]) -> list[Leaf]:
-    """Apply NanoAOD's convention to the branches that ROOT did not split itself."""
+    """Return the leaves with paths by NanoAOD's convention, where ROOT did not split the branch itself."""
     names = {leaf.path[0] for leaf in leaves if len(leaf.path) == 1}
-    # A branch with a counter of its own is no collection: what is called after it belongs elsewhere.
+    # A branch with its own counter is a list, so that it cannot be a collection with members.
     alone = {leaf.path[0] for leaf in leaves if _has_own_counter(leaf)}
     collections = {_counted(name): name for name in names if _counted(name) and _counted(name) not in alone}
     presumed = _presumed(leaves, collections)
@@ -128,16 +128,15 @@ def _by_convention(leaves: list[Leaf], records: Collection[str]) -> list[Leaf]:
 
 
 def _counted(name: str) -> str:
-    """The collection that a branch of this name counts by convention, or ""."""
+    """Return the collection that a branch of this name counts by convention, or ""."""
     match = re.fullmatch(r"[nN]_?([A-Za-z]\w*)", name)
     return match[1] if match else ""
 
 
 def _collection_of(leaf: Leaf, collections: Mapping[str, str]) -> str:
-    """The collection X that X_pt belongs to, or "".
+    """Return the collection X that the leaf X_pt is a member of, or "".
 
-    It does if nX counts it, or if it has a counter of its own, nX_pt, as uproot writes it, and there is
-    an nX too.
+    It is one if nX counts it, or if it has its own counter nX_pt, as uproot writes, and nX exists.
     """
     if not leaf.counter or len(leaf.path) != 1:
         return ""
@@ -149,12 +148,12 @@ def _collection_of(leaf: Leaf, collections: Mapping[str, str]) -> str:
 
 
 def _has_own_counter(leaf: Leaf) -> bool:
-    """Whether this branch alone is counted by its counter, by its name."""
+    """Tell whether the counter of a branch is named after this branch alone."""
     return len(leaf.path) == 1 and _counted(leaf.counter) == leaf.path[0]
 
 
 def _presumed(leaves: list[Leaf], collections: Mapping[str, str]) -> dict[tuple[str, ...], str]:
-    """Where branches with counters of their own may belong, if no collection owns them: by their prefix."""
+    """Return the presumed collections, by prefix, of branches with their own counters, by path."""
     alone = [leaf for leaf in leaves if _has_own_counter(leaf) and not _collection_of(leaf, collections)]
     taken = {leaf.path[0] for leaf in leaves} | set(collections)
     prefixes = Counter(leaf.path[0].split("_")[0] for leaf in alone if "_" in leaf.path[0].strip("_"))
@@ -167,7 +166,7 @@ def _presumed(leaves: list[Leaf], collections: Mapping[str, str]) -> dict[tuple[
 
 
 def _flat_prefixes(leaves: list[Leaf], collections: set[str], records: Collection[str]) -> set[str]:
-    """Prefixes that at least two flat branches share, or records have, and nothing else is called by."""
+    """Return prefixes that two flat branches share or a record has, if no branch has them as its name."""
     taken = collections | {leaf.path[0] for leaf in leaves}
     flat = [leaf.path[0] for leaf in leaves if len(leaf.path) == 1 and not leaf.counter]
     prefixes = Counter(name.split("_")[0] for name in flat if re.match(r"[A-Za-z0-9]+_\w", name))
@@ -176,7 +175,7 @@ def _flat_prefixes(leaves: list[Leaf], collections: set[str], records: Collectio
 
 
 def _placed(leaf: Leaf, collection: str, prefixes: set[str]) -> Leaf:
-    """The leaf with the path that the convention gives it."""
+    """Return a leaf with its path by the convention."""
     name = leaf.path[0]
     if collection:
         return replace(leaf, path=(collection, name.removeprefix(f"{collection}_")))
@@ -186,8 +185,8 @@ def _placed(leaf: Leaf, collection: str, prefixes: set[str]) -> Leaf:
     return leaf
 
 
-def _with_places_of_their_own(leaves: list[Leaf]) -> list[Leaf]:
-    """Rename members that share their path, or whose path leads on to another's, and number all."""
+def _with_unique_paths(leaves: list[Leaf]) -> list[Leaf]:
+    """Rename members whose path equals that of another leaf, or begins it; number all leaves."""
     inner = {leaf.path[:end] for leaf in leaves for end in range(2, len(leaf.path))}
     seen: Counter[tuple[str, ...]] = Counter()
     result = []

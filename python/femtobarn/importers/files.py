@@ -1,4 +1,4 @@
-"""Opening a ROOT file and finding the trees in it, with an error for everything that can be wrong."""
+"""ROOT files, and the trees in them, with an error for each way in which a file can be unreadable."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Returned = TypeVar("Returned")
 
 MAGIC = b"root"
 BIG_FILE_VERSION = 1_000_000
-"""From this version on the positions in the file header have 8 bytes."""
+"""From this version on, positions in the file header have 8 bytes."""
 
 USUAL_NAMES = ("Events", "events", "CollectionTree", "Delphes")
-"""Taken when a file has several trees and none is asked for."""
+"""Names of the main tree of a file with several trees, in the order of preference."""
 
 TREES = ("TTree", "TNtuple", "TNtupleD")
 
 
 def uncollected(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
-    """Have a function run without the collection of garbage.
+    """Return a function that runs without garbage collection.
 
-    uproot makes millions of objects for a tree with thousands of branches, which stay: looking through them
-    time and again takes a quarter of the time of opening and reading it.
+    uproot makes millions of long-lived objects for a tree with thousands of branches. Garbage collection
+    would take a quarter of the time of opening and reading the tree.
     """
 
     @functools.wraps(function)
@@ -68,13 +68,13 @@ class TreeFile:
     Attributes
     ----------
     uuid
-        What ROOT or uproot gave the file when it was made: copies have it too; "" if it has none.
+        UUID that ROOT or uproot gave the file; copies have the same. "" if there is none.
     data
-        Its bytes, if it is a local file.
+        Bytes of the file; None if it is remote.
     trees
-        Names of its trees, with the folders that they are in.
+        Names of its trees, including their folders.
     others
-        What else is in it, apart from folders: the class of each name.
+        Class of each other object in the file, by name, without folders.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -83,13 +83,13 @@ class TreeFile:
         if is_local:
             _check_header(Path(self.location))
         try:
-            # Local files are mapped: uproot's default asks a thread for each range of bytes.
+            # Local files are mapped, because uproot's default sends each range of bytes through a thread.
             handler = {"handler": uproot.MemmapSource} if is_local else {}
             self._file = uproot.open({self.location: None}, array_cache=None, **handler)
             classes: dict[str, str] = self._file.classnames(cycle=False)
             uuid = self._file.file.uuid
         except Exception as error:
-            text = f"{self.location} is not readable as a ROOT file: {_first_line(error)}"
+            text = f"{self.location} cannot be read as a ROOT file: {_first_line(error)}"
             raise CorruptError(text) from error
         self.data = mapped(self.location) if is_local else None
         self.uuid = str(uuid) if uuid is not None and uuid.int else ""
@@ -100,18 +100,18 @@ class TreeFile:
         }
 
     def tree(self, name: str) -> Any:
-        """The uproot TTree of this name."""
+        """Return the TTree of uproot of this name."""
         if name not in self.trees:
             self._refuse(name)
         try:
             return self._file[name]
         except Exception as error:
             raise CorruptError(
-                f"{self.location}: tree {name!r} is not readable: {_first_line(error)}"
+                f"{self.location}: tree {name!r} cannot be read: {_first_line(error)}"
             ) from error
 
     def usual_tree(self) -> str:
-        """The name of the only tree, or of the one with a usual name."""
+        """Return the name of the only tree, or of the one with a usual name."""
         self.require_trees()
         if len(self.trees) == 1:
             return self.trees[0]
@@ -121,34 +121,32 @@ class TreeFile:
         raise InvalidError(f"{self.location} has several trees ({', '.join(sorted(self.trees))}); name one")
 
     def require_trees(self) -> None:
-        """Refuse a file without trees."""
+        """Raise an error if the file has no trees."""
         if self.trees:
             return
         if "ROOT::RNTuple" in self.others.values():
-            raise InvalidError(f"{self.location} holds RNTuples; attach the file, it need not be imported")
-        raise UnsupportedError(f"{self.location} holds no tree")
+            raise InvalidError(f"{self.location} has RNTuples and no trees; attach the file instead")
+        raise UnsupportedError(f"{self.location} has no tree")
 
     def _refuse(self, name: str) -> None:
         kind = self.others.get(name)
         if kind == "ROOT::RNTuple":
-            raise InvalidError(
-                f"{self.location}: {name!r} is an RNTuple; attach the file, it need not be imported"
-            )
+            raise InvalidError(f"{self.location}: {name!r} is an RNTuple; attach the file instead")
         if kind is not None:
             raise InvalidError(f"{self.location}: {name!r} is a {kind}, not a tree")
         raise NotFoundError(f"{self.location} has no tree {name!r}{near_misses(name, self.trees)}")
 
 
 def _check_header(path: Path) -> None:
-    """Refuse what is no ROOT file or lacks its end, before the parser trips over it."""
+    """Raise an error if a file is not a ROOT file, or is truncated, before uproot parses it."""
     if path.is_dir():
-        raise InvalidError(f"{path} is a folder; name one ROOT file")
+        raise InvalidError(f"{path} is a folder; give a ROOT file")
     try:
         with path.open("rb") as file:
             header = file.read(20)
     except FileNotFoundError as error:
         others = [other.name for other in path.parent.glob("*.root")]
-        raise NotFoundError(f"no file {path}{near_misses(path.name, others)}") from error
+        raise NotFoundError(f"file {path} does not exist{near_misses(path.name, others)}") from error
     except PermissionError as error:
         raise DeniedError(f"{path} may not be read: {error.strerror}") from error
     if not header.startswith(MAGIC):
@@ -157,16 +155,16 @@ def _check_header(path: Path) -> None:
     end = int.from_bytes(header[12:20] if wide else header[12:16], "big")
     size = path.stat().st_size
     if size < end:
-        raise CorruptError(f"{path} is truncated: its header says {end} bytes, there are {size}")
+        raise CorruptError(f"{path} is truncated: it has {size} of the {end} bytes in its header")
 
 
 def mapped(location: str) -> memoryview:
-    """The bytes of a local file."""
+    """Return the bytes of a local file, mapped into memory."""
     try:
         with Path(location).open("rb") as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
-        raise StorageError(f"{location} is not there any more: {error.strerror}") from error
+        raise StorageError(f"{location} can no longer be opened: {error.strerror}") from error
 
 
 def _first_line(error: Exception) -> str:

