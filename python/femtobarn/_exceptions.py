@@ -195,8 +195,9 @@ def check_text(text: str, what: str) -> None:
     Examples
     --------
     >>> check_text("caf\\udce9", "where")
-    Traceback (most recent call last): ... femtobarn._exceptions.InvalidError: where 'caf\\udce9' has half of
-    a surrogate pair, which UTF-8 cannot hold
+    Traceback (most recent call last):
+    ...
+    femtobarn._exceptions.InvalidError: where 'caf\\udce9' has half of a surrogate pair, ...
     """
     if not isinstance(text, str):
         raise WrongTypeError(f"{what} must be a text, not {text!r}")

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 from written import Written, manifest
 
+import femtobarn as fb
+
 if TYPE_CHECKING:
     from femtobarn.importers.samples import Samples
 
@@ -25,6 +27,13 @@ INTEGRATION = os.environ.get("CI", "").lower() == "true"
 # The files of tests that take a minute and more; where several processes share the work, none of these is
 # begun last.
 LONGEST = {"test_readers", "test_rntuple_judges", "test_testbed", "test_xrootd_suites"}
+
+
+@pytest.fixture
+def fed(tmp_path: Path) -> Iterator[fb.Federation]:
+    """A new federation."""
+    with fb.create(tmp_path / "lhc.fed") as federation:
+        yield federation
 
 
 @pytest.fixture(scope="session")

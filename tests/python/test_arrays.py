@@ -92,7 +92,7 @@ def there_and_back(data: Any, record: Record) -> ak.Array:
     return awkward_of(columns_of(data, record), record)
 
 
-def test_every_type_goes_there_and_back() -> None:
+def test_every_type_survives_a_round_trip() -> None:
     array = there_and_back(ROWS, EVENT)
     assert array.to_list() == BACK
     assert there_and_back(array, EVENT).to_list() == BACK
@@ -107,7 +107,7 @@ def test_records_have_the_names_of_their_classes() -> None:
     assert ak.parameters(array.tracks[0])["__record__"] == "Track"
 
 
-def test_no_entries_at_all() -> None:
+def test_arrays_without_entries_are_stored() -> None:
     tree = columns_of([], EVENT)
     assert tree_length(tree) == 0
     assert awkward_of(tree, EVENT).to_list() == []
@@ -155,7 +155,7 @@ def type_with(**annotations: Any) -> Any:
         (str, np.array(["a", "bc"])),
     ],
 )
-def test_numbers_change_type_where_nothing_is_lost(annotation: Any, values: Any) -> None:
+def test_numbers_are_converted_where_nothing_is_lost(annotation: Any, values: Any) -> None:
     array = there_and_back({"x": values}, one(annotation))
     np.testing.assert_array_equal(ak.to_numpy(array.x), values)
 
@@ -187,7 +187,7 @@ def test_numbers_change_type_where_nothing_is_lost(annotation: Any, values: Any)
         (float, 1.0, "float is not an array"),
     ],
 )
-def test_values_that_would_change_are_refused(annotation: Any, values: Any, reason: str) -> None:
+def test_values_that_a_field_cannot_hold_are_refused(annotation: Any, values: Any, reason: str) -> None:
     with pytest.raises(fb.InvalidError, match=reason):
         columns_of({"x": values}, one(annotation))
 
@@ -203,7 +203,7 @@ def test_real_numbers_are_rounded_to_the_precision_of_their_field(values: Any) -
 
 
 @pytest.mark.parametrize("value", [np.array(0.1), np.array(2), np.float32(0.1), np.int64(2)])
-def test_numbers_in_arrays_without_dimensions_are_stored(tmp_path: Path, value: Any) -> None:
+def test_zero_dimensional_numbers_are_stored(tmp_path: Path, value: Any) -> None:
     """Real ones were refused with a TypeError, since their `__index__` fails."""
     with fb.create(tmp_path / "f.fed") as fed, fed.transaction() as txn:
         numbers = txn.database("d", create=True).container("n", Numbers, create=True)
@@ -234,7 +234,7 @@ class Batch:
 
 
 @pytest.mark.parametrize("of", [Stream, Batch, pa.Table.to_reader, pa.Table.to_batches])
-def test_whatever_gives_itself_as_arrow_data_comes_in(of: Any) -> None:
+def test_extend_takes_any_object_with_the_arrow_stream_interface(of: Any) -> None:
     """A reader of batches was taken for objects, a data frame of polars for no array."""
     record = fb.definition_of(Track).record
     table = pa.table({"hits": [[1], [2, 3]], "pt": [1.0, 2.0]})
@@ -256,7 +256,7 @@ def test_whatever_gives_itself_as_arrow_data_comes_in(of: Any) -> None:
         ([Decimal("1.5")], pa.decimal128(3, 1)),
     ],
 )
-def test_arrow_types_that_are_not_read_are_named(values: list[Any], kind: Any) -> None:
+def test_unreadable_arrow_types_are_named_in_the_error(values: list[Any], kind: Any) -> None:
     """A list view was an AssertionError without text, a map a NotImplementedError of awkward's."""
     column = pa.array(values, kind)
     for data in ({"x": column}, {"x": pa.chunked_array([column])}, pa.table({"x": column})):
@@ -265,7 +265,7 @@ def test_arrow_types_that_are_not_read_are_named(values: list[Any], kind: Any) -
 
 
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
-def test_arrow_texts_of_every_layout_come_in(kind: Any) -> None:
+def test_arrow_texts_of_every_layout_are_read(kind: Any) -> None:
     texts = ["a", "", "long enough not to be kept within a view"]
     column = pa.array(texts).cast(kind)
     assert there_and_back(pa.table({"x": column}), one(str)).x.to_list() == texts
@@ -293,7 +293,7 @@ def test_null_links_are_missing_values() -> None:
     assert there_and_back(numbers, one(an.link["Raw"])).x.to_list() == [None, LINK]
 
 
-def test_links_that_nobody_lacks_are_not_copied() -> None:
+def test_links_without_missing_values_are_not_copied() -> None:
     record = one(an.link["Raw"])
     links = columns_of({"x": [OID, OID]}, record)
     entries = awkward_of(links, record).x.entry
@@ -302,7 +302,7 @@ def test_links_that_nobody_lacks_are_not_copied() -> None:
     assert np.shares_memory(again[3][0][3][2][2], links[3][0][3][2][2])
 
 
-def test_names_are_checked_with_near_misses() -> None:
+def test_unknown_names_of_fields_are_refused_with_near_misses() -> None:
     record = fb.definition_of(Track).record
     with pytest.raises(fb.InvalidError, match=r"class Track has no field 'hist'; did you mean 'hits'?"):
         columns_of({"pt": [1.0], "hist": [[1]]}, record)
@@ -314,7 +314,7 @@ def test_names_are_checked_with_near_misses() -> None:
         columns_of({"pt": [1.0], "hits": [[], []]}, record)
 
 
-def test_pandas_and_arrow_come_in() -> None:
+def test_extend_takes_pandas_and_arrow() -> None:
     array = there_and_back(ROWS, EVENT)
     table = as_library(array, EVENT, "pa")
     assert isinstance(table, pa.Table)
@@ -325,19 +325,19 @@ def test_pandas_and_arrow_come_in() -> None:
     assert there_and_back(flat, one(str)).x.to_list() == ["a", "b"]
 
 
-def test_structured_numpy_and_oid_ranges_come_in() -> None:
+def test_extend_takes_structured_numpy_arrays_and_oid_ranges() -> None:
     oids = fb.OidRange(1, 2, 3, 5)
     array = there_and_back({"x": oids}, one(an.link["A"]))
     assert array.x.to_list() == [LINK, LINK | {"entry": 4}]
     assert there_and_back(np.array([(1.5,)], [("x", "f4")]), one(an.float32)).x.to_list() == [1.5]
 
 
-def test_objects_of_persistent_classes_come_in() -> None:
+def test_extend_takes_objects_of_persistent_classes() -> None:
     rows = [{"x": [Track(pt=1.0, hits=[1])]}, {"x": []}]
     assert there_and_back(rows, one(list[Track])).x.to_list() == [[{"pt": 1.0, "hits": [1]}], []]
 
 
-def test_numpy_comes_out_flat_by_dotted_names() -> None:
+def test_numpy_library_returns_columns_by_dotted_names() -> None:
     columns = as_library(there_and_back(ROWS, EVENT), EVENT, "np")
     assert columns["run"].tolist() == [1, 2]
     assert columns["cov"].shape == (2, 3)
@@ -350,7 +350,7 @@ def test_numpy_comes_out_flat_by_dotted_names() -> None:
     assert columns["blob"].tolist() == [b"\0\1", b""]
 
 
-def test_pandas_comes_out_with_one_row_per_entry() -> None:
+def test_pandas_library_returns_one_row_per_entry() -> None:
     frame = as_library(there_and_back(ROWS, EVENT)[["run", "tracks", "charge", "name"]], EVENT, "pd")
     assert frame["run"].dtype == np.uint32
     assert frame["tracks.pt"].tolist() == [[1.5], []]
@@ -370,14 +370,14 @@ def test_size_of_a_tree_is_that_of_its_buffers() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.one_of(st.none(), st.lists(st.integers(-100, 100))))))
-def test_any_nesting_goes_there_and_back(values: list[Any]) -> None:
+def test_any_nesting_survives_a_round_trip(values: list[Any]) -> None:
     record = one(list[list[an.int8] | None])
     assert there_and_back({"x": values}, record).x.to_list() == values
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.integers(-(2**31), 2**31 - 1), st.text(max_size=5))))
-def test_any_variant_goes_there_and_back(values: list[Any]) -> None:
+def test_any_variant_survives_a_round_trip(values: list[Any]) -> None:
     record = one(an.variant[an.int32, str])
     assert there_and_back({"x": values}, record).x.to_list() == values
 
@@ -394,7 +394,7 @@ def test_any_variant_goes_there_and_back(values: list[Any]) -> None:
         ),
     ],
 )
-def test_missing_values_of_a_part_of_an_arrow_array_are_its_own(node: Node, values: list[Any]) -> None:
+def test_slices_of_arrow_arrays_keep_their_own_missing_values(node: Node, values: list[Any]) -> None:
     """Awkward takes them from the beginning of the whole, so that other values were stored as 0."""
     table, record = pa.table({"a": pa.array(values)}), Record("", (Field("a", node),))
     for start in range(len(values)):

@@ -63,7 +63,7 @@ def merged(tmp_path: Path) -> fb.Federation:
     return fed
 
 
-def test_unlike_classes_of_one_name_are_both_there(merged: fb.Federation) -> None:
+def test_attached_classes_that_differ_under_one_name_are_both_kept(merged: fb.Federation) -> None:
     """It said that class Events version 1 exists with other fields."""
     names = {name: merged[f"{name}/events"].definition.name for name in COLUMNS}
     assert names == {"dy": "Events", "dimuon": "Events@dimuon"}
@@ -75,14 +75,14 @@ def test_unlike_classes_of_one_name_are_both_there(merged: fb.Federation) -> Non
     assert merged.check(full=True).problems == []
 
 
-def test_links_to_a_renamed_class_are_followed_and_found(merged: fb.Federation) -> None:
+def test_links_to_a_renamed_class_are_followed_and_found_by_referrers(merged: fb.Federation) -> None:
     assert merged["dimuon/skim"][0].event.mass == 3.0
     for name in COLUMNS:
         found = merged.snapshot().referrers(merged[f"{name}/events"][1])
         assert [each.oid for each in found] == [merged[f"{name}/skim"][0].oid]
 
 
-def test_a_persistent_class_means_the_renamed_one_by_its_fields(merged: fb.Federation) -> None:
+def test_a_persistent_class_stands_for_the_renamed_class_with_its_fields(merged: fb.Federation) -> None:
     with merged.transaction() as txn:
         copies = txn.database("copies", create=True)
         writer = copies.container("dimuon", Dimuon, create=True)
@@ -98,7 +98,9 @@ def test_a_persistent_class_means_the_renamed_one_by_its_fields(merged: fb.Feder
     assert [(each.mass, each.charge) for each in view] == [(10.0, 1), (2.0, 1)]
 
 
-def test_an_origin_ends_where_a_database_goes_on(merged: fb.Federation, tmp_path: Path) -> None:
+def test_class_renamed_after_its_database_keeps_its_plain_name_elsewhere(
+    merged: fb.Federation, tmp_path: Path
+) -> None:
     with merged.transaction() as txn:
         copies = txn.database("copies", create=True)
         copies.container("events", Dimuon, create=True).append(Dimuon(run=3, mass=10.0))
@@ -111,7 +113,7 @@ def test_an_origin_ends_where_a_database_goes_on(merged: fb.Federation, tmp_path
 
 
 @pytest.mark.network
-def test_two_kinds_of_nanoaod_join_one_federation(files: Samples, tmp_path: Path) -> None:
+def test_two_versions_of_nanoaod_are_attached_to_one_federation(files: Samples, tmp_path: Path) -> None:
     merged = fb.create(tmp_path / "merged.fed")
     counts = {}
     for name in ("nano_dy", "nano_dimuon"):

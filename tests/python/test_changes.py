@@ -53,7 +53,7 @@ def events_of(txn: fb.Transaction) -> fb.ContainerWriter:
     return txn.database("run").container("events")
 
 
-def test_an_update_changes_what_it_names_and_nothing_else(fed: fb.Federation) -> None:
+def test_update_changes_only_the_given_objects_and_fields(fed: fb.Federation) -> None:
     before = fed["run/events"]
     with fed.transaction() as txn:
         events = events_of(txn)
@@ -70,7 +70,7 @@ def test_an_update_changes_what_it_names_and_nothing_else(fed: fb.Federation) ->
     assert before["number"].to_list() == list(range(ENTRIES))
 
 
-def test_a_whole_object_is_replaced_by_another(fed: fb.Federation) -> None:
+def test_update_replaces_a_whole_object(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         events_of(txn).update(fb.Oid(1, 1, 2), an_event(77))
     assert (fed["run/events"][2].name, fed["run/events"][2].tracks.pt.tolist()) == ("n77", [77.0, 78.0])
@@ -91,7 +91,7 @@ def test_a_whole_object_is_replaced_by_another(fed: fb.Federation) -> None:
         (np.array([-1]), {"run": [1]}, fb.InvalidError, "must be integers of 0 or more"),
     ],
 )
-def test_an_update_that_cannot_be_done_is_refused_whole(
+def test_update_that_fails_changes_nothing(
     fed: fb.Federation, objects: Any, fields: dict[str, Any], error: type[Exception], reason: str
 ) -> None:
     before = fed["run/events"].arrays().to_list()
@@ -101,7 +101,7 @@ def test_an_update_that_cannot_be_done_is_refused_whole(
         assert txn["run/events"].arrays().to_list() == before
 
 
-def test_deleted_objects_are_left_out_everywhere(fed: fb.Federation) -> None:
+def test_deleted_objects_are_left_out_of_every_read(fed: fb.Federation) -> None:
     before = fed["run/events"]
     with fed.transaction() as txn:
         assert events_of(txn).delete([0, 4, 9]) == 3
@@ -125,7 +125,7 @@ def test_deleted_objects_are_left_out_everywhere(fed: fb.Federation) -> None:
         _ = view[5]
 
 
-def test_a_deleted_object_is_not_found_by_its_name(fed: fb.Federation) -> None:
+def test_deleted_object_is_not_found_by_its_oid(fed: fb.Federation) -> None:
     oid = fb.Oid(1, 1, 4)
     with fed.transaction() as txn:
         events_of(txn).delete(oid)
@@ -140,7 +140,7 @@ def test_a_deleted_object_is_not_found_by_its_name(fed: fb.Federation) -> None:
         events_of(txn).delete(4)
 
 
-def test_what_to_delete_is_said_in_one_way(fed: fb.Federation) -> None:
+def test_delete_takes_objects_or_a_condition_but_not_both(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         with pytest.raises(fb.InvalidError, match="give the objects to delete"):
             events_of(txn).delete()
@@ -165,7 +165,7 @@ def test_a_transaction_reads_its_own_changes(fed: fb.Federation) -> None:
         assert fed["run/events"][1].name == "n1"
 
 
-def test_names_change_and_go_but_snapshots_keep_them(fed: fb.Federation) -> None:
+def test_snapshots_keep_names_that_are_renamed_or_dropped_later(fed: fb.Federation) -> None:
     before = fed.snapshot()
     with fed.transaction() as txn:
         database = txn.database("run")
@@ -186,7 +186,7 @@ def test_names_change_and_go_but_snapshots_keep_them(fed: fb.Federation) -> None
     assert before["run/events"][3].name == "n3"
 
 
-def test_a_savepoint_brings_everything_back(fed: fb.Federation) -> None:
+def test_rollback_to_a_savepoint_undoes_later_changes(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         events = events_of(txn)
         events.append(an_event(10))
@@ -204,7 +204,7 @@ def test_a_savepoint_brings_everything_back(fed: fb.Federation) -> None:
     assert fed.keys() == ["run/events"]
 
 
-def test_a_checkpoint_commits_and_goes_on(fed: fb.Federation) -> None:
+def test_checkpoint_commits_and_continues_the_transaction(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         events = events_of(txn)
         events.append(an_event(10))
@@ -215,7 +215,7 @@ def test_a_checkpoint_commits_and_goes_on(fed: fb.Federation) -> None:
     assert len(fed["run/events"]) == ENTRIES + 1
 
 
-def test_two_changes_of_one_container_conflict(fed: fb.Federation) -> None:
+def test_commit_fails_when_another_changed_the_container(fed: fb.Federation) -> None:
     with fed.transaction() as first:
         assert len(first["run/events"]) == ENTRIES
         with fed.transaction() as second:
@@ -225,7 +225,7 @@ def test_two_changes_of_one_container_conflict(fed: fb.Federation) -> None:
     assert fed["run/events"][0].name == "second"
 
 
-def test_serializable_transactions_mind_what_they_read(fed: fb.Federation) -> None:
+def test_serializable_commit_fails_when_a_container_it_read_changed(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         txn.database("out", create=True).container("sums", Track, create=True)
 
@@ -254,7 +254,7 @@ class Event2:
     previous: fb.link[Event]
 
 
-def test_a_container_gets_a_newer_version_of_its_class(fed: fb.Federation) -> None:
+def test_evolve_converts_a_container_to_a_newer_version_of_its_class(fed: fb.Federation) -> None:
     before = fed["run/events"]
     with fed.transaction() as txn:
         with pytest.raises(fb.InvalidError, match="pass evolve=True"):
@@ -273,7 +273,7 @@ def test_a_container_gets_a_newer_version_of_its_class(fed: fb.Federation) -> No
     assert before.fields == ["run", "number", "name", "tracks", "best", "previous"]
 
 
-def test_objects_are_found_by_their_values(fed: fb.Federation) -> None:
+def test_find_returns_objects_with_the_given_values(fed: fb.Federation) -> None:
     def check() -> None:
         assert fed.find("run/events", run=7, number=5).name == "n5"
         view = fed["run/events"]
@@ -307,7 +307,7 @@ def test_objects_are_found_by_their_values(fed: fb.Federation) -> None:
     check()
 
 
-def test_objects_are_seen_as_of_another_version_of_their_class(fed: fb.Federation) -> None:
+def test_as_class_reads_objects_as_another_version(fed: fb.Federation) -> None:
     before = fed["run/events"]
     with fed.transaction() as txn:
         txn.database("run").container("events", Event2, evolve=True)
@@ -319,7 +319,7 @@ def test_objects_are_seen_as_of_another_version_of_their_class(fed: fb.Federatio
         before.as_class(9)
 
 
-def test_who_refers_to_an_object_is_found(fed: fb.Federation) -> None:
+def test_referrers_returns_all_objects_with_a_link_to_the_target(fed: fb.Federation) -> None:
     @fb.persistent
     class Tag:
         near: list[fb.link[Event]]
@@ -343,7 +343,7 @@ def test_who_refers_to_an_object_is_found(fed: fb.Federation) -> None:
     assert referrers(9) == []
 
 
-def test_a_selection_with_statistics_gives_what_one_without_gives(tmp_path: Path) -> None:
+def test_statistics_do_not_change_what_is_selected(tmp_path: Path) -> None:
     """Clusters that cannot match are not read, and nothing is lost by that."""
     fed = fb.create(tmp_path / "s.fed")
     with fed.transaction() as txn:

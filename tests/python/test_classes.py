@@ -84,7 +84,7 @@ HIT = {
         (fb.bitset(8), {"bitset": 8}),
     ],
 )
-def test_annotation_is_stored_as(annotation: Any, form: Any) -> None:
+def test_annotation_stands_for_its_type(annotation: Any, form: Any) -> None:
     assert stored_type(annotation) == form
     assert type_from_json(form).to_json() == form
 
@@ -105,7 +105,7 @@ def test_annotation_is_stored_as(annotation: Any, form: Any) -> None:
         ("1 +", "fails"),
     ],
 )
-def test_what_cannot_be_stored_is_refused_with_advice(annotation: Any, advice: str) -> None:
+def test_annotations_that_cannot_be_stored_are_refused_with_advice(annotation: Any, advice: str) -> None:
     with pytest.raises(fb.InvalidError, match=advice) as caught:
         stored_type(annotation)
     assert "field 'x' of class Probe" in str(caught.value)
@@ -175,7 +175,7 @@ def test_class_without_fields_is_refused() -> None:
 
 
 @pytest.mark.parametrize("version", [0, -1, True, "1"])
-def test_versions_count_from_one(version: Any) -> None:
+def test_versions_below_one_are_refused(version: Any) -> None:
     with pytest.raises(fb.InvalidError, match="must be an integer of 1 or more"):
         fb.persistent(version=version)(type("Probe", (), {"__annotations__": {"x": int}}))
 
@@ -197,7 +197,7 @@ def test_path_that_does_not_exist_names_near_misses() -> None:
         definition.resolve("z")
 
 
-def test_a_field_says_what_it_was_and_what_older_objects_have() -> None:
+def test_field_keeps_its_former_name_and_its_default_for_older_objects() -> None:
     @fb.persistent(version=2)
     class Cluster:
         energy: fb.float32 = fb.field(was="e")

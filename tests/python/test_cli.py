@@ -101,7 +101,7 @@ def test_schema(run: Command, place: str) -> None:
     assert "Event" in run.text("schema", place)
 
 
-def test_cat_prints_objects_one_a_line(run: Command, place: str) -> None:
+def test_cat_prints_one_object_per_line(run: Command, place: str) -> None:
     lines = [json.loads(line) for line in run.text("cat", place, "run7/events", "--json").splitlines()]
     assert lines[2] == {
         "run": 7, "met": 1.0, "name": "e2", "tracks": [{"pt": 0.0}, {"pt": 1.0}], "previous": "1-1-1",
@@ -184,7 +184,7 @@ def test_tree_may_follow_the_file(text: str, parts: tuple[str, str | None]) -> N
     assert split_place(text) == parts
 
 
-def test_module_runs_and_a_closed_pipe_is_no_error(place: str) -> None:
+def test_module_runs_and_a_closed_pipe_is_not_an_error(place: str) -> None:
     program = [sys.executable, "-m", "femtobarn"]
     version = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True)
     assert version.stdout == f"femtobarn {fb.__version__}\n"

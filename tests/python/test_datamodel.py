@@ -85,7 +85,7 @@ def fed(tmp_path: Path) -> fb.Federation:
     return fb.create(tmp_path / "model.fed")
 
 
-def test_each_part_becomes_what_stores_it(toy: Path) -> None:
+def test_each_part_of_a_model_is_stored_as_its_type(toy: Path) -> None:
     model = fb.load_model(toy)
     assert list(model) == ["toy::Hit", "toy::OtherHit", "toy::Track", "toy::HitTrackLink"]
     assert model.interfaces == {"toy::AnyHit": ("toy::Hit", "toy::OtherHit")}
@@ -162,7 +162,7 @@ def test_objects_are_stored_and_read_with_their_relations(toy: Path, fed: fb.Fed
     assert (fed["run/links"][0]["from"].cellID, fed["run/links"][0].weight) == (1, 1.0)
 
 
-def test_defining_again_changes_nothing(toy: Path, fed: fb.Federation) -> None:
+def test_define_twice_changes_nothing(toy: Path, fed: fb.Federation) -> None:
     fed.define(toy)
     head = fed.head()
     assert fed.define(toy).definitions == fed.define(fb.load_model(toy)).definitions
@@ -179,7 +179,7 @@ def changed(toy: Path, *changes: tuple[str, str]) -> Path:
     return toy
 
 
-def test_a_class_that_changed_needs_a_newer_schema(toy: Path, fed: fb.Federation) -> None:
+def test_changed_class_needs_a_higher_schema_version(toy: Path, fed: fb.Federation) -> None:
     fed.define(toy)
     more = ("Members: [int n]\n  toy::Track", "Members: [int n, int m]\n  toy::Track")
     with pytest.raises(
@@ -191,7 +191,7 @@ def test_a_class_that_changed_needs_a_newer_schema(toy: Path, fed: fb.Federation
     assert versions == {"toy::Hit": 3, "toy::OtherHit": 5, "toy::Track": 3, "toy::HitTrackLink": 3}
 
 
-def test_stored_objects_follow_the_model(toy: Path, fed: fb.Federation) -> None:
+def test_stored_objects_evolve_with_the_model(toy: Path, fed: fb.Federation) -> None:
     model = fed.define(toy)
     with fed.transaction() as txn:
         hits = txn.database("run", create=True).container("hits", model.Hit, create=True)
@@ -206,7 +206,7 @@ def test_stored_objects_follow_the_model(toy: Path, fed: fb.Federation) -> None:
     assert (view[0].at.x, view[1].at.y, view.definition.version) == (4.0, 3.0, 4)
 
 
-def test_a_comment_is_no_change(toy: Path, fed: fb.Federation) -> None:
+def test_changed_comment_needs_no_new_version(toy: Path, fed: fb.Federation) -> None:
     fed.define(toy)
     head = fed.head()
     fed.define(changed(toy, ("of the readout", "of the whole readout")))
@@ -248,12 +248,14 @@ def test_a_model_may_use_the_types_of_another(toy: Path, fed: fb.Federation, tmp
         (("components:", "components: ["), "is not YAML: "),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(toy: Path, change: tuple[str, str], reason: str) -> None:
+def test_malformed_model_is_refused_with_class_and_declaration(
+    toy: Path, change: tuple[str, str], reason: str
+) -> None:
     with pytest.raises(fb.InvalidError, match=reason):
         fb.load_model(changed(toy, change))
 
 
-def test_files_that_are_no_models(tmp_path: Path) -> None:
+def test_files_that_are_not_models_are_refused(tmp_path: Path) -> None:
     (tmp_path / "edm.yaml").write_text("just: text")
     with pytest.raises(fb.InvalidError, match="is not a data model"):
         fb.load_model(tmp_path / "edm.yaml")
@@ -280,13 +282,13 @@ def test_files_that_are_no_models(tmp_path: Path) -> None:
         ("float x[GeV]//", "float", "x", None),
     ],
 )
-def test_declarations_are_taken_apart(text: str, type_: str, name: str, default: Any) -> None:
+def test_declarations_are_parsed(text: str, type_: str, name: str, default: Any) -> None:
     member = parse_member(text, "here")
     assert (member.type, member.name, member.default) == (type_, name, default)
 
 
 @pytest.mark.network
-def test_the_model_of_the_colliders_of_the_future(files: Samples, fed: fb.Federation, tmp_path: Path) -> None:
+def test_edm4hep_is_defined_and_stored(files: Samples, fed: fb.Federation, tmp_path: Path) -> None:
     """EDM4hep as it stands in a file that podio wrote."""
     with uproot.open(files.path("edm4hep_ILD_mumuH_v01-00_podio_v01-07_10ev.root")) as file:
         text = file["podio_metadata"]["EDMDefinitions/EDMDefinitions._1"].array(library="np")[0][0]

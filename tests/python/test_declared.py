@@ -61,7 +61,7 @@ def fed(tmp_path: Path) -> Iterator[fb.Federation]:
         yield federation
 
 
-def test_an_object_with_more_fields_than_are_stored_is_refused_by_every_way(fed: fb.Federation) -> None:
+def test_object_with_surplus_fields_is_refused_by_every_method(fed: fb.Federation) -> None:
     """A container of P took `Q(px=1, pz=2)` and dropped `pz`; a dictionary with it was refused."""
     both = Q(px=1, pz=2)
     with fed.transaction() as txn:
@@ -85,7 +85,7 @@ def test_an_object_with_more_fields_than_are_stored_is_refused_by_every_way(fed:
         assert len(events) == 0
 
 
-def test_what_was_read_is_not_stored_by_halves_either(fed: fb.Federation) -> None:
+def test_object_that_was_read_is_refused_if_fields_would_be_lost(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         database = txn.database("d", create=True)
         wide = database.container("q", Q, create=True)
@@ -97,7 +97,7 @@ def test_what_was_read_is_not_stored_by_halves_either(fed: fb.Federation) -> Non
         assert wide.view()[1].pz == 2
 
 
-def test_what_objects_that_were_read_have_is_looked_at_once(fed: fb.Federation) -> None:
+def test_fields_of_objects_of_one_class_are_checked_once(fed: fb.Federation) -> None:
     """Each object and each record in it was checked anew, which took most of the time of a skim."""
     looked = 0
 
@@ -127,14 +127,14 @@ def test_what_objects_that_were_read_have_is_looked_at_once(fed: fb.Federation) 
                 points.append(wide.view()[0])
 
 
-def test_a_newer_version_of_the_class_is_told_how_to_be_stored(fed: fb.Federation) -> None:
+def test_object_of_a_newer_version_is_refused_with_advice_to_evolve(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         points = txn.database("d", create=True).container("p", P, create=True)
         with pytest.raises(fb.InvalidError, match=r"'py' of class P would be lost.*evolve=True"):
             points.append(NewP(px=1, py=2))
 
 
-def test_other_dataclasses_are_held_to_the_same_and_other_objects_are_not(fed: fb.Federation) -> None:
+def test_surplus_fields_are_refused_in_any_dataclass_but_not_in_other_objects(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         points = txn.database("d", create=True).container("p", P, create=True)
         with pytest.raises(fb.InvalidError, match="'mass' of class Plain would be lost"):
@@ -144,7 +144,7 @@ def test_other_dataclasses_are_held_to_the_same_and_other_objects_are_not(fed: f
         assert points.view()["px"].to_list() == [1, 2]
 
 
-def test_an_attribute_that_is_not_declared_is_refused_with_near_misses() -> None:
+def test_undeclared_attribute_is_refused_with_near_misses() -> None:
     """`setattr(P(px=1), "Px", 9)` was accepted, and the old value stored."""
     point = P(px=1)
     with pytest.raises(AttributeError, match="class P declares no field 'Px'; did you mean 'px'"):
@@ -181,7 +181,7 @@ class Rich:
         return dataclasses.replace(self, x=self.x * factor)
 
 
-def test_what_dataclasses_can_do_besides_they_can_still_do() -> None:
+def test_persistent_classes_keep_the_features_of_dataclasses() -> None:
     rich, other = Rich(x=3), Rich(x=1, items=[1], name="a")
     assert (rich.items, rich.name, rich._squares, other._squares) == ([], "none", [9], [1])
     assert rich.items is not Rich(x=1).items
@@ -198,7 +198,7 @@ def test_what_dataclasses_can_do_besides_they_can_still_do() -> None:
     assert list(inspect.signature(Rich).parameters) == ["x", "items", "name"]
 
 
-def test_a_class_that_makes_its_objects_itself_does() -> None:
+def test_class_with_its_own_init_keeps_it() -> None:
     class Counted:
         x: fb.int32
 
@@ -224,7 +224,7 @@ def test_a_class_that_makes_its_objects_itself_does() -> None:
     assert fb.persistent(Given)(x=2, scale=3).x == 6  # type: ignore[call-arg]
 
 
-def test_derived_classes_that_are_not_persistent_have_attributes_of_their_own(fed: fb.Federation) -> None:
+def test_derived_classes_that_are_not_persistent_may_have_other_attributes(fed: fb.Federation) -> None:
     """They inherited the setter, which knew the fields of the persistent class alone."""
 
     @dataclasses.dataclass

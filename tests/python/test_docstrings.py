@@ -42,7 +42,7 @@ def test_examples_run(module: ModuleType) -> None:
     assert failed == 0
 
 
-def test_what_is_exported_is_documented() -> None:
+def test_every_public_name_has_a_docstring() -> None:
     bare = [name for name in fb.__all__ if not isinstance(getattr(fb, name), type | str)]
     undocumented = [
         name

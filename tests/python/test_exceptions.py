@@ -45,13 +45,13 @@ def test_every_error_is_a_femtobarn_error(error: type[fb.FemtobarnError]) -> Non
         (fb.UnavailableError, ConnectionError),
     ],
 )
-def test_python_names_for_the_same_situation_catch_it(error: type, builtin: type) -> None:
+def test_python_exceptions_for_the_same_situation_catch_it(error: type, builtin: type) -> None:
     with pytest.raises(builtin):
         raise error("text")
 
 
 @pytest.mark.parametrize("error", KINDS.values())
-def test_text_is_shown_as_it_is_and_survives_pickling(error: type[fb.FemtobarnError]) -> None:
+def test_error_text_is_shown_without_quotes_and_survives_pickling(error: type[fb.FemtobarnError]) -> None:
     raised = error("field 'x' does not exist")
     assert str(raised) == "field 'x' does not exist"
     assert str(pickle.loads(pickle.dumps(raised))) == str(raised)

@@ -87,7 +87,7 @@ def event(number: int, oids: list[Any]) -> Event:
 
 
 @pytest.mark.parametrize("suffix", [".root", ".parquet", ".arrow", ".feather"])
-def test_what_is_exported_is_imported_as_it_was(fed: fb.Federation, tmp_path: Path, suffix: str) -> None:
+def test_exported_objects_are_imported_unchanged(fed: fb.Federation, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"events{suffix}"
     seen: list[tuple[int, int]] = []
     assert fed["run/events"].export(path, step_size=700, progress=lambda *at: seen.append(at)) == ENTRIES
@@ -163,7 +163,7 @@ def test_a_container_without_objects_has_its_fields_in_every_file(fed: fb.Federa
         assert other["empty/empty"].keys() == ["x", "cells"]
 
 
-def test_what_cannot_be_exported_is_said(fed: fb.Federation, tmp_path: Path) -> None:
+def test_impossible_exports_are_refused(fed: fb.Federation, tmp_path: Path) -> None:
     view = fed["run/events"]
     with pytest.raises(fb.InvalidError, match="unknown suffix of"):
         view.export(tmp_path / "e.csv")
@@ -191,7 +191,7 @@ def test_an_export_that_is_interrupted_leaves_nothing(fed: fb.Federation, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_containers_of_one_name_are_told_apart(fed: fb.Federation, tmp_path: Path) -> None:
+def test_export_of_containers_with_one_name_adds_their_databases(fed: fb.Federation, tmp_path: Path) -> None:
     other = fb.create(tmp_path / "o.fed")
     for database in ("a", "b"):
         with other.transaction() as txn:
@@ -208,7 +208,7 @@ def test_containers_of_one_name_are_told_apart(fed: fb.Federation, tmp_path: Pat
     assert other[imported.container].keys() == ["x"]
 
 
-def test_columns_of_others(tmp_path: Path) -> None:
+def test_files_of_other_programs_are_imported(tmp_path: Path) -> None:
     table = pa.table(
         {
             "a b": pa.array([1, 2, None], pa.int16()),
@@ -237,7 +237,7 @@ def test_columns_of_others(tmp_path: Path) -> None:
     assert fed.import_file(tmp_path / "t.parquet", database="u", expressions="all", again=True).entries == 3
 
 
-def test_what_cannot_be_imported_is_said(tmp_path: Path) -> None:
+def test_impossible_imports_are_refused(tmp_path: Path) -> None:
     fed = fb.create(tmp_path / "f.fed")
     pq.write_table(pa.table({"t": pa.array([1], pa.timestamp("us"))}), tmp_path / "t.parquet")
     with pytest.raises(fb.InvalidError, match=r"column 't' of .* is timestamp\[us\]"):
@@ -251,7 +251,7 @@ def test_what_cannot_be_imported_is_said(tmp_path: Path) -> None:
     assert fed.keys() == []
 
 
-def test_a_link_leads_nowhere_in_another_federation(fed: fb.Federation, tmp_path: Path) -> None:
+def test_imported_links_are_records_of_numbers(fed: fb.Federation, tmp_path: Path) -> None:
     fed.export("run/events", tmp_path / "e.root", "previous", "number == 2")
     other = fb.create(tmp_path / "f.fed")
     imported = other.import_file(tmp_path / "e.root")
@@ -260,7 +260,7 @@ def test_a_link_leads_nowhere_in_another_federation(fed: fb.Federation, tmp_path
 
 
 @pytest.mark.parametrize("suffix", [".root", ".parquet", ".arrow"])
-def test_a_disk_that_is_full_is_a_storage_error_and_leaves_nothing(
+def test_export_to_a_full_disk_is_a_storage_error_and_leaves_nothing(
     fed: fb.Federation, tmp_path: Path, suffix: str
 ) -> None:
     """Of Parquet and Arrow files it was a bare OSError, which `except fb.FemtobarnError` does not catch."""
@@ -275,7 +275,7 @@ def test_a_disk_that_is_full_is_a_storage_error_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_may_not_be_written_or_read_is_denied(
+def test_export_and_import_without_permission_are_denied(
     fed: fb.Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exporting was `storage`, as a full disk is, and what was imported was said to be damaged."""
@@ -300,7 +300,7 @@ def test_what_may_not_be_written_or_read_is_denied(
 
 
 @pytest.mark.parametrize("suffix", [".root", ".parquet", ".arrow"])
-def test_an_export_into_no_folder_finds_none(fed: fb.Federation, tmp_path: Path, suffix: str) -> None:
+def test_export_to_a_missing_folder_is_not_found(fed: fb.Federation, tmp_path: Path, suffix: str) -> None:
     with pytest.raises(fb.NotFoundError, match=r"folder|No such file"):
         fed["run/events"].export(tmp_path / "none" / f"e{suffix}")
 

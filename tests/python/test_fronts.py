@@ -35,7 +35,7 @@ def contents(fed: fb.Federation) -> dict[int, dict[str, Any]]:
     return {csn: {name: shot[name].arrays().to_list() for name in shot} for csn, shot in snapshots.items()}
 
 
-def test_a_front_that_was_written_over_is_named_and_objects_can_be_read(place: Path) -> None:
+def test_overwritten_front_is_reported_and_objects_stay_readable(place: Path) -> None:
     with fb.open(place) as fed:
         report = fed.check(full=True)
         assert [problem.kind for problem in report.problems] == 4 * ["Front"]
@@ -46,7 +46,7 @@ def test_a_front_that_was_written_over_is_named_and_objects_can_be_read(place: P
         assert len(fed.check().problems) == 4
 
 
-def test_a_front_that_was_written_over_is_written_anew_and_no_snapshot_is_lost(
+def test_repair_rewrites_an_overwritten_front_without_losing_snapshots(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with fb.open(place) as fed, fb.open(place) as other:
@@ -73,7 +73,7 @@ def files(place: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in (place / "databases").iterdir()}
 
 
-def test_a_repair_that_was_killed_before_it_wrote_the_fronts_goes_on(place: Path) -> None:
+def test_repair_that_was_killed_before_writing_fronts_is_continued(place: Path) -> None:
     """The catalogue had the new places already, so the files were taken for those of other databases."""
     before = files(place)
     with fb.open(place) as fed:
@@ -94,7 +94,7 @@ def test_a_repair_that_was_killed_before_it_wrote_the_fronts_goes_on(place: Path
         assert fed.check(full=True).problems == []
 
 
-def test_records_that_a_vacuum_kept_do_not_undo_their_transactions(place: Path) -> None:
+def test_commit_records_kept_by_vacuum_do_not_undo_their_transactions(place: Path) -> None:
     """A repair wrote them a second time, so that a rebuild took each for one that another had overtaken."""
     with fb.open(place) as fed:
         for names in (("run1", "run2"), ("run1",)):
@@ -111,7 +111,7 @@ def test_records_that_a_vacuum_kept_do_not_undo_their_transactions(place: Path) 
         assert fed.check(full=True).problems == []
 
 
-def test_mended_databases_are_found_by_a_rebuild_written_from_afar_and_sealed(place: Path) -> None:
+def test_repaired_databases_can_be_rebuilt_written_remotely_and_sealed(place: Path) -> None:
     with fb.open(place) as fed:
         fed.repair()
         before = {name: fed[name].arrays().to_list() for name in fed}

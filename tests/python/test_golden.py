@@ -28,17 +28,17 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     return str(tmp_path / "golden.fed"), request.param
 
 
-def test_there_is_one_of_the_present_format() -> None:
+def test_a_golden_federation_of_the_current_format_exists() -> None:
     assert f"format-{make.FORMAT}" in FORMATS
 
 
-def test_it_holds_what_it_held(kept: tuple[str, str]) -> None:
+def test_golden_federation_has_its_original_content(kept: tuple[str, str]) -> None:
     folder, name = kept
     found = json.loads(json.dumps(make.contents(folder), default=str))
     assert found == json.loads((GOLDEN / f"{name}.json").read_text())
 
 
-def test_it_is_sound_and_goes_on(kept: tuple[str, str]) -> None:
+def test_golden_federation_is_sound_and_writable(kept: tuple[str, str]) -> None:
     folder, _ = kept
     with fb.open(folder) as federation:
         report = federation.check(full=True)
@@ -53,7 +53,7 @@ def test_it_is_sound_and_goes_on(kept: tuple[str, str]) -> None:
         assert federation.check(full=True).sound
 
 
-def test_what_is_sealed_of_it_has_offsets_of_64_bits(kept: tuple[str, str]) -> None:
+def test_sealed_golden_database_has_64_bit_offsets(kept: tuple[str, str]) -> None:
     # Its containers have 32-bit ones, from which coffea reads wrong lists without a word.
     uproot = pytest.importorskip("uproot", reason="the extra `io` is not installed")
     narrow = {14, 26}
@@ -74,7 +74,7 @@ def test_what_is_sealed_of_it_has_offsets_of_64_bits(kept: tuple[str, str]) -> N
         )
 
 
-def test_its_catalogue_can_be_made_again(kept: tuple[str, str]) -> None:
+def test_catalogue_of_a_golden_federation_can_be_rebuilt(kept: tuple[str, str]) -> None:
     folder, _ = kept
     with fb.open(folder) as federation:
         before = {name: federation[name].arrays().to_list() for name in federation}

@@ -92,7 +92,7 @@ def test_without_grouping_every_branch_is_a_field(nano: Path) -> None:
     assert types["Muon_pt"] == {"list": "float32"}
 
 
-def test_only_some_branches(nano: Path) -> None:
+def test_only_matching_branches_are_imported(nano: Path) -> None:
     source = open_tree(nano, only=["Muon_*", "nMuon", "run"])
     assert set(types_of(source)) == {"run", "Muon"}
     with pytest.raises(NotFoundError, match=r"no branch matches 'Moun_pt'; did you mean 'Muon_pt'"):
@@ -119,7 +119,7 @@ def test_numbers_of_every_width_keep_type_and_value(tmp_path: Path, dtype: str) 
     np.testing.assert_array_equal(batch.a[:, 2], values)
 
 
-def test_nan_and_infinity_and_an_empty_tree(tmp_path: Path) -> None:
+def test_nan_infinity_and_empty_trees_are_imported(tmp_path: Path) -> None:
     odd = np.array([np.nan, np.inf, -0.0], np.float32)
     np.testing.assert_array_equal(open_tree(write(tmp_path / "odd.root", {"x": odd})).read(0, 3).x, odd)
     empty = open_tree(write(tmp_path / "empty.root", {"x": np.array([], np.int16)}))
@@ -170,7 +170,7 @@ def test_damaged_baskets_are_left_to_uproot(tmp_path: Path) -> None:
     assert left > size / 2
 
 
-def test_names_are_made_valid_and_stay_distinct(tmp_path: Path) -> None:
+def test_invalid_names_are_made_valid_and_stay_distinct(tmp_path: Path) -> None:
     path = write(tmp_path / "names.root", {"a-b": np.arange(2), "a+b": np.arange(2) * 2})
     source = open_tree(path)
     assert list(types_of(source)) == ["a_b", "a_b_2"]
@@ -186,12 +186,12 @@ def test_fixed_arrays_of_records_become_lists() -> None:
     assert ak.Array(layout).to_list() == records.to_list()
 
 
-def test_a_file_that_is_not_there_has_near_misses(nano: Path) -> None:
+def test_missing_file_is_not_found_with_near_misses(nano: Path) -> None:
     with pytest.raises(NotFoundError, match=r"did you mean 'nano\.root'"):
         open_tree(nano.with_name("nani.root"))
 
 
-def test_a_file_that_is_not_root_is_refused(tmp_path: Path) -> None:
+def test_file_that_is_not_root_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.root").write_bytes(b"PAR1" + bytes(100))
     with pytest.raises(CorruptError, match="is not a ROOT file: it begins with b'PAR1'"):
         open_tree(tmp_path / "x.root")
@@ -202,13 +202,13 @@ def test_a_file_that_is_not_root_is_refused(tmp_path: Path) -> None:
         open_tree(tmp_path)
 
 
-def test_a_truncated_file_is_refused(nano: Path) -> None:
+def test_truncated_file_is_refused(nano: Path) -> None:
     nano.write_bytes(nano.read_bytes()[:-200])
     with pytest.raises(CorruptError, match=r"is truncated: it has \d+ of the \d+ bytes"):
         open_tree(nano)
 
 
-def test_garbled_bytes_never_give_anything_but_our_errors(nano: Path, tmp_path: Path) -> None:
+def test_garbled_files_raise_only_errors_of_femtobarn(nano: Path, tmp_path: Path) -> None:
     good, random = nano.read_bytes(), np.random.default_rng(1)
     for number in range(40):
         bad = bytearray(good)
@@ -226,7 +226,7 @@ def test_garbled_bytes_never_give_anything_but_our_errors(nano: Path, tmp_path: 
                 raise
 
 
-def test_the_tree_must_exist_and_be_one(tmp_path: Path) -> None:
+def test_missing_or_ambiguous_tree_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "two.root"
     with uproot.recreate(path) as file:
         for name in ("signal", "background"):
@@ -241,7 +241,7 @@ def test_the_tree_must_exist_and_be_one(tmp_path: Path) -> None:
     assert open_tree(path, "signal").entries == 3
 
 
-def test_an_ntuple_is_to_be_attached(tmp_path: Path) -> None:
+def test_import_of_an_rntuple_as_a_tree_advises_to_attach(tmp_path: Path) -> None:
     with uproot.recreate(tmp_path / "n.root") as file:
         file.mkrntuple("Events", {"x": np.arange(3)})
     with pytest.raises(InvalidError, match="attach the file"):
@@ -254,7 +254,7 @@ def opened(path: Path) -> TreeSource:
     return open_tree(path)
 
 
-def test_real_dimuon_events_of_cms(files: Samples) -> None:
+def test_real_dimuon_events_of_cms_are_imported(files: Samples) -> None:
     source = opened(files.path("uproot-Zmumu.root"))
     assert source.entries == 2304
     types = types_of(source)
@@ -264,7 +264,7 @@ def test_real_dimuon_events_of_cms(files: Samples) -> None:
     assert abs(float(np.median(batch.M)) - 90.0) < 3.0
 
 
-def test_real_nanoaod_of_cms(files: Samples) -> None:
+def test_real_nanoaod_of_cms_is_imported(files: Samples) -> None:
     source = opened(files.path("nano_dimuon.root"))
     types = types_of(source)
     assert len(members_of(types["Muon"])) == 49
@@ -276,13 +276,13 @@ def test_real_nanoaod_of_cms(files: Samples) -> None:
     assert ak.array_equal(batch.Muon.pt, tree["Muon_pt"].array())
 
 
-def test_nanoaod_with_a_counter_for_every_branch(files: Samples) -> None:
+def test_branches_with_their_own_counters_are_grouped(files: Samples) -> None:
     types = types_of(opened(files.path("nano_tt_v15.root")))
     assert "nJet_pt" not in types
     assert members_of(types["Jet"])["pt"] == "float32"
 
 
-def test_a_branch_with_a_counter_of_its_own_is_no_collection(files: Samples) -> None:
+def test_branch_with_its_own_counter_is_not_a_collection(files: Samples) -> None:
     # Muon_mvaMuID_WP became a list Muon_mvaMuID{WP}, since there is a counter nMuon_mvaMuID, too.
     types = types_of(opened(files.path("nano_tt_v15.root")))
     assert {"mvaMuID", "mvaMuID_WP"} <= set(members_of(types["Muon"]))
@@ -312,13 +312,13 @@ def test_a_skim_is_grouped_as_the_original(tmp_path: Path, with_counter: bool) -
     assert source.read(0, 3).Muon.mvaMuID_WP.to_list() == [[2, 3], [], [4]]
 
 
-def test_lists_of_a_common_prefix_that_differ_in_length_stay_apart(tmp_path: Path) -> None:
+def test_lists_with_a_common_prefix_and_different_lengths_stay_separate(tmp_path: Path) -> None:
     columns = {"good_jets": ak.Array([[1.0], [], []]), "good_muons": ak.Array([[], [], [2.0]])}
     types = types_of(open_tree(write(tmp_path / "x.root", columns)))
     assert types == {"good_jets": {"list": "float64"}, "good_muons": {"list": "float64"}}
 
 
-def test_podio_collections_and_relations(files: Samples) -> None:
+def test_podio_collections_and_relations_are_imported(files: Samples) -> None:
     path = files.path("edm4hep_ILD_mumuH_v01-00_podio_v01-07_10ev.root")
     source = opened(path)
     types = types_of(source)
@@ -331,7 +331,7 @@ def test_podio_collections_and_relations(files: Samples) -> None:
     assert ak.array_equal(batch.MCParticles.momentum.x, branch.array())
 
 
-def test_atlas_collections_and_what_cannot_be_read(files: Samples) -> None:
+def test_atlas_collections_are_imported_and_unreadable_branches_skipped(files: Samples) -> None:
     source = opened(files.path("PHYSLITE_example.root"))
     types = types_of(source)
     assert members_of(types["AnalysisElectrons"])["pt"] == "float32"
@@ -340,7 +340,7 @@ def test_atlas_collections_and_what_cannot_be_read(files: Samples) -> None:
     assert "\n" not in source.skipped_line
 
 
-def test_split_objects_and_references(files: Samples) -> None:
+def test_split_objects_and_references_are_imported(files: Samples) -> None:
     types = types_of(opened(files.path("delphes.root")))
     jet = members_of(types["Jet"])
     assert jet["PT"] == "float32"
@@ -381,7 +381,7 @@ def test_samples_are_fetched_once(archive: Path, tmp_path: Path) -> None:
         files.path("a.roof")
 
 
-def test_an_archive_with_other_content_is_refused(archive: Path, tmp_path: Path) -> None:
+def test_sample_archive_with_another_checksum_is_refused(archive: Path, tmp_path: Path) -> None:
     wheel = archive / "toy-1.0-py3-none-any.whl"
     wheel.write_bytes(wheel.read_bytes() + b"x")
     with pytest.raises(CorruptError, match="has SHA-256"):
@@ -389,6 +389,6 @@ def test_an_archive_with_other_content_is_refused(archive: Path, tmp_path: Path)
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_no_network_is_one_clear_error(archive: Path, tmp_path: Path) -> None:
+def test_fetch_without_network_is_a_storage_error(archive: Path, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"pip cannot download toy-does-not-exist==1\.0: "):
         Samples(tmp_path / "cache").fetch(progress=False)

@@ -58,7 +58,9 @@ def nano(tmp_path: Path) -> Path:
     return write(tmp_path / "nano.root", trees, spectrum=np.histogram(np.arange(10)))
 
 
-def test_every_tree_of_a_file_is_imported_and_the_rest_is_told(fed: fb.Federation, nano: Path) -> None:
+def test_every_tree_of_a_file_is_imported_and_other_objects_are_listed(
+    fed: fb.Federation, nano: Path
+) -> None:
     # Runs, with the normalisation of the events, was left out without a word.
     done = fed.import_trees(nano)
     assert [(each.tree, each.container, each.entries) for each in done] == [
@@ -69,7 +71,7 @@ def test_every_tree_of_a_file_is_imported_and_the_rest_is_told(fed: fb.Federatio
     assert fed["nano/Runs"]["genEventSumw"].to_list() == [2.5, 3.5]
 
 
-def test_trees_that_were_not_asked_for_are_told(fed: fb.Federation, nano: Path) -> None:
+def test_trees_that_are_not_named_are_listed_as_left_out(fed: fb.Federation, nano: Path) -> None:
     made = fed.import_tree(nano, "Runs")
     assert (made.container, made.left_out["Events"]) == ("nano/Runs", "not asked for")
     assert fed.import_tree(nano, "Events").entries == 3
@@ -77,15 +79,17 @@ def test_trees_that_were_not_asked_for_are_told(fed: fb.Federation, nano: Path) 
         fed.import_trees(f"{nano}:Run")
 
 
-def test_a_tree_that_cannot_be_imported_is_told_and_the_others_are(fed: fb.Federation, nano: Path) -> None:
+def test_tree_without_matching_branches_is_listed_and_others_are_imported(
+    fed: fb.Federation, nano: Path
+) -> None:
     (made,) = fed.import_trees(nano, only=["HLT_*"])
     assert made.container == "nano/Events"
-    assert made.left_out["Runs"] == "tree 'Runs' has no branch that can be imported: none matches"
+    assert made.left_out["Runs"] == "tree 'Runs' has no branch that can be imported: no branch matches"
     with pytest.raises(fb.NotFoundError, match=r"no branch matches 'HTL_\*'"):
         fed.import_trees(nano, only=["HLT_*", "HTL_*"])
 
 
-def test_a_file_is_imported_once(fed: fb.Federation, nano: Path) -> None:
+def test_importing_a_file_twice_is_refused(fed: fb.Federation, nano: Path) -> None:
     # Importing a file twice doubled its data without a word.
     fed.import_trees(nano)
     with pytest.raises(fb.ExistsError, match=r"imported already: 3 objects are in nano/Events; again=True"):
@@ -105,14 +109,14 @@ def test_a_file_is_imported_once(fed: fb.Federation, nano: Path) -> None:
     ]
 
 
-def test_copies_of_a_file_in_one_call_are_refused(fed: fb.Federation, nano: Path) -> None:
+def test_importing_copies_of_a_file_is_refused(fed: fb.Federation, nano: Path) -> None:
     copy = shutil.copy(nano, nano.with_name("copy.root"))
     with pytest.raises(fb.ExistsError, match="is the same file as"):
         fed.import_trees([nano, copy], database="d")
     assert list(fed) == []
 
 
-def test_what_was_dropped_can_be_imported_again(fed: fb.Federation, nano: Path) -> None:
+def test_dropped_container_can_be_imported_again(fed: fb.Federation, nano: Path) -> None:
     fed.import_trees(nano)
     with fed.transaction() as txn:
         txn.rename("nano/Runs", "sums")
@@ -122,7 +126,7 @@ def test_what_was_dropped_can_be_imported_again(fed: fb.Federation, nano: Path) 
         fed.import_tree(nano, "Runs")
 
 
-def test_imported_files_are_known_after_the_catalogue_was_made_again(fed: fb.Federation, nano: Path) -> None:
+def test_imported_files_are_recognised_after_a_catalogue_rebuild(fed: fb.Federation, nano: Path) -> None:
     fed.import_trees(nano)
     fed.close()
     fb.rebuild_catalogue(fed.path)
@@ -130,7 +134,7 @@ def test_imported_files_are_known_after_the_catalogue_was_made_again(fed: fb.Fed
         fb.open(fed.path).import_trees(nano)
 
 
-def test_a_file_without_uuid_is_known_by_its_bytes(fed: fb.Federation, nano: Path) -> None:
+def test_file_without_uuid_is_identified_by_its_bytes(fed: fb.Federation, nano: Path) -> None:
     data = nano.read_bytes()
     uuid = uproot.open(nano).file.uuid.bytes
     assert uuid in data
@@ -141,7 +145,7 @@ def test_a_file_without_uuid_is_known_by_its_bytes(fed: fb.Federation, nano: Pat
         fed.import_trees(nano)
 
 
-def test_a_table_is_imported_once(fed: fb.Federation, tmp_path: Path) -> None:
+def test_importing_a_table_twice_is_refused(fed: fb.Federation, tmp_path: Path) -> None:
     pd = pytest.importorskip("pandas")
     pd.DataFrame({"n": [1, 2]}).to_parquet(tmp_path / "t.parquet")
     fed.import_file(tmp_path / "t.parquet", class_name="Numbers")
@@ -152,7 +156,7 @@ def test_a_table_is_imported_once(fed: fb.Federation, tmp_path: Path) -> None:
     assert fed["t/t"]["n"].to_list() == [1, 2, 1, 2]
 
 
-def test_nothing_remains_of_an_import_that_fails(fed: fb.Federation, nano: Path) -> None:
+def test_failed_import_leaves_nothing(fed: fb.Federation, nano: Path) -> None:
     bad = write(nano.with_name("worse.root"), {"Events": {"run": np.random.default_rng(1).random(5000)}})
     damage(bad, "run")
     with pytest.raises(fb.CorruptError, match=r"branch 'run' of .*worse\.root cannot be read"):
@@ -189,7 +193,7 @@ EVENTS = [
 ]
 
 
-def test_files_with_unlike_triggers_become_one_class(fed: fb.Federation, tmp_path: Path) -> None:
+def test_files_with_different_triggers_get_one_class(fed: fb.Federation, tmp_path: Path) -> None:
     triggers(tmp_path)
     done = fed.import_trees(str(tmp_path / "**" / "*.root"), database="mu", class_name="MuonEvents")
     assert [(Path(each.file).name, each.container) for each in done] == [
@@ -202,7 +206,7 @@ def test_files_with_unlike_triggers_become_one_class(fed: fb.Federation, tmp_pat
     assert str(view.definition.resolve("run")) == "int64"
 
 
-def test_a_file_with_other_triggers_evolves_the_class_of_its_container(
+def test_file_with_other_triggers_evolves_the_class_of_the_container(
     fed: fb.Federation, tmp_path: Path
 ) -> None:
     first, second = triggers(tmp_path)
@@ -216,7 +220,7 @@ def test_a_file_with_other_triggers_evolves_the_class_of_its_container(
 
 
 @pytest.mark.parametrize("is_together", [True, False])
-def test_a_file_without_a_collection_goes_where_one_with_it_went(
+def test_file_without_a_collection_joins_a_container_that_has_it(
     fed: fb.Federation, tmp_path: Path, is_together: bool
 ) -> None:
     """One after the other it was refused: 'a list may have several items'."""
@@ -241,7 +245,7 @@ def test_a_file_without_a_collection_goes_where_one_with_it_went(
             view[2:].as_class(1).arrays("x")
 
 
-def test_trees_that_cannot_be_of_one_class_are_refused(fed: fb.Federation, tmp_path: Path) -> None:
+def test_trees_with_conflicting_fields_are_refused(fed: fb.Federation, tmp_path: Path) -> None:
     one = write(tmp_path / "one.root", {"t": {"x": np.arange(2), "n": np.arange(2)}})
     two = write(tmp_path / "two.root", {"t": {"x": np.arange(2), "n": np.array([0.5])[[0, 0]]}})
     other = write(tmp_path / "three.root", {"t": {"y": np.arange(2)}})
@@ -256,7 +260,7 @@ def test_trees_that_cannot_be_of_one_class_are_refused(fed: fb.Federation, tmp_p
         fed.import_trees(one, database="one", class_name="u", again=True)
 
 
-def test_one_name_for_several_trees_says_how_to_make_more_of_it(fed: fb.Federation, nano: Path) -> None:
+def test_one_name_for_several_trees_is_refused_with_advice(fed: fb.Federation, nano: Path) -> None:
     with pytest.raises(
         fb.InvalidError, match=r"\(Events, Runs\), which class 'DY' cannot hold.*'DY_\{tree\}'"
     ):
@@ -268,7 +272,7 @@ def test_one_name_for_several_trees_says_how_to_make_more_of_it(fed: fb.Federati
     ]
 
 
-def test_a_tree_without_entries_keeps_its_place(fed: fb.Federation, tmp_path: Path) -> None:
+def test_empty_tree_gets_an_empty_container(fed: fb.Federation, tmp_path: Path) -> None:
     empty = write(tmp_path / "empty.root", {"t": {"n": np.arange(0)}})
     full = write(tmp_path / "full.root", {"t": {"n": np.arange(2)}})
     fed.import_trees([empty, full])
@@ -278,7 +282,7 @@ def test_a_tree_without_entries_keeps_its_place(fed: fb.Federation, tmp_path: Pa
     assert (rows.entries.to_list(), int(rows.first[1])) == ([0, 2], 0)
 
 
-def test_a_pattern_has_to_match_in_one_file_only(fed: fb.Federation, tmp_path: Path) -> None:
+def test_glob_of_branches_may_match_in_one_file_only(fed: fb.Federation, tmp_path: Path) -> None:
     first, second = triggers(tmp_path)
     fed.import_trees([first, second], database="mu", only=["run", "HLT_Mu8"])
     assert fed["mu/Events"].arrays().to_list() == [
@@ -290,7 +294,7 @@ def test_a_pattern_has_to_match_in_one_file_only(fed: fb.Federation, tmp_path: P
         fed.import_trees([first, second], database="wrong", only=["run", "HTL_Mu8"])
 
 
-def test_trees_whose_names_become_one_stay_apart(fed: fb.Federation, tmp_path: Path) -> None:
+def test_trees_whose_valid_names_are_equal_stay_separate(fed: fb.Federation, tmp_path: Path) -> None:
     trees = {name: {"n": np.array([n])} for n, name in enumerate(("a-b", "a_b", "a+b"))}
     done = fed.import_trees(write(tmp_path / "x.root", trees))
     assert {each.tree: each.container for each in done} == {
@@ -301,13 +305,13 @@ def test_trees_whose_names_become_one_stay_apart(fed: fb.Federation, tmp_path: P
     assert [fed[each.container]["n"].to_list() for each in done] == [[0], [1], [2]]
 
 
-def test_a_file_given_twice_is_refused(fed: fb.Federation, nano: Path) -> None:
+def test_file_given_twice_is_refused(fed: fb.Federation, nano: Path) -> None:
     with pytest.raises(fb.ExistsError, match=r"nano\.root is given twice"):
         fed.import_trees([nano, f"{nano}:Events"])
     assert fed.databases() == []
 
 
-def test_the_container_of_origins_is_not_for_objects(fed: fb.Federation, tmp_path: Path) -> None:
+def test_import_into_the_container_of_origins_is_refused(fed: fb.Federation, tmp_path: Path) -> None:
     imports = write(tmp_path / "x.root", {"imports": {"n": np.arange(2)}})
     with pytest.raises(fb.InvalidError, match=r"x/imports is reserved for .*; give container="):
         fed.import_trees(imports)
@@ -323,7 +327,7 @@ def test_the_container_of_origins_is_not_for_objects(fed: fb.Federation, tmp_pat
         fed.import_trees(imports, container="numbers", database="y", again=True)
 
 
-def test_imports_side_by_side_into_one_database_both_commit(fed: fb.Federation, tmp_path: Path) -> None:
+def test_concurrent_imports_into_one_database_both_commit(fed: fb.Federation, tmp_path: Path) -> None:
     files = [write(tmp_path / f"{n}.root", {f"t{n}": {"n": np.arange(2)}}) for n in range(2)]
     with fed.transaction() as txn:
         txn.database("d", create=True)
@@ -339,7 +343,7 @@ def test_imports_side_by_side_into_one_database_both_commit(fed: fb.Federation, 
     assert sorted(fed["d/imports"]["tree"].to_list()) == ["t0", "t1"]
 
 
-def test_a_version_of_a_class_is_registered_once(fed: fb.Federation, tmp_path: Path) -> None:
+def test_imports_reuse_a_registered_version_of_a_class(fed: fb.Federation, tmp_path: Path) -> None:
     first, second = triggers(tmp_path)
     for database in ("a", "b"):
         fed.import_tree(first, database=database, again=True)
@@ -347,7 +351,7 @@ def test_a_version_of_a_class_is_registered_once(fed: fb.Federation, tmp_path: P
     assert [fed[f"{name}/Events"].definition.version for name in "ab"] == [2, 2]
 
 
-def test_unlike_trees_of_one_name_are_no_versions_of_each_other(fed: fb.Federation, tmp_path: Path) -> None:
+def test_different_trees_of_one_name_are_separate_classes(fed: fb.Federation, tmp_path: Path) -> None:
     first = write(tmp_path / "hzz.root", {"events": {"n": np.arange(2)}})
     second = write(tmp_path / "ild.root", {"events": {"x": np.arange(2.0)}})
     names = [done.class_name for done in fed.import_trees([first, second])]
@@ -365,7 +369,7 @@ def test_unlike_trees_of_one_name_are_no_versions_of_each_other(fed: fb.Federati
     assert fed["again/events"]["x"].to_list() == [0, 1, 2.5]
 
 
-def test_files_of_one_name_do_not_meet_in_one_database_unawares(fed: fb.Federation, tmp_path: Path) -> None:
+def test_files_of_one_name_do_not_share_a_database_by_default(fed: fb.Federation, tmp_path: Path) -> None:
     for folder in ("a", "b"):
         write(tmp_path / folder / "x.root", {"t": {"n": np.arange(2)}})
     with pytest.raises(fb.InvalidError, match="would both go into database 'x'; give database="):
@@ -376,7 +380,7 @@ def test_files_of_one_name_do_not_meet_in_one_database_unawares(fed: fb.Federati
         fed.import_trees(tmp_path / "*.rot")
 
 
-def test_processes_import_what_one_does_and_in_order(fed: fb.Federation, tmp_path: Path) -> None:
+def test_import_with_processes_equals_import_with_a_thread(fed: fb.Federation, tmp_path: Path) -> None:
     for n in range(3):
         columns = {"i": np.arange(1000 * n, 1000 * (n + 1)), "x": np.linspace(0, 1, 1000)}
         write(
@@ -401,9 +405,7 @@ def test_processes_import_what_one_does_and_in_order(fed: fb.Federation, tmp_pat
     assert told[-1] == (3000, 3000)
 
 
-def test_what_stops_a_process_that_reads_stops_the_import(
-    fed: fb.Federation, tmp_path: Path, nano: Path
-) -> None:
+def test_error_in_a_reading_process_stops_the_import(fed: fb.Federation, tmp_path: Path, nano: Path) -> None:
     values = np.random.default_rng(1).random(4000)
     bad = write(tmp_path / "bad.root", {"Events": {"x": values}})
     damage(bad, "x")
@@ -414,7 +416,7 @@ def test_what_stops_a_process_that_reads_stops_the_import(
         fed.import_trees(nano, jobs=0)
 
 
-def test_a_script_without_a_guard_for_its_processes_is_told(tmp_path: Path, files: Samples) -> None:
+def test_script_without_main_guard_gets_an_error_instead_of_hanging(tmp_path: Path, files: Samples) -> None:
     # Its class is larger than a pipe holds.
     script = tmp_path / "unguarded.py"
     script.write_text(
@@ -428,7 +430,7 @@ def test_a_script_without_a_guard_for_its_processes_is_told(tmp_path: Path, file
     assert "without `if __name__ == '__main__':`" in done.stderr
 
 
-def test_an_import_that_is_interrupted_leaves_nothing(fed: fb.Federation, nano: Path) -> None:
+def test_interrupted_import_leaves_nothing(fed: fb.Federation, nano: Path) -> None:
     def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt
 

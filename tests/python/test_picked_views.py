@@ -51,7 +51,7 @@ def picks(count: int) -> list[Any]:
     ]  # fmt: skip
 
 
-def test_a_view_picks_what_numpy_would(view: fb.View) -> None:
+def test_views_are_indexed_as_numpy_arrays(view: fb.View) -> None:
     """`view[mask]` and `view[[1, 2]]` said that range indices must be integers."""
     numbers = np.asarray(view["n"])
     for pick in picks(len(view)):
@@ -64,7 +64,7 @@ def test_a_view_picks_what_numpy_would(view: fb.View) -> None:
         assert part.entries().tolist() == expected.tolist()
 
 
-def test_a_picked_view_reads_like_any_other(view: fb.View) -> None:
+def test_picked_view_supports_every_read(view: fb.View) -> None:
     part = view[[9, 2, 8, 2, 5]]
     numbers = np.asarray(view["n"])[[9, 2, 8, 2, 5]]
     assert part[1].n == part[-2].n == numbers[1]
@@ -87,7 +87,7 @@ def test_a_picked_view_reads_like_any_other(view: fb.View) -> None:
         part[5]
 
 
-def test_what_a_picked_view_gives_is_the_callers(view: fb.View) -> None:
+def test_entries_of_a_picked_view_are_copies(view: fb.View) -> None:
     part = view[[9, 2]]
     expected = part["n"].to_list()
     part.entries()[:] = 0
@@ -95,7 +95,7 @@ def test_what_a_picked_view_gives_is_the_callers(view: fb.View) -> None:
     assert part["n"].to_list() == expected
 
 
-def test_batches_of_a_picked_view_evaluate_the_condition_once_for_each_entry(
+def test_picked_view_evaluates_a_condition_once_for_each_entry(
     view: fb.View, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each batch evaluated it for all entries between the first and the last of the view."""
@@ -114,7 +114,7 @@ def test_batches_of_a_picked_view_evaluate_the_condition_once_for_each_entry(
     assert part[[]].arrays("n", "n > 50")["n"].to_list() == []
 
 
-def test_a_picked_view_is_exported(view: fb.View, tmp_path: Path) -> None:
+def test_picked_view_can_be_exported(view: fb.View, tmp_path: Path) -> None:
     path = tmp_path / "part.parquet"
     assert view[[5, 1]].export(path) == 2
     assert pd.read_parquet(path)["n"].tolist() == np.asarray(view["n"])[[5, 1]].tolist()
@@ -125,8 +125,8 @@ def test_a_picked_view_is_exported(view: fb.View, tmp_path: Path) -> None:
     [
         ([True], IndexError, "a mask of 1 values"),
         (np.zeros(0, bool), IndexError, "a mask of 0 values"),
-        ([600], IndexError, "no 600"),
-        ([-601], IndexError, "no -601"),
+        ([600], IndexError, "position 600 is out of range"),
+        ([-601], IndexError, "position -601 is out of range"),
         ([0.5], TypeError, "takes a position, a slice, a mask"),
         (["a"], TypeError, "takes a position, a slice, a mask"),
         ([[1], [2]], TypeError, "takes a position, a slice, a mask"),
@@ -135,14 +135,14 @@ def test_a_picked_view_is_exported(view: fb.View, tmp_path: Path) -> None:
         (None, TypeError, "not None"),
     ],
 )
-def test_what_picks_nothing_is_refused(fed: fb.Federation, index: Any, error: type, text: str) -> None:
+def test_invalid_indexes_are_refused(fed: fb.Federation, index: Any, error: type, text: str) -> None:
     view = fed["d/all"]
     for sequence in (view, view.oids, view.oids[::2], view[::2]):
         with pytest.raises(error, match=text if len(sequence) == COUNT else None):
             sequence[index]
 
 
-def test_oids_are_picked_and_lead_to_their_objects(fed: fb.Federation) -> None:
+def test_oid_ranges_are_indexed_as_numpy_arrays(fed: fb.Federation) -> None:
     """`oids[E]` said that only integer scalar arrays can be converted to a scalar index."""
     oids = fed["d/all"].oids
     chosen = oids[np.array([5, -1, 5])]

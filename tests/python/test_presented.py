@@ -136,7 +136,7 @@ def dumps(
 
 
 @pytest.mark.parametrize("judge", ["root_read", "uproot_read"])
-def test_an_open_database_is_what_it_is_when_sealed(
+def test_open_database_is_shown_as_it_is_when_sealed(
     judge: str, project: Path, files: dict[str, Path], tmp_path: Path
 ) -> None:
     found = dumps(judge, project, files, tmp_path)
@@ -159,7 +159,7 @@ def test_an_open_database_is_what_it_is_when_sealed(
         assert [entry["hits"] for entry in first] == expected["hits"]
 
 
-def test_what_is_shown_is_attached_as_a_copy(
+def test_copy_of_a_shown_database_can_be_attached(
     fed: fb.Federation, files: dict[str, Path], tmp_path: Path
 ) -> None:
     with fb.create(tmp_path / "other.fed") as other:

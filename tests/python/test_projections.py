@@ -96,11 +96,11 @@ def test_counts_are_read_where_conditions_can_use_them(view: fb.View, options: d
     assert nested.Muon.nhits.to_list() == [[len(m["hits"]) for m in row["Muon"]] for row in rows]  # type: ignore[attr-defined]
 
 
-def test_a_field_that_is_called_like_a_count_is_the_field(view: fb.View) -> None:
+def test_field_named_like_a_count_is_the_field(view: fb.View) -> None:
     assert view.arrays(["nJet", "Jet"]).nJet.to_list() == [0, -1, -2]
 
 
-def test_counts_are_read_by_every_way(view: fb.View, tmp_path: Path) -> None:
+def test_counts_are_read_by_every_method(view: fb.View, tmp_path: Path) -> None:
     assert view["nMuon"].to_list() == [2, 0, 0]
     assert view.fetch([2, 0], "nMuon").nMuon.to_list() == [0, 2]
     oids = view.oids[[2, 0]]
@@ -118,9 +118,7 @@ def test_counts_are_read_by_every_way(view: fb.View, tmp_path: Path) -> None:
     ("wrong", "meant"),
     [("Muon_pt", "'Muon.pt'"), ("Muon_ptt", "'Muon.pt'"), ("nMoun", "'Muon'"), ("Muon.ptt", "'pt'")],
 )
-def test_a_branch_of_a_flat_ntuple_is_told_what_field_it_is_here(
-    view: fb.View, wrong: str, meant: str
-) -> None:
+def test_name_of_a_flat_branch_is_answered_with_the_field(view: fb.View, wrong: str, meant: str) -> None:
     """For `Muon_pt` the whole of `Muon` was offered."""
     for expressions, where in ((wrong, None), ("run", f"{wrong} > 1"), (["run", wrong], None)):
         with pytest.raises(fb.NotFoundError, match=f"did you mean {meant}"):

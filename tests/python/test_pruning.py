@@ -80,11 +80,11 @@ def excluded(text: str, sizes: list[int], **columns: Any) -> list[range]:
         ("u32 > 2 and f32 > 0", [range(2)]),
     ],
 )
-def test_clusters_that_cannot_match_are_left_out(text: str, expected: list[range]) -> None:
+def test_clusters_that_cannot_match_are_excluded(text: str, expected: list[range]) -> None:
     assert excluded(text, [2, 2, 2], u32=[0, 1, 2, 3, 5, 6]) == expected
 
 
-def test_what_is_not_a_number_is_minded() -> None:
+def test_nan_is_respected_in_pruning() -> None:
     odd = [np.nan, 1.0, np.nan, np.nan, 5.0, 6.0]
     assert excluded("f64 > 2", [2, 2, 2], f64=odd) == [range(4)]
     assert excluded("not f64 > 2", [2, 2, 2], f64=odd) == [range(4, 6)]
@@ -93,20 +93,20 @@ def test_what_is_not_a_number_is_minded() -> None:
     assert excluded("not f64 - f64 < 10", [2, 2, 2], f64=infinite) == [range(2, 6)]
 
 
-def test_truth_values_and_counts() -> None:
+def test_truth_values_and_counts_are_pruned() -> None:
     assert excluded("good", [2, 2], good=[False, False, True, False]) == [range(2)]
     assert excluded("not good", [2, 2], good=[True, True, True, False]) == [range(2)]
     assert excluded("nMuon == 2", [2, 2], count_Muon=[0, 1, 2, 2]) == [range(2)]
 
 
-def test_rounding_of_single_precision_is_minded() -> None:
+def test_rounding_of_single_precision_is_respected_in_pruning() -> None:
     above = float(np.float32(0.1))
     assert excluded("f32 > 0.1", [1], f32=[0.1]) == []
     assert excluded("f32 <= 0.1", [1], f32=[above]) == []
     assert excluded("i64 > f32", [1], i64=[2**53 + 1], f32=[float(2**53)]) == []
 
 
-def test_integers_that_overflow_are_minded() -> None:
+def test_integer_overflow_is_respected_in_pruning() -> None:
     assert excluded("i32 + 1 < 0", [1], i32=[2**31 - 1]) == []
     assert excluded("i32 * i32 == 1", [1], i32=[2**31 - 1]) == []
     assert excluded("-i32 < 0", [1], i32=[-(2**31)]) == []
@@ -165,7 +165,7 @@ def tables(draw: st.DrawFn) -> tuple[list[int], dict[str, Any]]:
 @settings(max_examples=300, deadline=None)
 @given(tables(), conditions)
 @example(([1], {path: np.zeros(1, of) for path, of in DTYPES.items()}), "i32 / i32 != 1")
-def test_no_match_is_ever_left_out(table: tuple[list[int], dict[str, Any]], text: str) -> None:
+def test_pruning_never_excludes_a_match(table: tuple[list[int], dict[str, Any]], text: str) -> None:
     sizes, columns = table
     selection = Selection.parse(text, EVENT)
     known = {path: bounds_of(values, sizes) for path, values in columns.items()}

@@ -250,11 +250,11 @@ def assert_same(found: list[tuple[Case, str, sums.Sums]]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_uproot_and_coffea_have_the_sums_of_every_column(cases: list[Case], tmp_path: Path) -> None:
+def test_uproot_and_coffea_read_every_column_with_its_sum(cases: list[Case], tmp_path: Path) -> None:
     assert_columnar(cases, tmp_path)
 
 
-def test_uproot_and_coffea_have_them_over_root_urls(
+def test_uproot_and_coffea_read_every_column_over_root_urls(
     fed: fb.Federation, cases: list[Case], tmp_path: Path
 ) -> None:
     sealed = {case.name.removeprefix("sealed "): case for case in cases}
@@ -299,7 +299,7 @@ def root_of(path: str) -> str:
     return path.split(".")[0].rstrip("#")
 
 
-def test_roots_reader_and_its_data_frame_have_the_sums(cases: list[Case], tmp_path: Path) -> None:
+def test_root_reader_and_rdataframe_read_every_column_with_its_sum(cases: list[Case], tmp_path: Path) -> None:
     jobs: list[dict[str, Any]] = [{"file": str(case.file), "ntuple": case.ntuple} for case in cases]
     (tmp_path / "reader").mkdir()
     targets = judged(python("root_read.py", "--batch"), jobs, tmp_path / "reader")
@@ -352,7 +352,7 @@ def modules(project: Path) -> Path:
         pytest.skip(str(error))
 
 
-def test_jsroot_has_the_sums_of_all_fields_without_records(
+def test_jsroot_reads_all_fields_without_records_with_their_sums(
     cases: list[Case], modules: Path, tmp_path: Path
 ) -> None:
     wanted = {case.name: [each for each in case.undivided() if each not in JSROOT_CANNOT] for case in cases}
@@ -374,7 +374,7 @@ def test_metadata_in_several_keys_are_refused(fed: fb.Federation, by_root: list[
         fed.attach(written.file, "many_keys")
 
 
-def test_coffea_refuses_optional_fields_of_roots_files_as_of_ours(tmp_path: Path) -> None:
+def test_coffea_refuses_optional_fields_of_root_and_of_femtobarn(tmp_path: Path) -> None:
     """The way round is that of docs/guide.md: name the fields that are wanted."""
     done = subprocess.run([*python("root_optional.py"), str(tmp_path / "root.root")], check=False)
     assert done.returncode == 0

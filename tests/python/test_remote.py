@@ -63,14 +63,16 @@ def far(server: fb.Server) -> Iterator[fb.Federation]:
         yield federation
 
 
-def test_it_is_the_same_federation(local: fb.Federation, far: fb.Federation, server: fb.Server) -> None:
+def test_remote_federation_shows_the_same_content(
+    local: fb.Federation, far: fb.Federation, server: fb.Server
+) -> None:
     assert (far.name, far.uuid, far.head()) == (local.name, local.uuid, local.head())
     assert far.path == server.url("/lhc.fed")
     assert list(far) == ["run7/hits", "run7/events"]
     assert [row["message"] for row in far.history()] == [row["message"] for row in local.history()]
 
 
-def test_what_is_written_there_is_here(local: fb.Federation, far: fb.Federation) -> None:
+def test_remote_writes_are_seen_locally(local: fb.Federation, far: fb.Federation) -> None:
     entries = 30_000
     with far.transaction(message="from afar") as txn:
         database = txn.database("run7")
@@ -90,7 +92,7 @@ def test_what_is_written_there_is_here(local: fb.Federation, far: fb.Federation)
     assert local.check().sound
 
 
-def test_it_changes_and_remembers(local: fb.Federation, far: fb.Federation) -> None:
+def test_remote_updates_deletions_and_tags_work(local: fb.Federation, far: fb.Federation) -> None:
     with far.transaction() as txn:
         events = txn.database("run7").container("events")
         for number in range(10):
@@ -110,7 +112,7 @@ def test_it_changes_and_remembers(local: fb.Federation, far: fb.Federation) -> N
     assert local.check().sound
 
 
-def test_a_database_lies_in_its_place(local: fb.Federation, far: fb.Federation) -> None:
+def test_database_file_is_in_the_folder_of_its_place(local: fb.Federation, far: fb.Federation) -> None:
     with far.transaction() as txn:
         events = txn.database("run8", create=True, place="disk1").container("events", Event, create=True)
         events.append(Event(run=8, event=1, pt=[1.0]))
@@ -127,7 +129,7 @@ def test_a_database_lies_in_its_place(local: fb.Federation, far: fb.Federation) 
     assert local.check(full=True).sound
 
 
-def test_who_is_second_is_told(local: fb.Federation, far: fb.Federation, server: fb.Server) -> None:
+def test_second_remote_writer_is_busy(local: fb.Federation, far: fb.Federation, server: fb.Server) -> None:
     with far.transaction() as txn, fb.open(server.url("/lhc.fed")) as other:
         txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))
         with (
@@ -138,7 +140,7 @@ def test_who_is_second_is_told(local: fb.Federation, far: fb.Federation, server:
     assert local["run7/events"].arrays("event").event.to_list() == [1]
 
 
-def test_what_fails_leaves_nothing(local: fb.Federation, far: fb.Federation) -> None:
+def test_failed_remote_transaction_leaves_nothing(local: fb.Federation, far: fb.Federation) -> None:
     def fails() -> None:
         with far.transaction() as txn:
             txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))
@@ -151,19 +153,19 @@ def test_what_fails_leaves_nothing(local: fb.Federation, far: fb.Federation) -> 
     assert local.locks() == []
 
 
-def test_upkeep_is_done_where_the_folder_is(far: fb.Federation) -> None:
+def test_upkeep_is_refused_remotely(far: fb.Federation) -> None:
     for work in (far.vacuum, far.check, lambda: far.seal("run7")):
         with pytest.raises(fb.UnsupportedError, match="run it on the server"):
             work()
 
 
-def test_it_goes_through_pickle(far: fb.Federation) -> None:
+def test_pickled_remote_federation_is_reopened(far: fb.Federation) -> None:
     again = pickle.loads(pickle.dumps(far))
     assert again.uuid == far.uuid
     again.close()
 
 
-def test_readers_may_only_read(local: fb.Federation) -> None:
+def test_remote_write_without_permission_is_denied(local: fb.Federation) -> None:
     with (
         fb.serve(local.path, port=0, address="127.0.0.1") as server,
         fb.open(server.url("/lhc.fed")) as far,
@@ -174,7 +176,7 @@ def test_readers_may_only_read(local: fb.Federation) -> None:
     assert len(local["run7/events"]) == 0
 
 
-def test_a_server_that_is_not_there_is_an_error_at_once(local: fb.Federation) -> None:
+def test_connecting_to_no_server_fails_at_once(local: fb.Federation) -> None:
     """A closed port was tried for a minute."""
     with fb.serve(local.path, port=0, address="127.0.0.1") as server:
         url = server.url("/lhc.fed")
@@ -186,7 +188,7 @@ def test_a_server_that_is_not_there_is_an_error_at_once(local: fb.Federation) ->
         fb.open(url, timeout=-1)
 
 
-def test_a_server_that_went_away_is_unavailable(local: fb.Federation, tmp_path: Path) -> None:
+def test_stopped_server_is_unavailable_after_the_timeout(local: fb.Federation, tmp_path: Path) -> None:
     """It was of kind `storage`, and is waited for as long as is said."""
     config = tmp_path / "server.toml"
     config.write_text("[limits]\ndrain_seconds = 0")
@@ -201,7 +203,7 @@ def test_a_server_that_went_away_is_unavailable(local: fb.Federation, tmp_path: 
     assert len(local["run7/events"]) == 0
 
 
-def test_places_that_have_none_are_told(server: fb.Server) -> None:
+def test_url_without_a_federation_is_not_found(server: fb.Server) -> None:
     with pytest.raises(fb.NotFoundError, match="no federation"):
         fb.open(server.url("/nothing.fed"))
     with pytest.raises(fb.InvalidError, match="root://host:port//name"):
@@ -209,7 +211,9 @@ def test_places_that_have_none_are_told(server: fb.Server) -> None:
 
 
 @pytest.mark.parametrize("streams", [0, 1, 4])
-def test_what_a_process_gives_to_a_federation(server: fb.Server, local: fb.Federation, streams: int) -> None:
+def test_arrays_are_read_remotely_with_any_number_of_streams(
+    server: fb.Server, local: fb.Federation, streams: int
+) -> None:
     url, entries = server.url("/lhc.fed"), 200_000
     numbers = np.arange(entries, dtype="u4")
     pt = np.random.default_rng(7).random((entries, 20), dtype="f4")
@@ -221,7 +225,7 @@ def test_what_a_process_gives_to_a_federation(server: fb.Server, local: fb.Feder
         fb.open(url, streams=-1)
 
 
-def test_what_was_read_is_kept_on_disk(server: fb.Server, local: fb.Federation, tmp_path: Path) -> None:
+def test_disk_cache_keeps_what_was_read(server: fb.Server, local: fb.Federation, tmp_path: Path) -> None:
     entries = 200_000
     numbers = np.arange(entries, dtype="u4")
     pt = np.random.default_rng(7).random((entries, 20), dtype="f4")
@@ -254,7 +258,7 @@ def test_what_was_read_is_kept_on_disk(server: fb.Server, local: fb.Federation, 
         assert read(again) > pt.nbytes, "what the same federation was later is not taken for it"
 
 
-def test_many_writers_at_once(local: fb.Federation, far: fb.Federation) -> None:
+def test_many_remote_writers_commit_concurrently(local: fb.Federation, far: fb.Federation) -> None:
     with far.transaction() as txn:
         database = txn.database("run9", create=True)
         for number in range(4):
@@ -275,7 +279,7 @@ def test_many_writers_at_once(local: fb.Federation, far: fb.Federation) -> None:
         assert local[f"run9/events{number}"].arrays("event").event.to_list() == list(range(20))
 
 
-def test_clients_outlive_a_restart(local: fb.Federation) -> None:
+def test_clients_continue_after_a_server_restart(local: fb.Federation) -> None:
     first = fb.serve(local.path, port=0, address="127.0.0.1", anonymous="all")
     with fb.open(first.url("/lhc.fed")) as far:
         with far.transaction() as txn:
@@ -297,9 +301,7 @@ def test_the_command_line_takes_urls(server: fb.Server) -> None:
     assert "run7/events" in done.stdout
 
 
-def test_objects_read_in_order_come_in_bursts_unless_that_is_off(
-    local: fb.Federation, server: fb.Server
-) -> None:
+def test_reading_in_order_uses_read_ahead_unless_it_is_off(local: fb.Federation, server: fb.Server) -> None:
     with local.transaction() as txn:
         events = txn.database("run7").container("events")
         for number in range(400):

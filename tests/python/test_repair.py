@@ -50,7 +50,7 @@ def find(path: Path, wanted: bytes, which: int = 0) -> int:
     return at
 
 
-def test_keys_of_a_file_are_mended(place: Path) -> None:
+def test_repair_mends_keys_of_a_file(place: Path) -> None:
     # The last byte of where the last key says that it is.
     flip(place, find(place, b"\x05RBlob", 1) - 9)
     with fb.open(place) as fed:
@@ -63,7 +63,7 @@ def test_keys_of_a_file_are_mended(place: Path) -> None:
         assert fed.repair() == fb.RepairReport(done=[], left=[])
 
 
-def test_objects_are_salvaged_only_when_asked_for(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repair_salvages_only_on_request(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = b"".join(number.to_bytes(8, "little") for number in range(10, 20))
     flip(place, find(place, page))
     assert main(["repair", str(place)]) == EXIT_CODES["corrupt"]
@@ -82,7 +82,7 @@ def test_objects_are_salvaged_only_when_asked_for(place: Path, capsys: pytest.Ca
     assert "nothing to repair" in capsys.readouterr().out
 
 
-def test_a_class_that_lacks_what_is_stored_is_found(place: Path) -> None:
+def test_class_that_lacks_a_stored_field_is_reported(place: Path) -> None:
     """The check left fields out that the class lacks, as those of foreign files that could not be read."""
     with fb.open(place) as fed, fed.transaction() as txn:
         txn.database("run7").container("wide", Wide, create=True).append(Wide(number=1, more=2))

@@ -64,7 +64,7 @@ def test_comparisons_chain_and_combine_as_in_python() -> None:
     assert select("event == 5", event=np.array([5, 2**62], np.uint64)) == [True, False]
 
 
-def test_collections_are_counted() -> None:
+def test_conditions_use_numbers_of_items() -> None:
     for text in ("nMuon == 2", "len(Muon) == 2"):
         selection = Selection.parse(text, EVENT)
         assert selection.collections == ["Muon"]
@@ -75,7 +75,7 @@ def test_collections_are_counted() -> None:
     ]
 
 
-def test_members_have_dotted_names() -> None:
+def test_conditions_use_dotted_names() -> None:
     assert Selection.parse("best.pt > 20", EVENT).fields == ["best.pt"]
     assert Selection.parse("raw.entry > 20", EVENT).fields == ["raw.entry"]
 
@@ -101,12 +101,12 @@ def test_members_have_dotted_names() -> None:
         ("len(1) > 1", fb.InvalidError, "it may use fields"),
     ],
 )
-def test_what_cannot_be_selected_by_is_said(text: str, error: type[Exception], reason: str) -> None:
+def test_invalid_conditions_are_refused_with_advice(text: str, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
         Selection.parse(text, EVENT)
 
 
-def test_numbers_are_no_selection() -> None:
+def test_condition_that_gives_numbers_is_refused() -> None:
     with pytest.raises(fb.InvalidError, match="compare them"):
         select("run + 1", run=[1])
     with pytest.raises(fb.InvalidError, match="2\\^63"):
@@ -153,7 +153,7 @@ LIMITS = [
 
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])
-def test_comparisons_by_numpy_answer_as_numexpr_does(limit: float, dtype: type[Any]) -> None:
+def test_comparisons_by_numpy_equal_those_by_numexpr(limit: float, dtype: type[Any]) -> None:
     with np.errstate(over="ignore"):
         around = np.array(
             [limit if dtype in (np.float32, np.float64) else int(min(limit, 2**30)), 0, 1]
@@ -199,7 +199,7 @@ def test_comparisons_by_numpy_answer_as_numexpr_does(limit: float, dtype: type[A
         ("(run == 1 and\n (1 < good | weight))", "(a > 1) | (b > 2)"),
     ],
 )
-def test_slips_from_other_languages_are_told_what_is_written_here(text: str, advice: str) -> None:
+def test_operators_of_other_languages_are_refused_with_the_right_one(text: str, advice: str) -> None:
     """`=` and `&&` were invalid syntax; `good & run > 1` was `(good & run) > 1`, which nothing is."""
     with pytest.raises(fb.InvalidError, match=re.escape(advice)):
         Selection.parse(text, EVENT)
@@ -213,7 +213,7 @@ def test_bits_of_integers_are_compared_as_python_reads_them() -> None:
     assert select("(run > 1 and\n 0 < ( run & 6 ) < 4)", run=run) == [False, True, True, False]
 
 
-def test_conditions_on_what_may_be_missing_leave_the_missing_out(tmp_path: Path) -> None:
+def test_conditions_on_optional_values_leave_missing_ones_out(tmp_path: Path) -> None:
     """They compared whatever lay in its place; members of null links are 0."""
     form = {"name": "Inner", "fields": [{"name": "n", "type": "int32"}, {"name": "k", "type": {"link": "A"}}]}
     record = {"record": {"class": "Inner", "fields": form["fields"]}}
@@ -256,7 +256,7 @@ SOME_MISSING = [
         ("r.flags & 2 != 0 and r.big > r.n", [2]),
     ],
 )
-def test_what_is_missing_is_in_no_result_of_a_comparison_or_of_its_not(
+def test_missing_values_match_neither_a_comparison_nor_its_not(
     tmp_path: Path, text: str, expected: list[int]
 ) -> None:
     """`r.n != 5` chose what is missing; integers became real numbers, without bits and the last digit."""

@@ -36,19 +36,19 @@ def imported(script: str, place: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_single_objects_take_no_libraries_for_arrays(tmp_path: Path) -> None:
+def test_single_objects_import_no_array_libraries(tmp_path: Path) -> None:
     place = tmp_path / "lhc.fed"
     fb.create(place).close()
     assert imported(ONE_OBJECT, str(place)) == set()
 
 
-def test_nor_do_they_from_afar(tmp_path: Path) -> None:
+def test_single_remote_objects_import_no_array_libraries(tmp_path: Path) -> None:
     fb.create(tmp_path / "lhc.fed").close()
     with fb.serve(tmp_path / "lhc.fed", port=0, address="127.0.0.1", anonymous="all") as server:
         assert imported(ONE_OBJECT, server.url("/lhc.fed")) == set()
 
 
-def test_arrays_take_them_when_they_are_asked_for(tmp_path: Path) -> None:
+def test_arrays_import_array_libraries_on_first_use(tmp_path: Path) -> None:
     place = tmp_path / "lhc.fed"
     fb.create(place).close()
     assert {"awkward", "numexpr"} <= imported(ONE_OBJECT + ARRAYS, str(place))

@@ -78,7 +78,7 @@ def test_compact_merges_what_small_commits_left(place: str) -> None:
         assert report.complete
 
 
-def test_locks_name_their_holder_and_who_waits(place: str) -> None:
+def test_locks_and_waits_name_holder_and_waiter(place: str) -> None:
     with fb.open(place) as fed, fed.transaction() as txn:
         txn.database("run7").container("hits")
         (lock,) = (lock for lock in fed.locks() if lock["container"])
@@ -100,7 +100,7 @@ def test_locks_name_their_holder_and_who_waits(place: str) -> None:
         assert fed.locks() == fed.waits() == []
 
 
-def test_progress_is_told_and_stops_the_work(place: str, tmp_path: Path) -> None:
+def test_exception_in_progress_stops_the_work(place: str, tmp_path: Path) -> None:
     told: list[tuple[str, str, int, int]] = []
 
     def stop(*_: object) -> None:
@@ -118,7 +118,7 @@ def test_progress_is_told_and_stops_the_work(place: str, tmp_path: Path) -> None
         fb.restore(tmp_path / "stopped", tmp_path / "restored")
 
 
-def test_backups_are_restored_one_after_the_other(place: str, tmp_path: Path) -> None:
+def test_full_and_incremental_backups_are_restored(place: str, tmp_path: Path) -> None:
     with fb.open(place) as fed:
         fed.backup(tmp_path / "full")
         with fed.transaction() as txn:
@@ -129,7 +129,7 @@ def test_backups_are_restored_one_after_the_other(place: str, tmp_path: Path) ->
         assert restored.snapshot(csn=11)["run7/hits"][3].charge == 1.5
 
 
-def test_a_database_moves_with_what_it_has(place: str, tmp_path: Path) -> None:
+def test_detached_database_is_attached_with_its_content(place: str, tmp_path: Path) -> None:
     with fb.open(place) as fed:
         with fed.transaction() as txn:
             hits = txn.database("run7").container("hits")
@@ -149,7 +149,7 @@ def test_a_database_moves_with_what_it_has(place: str, tmp_path: Path) -> None:
         assert len(other["moved/hits"]) == 109
 
 
-def test_the_catalogue_is_made_again(place: str) -> None:
+def test_catalogue_is_rebuilt_from_database_files(place: str) -> None:
     (Path(place) / "catalogue.sqlite").write_bytes(b"no catalogue")
     with pytest.raises(fb.FemtobarnError):
         fb.open(place)

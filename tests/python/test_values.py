@@ -84,7 +84,7 @@ def store(fed: fb.Federation, annotation: Any, value: Any) -> fb.View:
 
 
 @pytest.mark.parametrize(("annotation", "value", "expected"), KINDS)
-def test_value_comes_back(fed: fb.Federation, annotation: Any, value: Any, expected: Any) -> None:
+def test_value_is_read_back(fed: fb.Federation, annotation: Any, value: Any, expected: Any) -> None:
     view = store(fed, annotation, value)
     assert view.arrays().x.to_list() == [expected] * 3
     for library in ("np", "pa", "pd"):

@@ -50,7 +50,7 @@ WRONG_TYPES: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG_TYPES)
-def test_an_argument_of_a_wrong_type_is_a_type_error_of_ours(fed: fb.Federation, name: str) -> None:
+def test_argument_of_a_wrong_type_is_a_wrong_type_error(fed: fb.Federation, name: str) -> None:
     """These showed Python's inside: 'function' object has no attribute 'strip', 'bool' is not callable."""
     attempt, text = WRONG_TYPES[name]
     with pytest.raises(fb.WrongTypeError, match=text) as raised:
@@ -88,7 +88,7 @@ def test_a_surrogate_is_refused_as_invalid(fed: fb.Federation, number: int) -> N
     assert HALF not in fed.snapshot()
 
 
-def test_nothing_stored_can_be_set_and_it_is_said_what_to_do(fed: fb.Federation) -> None:
+def test_setting_stored_attributes_is_refused_with_advice(fed: fb.Federation) -> None:
     """It said that Object has no attribute 'run'."""
     event: Any = fed["d/events"][0]
     with pytest.raises(AttributeError, match=r"do not change.*container.update\(Oid\(1, 1, 0\), run=...\)"):
@@ -97,7 +97,7 @@ def test_nothing_stored_can_be_set_and_it_is_said_what_to_do(fed: fb.Federation)
         event.new = 3
 
 
-def test_objects_become_dictionaries(fed: fb.Federation) -> None:
+def test_objects_convert_to_dictionaries(fed: fb.Federation) -> None:
     """`dict(event)` said that an int is not an instance of str."""
     event = fed["d/events"][1]
     assert dict(event) == {"run": 2, "name": "b", "previous": event.previous}
@@ -105,7 +105,7 @@ def test_objects_become_dictionaries(fed: fb.Federation) -> None:
     assert event.keys() == event.fields
 
 
-def test_a_field_called_keys_is_the_field(fed: fb.Federation) -> None:
+def test_field_named_keys_is_the_field(fed: fb.Federation) -> None:
     form = {"name": "Piano", "fields": [{"name": "keys", "type": "int32"}]}
     with fed.transaction() as txn:
         txn.database("d").container("pianos", form, create=True).append({"keys": 88})
@@ -113,7 +113,7 @@ def test_a_field_called_keys_is_the_field(fed: fb.Federation) -> None:
     assert piano.keys == 88
 
 
-def test_everything_can_be_shown_after_the_federation_was_closed(fed: fb.Federation) -> None:
+def test_repr_works_after_the_federation_was_closed(fed: fb.Federation) -> None:
     """`repr(obj)` raised ClosedError, so that a notebook or a debugger could not show a traceback."""
     view, snapshot, txn = fed["d/events"], fed.snapshot(), fed.transaction()
     database = txn.database("d")
@@ -129,7 +129,7 @@ def test_everything_can_be_shown_after_the_federation_was_closed(fed: fb.Federat
     assert all(after)
 
 
-def test_what_does_not_exist_is_said_to_be_made_by_create(fed: fb.Federation) -> None:
+def test_missing_database_or_container_is_refused_with_advice_to_create(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         with pytest.raises(
             fb.NotFoundError, match=r'"e" does not exist.*; pass create=True to make the data'
@@ -139,7 +139,7 @@ def test_what_does_not_exist_is_said_to_be_made_by_create(fed: fb.Federation) ->
             txn.database("d").container("event", Event)
 
 
-def test_a_changed_class_of_the_same_version_is_told_to_raise_it(fed: fb.Federation) -> None:
+def test_changed_class_of_the_same_version_is_refused_with_advice(fed: fb.Federation) -> None:
     """`evolve=True` was answered with the advice to pass `evolve=True`."""
     changed = {"name": "Event", "version": 1, "fields": [{"name": "run", "type": "int64"}]}
     advice = {
@@ -154,7 +154,7 @@ def test_a_changed_class_of_the_same_version_is_told_to_raise_it(fed: fb.Federat
 
 
 @pytest.mark.parametrize("name", ["..", "*", "q?", "a;1", "-rf", "a:b", "~"])
-def test_names_that_paths_shells_and_root_take_for_something_else_are_refused(
+def test_names_with_special_meaning_in_paths_shells_or_root_are_refused(
     fed: fb.Federation, name: str
 ) -> None:
     with fed.transaction() as txn:
