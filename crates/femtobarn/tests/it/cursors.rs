@@ -21,7 +21,7 @@ row! {
 }
 
 #[test]
-fn objects_of_many_containers_are_read_by_their_oids() {
+fn objects_of_many_containers_are_read_by_oid() {
     let (_folder, federation) = federation();
     let mut keys = vec![];
     for run in 0..3 {
@@ -71,7 +71,7 @@ fn deleted_objects_are_left_out_and_refused() {
 }
 
 #[test]
-fn links_are_not_read_as_the_numbers_that_they_are_stored_as() {
+fn a_row_with_numbers_instead_of_links_is_refused() {
     let (_folder, federation) = federation();
     let mut transaction = begin(&federation);
     let database = transaction.create_database("a").unwrap();
@@ -87,7 +87,7 @@ fn links_are_not_read_as_the_numbers_that_they_are_stored_as() {
 }
 
 #[test]
-fn a_federation_without_a_cache_reads_all_the_same() {
+fn a_federation_without_a_page_cache_reads_the_same() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     drop(federation);

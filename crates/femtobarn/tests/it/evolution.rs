@@ -160,7 +160,7 @@ fn a_field_that_was_renamed_twice_is_the_same_field() {
 }
 
 #[test]
-fn what_cannot_become_the_newer_version_is_refused_with_the_reason() {
+fn an_evolution_that_cannot_convert_values_is_refused_with_the_reason() {
     let (_folder, federation) = federation();
     tracks(&federation, 10);
     let before = *federation.snapshot(None).unwrap().view("run7/tracks").unwrap().version();
@@ -201,7 +201,7 @@ fn what_cannot_become_the_newer_version_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_list_that_newer_objects_may_lack_becomes_optional() {
+fn a_list_becomes_an_optional_list() {
     let (folder, federation) = federation();
     let with = |version: u32, of: &str| {
         class(&format!(
@@ -247,7 +247,7 @@ fn a_savepoint_undoes_an_evolution() {
 }
 
 #[test]
-fn what_changes_is_told() {
+fn an_evolution_lists_its_changes() {
     let changes = class(SECOND).evolution(&class(FIRST)).unwrap().changes();
     for said in
         ["pt is now called momentum", "quality is new", "junk is left out", "n has a wider type"]
@@ -308,7 +308,7 @@ fn old_data_are_read_through_the_new_class_and_new_data_through_the_old() {
 }
 
 #[test]
-fn what_an_older_class_cannot_hold_is_refused_when_it_is_read() {
+fn a_value_that_an_older_class_cannot_hold_is_refused_when_read() {
     let (_folder, federation) = federation();
     tracks(&federation, 100);
     let (mut transaction, key) = open(&federation);
@@ -353,7 +353,7 @@ fn what_an_older_class_cannot_hold_is_refused_when_it_is_read() {
 /// The second of two evolutions in one transaction once put the index back that the first had begun to
 /// make anew, with nothing in it.
 #[test]
-fn an_index_stays_whole_over_two_evolutions_at_once() {
+fn an_index_stays_complete_over_two_evolutions_in_one_transaction() {
     let (_folder, federation) = federation();
     tracks(&federation, 30);
     let (mut transaction, key) = open(&federation);

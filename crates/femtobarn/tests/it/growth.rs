@@ -28,7 +28,7 @@ fn create_databases(federation: &Federation, count: u64) {
 }
 
 #[test]
-fn who_writes_to_many_databases_keeps_few_files_open_and_can_go_on_with_each() {
+fn writing_to_many_databases_keeps_few_files_open() {
     let (folder, federation) = federation();
     create_databases(&federation, 150);
     assert!(open_files(&federation) < 100, "{} files are open", open_files(&federation));
@@ -48,7 +48,7 @@ fn who_writes_to_many_databases_keeps_few_files_open_and_can_go_on_with_each() {
 }
 
 #[test]
-fn space_that_was_set_aside_is_used_and_what_is_left_of_it_is_given_back() {
+fn space_set_aside_is_used_and_the_rest_given_back() {
     const ASIDE: u64 = 20 << 20;
     let (folder, federation) = federation();
     let file = folder.path().join("test.fed/databases/run7.root");
@@ -82,7 +82,7 @@ fn space_that_was_set_aside_is_used_and_what_is_left_of_it_is_given_back() {
 }
 
 #[test]
-fn a_transaction_that_makes_many_containers_gives_each_a_number_of_its_own() {
+fn containers_created_in_one_transaction_have_distinct_numbers() {
     let (_folder, federation) = federation();
     let mut made = std::collections::BTreeSet::new();
     for round in 0..2 {
@@ -108,7 +108,7 @@ fn a_transaction_that_makes_many_containers_gives_each_a_number_of_its_own() {
 }
 
 #[test]
-fn who_reads_many_databases_keeps_few_files_open_and_can_read_each_again() {
+fn reading_many_databases_keeps_few_files_open() {
     let (folder, federation) = federation();
     create_databases(&federation, 300);
     drop(federation);

@@ -58,7 +58,7 @@ fn look_at_all(folder: &tempfile::TempDir, database: &str) {
 }
 
 #[test]
-fn what_went_past_the_cache_is_read_by_all() {
+fn bytes_written_past_the_page_cache_are_read_by_all() {
     let (folder, federation) = federation();
     create(&federation, "db", "objects");
     let mut count = 0;
@@ -88,7 +88,7 @@ fn what_went_past_the_cache_is_read_by_all() {
 
 /// The extents of two writers take turns in the file, and readers have pages of both in the cache.
 #[test]
-fn writers_of_much_and_of_little_do_not_harm_each_other() {
+fn large_and_small_writers_share_a_file() {
     let (folder, federation) = federation();
     let paths = ["db/one", "db/two", "db/small"];
     paths.iter().for_each(|path| create(&federation, "db", path.split_once('/').unwrap().1));

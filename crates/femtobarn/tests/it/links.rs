@@ -1,10 +1,10 @@
-//! Links: to objects and to elements of their collections, in any database of the federation.
+//! Links as values and arrays: to objects and to elements of their collections, in any database of the federation.
 
 use std::time::Duration;
 
 use femtobarn::{
-    Class, ContainerKey, ContainerOptions, DatabaseId, ElementLink, ErrorKind, Federation, Link,
-    Oid, Snapshot, Transaction, TransactionOptions,
+    Class, ContainerKey, ContainerOptions, DatabaseId, ErrorKind, Federation, Oid, Snapshot,
+    Transaction, TransactionOptions,
 };
 use rntuple::{Array, Primitive, Type, Value};
 
@@ -20,16 +20,16 @@ const LINKER: &str = r#"{"name": "Linker", "version": 1, "fields": [
         {"name": "score", "type": "float32"},
         {"name": "to", "type": {"list": {"element_link": "Hits"}}}]}}}}]}"#;
 
-pub fn linker() -> Class {
+pub(crate) fn linker() -> Class {
     Class::from_json(LINKER).unwrap()
 }
 
-/// A link as users see it; 0 for the container if there is none.
-pub fn link(to: Option<Oid>) -> Value {
+/// A link as users see it; the null link has container 0.
+pub(crate) fn link(to: Option<Oid>) -> Value {
     Value::Record(parts(to))
 }
 
-fn element(to: Option<Oid>, element: u64) -> Value {
+pub(crate) fn element(to: Option<Oid>, element: u64) -> Value {
     let mut parts = parts(to);
     parts.push(("element".to_owned(), Value::UInt(element)));
     Value::Record(parts)
@@ -46,20 +46,26 @@ fn parts(to: Option<Oid>) -> Vec<(String, Value)> {
     ]
 }
 
-/// Where a link leads.
-pub fn target(link: &Value) -> Option<Oid> {
+/// The object that a link refers to.
+pub(crate) fn target(link: &Value) -> Option<Oid> {
     let part = |name: &str| link.member(name).unwrap().as_integer().unwrap();
     let oid = format!("{}-{}-{}", part("database"), part("container"), part("entry"));
     (part("container") != 0).then(|| oid.parse().unwrap())
 }
 
-fn object(one: Value, many: Vec<Value>, element: Value, maybe: Value, best: Value) -> Value {
+pub(crate) fn object(
+    one: Value,
+    many: Vec<Value>,
+    element: Value,
+    maybe: Value,
+    best: Value,
+) -> Value {
     let names = ["one", "many", "element", "maybe", "best"].map(str::to_owned);
     let values = [one, Value::List(many), element, maybe, best];
     Value::Record(names.into_iter().zip(values).collect())
 }
 
-fn best(score: f64, to: Vec<Value>) -> Value {
+pub(crate) fn best(score: f64, to: Vec<Value>) -> Value {
     Value::Record(vec![
         ("score".to_owned(), Value::Float(score)),
         ("to".to_owned(), Value::List(to)),
@@ -91,7 +97,7 @@ fn linker_type() -> Type {
 }
 
 /// A database of another name with a container of events.
-fn database_of_events(transaction: &mut Transaction, name: &str) -> ContainerKey {
+pub(crate) fn database_of_events(transaction: &mut Transaction, name: &str) -> ContainerKey {
     let database = transaction.create_database(name).unwrap();
     let class = crate::support::event_class();
     let key = transaction.create_container(database, "events", &class, Default::default());
@@ -100,7 +106,7 @@ fn database_of_events(transaction: &mut Transaction, name: &str) -> ContainerKey
     key
 }
 
-fn oid(key: ContainerKey, entry: u64) -> Option<Oid> {
+pub(crate) fn oid(key: ContainerKey, entry: u64) -> Option<Oid> {
     Some(Oid::new(key.database, key.container, entry))
 }
 
@@ -128,7 +134,7 @@ fn linked(federation: &Federation) -> Vec<Value> {
     ];
     transaction.append_value(key, objects[0].clone()).unwrap();
     transaction.extend(key, array_of(&linker_type(), &objects[1..])).unwrap();
-    // Absent links are null links, too.
+    // A missing link is a null link, too.
     let nothing = object(Value::Null, vec![Value::Null], Value::Null, Value::Null, Value::Null);
     transaction.append_value(key, nothing).unwrap();
     transaction.commit().unwrap();
@@ -137,7 +143,7 @@ fn linked(federation: &Federation) -> Vec<Value> {
 }
 
 #[test]
-fn links_lead_from_and_to_any_database() {
+fn links_refer_to_objects_of_any_database() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let objects = linked(&federation);
@@ -213,7 +219,7 @@ fn later_transactions_link_to_more_databases() {
 }
 
 #[test]
-fn links_to_what_is_not_in_the_federation_are_refused() {
+fn links_to_a_database_outside_the_federation_are_refused() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     let mut other = begin(&federation);
@@ -222,7 +228,7 @@ fn links_to_what_is_not_in_the_federation_are_refused() {
     let database = transaction.create_database("new").unwrap();
     let key =
         transaction.create_container(database, "links", &linker(), Default::default()).unwrap();
-    // One was never there, the other belongs to a transaction that is not committed.
+    // The first does not exist; the second belongs to a transaction that is not committed.
     for database in [DatabaseId(999), hidden.database] {
         let to = Some(Oid::new(database, hidden.container, 0));
         let object = object(link(to), vec![], element(None, 0), Value::Null, Value::Null);
@@ -238,7 +244,7 @@ fn links_to_what_is_not_in_the_federation_are_refused() {
 }
 
 #[test]
-fn what_is_no_link_is_refused() {
+fn values_that_are_not_links_are_refused() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     let mut transaction = begin(&federation);
@@ -288,181 +294,9 @@ fn an_optional_record_of_two_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
 
-rntuple::row! {
-    struct RawLink { database: u32, container: u32, entry: u64 }
-}
-
-rntuple::row! {
-    struct RawTag { to: RawLink }
-}
-
-rntuple::row! {
-    struct Tag { to: Link }
-}
-
-fn tags(transaction: &mut Transaction) -> ContainerKey {
-    let database = transaction.create_database("tags").unwrap();
-    let json = r#"{"name": "Tag", "version": 1, "fields": [
-        {"name": "to", "type": {"link": "Tag"}}]}"#;
-    let class = Class::from_json(json).unwrap();
-    transaction.create_container(database, "tags", &class, Default::default()).unwrap()
-}
-
-/// Such rows would go to the disk as they are, and a link's database is another number there.
-#[test]
-fn rows_with_numbers_in_the_place_of_links_are_refused() {
-    let (_folder, federation) = federation();
-    let mut transaction = begin(&federation);
-    let key = tags(&mut transaction);
-    let to = RawLink { database: key.database.0, container: key.container.0, entry: 0 };
-    let appended = transaction.rows::<RawTag>(key).and_then(|mut rows| rows.append(&RawTag { to }));
-    assert_eq!(appended.unwrap_err().kind(), ErrorKind::Invalid);
-}
-
-/// And a link in the place of three numbers would be changed.
-#[test]
-fn rows_with_links_in_the_place_of_numbers_are_refused() {
-    let (_folder, federation) = federation();
-    let mut transaction = begin(&federation);
-    let database = transaction.create_database("tags").unwrap();
-    let json = r#"{"name": "Raw", "version": 1, "fields": [{"name": "to", "type": {"record": {
-        "fields": [{"name": "database", "type": "uint32"}, {"name": "container", "type": "uint32"},
-        {"name": "entry", "type": "uint64"}]}}}]}"#;
-    let class = Class::from_json(json).unwrap();
-    let key = transaction.create_container(database, "raw", &class, Default::default()).unwrap();
-    assert_eq!(transaction.rows::<Tag>(key).err().unwrap().kind(), ErrorKind::Invalid);
-    assert!(transaction.rows::<RawTag>(key).is_ok());
-    transaction.commit().unwrap();
-    let view = federation.snapshot(None).unwrap().view("tags/raw").unwrap();
-    assert_eq!(view.cursor::<Tag>().err().unwrap().kind(), ErrorKind::Invalid);
-    assert!(view.cursor::<RawTag>().is_ok());
-}
-
-rntuple::row! {
-    #[derive(Debug, PartialEq)]
-    struct Best { score: f32, to: Vec<ElementLink> }
-}
-
-rntuple::row! {
-    #[derive(Debug, PartialEq)]
-    struct Linker {
-        one: Link,
-        many: Vec<Link>,
-        element: ElementLink,
-        maybe: Option<Link>,
-        best: Option<Best>,
-    }
-}
-
-/// The links of row number `n`: to its own database and to others, several to one, and to nothing.
-fn linker_row(databases: &[ContainerKey], n: u64) -> Linker {
-    let to = |at: u64| match at % 5 {
-        0 => Link::NULL,
-        _ => Link::from(oid(databases[at as usize % databases.len()], at % 20).unwrap()),
-    };
-    let of = |at: u64| match at % 3 {
-        0 => ElementLink::NULL,
-        _ => {
-            ElementLink::new(oid(databases[at as usize % databases.len()], at).unwrap(), at as u32)
-        }
-    };
-    Linker {
-        one: to(n),
-        many: (0..n % 7).map(|at| to(n + at)).collect(),
-        element: of(n),
-        maybe: n.is_multiple_of(2).then(|| to(n + 1)),
-        best: n
-            .is_multiple_of(3)
-            .then(|| Best { score: n as f32, to: (0..n % 4).map(|at| of(n + at)).collect() }),
-    }
-}
-
-/// The same as a value.
-fn linker_value(databases: &[ContainerKey], n: u64) -> Value {
-    let key = |at: u64| databases[at as usize % databases.len()];
-    let to = |at: u64| link(oid(key(at), at % 20).filter(|_| !at.is_multiple_of(5)));
-    let of = |at: u64| match at % 3 {
-        0 => element(None, 0),
-        _ => element(oid(key(at), at), at),
-    };
-    object(
-        to(n),
-        (0..n % 7).map(|at| to(n + at)).collect(),
-        of(n),
-        if n.is_multiple_of(2) { to(n + 1) } else { Value::Null },
-        if n.is_multiple_of(3) {
-            best(n as f64, (0..n % 4).map(|at| of(n + at)).collect())
-        } else {
-            Value::Null
-        },
-    )
-}
-
-#[test]
-fn links_in_rows_lead_where_those_of_values_do() {
-    let (_folder, federation) = federation();
-    with_ten_events(&federation);
-    let mut transaction = begin(&federation);
-    let old = transaction.database("run7").unwrap();
-    let old = transaction.container(old, "events").unwrap();
-    let new = database_of_events(&mut transaction, "new");
-    let third = database_of_events(&mut transaction, "third");
-    let options = ContainerOptions { page_size: 4096, cluster_size: 4096, ..Default::default() };
-    let mut create = |name| {
-        let own = transaction.database("new").unwrap();
-        transaction.create_container(own, name, &linker(), options).unwrap()
-    };
-    let (by_rows, by_values) = (create("rows"), create("values"));
-    let databases = [new, old, third];
-    // Across a commit, and with another way in between.
-    for first in [0, 150] {
-        let mut rows = transaction.rows::<Linker>(by_rows).unwrap();
-        for n in first..first + 149 {
-            rows.append(&linker_row(&databases, n)).unwrap();
-        }
-        transaction.append_value(by_rows, linker_value(&databases, first + 149)).unwrap();
-        for n in first..first + 150 {
-            transaction.append_value(by_values, linker_value(&databases, n)).unwrap();
-        }
-        transaction.checkpoint().unwrap();
-    }
-    transaction.commit().unwrap();
-    let snapshot = federation.snapshot(None).unwrap();
-    let view = |name: &str| snapshot.view(&format!("new/{name}")).unwrap();
-    let (rows, values) = (view("rows"), view("values"));
-    assert_eq!((rows.entries(), values.entries()), (300, 300));
-    for n in 0..300 {
-        assert_eq!(rows.value(n).unwrap(), linker_value(&databases, n), "row {n}");
-        assert_eq!(rows.value(n).unwrap(), values.value(n).unwrap(), "object {n}");
-    }
-    for view in [rows, values] {
-        let mut cursor = view.cursor::<Linker>().unwrap();
-        for n in (0..300).rev() {
-            assert_eq!(cursor.get(n).unwrap(), linker_row(&databases, n), "row {n}");
-        }
-    }
-}
-
-#[test]
-fn a_link_to_no_database_is_refused_and_leaves_nothing_of_its_row() {
-    let (_folder, federation) = federation();
-    let mut transaction = begin(&federation);
-    let key = tags(&mut transaction);
-    let mut rows = transaction.rows::<Tag>(key).unwrap();
-    let good = Tag { to: Oid::new(key.database, key.container, 0).into() };
-    rows.append(&good).unwrap();
-    let nowhere = Tag { to: Oid::new(DatabaseId(999), key.container, 0).into() };
-    assert_eq!(rows.append(&nowhere).unwrap_err().kind(), ErrorKind::NotFound);
-    rows.append(&good).unwrap();
-    transaction.commit().unwrap();
-    let view = federation.snapshot(None).unwrap().view("tags/tags").unwrap();
-    let links = (0..view.entries()).map(|n| target(view.value(n).unwrap().member("to").unwrap()));
-    assert_eq!(links.collect::<Vec<_>>(), [oid(key, 0), oid(key, 0)]);
-}
-
 /// The databases of links were looked up once for each version, and never again.
 #[test]
-fn links_lead_to_a_database_as_soon_as_it_is_attached() {
+fn links_to_a_database_work_as_soon_as_it_is_attached() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     linked(&federation);

@@ -90,7 +90,7 @@ fn recorded(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn databases_with_unlike_classes_of_one_name_join_one_federation() {
+fn databases_with_different_classes_of_one_name_join_one_federation() {
     for sealed in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let dy = detached(&folder, "dy", &["run", "event"], sealed);
@@ -129,7 +129,7 @@ fn links_to_a_class_with_an_origin_are_found() {
 }
 
 #[test]
-fn a_program_goes_on_with_its_class_whatever_that_is_called_here() {
+fn a_program_uses_its_class_by_the_plain_name() {
     let folder = tempfile::tempdir().unwrap();
     let merged = create(&folder, "merged.fed");
     let fields = ["run", "mass"];
@@ -155,7 +155,7 @@ fn a_program_goes_on_with_its_class_whatever_that_is_called_here() {
 }
 
 #[test]
-fn names_with_an_origin_outlive_the_catalogue_and_end_where_a_file_goes_on() {
+fn an_origin_survives_a_rebuild_and_is_dropped_when_a_file_is_attached_elsewhere() {
     let folder = tempfile::tempdir().unwrap();
     let merged = create(&folder, "merged.fed");
     merged.adopt(&detached(&folder, "dy", &["run", "event"], false), None).unwrap();
@@ -191,7 +191,7 @@ fn names_with_an_origin_outlive_the_catalogue_and_end_where_a_file_goes_on() {
 /// A class of another federation became the next version of one's own, and a field that it lacks was zero in all
 /// objects of the version after.
 #[test]
-fn another_class_of_the_same_name_does_not_come_between_versions() {
+fn a_different_class_of_the_same_name_does_not_come_between_versions() {
     let folder = tempfile::tempdir().unwrap();
     for sealed in [false, true] {
         let (dy, dimuon, tau) = if sealed {
@@ -223,7 +223,7 @@ fn another_class_of_the_same_name_does_not_come_between_versions() {
 }
 
 #[test]
-fn a_sealed_database_comes_back_with_its_class_to_its_federation_and_to_a_copy() {
+fn a_sealed_database_is_attached_again_with_its_class() {
     let folder = tempfile::tempdir().unwrap();
     let fields = ["run", "event", "weight"];
     let file = detached_version(&folder, "dy", 2, &fields, true);

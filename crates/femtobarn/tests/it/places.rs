@@ -48,7 +48,7 @@ fn assert_all_there(federation: &Federation) {
 }
 
 #[test]
-fn a_database_lies_in_its_place_and_is_as_any_other() {
+fn a_database_in_a_place_works_like_any_other() {
     let (folder, federation) = three();
     assert!(top(&folder).join("databases/run7.root").is_file());
     assert!(top(&folder).join("databases/disk1/run8.root").is_file());
@@ -78,7 +78,7 @@ fn places_have_plain_names() {
 }
 
 #[test]
-fn what_is_rolled_back_leaves_no_file_in_a_place() {
+fn a_rollback_leaves_no_file_in_a_place() {
     let (folder, federation) = federation();
     let mut transaction = begin(&federation);
     transaction.create_database_in("run8", Some("disk1")).unwrap();
@@ -88,7 +88,7 @@ fn what_is_rolled_back_leaves_no_file_in_a_place() {
 }
 
 #[test]
-fn files_that_nobody_has_are_found_in_places_and_nowhere_else() {
+fn unknown_files_are_found_only_in_places() {
     let (folder, federation) = three();
     let left = top(&folder).join("databases/disk1/left.root");
     fs::write(&left, [0; 300]).unwrap();
@@ -106,7 +106,7 @@ fn files_that_nobody_has_are_found_in_places_and_nowhere_else() {
 }
 
 #[test]
-fn a_dropped_database_leaves_its_place_with_a_vacuum() {
+fn vacuum_removes_a_dropped_database_from_its_place() {
     let (folder, federation) = three();
     let mut transaction = begin(&federation);
     transaction.drop_database("run8").unwrap();
@@ -121,7 +121,7 @@ fn a_dropped_database_leaves_its_place_with_a_vacuum() {
 }
 
 #[test]
-fn the_catalogue_is_made_again_from_files_in_places() {
+fn the_catalogue_is_rebuilt_from_files_in_places() {
     let (folder, federation) = three();
     let head = federation.head().unwrap();
     drop(federation);
@@ -137,7 +137,7 @@ fn the_catalogue_is_made_again_from_files_in_places() {
 }
 
 #[test]
-fn backups_have_places_too() {
+fn backups_keep_places() {
     let (folder, federation) = three();
     let copies = [folder.path().join("full"), folder.path().join("more")];
     federation.backup(&copies[0], None, &mut |_| true).unwrap();
@@ -155,7 +155,7 @@ fn backups_have_places_too() {
 }
 
 #[test]
-fn a_database_leaves_a_place_and_comes_back_to_it() {
+fn a_database_is_detached_from_a_place_and_attached_again() {
     let (folder, federation) = three();
     let file = top(&folder).join("databases/disk1/run8.root");
     let other = Federation::create(&folder.path().join("other.fed"), "other").unwrap();

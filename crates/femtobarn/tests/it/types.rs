@@ -1,16 +1,16 @@
-//! Every type of field, through every way in and every way out.
+//! Every type of field, written and read as values and arrays.
 
 use std::time::Duration;
 
 use proptest::{collection::vec, prelude::*, sample};
 
 use femtobarn::{Class, ContainerOptions, ErrorKind, Federation, Field, FieldType, Profile, View};
-use rntuple::{Precision, Primitive, Type, Value, row};
+use rntuple::{Precision, Primitive, Type, Value};
 
 use crate::support::{begin, federation, reopened};
 use crate::values::{array_of, assert_agree, cases, values};
 
-/// Any type that a class can have.
+/// Any type of field but links.
 fn field_types() -> impl Strategy<Value = FieldType> {
     use FieldType::*;
     let simple = sample::select(vec![
@@ -58,7 +58,7 @@ fn class(types: Vec<FieldType>) -> Class {
 }
 
 /// The type of a class's objects as users see them.
-pub fn type_of_class(class: &Class) -> Type {
+pub(crate) fn type_of_class(class: &Class) -> Type {
     record(&class.fields)
 }
 
@@ -133,7 +133,7 @@ fn write(federation: &Federation, class: &Class, options: ContainerOptions, rows
     transaction.commit().unwrap();
 }
 
-fn assert_holds(view: &View, of: &Type, rows: &[Value]) {
+pub(crate) fn assert_holds(view: &View, of: &Type, rows: &[Value]) {
     assert_eq!(view.entries(), rows.len() as u64);
     let all = view.read(&view.select_all(), 0..view.entries()).unwrap();
     for (entry, row) in rows.iter().enumerate() {
@@ -190,7 +190,7 @@ proptest! {
 }
 
 #[test]
-fn beyond_the_end_there_is_nothing() {
+fn reading_past_the_last_entry_is_not_found() {
     let (_folder, federation) = federation();
     let class = class(vec![FieldType::Int32]);
     let rows = vec![Value::Record(vec![("f0".to_owned(), Value::Int(1))]); 4];
@@ -209,132 +209,6 @@ fn beyond_the_end_there_is_nothing() {
         assert_eq!(error.kind(), ErrorKind::NotFound);
     }
     assert_eq!(view.read(&all, 4..4).unwrap().len(), 0);
-}
-
-row! {
-    #[derive(Clone)]
-    struct Hit { x: f32, cells: Vec<u16> }
-}
-
-row! {
-    struct Everything {
-        yes: bool,
-        a: i8, b: u8, c: i16, d: u16, e: i32, f: u32, g: i64, h: u64,
-        x: f32, y: f64,
-        text: String,
-        hits: Vec<Hit>,
-        matrix: [f32; 6],
-        deep: Vec<Vec<Option<i32>>>,
-        maybe: Option<f64>,
-        first: Hit,
-    }
-}
-
-const EVERYTHING: &str = r#"{"name": "Everything", "version": 1, "fields": [
-    {"name": "yes", "type": "bool"},
-    {"name": "a", "type": "int8"}, {"name": "b", "type": "uint8"},
-    {"name": "c", "type": "int16"}, {"name": "d", "type": "uint16"},
-    {"name": "e", "type": "int32"}, {"name": "f", "type": "uint32"},
-    {"name": "g", "type": "int64"}, {"name": "h", "type": "uint64"},
-    {"name": "x", "type": "float32"}, {"name": "y", "type": "float64"},
-    {"name": "text", "type": "string"},
-    {"name": "hits", "type": {"list": {"record": {"class": "Hit", "fields": [
-        {"name": "x", "type": "float32"}, {"name": "cells", "type": {"list": "uint16"}}]}}}},
-    {"name": "matrix", "type": {"array": {"of": "float32", "size": 6}}},
-    {"name": "deep", "type": {"list": {"list": {"optional": "int32"}}}},
-    {"name": "maybe", "type": {"optional": "float64"}},
-    {"name": "first", "type": {"record": {"fields": [
-        {"name": "x", "type": "float32"}, {"name": "cells", "type": {"list": "uint16"}}]}}}]}"#;
-
-fn everything(n: u64) -> Everything {
-    let hit = |k: u64| Hit { x: (n + k) as f32, cells: (0..k as u16 % 3).collect() };
-    Everything {
-        yes: n.is_multiple_of(3),
-        a: n as i8,
-        b: n as u8,
-        c: -(n as i16),
-        d: n as u16,
-        e: i32::MIN + n as i32,
-        f: u32::MAX - n as u32,
-        g: i64::MIN + n as i64,
-        h: u64::MAX - n,
-        x: if n.is_multiple_of(5) { f32::NAN } else { n as f32 / 3.0 },
-        y: if n.is_multiple_of(7) { f64::NEG_INFINITY } else { n as f64 / 3.0 },
-        text: "µ".repeat(n as usize % 4),
-        hits: (0..n % 5).map(hit).collect(),
-        matrix: [n as f32; 6],
-        deep: vec![vec![None, Some(n as i32)]; n as usize % 3],
-        maybe: (n.is_multiple_of(2)).then_some(n as f64),
-        first: hit(n),
-    }
-}
-
-fn everything_as_value(row: &Everything) -> Value {
-    let float = |x: f32| Value::Float(x.into());
-    let hit = |hit: &Hit| {
-        let cells = hit.cells.iter().map(|&cell| Value::UInt(cell.into())).collect();
-        Value::Record(vec![
-            ("x".to_owned(), float(hit.x)),
-            ("cells".to_owned(), Value::List(cells)),
-        ])
-    };
-    let maybe = |x: &Option<i32>| x.map_or(Value::Null, |x| Value::Int(x.into()));
-    let inner = |list: &Vec<Option<i32>>| Value::List(list.iter().map(maybe).collect());
-    let members = [
-        ("yes", Value::Bool(row.yes)),
-        ("a", Value::Int(row.a.into())),
-        ("b", Value::UInt(row.b.into())),
-        ("c", Value::Int(row.c.into())),
-        ("d", Value::UInt(row.d.into())),
-        ("e", Value::Int(row.e.into())),
-        ("f", Value::UInt(row.f.into())),
-        ("g", Value::Int(row.g)),
-        ("h", Value::UInt(row.h)),
-        ("x", float(row.x)),
-        ("y", Value::Float(row.y)),
-        ("text", Value::String(row.text.clone())),
-        ("hits", Value::List(row.hits.iter().map(hit).collect())),
-        ("matrix", Value::List(row.matrix.iter().map(|&x| float(x)).collect())),
-        ("deep", Value::List(row.deep.iter().map(inner).collect())),
-        ("maybe", row.maybe.map_or(Value::Null, Value::Float)),
-        ("first", hit(&row.first)),
-    ];
-    Value::Record(members.map(|(name, value)| (name.to_owned(), value)).to_vec())
-}
-
-#[test]
-fn rust_structures_come_back_from_many_clusters() {
-    let class = Class::from_json(EVERYTHING).unwrap();
-    let of = type_of_class(&class);
-    for compression in [Profile::Plain, Profile::Fast, Profile::Archive] {
-        let (_folder, federation) = federation();
-        let options = ContainerOptions { page_size: 4096, cluster_size: 20_000, compression };
-        let mut transaction = begin(&federation);
-        let database = transaction.create_database("db").unwrap();
-        let key = transaction.create_container(database, "c", &class, options).unwrap();
-        let mut rows = transaction.rows::<Everything>(key).unwrap();
-        for n in 0..600 {
-            assert_eq!(rows.append(&everything(n)).unwrap().entry, n);
-        }
-        // The ways in can follow each other in one transaction.
-        transaction.append_value(key, everything_as_value(&everything(600))).unwrap();
-        transaction.commit().unwrap();
-        let view = federation.snapshot(None).unwrap().view("db/c").unwrap();
-        assert!(view.reader().clusters() > 3);
-        let all: Vec<Value> = (0..601).map(|n| everything_as_value(&everything(n))).collect();
-        assert_holds(&view, &of, &all);
-    }
-}
-
-#[test]
-fn rows_of_another_class_are_refused() {
-    let (_folder, federation) = federation();
-    let mut transaction = begin(&federation);
-    let database = transaction.create_database("db").unwrap();
-    let class = class(vec![FieldType::Float32]);
-    let key = transaction.create_container(database, "c", &class, Default::default()).unwrap();
-    let error = transaction.rows::<Everything>(key).err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
 #[test]
@@ -362,7 +236,7 @@ fn huge_and_empty_collections_come_back() {
     }
 }
 
-/// What cannot be stored changes nothing: the transaction goes on as if it had not been tried.
+/// A refused object changes nothing, and the transaction continues.
 #[test]
 fn objects_that_do_not_match_their_class_are_refused() {
     let (_folder, federation) = federation();
@@ -460,7 +334,7 @@ fn classes_that_cannot_be_stored_are_refused() {
     assert_eq!(Class::from_json(json).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
-/// The second definition was once noticed only when all the data had been written.
+/// The conflict was once detected only after all data had been written.
 #[test]
 fn another_definition_of_a_class_is_refused_at_once() {
     let (_folder, federation) = federation();

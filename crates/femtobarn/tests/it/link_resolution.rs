@@ -1,4 +1,4 @@
-//! Following links, one and many, forwards and backwards, and links that lead nowhere.
+//! Objects that links refer to, read one by one and together; referrers; broken links.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -74,7 +74,7 @@ proptest! {
     #![proptest_config(cases(10))]
 
     #[test]
-    fn many_links_lead_where_each_of_them_does(
+    fn links_read_together_give_the_objects_of_each(
         chosen in vec((any::<bool>(), prop_oneof![0..50_u64, 0..3000_u64]), 0..200),
         nulls in vec(any::<bool>(), 200),
         has_nulls in any::<bool>(),
@@ -85,11 +85,9 @@ proptest! {
         let links: Vec<Oid> = chosen
             .iter()
             .zip(nulls)
-            .map(|((second, entry), is_null)| if has_nulls && is_null {
-null
-} else {
-oid(keys[usize::from(*second)], *entry)
-})
+            .map(|((second, entry), is_null)| {
+                if has_nulls && is_null { null } else { oid(keys[usize::from(*second)], *entry) }
+            })
             .collect();
         let snapshot = federation.snapshot(None).unwrap();
         for fields in [&[][..], &["event"]] {
@@ -98,12 +96,12 @@ oid(keys[usize::from(*second)], *entry)
             for (at, link) in links.iter().enumerate() {
                 let found = array.value(at).unwrap();
                 if *link == null {
-prop_assert_eq!(found, Value::Null)
-} else {
-let object = snapshot.object(*link).unwrap();
-                        let name = if fields.is_empty() { "run" } else { "event" };
-                        prop_assert_eq!(found.member(name), object.member(name));
-}
+                    prop_assert_eq!(found, Value::Null);
+                    continue;
+                }
+                let object = snapshot.object(*link).unwrap();
+                let name = if fields.is_empty() { "run" } else { "event" };
+                prop_assert_eq!(found.member(name), object.member(name));
             }
         }
     }
@@ -124,7 +122,7 @@ fn reason(snapshot: &Snapshot, link: Oid) -> String {
 }
 
 #[test]
-fn a_link_that_leads_nowhere_says_why() {
+fn a_broken_link_is_refused_with_the_reason() {
     let (_folder, federation) = federation();
     let [a, b] = two_databases(&federation, 100);
     let before = federation.snapshot(None).unwrap();
@@ -146,14 +144,14 @@ fn a_link_that_leads_nowhere_says_why() {
     assert!(reason(&now, Oid::new(DatabaseId(0), ContainerId(1), 0)).contains("attach it"));
     assert!(reason(&now, Oid::new(DatabaseId(0), ContainerId(0), 0)).contains("is null"));
     assert!(before.object(oid(a, 7)).is_ok() && before.object(oid(b, 5)).is_ok());
-    // The one of many that leads nowhere is named.
+    // Of many links, the error names the broken one.
     let links: Vec<Oid> = (0..20).map(|entry| oid(a, entry)).collect();
     let error = now.follow(&links, &["run"]).unwrap_err().to_string();
     assert!(error.contains(&oid(a, 7).to_string()) && error.contains("deleted"), "{error}");
 }
 
 #[test]
-fn who_links_to_an_object_is_found_through_indexes_and_by_reading() {
+fn referrers_are_found_by_indexes_and_by_reading() {
     let (folder, federation) = federation();
     let [a, b] = two_databases(&federation, 20);
     let of = |n: u64| oid(if n.is_multiple_of(2) { a } else { b }, n % 10);
