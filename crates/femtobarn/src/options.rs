@@ -6,22 +6,24 @@ use std::time::Duration;
 /// Resources and limits of a federation that a process opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Bytes of the page cache, which holds decoded pages: 256 MiB by default. Each [`Cursor`](crate::Cursor) may hold half
-    /// as much itself, mostly of the same pages. Memory for arrays is not included; up to 256 MiB of it is retained for
-    /// reuse.
+    /// Bytes of the page cache, which holds decoded pages: 256 MiB by default. Each [`Cursor`](crate::Cursor)
+    /// may hold half as much itself, mostly of the same pages. Memory for arrays is not included; up to 256 MiB
+    /// of it is retained for reuse.
     pub cache_bytes: u64,
-    /// Threads that read a large array, field by field; by default one for each core. With 1 no thread is ever started.
+    /// Threads that read a large array, field by field; by default one for each core. With 1 no thread is ever
+    /// started.
     pub threads: usize,
-    /// Connections for prefetching from a server, beside the first connection: 2 by default. More of them help over a
-    /// long-distance network.
+    /// Connections for prefetching from a server, beside the first connection: 2 by default. More of them help
+    /// over a long-distance network.
     pub streams: usize,
-    /// Bytes of the largest prefetch buffer: 2 MiB by default, 64 MiB at most. A sequence of reads holds up to two and a
-    /// half buffers, a federation eight. With 0 nothing is prefetched from a server.
+    /// Bytes of the largest prefetch buffer: 2 MiB by default, 64 MiB at most. A sequence of reads holds up to
+    /// two and a half buffers, a federation eight. With 0 nothing is prefetched from a server.
     pub read_ahead_bytes: u64,
-    /// How long requests wait while a server that was reached before does not answer, as while it restarts: a minute by
-    /// default. The first connection is not retried.
+    /// How long requests wait while a server that was reached before does not answer, as while it restarts: a
+    /// minute by default. The first connection is not retried.
     pub timeout: Duration,
-    /// Folder of the disk cache for bytes read from a server, shared by processes; without it there is no disk cache.
+    /// Folder of the disk cache for bytes read from a server, shared by processes; without it there is no disk
+    /// cache.
     pub disk_cache: Option<PathBuf>,
     /// Bytes of the disk cache for each federation: 16 GiB by default.
     pub disk_cache_bytes: u64,
@@ -45,7 +47,8 @@ impl Default for OpenOptions {
 /// How transactions are isolated from each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// The transaction reads one snapshot, and commits only if no other transaction has changed since then what it changed.
+    /// The transaction reads one snapshot, and commits only if no other transaction has changed since then what
+    /// it changed.
     #[default]
     Snapshot,
     /// As `Snapshot`, and it commits only if no other transaction has changed what it read: the result is that of

@@ -1,8 +1,8 @@
 //! Evolution: the plan by which objects of one version of a class become those of another.
 //!
-//! Fields are matched by name, or by the name that they had in the version before (`was`), from one version to the next,
-//! so a field that was renamed twice is still the same field. `rntuple::revise` decides how values are converted;
-//! this module refuses conversions that only the class shows to be wrong.
+//! Fields are matched by name, or by the name that they had in the version before (`was`), from one version to
+//! the next, so a field that was renamed twice is still the same field. `rntuple::revise` decides how values
+//! are converted; this module refuses conversions that only the class shows to be wrong.
 
 use rntuple::{
     ChangeKind, Conversion, EvolutionPlan, FieldChange, Nesting, NewMember, Type, Value,
@@ -89,8 +89,8 @@ impl Class {
         oldest.planned(self, members)
     }
 
-    /// As [`regression_over`](Self::regression_over), for conversions that some values do not survive: reading such a value
-    /// fails.
+    /// As [`regression_over`](Self::regression_over), for conversions that some values do not survive: reading
+    /// such a value fails.
     pub(crate) fn narrowing_over(&self, older: &[Class]) -> Result<Vec<NewMember>> {
         let (pairs, oldest) = self.pairs(older)?;
         check_all(&pairs, true, &mut vec![]).map_err(|reason| oldest.refusal(self, &reason))?;
@@ -258,8 +258,8 @@ fn check_field(from: &FieldType, to: &FieldType) -> std::result::Result<(), &'st
     }
 }
 
-/// Whether a list is wrapped into an optional list or unwrapped. An optional list of records is stored as a list of lists, so
-/// the stored types do not tell.
+/// Whether a list is wrapped into an optional list or unwrapped. An optional list of records is stored as a
+/// list of lists, so the stored types do not tell.
 fn nesting(from: &FieldType, to: &FieldType) -> Nesting {
     let is_list = |of: &FieldType| matches!(of, FieldType::List(_));
     match (from, to) {

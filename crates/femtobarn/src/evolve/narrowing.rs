@@ -1,7 +1,7 @@
 //! Narrowing: objects read as of an older version of their class that cannot hold all their values.
 //!
-//! Whether a value fits is known when it is read. Whole fields are read as they are stored, and converted to the older
-//! class or refused; then members that were not selected are dropped.
+//! Whether a value fits is known when it is read. Whole fields are read as they are stored, and converted to
+//! the older class or refused; then members that were not selected are dropped.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) struct NarrowedFields {
 
 impl Narrowing {
     /// Selects fields of the older class by path: the stored fields to read, and their conversion.
-    pub fn select(
+    pub(crate) fn select(
         &self,
         reader: &Reader,
         class: &Class,
@@ -71,7 +71,7 @@ fn is_part_of_link(class: &Class, path: &str) -> bool {
 
 impl NarrowedFields {
     /// Converts stored fields to those of the older class.
-    pub fn convert(&self, read: &Array, what: &str) -> Result<Array> {
+    pub(crate) fn convert(&self, read: &Array, what: &str) -> Result<Array> {
         self.conversion.apply(read).map_err(|error| match error {
             rntuple::Error::Invalid { what: why } => Error::invalid(format!("{what}: {why}")),
             other => Error::storage(what)(other),
@@ -79,7 +79,7 @@ impl NarrowedFields {
     }
 
     /// Drops members that were not selected.
-    pub fn prune(&self, whole: Array) -> Array {
+    pub(crate) fn prune(&self, whole: Array) -> Array {
         let paths: Vec<&str> = self.paths.iter().map(String::as_str).collect();
         prune(whole, &paths)
     }

@@ -1,8 +1,8 @@
 //! Translation of links and optional records between their stored form and the one that users see.
 //!
-//! In a stored link, `database` is a position in the container's list of the databases that it links to, so that a file
-//! means the same in every federation. Users see the number that the database has in their federation. An optional
-//! record is stored as a list of at most one item.
+//! In a stored link, `database` is a position in the container's list of the databases that it links to, so
+//! that a file means the same in every federation. Users see the number that the database has in their
+//! federation. An optional record is stored as a list of at most one item.
 
 use femtobarn_catalog::DatabaseId;
 use rntuple::{Array, Primitive, Value, bytes_of, values_of};

@@ -39,8 +39,8 @@ impl View {
     /// A cursor that reads objects as Rust structures.
     ///
     /// # Errors
-    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if a member of the structure is not a field of the class; `Invalid` if it is of
-    /// another type, or if the view narrows to another version of the class.
+    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if a member of the structure is not a field of the class;
+    /// `Invalid` if it is of another type, or if the view narrows to another version of the class.
     pub fn cursor<R: FromCell>(&self) -> Result<Cursor<R>> {
         let version = self.shared_version();
         let refused = |why: &str| {
@@ -73,7 +73,8 @@ impl View {
 }
 
 impl<R: FromCell> Cursor<R> {
-    /// For reading in ascending order: pages are released once they are passed, and push no others out of the page cache.
+    /// For reading in ascending order: pages are released once they are passed, and push no others out of the
+    /// page cache.
     #[must_use]
     pub fn forward(self) -> Self {
         Cursor { rows: self.rows.forward(), ..self }
@@ -87,8 +88,8 @@ impl<R: FromCell> Cursor<R> {
     /// The object at an entry.
     ///
     /// # Errors
-    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the entry does not exist or was deleted; `Corrupt` if the stored bytes are
-    /// damaged.
+    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the entry does not exist or was deleted; `Corrupt` if the
+    /// stored bytes are damaged.
     #[inline]
     pub fn get(&mut self, entry: u64) -> Result<R> {
         if self.view.is_checked() {

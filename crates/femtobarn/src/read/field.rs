@@ -38,8 +38,8 @@ pub enum FieldContent {
 }
 
 impl View {
-    /// A reader of a field. `None` for fields that must be read as arrays: those that are not numbers, texts or links, and all
-    /// fields if the version is not committed or is converted to an older version of the class.
+    /// A reader of a field. `None` for fields that must be read as arrays: those that are not numbers, texts or
+    /// links, and all fields if the version is not committed or is converted to an older version of the class.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if the field does not exist.
@@ -86,7 +86,8 @@ impl FieldReader {
     /// The value at an entry.
     ///
     /// # Errors
-    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the entry does not exist; `Corrupt` if the stored bytes are damaged.
+    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the entry does not exist; `Corrupt` if the stored bytes
+    /// are damaged.
     pub fn get(&mut self, entry: u64) -> Result<FieldContent> {
         let failed = |error| Error::storage(&self.path)(error);
         match &mut self.values {

@@ -1,8 +1,8 @@
 //! Reading a container's objects as another version of their class.
 //!
-//! A new version of a class is a new header over the same pages. A view as another version has such a header in memory:
-//! the bytes that a commit would have written appear at offsets past the end of all files, and all other bytes are read
-//! from the container's file.
+//! A new version of a class is a new header over the same pages. A view as another version has such a header in
+//! memory: the bytes that a commit would have written appear at offsets past the end of all files, and all
+//! other bytes are read from the container's file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,12 +27,14 @@ const ALIGNMENT: usize = 8;
 const IN_MEMORY: u64 = 1 << 63;
 
 impl View {
-    /// A view of the same objects as another version of their class, newer or older. If an older version cannot hold all values,
-    /// reading a value that it cannot hold is [`Error::Invalid`]. Indexes and statistics are those of the stored version,
-    /// and are not used. This reads the page lists, and takes memory for fields whose pages cannot be used as they are.
+    /// A view of the same objects as another version of their class, newer or older. If an older version cannot
+    /// hold all values, reading a value that it cannot hold is [`Error::Invalid`]. Indexes and statistics are
+    /// those of the stored version, and are not used. This reads the page lists, and takes memory for fields
+    /// whose pages cannot be used as they are.
     ///
     /// # Errors
-    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the version does not exist; `Invalid` if a field cannot be converted.
+    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the version does not exist; `Invalid` if a field cannot
+    /// be converted.
     pub fn as_class(&self, version: u32) -> Result<View> {
         if let Some(original) = &self.opened_version().original {
             return View::new(self.snapshot().clone(), original.clone()).as_class(version);

@@ -22,8 +22,8 @@ impl Snapshot {
     /// The container of the object that a link refers to, after checking that the object exists.
     ///
     /// # Errors
-    /// [`Error::NotFound`] with the reason: the link is null, the object was deleted or does not exist yet, its container
-    /// or database was dropped, or the database is not in this federation.
+    /// [`Error::NotFound`] with the reason: the link is null, the object was deleted or does not exist yet, its
+    /// container or database was dropped, or the database is not in this federation.
     pub fn target(&self, link: Oid) -> Result<View> {
         let broken = |reason: String| Error::NotFound {
             what: format!("the link to {link} is broken: {reason}"),
@@ -54,13 +54,13 @@ impl Snapshot {
         }
     }
 
-    /// Reads fields of the objects that links refer to, in the order of the links; without `fields`, all fields. Objects of one
-    /// container are read together. The objects may be in any containers, but each field must have one type. If a link is
-    /// null, the array is one of optional records.
+    /// Reads fields of the objects that links refer to, in the order of the links; without `fields`, all
+    /// fields. Objects of one container are read together. The objects may be in any containers, but each field
+    /// must have one type. If a link is null, the array is one of optional records.
     ///
     /// # Errors
-    /// As [`target`](Self::target); [`ErrorKind`]: `NotFound` if a field does not exist; `Invalid` if a field has several
-    /// types; `Corrupt` if the stored bytes are damaged.
+    /// As [`target`](Self::target); [`ErrorKind`]: `NotFound` if a field does not exist; `Invalid` if a field
+    /// has several types; `Corrupt` if the stored bytes are damaged.
     pub fn follow(&self, links: &[Oid], fields: &[impl AsRef<str>]) -> Result<Array> {
         let mut places: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
         for (at, link) in links.iter().enumerate().filter(|(_, link)| link.container.0 > 0) {
@@ -114,8 +114,8 @@ impl Snapshot {
 }
 
 impl View {
-    /// Reads fields of the objects at many entries, in the order of `entries`. The disk is asked for many of them at once. If the
-    /// entries ascend, objects that are near each other are read together.
+    /// Reads fields of the objects at many entries, in the order of `entries`. The disk is asked for many of
+    /// them at once. If the entries ascend, objects that are near each other are read together.
     ///
     /// # Errors
     /// As [`read`](Self::read); [`Error::NotFound`] if an object was deleted.
@@ -158,8 +158,8 @@ fn consecutive_runs(entries: &[u64]) -> Vec<Range<u64>> {
     follow.map(|run| run[0]..run[run.len() - 1].saturating_add(1)).collect()
 }
 
-/// Joins sorted entries to ranges, over gaps of less than `gap_max` entries, until these have [`ENTRIES_AT_ONCE`]. Returns the
-/// ranges, and for each entry that they have its position in what is read.
+/// Joins sorted entries to ranges, over gaps of less than `gap_max` entries, until these have
+/// [`ENTRIES_AT_ONCE`]. Returns the ranges, and for each entry that they have its position in what is read.
 fn runs_over_gaps(sorted: &[u64], gap_max: u64) -> (Vec<Range<u64>>, Vec<usize>) {
     let mut runs: Vec<Range<u64>> = vec![];
     let mut places = Vec::with_capacity(sorted.len());

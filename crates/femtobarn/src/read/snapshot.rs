@@ -1,6 +1,7 @@
 //! Snapshots: the whole federation as of one commit.
 //!
-//! A snapshot pins its commit, so vacuum keeps all that it can read until the snapshot, its clones and views are gone.
+//! A snapshot pins its commit, so vacuum keeps all that it can read until the snapshot, its clones and views
+//! are gone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -49,15 +50,18 @@ impl Federation {
     /// The federation as of a commit; without one, as of the newest.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if the commit does not exist, or its snapshot was given up.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if the commit does not exist, or its snapshot was
+    /// given up.
     pub fn snapshot(&self, csn: Option<Csn>) -> Result<Snapshot> {
         self.snapshot_at(&csn.map_or(At::Newest, At::Commit))
     }
 
-    /// The federation as of a moment. While the snapshot, a clone or a view of it lives, vacuum leaves what it can read.
+    /// The federation as of a moment. While the snapshot, a clone or a view of it lives, vacuum leaves what it
+    /// can read.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if there is no such commit or tag, or its snapshot was given up.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if there is no such commit or tag, or its snapshot
+    /// was given up.
     pub fn snapshot_at(&self, at: &At) -> Result<Snapshot> {
         let catalog = self.catalog();
         let csn = match at {
@@ -81,8 +85,8 @@ impl Federation {
     /// Tags the snapshot of a commit, or the newest one. Vacuum keeps it until the tag is removed.
     ///
     /// # Errors
-    /// [`ErrorKind`](crate::ErrorKind): `Exists` if the name is in use; `NotFound` if the commit does not exist, or its snapshot was
-    /// given up; `Invalid` if the name is not valid.
+    /// [`ErrorKind`](crate::ErrorKind): `Exists` if the name is in use; `NotFound` if the commit does not
+    /// exist, or its snapshot was given up; `Invalid` if the name is not valid.
     pub fn tag(&self, name: &str, csn: Option<Csn>, message: &str) -> Result<TagRow> {
         let snapshot = self.snapshot(csn)?;
         Ok(self.catalog().create_tag(name, snapshot.csn(), message)?)
@@ -120,8 +124,8 @@ impl Snapshot {
         Ok(self.federation.catalog().containers(database, self.csn)?)
     }
 
-    /// Whether a container with a path such as `run7/events` exists. Unlike a failed [`view`](Self::view), it looks for no
-    /// similar names, which takes longer the more containers there are.
+    /// Whether a container with a path such as `run7/events` exists. Unlike a failed [`view`](Self::view), it
+    /// looks for no similar names, which takes longer the more containers there are.
     ///
     /// # Errors
     /// [`Error::Catalogue`] if the catalogue cannot be read.

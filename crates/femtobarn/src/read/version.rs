@@ -34,14 +34,16 @@ pub(crate) struct OpenVersion {
     pub reader: Reader,
     pub class: Class,
     pub deletions: Deletions,
-    /// The numbers in this federation of the databases that its links refer to, by position; 0 for a database that is not
-    /// in the federation. Position 0 is its own database.
+    /// The numbers in this federation of the databases that its links refer to, by position; 0 for a database
+    /// that is not in the federation. Position 0 is its own database.
     pub link_databases: Vec<u32>,
     /// The linked databases that are not in this federation.
     pub unknown_databases: Vec<Uuid>,
-    /// Whether all linked databases are in this federation. If not, a later `attach` may add one, so the version is not retained.
+    /// Whether all linked databases are in this federation. If not, a later `attach` may add one, so the
+    /// version is not retained.
     pub is_settled: bool,
-    /// Lives as long as the transaction that wrote the version and has not committed it; none for a committed version.
+    /// Lives as long as the transaction that wrote the version and has not committed it; none for a committed
+    /// version.
     pub writer: Option<Weak<()>>,
     /// The conversion of the stored objects to the class, if that loses values.
     pub narrowing: Option<Narrowing>,
@@ -79,17 +81,21 @@ pub(crate) struct OpenVersions {
 }
 
 impl OpenVersions {
-    pub fn new(catalog: Arc<dyn Catalogue>, files: Arc<OpenFiles>, pages: Arc<PageCache>) -> Self {
+    pub(crate) fn new(
+        catalog: Arc<dyn Catalogue>,
+        files: Arc<OpenFiles>,
+        pages: Arc<PageCache>,
+    ) -> Self {
         OpenVersions { catalog, files, pages, cache: Cache::new(OPEN_VERSIONS_MAX) }
     }
 
     /// Drops all versions from the cache. Views keep those that they use.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.cache.clear();
     }
 
     /// The version of a row of the catalogue, from the cache or opened from the file.
-    pub fn open(
+    pub(crate) fn open(
         &self,
         database: &DatabaseRow,
         container: &ContainerRow,
@@ -143,7 +149,7 @@ impl OpenVersions {
     }
 
     /// Opens a version that need not be in the catalogue.
-    pub fn open_parts(&self, parts: VersionParts<'_>) -> Result<OpenVersion> {
+    pub(crate) fn open_parts(&self, parts: VersionParts<'_>) -> Result<OpenVersion> {
         let VersionParts { row, what, source, class, deletions, targets, epoch, writer } = parts;
         let reader = Reader::from_links(source.clone(), &link(&row.header), &link(&row.footer))
             .map_err(Error::storage(&what))?
@@ -193,7 +199,7 @@ impl OpenVersions {
 
 impl OpenVersion {
     /// Whether its objects are converted to a version of the class that cannot hold all their values.
-    pub fn is_narrowed(&self) -> bool {
+    pub(crate) fn is_narrowed(&self) -> bool {
         self.narrowing.is_some()
     }
 }
@@ -206,7 +212,8 @@ pub(crate) struct ContainerVersion {
     pub version: Arc<OpenVersion>,
 }
 
-/// The key of a file in caches. It contains the epoch, since a range of the file may have other bytes in another epoch.
+/// The key of a file in caches. It contains the epoch, since a range of the file may have other bytes in
+/// another epoch.
 pub(crate) fn file_number(database: DatabaseId, epoch: u64) -> CacheFileId {
     u64::from(database.0) | epoch << 32
 }

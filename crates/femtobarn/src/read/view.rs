@@ -175,8 +175,8 @@ impl View {
         }
     }
 
-    /// Checks that no writer may overwrite the version: the extents of a transaction that ended without committing are given to
-    /// other writers.
+    /// Checks that no writer may overwrite the version: the extents of a transaction that ended without
+    /// committing are given to other writers.
     pub(crate) fn check_readable(&self) -> Result<()> {
         match &self.opened.version.writer {
             Some(writer) if writer.strong_count() == 0 => Err(Error::Closed {
@@ -204,8 +204,8 @@ impl View {
         &self.opened.version.unknown_databases
     }
 
-    /// Selects fields by path, such as `run` or `tracks.pt`. The `database` of a link is read with its `container`, which
-    /// shows whether the link is null.
+    /// Selects fields by path, such as `run` or `tracks.pt`. The `database` of a link is read with its
+    /// `container`, which shows whether the link is null.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if a field does not exist.
@@ -235,7 +235,8 @@ impl View {
     /// [`live_entries`](Self::live_entries).
     ///
     /// # Errors
-    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the range goes past the last entry; `Corrupt` if the stored bytes are damaged.
+    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the range goes past the last entry; `Corrupt` if the
+    /// stored bytes are damaged.
     pub fn read(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
         if self.opened.version.row.deleted == 0 {
             return self.read_stored(selection, entries);

@@ -1,8 +1,8 @@
 //! Classes: the fields of the objects of a container.
 //!
-//! A class is declared in Python or Rust, stored as JSON in the catalogue, and laid out as the fields of an RNTuple. There,
-//! a link is a record of plain numbers, and an optional record is a list of at most one item, because ROOT reads these
-//! without a dictionary.
+//! A class is declared in Python or Rust, stored as JSON in the catalogue, and laid out as the fields of an
+//! RNTuple. There, a link is a record of plain numbers, and an optional record is a list of at most one item,
+//! because ROOT reads these without a dictionary.
 
 use femtobarn_catalog::ClassRow;
 use rntuple::{
@@ -160,8 +160,8 @@ impl Class {
         record(row_members(&self.fields))
     }
 
-    /// Checks that objects of the class can be stored. The class of a foreign file need not pass: its objects are stored
-    /// already.
+    /// Checks that objects of the class can be stored. The class of a foreign file need not pass: its objects
+    /// are stored already.
     ///
     /// # Errors
     /// [`Error::Invalid`] that names the field and the reason.
@@ -239,8 +239,8 @@ impl FieldType {
         }
     }
 
-    /// The type of values in Rust rows: the stored type, but links differ from records of numbers, and optional values from
-    /// lists.
+    /// The type of values in Rust rows: the stored type, but links differ from records of numbers, and optional
+    /// values from lists.
     pub(crate) fn row_type(&self) -> Type {
         match (self, self.storage_type()) {
             (FieldType::List(item), _) => Type::List(item.row_type().into()),
@@ -348,8 +348,8 @@ fn number(primitive: Primitive) -> FieldType {
     }
 }
 
-/// The members of a record. Earlier versions of Femtobarn had a member for each base class of a foreign record, with that
-/// class's members in it; these become the record's own.
+/// The members of a record. Earlier versions of Femtobarn had a member for each base class of a foreign record,
+/// with that class's members in it; these become the record's own.
 fn inherited<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Vec<Field>, D::Error> {
     let fields = Vec::<Field>::deserialize(from)?;
     if !fields.iter().any(|field| is_base_class(&field.name)) {

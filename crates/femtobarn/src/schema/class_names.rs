@@ -1,8 +1,9 @@
 //! Names in this federation for classes of other federations and of foreign files.
 //!
-//! Two federations may each have a class `Events`, with different fields. A federation that has one and attaches a file
-//! with the other names that one `Events@dimuon`: its plain name and its *origin*, the database that brought it. The file
-//! stays as it is; the catalogue maps its containers to classes. Specified in docs/format.md, "Names of classes".
+//! Two federations may each have a class `Events`, with different fields. A federation that has one and
+//! attaches a file with the other names that one `Events@dimuon`: its plain name and its *origin*, the database
+//! that brought it. The file stays as it is; the catalogue maps its containers to classes. Specified in
+//! docs/format.md, "Names of classes".
 //!
 //! 1. A class of the federation never changes. An attached class has the same fields as one of them, or is a later
 //!    version that keeps all fields of one, or gets an unused name.
@@ -36,8 +37,8 @@ pub(crate) fn namesakes<'a>(
     rows.map(|row| Class::from_json(&row.definition)).collect()
 }
 
-/// Maps the classes of one file to classes of the federation, in the same order. All versions of a class get one name: that
-/// of a class of the federation that has them or that they continue, or an unused one.
+/// Maps the classes of one file to classes of the federation, in the same order. All versions of a class get
+/// one name: that of a class of the federation that has them or that they continue, or an unused one.
 pub(crate) fn in_federation(
     there: &[Class],
     known: Vec<Class>,
@@ -91,9 +92,9 @@ fn name_in_federation(
     best.map_or_else(|| free_name(&first.name, database, known), str::to_owned)
 }
 
-/// Whether the federation's class `name` has each of the versions, or is continued by it: the version's number is greater,
-/// and it has all fields of the version before. If a version lacked a field, older objects would lose its values in the
-/// version after. A foreign file has no versions.
+/// Whether the federation's class `name` has each of the versions, or is continued by it: the version's number
+/// is greater, and it has all fields of the version before. If a version lacked a field, older objects would
+/// lose its values in the version after. A foreign file has no versions.
 fn is_continued_by(versions: &[&Class], known: &[Class], name: &str, is_foreign: bool) -> bool {
     let of_name: Vec<Class> = known.iter().filter(|it| it.name == name).cloned().collect();
     let Some(mut newest) = of_name.iter().max_by_key(|it| it.version).cloned() else {
@@ -126,8 +127,8 @@ fn free_name(class: &str, database: &str, known: &[Class]) -> String {
     names.find(is_free).expect("there are more numbers than classes")
 }
 
-/// The class with the same fields and the same plain name. Of several, one with the same version is preferred, then one with
-/// the same name.
+/// The class with the same fields and the same plain name. Of several, one with the same version is preferred,
+/// then one with the same name.
 pub(crate) fn with_same_fields<'a>(class: &Class, known: &'a [Class]) -> Option<&'a Class> {
     let is_same = |it: &&Class| plain(&it.name) == plain(&class.name) && it.fields == class.fields;
     known.iter().filter(is_same).max_by_key(|it| {
@@ -196,8 +197,8 @@ mod tests {
         assert_eq!(named(&class("Events", 1, "z"), &known, false), ("Events@dimuon-2".into(), 1));
     }
 
-    /// An attached class that lacked a field was once taken as the next version of the federation's own class, and the field
-    /// was zero in all objects of the version after.
+    /// An attached class that lacked a field was once taken as the next version of the federation's own class,
+    /// and the field was zero in all objects of the version after.
     #[test]
     fn a_later_version_continues_a_class_only_if_it_keeps_its_fields() {
         let known = [
@@ -221,8 +222,8 @@ mod tests {
         assert_eq!(all_named(&[file[2].clone(), file[0].clone()], &known, false), all([1, 2]));
     }
 
-    /// The class of a foreign file once became a version of a class that the federation had, whose next version was then that
-    /// of another class.
+    /// The class of a foreign file once became a version of a class that the federation had, whose next version
+    /// was then that of another class.
     #[test]
     fn a_class_of_a_foreign_file_never_continues_another_one() {
         let known = [class("Events", 2, "x")];

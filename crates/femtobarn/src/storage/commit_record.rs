@@ -1,8 +1,8 @@
 //! Commit records: the changes of one transaction to one database, written into that database's file.
 //!
-//! The catalogue is the truth. A commit record repeats the part of it that concerns one file, so that the catalogue can
-//! be rebuilt from the files alone, and another federation can attach a sealed file. A record is a blob, framed as
-//! `femtobarn_format::frame` says; docs/format.md specifies its content.
+//! The catalogue is the truth. A commit record repeats the part of it that concerns one file, so that the
+//! catalogue can be rebuilt from the files alone, and another federation can attach a sealed file. A record is
+//! a blob, framed as `femtobarn_format::frame` says; docs/format.md specifies its content.
 
 use femtobarn_catalog::{BlobRange, ContainerId, Csn, DatabaseId, EnvelopeRange};
 use rntuple::{BlobSink, ByteSource};
@@ -86,12 +86,12 @@ pub(crate) struct RecordedVersion {
 }
 
 impl CommitRecord {
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         frame::seal(&MAGIC, self)
     }
 
     /// Writes the record into a file that gets no other data, and makes it durable.
-    pub fn write_alone(&self, mut extents: ExtentWriter) -> Result<BlobRange> {
+    pub(crate) fn write_alone(&self, mut extents: ExtentWriter) -> Result<BlobRange> {
         let bytes = self.encode();
         let what = extents.file().path.display().to_string();
         let offset = extents.write_blob(&[&bytes]).map_err(Error::storage(what))?;
@@ -102,12 +102,12 @@ impl CommitRecord {
     }
 
     /// Decodes the record at the front of `bytes`; bytes after it are ignored.
-    pub fn decode(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         Ok(frame::open(&MAGIC, bytes, "commit record")?)
     }
 
     /// Reads the record in a range of a file.
-    pub fn at(source: &dyn ByteSource, range: BlobRange) -> Result<Self> {
+    pub(crate) fn at(source: &dyn ByteSource, range: BlobRange) -> Result<Self> {
         let what = format!("commit record at byte {}", range.offset);
         Self::decode(&annex::read_bytes(source, range.offset, range.size, &what)?)
     }

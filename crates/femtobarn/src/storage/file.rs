@@ -58,7 +58,7 @@ impl DatabaseFile {
     }
 
     /// Creates a database file and writes its front; refuses to overwrite.
-    pub fn create(path: PathBuf, uuid: Uuid) -> Result<Self> {
+    pub(crate) fn create(path: PathBuf, uuid: Uuid) -> Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         let file = file.map_err(|source| match source.kind() {
             std::io::ErrorKind::AlreadyExists => Error::Exists {
@@ -69,9 +69,9 @@ impl DatabaseFile {
         Self::new(file, path).with_front(uuid)
     }
 
-    /// Writes the front of a new file; removes the file if that fails. A server may acknowledge the front later: the
-    /// extent writer settles the file before it takes the first extent.
-    pub fn with_front(mut self, uuid: Uuid) -> Result<Self> {
+    /// Writes the front of a new file; removes the file if that fails. A server may acknowledge the front
+    /// later: the extent writer settles the file before it takes the first extent.
+    pub(crate) fn with_front(mut self, uuid: Uuid) -> Result<Self> {
         match self.write_front(uuid) {
             Ok(front_end) => self.front_end = front_end,
             Err(error) => {
@@ -93,24 +93,24 @@ impl DatabaseFile {
     }
 
     /// Opens a database file for reading and writing.
-    pub fn open_to_write(path: PathBuf) -> Result<Self> {
+    pub(crate) fn open_to_write(path: PathBuf) -> Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(&path);
         Ok(Self::new(file.map_err(|source| Error::io("open", &path, source))?, path))
     }
 
     /// Opens a file for reading.
-    pub fn open(path: PathBuf) -> Result<Self> {
+    pub(crate) fn open(path: PathBuf) -> Result<Self> {
         let file = File::open(&path).map_err(|source| Error::io("open", &path, source))?;
         Ok(Self::new(file, path))
     }
 
     /// Whether the file is on a server.
-    pub fn is_remote(&self) -> bool {
+    pub(crate) fn is_remote(&self) -> bool {
         matches!(self.location, FileLocation::Server(_))
     }
 
     /// The path below the federation's folder, of a file on a server.
-    pub fn path_on_server(&self) -> Option<&str> {
+    pub(crate) fn path_on_server(&self) -> Option<&str> {
         match &self.location {
             FileLocation::Server(file) => Some(file.relative()),
             FileLocation::Local { .. } => None,
@@ -118,11 +118,11 @@ impl DatabaseFile {
     }
 
     /// Whether unsynced writes may be lost because the connection was. All further operations fail.
-    pub fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         matches!(&self.location, FileLocation::Server(file) if file.is_broken())
     }
 
-    pub fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let written = match &self.location {
             FileLocation::Local { file, .. } => file.write_all_at(bytes, offset),
             FileLocation::Server(file) => file.write(bytes, offset),
@@ -130,9 +130,9 @@ impl DatabaseFile {
         written.map_err(|source| Error::io("write", &self.path, source))
     }
 
-    /// Writes whole pages of memory with `O_DIRECT`, and through the page cache what the file system does not take that
-    /// way. `offset` is a multiple of the disk's block size.
-    pub fn write_past_cache(&self, pages: &[u8], offset: u64) -> Result<()> {
+    /// Writes whole pages of memory with `O_DIRECT`, and through the page cache what the file system does not
+    /// take that way. `offset` is a multiple of the disk's block size.
+    pub(crate) fn write_past_cache(&self, pages: &[u8], offset: u64) -> Result<()> {
         let FileLocation::Local { file, direct } = &self.location else {
             return self.write(pages, offset);
         };
@@ -146,9 +146,9 @@ impl DatabaseFile {
         self.write(&pages[written..], offset + written as u64)
     }
 
-    /// Punches a hole: frees the blocks of a range, whose bytes are zero from then on. Does nothing if the file system
-    /// does not support it, or the file is on a server.
-    pub fn punch(&self, range: Range<u64>) -> Result<()> {
+    /// Punches a hole: frees the blocks of a range, whose bytes are zero from then on. Does nothing if the file
+    /// system does not support it, or the file is on a server.
+    pub(crate) fn punch(&self, range: Range<u64>) -> Result<()> {
         // XRootD's protocol has no request for it.
         let FileLocation::Local { file, .. } = &self.location else { return Ok(()) };
         let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
@@ -159,7 +159,7 @@ impl DatabaseFile {
         }
     }
 
-    pub fn size(&self) -> Result<u64> {
+    pub(crate) fn size(&self) -> Result<u64> {
         let size = match &self.location {
             FileLocation::Local { file, .. } => file.metadata().map(|metadata| metadata.len()),
             FileLocation::Server(file) => file.size(),
@@ -168,7 +168,7 @@ impl DatabaseFile {
     }
 
     /// Extends the file from `offset` by `size` bytes, and allocates their blocks if the file system supports it.
-    pub fn extend(&self, offset: u64, size: u64) -> Result<()> {
+    pub(crate) fn extend(&self, offset: u64, size: u64) -> Result<()> {
         let FileLocation::Local { file, .. } = &self.location else {
             return self.resize("extend", offset + size);
         };
@@ -181,7 +181,7 @@ impl DatabaseFile {
     }
 
     /// Truncates the file to `size` bytes.
-    pub fn cut(&self, size: u64) -> Result<()> {
+    pub(crate) fn cut(&self, size: u64) -> Result<()> {
         self.resize("cut", size)
     }
 
@@ -194,7 +194,7 @@ impl DatabaseFile {
     }
 
     /// Waits until a server has acknowledged all writes so far. They are not durable yet.
-    pub fn settle(&self) -> Result<()> {
+    pub(crate) fn settle(&self) -> Result<()> {
         let settled = match &self.location {
             FileLocation::Local { .. } => Ok(()),
             FileLocation::Server(file) => file.settle(),
@@ -203,7 +203,7 @@ impl DatabaseFile {
     }
 
     /// Makes everything written so far durable.
-    pub fn sync(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<()> {
         let synced = match &self.location {
             FileLocation::Local { file, .. } => file.sync_data(),
             FileLocation::Server(file) => file.sync(),
@@ -212,7 +212,7 @@ impl DatabaseFile {
     }
 
     /// Removes the file.
-    pub fn remove(&self) -> Result<()> {
+    pub(crate) fn remove(&self) -> Result<()> {
         match &self.location {
             FileLocation::Local { .. } => remove(&self.path),
             FileLocation::Server(file) => {
@@ -221,9 +221,9 @@ impl DatabaseFile {
         }
     }
 
-    /// Fills `buffer` from `offset` on, over a connection for prefetching, and returns the number of bytes read, which is
-    /// smaller than the buffer only at the end of the file.
-    pub fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<usize> {
+    /// Fills `buffer` from `offset` on, over a connection for prefetching, and returns the number of bytes
+    /// read, which is smaller than the buffer only at the end of the file.
+    pub(crate) fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<usize> {
         let read = match &self.location {
             FileLocation::Local { file, .. } => FileExt::read_at(file, buffer, offset),
             FileLocation::Server(file) => file.read_ahead_at(offset, buffer),
@@ -232,7 +232,7 @@ impl DatabaseFile {
     }
 
     /// Fills all requests, over a connection for prefetching.
-    pub fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+    pub(crate) fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
         match &self.location {
             FileLocation::Local { file, .. } => file.read_many(requests),
             FileLocation::Server(file) => {
@@ -246,7 +246,7 @@ impl DatabaseFile {
     }
 
     /// Whether this is a complete ROOT file, such as a sealed database: its header refers to streamer information.
-    pub fn is_complete(&self) -> Result<bool> {
+    pub(crate) fn is_complete(&self) -> Result<bool> {
         const HEADER_BYTES: u64 = 100;
         let mut header = vec![0; HEADER_BYTES.min(self.size()?) as usize];
         ByteSource::read_at(self, 0, &mut header)
@@ -257,7 +257,7 @@ impl DatabaseFile {
     }
 
     /// Name, UUID and time of creation, from the front of the file.
-    pub fn identity(&self) -> Result<FileIdentity> {
+    pub(crate) fn identity(&self) -> Result<FileIdentity> {
         let identity = FileIdentity::read(self);
         identity.map_err(Error::storage(self.path.display().to_string()))
     }

@@ -15,7 +15,7 @@ use crate::storage::scan::{self, NewestState};
 use femtobarn_format::link;
 
 /// The version of the format of database files that this library writes.
-pub const FORMAT_VERSION: u32 = 2;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 /// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

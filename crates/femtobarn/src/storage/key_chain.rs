@@ -1,15 +1,15 @@
 //! The chain of keys of a database file, and its repair.
 //!
-//! ROOT walks a file from key to key. A writer that is killed between lengthening the file and writing its key leaves
-//! a gap. After a loss of power, a key may claim more than its writer ever got, and hide what other writers appended
-//! later; so may a key of which a killed sealer wrote only the beginning. In an open database, only the front and the keys
-//! of extents are in use.
+//! ROOT walks a file from key to key. A writer that is killed between lengthening the file and writing its key
+//! leaves a gap. After a loss of power, a key may claim more than its writer ever got, and hide what other
+//! writers appended later; so may a key of which a killed sealer wrote only the beginning. In an open database,
+//! only the front and the keys of extents are in use.
 //!
 //! 1. A key is accepted only at the offset that it names. The end that it claims is accepted only if a key, a
 //!    marked gap or the end of the file is there.
-//! 2. Committed bytes lie in the payload of the key that their writer wrote before them, and before the next key, which
-//!    was appended when the file ended there. So shortening a claim to the next key, and marking the bytes between a
-//!    claim's end and the next key as a gap, touch none of them.
+//! 2. Committed bytes lie in the payload of the key that their writer wrote before them, and before the next
+//!    key, which was appended when the file ended there. So shortening a claim to the next key, and marking the
+//!    bytes between a claim's end and the next key as a gap, touch none of them.
 
 use std::ops::Range;
 
@@ -37,12 +37,12 @@ enum Next {
     Nothing,
 }
 
-/// Makes the keys and gaps of a file follow each other from its front to its end, and returns the gaps. No process may
-/// extend the file meanwhile.
+/// Makes the keys and gaps of a file follow each other from its front to its end, and returns the gaps. No
+/// process may extend the file meanwhile.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the file does not start with a key, or a key cannot be shortened; [`Error::Io`] if the file cannot be
-/// written.
+/// [`Error::Corrupt`] if the file does not start with a key, or a key cannot be shortened; [`Error::Io`] if the
+/// file cannot be written.
 pub(crate) fn mend(file: &DatabaseFile) -> Result<Vec<Range<u64>>> {
     let mut gaps = vec![];
     let first = key_at(file, FIRST_KEY)?.ok_or_else(|| Error::Corrupt {
@@ -114,9 +114,9 @@ pub(crate) fn cover(file: &DatabaseFile, live: &Ranges) -> Result<u64> {
     }
 }
 
-/// The start of a key that covers the bytes from `claimed`, where the key `last` says that it ends, to `end`, where the
-/// next key is; and `end` less the length of the header. If a header at `claimed` does not fit or would overwrite live
-/// bytes, `last` itself is lengthened. None if neither is possible.
+/// The start of a key that covers the bytes from `claimed`, where the key `last` says that it ends, to `end`,
+/// where the next key is; and `end` less the length of the header. If a header at `claimed` does not fit or
+/// would overwrite live bytes, `last` itself is lengthened. None if neither is possible.
 fn covering(last: &KeyHeader, claimed: u64, end: u64, live: &Ranges) -> Option<Range<u64>> {
     const HEADER: u64 = RBLOB_KEY_LENGTH as u64;
     let mut header: Ranges = std::iter::once(claimed..claimed.checked_add(HEADER)?).collect();
@@ -185,7 +185,8 @@ fn search_start(last: &KeyHeader, claimed: u64) -> u64 {
     }
 }
 
-/// Whether the chain breaks at `claimed` because `last` claims to end there, and `last` is not the front of the file.
+/// Whether the chain breaks at `claimed` because `last` claims to end there, and `last` is not the front of the
+/// file.
 fn may_be_shortened(last: &KeyHeader, claimed: u64) -> bool {
     last.position > FIRST_KEY && claimed == end_of(last)
 }
@@ -232,8 +233,8 @@ fn read(file: &DatabaseFile, position: u64, size: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Repairs the chain behind the key `last`, which breaks at `claimed`. Returns where the next key is; none if `last` is
-/// the last key of the file now.
+/// Repairs the chain behind the key `last`, which breaks at `claimed`. Returns where the next key is; none if
+/// `last` is the last key of the file now.
 fn mend_behind(
     file: &DatabaseFile,
     last: &KeyHeader,

@@ -1,7 +1,8 @@
 //! The database files that a process keeps open for reading, all on this machine or all on one server.
 //!
-//! A bounded number of files is open, however many databases are read. A version of a container does not hold its file
-//! open: if the file was closed meanwhile, the next read opens it again, where the catalogue then says that it is.
+//! A bounded number of files is open, however many databases are read. A version of a container does not hold
+//! its file open: if the file was closed meanwhile, the next read opens it again, where the catalogue then says
+//! that it is.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -40,7 +41,7 @@ pub(crate) struct OpenFiles {
 
 impl OpenFiles {
     /// Files on this machine: in the federation's folder, or where databases were attached from.
-    pub fn here(catalog: Arc<dyn Catalogue>) -> Self {
+    pub(crate) fn here(catalog: Arc<dyn Catalogue>) -> Self {
         OpenFiles {
             catalog,
             open: Cache::new(OPEN_FILES_MAX),
@@ -52,7 +53,7 @@ impl OpenFiles {
     }
 
     /// Files on a server, prefetched in buffers of up to `read_ahead_bytes`.
-    pub fn on_server(
+    pub(crate) fn on_server(
         catalog: Arc<dyn Catalogue>,
         server: RemoteFolder,
         disk_cache: Option<Arc<DiskCache>>,
@@ -63,7 +64,7 @@ impl OpenFiles {
     }
 
     /// The path of a database's file; a URL in the form of a path if it is on a server.
-    pub fn path_of(&self, database: &DatabaseRow) -> PathBuf {
+    pub(crate) fn path_of(&self, database: &DatabaseRow) -> PathBuf {
         match &self.server {
             Some(server) => server.path_of(&path_on_server(database)),
             // Joining an absolute path replaces the folder.
@@ -72,7 +73,7 @@ impl OpenFiles {
     }
 
     /// The file of a database as of a commit. It is opened at once, so that an error is returned here.
-    pub fn source(self: &Arc<Self>, database: &DatabaseRow, at: Csn) -> Result<FileSource> {
+    pub(crate) fn source(self: &Arc<Self>, database: &DatabaseRow, at: Csn) -> Result<FileSource> {
         self.open.get_or_insert_with(&database.id, || self.open(database))?;
         Ok(FileSource {
             files: self.clone(),
@@ -85,8 +86,9 @@ impl OpenFiles {
         })
     }
 
-    /// The prefetcher for versions of a commit. A file's versions share one, but a version of a newer commit than those
-    /// gets a new one: it may refer to bytes that were written after the older prefetcher fetched its buffers.
+    /// The prefetcher for versions of a commit. A file's versions share one, but a version of a newer commit
+    /// than those gets a new one: it may refer to bytes that were written after the older prefetcher fetched
+    /// its buffers.
     fn prefetcher(&self, database: DatabaseId, at: Csn) -> Arc<Prefetcher> {
         if let Some((newest, known)) = self.prefetchers.get(&database)
             && at <= newest
@@ -100,7 +102,7 @@ impl OpenFiles {
     }
 
     /// Records the content of the disk cache, for other processes.
-    pub fn publish_disk_cache(&self) {
+    pub(crate) fn publish_disk_cache(&self) {
         if let Some(cache) = &self.disk_cache {
             cache.publish();
         }
@@ -116,7 +118,7 @@ impl OpenFiles {
     }
 
     /// Opens a database's file for reading and writing.
-    pub fn open_to_write(&self, database: &DatabaseRow) -> Result<DatabaseFile> {
+    pub(crate) fn open_to_write(&self, database: &DatabaseRow) -> Result<DatabaseFile> {
         match &self.server {
             Some(server) => {
                 Ok(server.open_to_write(&path_on_server(database), database.id)?.into())
@@ -126,7 +128,12 @@ impl OpenFiles {
     }
 
     /// Creates the file of a new database, and its place if that does not exist; refuses to overwrite.
-    pub fn create(&self, path: &str, database: DatabaseId, uuid: Uuid) -> Result<DatabaseFile> {
+    pub(crate) fn create(
+        &self,
+        path: &str,
+        database: DatabaseId,
+        uuid: Uuid,
+    ) -> Result<DatabaseFile> {
         match &self.server {
             Some(server) => DatabaseFile::from(server.create(path, database)?).with_front(uuid),
             None => {
@@ -138,7 +145,7 @@ impl OpenFiles {
     }
 
     /// Makes the creation of files durable. A server does that itself when a new file is synced.
-    pub fn sync_folders<'a>(&self, new: impl Iterator<Item = &'a str>) -> Result<()> {
+    pub(crate) fn sync_folders<'a>(&self, new: impl Iterator<Item = &'a str>) -> Result<()> {
         if self.server.is_some() {
             return Ok(());
         }
@@ -163,8 +170,8 @@ impl OpenFiles {
     }
 }
 
-/// The path of a database's file below the federation's folder on a server. A file that was attached from outside the
-/// folder has the database's name there.
+/// The path of a database's file below the federation's folder on a server. A file that was attached from
+/// outside the folder has the database's name there.
 fn path_on_server(database: &DatabaseRow) -> String {
     if Path::new(&database.path).is_absolute() {
         format!("{}.root", database.name)
@@ -195,7 +202,7 @@ impl FileSource {
     }
 
     /// Extends the version to `end`. Nothing behind its end is prefetched.
-    pub fn extend_version_to(&self, end: u64) {
+    pub(crate) fn extend_version_to(&self, end: u64) {
         self.version_end.fetch_max(end, Ordering::Relaxed);
     }
 

@@ -1,8 +1,8 @@
 //! Places: the folders that database files lie in.
 //!
-//! A place is the federation's folder of databases, or a folder directly below it, which may be on a disk of its own.
-//! Files that lie deeper are not the federation's, nor those in folders whose name is not valid for a place, such as
-//! `lost+found`.
+//! A place is the federation's folder of databases, or a folder directly below it, which may be on a disk of
+//! its own. Files that lie deeper are not the federation's, nor those in folders whose name is not valid for a
+//! place, such as `lost+found`.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -1,7 +1,8 @@
 //! The commit records of a database file, found without a catalogue.
 //!
-//! Blobs start at multiples of 8 bytes. Records are looked for at all of these, so a damaged chain of keys hides none.
-//! Records of other databases are left out, such as those in a copy of a file that is stored as the content of an object.
+//! Blobs start at multiples of 8 bytes. Records are looked for at all of these, so a damaged chain of keys
+//! hides none. Records of other databases are left out, such as those in a copy of a file that is stored as the
+//! content of an object.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,8 +29,8 @@ pub(crate) struct FoundRecord {
     pub record: CommitRecord,
 }
 
-/// The records of a database in its file, by offset. `searched` is told the size of each piece that was searched, and
-/// stops the search by returning false.
+/// The records of a database in its file, by offset. `searched` is told the size of each piece that was
+/// searched, and stops the search by returning false.
 pub(crate) fn records(
     source: &dyn ByteSource,
     database: Uuid,
@@ -102,10 +103,10 @@ pub(crate) struct NewestState {
 impl NewestState {
     /// The state after all records; none if there are none.
     ///
-    /// One file cannot tell whether a transaction also wrote its records into its other databases, and was committed. Of
-    /// two records with the same base the later one counts: a container is locked from the lookup of the base on,
-    /// so the earlier one was never committed.
-    pub fn of(mut found: Vec<FoundRecord>) -> Option<Self> {
+    /// One file cannot tell whether a transaction also wrote its records into its other databases, and was
+    /// committed. Of two records with the same base the later one counts: a container is locked from the lookup
+    /// of the base on, so the earlier one was never committed.
+    pub(crate) fn of(mut found: Vec<FoundRecord>) -> Option<Self> {
         found.sort_by_key(|it| (it.record.time_us, it.range.offset));
         let federation = found.last()?.record.federation;
         found.retain(|it| it.record.federation == federation);

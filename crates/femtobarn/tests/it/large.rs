@@ -1,5 +1,5 @@
-//! So much at once that it goes past the page cache: what is read is what was written, whoever reads
-//! beside it, and whatever else is written there.
+//! Objects so large that they are written past the page cache, while small writes to the same file go through it:
+//! all readers see the bytes that were written.
 
 use bytes::Bytes;
 use femtobarn::{CheckLevel, Class, ContainerKey, Federation, Transaction};

@@ -7,9 +7,9 @@
 //!  +--------+-------+-------+-------+--------+----+------+--------+------+----------+---------+
 //! ```
 //!
-//! The checksum covers all bytes after it. All keys of the block start with the prefix. `ends` has for each key a `u16`,
-//! where the rest of the key ends among the suffixes. `numbers` has for each key its number minus `base`, in `width`
-//! bytes. Zeros may follow. All integers are little-endian.
+//! The checksum covers all bytes after it. All keys of the block start with the prefix. `ends` has for each key
+//! a `u16`, where the rest of the key ends among the suffixes. `numbers` has for each key its number minus
+//! `base`, in `width` bytes. Zeros may follow. All integers are little-endian.
 //!
 //! 1. An [`IndexBlock`] has been checked: its parts lie within it, and its ends do not decrease.
 //! 2. Keys do not decrease. This is not checked but follows from the checksum.
@@ -44,7 +44,7 @@ pub(super) struct IndexBlock {
 
 impl IndexBlock {
     /// Decodes a block; `None` if it is damaged.
-    pub fn decode(bytes: Vec<u8>) -> Option<Self> {
+    pub(crate) fn decode(bytes: Vec<u8>) -> Option<Self> {
         let front: &[u8; FRONT_BYTES] = bytes.first_chunk()?;
         let checksum = u64::from_le_bytes(front[..CHECKSUM_BYTES].try_into().ok()?);
         let [level, width] = [front[8], front[9]];
@@ -75,16 +75,16 @@ impl IndexBlock {
     }
 
     /// 0 if the numbers are entries; otherwise they are the numbers of blocks of the level below.
-    pub fn level(&self) -> u8 {
+    pub(crate) fn level(&self) -> u8 {
         self.level
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 
     /// Its size in memory, in bytes.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.bytes.len()
     }
 
@@ -103,13 +103,13 @@ impl IndexBlock {
     }
 
     /// Replaces `out` by the key at a position.
-    pub fn key(&self, at: usize, out: &mut Vec<u8>) {
+    pub(crate) fn key(&self, at: usize, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.prefix());
         out.extend_from_slice(self.suffix(at));
     }
 
-    pub fn number(&self, at: usize) -> u64 {
+    pub(crate) fn number(&self, at: usize) -> u64 {
         let place = self.numbers + at * self.width;
         let mut bytes = [0; 8];
         bytes[..self.width].copy_from_slice(&self.bytes[place..place + self.width]);
@@ -117,7 +117,7 @@ impl IndexBlock {
     }
 
     /// The position of the first key that is not less than `key`; [`count`](Self::count) if all are less.
-    pub fn lower_bound(&self, key: &[u8]) -> usize {
+    pub(crate) fn lower_bound(&self, key: &[u8]) -> usize {
         let prefix = self.prefix();
         let common = prefix.len().min(key.len());
         match prefix[..common].cmp(&key[..common]) {
@@ -136,7 +136,7 @@ impl IndexBlock {
     }
 
     /// Whether the key at a position starts with `start`.
-    pub fn starts_with(&self, at: usize, start: &[u8]) -> bool {
+    pub(crate) fn starts_with(&self, at: usize, start: &[u8]) -> bool {
         let prefix = self.prefix();
         match start.strip_prefix(prefix) {
             Some(rest) => self.suffix(at).starts_with(rest),
@@ -159,17 +159,17 @@ pub(super) struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
 
     /// The first key.
-    pub fn first(&self) -> &[u8] {
+    pub(crate) fn first(&self) -> &[u8] {
         &self.keys[..self.ends.first().copied().unwrap_or(0)]
     }
 
     /// Adds a pair; false if the block is full. Pairs must come in order.
-    pub fn push(&mut self, key: &[u8], number: u64) -> bool {
+    pub(crate) fn push(&mut self, key: &[u8], number: u64) -> bool {
         let common = |first: &[u8]| first.iter().zip(key).take_while(|(a, b)| a == b).count();
         let (prefix, min, max) = if self.is_empty() {
             (key.len(), number, number)
@@ -191,7 +191,7 @@ impl BlockBuilder {
     }
 
     /// The bytes of the block. The builder is empty afterwards.
-    pub fn finish(&mut self, level: u8, is_padded: bool) -> Vec<u8> {
+    pub(crate) fn finish(&mut self, level: u8, is_padded: bool) -> Vec<u8> {
         let (prefix, count) = (self.prefix, self.numbers.len());
         let width = width_of(self.max - self.min);
         let mut bytes = Vec::with_capacity(BLOCK_BYTES);

@@ -1,4 +1,5 @@
-//! Fetching of blocks from a remote source before a search: the levels above the keys of all runs in one round trip.
+//! Fetching of blocks from a remote source before a search: the levels above the keys of all runs in one round
+//! trip.
 //!
 //! The blocks go to the cache, where the search finds them. Only each block's checksum is checked here; the search
 //! detects and reports all other damage.
@@ -14,17 +15,17 @@ use super::run_reader::{BlockCache, RunReader, child_of};
 use crate::annex::IndexRun;
 use crate::error::{Error, Result};
 
-/// Blocks at the end of a run that are fetched together: all blocks of a small run, and the levels above the keys of a
-/// larger one, unless it has millions of keys.
+/// Blocks at the end of a run that are fetched together: all blocks of a small run, and the levels above the
+/// keys of a larger one, unless it has millions of keys.
 const END_BLOCKS: u64 = 8;
 
 impl RunReader<'_> {
-    /// If the source is remote, fetches the blocks that a search for `key` needs and the cache lacks: in one round trip the ends
-    /// of all runs, and in another one each level below these.
+    /// If the source is remote, fetches the blocks that a search for `key` needs and the cache lacks: in one
+    /// round trip the ends of all runs, and in another one each level below these.
     ///
     /// # Errors
     /// [`Error::Storage`] if the source cannot be read.
-    pub fn fetch(&self, runs: &[IndexRun], key: &[u8]) -> Result<()> {
+    pub(crate) fn fetch(&self, runs: &[IndexRun], key: &[u8]) -> Result<()> {
         let Some((cache, file)) = self.cache.filter(|_| self.source.is_remote()) else {
             return Ok(());
         };
@@ -36,7 +37,8 @@ impl RunReader<'_> {
                 Some((run, blocks))
             });
             let missing: Vec<(&IndexRun, Range<u64>)> = missing.collect();
-            // Damaged blocks are not cached, and a cache that is too small retains none: fetch the same blocks once.
+            // Damaged blocks are not cached, and a cache that is too small retains none: fetch the same blocks
+            // once.
             if missing.is_empty() || missing == before {
                 return Ok(());
             }

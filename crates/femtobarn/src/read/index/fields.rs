@@ -1,9 +1,10 @@
 //! The fields that make up a key: where they are in a class, and their values in arrays of objects.
 //!
-//! Arrays are in their stored form: links have positions of databases, and optional records are lists of at most one item.
+//! Arrays are in their stored form: links have positions of databases, and optional records are lists of at
+//! most one item.
 //!
-//! 1. The path to a field leads through at most one collection, and all fields of a key that are in a collection are in the
-//!    same one. Then an object has a key for each item of it; otherwise it has one key.
+//! 1. The path to a field leads through at most one collection, and all fields of a key that are in a
+//!    collection are in the same one. Then an object has a key for each item of it; otherwise it has one key.
 //! 2. A null link makes no key.
 
 use rntuple::{Array, Primitive, Projection, Reader, values_of};
@@ -32,7 +33,7 @@ impl KeyFields {
     ///
     /// # Errors
     /// [`Error::NotFound`] if a field does not exist; [`Error::Invalid`] if it cannot be part of a key.
-    pub fn new(class: &Class, reader: &Reader, paths: &[String]) -> Result<Self> {
+    pub(crate) fn new(class: &Class, reader: &Reader, paths: &[String]) -> Result<Self> {
         let fields = check(class, paths)?;
         let projection = reader.select(paths).map_err(Error::storage(&class.name))?;
         Ok(KeyFields { fields, projection })
@@ -42,13 +43,17 @@ impl KeyFields {
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::Storage`] if the stored bytes are damaged or cannot be read.
-    pub fn read(&self, reader: &Reader, entries: std::ops::Range<u64>) -> Result<ObjectKeys> {
+    pub(crate) fn read(
+        &self,
+        reader: &Reader,
+        entries: std::ops::Range<u64>,
+    ) -> Result<ObjectKeys> {
         let objects = reader.read(&self.projection, entries);
         ObjectKeys::new(&self.fields, &objects.map_err(Error::storage("key fields"))?)
     }
 
     /// A key as text, for error texts.
-    pub fn show(&self, key: &[u8]) -> String {
+    pub(crate) fn show(&self, key: &[u8]) -> String {
         let mut rest = key;
         let parts = self.fields.iter().map(|field| {
             let shown = key::show(field.kind, &mut rest).unwrap_or_else(|| "?".to_owned());
@@ -86,7 +91,7 @@ impl KeyField {
     ///
     /// # Errors
     /// [`Error::NotFound`] if it does not exist; [`Error::Invalid`] if it cannot be part of a key.
-    pub fn new(class: &Class, path: &str) -> Result<Self> {
+    pub(crate) fn new(class: &Class, path: &str) -> Result<Self> {
         let mut fields: &[Field] = &class.fields;
         let mut collection: Option<String> = None;
         let mut walked = String::new();
@@ -205,7 +210,7 @@ impl ObjectKeys {
     ///
     /// # Errors
     /// As `take`; [`Error::Corrupt`] if the arrays do not fit the class.
-    pub fn each(&self, mut take: impl FnMut(usize, &[u8]) -> Result<()>) -> Result<()> {
+    pub(crate) fn each(&self, mut take: impl FnMut(usize, &[u8]) -> Result<()>) -> Result<()> {
         let mut out = vec![];
         for object in 0..self.objects {
             let items = match &self.offsets {

@@ -53,7 +53,7 @@ struct Prepared {
 }
 
 impl Indexes {
-    pub fn new(source: Arc<dyn ByteSource>, annex: BlobRange) -> Self {
+    pub(crate) fn new(source: Arc<dyn ByteSource>, annex: BlobRange) -> Self {
         Indexes { source, annex, prepared: OnceLock::new() }
     }
 
@@ -98,12 +98,12 @@ impl View {
 
     /// The first entry whose object has these values, such as `run` 7 and `event` 12345.
     ///
-    /// A field in a list has a value if one of the list's items has it; several fields in one list must have their values in
-    /// the same item. A link is given as a record of `database`, `container` and `entry`.
+    /// A field in a list has a value if one of the list's items has it; several fields in one list must have
+    /// their values in the same item. A link is given as a record of `database`, `container` and `entry`.
     ///
-    /// This takes microseconds if the first fields of an index are the given ones, in any order. If only some of the given
-    /// fields are the first of an index, the objects that it finds by these are read; without an index, all objects are,
-    /// except for clusters that statistics exclude.
+    /// This takes microseconds if the first fields of an index are the given ones, in any order. If only some
+    /// of the given fields are the first of an index, the objects that it finds by these are read; without an
+    /// index, all objects are, except for clusters that statistics exclude.
     ///
     /// # Errors
     /// [`Error::NotFound`] if a field does not exist; [`Error::Invalid`] if a value is not of the field's type;
@@ -273,7 +273,8 @@ impl View {
         Ok(())
     }
 
-    /// Calls `take` with the entries of a range that are not deleted and have the key; false once `take` has returned false.
+    /// Calls `take` with the entries of a range that are not deleted and have the key; false once `take` has
+    /// returned false.
     fn matches(
         &self,
         sought: &Sought<'_>,

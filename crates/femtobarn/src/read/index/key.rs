@@ -9,8 +9,9 @@
 //! | text | its bytes, with each 0 as 0 255; then 0 0 |
 //! | link | position of the database, container, entry, and element if it has one, as integers |
 //!
-//! The encoding of an integer or number does not depend on the width of its field, so keys stay valid when the field is
-//! widened. A key is cut off after [`KEY_BYTES_MAX`] bytes, so a found entry is checked for the whole key.
+//! The encoding of an integer or number does not depend on the width of its field, so keys stay valid when the
+//! field is widened. A key is cut off after [`KEY_BYTES_MAX`] bytes, so a found entry is checked for the whole
+//! key.
 
 use rntuple::Value;
 
@@ -38,7 +39,7 @@ pub(crate) const LINK_MEMBERS: [&str; 4] = ["database", "container", "entry", "e
 
 impl KeyKind {
     /// The members of a link that are encoded.
-    pub fn link_members(self) -> &'static [&'static str] {
+    pub(crate) fn link_members(self) -> &'static [&'static str] {
         match self {
             KeyKind::Link { to_element: true } => &LINK_MEMBERS,
             _ => &LINK_MEMBERS[..3],
@@ -87,8 +88,8 @@ pub(crate) fn truncate(key: &[u8]) -> &[u8] {
     &key[..key.len().min(KEY_BYTES_MAX)]
 }
 
-/// Appends the encoding of a value to search for. `position` finds the position of a database among those that the container links
-/// to; no object links to a database without one. False if no object can have the value.
+/// Appends the encoding of a value to search for. `position` finds the position of a database among those that
+/// the container links to; no object links to a database without one. False if no object can have the value.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the value is not of the field's type.

@@ -1,14 +1,14 @@
 //! Indexes: which entries of a container have which keys.
 //!
-//! An index is a list of sorted runs in the version's annex. Each commit adds a run with the keys of new objects, and of
-//! objects whose key fields changed. `key`, `fields`, `block`, `run` and `sorter` encode, read, store and sort keys, `run_reader`
-//! searches them; `fetch` reads blocks from a server in few round trips. `find` and `referrers` look up objects, `verify` checks
-//! an index. Specified in docs/format.md.
+//! An index is a list of sorted runs in the version's annex. Each commit adds a run with the keys of new
+//! objects, and of objects whose key fields changed. `key`, `fields`, `block`, `run` and `sorter` encode, read,
+//! store and sort keys, `run_reader` searches them; `fetch` reads blocks from a server in few round trips.
+//! `find` and `referrers` look up objects, `verify` checks an index. Specified in docs/format.md.
 //!
 //! 1. Every key of every object that is not deleted is in a run of the index.
 //! 2. A run may have keys that objects had before, and keys of deleted objects. So each found entry is checked.
-//! 3. The cost of a commit does not depend on the number of keys, except for the merging of runs, in which each key is rewritten
-//!    about log2 of the number of commits times.
+//! 3. The cost of a commit does not depend on the number of keys, except for the merging of runs, in which each
+//!    key is rewritten about log2 of the number of commits times.
 
 mod block;
 mod fetch;
@@ -59,12 +59,12 @@ pub(crate) struct PendingKeys {
 
 impl PendingKeys {
     /// The keys of the entries from `indexed` on.
-    pub fn from(indexed: u64) -> Self {
+    pub(crate) fn from(indexed: u64) -> Self {
         PendingKeys { indexed, ..PendingKeys::default() }
     }
 
     /// Adds the keys of objects of which a field changed.
-    pub fn update(&mut self, indexes: &[IndexState], path: &str, entries: &[u64]) {
+    pub(crate) fn update(&mut self, indexes: &[IndexState], path: &str, entries: &[u64]) {
         let is_part =
             |a: &str, b: &str| a == b || a.strip_prefix(b).is_some_and(|a| a.starts_with('.'));
         for index in indexes {
@@ -81,7 +81,7 @@ impl PendingKeys {
     }
 
     /// Removes all runs of an index, and adds all its keys.
-    pub fn rebuild(&mut self, index: &mut IndexState) {
+    pub(crate) fn rebuild(&mut self, index: &mut IndexState) {
         index.runs.clear();
         self.new.insert(index.name.clone());
     }
@@ -109,7 +109,8 @@ impl PendingKeys {
 /// Adds an index, which has no runs yet, to those of a container.
 ///
 /// # Errors
-/// [`Error::Exists`] if the name is in use; [`Error::Invalid`] if the name is not valid or there are no fields; as [`fields::check`].
+/// [`Error::Exists`] if the name is in use; [`Error::Invalid`] if the name is not valid or there are no fields;
+/// as [`fields::check`].
 pub(crate) fn create(
     indexes: &mut Vec<IndexState>,
     pending: &mut PendingKeys,
@@ -178,9 +179,10 @@ impl Indexed<'_> {
     /// Writes pending keys into the indexes.
     ///
     /// # Errors
-    /// [`Error::Exists`] if two objects have the same key in a unique index; [`Error::Invalid`] if a field of an index cannot be
-    /// part of a key any more; [`Error::Io`] or [`Error::Storage`] if the file cannot be read or written.
-    pub fn update(
+    /// [`Error::Exists`] if two objects have the same key in a unique index; [`Error::Invalid`] if a field of
+    /// an index cannot be part of a key any more; [`Error::Io`] or [`Error::Storage`] if the file cannot be
+    /// read or written.
+    pub(crate) fn update(
         &self,
         indexes: &mut [IndexState],
         pending: &mut PendingKeys,
@@ -212,7 +214,8 @@ impl Indexed<'_> {
         })
     }
 
-    /// Reads the keys of entries that are not deleted, and calls `each` with them in sorted batches that fit in memory.
+    /// Reads the keys of entries that are not deleted, and calls `each` with them in sorted batches that fit in
+    /// memory.
     fn sorted_keys(
         &self,
         fields: &KeyFields,

@@ -31,8 +31,9 @@ pub struct Referrers {
 }
 
 impl Snapshot {
-    /// The objects that link to an object or to an element of it. Searches all fields of all containers that have links to its
-    /// class: by an index over the field if there is one, otherwise by reading all links if `scan`.
+    /// The objects that link to an object or to an element of it. Searches all fields of all containers that
+    /// have links to its class: by an index over the field if there is one, otherwise by reading all links if
+    /// `scan`.
     ///
     /// # Errors
     /// [`ErrorKind`]: `NotFound` if the object's container does not exist; `Corrupt` if stored bytes are damaged.
@@ -123,8 +124,8 @@ impl View {
     }
 }
 
-/// Paths of the fields that have links to objects of a class, in collections of any depth. Plain names are compared, since a link
-/// may have been declared in a federation where its class had no origin.
+/// Paths of the fields that have links to objects of a class, in collections of any depth. Plain names are
+/// compared, since a link may have been declared in a federation where its class had no origin.
 fn link_fields(class: &Class, to: &str) -> Vec<String> {
     let mut found = vec![];
     collect(&class.fields, "", plain(to), &mut found);
@@ -155,7 +156,8 @@ fn holds_links(of: &FieldType, to: &str) -> bool {
     }
 }
 
-/// Appends to `hits` the owners of the links to `oid` in some records. `owners` has for each record the object that it is in.
+/// Appends to `hits` the owners of the links to `oid` in some records. `owners` has for each record the object
+/// that it is in.
 fn in_members(
     fields: &[Field],
     records: &Array,

@@ -1,8 +1,10 @@
-//! Runs: the keys of an index in order, each with its entry, as one blob that never changes. This module writes them.
+//! Runs: the keys of an index in order, each with its entry, as one blob that never changes. This module writes
+//! them.
 //!
-//! A run is a sequence of blocks of [`BLOCK_BYTES`]: the keys, then for each level above the first key of every block of
-//! the level below with that block's number, up to one block. The last block is the root, and only it may be shorter,
-//! so that a small run is small. The number of blocks is the number of bytes divided by the block size, rounded up.
+//! A run is a sequence of blocks of [`BLOCK_BYTES`]: the keys, then for each level above the first key of every
+//! block of the level below with that block's number, up to one block. The last block is the root, and only it
+//! may be shorter, so that a small run is small. The number of blocks is the number of bytes divided by the
+//! block size, rounded up.
 //!
 //! 1. The blocks of level 0 come first and in order, so the keys after a block are in the next block.
 //! 2. A block refers only to blocks of the level below, which lie before it.
@@ -23,7 +25,8 @@ const PAIR_BYTES: u64 = 10;
 
 /// Receives runs, whose blocks are written one by one as blobs.
 pub(crate) trait RunSink: BlobSink {
-    /// Makes sure that the next blobs, up to `bytes` in all, follow each other without a gap if their sizes are multiples of 8.
+    /// Makes sure that the next blobs, up to `bytes` in all, follow each other without a gap if their sizes are
+    /// multiples of 8.
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be written or extended.
@@ -66,7 +69,7 @@ impl<'a> RunWriter<'a> {
     ///
     /// # Errors
     /// [`Error::Storage`] if a block cannot be written.
-    pub fn new(sink: &'a mut dyn RunSink, keys: u64, key_bytes: u64) -> Result<Self> {
+    pub(crate) fn new(sink: &'a mut dyn RunSink, keys: u64, key_bytes: u64) -> Result<Self> {
         // A block is more than three quarters full, and the levels above need less than another quarter.
         let bound = 2 * (key_bytes + keys * PAIR_BYTES) + 2 * BLOCK_BYTES as u64;
         sink.reserve(bound.next_multiple_of(BLOCK_BYTES as u64))?;
@@ -88,7 +91,7 @@ impl<'a> RunWriter<'a> {
     ///
     /// # Errors
     /// [`Error::Storage`] if a block cannot be written.
-    pub fn push(&mut self, key: &[u8], entry: u64) -> Result<()> {
+    pub(crate) fn push(&mut self, key: &[u8], entry: u64) -> Result<()> {
         (self.keys, self.key_bytes) = (self.keys + 1, self.key_bytes + key.len() as u64);
         if self.leaf.push(key, entry) {
             return Ok(());
@@ -106,7 +109,7 @@ impl<'a> RunWriter<'a> {
     ///
     /// # Errors
     /// [`Error::Storage`] if a block cannot be written.
-    pub fn finish(mut self) -> Result<Option<IndexRun>> {
+    pub(crate) fn finish(mut self) -> Result<Option<IndexRun>> {
         if self.leaf.is_empty() {
             return Ok(None);
         }

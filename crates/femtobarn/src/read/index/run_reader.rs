@@ -31,7 +31,7 @@ impl Weighter<(u64, u64), Arc<IndexBlock>> for BlockWeight {
 
 impl BlockCache {
     /// A cache of at most `capacity` bytes.
-    pub fn new(capacity: u64) -> Self {
+    pub(crate) fn new(capacity: u64) -> Self {
         BlockCache(Cache::with_weighter(
             (capacity / BLOCK_BYTES as u64) as usize,
             capacity,
@@ -90,7 +90,7 @@ impl RunReader<'_> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the run is damaged.
-    pub fn seek<'a>(&'a self, run: &'a IndexRun, key: &[u8]) -> Result<RunCursor<'a>> {
+    pub(crate) fn seek<'a>(&'a self, run: &'a IndexRun, key: &[u8]) -> Result<RunCursor<'a>> {
         let mut number = match block_count(run) {
             0 => return Err(damaged(run, 0)),
             count => count - 1,
@@ -117,7 +117,12 @@ impl RunReader<'_> {
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
-    pub fn entries_of(&self, run: &IndexRun, start: &[u8], found: &mut Vec<u64>) -> Result<()> {
+    pub(crate) fn entries_of(
+        &self,
+        run: &IndexRun,
+        start: &[u8],
+        found: &mut Vec<u64>,
+    ) -> Result<()> {
         let mut cursor = self.seek(run, start)?;
         while cursor.starts_with(start) {
             found.push(cursor.entry());
@@ -127,7 +132,8 @@ impl RunReader<'_> {
     }
 }
 
-/// The number of the block in the level below in which the first key that is not less than `key` is, or after whose end it is.
+/// The number of the block in the level below in which the first key that is not less than `key` is, or after
+/// whose end it is.
 pub(super) fn child_of(block: &IndexBlock, key: &[u8]) -> u64 {
     // It may be in the last block whose first key is less than `key`.
     block.number(block.lower_bound(key).saturating_sub(1))
@@ -157,16 +163,16 @@ impl RunCursor<'_> {
     }
 
     /// Whether the key at the position starts with `start`.
-    pub fn starts_with(&self, start: &[u8]) -> bool {
+    pub(crate) fn starts_with(&self, start: &[u8]) -> bool {
         !self.is_at_end() && self.block.starts_with(self.at, start)
     }
 
-    pub fn entry(&self) -> u64 {
+    pub(crate) fn entry(&self) -> u64 {
         self.block.number(self.at)
     }
 
     /// Whether the position is after the last key.
-    pub fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         self.at >= self.block.count()
     }
 
@@ -174,7 +180,7 @@ impl RunCursor<'_> {
     ///
     /// # Errors
     /// As [`RunReader::seek`].
-    pub fn seek_on(&mut self, key: &[u8]) -> Result<()> {
+    pub(crate) fn seek_on(&mut self, key: &[u8]) -> Result<()> {
         if self.is_at_end() {
             return Ok(());
         }
@@ -187,7 +193,7 @@ impl RunCursor<'_> {
         Ok(())
     }
 
-    pub fn advance(&mut self) -> Result<()> {
+    pub(crate) fn advance(&mut self) -> Result<()> {
         self.at += 1;
         self.settle()
     }
@@ -202,15 +208,16 @@ pub(super) struct RunCursors<'a> {
 }
 
 impl<'a> RunCursors<'a> {
-    pub fn new(reader: &'a RunReader<'a>, runs: &'a [IndexRun]) -> Self {
+    pub(crate) fn new(reader: &'a RunReader<'a>, runs: &'a [IndexRun]) -> Self {
         RunCursors { reader, runs, cursors: vec![] }
     }
 
-    /// The cursors, each at the first pair whose key is not less than `key`. The keys of successive calls must not decrease.
+    /// The cursors, each at the first pair whose key is not less than `key`. The keys of successive calls must
+    /// not decrease.
     ///
     /// # Errors
     /// As [`RunReader::seek`].
-    pub fn seek(&mut self, key: &[u8]) -> Result<&mut [RunCursor<'a>]> {
+    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<&mut [RunCursor<'a>]> {
         if self.cursors.is_empty() {
             let cursors = self.runs.iter().map(|run| self.reader.seek(run, key));
             self.cursors = cursors.collect::<Result<_>>()?;
@@ -239,7 +246,7 @@ impl<'a> RunStream<'a> {
     ///
     /// # Errors
     /// As [`advance`](Self::advance).
-    pub fn new(source: &'a dyn ByteSource, run: IndexRun) -> Result<Self> {
+    pub(crate) fn new(source: &'a dyn ByteSource, run: IndexRun) -> Result<Self> {
         let (ahead, key) = (vec![], vec![]);
         let mut stream = RunStream { source, run, ahead, next_block: 0, at: 0, before: 0, key };
         stream.settle()?;
@@ -247,7 +254,7 @@ impl<'a> RunStream<'a> {
     }
 
     /// The current pair; `None` at the end.
-    pub fn pair(&self) -> Option<(&[u8], u64)> {
+    pub(crate) fn pair(&self) -> Option<(&[u8], u64)> {
         self.ahead.last().map(|block| (&self.key[..], block.number(self.at)))
     }
 
@@ -255,7 +262,7 @@ impl<'a> RunStream<'a> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the run is damaged, or has not as many keys as its description in the annex says.
-    pub fn advance(&mut self) -> Result<()> {
+    pub(crate) fn advance(&mut self) -> Result<()> {
         (self.at, self.before) = (self.at + 1, self.before + 1);
         self.settle()
     }

@@ -1,7 +1,8 @@
 //! Sorting of new keys in memory, and merging them into the runs of an index.
 //!
-//! Runs are merged as binary counters carry: a new run takes in the runs before it that have no more keys than it has by
-//! then. So an index has about log2 of the number of commits runs, and a key is rewritten at most that often.
+//! Runs are merged as binary counters carry: a new run takes in the runs before it that have no more keys than
+//! it has by then. So an index has about log2 of the number of commits runs, and a key is rewritten at most
+//! that often.
 
 use std::cmp::Ordering;
 
@@ -32,7 +33,7 @@ struct Pair {
 
 impl Sorter {
     /// Adds a pair. The key is cut off at [`key::KEY_BYTES_MAX`].
-    pub fn push(&mut self, key: &[u8], entry: u64) {
+    pub(crate) fn push(&mut self, key: &[u8], entry: u64) {
         let key = key::truncate(key);
         let (start, length) = (self.bytes.len() as u32, key.len() as u16);
         self.bytes.extend_from_slice(key);
@@ -40,21 +41,21 @@ impl Sorter {
     }
 
     /// Whether a run should be written before more pairs are added.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.bytes.len() + self.pairs.len() * size_of::<Pair>() >= GATHERED_BYTES_MAX
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.pairs.clear();
     }
 
     /// Sorts the pairs and removes duplicates.
-    pub fn sort(&mut self) {
+    pub(crate) fn sort(&mut self) {
         let bytes = &self.bytes;
         let of = |pair: &Pair| (key_of(bytes, pair), pair.entry);
         self.pairs.sort_unstable_by(|a, b| of(a).cmp(&of(b)));
@@ -62,16 +63,17 @@ impl Sorter {
     }
 
     /// The pairs, which are in order after [`sort`](Self::sort).
-    pub fn pairs(&self) -> impl Iterator<Item = (&[u8], u64)> {
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&[u8], u64)> {
         self.pairs.iter().map(|pair| (key_of(&self.bytes, pair), pair.entry))
     }
 
-    /// Writes the sorted pairs as the last run, merged with as many of the runs before it as the carrying rule says.
+    /// Writes the sorted pairs as the last run, merged with as many of the runs before it as the carrying rule
+    /// says.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Storage`] if the run cannot be written; [`Error::Corrupt`] if a run that is taken in is damaged or
-    /// not in order.
-    pub fn write(
+    /// [`Error::Io`] or [`Error::Storage`] if the run cannot be written; [`Error::Corrupt`] if a run that is
+    /// taken in is damaged or not in order.
+    pub(crate) fn write(
         &self,
         runs: &mut Vec<IndexRun>,
         source: &dyn ByteSource,
@@ -117,8 +119,8 @@ impl Sorter {
     }
 }
 
-/// Writes a pair unless it equals the last one. Pairs must ascend: those of the sorter do, so a pair that does not is from a
-/// damaged run.
+/// Writes a pair unless it equals the last one. Pairs must ascend: those of the sorter do, so a pair that does
+/// not is from a damaged run.
 fn put(
     writer: &mut RunWriter<'_>,
     last: &mut Option<(Vec<u8>, u64)>,

@@ -11,9 +11,9 @@ impl Indexed<'_> {
     /// Reads an index as a whole, and looks up all objects in it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a run is damaged or out of order, or an object is not found by its key; [`Error::Storage`] if the
-    /// objects cannot be read.
-    pub fn verify(&self, index: &IndexState) -> Result<()> {
+    /// [`Error::Corrupt`] if a run is damaged or out of order, or an object is not found by its key;
+    /// [`Error::Storage`] if the objects cannot be read.
+    pub(crate) fn verify(&self, index: &IndexState) -> Result<()> {
         for run in &index.runs {
             self.verify_order(index, RunStream::new(self.source, *run)?)?;
         }

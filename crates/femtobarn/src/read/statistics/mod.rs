@@ -1,11 +1,12 @@
 //! Statistics: bounds of the values in clusters, by which readers skip clusters that have nothing for them.
 //!
-//! There are bounds, by cluster, for every number outside collections, and for the sizes of collections and texts outside
-//! other collections. Each commit adds a blob with the bounds of its clusters; blobs are merged as binary counters carry.
-//! `run` is the format of a blob, `verify` checks bounds against values. Specified in docs/format.md.
+//! There are bounds, by cluster, for every number outside collections, and for the sizes of collections and
+//! texts outside other collections. Each commit adds a blob with the bounds of its clusters; blobs are merged
+//! as binary counters carry. `run` is the format of a blob, `verify` checks bounds against values. Specified in
+//! docs/format.md.
 //!
-//! 1. Bounds hold for every object that is not deleted. They may be wider than the values: replaced values only widen
-//!    them.
+//! 1. Bounds hold for every object that is not deleted. They may be wider than the values: replaced values only
+//!    widen them.
 //! 2. A cluster whose bounds for a field are unknown has none, and replaced values add none.
 
 mod run;
@@ -44,7 +45,8 @@ pub struct ClusterBounds {
 /// Adds the bounds of a version's new clusters.
 ///
 /// # Errors
-/// [`Error::Io`] or [`Error::Storage`] if the blob cannot be written; [`Error::Corrupt`] if a blob that is merged is damaged.
+/// [`Error::Io`] or [`Error::Storage`] if the blob cannot be written; [`Error::Corrupt`] if a blob that is
+/// merged is damaged.
 pub(crate) fn append(
     runs: &mut Vec<StatisticsRun>,
     summaries: &[ClusterSummary],
@@ -88,8 +90,8 @@ fn write(run: &ClusterStatistics, sink: &mut dyn RunSink) -> Result<StatisticsRu
     Ok(StatisticsRun { first_entry, entries: end - first_entry, clusters, blob })
 }
 
-/// Rewrites the statistics for a new version of the class. `new_path` returns the new path of a column, or none if its values
-/// change; then its bounds are dropped.
+/// Rewrites the statistics for a new version of the class. `new_path` returns the new path of a column, or none
+/// if its values change; then its bounds are dropped.
 ///
 /// # Errors
 /// As [`append`].
@@ -138,7 +140,7 @@ struct LoadedColumns {
 }
 
 impl VersionStatistics {
-    pub fn new(source: Arc<dyn ByteSource>, annex: BlobRange) -> Self {
+    pub(crate) fn new(source: Arc<dyn ByteSource>, annex: BlobRange) -> Self {
         VersionStatistics { source, annex, loaded: Mutex::default() }
     }
 
@@ -198,9 +200,10 @@ fn apply_widenings(mut pieces: Vec<(SummarisedCluster, Option<Bounds>)>) -> Vec<
 }
 
 impl View {
-    /// The bounds of a field's values, cluster by cluster, in order. The field is a number outside collections, such as `run`, or
-    /// the size of a collection or text outside collections, such as `tracks.#`. Bounds may be wider than the values. Entries
-    /// that no returned cluster has can have any value. All fields of a container have the same clusters.
+    /// The bounds of a field's values, cluster by cluster, in order. The field is a number outside collections,
+    /// such as `run`, or the size of a collection or text outside collections, such as `tracks.#`. Bounds may
+    /// be wider than the values. Entries that no returned cluster has can have any value. All fields of a
+    /// container have the same clusters.
     ///
     /// Empty if the field does not exist, or nothing is known of it.
     ///

@@ -7,11 +7,11 @@
 //!  +------+------+----------+---------+----+----------+---------+----------+
 //! ```
 //!
-//! The first `size` bytes are the directory; the checksum covers its bytes after the checksum. A cluster is its first entry and
-//! its number of entries, whose top bit marks bounds of replaced values. A column is the checksum of its section, the
-//! length of its path (`u16`) and the path. The sections follow in the order of the columns. A section has for each cluster a
-//! byte for the kind of its bounds, plus 8 if there is a NaN, then the least and the greatest value, 8 bytes each. All integers are
-//! little-endian.
+//! The first `size` bytes are the directory; the checksum covers its bytes after the checksum. A cluster is its
+//! first entry and its number of entries, whose top bit marks bounds of replaced values. A column is the
+//! checksum of its section, the length of its path (`u16`) and the path. The sections follow in the order of
+//! the columns. A section has for each cluster a byte for the kind of its bounds, plus 8 if there is a NaN,
+//! then the least and the greatest value, 8 bytes each. All integers are little-endian.
 //!
 //! | kind | bounds |
 //! |---|---|
@@ -61,7 +61,7 @@ pub(super) fn name(path: &ColumnPath) -> String {
 
 impl ClusterStatistics {
     /// The statistics of a version's new clusters.
-    pub fn of(summaries: &[ClusterSummary], paths: &[ColumnPath]) -> Self {
+    pub(crate) fn of(summaries: &[ClusterSummary], paths: &[ColumnPath]) -> Self {
         let names: BTreeMap<u32, String> =
             paths.iter().filter(|it| it.is_summarised).map(|it| (it.column, name(it))).collect();
         let runs = summaries.iter().map(|summary| {
@@ -83,7 +83,7 @@ impl ClusterStatistics {
     }
 
     /// Joins several statistics.
-    pub fn join(runs: &[ClusterStatistics]) -> Self {
+    pub(crate) fn join(runs: &[ClusterStatistics]) -> Self {
         let mut clusters: Vec<SummarisedCluster> =
             runs.iter().flat_map(|run| run.clusters.iter().copied()).collect();
         clusters.sort();
@@ -116,7 +116,7 @@ impl ClusterStatistics {
     }
 
     /// The bytes of the blob.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let sections: Vec<Vec<u8>> =
             self.columns.values().map(|known| encode_section(known)).collect();
         let mut bytes = vec![0; FRONT_BYTES];
@@ -145,7 +145,7 @@ impl ClusterStatistics {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it is damaged.
-    pub fn read(source: &dyn ByteSource, blob: &Blob) -> Result<Self> {
+    pub(crate) fn read(source: &dyn ByteSource, blob: &Blob) -> Result<Self> {
         let bytes = blob.read(source)?;
         let directory = Directory::of(blob, &bytes)?;
         let section = |(number, column): (usize, &(String, u64))| {
@@ -173,7 +173,7 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it is damaged.
-    pub fn read(source: &dyn ByteSource, blob: &Blob) -> Result<Self> {
+    pub(crate) fn read(source: &dyn ByteSource, blob: &Blob) -> Result<Self> {
         let what = format!("statistics at byte {}", blob.offset);
         let size = blob.size.min(FIRST_READ_BYTES);
         let mut bytes = read_bytes(source, blob.offset, size, &what)?;
@@ -211,7 +211,7 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the section is damaged.
-    pub fn column(
+    pub(crate) fn column(
         &self,
         source: &dyn ByteSource,
         name: &str,

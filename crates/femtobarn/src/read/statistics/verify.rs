@@ -18,7 +18,11 @@ pub(crate) struct Verification {
 impl Verification {
     /// # Errors
     /// [`Error::Corrupt`] if the statistics are damaged.
-    pub fn new(source: Arc<dyn ByteSource>, annex: BlobRange, reader: &Reader) -> Result<Self> {
+    pub(crate) fn new(
+        source: Arc<dyn ByteSource>,
+        annex: BlobRange,
+        reader: &Reader,
+    ) -> Result<Self> {
         let statistics = VersionStatistics::new(source, annex);
         let paths = reader.column_paths();
         let summarised = paths.iter().filter(|path| path.is_summarised);
@@ -28,9 +32,9 @@ impl Verification {
         Ok(Verification { columns: columns.collect::<Result<_>>()? })
     }
 
-    /// The first field and entry with a value out of its bounds, as text; none if all values are within. `objects` are the
-    /// entries from `first` on, of which those in `live` are checked.
-    pub fn find_wrong(
+    /// The first field and entry with a value out of its bounds, as text; none if all values are within.
+    /// `objects` are the entries from `first` on, of which those in `live` are checked.
+    pub(crate) fn find_wrong(
         &self,
         objects: &Array,
         first: u64,

@@ -1,8 +1,8 @@
 //! Taking extents for a writer, and giving back what it did not use.
 //!
-//! A new extent is as large as all that the writer wrote before, from 64 KiB (1 MiB on a server) to 64 MiB, so that a
-//! writer of much soon has whole windows and extends the file rarely. An extent lies behind the front of the file,
-//! whether the catalogue, a server or this module chose it.
+//! A new extent is as large as all that the writer wrote before, from 64 KiB (1 MiB on a server) to 64 MiB, so
+//! that a writer of much soon has whole windows and extends the file rarely. An extent lies behind the front of
+//! the file, whether the catalogue, a server or this module chose it.
 
 use femtobarn_catalog::BlobRange;
 use rntuple::tfile::{RBLOB_KEY_LENGTH, rblob_key_header};
@@ -13,13 +13,13 @@ use crate::storage::file::now;
 
 /// Payload of the first extent of a writer.
 const EXTENT_BYTES_MIN: u64 = 64 << 10;
-/// The same on a server. A full extent is written at once, so small ones would be many requests, and many seeks of the
-/// server's disks. The unused rest is given back.
+/// The same on a server. A full extent is written at once, so small ones would be many requests, and many seeks
+/// of the server's disks. The unused rest is given back.
 const REMOTE_EXTENT_BYTES_MIN: u64 = 1 << 20;
 /// Payload of the largest extent, unless one blob is larger.
 const EXTENT_BYTES_MAX: u64 = 64 << 20;
-/// A free range is taken only if it has this part of the bytes that the writer wrote so far, so that a writer of much is
-/// not scattered over many small ranges.
+/// A free range is taken only if it has this part of the bytes that the writer wrote so far, so that a writer
+/// of much is not scattered over many small ranges.
 const WORTHWHILE_DIVISOR: u64 = 8;
 /// The smallest free range that is given to writers.
 pub(crate) const FREE_BYTES_MIN: u64 = 4 << 10;
@@ -27,9 +27,9 @@ pub(crate) const FREE_BYTES_MIN: u64 = 4 << 10;
 const FREE_BYTES_ENOUGH: u64 = 1 << 20;
 
 impl ExtentWriter {
-    /// Makes sure that blobs of up to `size` bytes in all follow each other without a gap, if their sizes are multiples
-    /// of [`ALIGNMENT`].
-    pub fn reserve(&mut self, size: u64) -> Result<()> {
+    /// Makes sure that blobs of up to `size` bytes in all follow each other without a gap, if their sizes are
+    /// multiples of [`ALIGNMENT`].
+    pub(crate) fn reserve(&mut self, size: u64) -> Result<()> {
         self.check_usable()?;
         if self.next.next_multiple_of(ALIGNMENT) + size > self.end {
             self.allocate(size)?;
@@ -38,7 +38,7 @@ impl ExtentWriter {
     }
 
     /// Takes an extent with room for `size` bytes, unless the rest of the last one has it. Gives that rest back.
-    pub fn set_aside(&mut self, size: u64) -> Result<()> {
+    pub(crate) fn set_aside(&mut self, size: u64) -> Result<()> {
         if self.next + size <= self.end {
             return self.check_usable();
         }
@@ -53,8 +53,8 @@ impl ExtentWriter {
     /// writer's last extent is at the end of the file, that one is lengthened.
     fn allocate(&mut self, size: u64) -> Result<()> {
         if self.is_new_file {
-            // The front and the request for an extent go to a server over different connections, and the server takes
-            // the end of the file that it has.
+            // The front and the request for an extent go to a server over different connections, and the server
+            // takes the end of the file that it has.
             self.file.settle()?;
             self.is_new_file = false;
         } else if self.take_free(size)? {
@@ -82,8 +82,8 @@ impl ExtentWriter {
         self.begin(file_end + RBLOB_KEY_LENGTH as u64, payload)
     }
 
-    /// Takes an extent from the server that has the file. The file may have grown when the writer is done, so the unused
-    /// end is not cut off but given to other writers.
+    /// Takes an extent from the server that has the file. The file may have grown when the writer is done, so
+    /// the unused end is not cut off but given to other writers.
     fn allocate_on_server(&mut self, payload: u64) -> Result<()> {
         let path = self.file.path_on_server().expect("the server of the catalogue has the file");
         let range = self.catalog.extend_file(self.database, path, payload)?;
@@ -92,8 +92,9 @@ impl ExtentWriter {
         self.begin(range.offset, range.size)
     }
 
-    /// Refuses a range that is shorter than `wanted`, overlaps the front of the file, or overlaps the part of the extent
-    /// that is not flushed. It may overlap what the writer wrote before, since vacuum gives back old versions of objects.
+    /// Refuses a range that is shorter than `wanted`, overlaps the front of the file, or overlaps the part of
+    /// the extent that is not flushed. It may overlap what the writer wrote before, since vacuum gives back old
+    /// versions of objects.
     fn check_given(&self, range: BlobRange, wanted: u64) -> Result<()> {
         let BlobRange { offset, size } = range;
         self.check_behind_front(offset)?;
@@ -160,7 +161,8 @@ impl ExtentWriter {
             return Ok(());
         }
         if self.has_key && self.file.size()? == self.end {
-            // The key is shortened before the file is cut: a key that reaches past the end of the file would break the chain.
+            // The key is shortened before the file is cut: a key that reaches past the end of the file would
+            // break the chain.
             self.write_key(self.start - RBLOB_KEY_LENGTH as u64, self.next - self.start)?;
             self.file.cut(self.next)?;
         } else if self.next.next_multiple_of(ALIGNMENT) + FREE_BYTES_MIN <= self.end {
@@ -190,7 +192,7 @@ impl ExtentWriter {
     }
 
     /// Flushes, and gives back the unused end of the extent.
-    pub fn trim(&mut self) -> Result<()> {
+    pub(crate) fn trim(&mut self) -> Result<()> {
         self.check_usable()?;
         self.flush()?;
         let _lock = self.catalog.locks().lock_allocation(self.database)?;

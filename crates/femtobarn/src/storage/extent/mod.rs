@@ -1,18 +1,20 @@
 //! Extents: the pieces of a database file that one writer owns, and the writing of blobs into them.
 //!
-//! 1. An extent is the payload of one `RBlob` key, or free space within one, so that the file stays a chain of keys.
-//! 2. An extent belongs to one writer in one process until it is full. No other writer writes into it, whatever becomes
-//!    of locks, so committed bytes are never overwritten. Free space was given back by vacuum or by a writer; the
-//!    catalogue gives it to one writer. `allocation` takes and gives back extents.
+//! 1. An extent is the payload of one `RBlob` key, or free space within one, so that the file stays a chain of
+//!    keys.
+//! 2. An extent belongs to one writer in one process until it is full. No other writer writes into it, whatever
+//!    becomes of locks, so committed bytes are never overwritten. Free space was given back by vacuum or by a
+//!    writer; the catalogue gives it to one writer. `allocation` takes and gives back extents.
 //! 3. All blobs written so far are on disk after [`ExtentWriter::flush`] and [`ExtentWriter::sync`].
 //! 4. After a failed write or sync the writer refuses all work: the kernel may have dropped what it
 //!    could not write, and a later sync would not say so.
-//! 5. A write past the page cache is a whole window: 2 MiB of the file at a multiple of 2 MiB, all of it the writer's.
+//! 5. A write past the page cache is a whole window: 2 MiB of the file at a multiple of 2 MiB, all of it the
+//!    writer's.
 
-// No page of the page cache is larger than a window, so a page that a reader or another writer has there never keeps
-// the kernel from dropping what it cached of the window. Writing past the cache saves a copy and leaves the cache to
-// bytes that are read often. The last bytes of a transaction, and all of a small one, go through the cache, where
-// readers of the newest objects find them.
+// No page of the page cache is larger than a window, so a page that a reader or another writer has there never
+// keeps the kernel from dropping what it cached of the window. Writing past the cache saves a copy and leaves
+// the cache to bytes that are read often. The last bytes of a transaction, and all of a small one, go through
+// the cache, where readers of the newest objects find them.
 
 mod allocation;
 
@@ -32,8 +34,8 @@ pub(crate) use allocation::FREE_BYTES_MIN;
 /// Bytes that are gathered before they are written; a window starts at a multiple of its size. No page of the page
 /// cache is larger.
 const WINDOW_BYTES: u64 = 2 << 20;
-/// The same for a file on a server. The windows of hundreds of writers are interleaved on the server's disks, and each
-/// change of writer costs a seek.
+/// The same for a file on a server. The windows of hundreds of writers are interleaved on the server's disks,
+/// and each change of writer costs a seek.
 const REMOTE_WINDOW_BYTES: u64 = 8 << 20;
 /// Zeros that are written ahead of small transactions.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -44,8 +46,8 @@ pub(crate) const ALIGNMENT: u64 = 8;
 pub(crate) struct ExtentWriter {
     file: Arc<DatabaseFile>,
     database: DatabaseId,
-    /// The epoch of the database in which the writer owns its extents. In a later epoch, the rest of them may belong to
-    /// another writer.
+    /// The epoch of the database in which the writer owns its extents. In a later epoch, the rest of them may
+    /// belong to another writer.
     epoch: u64,
     catalog: Arc<dyn Catalogue>,
     /// The offset in the file of the next byte that is written.
@@ -55,9 +57,11 @@ pub(crate) struct ExtentWriter {
     end: u64,
     /// Whether the extent is the whole payload of a key that this writer wrote.
     has_key: bool,
-    /// Bytes `flushed..next` are in the window and not in the file. They never cross a multiple of the window's size.
+    /// Bytes `flushed..next` are in the window and not in the file. They never cross a multiple of the window's
+    /// size.
     flushed: u64,
-    /// Byte `offset` of the file is at `offset` modulo the size of the window. Mapped, so that it is aligned to a page.
+    /// Byte `offset` of the file is at `offset` modulo the size of the window. Mapped, so that it is aligned to
+    /// a page.
     window: MmapMut,
     /// Whether the window is one huge page.
     is_huge_page: bool,
@@ -72,7 +76,7 @@ pub(crate) struct ExtentWriter {
 }
 
 impl ExtentWriter {
-    pub fn new(
+    pub(crate) fn new(
         file: Arc<DatabaseFile>,
         database: DatabaseId,
         epoch: u64,
@@ -99,24 +103,24 @@ impl ExtentWriter {
         })
     }
 
-    /// The same writer for a file that was just created: it looks for no free ranges before its first extent, and first
-    /// waits until a server has acknowledged the file's front.
-    pub fn of_new_file(self) -> Self {
+    /// The same writer for a file that was just created: it looks for no free ranges before its first extent,
+    /// and first waits until a server has acknowledged the file's front.
+    pub(crate) fn of_new_file(self) -> Self {
         ExtentWriter { is_new_file: true, ..self }
     }
 
     /// The file that is written.
-    pub fn file(&self) -> &Arc<DatabaseFile> {
+    pub(crate) fn file(&self) -> &Arc<DatabaseFile> {
         &self.file
     }
 
     /// The database's epoch in which the writer began.
-    pub fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         self.epoch
     }
 
     /// Writes all blobs to the file.
-    pub fn flush(&mut self) -> Result<()> {
+    pub(crate) fn flush(&mut self) -> Result<()> {
         self.check_usable()?;
         if self.flushed < self.next {
             self.assert_owns(self.flushed, self.next);
@@ -154,8 +158,9 @@ impl ExtentWriter {
         (offset % self.window.len() as u64) as usize
     }
 
-    /// Replaces the window, which is empty, by one huge page, which the kernel hands to the disk faster than 512 small
-    /// ones. Called after the first whole window: a writer of little does not need 2 MiB of memory at once.
+    /// Replaces the window, which is empty, by one huge page, which the kernel hands to the disk faster than
+    /// 512 small ones. Called after the first whole window: a writer of little does not need 2 MiB of memory at
+    /// once.
     fn use_huge_page(&mut self) {
         self.is_huge_page = true;
         if let Ok(window) = MmapMut::map_anon(self.window.len()) {
@@ -166,15 +171,15 @@ impl ExtentWriter {
     }
 
     /// Makes all flushed blobs durable.
-    pub fn sync(&mut self) -> Result<()> {
+    pub(crate) fn sync(&mut self) -> Result<()> {
         self.check_usable()?;
         let synced = self.write_zeros_ahead().and_then(|()| self.file.sync());
         self.failed = synced.is_err();
         synced
     }
 
-    /// Writes zeros where the next small transactions will write. A sync of blocks that were written before needs no
-    /// journal of the file system; one of blocks that were only allocated does.
+    /// Writes zeros where the next small transactions will write. A sync of blocks that were written before
+    /// needs no journal of the file system; one of blocks that were only allocated does.
     fn write_zeros_ahead(&mut self) -> Result<()> {
         let end = self.end.min(self.next + ZEROS.len() as u64);
         // On a server the gain is not known, and the zeros would cross the network.
@@ -190,12 +195,12 @@ impl ExtentWriter {
     }
 
     /// Drops blobs that are not flushed yet. Their space stays unused.
-    pub fn discard(&mut self) {
+    pub(crate) fn discard(&mut self) {
         self.flushed = self.next;
     }
 
     /// [`Error::Closed`] if an earlier write or sync failed.
-    pub fn check_usable(&self) -> Result<()> {
+    pub(crate) fn check_usable(&self) -> Result<()> {
         if self.failed || self.file.is_broken() {
             return Err(Error::Closed {
                 what: format!(
@@ -213,7 +218,8 @@ impl ExtentWriter {
         Ok(offset)
     }
 
-    /// Writes a blob and its checksum. If the blob lies in one window, the checksum is computed there, which is faster.
+    /// Writes a blob and its checksum. If the blob lies in one window, the checksum is computed there, which is
+    /// faster.
     fn write_with_checksum(&mut self, parts: &[&[u8]]) -> Result<u64> {
         let size: usize = parts.iter().map(|part| part.len()).sum();
         let offset = self.begin_blob((size + size_of::<u64>()) as u64)?;

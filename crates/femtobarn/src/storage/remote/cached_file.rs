@@ -23,19 +23,19 @@ pub(crate) struct MirrorAt {
 
 impl CachedRemoteFile {
     /// Fills all requests. The commit of the mirror must refer to every requested byte.
-    pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+    pub(crate) fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
         self.read_with(requests, |missing| self.file.read_many(missing))
     }
 
     /// As [`read_many`](Self::read_many), over a connection for prefetching.
-    pub fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+    pub(crate) fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
         self.read_with(requests, |missing| self.file.read_ahead(missing))
     }
 
     /// Fills `buffer` from `offset` on, over a connection for prefetching, and returns the number of bytes read,
     /// which is smaller than the buffer only at the end of the file. The range may reach past the bytes that the
     /// commit refers to, so nothing of it is added to the mirror.
-    pub fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<usize> {
+    pub(crate) fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<usize> {
         let is_mirrored = self
             .mirror
             .as_ref()

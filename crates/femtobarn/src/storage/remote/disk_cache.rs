@@ -3,10 +3,10 @@
 //! 1. A mirror holds bytes of one file in one epoch, at the offsets that they have in the file. Bytes that a commit
 //!    refers to are written once and never changed within an epoch, so nothing is compared with the server.
 //!    Restoring or rebuilding a catalogue begins new epochs.
-//! 2. The record of a range is written after its bytes are durable; only then other processes use it. Records after a
-//!    damaged one are ignored.
-//! 3. A record names the commit that refers to the bytes. If the federation does not have the newest of these commits,
-//!    as after restoring an older copy, the mirror is removed.
+//! 2. The record of a range is written after its bytes are durable; only then other processes use it. Records
+//!    after a damaged one are ignored.
+//! 3. A record names the commit that refers to the bytes. If the federation does not have the newest of these
+//!    commits, as after restoring an older copy, the mirror is removed.
 //! 4. When all mirrors exceed their limit, the least recently used ones are removed.
 //! 5. No error here fails a read: the server has the bytes.
 
@@ -74,7 +74,7 @@ impl DiskCache {
     ///
     /// # Errors
     /// If the folder cannot be created.
-    pub fn open(folder: &Path, federation: Uuid, bytes_max: u64) -> io::Result<Arc<Self>> {
+    pub(crate) fn open(folder: &Path, federation: Uuid, bytes_max: u64) -> io::Result<Arc<Self>> {
         let folder = folder.join(federation.to_string());
         fs::create_dir_all(&folder)?;
         let cache = DiskCache { folder, bytes_max, open: Mutex::default() };
@@ -82,9 +82,9 @@ impl DiskCache {
         Ok(Arc::new(cache))
     }
 
-    /// The mirror of a database's file; none if it cannot be opened. `has_commit` tells whether the federation has a
-    /// commit.
-    pub fn mirror(
+    /// The mirror of a database's file; none if it cannot be opened. `has_commit` tells whether the federation
+    /// has a commit.
+    pub(crate) fn mirror(
         self: &Arc<Self>,
         database: &DatabaseRow,
         has_commit: impl Fn(CommitMark) -> bool,
@@ -105,7 +105,7 @@ impl DiskCache {
     }
 
     /// Records what all open mirrors have, for other processes.
-    pub fn publish(&self) {
+    pub(crate) fn publish(&self) {
         let open: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
         open.iter().for_each(|mirror| mirror.publish());
     }
@@ -184,14 +184,14 @@ impl Mirror {
     }
 
     /// Fills a request; false if the mirror does not have all of it.
-    pub fn read(&self, request: &mut ReadRequest<'_>) -> bool {
+    pub(crate) fn read(&self, request: &mut ReadRequest<'_>) -> bool {
         let range = request.offset..request.offset.saturating_add(request.buffer.len() as u64);
         let has_all = range.is_empty() || self.state.lock().ranges.gaps(&range).next().is_none();
         has_all && self.bytes.read_exact_at(request.buffer, request.offset).is_ok()
     }
 
     /// Adds bytes that a commit refers to.
-    pub fn insert(&self, offset: u64, bytes: &[u8], mark: CommitMark) {
+    pub(crate) fn insert(&self, offset: u64, bytes: &[u8], mark: CommitMark) {
         if bytes.is_empty() || self.is_removed.load(Ordering::Relaxed) {
             return;
         }

@@ -1,12 +1,12 @@
 //! The folder of a federation on a server, and its files, over `root://`.
 //!
-//! 1. A path is relative to the federation's folder on the server. `fb.raw=1` asks for the file as it is stored, rather than
-//!    the complete ROOT file that other clients are shown.
+//! 1. A path is relative to the federation's folder on the server. `fb.raw=1` asks for the file as it is
+//!    stored, rather than the complete ROOT file that other clients are shown.
 //! 2. Prefetches use connections of their own, in turn. So a read that is needed now does not have to receive them
 //!    first, and several are on their way at once.
-//! 3. Writes are sent without waiting for their acknowledgement. If one fails, a later operation returns the error, the
-//!    sync at the latest. A file with unsynced writes fails for good if its connection is lost: then the transaction
-//!    fails, and nothing that it wrote is committed.
+//! 3. Writes are sent without waiting for their acknowledgement. If one fails, a later operation returns the
+//!    error, the sync at the latest. A file with unsynced writes fails for good if its connection is lost: then
+//!    the transaction fails, and nothing that it wrote is committed.
 //! 4. A writer names its session and the database. Once the session does not hold the database any more,
 //!    the server refuses writes, which is a conflict.
 
@@ -61,8 +61,8 @@ impl PrefetchConnections {
     }
 }
 
-/// The client's options. A server that asks to be waited for, as one with slow disks does, gets the usual time; a silent one
-/// is given up after the time-out.
+/// The client's options. A server that asks to be waited for, as one with slow disks does, gets the usual time;
+/// a silent one is given up after the time-out.
 fn options(timeout: Duration) -> Options {
     let usual = Options::default();
     Options {
@@ -76,9 +76,10 @@ fn options(timeout: Duration) -> Options {
 }
 
 impl RemoteFolder {
-    /// Connects to the server of `root://host:port//federation`. Writing needs a session of its catalogue. `streams` is the
-    /// number of connections for prefetching; `timeout` limits how long a server that does not answer is waited for.
-    pub fn connect(
+    /// Connects to the server of `root://host:port//federation`. Writing needs a session of its catalogue.
+    /// `streams` is the number of connections for prefetching; `timeout` limits how long a server that does not
+    /// answer is waited for.
+    pub(crate) fn connect(
         url: &str,
         session: Option<Uuid>,
         streams: usize,
@@ -93,22 +94,22 @@ impl RemoteFolder {
     }
 
     /// The URL of a file, in the form of a path.
-    pub fn path_of(&self, relative: &str) -> PathBuf {
+    pub(crate) fn path_of(&self, relative: &str) -> PathBuf {
         PathBuf::from(format!("{}/{relative}", self.client.url()))
     }
 
     /// Opens a file for reading.
-    pub fn open(&self, relative: &str) -> Result<RemoteFile> {
+    pub(crate) fn open(&self, relative: &str) -> Result<RemoteFile> {
         self.open_as("open", relative, OpenOptions::READ, "")
     }
 
     /// Opens a database's file for reading and writing.
-    pub fn open_to_write(&self, relative: &str, database: DatabaseId) -> Result<RemoteFile> {
+    pub(crate) fn open_to_write(&self, relative: &str, database: DatabaseId) -> Result<RemoteFile> {
         self.open_as("open", relative, OpenOptions::UPDATE, &self.writer_of(database))
     }
 
     /// Creates the file of a new database; refuses to overwrite.
-    pub fn create(&self, relative: &str, database: DatabaseId) -> Result<RemoteFile> {
+    pub(crate) fn create(&self, relative: &str, database: DatabaseId) -> Result<RemoteFile> {
         let options = OpenOptions::NEW | OpenOptions::UPDATE | OpenOptions::MAKE_PATH;
         self.open_as("create", relative, options, &self.writer_of(database))
     }
@@ -167,37 +168,37 @@ pub(crate) struct RemoteFile {
 }
 
 impl RemoteFile {
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Its path below the federation's folder.
-    pub fn relative(&self) -> &str {
+    pub(crate) fn relative(&self) -> &str {
         &self.relative
     }
 
     /// Whether all further operations fail, since unsynced writes may be lost.
-    pub fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.file.is_broken()
     }
 
-    pub fn size(&self) -> std::io::Result<u64> {
+    pub(crate) fn size(&self) -> std::io::Result<u64> {
         Ok(self.file.stat().map_err(io_error)?.size)
     }
 
     /// Fills all requests.
-    pub fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
+    pub(crate) fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
         read_many(&self.file, requests)
     }
 
     /// Fills all requests, over a connection for prefetching.
-    pub fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
+    pub(crate) fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
         read_many(self.prefetch_file(), requests)
     }
 
-    /// Fills `buffer` from `offset` on, over a connection for prefetching, and returns the number of bytes read, which is
-    /// smaller than the buffer only at the end of the file.
-    pub fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
+    /// Fills `buffer` from `offset` on, over a connection for prefetching, and returns the number of bytes
+    /// read, which is smaller than the buffer only at the end of the file.
+    pub(crate) fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
         self.prefetch_file().read_at(offset, buffer).map_err(io_error)
     }
 
@@ -210,25 +211,25 @@ impl RemoteFile {
     }
 
     /// Sends bytes, and does not wait for the acknowledgement.
-    pub fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
         self.file.write_later(offset, bytes).map_err(io_error)
     }
 
-    pub fn resize(&self, size: u64) -> std::io::Result<()> {
+    pub(crate) fn resize(&self, size: u64) -> std::io::Result<()> {
         self.file.truncate(size).map_err(io_error)
     }
 
     /// Waits for the acknowledgement of all writes.
-    pub fn settle(&self) -> std::io::Result<()> {
+    pub(crate) fn settle(&self) -> std::io::Result<()> {
         self.file.settle().map_err(io_error)
     }
 
-    pub fn sync(&self) -> std::io::Result<()> {
+    pub(crate) fn sync(&self) -> std::io::Result<()> {
         self.file.sync().map_err(io_error)
     }
 
     /// Removes the file.
-    pub fn remove(&self) -> std::io::Result<()> {
+    pub(crate) fn remove(&self) -> std::io::Result<()> {
         self.client.rm(self.file.location()).map_err(io_error)
     }
 }
@@ -241,7 +242,8 @@ fn read_many(file: &File, requests: &mut [ReadRequest<'_>]) -> std::io::Result<(
     file.read_many(&mut pieces).map_err(io_error)
 }
 
-/// Converts a client's error. A lost lock becomes [`Error::Conflict`]; lost writes say that the transaction must run again.
+/// Converts a client's error. A lost lock becomes [`Error::Conflict`]; lost writes say that the transaction
+/// must run again.
 fn io_error(error: ClientError) -> std::io::Error {
     match error {
         // Only writes are lost in this way, and readers see only committed bytes.

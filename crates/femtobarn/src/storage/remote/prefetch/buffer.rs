@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex};
 use rntuple::ReadRequest;
 
-use super::pool::BufferMemory;
+use super::memory::PrefetchMemory;
 use crate::storage::remote::cached_file::CachedRemoteFile;
 
 /// Which thread fetches a buffer.
@@ -37,7 +37,7 @@ pub(super) struct PrefetchBuffer {
     used: AtomicU64,
     content: Mutex<BufferContent>,
     ready: Condvar,
-    memory: BufferMemory,
+    memory: PrefetchMemory,
 }
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Drop for FetchGuard {
 }
 
 impl PrefetchBuffer {
-    pub(super) fn new(ranges: Vec<Range<u64>>, plan: Option<u64>, memory: BufferMemory) -> Self {
+    pub(super) fn new(ranges: Vec<Range<u64>>, plan: Option<u64>, memory: PrefetchMemory) -> Self {
         let mut size = 0;
         let start = |range: &Range<u64>| {
             size += range.end - range.start;
@@ -202,7 +202,7 @@ pub(super) mod tests {
 
     /// A buffer of these ranges that was fetched.
     pub(in super::super) fn fetched(ranges: Vec<Range<u64>>, bytes: Vec<u8>) -> PrefetchBuffer {
-        let buffer = PrefetchBuffer::new(ranges, None, BufferMemory::new(1 << 20));
+        let buffer = PrefetchBuffer::new(ranges, None, PrefetchMemory::new(1 << 20));
         let count = bytes.len();
         *buffer.content.lock() = BufferContent::Fetched { bytes, count };
         buffer

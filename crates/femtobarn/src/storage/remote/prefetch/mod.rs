@@ -1,14 +1,17 @@
 //! Prefetching from a server: ranges of a file are fetched before they are requested.
 //!
-//! `pool` bounds the memory of all prefetches, `buffer` is one prefetch, `plan` has ranges that readers announced,
-//! `sequence` detects reads in order. [`Prefetcher`] puts these together for one file.
+//! `pool` bounds the bytes of all prefetches, `memory` allocates them, `buffer` is one prefetch. `plan` has
+//! ranges that readers announced, `sequence` detects reads in order. [`Prefetcher`] puts these together for one
+//! file.
 //!
-//! 1. A prefetcher serves versions of containers of one file, all of one commit or of earlier ones. Every byte that they
-//!    refer to was written before the first of them was opened, so no buffer has bytes that are out of date.
+//! 1. A prefetcher serves versions of containers of one file, all of one commit or of earlier ones. Every byte
+//!    that they refer to was written before the first of them was opened, so no buffer has bytes that are out
+//!    of date.
 //! 2. What one buffer has, or will have, no other one fetches.
 //! 3. A plan's next buffer is on its way when the one before it is begun.
 
 mod buffer;
+mod memory;
 mod plan;
 mod pool;
 mod sequence;
@@ -33,7 +36,7 @@ pub(crate) struct Prefetcher {
     schedule: Mutex<PrefetchSchedule>,
 }
 
-/// What is fetched, and what will be.
+/// The buffers of the file, and the ranges that are fetched next.
 #[derive(Debug)]
 struct PrefetchSchedule {
     /// The file's buffers. The pool decides how long they live.
@@ -53,8 +56,8 @@ impl Prefetcher {
         self.pool.buffer_bytes_max() == 0
     }
 
-    /// Fills all requests, from buffers as far as these have the bytes. `version_end` is the last byte that is known
-    /// to belong to the version that is read.
+    /// Fills all requests, from buffers as far as these have the bytes. `version_end` is the last byte that is
+    /// known to belong to the version that is read.
     pub(crate) fn read_many(
         &self,
         file: &CachedRemoteFile,
@@ -157,7 +160,8 @@ impl Prefetcher {
         due
     }
 
-    /// Records a read without a plan, and adds the buffer that it makes due. Releases the buffers that it has passed.
+    /// Records a read without a plan, and adds the buffer that it makes due. Releases the buffers that it has
+    /// passed.
     fn advance_sequence(
         &self,
         schedule: &mut PrefetchSchedule,
@@ -200,8 +204,8 @@ impl PrefetchSchedule {
         self.buffers.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// A range without its front, as far as buffers have that: sequences at several places run into each other. None if
-    /// nothing is left.
+    /// A range without its front, as far as buffers have that: sequences at several places run into each other.
+    /// None if nothing is left.
     fn without_buffered(&mut self, range: Range<u64>) -> Option<Range<u64>> {
         without_buffered(&self.buffers(), range)
     }

@@ -68,8 +68,8 @@ impl PrefetchPlans {
         Some(plan.number)
     }
 
-    /// Takes the ranges of a plan's next buffer out of it, ascending and disjoint; none if nothing is left to fetch.
-    /// `without_buffered` cuts off the front of a range that other buffers have.
+    /// Takes the ranges of a plan's next buffer out of it, ascending and disjoint; none if nothing is left to
+    /// fetch. `without_buffered` cuts off the front of a range that other buffers have.
     pub(super) fn take_next(
         &mut self,
         number: u64,

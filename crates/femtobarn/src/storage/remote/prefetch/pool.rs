@@ -1,6 +1,7 @@
-//! The prefetch buffers of a federation, and the memory that they share.
+//! The prefetch buffers of a federation.
 //!
-//! 1. A federation holds at most [`BUFFERS_MAX`] times the bytes of the largest buffer, however many files it reads.
+//! 1. A federation holds at most [`BUFFERS_MAX`] times the bytes of the largest buffer, however many files it
+//!    reads.
 //! 2. A buffer that was read to its end is released at once. When the limit is reached, the oldest buffers go.
 
 use std::collections::VecDeque;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::buffer::PrefetchBuffer;
+use super::memory::PrefetchMemory;
 
 /// Bytes of one buffer, whatever is configured, because each is one allocation.
 const BUFFER_BYTES_MAX: u64 = 64 << 20;
@@ -17,10 +19,6 @@ const BUFFER_BYTES_MAX: u64 = 64 << 20;
 const BUFFERS_MAX: u64 = 8;
 /// Buffers of any size that a federation holds.
 const COUNT_MAX: usize = 64;
-/// Allocations of released buffers that are retained for the next ones.
-const FREE_MAX: usize = 2;
-/// Buffers smaller than this are allocated anew each time.
-const REUSED_BYTES_MIN: u64 = 512 << 10;
 
 /// The prefetch buffers of a federation.
 #[derive(Debug)]
@@ -29,14 +27,14 @@ pub(crate) struct PrefetchPool {
     buffer_bytes_max: u64,
     /// The oldest first. Only these are strong references that last.
     buffers: Mutex<VecDeque<Arc<PrefetchBuffer>>>,
-    memory: BufferMemory,
+    memory: PrefetchMemory,
 }
 
 impl PrefetchPool {
     /// A pool of buffers of up to `buffer_bytes_max` bytes, and 64 MiB at most. With 0 nothing is prefetched.
     pub(crate) fn new(buffer_bytes_max: u64) -> Self {
         let buffer_bytes_max = buffer_bytes_max.min(BUFFER_BYTES_MAX);
-        let memory = BufferMemory::new(buffer_bytes_max);
+        let memory = PrefetchMemory::new(buffer_bytes_max);
         PrefetchPool { buffer_bytes_max, buffers: Mutex::default(), memory }
     }
 
@@ -68,40 +66,6 @@ impl PrefetchPool {
     /// Removes a buffer that was read to its end.
     pub(super) fn release(&self, buffer: &Arc<PrefetchBuffer>) {
         self.buffers.lock().retain(|held| !Arc::ptr_eq(held, buffer));
-    }
-}
-
-/// Allocations for buffers, of which those of released buffers are used again.
-#[derive(Clone, Debug)]
-pub(super) struct BufferMemory {
-    free: Arc<Mutex<Vec<Vec<u8>>>>,
-    /// Bytes of an allocation that any buffer can use.
-    full_size: u64,
-}
-
-impl BufferMemory {
-    pub(super) fn new(full_size: u64) -> Self {
-        BufferMemory { free: Arc::default(), full_size }
-    }
-
-    /// BufferMemory of at least `size` bytes, with unspecified content.
-    pub(super) fn take(&self, size: u64) -> Vec<u8> {
-        if size < REUSED_BYTES_MIN {
-            return vec![0; size as usize];
-        }
-        let free = self.free.lock().pop().filter(|bytes| bytes.len() as u64 >= size);
-        free.unwrap_or_else(|| vec![0; self.full_size.max(size) as usize])
-    }
-
-    /// Takes back the memory of a buffer of `size` bytes.
-    pub(super) fn put_back(&self, bytes: Vec<u8>, size: u64) {
-        if size < REUSED_BYTES_MIN {
-            return;
-        }
-        let mut free = self.free.lock();
-        if free.len() < FREE_MAX {
-            free.push(bytes);
-        }
     }
 }
 

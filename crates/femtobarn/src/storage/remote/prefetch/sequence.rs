@@ -1,13 +1,15 @@
 //! Sequences: reads without a plan that follow each other in a file.
 //!
-//! 1. A read that starts where another one ended, or up to [`GAP_BYTES_MAX`] behind, continues its sequence. So does a
-//!    read within the bytes that were prefetched for the sequence: containers that were written in turn, and are
-//!    read in turn, are one sequence.
-//! 2. Once a sequence has [`SEQUENTIAL_BYTES_MIN`], the bytes that follow are prefetched, up to [`AHEAD_TIMES`] what was
-//!    read, and the next buffer is fetched when the one before it is begun.
-//! 3. Nothing is prefetched past the end of the versions that the sequence reads: those bytes belong to others.
-//! 4. A container that was written in turn with others, and is read alone, is read in runs. A sequence that starts
-//!    up to [`RUNS_APART_MAX`] behind one that ended is expected to be as long as that one, until it turns out longer.
+//! 1. A read that starts where another one ended, or up to [`GAP_BYTES_MAX`] behind, continues its sequence. So
+//!    does a read within the bytes that were prefetched for the sequence: containers that were written in turn,
+//!    and are read in turn, are one sequence.
+//! 2. Once a sequence has [`SEQUENTIAL_BYTES_MIN`], the bytes that follow are prefetched, up to [`AHEAD_TIMES`]
+//!    what was read, and the next buffer is fetched when the one before it is begun.
+//! 3. Nothing is prefetched past the end of the versions that the sequence reads: those bytes belong to
+//!    other containers.
+//! 4. A container that was written in turn with others, and is read alone, is read in runs. A sequence that
+//!    starts up to [`RUNS_APART_MAX`] behind one that ended is expected to be as long as that one, until it
+//!    turns out longer.
 //! 5. A sequence holds the buffer that is being read, the next one, and buffers up to half a buffer behind.
 
 use std::ops::Range;
@@ -17,8 +19,8 @@ use super::buffer::PrefetchBuffer;
 
 /// Bytes that a sequence reads before more is prefetched.
 const SEQUENTIAL_BYTES_MIN: u64 = 192 << 10;
-/// Bytes that are prefetched for each byte that a sequence has read. On a disk each fetch is a seek, so small ones should
-/// be few; a reader of little should fetch little.
+/// Bytes that are prefetched for each byte that a sequence has read. On a disk each fetch is a seek, so small
+/// ones should be few; a reader of little should fetch little.
 const AHEAD_TIMES: u64 = 4;
 /// Bytes that may lie between two reads of one sequence.
 pub(super) const GAP_BYTES_MAX: u64 = 64 << 10;
@@ -81,8 +83,8 @@ impl ReadSequences {
         next
     }
 
-    /// Gives the sequence of the last recorded read its new buffer, and returns those of its buffers that it has passed
-    /// by more than half a buffer.
+    /// Gives the sequence of the last recorded read its new buffer, and returns those of its buffers that it
+    /// has passed by more than half a buffer.
     pub(super) fn attach(
         &mut self,
         buffer: Option<&Arc<PrefetchBuffer>>,
