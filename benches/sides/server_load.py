@@ -112,12 +112,12 @@ def calls(server: Server, file: Path, clients: str, many: str, seconds: str) -> 
             assert trace.stderr is not None
             # It prints a line when it has attached.
             trace.stderr.readline()
-            said, _ = asking.communicate("\n")
+            output, _ = asking.communicate("\n")
             trace.terminate()
             _, table = trace.communicate()
     total = next(row.split() for row in table.splitlines() if row.endswith(" total"))
     # The columns are percent, seconds, microseconds per call, calls, and errors if there are any.
-    return json.loads(said.splitlines()[-1]), int(total[3])
+    return json.loads(output.splitlines()[-1]), int(total[3])
 
 
 def copied(server: Server, file: Path, work: str) -> dict[str, Any]:

@@ -31,11 +31,11 @@ def main() -> int:
             if program.stdout.readline() != "ready\n":
                 raise SystemExit(f"{line} did not get ready")
             before = server.cpu_seconds()
-            said, _ = program.communicate("\n")
+            output, _ = program.communicate("\n")
             cpu = server.cpu_seconds() - before
         if program.returncode != 0:
             raise SystemExit(f"{line} failed")
-    sample = json.loads(said.splitlines()[-1])
+    sample = json.loads(output.splitlines()[-1])
     print(json.dumps({**sample, "cpu_s": sample["cpu_s"] + cpu, "server_cpu_s": cpu}))
     return 0
 

@@ -305,14 +305,14 @@ class _Client:
         self.pairs += 1
         name = step.target.format(**names_of(self.scenario, self.number, self.pairs))
         start = time.monotonic()
-        with self.federation.transaction(message="a database") as txn:
+        with self.federation.transaction(message="create a database") as txn:
             database = txn.database(name, create=True)
             database.container("items", Item, create=True).append(
                 Item(number=self.pairs, payload=self.payloads.one(step.size))
             )
         self._add("create", start)
         start = time.monotonic()
-        with self.federation.transaction(message="no database") as txn:
+        with self.federation.transaction(message="drop a database") as txn:
             txn.drop(name)
         self._done("drop", start)
 

@@ -16,7 +16,7 @@ __all__ = ["Item", "LinkedItem", "Payloads", "Tag", "names_of", "prepare", "repe
 
 @fb.persistent
 class Item:
-    """An object of so many bytes."""
+    """An object with a payload."""
 
     number: fb.uint64
     payload: list[fb.float32]
@@ -83,7 +83,7 @@ def prepare(federation: fb.Federation, scenario: Scenario, clients: int) -> Iter
         for owner in range(_owners(data, scenario, clients)):
             names = names_of(scenario, owner)
             place = names["disk"] if scenario.simulation.disks else None
-            with federation.transaction(message="what is there before") as txn:
+            with federation.transaction(message="initial data") as txn:
                 database = txn.database(data.database.format(**names), create=True, place=place)
                 yield _fill(database, data, payloads)
 

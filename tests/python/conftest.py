@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 INTEGRATION = os.environ.get("CI", "").lower() == "true"
 # The files of tests that take a minute and more; where several processes share the work, none of these is
 # begun last.
-LONGEST = {"test_readers", "test_rntuple_judges", "test_testbed", "test_xrootd_suites"}
+LONGEST = {"test_readers", "test_rntuple_judges", "test_testbed_runs", "test_xrootd_suites"}
 
 
 @pytest.fixture
@@ -78,6 +79,12 @@ def by_root(project: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Wri
     command: list[str | Path] = [sys.executable, "-W", "ignore", script, folder]
     subprocess.run(command, check=True, capture_output=True)
     return manifest(folder)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A copy of the testbed's small workload."""
+    return Path(shutil.copy(Path(__file__).parent / "small_workload.toml", tmp_path / "small.toml"))
 
 
 @pytest.fixture(scope="session")
