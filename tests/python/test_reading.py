@@ -162,7 +162,7 @@ def test_unknown_names_are_refused_with_near_misses(fed: fb.Federation) -> None:
         _ = events[0].evnt
     with pytest.raises(fb.NotFoundError, match="events"):
         fed["reco/event"]
-    with pytest.raises(fb.InvalidError, match="path of a container"):
+    with pytest.raises(fb.InvalidError, match="invalid container path"):
         fed["reco"]
     assert not hasattr(events[0], "__array__")
 
