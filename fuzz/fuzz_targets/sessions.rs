@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use femtobarn_server::auth::Authenticator;
-use femtobarn_server::logical::exports::{Exports, Manner};
+use femtobarn_server::logical::exports::{ExportOptions, Exports};
 use femtobarn_server::logical::{Logical, Settings};
 use femtobarn_server::physical::{MemoryStorage, StoragePath};
-use femtobarn_server::protocol::xroot::{Shared, serve_from};
+use femtobarn_server::protocol::xroot::{RootService, serve_from};
 use libfuzzer_sys::fuzz_target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -291,23 +291,23 @@ async fn serve(clients: [Script; 2]) {
     let mut exports = Exports::default();
     let top = StoragePath::new(b"/").expect("it is a path");
     let storage = Arc::new(MemoryStorage::new(STORAGE_BYTES));
-    let manner = Manner { is_quick: true, is_read_only: false };
-    exports.add(&top, storage, manner).expect("nothing else is exported");
+    let options = ExportOptions { is_quick: true, is_read_only: false };
+    exports.add(&top, storage, options).expect("nothing else is exported");
     let logical = Arc::new(Logical::new(Settings::default(), exports));
-    let shared = Arc::new(Shared::new(Arc::clone(&logical), Authenticator::open()));
+    let service = Arc::new(RootService::new(Arc::clone(&logical), Authenticator::open()));
     let [one, other] = clients;
-    tokio::join!(converse(one, &shared), converse(other, &shared));
+    tokio::join!(converse(one, &service), converse(other, &service));
     assert_eq!(logical.sessions.count(), 0, "a session is left");
     // What blocks may end a little later than the client that asked for it; what never ends takes too long.
-    while logical.files.count() > 0 || shared.buffers.used() > 0 {
+    while logical.files.count() > 0 || service.buffers.used() > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-async fn converse(script: Script, shared: &Arc<Shared>) {
+async fn converse(script: Script, service: &Arc<RootService>) {
     let (here, there) = UnixStream::pair().expect("there can be sockets");
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1094));
-    let served = serve_from(stream(there), address, address, Arc::clone(shared));
+    let served = serve_from(stream(there), address, address, Arc::clone(service));
     tokio::join!(served, talk(script, stream(here)));
 }
 

@@ -212,7 +212,7 @@ def test_a_copy_from_a_server_that_is_killed_fails_if_the_database_changed_since
     assert proxy.cut.is_set()
     if changes:
         assert done.returncode != 0
-        assert "begin anew" in done.stderr
+        assert "start again" in done.stderr
     else:
         assert done.returncode == 0, done.stderr
         assert (tmp_path / "copy.root").read_bytes() == snapshots(place, tmp_path, 1)[0]

@@ -65,6 +65,7 @@ impl ServerHandle {
             StartError::Config(what) => exception("invalid", what),
             StartError::Denied(what) => exception("denied", what),
             StartError::System(what) => exception("storage", what),
+            other => exception("storage", other.to_string()),
         })?;
         Ok(ServerHandle {
             port: server.address().port(),

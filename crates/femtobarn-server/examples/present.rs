@@ -53,8 +53,8 @@ fn copy(
     }
 }
 
-fn text(trouble: StorageError) -> String {
-    match trouble {
+fn text(error: StorageError) -> String {
+    match error {
         StorageError::Refused(_, text) => text,
         other => format!("{other:?}"),
     }

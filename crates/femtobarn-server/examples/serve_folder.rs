@@ -12,7 +12,7 @@
 use std::io::Write;
 
 use femtobarn_server::Server;
-use femtobarn_server::config::{Allowed, Auth, Config, Export, Tls};
+use femtobarn_server::config::{Allowed, AuthConfig, Config, ExportConfig, TlsConfig};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -25,13 +25,13 @@ fn config() -> Option<Config> {
     let certificate = words.next().unwrap_or_default();
     let required = !certificate.is_empty();
     let key = words.next().unwrap_or_default().into();
-    let export = Export { folder, name, read_only: false, throttle: None, faults: vec![] };
+    let export = ExportConfig { folder, name, read_only: false, throttle: None, faults: vec![] };
     (flag == "-p").then_some(Config {
         address: "127.0.0.1".to_owned(),
         port: port.parse().ok()?,
         exports: vec![export],
-        auth: Auth { anonymous: Allowed::All, ..Auth::default() },
-        tls: Tls { certificate: certificate.into(), key, required },
+        auth: AuthConfig { anonymous: Allowed::All, ..AuthConfig::default() },
+        tls: TlsConfig { certificate: certificate.into(), key, required },
         ..Config::default()
     })
 }

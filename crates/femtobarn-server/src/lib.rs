@@ -1,12 +1,13 @@
-//! The server: three layers that can be replaced, behind one port.
+//! The server: three replaceable layers behind one port.
 //!
-//! | layer | module | what it knows |
+//! | layer | module | contents |
 //! |---|---|---|
 //! | protocol | [`protocol`] | bytes on a connection: `root://`, gRPC, HTTP |
-//! | logical | [`logical`] | names, open files, sessions, who may do what |
-//! | physical | [`physical`] | files: POSIX, memory, throttled and failing ones |
+//! | logical | [`logical`] | the name space, open files, sessions, catalogues |
+//! | physical | [`physical`] | trees of files: POSIX folders, federations, throttled and faulty storages |
 //!
-//! A layer knows only the one below it. [`Server`] makes them of a [`Config`] and runs them.
+//! A layer knows only the ones below it. [`auth`] checks identities and rights, [`config`] is the operator's configuration;
+//! [`Server`] builds the layers from a [`Config`] and runs them, and reports its [`status`].
 //!
 //! ```
 //! use femtobarn_server::{Config, Server};
@@ -22,10 +23,8 @@
 
 pub mod auth;
 pub mod config;
-mod exporting;
 pub mod logging;
 pub mod logical;
-mod monitoring;
 pub mod physical;
 pub mod protocol;
 mod server;

@@ -7,16 +7,16 @@ use std::sync::OnceLock;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::Subscriber;
 
-use crate::config::{Log, LogFormat};
+use crate::config::{LogConfig, LogFormat};
 
 /// Starts the log of this process; a second time does nothing.
 ///
 /// # Errors
 /// A text, if the level is none.
-pub fn start(log: &Log) -> Result<(), String> {
+pub fn start(log: &LogConfig) -> Result<(), String> {
     let builder = Subscriber::builder().with_env_filter(filter(log)?).with_writer(std::io::stderr);
     // A program that embeds the server may have set a log; it is kept.
-    let set: Set = match log.format {
+    let set: SetFilter = match log.format {
         LogFormat::Text => {
             let is_terminal = std::io::stderr().is_terminal();
             let builder = builder.with_ansi(is_terminal).with_filter_reloading();
@@ -44,17 +44,17 @@ pub fn start(log: &Log) -> Result<(), String> {
 ///
 /// # Errors
 /// A text, if the level is none.
-pub fn set_level(log: &Log) -> Result<bool, String> {
+pub fn set_level(log: &LogConfig) -> Result<bool, String> {
     let filter = filter(log)?;
     Ok(SET.get().is_some_and(|set| set(filter)))
 }
 
 /// What changes the level of the log that was begun.
-type Set = Box<dyn Fn(EnvFilter) -> bool + Send + Sync>;
+type SetFilter = Box<dyn Fn(EnvFilter) -> bool + Send + Sync>;
 
-static SET: OnceLock<Set> = OnceLock::new();
+static SET: OnceLock<SetFilter> = OnceLock::new();
 
-fn filter(log: &Log) -> Result<EnvFilter, String> {
+fn filter(log: &LogConfig) -> Result<EnvFilter, String> {
     EnvFilter::try_new(&log.level)
         .map_err(|error| format!("log.level: {:?} is not a level: {error}", log.level))
 }

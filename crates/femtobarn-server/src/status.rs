@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// What the server is doing now, and has done since it started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Status {
+pub struct ServerStatus {
     /// The server's own name and version.
     pub server: String,
     /// Seconds since it started.

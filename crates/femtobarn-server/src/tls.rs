@@ -3,8 +3,9 @@
 //! Connections that there are keep what they began with.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -13,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::config::Tls;
+use crate::config::TlsConfig;
 
 /// The certificates that connections are encrypted with from now on.
 #[derive(Debug)]
@@ -26,16 +27,16 @@ impl Certificates {
     ///
     /// # Errors
     /// A text that names the file and what is wrong with it; the old ones stay then.
-    pub fn read_again(&self, tls: &Tls) -> Result<(), String> {
+    pub fn read_again(&self, tls: &TlsConfig) -> Result<(), String> {
         let new = Arc::new(certified_key(tls, &provider())?);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+        *self.current.write() = new;
         Ok(())
     }
 }
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner)))
+        Some(Arc::clone(&self.current.read()))
     }
 }
 
@@ -46,7 +47,7 @@ pub type Encryption = (Arc<ServerConfig>, Arc<Certificates>);
 ///
 /// # Errors
 /// A text that names the file and what is wrong with it.
-pub fn server_config(tls: &Tls) -> Result<Option<Encryption>, String> {
+pub fn server_config(tls: &TlsConfig) -> Result<Option<Encryption>, String> {
     if tls.certificate.as_os_str().is_empty() {
         return Ok(None);
     }
@@ -68,7 +69,7 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 /// The certificates of files, with the key that belongs to the first of them.
-fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
+fn certified_key(tls: &TlsConfig, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
     let certificates = CertificateDer::pem_file_iter(&tls.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| unusable("certificate", &tls.certificate, &error))?;

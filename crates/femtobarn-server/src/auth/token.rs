@@ -8,11 +8,11 @@
 //! Source: "WLCG Common JWT Profiles" 1.0, <https://zenodo.org/records/3460258>.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use jsonwebtoken::jwk::{Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::{Identity, Refusal, Rights};
@@ -40,18 +40,18 @@ pub struct Issuer {
 /// All issuers whose tokens count.
 pub struct Tokens {
     audiences: Vec<String>,
-    issuers: Vec<(Issuer, Mutex<Keys>)>,
+    issuers: Vec<(Issuer, Mutex<IssuerKeys>)>,
 }
 
 /// An issuer's keys, and when their file was written.
 #[derive(Default)]
-struct Keys {
+struct IssuerKeys {
     set: Vec<Jwk>,
     written: Option<SystemTime>,
 }
 
 #[derive(Deserialize)]
-struct Claims {
+struct TokenClaims {
     #[serde(default)]
     sub: String,
     #[serde(default)]
@@ -59,7 +59,7 @@ struct Claims {
 }
 
 #[derive(Deserialize)]
-struct Issued {
+struct UnverifiedIssuer {
     iss: String,
 }
 
@@ -70,7 +70,7 @@ impl Tokens {
     /// A text that names the file whose keys cannot be read.
     pub fn new(issuers: Vec<Issuer>, audiences: Vec<String>) -> Result<Self, String> {
         let with_keys = |issuer: Issuer| {
-            let mut keys = Keys::default();
+            let mut keys = IssuerKeys::default();
             keys.read(&issuer)?;
             Ok((issuer, Mutex::new(keys)))
         };
@@ -91,14 +91,14 @@ impl Tokens {
             |error: jsonwebtoken::errors::Error| Refusal(format!("the token is refused: {error}"));
         let header = decode_header(token).map_err(bad)?;
         // Only to choose the keys; it counts once the signature is checked.
-        let claimed: Issued =
+        let claimed: UnverifiedIssuer =
             jsonwebtoken::dangerous::insecure_decode_claims(token).map_err(bad)?;
         let (issuer, keys) =
             self.issuers.iter().find(|(issuer, _)| issuer.issuer == claimed.iss).ok_or_else(
                 || Refusal(format!("this server does not know the issuer {:?}", claimed.iss)),
             )?;
         let key = self.key(issuer, keys, header.kid.as_deref(), header.alg)?;
-        let claims = decode::<Claims>(token, &key, &self.validation(issuer, header.alg));
+        let claims = decode::<TokenClaims>(token, &key, &self.validation(issuer, header.alg));
         let claims = claims.map_err(bad)?.claims;
         let rights = Rights::of_scope(&claims.scope, &issuer.base);
         Ok(Identity { name: claims.sub, how: "token", rights })
@@ -111,7 +111,7 @@ impl Tokens {
     pub fn read_again(&self) -> Result<usize, Vec<String>> {
         let (mut read, mut wrong) = (vec![], vec![]);
         for (issuer, _) in &self.issuers {
-            let mut new = Keys::default();
+            let mut new = IssuerKeys::default();
             match new.read(issuer) {
                 Ok(_) => read.push(new),
                 Err(what) => wrong.push(what),
@@ -121,7 +121,7 @@ impl Tokens {
             return Err(wrong);
         }
         for ((_, keys), new) in self.issuers.iter().zip(read) {
-            *keys.lock().unwrap_or_else(PoisonError::into_inner) = new;
+            *keys.lock() = new;
         }
         Ok(self.issuers.len())
     }
@@ -140,15 +140,15 @@ impl Tokens {
     fn key(
         &self,
         issuer: &Issuer,
-        keys: &Mutex<Keys>,
+        keys: &Mutex<IssuerKeys>,
         id: Option<&str>,
         algorithm: Algorithm,
     ) -> Result<DecodingKey, Refusal> {
         if matches!(algorithm, Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512) {
             return Err(Refusal("tokens signed with a shared secret are refused".to_owned()));
         }
-        let mut keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
-        // Keys that cannot be read again, or not yet, stay what they were.
+        let mut keys = keys.lock();
+        // IssuerKeys that cannot be read again, or not yet, stay what they were.
         if let Err(what) = keys.read(issuer) {
             tracing::warn!("{what}");
         }
@@ -164,7 +164,7 @@ impl Tokens {
     }
 }
 
-impl Keys {
+impl IssuerKeys {
     /// Reads the keys if their file was written since.
     fn read(&mut self, issuer: &Issuer) -> Result<(), String> {
         let cannot = |what: &str| {
@@ -184,7 +184,7 @@ impl Keys {
         if set.keys.is_empty() {
             return Err(cannot("there are none in it"));
         }
-        *self = Keys { set: set.keys, written };
+        *self = IssuerKeys { set: set.keys, written };
         Ok(())
     }
 }

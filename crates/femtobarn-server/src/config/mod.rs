@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::auth::{Authenticator, Issuer, Rights, Tokens};
-use crate::logical::placement::{Either, Neighbour, Overflow, Placement, Replicas};
+use crate::logical::placement::{FirstOf, Neighbour, Overflow, Placement, Replicas};
 
 mod network;
 
@@ -29,27 +29,27 @@ pub struct Config {
     pub read_only: bool,
     /// What is served.
     #[serde(rename = "export")]
-    pub exports: Vec<Export>,
+    pub exports: Vec<ExportConfig>,
     /// Who may do what.
-    pub auth: Auth,
+    pub auth: AuthConfig,
     /// Encryption.
-    pub tls: Tls,
+    pub tls: TlsConfig,
     /// The status page and the metrics.
-    pub http: Http,
+    pub http: HttpConfig,
     /// How much of anything.
     pub limits: Limits,
     /// What the logical layer does to save work.
-    pub logical: Logical,
+    pub logical: LogicalConfig,
     /// Who else opens files.
-    pub redirect: Redirect,
+    pub redirect: RedirectConfig,
     /// What is logged.
-    pub log: Log,
+    pub log: LogConfig,
 }
 
 /// A folder that is served.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
-pub struct Export {
+pub struct ExportConfig {
     /// The folder: of a federation, or of plain files.
     pub folder: PathBuf,
     /// What paths begin with; the folder's own name if empty.
@@ -59,8 +59,8 @@ pub struct Export {
     #[serde(default)]
     pub read_only: bool,
     /// How slow it is made.
-    pub throttle: Option<Throttle>,
-    /// What goes wrong on purpose; see [`Fault`](crate::physical::Fault).
+    pub throttle: Option<ThrottleConfig>,
+    /// What goes wrong on purpose; see [`InjectedFault`](crate::physical::InjectedFault).
     #[serde(default)]
     pub faults: Vec<String>,
 }
@@ -68,7 +68,7 @@ pub struct Export {
 /// How slow an export is made.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
-pub struct Throttle {
+pub struct ThrottleConfig {
     /// Bytes a second, of reading and writing together.
     pub bytes_per_second: u64,
     /// Seeks a second.
@@ -98,11 +98,11 @@ fn write_behind_seconds() -> f64 {
 /// Who may do what.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
-pub struct Auth {
+pub struct AuthConfig {
     /// What clients may do who say nothing of themselves.
     pub anonymous: Allowed,
     /// What clients may do who tell a user's name without proof.
-    pub unix: Nothing,
+    pub unix: UnixAllowed,
     /// The names by which tokens know this server.
     pub audiences: Vec<String>,
     /// Whose tokens count.
@@ -114,7 +114,7 @@ pub struct Auth {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Allowed {
-    /// Nothing; they are not let in.
+    /// UnixAllowed; they are not let in.
     Nothing,
     /// Read.
     #[default]
@@ -126,12 +126,12 @@ pub enum Allowed {
 /// As [`Allowed`], nothing by default.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(transparent)]
-pub struct Nothing(pub Allowed);
+pub struct UnixAllowed(pub Allowed);
 
 /// Encryption.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
-pub struct Tls {
+pub struct TlsConfig {
     /// The server's certificates, in PEM format; none if empty.
     pub certificate: PathBuf,
     /// The key of the first certificate, in PEM format.
@@ -143,9 +143,9 @@ pub struct Tls {
 /// The status page and the metrics.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
-pub struct Http {
+pub struct HttpConfig {
     /// Who may read `/metrics`.
-    pub metrics: Metrics,
+    pub metrics: MetricsAccess,
     /// From where it may be read without a token, too.
     pub metrics_from: Vec<Network>,
 }
@@ -153,8 +153,8 @@ pub struct Http {
 /// Who may read `/metrics`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-pub enum Metrics {
-    /// Everybody where anonymous clients may do something, and otherwise as [`Metrics::Closed`].
+pub enum MetricsAccess {
+    /// Everybody where anonymous clients may do something, and otherwise as [`MetricsAccess::Closed`].
     #[default]
     Auto,
     /// Everybody.
@@ -183,7 +183,7 @@ pub struct Limits {
 /// What the logical layer does to save work.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
-pub struct Logical {
+pub struct LogicalConfig {
     /// One open file for all sessions that read it.
     pub reuse_files: bool,
     /// No sync where nothing was written since the last one.
@@ -197,20 +197,20 @@ pub struct Logical {
 /// Who else opens files.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
-pub struct Redirect {
+pub struct RedirectConfig {
     /// Sessions above which clients are sent to neighbours; 0: they never are.
     pub sessions_max: usize,
     /// Who has the same files, as `host:port`.
     pub neighbours: Vec<String>,
     /// What is opened elsewhere.
     #[serde(rename = "replica")]
-    pub replicas: Vec<Replica>,
+    pub replicas: Vec<ReplicaConfig>,
 }
 
 /// A path whose files are opened elsewhere.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
-pub struct Replica {
+pub struct ReplicaConfig {
     /// The path.
     pub path: String,
     /// Who has a copy of what is below it, as `host:port`.
@@ -220,7 +220,7 @@ pub struct Replica {
 /// What is logged.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
-pub struct Log {
+pub struct LogConfig {
     /// For people or for machines.
     pub format: LogFormat,
     /// How much: a level, or what `tracing` calls directives.
@@ -251,7 +251,7 @@ impl Config {
 
     /// Serves one more folder; under its own name if that is empty.
     pub fn export(&mut self, folder: PathBuf, name: String) {
-        self.exports.push(Export {
+        self.exports.push(ExportConfig {
             folder,
             name,
             read_only: false,
@@ -284,7 +284,7 @@ impl Config {
             if !export.name.is_empty() && !export.name.starts_with('/') {
                 return Err(format!("export.name is a path: \"/{}\"?", export.name));
             }
-            export.throttle.as_ref().map_or(Ok(()), Throttle::check)?;
+            export.throttle.as_ref().map_or(Ok(()), ThrottleConfig::check)?;
         }
         Ok(())
     }
@@ -310,15 +310,15 @@ impl Config {
             },
             neighbours: all(&redirect.neighbours)?,
         };
-        Ok(Arc::new(Either(Replicas { replicas: replicas? }, overflow)))
+        Ok(Arc::new(FirstOf(Replicas { replicas: replicas? }, overflow)))
     }
 
     /// Who may read the metrics.
     pub fn metrics_readers(&self) -> MetricsReaders {
         let is_open = match self.http.metrics {
-            Metrics::Open => true,
-            Metrics::Closed => false,
-            Metrics::Auto => self.auth.anonymous != Allowed::Nothing,
+            MetricsAccess::Open => true,
+            MetricsAccess::Closed => false,
+            MetricsAccess::Auto => self.auth.anonymous != Allowed::Nothing,
         };
         MetricsReaders { is_open, from: self.http.metrics_from.clone() }
     }
@@ -329,9 +329,10 @@ impl Config {
     /// A text that names the file of keys that cannot be read.
     pub fn authenticator(&self) -> Result<Authenticator, String> {
         let auth = &self.auth;
-        let tokens = match auth.issuers.is_empty() {
-            true => None,
-            false => Some(Tokens::new(auth.issuers.clone(), auth.audiences.clone())?.into()),
+        let tokens = if auth.issuers.is_empty() {
+            None
+        } else {
+            Some(Tokens::new(auth.issuers.clone(), auth.audiences.clone())?.into())
         };
         Ok(Authenticator { anonymous: auth.anonymous.rights(), unix: auth.unix.0.rights(), tokens })
     }
@@ -345,7 +346,7 @@ fn neighbour(text: &str) -> Result<Neighbour, String> {
     }
 }
 
-impl Throttle {
+impl ThrottleConfig {
     fn check(&self) -> Result<(), String> {
         if Duration::try_from_secs_f64(self.write_behind_seconds).is_err() {
             let seconds = self.write_behind_seconds;
@@ -381,9 +382,9 @@ impl Allowed {
     }
 }
 
-impl Default for Nothing {
+impl Default for UnixAllowed {
     fn default() -> Self {
-        Nothing(Allowed::Nothing)
+        UnixAllowed(Allowed::Nothing)
     }
 }
 
@@ -394,13 +395,13 @@ impl Default for Config {
             port: 1094,
             read_only: false,
             exports: vec![],
-            auth: Auth::default(),
-            tls: Tls::default(),
-            http: Http::default(),
+            auth: AuthConfig::default(),
+            tls: TlsConfig::default(),
+            http: HttpConfig::default(),
             limits: Limits::default(),
-            logical: Logical::default(),
-            redirect: Redirect::default(),
-            log: Log::default(),
+            logical: LogicalConfig::default(),
+            redirect: RedirectConfig::default(),
+            log: LogConfig::default(),
         }
     }
 }
@@ -417,9 +418,9 @@ impl Default for Limits {
     }
 }
 
-impl Default for Logical {
+impl Default for LogicalConfig {
     fn default() -> Self {
-        Logical {
+        LogicalConfig {
             reuse_files: true,
             eliminate_syncs: true,
             close_idle_files_seconds: 600,
@@ -428,9 +429,9 @@ impl Default for Logical {
     }
 }
 
-impl Default for Log {
+impl Default for LogConfig {
     fn default() -> Self {
-        Log { format: LogFormat::Text, level: "info".to_owned() }
+        LogConfig { format: LogFormat::Text, level: "info".to_owned() }
     }
 }
 
@@ -460,10 +461,13 @@ mod tests {
         let throttle = config.exports[0].throttle.as_ref().expect("it is slow");
         assert_eq!((throttle.bytes_per_second, throttle.disks.len()), (22_000_000, 2));
         let faults: Vec<_> = config.exports[0].faults.iter().map(|fault| fault.parse()).collect();
-        assert!(faults.len() == 2 && faults.iter().all(Result::<crate::physical::Fault, _>::is_ok));
+        assert!(
+            faults.len() == 2
+                && faults.iter().all(Result::<crate::physical::InjectedFault, _>::is_ok)
+        );
         let path = StoragePath::new(b"/lhc.fed/raw/x").expect("a path");
         let placement = config.placement().expect("servers are servers");
-        let elsewhere = placement.elsewhere(&path, Opaque::default(), Load { sessions: 1 });
+        let elsewhere = placement.redirect_target(&path, Opaque::default(), Load { sessions: 1 });
         assert_eq!(elsewhere.map(|server| server.host).as_deref(), Some("disk1.example"));
         assert!(config.check().is_err_and(|what| what.contains("TLS")));
     }

@@ -1,6 +1,6 @@
-//! Checksums of whole files, kept until the file changes.
+//! Checksums of whole files, cached until the file changes.
 //!
-//! One that nobody waits for any more ends after the piece that it reads: a file may be huge, and its client gone.
+//! The computation of a large file stops at the next piece when its client has gone ([`CancelGuard`]).
 
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
@@ -11,22 +11,22 @@ use quick_cache::sync::Cache;
 
 use crate::physical::{Metadata, StorageError, StoragePath, StorageResult, StoredFile};
 
-/// Checksums that are kept.
+/// Checksums that are cached.
 const KEPT_MAX: usize = 16_384;
 
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// How a checksum is computed.
+/// A checksum algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChecksumKind {
     /// Adler-32 (RFC 1950).
     Adler32,
     /// CRC-32C (RFC 7143).
     Crc32c,
-    /// CRC-32 with the length behind the data, as `cksum` has it (POSIX).
+    /// CRC-32 of `cksum` (POSIX), with the length appended to the data.
     Crc32,
-    /// CRC-32 as zlib has it (RFC 1952), its bytes from the lowest on, as XRootD tells it.
+    /// CRC-32 of zlib (RFC 1952), written with its lowest byte first, as XRootD does.
     Zcrc32,
     /// MD5 (RFC 1321).
     Md5,
@@ -42,7 +42,7 @@ impl ChecksumKind {
         ChecksumKind::Md5,
     ];
 
-    /// The name by which clients ask for it.
+    /// The name in the protocol.
     pub fn name(self) -> &'static str {
         match self {
             ChecksumKind::Adler32 => "adler32",
@@ -53,27 +53,27 @@ impl ChecksumKind {
         }
     }
 
-    /// The kind of this name, in letters of any case; `default` is the first one.
+    /// The kind of this name, ignoring case; `default` is the first one.
     pub fn of_name(name: &[u8]) -> Option<Self> {
         let is_called = |known: &str| known.as_bytes().eq_ignore_ascii_case(name);
-        match is_called("default") {
-            true => Some(Self::ALL[0]),
-            false => Self::ALL.into_iter().find(|kind| is_called(kind.name())),
+        if is_called("default") {
+            Some(Self::ALL[0])
+        } else {
+            Self::ALL.into_iter().find(|kind| is_called(kind.name()))
         }
     }
 
-    /// The digest of a file in hexadecimal digits. Reads all of it, as long as somebody waits: may block
-    /// for long.
+    /// The digest of a file in hexadecimal digits. Reads the whole file, so it may block for long.
     ///
     /// # Errors
-    /// The storage's; `ECANCELED` if nobody waits any more.
-    pub fn compute(self, file: &dyn StoredFile, wish: &Wish) -> StorageResult<String> {
-        let mut running = Running::new(self);
+    /// `ECANCELED` if the request was cancelled; otherwise those of reading the file.
+    pub fn compute(self, file: &dyn StoredFile, cancelled: &CancelSignal) -> StorageResult<String> {
+        let mut running = ChecksumState::new(self);
         let mut buffer = vec![0; PIECE_BYTES];
         let mut offset = 0;
         loop {
-            if !wish.lasts() {
-                let what = "nobody waits for the checksum any more";
+            if cancelled.is_cancelled() {
+                let what = "the client no longer waits for the checksum";
                 return Err(StorageError::refused(Errno::ECANCELED, what));
             }
             let count = file.read_at(offset, &mut buffer)?;
@@ -86,27 +86,27 @@ impl ChecksumKind {
     }
 }
 
-/// Somebody who waits for a checksum; once it is dropped, nobody does.
+/// Cancels a checksum when it is dropped.
 #[derive(Default)]
-pub struct Waiter(Arc<()>);
+pub struct CancelGuard(Arc<()>);
 
-/// What a waiter wants done, for as long as it waits.
-pub struct Wish(Weak<()>);
+/// Tells a computation whether its [`CancelGuard`] was dropped.
+pub struct CancelSignal(Weak<()>);
 
-impl Waiter {
-    /// What it waits for.
-    pub fn wish(&self) -> Wish {
-        Wish(Arc::downgrade(&self.0))
+impl CancelGuard {
+    /// The signal of this guard.
+    pub fn signal(&self) -> CancelSignal {
+        CancelSignal(Arc::downgrade(&self.0))
     }
 }
 
-impl Wish {
-    fn lasts(&self) -> bool {
-        self.0.strong_count() > 0
+impl CancelSignal {
+    fn is_cancelled(&self) -> bool {
+        self.0.strong_count() == 0
     }
 }
 
-enum Running {
+enum ChecksumState {
     Adler32(simd_adler32::Adler32),
     Crc32c(u32),
     Crc32(PosixCrc),
@@ -114,42 +114,42 @@ enum Running {
     Md5(Md5),
 }
 
-impl Running {
+impl ChecksumState {
     fn new(kind: ChecksumKind) -> Self {
         match kind {
-            ChecksumKind::Adler32 => Running::Adler32(simd_adler32::Adler32::new()),
-            ChecksumKind::Crc32c => Running::Crc32c(0),
-            ChecksumKind::Crc32 => Running::Crc32(PosixCrc::new()),
-            ChecksumKind::Zcrc32 => Running::Zcrc32(crc32fast::Hasher::new()),
-            ChecksumKind::Md5 => Running::Md5(Md5::new()),
+            ChecksumKind::Adler32 => ChecksumState::Adler32(simd_adler32::Adler32::new()),
+            ChecksumKind::Crc32c => ChecksumState::Crc32c(0),
+            ChecksumKind::Crc32 => ChecksumState::Crc32(PosixCrc::new()),
+            ChecksumKind::Zcrc32 => ChecksumState::Zcrc32(crc32fast::Hasher::new()),
+            ChecksumKind::Md5 => ChecksumState::Md5(Md5::new()),
         }
     }
 
     fn add(&mut self, bytes: &[u8]) {
         match self {
-            Running::Adler32(state) => state.write(bytes),
-            Running::Crc32c(state) => *state = crc32c::crc32c_append(*state, bytes),
-            Running::Crc32(state) => state.add(bytes),
-            Running::Zcrc32(state) => state.update(bytes),
-            Running::Md5(state) => state.update(bytes),
+            ChecksumState::Adler32(state) => state.write(bytes),
+            ChecksumState::Crc32c(state) => *state = crc32c::crc32c_append(*state, bytes),
+            ChecksumState::Crc32(state) => state.add(bytes),
+            ChecksumState::Zcrc32(state) => state.update(bytes),
+            ChecksumState::Md5(state) => state.update(bytes),
         }
     }
 
     fn digest(self) -> String {
         match self {
-            Running::Adler32(state) => format!("{:08x}", state.finish()),
-            Running::Crc32c(state) => format!("{state:08x}"),
-            Running::Crc32(state) => format!("{:08x}", state.finish()),
-            Running::Zcrc32(state) => format!("{:08x}", state.finalize().swap_bytes()),
-            Running::Md5(state) => {
+            ChecksumState::Adler32(state) => format!("{:08x}", state.finish()),
+            ChecksumState::Crc32c(state) => format!("{state:08x}"),
+            ChecksumState::Crc32(state) => format!("{:08x}", state.finish()),
+            ChecksumState::Zcrc32(state) => format!("{:08x}", state.finalize().swap_bytes()),
+            ChecksumState::Md5(state) => {
                 state.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
             }
         }
     }
 }
 
-/// The checksum of `cksum` (POSIX), by the one of zlib: the same polynomial, but the bits of each byte come
-/// the other way round, it begins with 0, and the length follows the data.
+/// The checksum of `cksum` (POSIX), computed with zlib's: the polynomial is the same, but the bits of each byte are
+/// reversed, the initial value is 0, and the length follows the data.
 struct PosixCrc {
     state: crc32fast::Hasher,
     length: u64,
@@ -158,7 +158,7 @@ struct PosixCrc {
 
 impl PosixCrc {
     fn new() -> Self {
-        // zlib's has the complement of its state.
+        // zlib's implementation stores the complement of its state.
         let state = crc32fast::Hasher::new_with_initial(u32::MAX);
         PosixCrc { state, length: 0, reversed: Vec::new() }
     }
@@ -182,21 +182,21 @@ impl PosixCrc {
     }
 }
 
-/// A file as it was, and a kind of checksum: path, id, size, time of change.
-type Known = (StoragePath, u64, u64, SystemTime, ChecksumKind);
+/// A version of a file and an algorithm: path, id, size, time of modification, kind.
+type ChecksumKey = (StoragePath, u64, u64, SystemTime, ChecksumKind);
 
-/// Checksums that were computed, by what the file was then.
+/// Computed checksums, by the version of the file.
 pub struct Checksums {
-    kept: Option<Cache<Known, String>>,
+    kept: Option<Cache<ChecksumKey, String>>,
 }
 
 impl Checksums {
-    /// With none computed yet.
+    /// An empty cache, or none if `keeps` is false.
     pub fn new(keeps: bool) -> Self {
         Checksums { kept: keeps.then(|| Cache::new(KEPT_MAX)) }
     }
 
-    /// The digest, if it was computed before.
+    /// The cached digest.
     pub fn known(
         &self,
         path: &StoragePath,
@@ -207,9 +207,9 @@ impl Checksums {
         self.kept.as_ref()?.get(&key)
     }
 
-    /// Keeps a digest. `before` and `after` are what was known of the file around its computing: if it
-    /// changed meanwhile, nobody may take the digest for that of what is there now.
-    pub fn keep(
+    /// Caches a digest, unless the file's metadata differ `before` and `after` its computation: the file was changed
+    /// meanwhile, and the digest is of neither version.
+    pub fn insert(
         &self,
         path: &StoragePath,
         (before, after): (&Metadata, &Metadata),

@@ -1,9 +1,9 @@
-//! The name space: which storage serves the names below a prefix.
+//! The name space: storages by the prefix of the paths that they serve.
 //!
 //! 1. The longest prefix wins.
-//! 2. What lies above prefixes, `/` at least, is a folder that lists them and cannot be changed.
-//! 3. [`Exports`] is a storage itself, so that nobody else looks at prefixes.
-//! 4. The folder in which the server keeps journals of its own is not there for clients.
+//! 2. A path above a prefix, `/` at least, is a read-only folder that lists the prefixes below it.
+//! 3. [`Exports`] is a storage itself, so no other module parses prefixes.
+//! 4. The folder of the server's own journals is hidden from clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,41 +18,40 @@ use crate::physical::{
     StoragePath, StorageResult, StoredFile,
 };
 
-/// All storages of a server, by the prefixes of their names.
+/// All storages of a server, by prefix.
 #[derive(Default)]
 pub struct Exports {
-    /// The longest prefixes first.
-    exports: Vec<Export>,
+    /// Sorted, the longest prefixes first.
+    exports: Vec<ExportedStorage>,
 }
 
-struct Export {
+struct ExportedStorage {
     /// `/lhc.fed`; empty for the top.
     prefix: Vec<u8>,
     storage: Arc<dyn Storage>,
-    manner: Manner,
+    options: ExportOptions,
     latencies: Arc<Latencies>,
 }
 
-/// How a storage is exported.
+/// Options of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Manner {
-    /// Looking at its files and opening them takes microseconds, so that connections need not be kept
-    /// going by another thread meanwhile.
+pub struct ExportOptions {
+    /// Reading metadata and opening files takes microseconds, so such calls are made on the connection's own thread.
     pub is_quick: bool,
-    /// Nobody may change anything in it.
+    /// Clients may not change anything in it.
     pub is_read_only: bool,
 }
 
 impl Exports {
-    /// Shows a storage below a prefix.
+    /// Serves a storage below a prefix.
     ///
     /// # Errors
-    /// `EEXIST` if there is one with this prefix.
+    /// `EEXIST` if the prefix is taken.
     pub fn add(
         &mut self,
         prefix: &StoragePath,
         storage: Arc<dyn Storage>,
-        manner: Manner,
+        options: ExportOptions,
     ) -> StorageResult<()> {
         let prefix = match prefix.as_bytes() {
             b"/" => Vec::new(),
@@ -65,23 +64,23 @@ impl Exports {
                 format!("{name}/ is exported already"),
             ));
         }
-        self.exports.push(Export { prefix, storage, manner, latencies: Arc::default() });
+        self.exports.push(ExportedStorage { prefix, storage, options, latencies: Arc::default() });
         self.exports.sort_by_key(|export| std::cmp::Reverse(export.prefix.len()));
         Ok(())
     }
 
-    /// Whether looking at this path and opening it takes microseconds.
+    /// [`ExportOptions::is_quick`] of the export of this path; true outside exports.
     pub fn is_quick(&self, path: &StoragePath) -> bool {
-        self.export(path).is_none_or(|(export, _)| export.manner.is_quick)
+        self.export(path).is_none_or(|(export, _)| export.options.is_quick)
     }
 
-    /// How long requests for what lies in the export of this path took; what lies in none is not told of.
+    /// The latencies of the export of this path. Those of a path outside exports are discarded.
     pub fn latencies(&self, path: &StoragePath) -> Arc<Latencies> {
         let export = self.export(path);
         export.map_or_else(Arc::default, |(export, _)| Arc::clone(&export.latencies))
     }
 
-    fn export(&self, path: &StoragePath) -> Option<(&Export, StoragePath)> {
+    fn export(&self, path: &StoragePath) -> Option<(&ExportedStorage, StoragePath)> {
         self.exports.iter().find_map(|export| {
             let rest = path.as_bytes().strip_prefix(export.prefix.as_slice())?;
             let below = match rest {
@@ -92,15 +91,15 @@ impl Exports {
             if rest.split(|byte| *byte == b'/').nth(1) == Some(JOURNALS) {
                 return None;
             }
-            Some((export, below.expect("what is left of a clean path is one, too")))
+            Some((export, below.expect("the rest of a valid path is valid")))
         })
     }
 
-    /// The storage that has a path, and where it is there.
+    /// The storage that serves a path, and the path within it.
     ///
     /// # Errors
-    /// `ENOENT` if there is none.
-    pub(super) fn home(
+    /// `ENOENT` if no storage serves the path.
+    pub(super) fn locate(
         &self,
         path: &StoragePath,
     ) -> StorageResult<(Arc<dyn Storage>, StoragePath)> {
@@ -114,16 +113,16 @@ impl Exports {
             Some((export, below)) => Ok((&*export.storage, below)),
             None if self.is_above(path) => Err(StorageError::refused(
                 Errno::EACCES,
-                format!("{path} is a folder of exports, which cannot be changed"),
+                format!("cannot change {path}: it is a folder of exports"),
             )),
             None => Err(StorageError::cannot("find", path, Errno::ENOENT)),
         }
     }
 
-    /// The storage, if it may be changed.
+    /// The storage that serves a path, if it is not read-only.
     fn writable(&self, path: &StoragePath) -> StorageResult<(&dyn Storage, StoragePath)> {
         match self.export(path) {
-            Some((export, _)) if export.manner.is_read_only => {
+            Some((export, _)) if export.options.is_read_only => {
                 Err(StorageError::cannot("change", path, Errno::EROFS))
             }
             _ => self.storage(path),
@@ -134,7 +133,7 @@ impl Exports {
         path.as_bytes() == b"/" || self.names_below(path).next().is_some()
     }
 
-    /// The space of all file systems that exports below this path lie in, but for those that do not tell.
+    /// The capacity of all file systems below this path, without those that report an error.
     fn space_below(&self, path: &StoragePath) -> StorageResult<Space> {
         let top = StoragePath::new(b"/")?;
         let exports = self.exports.iter().filter(|export| lies_below(&export.prefix, path));
@@ -145,8 +144,8 @@ impl Exports {
                 spaces.push(*space);
             }
         }
-        if let (true, Some(Err(trouble))) = (spaces.is_empty(), found.last()) {
-            return Err(trouble.clone());
+        if let (true, Some(Err(error))) = (spaces.is_empty(), found.last()) {
+            return Err(error.clone());
         }
         let together = |all: Space, space: Space| Space {
             total: all.total + space.total,
@@ -157,7 +156,7 @@ impl Exports {
         Ok(spaces.into_iter().fold(Space::default(), together))
     }
 
-    /// The next piece of each prefix that continues this path.
+    /// The next name of each prefix that continues this path.
     fn names_below(&self, path: &StoragePath) -> impl Iterator<Item = &[u8]> {
         let top = path.as_bytes().strip_suffix(b"/").unwrap_or(path.as_bytes()).to_vec();
         self.exports.iter().filter_map(move |export| {
@@ -173,7 +172,7 @@ fn lies_below(prefix: &[u8], path: &StoragePath) -> bool {
     prefix.strip_prefix(top).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
-/// What is known of a folder that is there only because exports lie below it.
+/// The metadata of a folder that exists only because exports lie below it.
 fn folder_of_exports() -> Metadata {
     Metadata {
         kind: FileKind::Folder,
@@ -201,9 +200,10 @@ impl Storage for Exports {
         if self.export(path).is_none() && self.is_above(path) {
             return Err(StorageError::cannot("open", path, Errno::EISDIR));
         }
-        let (storage, below) = match how.write || how.creation != Creation::Existing {
-            true => self.writable(path)?,
-            false => self.storage(path)?,
+        let (storage, below) = if how.write || how.creation != Creation::Existing {
+            self.writable(path)?
+        } else {
+            self.storage(path)?
         };
         storage.open(&below, how, opaque)
     }
@@ -219,16 +219,16 @@ impl Storage for Exports {
     fn list(
         &self,
         path: &StoragePath,
-        with_facts: bool,
+        with_metadata: bool,
         opaque: Opaque<'_>,
     ) -> StorageResult<Vec<FolderEntry>> {
         let above: BTreeMap<_, _> = self
             .names_below(path)
-            .map(|name| (name.to_vec(), with_facts.then(folder_of_exports)))
+            .map(|name| (name.to_vec(), with_metadata.then(folder_of_exports)))
             .collect();
         let entries = match self.export(path) {
             Some((export, below)) => {
-                let mut entries = export.storage.list(&below, with_facts, opaque)?;
+                let mut entries = export.storage.list(&below, with_metadata, opaque)?;
                 entries.retain(|entry| below.parent().is_some() || entry.name != JOURNALS);
                 entries
             }

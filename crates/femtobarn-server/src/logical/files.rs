@@ -1,19 +1,19 @@
-//! Open files: one interface to the storage for all sessions that use the same file alike.
+//! Open files, shared by all sessions that open the same path in the same mode.
 //!
-//! 1. Opening a file that somebody has open in the same way looks whether the name still leads to that
-//!    file, and opens nothing then.
-//! 2. A sync is only done if something was written since the last one that did not fail. One is done at a
-//!    time: who finds nothing to do must know that what others wrote to the disk has got there.
-//! 3. Interfaces for reading that nobody used for a while are closed. They are opened again at the next
-//!    use, and if the name leads to another file by then, that use is refused.
+//! 1. Opening a file that is open already checks that its path still leads to it, and then shares the open file.
+//! 2. A sync is skipped if nothing was written since the last successful one. Syncs of a file run one at a time, so a
+//!    skipped sync returns only after all earlier writes are durable.
+//! 3. Idle files that are open for reading are closed, and opened again at the next use. If their path leads to another
+//!    file by then, that use fails with `ESTALE`.
 //!
-//! Each can be switched off by [`super::Settings`].
+//! [`super::Settings`] can switch off each of them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
+use parking_lot::Mutex;
 
 use super::exports::Exports;
 use crate::physical::{
@@ -21,62 +21,62 @@ use crate::physical::{
     StoredFile,
 };
 
-/// All files that are open.
+/// All open files.
 pub struct Files {
     exports: Arc<Exports>,
     reuses: bool,
     eliminates_syncs: bool,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenFiles>>,
     counts: Arc<FileCounts>,
 }
 
-/// What was saved, since the start.
+/// Counts of saved work since the server started.
 #[derive(Debug, Default)]
 pub struct FileCounts {
-    /// Opens that found the file open.
+    /// Opens that shared an open file.
     pub reused: AtomicU64,
-    /// Syncs that were asked for.
+    /// Syncs that were requested.
     pub syncs: AtomicU64,
-    /// Of these, those that were not needed.
+    /// Syncs that were skipped.
     pub syncs_eliminated: AtomicU64,
 }
 
-type Open = HashMap<Key, Weak<SharedFile>>;
+type OpenFiles = HashMap<FileKey, Weak<SharedFile>>;
 
-/// What two opens must agree in to share an interface.
+/// Two opens with the same key share an open file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct FileKey {
     path: StoragePath,
     opaque: Box<[u8]>,
     write: bool,
 }
 
-/// A file that is open for any number of sessions.
+/// A file that any number of sessions have open.
 pub struct SharedFile {
-    key: Key,
-    /// The file's id, by which it is known again.
+    key: FileKey,
+    /// The file's id, which shows whether its path still leads to it.
     id: u64,
-    /// The commit whose snapshot it shows; none outside federations.
+    /// The commit whose snapshot the file shows; none outside federations.
     snapshot: Option<u64>,
     exports: Arc<Exports>,
     interface: Mutex<Option<Arc<dyn StoredFile>>>,
     was_used: AtomicBool,
-    /// Whether something was written since the last sync.
+    /// Whether the file was written since the last successful sync.
     is_unsynced: AtomicBool,
-    /// Held by who syncs.
+    /// Serialises syncs.
     syncing: Mutex<()>,
     eliminates_syncs: bool,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenFiles>>,
     counts: Arc<FileCounts>,
 }
 
 impl Files {
-    /// For these exports, with none open.
+    /// No open files yet. `reuses` and `eliminates_syncs` switch invariants 1 and 2 on.
     pub fn new(exports: Arc<Exports>, reuses: bool, eliminates_syncs: bool) -> Self {
         Files { exports, reuses, eliminates_syncs, open: Arc::default(), counts: Arc::default() }
     }
 
-    /// Opens a file, or joins those who have it open; also tells what is known of it.
+    /// Opens a file or shares an open one, and returns its metadata.
     ///
     /// # Errors
     /// The storage's.
@@ -86,17 +86,17 @@ impl Files {
         how: OpenMode,
         opaque: Opaque<'_>,
     ) -> StorageResult<(Arc<SharedFile>, Metadata)> {
-        let key = Key { path: path.clone(), opaque: opaque.0.into(), write: how.write };
+        let key = FileKey { path: path.clone(), opaque: opaque.0.into(), write: how.write };
         if self.reuses
             && how.creation == Creation::Existing
-            && let Some(shared) = self.open_already(&key, opaque)?
+            && let Some(shared) = self.shared_file(&key, opaque)?
         {
             self.counts.reused.fetch_add(1, Ordering::Relaxed);
             return Ok(shared);
         }
         let interface = self.exports.open(path, how, opaque)?;
         let metadata = interface.metadata()?;
-        let is_for_others = self.reuses && interface.can_be_shared();
+        let is_shared = self.reuses && interface.can_be_shared();
         let shared = Arc::new(SharedFile {
             key: key.clone(),
             id: metadata.id,
@@ -104,47 +104,47 @@ impl Files {
             exports: Arc::clone(&self.exports),
             interface: Mutex::new(Some(interface)),
             was_used: AtomicBool::new(true),
-            // A file that was made or emptied is not durable yet.
+            // A new or truncated file is not durable yet.
             is_unsynced: AtomicBool::new(how.creation != Creation::Existing),
             syncing: Mutex::default(),
             eliminates_syncs: self.eliminates_syncs,
             open: Arc::clone(&self.open),
             counts: Arc::clone(&self.counts),
         });
-        if is_for_others {
-            locked(&self.open).insert(key, Arc::downgrade(&shared));
+        if is_shared {
+            self.open.lock().insert(key, Arc::downgrade(&shared));
         }
         Ok((shared, metadata))
     }
 
-    fn open_already(
+    fn shared_file(
         &self,
-        key: &Key,
+        key: &FileKey,
         opaque: Opaque<'_>,
     ) -> StorageResult<Option<(Arc<SharedFile>, Metadata)>> {
-        let found = locked(&self.open).get(key).and_then(Weak::upgrade);
+        let found = self.open.lock().get(key).and_then(Weak::upgrade);
         let Some(shared) = found else { return Ok(None) };
         let metadata = self.exports.metadata(&key.path, opaque)?;
         let is_allowed = if key.write { metadata.is_writable } else { metadata.is_readable };
         Ok((metadata.id == shared.id && is_allowed).then_some((shared, metadata)))
     }
 
-    /// What was saved, since the start.
+    /// Counts of saved work since the server started.
     pub fn counts(&self) -> &FileCounts {
         &self.counts
     }
 
-    /// Files that are open, each counted once.
+    /// The number of open files.
     pub fn count(&self) -> usize {
-        locked(&self.open).values().filter(|file| file.strong_count() > 0).count()
+        self.open.lock().values().filter(|file| file.strong_count() > 0).count()
     }
 
-    /// Closes interfaces for reading that were not used since the last call. May block.
+    /// Closes files open for reading that were not used since the last call. May block.
     pub fn close_idle(&self) {
-        let files: Vec<_> = locked(&self.open).values().filter_map(Weak::upgrade).collect();
+        let files: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
         for file in files {
             if !file.key.write && !file.was_used.swap(false, Ordering::Relaxed) {
-                let idle = locked(&file.interface).take_if(|open| open.can_be_reopened());
+                let idle = file.interface.lock().take_if(|open| open.can_be_reopened());
                 drop(idle);
             }
         }
@@ -152,39 +152,39 @@ impl Files {
 }
 
 impl SharedFile {
-    /// The path that it was opened by.
+    /// The path by which the file was opened.
     pub fn path(&self) -> &StoragePath {
         &self.key.path
     }
 
-    /// The commit whose snapshot it shows; none outside federations.
+    /// The commit whose snapshot the file shows; none outside federations.
     pub fn snapshot(&self) -> Option<u64> {
         self.snapshot
     }
 
-    /// The storage that it lies in, and where it is there.
+    /// The storage that serves the file, and the path within it.
     ///
     /// # Errors
-    /// `ENOENT` if it is in none.
-    pub fn home(&self) -> StorageResult<(Arc<dyn Storage>, StoragePath)> {
-        self.exports.home(&self.key.path)
+    /// `ENOENT` if no storage serves the path.
+    pub fn locate(&self) -> StorageResult<(Arc<dyn Storage>, StoragePath)> {
+        self.exports.locate(&self.key.path)
     }
 
-    /// Whether its name still leads to it, as far as that can be told without looking.
-    pub fn is_what_its_name_says(&self) -> bool {
-        locked(&self.interface).as_ref().is_none_or(|open| open.can_be_reopened())
+    /// Whether opening its path again would lead to the same bytes, as far as is known without asking the storage.
+    pub fn can_be_reopened(&self) -> bool {
+        self.interface.lock().as_ref().is_none_or(|open| open.can_be_reopened())
     }
 
-    /// The interface, if it is open: does not block.
+    /// The storage's open file, unless it was closed as idle. Does not block.
     pub fn ready(&self) -> Option<Arc<dyn StoredFile>> {
         self.was_used.store(true, Ordering::Relaxed);
-        locked(&self.interface).clone()
+        self.interface.lock().clone()
     }
 
-    /// The interface, opened again if need be: may block.
+    /// The storage's open file, opened again if it was closed as idle. May block.
     ///
     /// # Errors
-    /// The storage's; `ESTALE` if the name leads to another file now.
+    /// `ESTALE` if the path leads to another file now; otherwise those of opening it.
     pub fn interface(&self) -> StorageResult<Arc<dyn StoredFile>> {
         if let Some(interface) = self.ready() {
             return Ok(interface);
@@ -192,12 +192,12 @@ impl SharedFile {
         let path = &self.key.path;
         let interface = self.exports.open(path, OpenMode::default(), Opaque(&self.key.opaque))?;
         if interface.metadata()?.id != self.id {
-            return Err(StorageError::cannot("go on reading", path, Errno::ESTALE));
+            return Err(StorageError::cannot("continue reading", path, Errno::ESTALE));
         }
-        Ok(Arc::clone(locked(&self.interface).get_or_insert(interface)))
+        Ok(Arc::clone(self.interface.lock().get_or_insert(interface)))
     }
 
-    /// What is known of it now. May block.
+    /// The current metadata. May block.
     ///
     /// # Errors
     /// The storage's.
@@ -211,12 +211,12 @@ impl SharedFile {
     /// The storage's.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
         let written = self.interface()?.write_at(offset, bytes);
-        // Afterwards: a sync of somebody else's may have come before the write.
+        // After the write: a concurrent sync may have cleared the flag before it.
         self.is_unsynced.store(true, Ordering::Release);
         written
     }
 
-    /// Cuts or lengthens it. May block.
+    /// Sets the size. May block.
     ///
     /// # Errors
     /// The storage's.
@@ -226,12 +226,12 @@ impl SharedFile {
         cut
     }
 
-    /// Makes what was written durable; tells whether there was anything to do. May block.
+    /// Makes all writes durable; false if there was nothing to do. May block.
     ///
     /// # Errors
     /// The storage's.
     pub fn sync(&self) -> StorageResult<bool> {
-        let _turn = locked(&self.syncing);
+        let _turn = self.syncing.lock();
         self.counts.syncs.fetch_add(1, Ordering::Relaxed);
         let was_unsynced = self.is_unsynced.swap(false, Ordering::AcqRel);
         if self.eliminates_syncs && !was_unsynced {
@@ -248,14 +248,10 @@ impl SharedFile {
 
 impl Drop for SharedFile {
     fn drop(&mut self) {
-        let mut open = locked(&self.open);
-        // Another one may have been opened by the same name since.
+        let mut open = self.open.lock();
+        // The entry may already belong to a newer file with the same key.
         if open.get(&self.key).is_some_and(|file| file.strong_count() == 0) {
             open.remove(&self.key);
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

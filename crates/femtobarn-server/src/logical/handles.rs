@@ -1,50 +1,52 @@
-//! The files that one session has open, by number.
+//! The open files of one session, by handle number.
 //!
-//! 1. A number is used again once its file is closed.
-//! 2. What a session leaves open when it ends is tidied up: changes of checkpoints are undone, and files
-//!    that were to persist only if they were closed are removed.
+//! 1. The number of a closed file is reused.
+//! 2. When a session ends, its open checkpoints are undone, and its files that persist only if they are closed are
+//!    removed. The protocol layer does so with the files that [`Handles::close`] returns.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::checkpoint::Checkpoint;
 use super::files::SharedFile;
 use super::latency::Latencies;
-use super::reopening::Claim;
+use super::session_recovery::SnapshotClaim;
 use crate::physical::StoragePath;
 
-/// A file that a session has open.
+/// An open file of a session.
 pub struct OpenFile {
-    /// The file.
+    /// The file, which other sessions may share.
     pub file: Arc<SharedFile>,
-    /// The path that the client named.
+    /// The path that the client sent.
     pub path: StoragePath,
-    /// The snapshot that it shows, if it shows one and the client did not say which.
+    /// The commit of the snapshot that the file shows, if the client did not name it.
     pub unnamed_snapshot: Option<u64>,
-    /// Keeps that snapshot for whoever else opens the path, if a session before this one had it open.
-    pub claim: Option<Arc<Claim>>,
-    /// Whether it may be written to.
+    /// Keeps that snapshot for further opens of the path, if a lost session of the client had it open.
+    pub claim: Option<Arc<SnapshotClaim>>,
+    /// Whether the session may write to it.
     pub is_writable: bool,
-    /// Whether small calls of its storage take microseconds.
+    /// Whether small calls to its storage take microseconds.
     pub is_quick: bool,
-    /// How long requests for its export took.
+    /// The latencies of its export.
     pub latencies: Arc<Latencies>,
-    /// Whether the file is to vanish unless it is closed.
+    /// Whether the file is removed unless the client closes it.
     pub persists_on_close: AtomicBool,
-    /// Where pages start that came with wrong checksums and were not corrected yet.
+    /// Offsets of pages that arrived with wrong checksums and were not sent again yet.
     pub unsound_pages: Mutex<Vec<u64>>,
-    /// What undoes the changes since a checkpoint began.
+    /// The open checkpoint, which can undo the changes since it began.
     pub checkpoint: Mutex<Option<Checkpoint>>,
     /// When it was opened.
     pub since: SystemTime,
-    /// Bytes that were read from it.
+    /// Bytes that the session read.
     pub bytes_read: AtomicU64,
-    /// Bytes that were written to it.
+    /// Bytes that the session wrote.
     pub bytes_written: AtomicU64,
 }
 
-/// The files that a session has open.
+/// The open files of a session.
 #[derive(Default)]
 pub struct Handles {
     slots: Mutex<Slots>,
@@ -58,7 +60,7 @@ struct Slots {
 }
 
 impl Handles {
-    /// Keeps a file; its number, or none if there are `limit` of them or the session has ended.
+    /// Adds a file and returns its number; none if the session has `limit` files or has ended.
     pub fn insert(&self, file: Arc<OpenFile>, limit: usize) -> Option<u32> {
         let mut slots = self.slots();
         if slots.is_closed || slots.files.len() - slots.free.len() >= limit {
@@ -78,7 +80,7 @@ impl Handles {
         self.slots().files.get(number as usize)?.clone()
     }
 
-    /// Forgets the file of this number.
+    /// Removes the file of this number.
     pub fn remove(&self, number: u32) -> Option<Arc<OpenFile>> {
         let mut slots = self.slots();
         let file = slots.files.get_mut(number as usize)?.take()?;
@@ -91,13 +93,13 @@ impl Handles {
         self.slots().files.iter().flatten().cloned().collect()
     }
 
-    /// How many there are.
+    /// The number of files.
     pub fn count(&self) -> usize {
         let slots = self.slots();
         slots.files.len() - slots.free.len()
     }
 
-    /// Forgets all files, and takes no others.
+    /// Removes and returns all files. Further files are refused.
     pub fn close(&self) -> Vec<Arc<OpenFile>> {
         let mut slots = self.slots();
         slots.is_closed = true;
@@ -105,7 +107,7 @@ impl Handles {
         std::mem::take(&mut slots.files).into_iter().flatten().collect()
     }
 
-    fn slots(&self) -> std::sync::MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock()
     }
 }

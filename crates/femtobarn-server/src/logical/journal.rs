@@ -1,60 +1,61 @@
-//! Journals of checkpoints: what was in files before they were changed, on disk.
+//! Journals of checkpoints: the overwritten bytes of files, on disk.
 //!
-//! A storage has its journals in a folder at its top, which clients do not see. A journal is a list of
-//! records, each with its length and a checksum:
+//! A storage's journals lie in a folder at its top, which is hidden from clients. A journal is a list of records:
 //!
 //! | record | bytes |
 //! |---|---|
-//! | frame | `length` u32, `crc32c` u32, then so many bytes; numbers are big-endian |
-//! | the first | `id` u64 and `size` u64 of the file, then its path |
-//! | each other | `offset` u64, then what was there |
+//! | frame | `length` u32, `crc32c` u32, then `length` bytes; numbers are big-endian |
+//! | first record | `id` u64 and `size` u64 of the file, then its path |
+//! | other records | `offset` u64, then the bytes that were there |
 //!
-//! 1. A record is durable before the file is changed. So a last record that is not whole is of a change that
-//!    was never made.
-//! 2. An empty journal is over: there is nothing to be undone.
-//! 3. A server that has a journal open holds its kernel's lock, where the storage has files of the kernel.
-//!    Another one on the same folder leaves it alone.
+//! 1. A record is durable before the file is changed. So an incomplete last record belongs to a change that was never
+//!    made.
+//! 2. An empty journal is finished: nothing has to be undone.
+//! 3. A server locks its open journals, if the storage has files of the kernel. Another server on the same folder
+//!    leaves locked journals alone.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
+use femtobarn_catalog::clock;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use uuid::Uuid;
 
-use super::checkpoint::CHECKPOINT_BYTES_MAX;
 use crate::physical::{
     Creation, Opaque, OpenMode, Storage, StorageError, StoragePath, StorageResult, StoredFile,
 };
 
+/// The bytes that one checkpoint can undo.
+pub const CHECKPOINT_BYTES_MAX: u32 = 1024 * 1024;
 /// The folder of journals, at the top of a storage.
 pub(super) const JOURNALS: &[u8] = b".femtobarn-checkpoints";
-/// Changes of one checkpoint.
+/// The changes that one checkpoint can undo.
 pub(super) const CHANGES_MAX: u32 = 16 * 1024;
-/// Bytes of a whole journal: all changes with their frames, and a path.
+/// Bytes of a journal: all changes with their frames, and a path.
 const JOURNAL_BYTES_MAX: u64 = CHECKPOINT_BYTES_MAX as u64 + CHANGES_MAX as u64 * 16 + (128 << 10);
-/// Bytes before each record, and of each number in it.
+/// Bytes of a frame's header, and of each number in a record.
 const FRAME_BYTES: usize = 8;
 const NUMBER_BYTES: usize = 8;
-/// Permission bits of journals: they hold what only readers of the file may know.
+/// Permission bits of journals, which hold bytes of files that other users may not read.
 const MODE: u32 = 0o600;
 
-/// The file that a journal is about.
+/// The file that a journal belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    /// Where it is in its storage.
+pub(super) struct JournaledFile {
+    /// Its path within the storage.
     pub path: StoragePath,
-    /// By which it is known again.
+    /// Its id, which shows whether the path still leads to it.
     pub id: u64,
-    /// Bytes that it had when the checkpoint began.
+    /// Its size in bytes when the checkpoint began.
     pub size: u64,
 }
 
-/// What a journal holds.
-pub(super) struct Kept {
-    pub target: Target,
-    /// What was at these offsets, in the order of the changes.
+/// The content of a journal.
+pub(super) struct JournalContent {
+    pub target: JournaledFile,
+    /// The overwritten bytes with their offsets, in the order of the changes.
     pub changes: Vec<(u64, Vec<u8>)>,
 }
 
@@ -67,10 +68,10 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Begins a journal about a file.
-    pub fn begin(storage: Arc<dyn Storage>, target: &Target) -> StorageResult<Self> {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // In the order in which they began.
+    /// Begins a journal for a file.
+    pub(super) fn begin(storage: Arc<dyn Storage>, target: &JournaledFile) -> StorageResult<Self> {
+        let since = clock::utc().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Sorted by name, journals are in the order of their beginning.
         let name = format!("{:020}-{}", since.as_micros(), Uuid::new_v4().simple());
         let path = folder()?.join(name.as_bytes())?;
         let creation = Creation::New;
@@ -81,16 +82,16 @@ impl Journal {
         let mut head = target.id.to_be_bytes().to_vec();
         head.extend(target.size.to_be_bytes());
         head.extend(target.path.as_bytes());
-        if let Err(trouble) = journal.append(&head) {
-            // One that stays is empty.
+        if let Err(error) = journal.append(&head) {
+            // If it cannot be removed, it has no complete record: nothing will be undone.
             drop(journal.end());
-            return Err(trouble);
+            return Err(error);
         }
         Ok(journal)
     }
 
-    /// Keeps what is at an offset of the file, durably.
-    pub fn keep(&mut self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
+    /// Appends the bytes that are at an offset of the file, durably.
+    pub(super) fn record(&mut self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
         self.append(&[&offset.to_be_bytes(), bytes].concat())
     }
 
@@ -104,14 +105,14 @@ impl Journal {
         Ok(())
     }
 
-    /// All that it holds.
-    pub fn kept(&self) -> StorageResult<Kept> {
-        kept(&*self.file)?.ok_or_else(|| self.damaged())
+    /// Reads the whole journal.
+    pub(super) fn read(&self) -> StorageResult<JournalContent> {
+        read_journal(&*self.file)?.ok_or_else(|| self.damaged())
     }
 
-    /// Nothing is to be undone any more.
-    pub fn end(self) -> StorageResult<()> {
-        // The name may come back after a loss of power; what is in it does not.
+    /// Finishes the journal: nothing will be undone.
+    pub(super) fn end(self) -> StorageResult<()> {
+        // After a power failure the name may reappear, but with an empty file.
         self.file.truncate(0)?;
         self.file.sync()?;
         self.storage.remove_file(&self.path, Opaque::default())
@@ -122,24 +123,24 @@ impl Journal {
     }
 }
 
-/// Undoes what killed servers left behind in a storage. What cannot be undone stays in its journal, and the
-/// operator is told.
+/// Undoes the changes of checkpoints that killed servers left in a storage. A journal that cannot be undone is logged,
+/// and stays.
 pub(crate) fn restore_all(storage: &Arc<dyn Storage>) {
     let listed = folder().and_then(|folder| storage.list(&folder, false, Opaque::default()));
     let Ok(mut entries) = listed else { return };
-    // Of two checkpoints of a file, the later one is undone first.
+    // The latest journal first, since two of them may belong to one file.
     entries.sort_by(|one, other| other.name.cmp(&one.name));
     for entry in entries {
         let name = String::from_utf8_lossy(&entry.name).into_owned();
         match restore(storage, &entry.name) {
             Ok(Some(path)) => tracing::warn!(%path, "undid changes of a checkpoint that was left"),
             Ok(None) => {}
-            Err(trouble) => tracing::error!(journal = name, ?trouble, "cannot undo a checkpoint"),
+            Err(error) => tracing::error!(journal = name, ?error, "cannot undo a checkpoint"),
         }
     }
 }
 
-/// Undoes what is in a journal; which file that was, if there was anything to do.
+/// Undoes a journal, and returns the path of its file; none if there was nothing to do.
 fn restore(storage: &Arc<dyn Storage>, name: &[u8]) -> StorageResult<Option<StoragePath>> {
     let path = folder()?.join(name)?;
     let how = OpenMode { write: true, ..OpenMode::default() };
@@ -148,7 +149,7 @@ fn restore(storage: &Arc<dyn Storage>, name: &[u8]) -> StorageResult<Option<Stor
         return Ok(None);
     }
     let journal = Journal { storage: Arc::clone(storage), path, file, end: 0 };
-    let Some(Kept { target, changes }) = kept(&*journal.file)? else {
+    let Some(JournalContent { target, changes }) = read_journal(&*journal.file)? else {
         return journal.end().map(|()| None);
     };
     let file = storage.open(&target.path, how, Opaque::default())?;
@@ -164,8 +165,8 @@ fn restore(storage: &Arc<dyn Storage>, name: &[u8]) -> StorageResult<Option<Stor
     Ok(Some(target.path))
 }
 
-/// What a journal holds; nothing if it is over, or was only about to begin.
-fn kept(file: &dyn StoredFile) -> StorageResult<Option<Kept>> {
+/// Reads a journal; none if it is finished, or its first record is incomplete.
+fn read_journal(file: &dyn StoredFile) -> StorageResult<Option<JournalContent>> {
     let size = file.metadata()?.size;
     if size > JOURNAL_BYTES_MAX {
         return Err(StorageError::refused(Errno::EFBIG, "this is not the journal of a checkpoint"));
@@ -173,15 +174,15 @@ fn kept(file: &dyn StoredFile) -> StorageResult<Option<Kept>> {
     let mut bytes = vec![0; size as usize];
     let count = file.read_at(0, &mut bytes)?;
     let mut records = records(&bytes[..count]);
-    let Some(target) = records.next().and_then(target_of) else { return Ok(None) };
+    let Some(target) = records.next().and_then(parse_target) else { return Ok(None) };
     let changes = records.filter_map(|record| {
         let (offset, bytes) = number(record)?;
         Some((offset, bytes.to_vec()))
     });
-    Ok(Some(Kept { target, changes: changes.collect() }))
+    Ok(Some(JournalContent { target, changes: changes.collect() }))
 }
 
-/// The records that are whole.
+/// The complete records.
 fn records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (length, rest) = bytes.split_first_chunk()?;
@@ -192,10 +193,10 @@ fn records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-fn target_of(record: &[u8]) -> Option<Target> {
+fn parse_target(record: &[u8]) -> Option<JournaledFile> {
     let (id, rest) = number(record)?;
     let (size, path) = number(rest)?;
-    Some(Target { path: StoragePath::new(path).ok()?, id, size })
+    Some(JournaledFile { path: StoragePath::new(path).ok()?, id, size })
 }
 
 fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
@@ -207,7 +208,7 @@ fn folder() -> StorageResult<StoragePath> {
     StoragePath::new(b"/")?.join(JOURNALS)
 }
 
-/// Locks a journal for as long as it is open; not if another server has it.
+/// Locks a journal for as long as it is open; false if another server holds the lock.
 fn lock(file: &dyn StoredFile) -> bool {
     let Some(descriptor) = file.descriptor() else { return true };
     let whole = libc::flock {
@@ -217,6 +218,6 @@ fn lock(file: &dyn StoredFile) -> bool {
         l_len: 0,
         l_pid: 0,
     };
-    // Where the kernel cannot lock, one server is taken for the only one.
+    // If the file system has no locks, this server is assumed to be the only one.
     !matches!(fcntl(descriptor, FcntlArg::F_OFD_SETLK(&whole)), Err(Errno::EAGAIN | Errno::EACCES))
 }

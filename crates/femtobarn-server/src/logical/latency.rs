@@ -1,98 +1,105 @@
-//! How long requests took: histograms that all threads add to.
+//! Histograms of request times, which all threads add to.
 //!
-//! 1. Adding takes no lock: one relaxed addition, two where time was taken, to counts that each thread has mostly for
-//!    itself.
-//! 2. What is answered from memory at once is not timed; it counts in the first bucket, which it fits by far.
-//! 3. A look at the counts is no snapshot: each is read by itself.
+//! 1. Adding takes no lock: one relaxed addition, or two for a timed request, to counters that few threads share.
+//! 2. Requests answered from memory are not timed, since they fit the first bucket by far. They are counted in it.
+//! 3. Reading is not a snapshot: each counter is read by itself.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is timed.
+use femtobarn_catalog::clock;
+
+/// A kind of request that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RequestKind {
     /// Opening a file.
     Open,
-    /// Reading from one, until the bytes are there; not the wait for a bound connection that is to send them.
+    /// Reading from a file, until the bytes are in memory, without the wait for a bound connection that sends them.
     Read,
-    /// Writing to one, from the request until the answer.
+    /// Writing to a file, from the request to the answer.
     Write,
     /// Publishing a transaction.
     Commit,
-    /// From asking for a lock until it is held, or given up; not where it is refused at once.
+    /// Waiting for a lock, from the request until it is granted or given up; locks that are refused at once do not count.
     LockWait,
 }
 
-impl Kind {
-    /// All, in the order of their counts.
-    pub const ALL: [Kind; 5] = [Kind::Open, Kind::Read, Kind::Write, Kind::Commit, Kind::LockWait];
+impl RequestKind {
+    /// All kinds, in the order of their counters.
+    pub const ALL: [RequestKind; 5] = [
+        RequestKind::Open,
+        RequestKind::Read,
+        RequestKind::Write,
+        RequestKind::Commit,
+        RequestKind::LockWait,
+    ];
 
-    /// As metrics call it.
+    /// The name in metrics.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Open => "open",
-            Kind::Read => "read",
-            Kind::Write => "write",
-            Kind::Commit => "commit",
-            Kind::LockWait => "lock_wait",
+            RequestKind::Open => "open",
+            RequestKind::Read => "read",
+            RequestKind::Write => "write",
+            RequestKind::Commit => "commit",
+            RequestKind::LockWait => "lock_wait",
         }
     }
 }
 
-/// Microseconds up to which each bucket counts; one more has what took longer.
+/// The upper bounds of the buckets in microseconds. One more bucket counts everything above.
 pub const BOUNDS_US: [u64; 10] =
     [100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 10_000_000];
 const BUCKETS: usize = BOUNDS_US.len() + 1;
 
-/// Threads that add to counts of their own; where there are more, some share.
+/// Sets of counters. If there are more threads, some share a set.
 const SHARDS: usize = 16;
 
-/// How long requests of each kind took.
+/// Histograms of all kinds of requests.
 #[derive(Debug, Default)]
 pub struct Latencies {
     shards: [Shard; SHARDS],
 }
 
-/// Two cache lines at least, which processors fetch together.
+/// Aligned to two cache lines, which processors fetch together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard {
-    kinds: [Counts; Kind::ALL.len()],
+    kinds: [KindCounts; RequestKind::ALL.len()],
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct KindCounts {
     buckets: [AtomicU64; BUCKETS],
     sum_us: AtomicU64,
 }
 
-/// The counts of one kind, of all threads together.
+/// The histogram of one kind, summed over all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// How many took as long as each bucket says, and no shorter bucket.
+    /// Requests in each bucket that were longer than the bounds of those before.
     pub buckets: [u64; BUCKETS],
-    /// Microseconds that those took that were timed.
+    /// The sum of all timed requests, in microseconds.
     pub sum_us: u64,
 }
 
-/// A request that is timed until this is dropped.
+/// Times a request until it is dropped.
 #[derive(Debug)]
-pub struct Timed {
+pub struct LatencyTimer {
     latencies: Arc<Latencies>,
-    kind: Kind,
+    kind: RequestKind,
     since: Instant,
 }
 
 impl Latencies {
-    /// Counts what was done at once.
-    pub fn at_once(&self, kind: Kind) {
+    /// Counts a request that was answered from memory, without timing it.
+    pub fn record_immediate(&self, kind: RequestKind) {
         self.counts(kind).buckets[0].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts what took some time.
-    pub fn took(&self, kind: Kind, time: Duration) {
+    /// Counts a request that took this time.
+    pub fn record(&self, kind: RequestKind, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let counts = self.counts(kind);
         let bucket = BOUNDS_US.partition_point(|bound| *bound < us);
@@ -101,13 +108,13 @@ impl Latencies {
     }
 
     /// Times a request from now on.
-    #[must_use = "it is timed until this is dropped"]
-    pub fn timed(self: &Arc<Self>, kind: Kind) -> Timed {
-        Timed { latencies: Arc::clone(self), kind, since: Instant::now() }
+    #[must_use = "the request is timed until this is dropped"]
+    pub fn start_timer(self: &Arc<Self>, kind: RequestKind) -> LatencyTimer {
+        LatencyTimer { latencies: Arc::clone(self), kind, since: clock::now() }
     }
 
-    /// The counts of a kind.
-    pub fn histogram(&self, kind: Kind) -> Histogram {
+    /// The histogram of a kind.
+    pub fn histogram(&self, kind: RequestKind) -> Histogram {
         let mut all = Histogram::default();
         for shard in &self.shards {
             let counts = &shard.kinds[kind as usize];
@@ -119,14 +126,14 @@ impl Latencies {
         all
     }
 
-    fn counts(&self, kind: Kind) -> &Counts {
+    fn counts(&self, kind: RequestKind) -> &KindCounts {
         &self.shards[shard()].kinds[kind as usize]
     }
 }
 
-impl Drop for Timed {
+impl Drop for LatencyTimer {
     fn drop(&mut self) {
-        self.latencies.took(self.kind, self.since.elapsed());
+        self.latencies.record(self.kind, self.since.elapsed());
     }
 }
 
@@ -149,24 +156,24 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..2 * SHARDS {
                 scope.spawn(|| {
-                    latencies.at_once(Kind::Read);
-                    latencies.took(Kind::Read, Duration::from_micros(100));
-                    latencies.took(Kind::Read, Duration::from_micros(101));
-                    latencies.took(Kind::Read, Duration::from_secs(100));
+                    latencies.record_immediate(RequestKind::Read);
+                    latencies.record(RequestKind::Read, Duration::from_micros(100));
+                    latencies.record(RequestKind::Read, Duration::from_micros(101));
+                    latencies.record(RequestKind::Read, Duration::from_secs(100));
                 });
             }
         });
         let threads = 2 * SHARDS as u64;
-        let read = latencies.histogram(Kind::Read);
+        let read = latencies.histogram(RequestKind::Read);
         assert_eq!(read.buckets[..3], [2 * threads, threads, 0]);
         assert_eq!((read.buckets[BUCKETS - 1], read.sum_us), (threads, threads * 100_000_201));
-        drop(latencies.timed(Kind::Commit));
-        assert_eq!(latencies.histogram(Kind::Commit).buckets.iter().sum::<u64>(), 1);
-        assert_eq!(latencies.histogram(Kind::Open), Histogram::default());
+        drop(latencies.start_timer(RequestKind::Commit));
+        assert_eq!(latencies.histogram(RequestKind::Commit).buckets.iter().sum::<u64>(), 1);
+        assert_eq!(latencies.histogram(RequestKind::Open), Histogram::default());
     }
 
     #[test]
     fn kinds_are_counted_apart() {
-        assert!(Kind::ALL.iter().enumerate().all(|(index, kind)| *kind as usize == index));
+        assert!(RequestKind::ALL.iter().enumerate().all(|(index, kind)| *kind as usize == index));
     }
 }

@@ -1,6 +1,15 @@
-//! The logical layer: names, open files, sessions, who may do what.
+//! The logical layer: the name space, open files and sessions, independent of protocols.
 //!
-//! It knows storages, and nothing of how clients ask: protocols map what they hear to what is here.
+//! | module | contents |
+//! |---|---|
+//! | `exports`, `placement` | which storage serves a path; which server a client is redirected to |
+//! | `files`, `handles` | open files that sessions share; the open files of one session |
+//! | `journal`, `checkpoint` | changes of open files that can be undone, even after a crash |
+//! | `sessions`, `session_recovery` | connected clients; the snapshots that they open again after a lost connection |
+//! | `checksums`, `latency` | cached checksums of files; histograms of request times |
+//! | `catalogue`, `locks` | remote access to the catalogues of federations; their lock table |
+//!
+//! It knows the physical layer only. Protocols translate their requests to calls of this layer.
 
 pub mod catalogue;
 pub mod checkpoint;
@@ -12,7 +21,7 @@ pub(crate) mod journal;
 pub mod latency;
 pub mod locks;
 pub mod placement;
-pub mod reopening;
+pub mod session_recovery;
 pub mod sessions;
 
 use std::sync::Arc;
@@ -21,23 +30,23 @@ use std::time::Duration;
 use checksums::Checksums;
 use exports::Exports;
 use files::Files;
-use placement::{Here, Placement};
-use sessions::Sessions;
+use placement::{AlwaysLocal, Placement};
+use sessions::ClientSessions;
 
-/// What the logical layer does to save work, and its limits.
+/// Optimisations and limits of the logical layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// One open file for all sessions that use it alike.
+    /// Sessions that open a file in the same mode share one open file.
     pub reuse_files: bool,
-    /// No sync where nothing was written since the last one.
+    /// A sync without writes since the last one does nothing.
     pub eliminate_syncs: bool,
-    /// Checksums are kept until their file changes.
+    /// Checksums are cached until their file changes.
     pub keep_checksums: bool,
-    /// After which time open files that nobody uses are closed; none: never.
+    /// The time after which unused open files are closed; if none, never.
     pub close_idle_files: Option<Duration>,
-    /// After which time sessions that move nothing are ended; none: never.
+    /// The time after which sessions without traffic are ended; if none, never.
     pub end_idle_sessions: Option<Duration>,
-    /// Files that one session may have open.
+    /// Open files per session.
     pub files_per_session_max: usize,
 }
 
@@ -56,36 +65,36 @@ impl Default for Settings {
 
 /// The logical layer of one server.
 pub struct Logical {
-    /// What it does to save work, and its limits.
+    /// Optimisations and limits.
     pub settings: Settings,
-    /// Names.
+    /// The name space.
     pub exports: Arc<Exports>,
-    /// Files that are open.
+    /// Open files.
     pub files: Files,
-    /// Who is connected.
-    pub sessions: Sessions,
-    /// Checksums that were computed.
+    /// Connected clients.
+    pub sessions: ClientSessions,
+    /// Cached checksums.
     pub checksums: Checksums,
-    /// Who else opens files.
+    /// Redirects of opens to other servers.
     pub placement: Arc<dyn Placement>,
 }
 
 impl Logical {
-    /// For these exports; everything is opened here.
+    /// The logical layer over these exports, without redirects.
     pub fn new(settings: Settings, exports: Exports) -> Self {
         let exports = Arc::new(exports);
         Logical {
             files: Files::new(Arc::clone(&exports), settings.reuse_files, settings.eliminate_syncs),
             checksums: Checksums::new(settings.keep_checksums),
-            sessions: Sessions::default(),
-            placement: Arc::new(Here),
+            sessions: ClientSessions::default(),
+            placement: Arc::new(AlwaysLocal),
             exports,
             settings,
         }
     }
 
-    /// Closes what is idle, for as long as the server runs.
-    pub async fn keep_tidy(self: Arc<Self>) {
+    /// Closes idle files and sessions periodically; never returns.
+    pub async fn close_idle(self: Arc<Self>) {
         tokio::join!(self.close_idle_files(), self.end_idle_sessions());
     }
 
@@ -94,7 +103,7 @@ impl Logical {
         loop {
             tokio::time::sleep(time).await;
             let this = Arc::clone(self);
-            // It fails only if the server is shutting down.
+            // It fails only while the server is shutting down.
             let _ = tokio::task::spawn_blocking(move || this.files.close_idle()).await;
         }
     }

@@ -1,7 +1,7 @@
-//! Redirection by policy: which opens another server should answer.
+//! Policies that redirect clients which open a file to another server.
 //!
-//! A client says in `tried` which servers it has been to; none of them is named again, so that two
-//! servers that send each other clients do not do so for ever.
+//! A client lists in `tried` the servers that redirected it. None of these is chosen again, so two servers do not send
+//! a client back and forth.
 
 use crate::physical::{Opaque, StoragePath};
 
@@ -14,56 +14,72 @@ pub struct Neighbour {
     pub port: u16,
 }
 
-/// What a policy knows of this server.
+/// The load of this server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Sessions that are there now.
+    /// Open sessions.
     pub sessions: usize,
 }
 
-/// Who else should open a file.
+/// A policy of redirects.
 pub trait Placement: Send + Sync + 'static {
-    /// The server to send a client to that opens this; none: this one.
-    fn elsewhere(&self, path: &StoragePath, opaque: Opaque<'_>, load: Load) -> Option<Neighbour>;
+    /// The server that a client which opens this path is redirected to; none if this server answers.
+    fn redirect_target(
+        &self,
+        path: &StoragePath,
+        opaque: Opaque<'_>,
+        load: Load,
+    ) -> Option<Neighbour>;
 }
 
-/// Everything is opened here.
+/// Never redirects.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Here;
+pub struct AlwaysLocal;
 
-impl Placement for Here {
-    fn elsewhere(&self, _: &StoragePath, _: Opaque<'_>, _: Load) -> Option<Neighbour> {
+impl Placement for AlwaysLocal {
+    fn redirect_target(&self, _: &StoragePath, _: Opaque<'_>, _: Load) -> Option<Neighbour> {
         None
     }
 }
 
-/// Sends clients to neighbours once there are many sessions.
+/// Redirects to neighbours while this server has many sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Overflow {
-    /// Sessions that this server likes to have at most.
+    /// Sessions above which clients are redirected.
     pub sessions_max: usize,
-    /// Who has the same files.
+    /// Servers with the same files.
     pub neighbours: Vec<Neighbour>,
 }
 
 impl Placement for Overflow {
-    fn elsewhere(&self, _: &StoragePath, opaque: Opaque<'_>, load: Load) -> Option<Neighbour> {
-        match load.sessions > self.sessions_max {
-            true => first_untried(&self.neighbours, opaque),
-            false => None,
+    fn redirect_target(
+        &self,
+        _: &StoragePath,
+        opaque: Opaque<'_>,
+        load: Load,
+    ) -> Option<Neighbour> {
+        if load.sessions > self.sessions_max {
+            first_untried(&self.neighbours, opaque)
+        } else {
+            None
         }
     }
 }
 
-/// Sends clients to those who have a copy of what lies below a prefix.
+/// Redirects to servers with copies of what lies below a prefix.
 #[derive(Clone, Debug, Default)]
 pub struct Replicas {
-    /// Prefixes such as `/store/raw`, and who has what is below them.
+    /// Prefixes such as `/store/raw`, each with the servers that have copies.
     pub replicas: Vec<(Vec<u8>, Vec<Neighbour>)>,
 }
 
 impl Placement for Replicas {
-    fn elsewhere(&self, path: &StoragePath, opaque: Opaque<'_>, _: Load) -> Option<Neighbour> {
+    fn redirect_target(
+        &self,
+        path: &StoragePath,
+        opaque: Opaque<'_>,
+        _: Load,
+    ) -> Option<Neighbour> {
         let is_below = |prefix: &[u8]| {
             let rest = path.as_bytes().strip_prefix(prefix);
             rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
@@ -73,13 +89,20 @@ impl Placement for Replicas {
     }
 }
 
-/// The first policy's answer; the second's where the first has none.
+/// The first policy's redirect, or else the second's.
 #[derive(Clone, Debug)]
-pub struct Either<A, B>(pub A, pub B);
+pub struct FirstOf<A, B>(pub A, pub B);
 
-impl<A: Placement, B: Placement> Placement for Either<A, B> {
-    fn elsewhere(&self, path: &StoragePath, opaque: Opaque<'_>, load: Load) -> Option<Neighbour> {
-        self.0.elsewhere(path, opaque, load).or_else(|| self.1.elsewhere(path, opaque, load))
+impl<A: Placement, B: Placement> Placement for FirstOf<A, B> {
+    fn redirect_target(
+        &self,
+        path: &StoragePath,
+        opaque: Opaque<'_>,
+        load: Load,
+    ) -> Option<Neighbour> {
+        self.0
+            .redirect_target(path, opaque, load)
+            .or_else(|| self.1.redirect_target(path, opaque, load))
     }
 }
 
@@ -103,11 +126,11 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_sent_nowhere_twice() {
+    fn a_client_is_not_redirected_to_a_server_it_has_tried() {
         let policy =
             Overflow { sessions_max: 1, neighbours: vec![neighbour("one"), neighbour("two")] };
         let elsewhere = |opaque: &[u8], sessions| {
-            let found = policy.elsewhere(&path("/x"), Opaque(opaque), Load { sessions });
+            let found = policy.redirect_target(&path("/x"), Opaque(opaque), Load { sessions });
             found.map(|neighbour| neighbour.host)
         };
         assert_eq!(elsewhere(b"", 1), None);
@@ -117,10 +140,10 @@ mod tests {
     }
 
     #[test]
-    fn replicas_are_those_of_whole_names() {
+    fn a_replica_prefix_matches_whole_names_only() {
         let policy = Replicas { replicas: vec![(b"/raw".to_vec(), vec![neighbour("one")])] };
         let is_elsewhere =
-            |name| policy.elsewhere(&path(name), Opaque(b""), Load::default()).is_some();
+            |name| policy.redirect_target(&path(name), Opaque(b""), Load::default()).is_some();
         assert!(is_elsewhere("/raw") && is_elsewhere("/raw/x"));
         assert!(!is_elsewhere("/rawer"));
     }

@@ -1,40 +1,44 @@
-//! Sessions: who is connected, with which files, and how much they have moved.
+//! Sessions of connected clients: identity, open files, and traffic.
 //!
-//! 1. A session's id cannot be guessed: who knows it may add connections to the session and end it.
-//! 2. Counters are only ever added to, each by itself: a look at them is no snapshot.
+//! 1. A session's id cannot be guessed. It authorises its holder to bind connections to the session, and to end it.
+//! 2. Counters only grow, and each is read by itself: a reading of several is not a snapshot.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
+use femtobarn_catalog::clock;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Notify;
 
 use super::handles::Handles;
-use super::reopening::{BrokenSessions, Inheritance, Inherited, Opened, SessionId};
+use super::session_recovery::{
+    BrokenSessions, Inheritance, InheritedFiles, OpenedSnapshot, SessionKey,
+};
 use crate::auth::Identity;
 
-/// What was moved and asked.
+/// Requests and traffic.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Requests.
     pub requests: AtomicU64,
-    /// Bytes that came.
+    /// Bytes that were received.
     pub bytes_in: AtomicU64,
-    /// Bytes that went.
+    /// Bytes that were sent.
     pub bytes_out: AtomicU64,
-    /// Requests that were refused.
+    /// Requests that failed.
     pub errors: AtomicU64,
 }
 
 impl Counters {
-    /// Adds to one of them.
+    /// Adds to a counter.
     pub fn add(counter: &AtomicU64, count: u64) {
         counter.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Adds all of another's.
+    /// Adds all counters of another set.
     pub fn add_all(&self, other: &Counters) {
         let pairs = [
             (&self.requests, &other.requests),
@@ -48,38 +52,38 @@ impl Counters {
     }
 }
 
-/// What a client says of itself, without proof.
+/// A client's description of itself, which is not verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Client {
+pub struct ClientInfo {
     /// The user's name.
     pub user: String,
     /// The program.
     pub program: String,
     /// The number of its process.
     pub process: i32,
-    /// Whether it takes answers that come later than those to what it asks next.
+    /// Whether it accepts delayed answers, sent after those to later requests.
     pub takes_late_answers: bool,
 }
 
-/// Somebody who is connected.
-pub struct Session {
-    /// Names it to those who may join or end it.
-    pub id: SessionId,
-    /// Names it to everybody.
+/// A session of a connected client.
+pub struct ClientSession {
+    /// The secret id, for binding connections and ending the session.
+    pub id: SessionKey,
+    /// The public number, for lists and logs.
     pub number: u64,
-    /// What the client says of itself.
-    pub client: Client,
-    /// Where it comes from.
+    /// The client's description of itself.
+    pub client: ClientInfo,
+    /// The client's address.
     pub host: SocketAddr,
     /// When it began.
     pub since: SystemTime,
-    /// The files that it has open.
+    /// Open files.
     pub handles: Handles,
-    /// What sessions had open whose clients go on in this one.
+    /// The files of lost sessions that the client continues in this one.
     pub inheritance: Inheritance,
-    /// What it moved.
+    /// Requests and traffic.
     pub counters: Counters,
-    /// What the client calls its work.
+    /// The client's name for its work.
     pub application: RwLock<String>,
     identity: OnceLock<Identity>,
     was_active: AtomicBool,
@@ -87,46 +91,46 @@ pub struct Session {
     ended: Notify,
 }
 
-impl Session {
-    /// Who it is, once that is known.
+impl ClientSession {
+    /// The client's identity, once it is authenticated.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.get()
     }
 
-    /// Says who it is; the first word counts.
+    /// Sets the client's identity, once.
     pub fn identify(&self, identity: Identity) {
-        // A second identity would let a client change what it opened as somebody else.
+        // A second identity would give access to files that the first one opened.
         let _ = self.identity.set(identity);
     }
 
-    /// What the client may open again in another session: what it has open as of snapshots that it did not name,
-    /// and what it had so before and has not opened again.
-    fn opened(&self) -> Inherited {
+    /// The files that the client may open again in its next session: those that show snapshots which it did not name,
+    /// and inherited ones that it has not opened again yet.
+    fn inheritable_files(&self) -> InheritedFiles {
         let files = self.handles.all().into_iter();
         let opened = files.filter_map(|file| {
-            Some(Opened { path: file.path.clone(), snapshot: file.unnamed_snapshot? })
+            Some(OpenedSnapshot { path: file.path.clone(), snapshot: file.unnamed_snapshot? })
         });
-        Inherited::of(self.since, opened).with(self.inheritance.rest())
+        InheritedFiles::of(self.since, opened).with(self.inheritance.rest())
     }
 
     /// Counts a request.
-    pub fn asked(&self) {
+    pub fn count_request(&self) {
         Counters::add(&self.counters.requests, 1);
     }
 
-    /// Counts bytes that came.
-    pub fn received(&self, count: u64) {
+    /// Counts received bytes.
+    pub fn count_received(&self, count: u64) {
         self.was_active.store(true, Ordering::Relaxed);
         Counters::add(&self.counters.bytes_in, count);
     }
 
-    /// Counts bytes that went.
-    pub fn sent(&self, count: u64) {
+    /// Counts sent bytes.
+    pub fn count_sent(&self, count: u64) {
         self.was_active.store(true, Ordering::Relaxed);
         Counters::add(&self.counters.bytes_out, count);
     }
 
-    /// Tells the log of its end, if that was told of its beginning.
+    /// Logs the end of the session, if its beginning was logged.
     fn log_end(&self) {
         let Some(identity) = self.identity() else { return };
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -144,22 +148,22 @@ impl Session {
         );
     }
 
-    /// Ends it: its connections close.
+    /// Ends the session: its connections close.
     pub fn end(&self) {
         self.is_ended.store(true, Ordering::Release);
         self.ended.notify_waiters();
     }
 
-    /// Whether it was ended.
+    /// Whether the session was ended.
     pub fn is_ended(&self) -> bool {
         self.is_ended.load(Ordering::Acquire)
     }
 
-    /// Waits until it is ended.
+    /// Waits until the session is ended.
     pub async fn ended(&self) {
         let ended = self.ended.notified();
         tokio::pin!(ended);
-        // Who listens before looking misses nothing.
+        // Registered before the flag is read, so that no notification is missed.
         ended.as_mut().enable();
         if !self.is_ended() {
             ended.await;
@@ -167,31 +171,31 @@ impl Session {
     }
 }
 
-/// Everybody who is connected.
-pub struct Sessions {
-    sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
+/// All sessions of a server.
+pub struct ClientSessions {
+    sessions: Mutex<HashMap<SessionKey, Arc<ClientSession>>>,
     broken: BrokenSessions,
     last: AtomicU64,
-    /// What sessions moved that are over.
+    /// The sums of ended sessions.
     past: Counters,
 }
 
-impl Default for Sessions {
+impl Default for ClientSessions {
     fn default() -> Self {
-        Sessions {
+        ClientSessions {
             sessions: Mutex::default(),
-            broken: BrokenSessions::new(SystemTime::now()),
+            broken: BrokenSessions::new(clock::utc()),
             last: AtomicU64::default(),
             past: Counters::default(),
         }
     }
 }
 
-impl Sessions {
-    /// Begins one.
-    pub fn begin(&self, client: Client, host: SocketAddr) -> Arc<Session> {
-        let since = SystemTime::now();
-        let session = Arc::new(Session {
+impl ClientSessions {
+    /// Begins a session.
+    pub fn begin(&self, client: ClientInfo, host: SocketAddr) -> Arc<ClientSession> {
+        let since = clock::utc();
+        let session = Arc::new(ClientSession {
             id: self.broken.new_session_id(since),
             number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
             client,
@@ -211,18 +215,18 @@ impl Sessions {
     }
 
     /// The session of this id.
-    pub fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
+    pub fn get(&self, id: &SessionKey) -> Option<Arc<ClientSession>> {
         self.sessions().get(id).cloned()
     }
 
-    /// Lets a session go on from another one, which ends if it has not.
-    pub fn go_on(&self, session: &Session, from: &SessionId) {
-        // Looked at together, as in `remove`: it is known there or here.
+    /// Lets a session inherit the files of another one of its client, which is ended.
+    pub fn inherit(&self, session: &ClientSession, from: &SessionKey) {
+        // Both tables change under one lock, as in `remove`: the other session is always in one of them.
         let mut sessions = self.sessions();
         let other = sessions.remove(from);
         if let Some(other) = &other {
             self.past.add_all(&other.counters);
-            self.broken.remember(other.id, other.opened());
+            self.broken.remember(other.id, other.inheritable_files());
         }
         session.inheritance.add(self.broken.take(from));
         drop(sessions);
@@ -232,35 +236,35 @@ impl Sessions {
         }
     }
 
-    /// Forgets a session, whose connection is gone, but for what its client may open again.
-    pub fn remove(&self, session: &Session) {
+    /// Removes a session whose connection is closed, and remembers the files that its client may open again.
+    pub fn remove(&self, session: &ClientSession) {
         let mut sessions = self.sessions();
         if sessions.remove(&session.id).is_some() {
-            self.broken.remember(session.id, session.opened());
+            self.broken.remember(session.id, session.inheritable_files());
             self.past.add_all(&session.counters);
             drop(sessions);
             session.log_end();
         }
     }
 
-    /// All of them, the oldest first.
-    pub fn all(&self) -> Vec<Arc<Session>> {
+    /// All sessions, the oldest first.
+    pub fn all(&self) -> Vec<Arc<ClientSession>> {
         let mut all: Vec<_> = self.sessions().values().cloned().collect();
         all.sort_by_key(|session| session.number);
         all
     }
 
-    /// How many there are.
+    /// The number of sessions.
     pub fn count(&self) -> usize {
         self.sessions().len()
     }
 
-    /// How many there ever were.
+    /// The number of sessions since the server started.
     pub fn begun(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
     }
 
-    /// What all sessions moved since the server began.
+    /// The sums of all sessions since the server started.
     pub fn totals(&self) -> Counters {
         let totals = Counters::default();
         totals.add_all(&self.past);
@@ -268,7 +272,7 @@ impl Sessions {
         totals
     }
 
-    /// Ends those that moved nothing since the last call.
+    /// Ends sessions without traffic since the last call.
     pub fn end_idle(&self) {
         for session in self.all() {
             if !session.was_active.swap(false, Ordering::Relaxed) {
@@ -277,7 +281,7 @@ impl Sessions {
         }
     }
 
-    fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Arc<Session>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, Arc<ClientSession>>> {
+        self.sessions.lock()
     }
 }

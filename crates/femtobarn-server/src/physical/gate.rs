@@ -1,4 +1,4 @@
-//! A storage behind a gate, which every call has to pass: it may take its time there, or be turned away.
+//! A storage behind a gate, which may delay or refuse every call.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,53 +10,53 @@ use super::{
     StorageResult, StoredFile,
 };
 
-/// What is asked of a storage or an open file.
+/// The kind of a call to a storage or an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallKind {
     /// Opening a file.
     Open,
-    /// What is known of a file or folder.
+    /// Reading metadata.
     Metadata,
-    /// What lies in a folder.
+    /// Listing a folder.
     List,
-    /// Making, removing, renaming, permissions, and cutting by name.
+    /// Creating, removing, renaming, changing permissions, and truncating by name.
     Change,
-    /// How much room there is.
+    /// Reading the capacity.
     Space,
-    /// Attributes.
+    /// Reading or changing extended attributes.
     Attributes,
     /// Reading from an open file.
     Read,
-    /// Writing to one.
+    /// Writing to an open file.
     Write,
-    /// Making what was written durable.
+    /// Syncing an open file.
     Sync,
-    /// Cutting an open file.
+    /// Truncating an open file.
     Truncate,
 }
 
-/// One call.
+/// A call that has to pass the gate.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// What is asked.
+    /// The kind.
     pub kind: CallKind,
-    /// Of which file or folder.
+    /// The file or folder.
     pub path: &'a StoragePath,
-    /// From which byte on; 0 unless it reads or writes.
+    /// The first byte that is read or written; 0 for other kinds.
     pub offset: u64,
-    /// How many bytes; 0 unless it reads or writes.
+    /// Bytes to read or write; 0 for other kinds.
     pub size: usize,
 }
 
-/// What calls have to pass.
+/// A gate that all calls of a storage have to pass.
 pub trait Gate: Send + Sync + 'static {
-    /// Returns when the call may pass, with how many of its bytes may.
+    /// Waits until the call may go on, and returns how many of its bytes may be read or written.
     ///
     /// # Errors
-    /// What the call is to be answered with, if it may not.
+    /// The error that the refused call returns.
     fn pass(&self, call: Call<'_>) -> StorageResult<usize>;
 
-    /// Notes that a range of a file, which is there, will be read soon. Does not block.
+    /// Announces that an existing range of a file will be read soon. Does not block.
     fn will_need(&self, _path: &StoragePath, _bytes: Range<u64>) {}
 }
 
@@ -73,12 +73,12 @@ struct GatedFile<G> {
 }
 
 impl<G: Gate> Gated<G> {
-    /// Puts a gate before a storage.
+    /// Puts a gate in front of a storage.
     pub fn new(inner: Arc<dyn Storage>, gate: G) -> Self {
         Gated { inner, gate: Arc::new(gate) }
     }
 
-    /// The gate, to ask what has passed.
+    /// The gate, to read its counters.
     pub fn gate(&self) -> Arc<G> {
         Arc::clone(&self.gate)
     }
@@ -107,10 +107,10 @@ impl<G: Gate> Storage for Gated<G> {
     fn list(
         &self,
         path: &StoragePath,
-        with_facts: bool,
+        with_metadata: bool,
         opaque: Opaque<'_>,
     ) -> StorageResult<Vec<FolderEntry>> {
-        self.pass(CallKind::List, path)?.list(path, with_facts, opaque)
+        self.pass(CallKind::List, path)?.list(path, with_metadata, opaque)
     }
 
     fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> StorageResult<()> {
@@ -170,7 +170,7 @@ impl<G: Gate> GatedFile<G> {
     }
 }
 
-/// There is no descriptor, and nothing is read without blocking: both would pass by the gate.
+/// It has neither a descriptor nor reads without blocking: both would bypass the gate.
 impl<G: Gate> StoredFile for GatedFile<G> {
     fn metadata(&self) -> StorageResult<Metadata> {
         self.pass(CallKind::Metadata, 0, 0)?;
@@ -185,9 +185,10 @@ impl<G: Gate> StoredFile for GatedFile<G> {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
         let size = self.pass(CallKind::Write, offset, bytes.len())?;
         self.inner.write_at(offset, &bytes[..size])?;
-        match size == bytes.len() {
-            true => Ok(()),
-            false => Err(StorageError::cannot("write", &self.path, Errno::ENOSPC)),
+        if size == bytes.len() {
+            Ok(())
+        } else {
+            Err(StorageError::cannot("write", &self.path, Errno::ENOSPC))
         }
     }
 

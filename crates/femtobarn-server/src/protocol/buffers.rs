@@ -1,4 +1,4 @@
-//! Memory for what goes through connections: buffers of two sizes that are used again.
+//! BufferMemory for what goes through connections: buffers of two sizes that are used again.
 //!
 //! 1. A connection that waits for its client holds no buffer, but for what the client has not taken.
 //! 2. A buffer goes back to its pool when it is dropped, wherever that happens. The pool keeps
@@ -6,8 +6,10 @@
 //! 3. A large buffer is mapped: it starts at a page of memory, so that a disk may be given what is in it.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use memmap2::{Advice, MmapMut};
 
@@ -38,14 +40,14 @@ const LARGE_MAP_BYTES: usize = 2 * LARGE_PIECE_BYTES;
 /// Buffers that nobody uses now.
 #[derive(Debug, Default)]
 pub struct BufferPool {
-    spare: Mutex<Vec<Memory>>,
-    spare_large: Mutex<Vec<Memory>>,
+    spare: Mutex<Vec<BufferMemory>>,
+    spare_large: Mutex<Vec<BufferMemory>>,
     used: AtomicUsize,
 }
 
 impl BufferPool {
     /// A buffer of [`BUFFER_BYTES`], with anything in it.
-    pub fn take(self: &Arc<Self>) -> Buffer {
+    pub fn take(self: &Arc<Self>) -> PooledBuffer {
         self.take_for(BUFFER_BYTES)
     }
 
@@ -53,18 +55,18 @@ impl BufferPool {
     ///
     /// # Panics
     /// If they do not fit into that either.
-    pub fn take_for(self: &Arc<Self>, bytes: usize) -> Buffer {
+    pub fn take_for(self: &Arc<Self>, bytes: usize) -> PooledBuffer {
         assert!(bytes <= LARGE_BUFFER_BYTES, "{bytes} bytes do not fit into any buffer");
         let size = if bytes <= BUFFER_BYTES { BUFFER_BYTES } else { LARGE_BUFFER_BYTES };
         let spare = self.spare_of(size).pop();
         self.used.fetch_add(1, Ordering::Relaxed);
-        let memory = spare.unwrap_or_else(|| Memory::new(size));
-        Buffer { memory, length: 0, pool: Arc::clone(self) }
+        let memory = spare.unwrap_or_else(|| BufferMemory::new(size));
+        PooledBuffer { memory, length: 0, pool: Arc::clone(self) }
     }
 
-    fn spare_of(&self, size: usize) -> MutexGuard<'_, Vec<Memory>> {
+    fn spare_of(&self, size: usize) -> MutexGuard<'_, Vec<BufferMemory>> {
         let spare = if size == BUFFER_BYTES { &self.spare } else { &self.spare_large };
-        spare.lock().unwrap_or_else(PoisonError::into_inner)
+        spare.lock()
     }
 
     /// Buffers that are in use now.
@@ -72,7 +74,7 @@ impl BufferPool {
         self.used.load(Ordering::Relaxed)
     }
 
-    fn give_back(&self, memory: Memory) {
+    fn give_back(&self, memory: BufferMemory) {
         self.used.fetch_sub(1, Ordering::Relaxed);
         let size = memory.len();
         let is_large = size == LARGE_BUFFER_BYTES;
@@ -86,53 +88,53 @@ impl BufferPool {
 
 /// The bytes of a buffer.
 #[derive(Debug)]
-enum Memory {
+enum BufferMemory {
     Small(Box<[u8]>),
     Large(MmapMut),
 }
 
-impl Memory {
+impl BufferMemory {
     fn new(size: usize) -> Self {
         if size != LARGE_BUFFER_BYTES {
-            return Memory::Small(vec![0; size].into_boxed_slice());
+            return BufferMemory::Small(vec![0; size].into_boxed_slice());
         }
         let map = MmapMut::map_anon(LARGE_MAP_BYTES).expect("memory for a large buffer");
         // The kernel hands one large page to the disk faster than 512 small ones. Advice that is not taken
         // costs time, no more.
         drop(map.advise_range(Advice::HugePage, 0, LARGE_PIECE_BYTES));
-        Memory::Large(map)
+        BufferMemory::Large(map)
     }
 }
 
-impl Deref for Memory {
+impl Deref for BufferMemory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Memory::Small(bytes) => bytes,
-            Memory::Large(map) => &map[..LARGE_BUFFER_BYTES],
+            BufferMemory::Small(bytes) => bytes,
+            BufferMemory::Large(map) => &map[..LARGE_BUFFER_BYTES],
         }
     }
 }
 
-impl DerefMut for Memory {
+impl DerefMut for BufferMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self {
-            Memory::Small(bytes) => bytes,
-            Memory::Large(map) => &mut map[..LARGE_BUFFER_BYTES],
+            BufferMemory::Small(bytes) => bytes,
+            BufferMemory::Large(map) => &mut map[..LARGE_BUFFER_BYTES],
         }
     }
 }
 
-/// A buffer, of which the first [`Buffer::filled`] bytes are in use.
+/// A buffer, of which the first [`PooledBuffer::filled`] bytes are in use.
 #[derive(Debug)]
-pub struct Buffer {
-    memory: Memory,
+pub struct PooledBuffer {
+    memory: BufferMemory,
     length: usize,
     pool: Arc<BufferPool>,
 }
 
-impl Buffer {
+impl PooledBuffer {
     /// The bytes in use.
     pub fn filled(&self) -> &[u8] {
         &self.memory[..self.length]
@@ -143,7 +145,7 @@ impl Buffer {
         &mut self.memory[self.length..]
     }
 
-    /// Uses so many bytes more, which were written to [`Buffer::room`].
+    /// Uses so many bytes more, which were written to [`PooledBuffer::room`].
     ///
     /// # Panics
     /// If there are not as many.
@@ -167,7 +169,7 @@ impl Buffer {
 }
 
 /// All of its bytes, in use or not.
-impl Deref for Buffer {
+impl Deref for PooledBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -175,22 +177,22 @@ impl Deref for Buffer {
     }
 }
 
-impl DerefMut for Buffer {
+impl DerefMut for PooledBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.memory
     }
 }
 
 /// The bytes in use, for [`bytes::Bytes::from_owner`].
-impl AsRef<[u8]> for Buffer {
+impl AsRef<[u8]> for PooledBuffer {
     fn as_ref(&self) -> &[u8] {
         self.filled()
     }
 }
 
-impl Drop for Buffer {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
-        let nothing = Memory::Small(Box::default());
+        let nothing = BufferMemory::Small(Box::default());
         self.pool.give_back(std::mem::replace(&mut self.memory, nothing));
     }
 }
@@ -226,7 +228,7 @@ mod tests {
         assert_eq!(pool.used(), SPARE_BUFFERS_MAX + 5);
         drop(many);
         assert_eq!(pool.used(), 0);
-        assert_eq!(pool.spare.lock().expect("nobody panicked").len(), SPARE_BUFFERS_MAX);
+        assert_eq!(pool.spare.lock().len(), SPARE_BUFFERS_MAX);
         let many: Vec<_> = (0..99).map(|_| pool.take_for(LARGE_PIECE_BYTES)).collect();
         assert!(many.iter().all(|buffer| (buffer.as_ptr() as usize).is_multiple_of(4096)));
         drop(many);

@@ -2,7 +2,7 @@
 
 pub mod buffers;
 pub mod http;
-pub mod listen;
+pub mod listener;
 pub mod rpc;
 pub mod workers;
 pub mod xroot;

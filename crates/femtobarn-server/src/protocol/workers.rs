@@ -6,11 +6,12 @@
 
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
@@ -31,9 +32,9 @@ struct Worker {
 }
 
 /// Counts a connection of a thread for as long as it lives.
-struct Counted(Arc<AtomicUsize>);
+struct ConnectionCount(Arc<AtomicUsize>);
 
-impl Drop for Counted {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -81,7 +82,7 @@ impl Workers {
         let fewest = self.workers.iter().min_by_key(|w| w.connections.load(Ordering::Relaxed));
         let worker = fewest.ok_or(io::ErrorKind::NotConnected)?;
         worker.connections.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted(Arc::clone(&worker.connections));
+        let counted = ConnectionCount(Arc::clone(&worker.connections));
         worker.handle.spawn(async move {
             let _counted = counted;
             match TcpStream::from_std(stream) {
@@ -95,8 +96,7 @@ impl Workers {
     /// Ends all connections and threads.
     pub fn stop(&self) {
         self.workers.iter().for_each(|worker| worker.stop.notify_one());
-        let threads =
-            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             // One that panicked has ended, too.
             drop(thread.join());

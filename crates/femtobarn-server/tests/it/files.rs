@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use femtobarn_server::logical::exports::{Exports, Manner};
+use femtobarn_server::logical::exports::{ExportOptions, Exports};
 use femtobarn_server::logical::files::{Files, SharedFile};
 use femtobarn_server::physical::{
     Call, CallKind, Creation, Gate, Gated, MemoryStorage, Opaque, OpenMode, StoragePath,
@@ -36,7 +36,9 @@ fn behind_a_barrier(kind: CallKind) -> (Arc<SharedFile>, Receiver<()>, Sender<()
     let gate = Barrier { kind, arrived, may_pass: Mutex::new(may_pass) };
     let storage = Gated::new(Arc::new(MemoryStorage::new(1 << 20)), gate);
     let mut exports = Exports::default();
-    exports.add(&StoragePath::new(b"/").unwrap(), Arc::new(storage), Manner::default()).unwrap();
+    exports
+        .add(&StoragePath::new(b"/").unwrap(), Arc::new(storage), ExportOptions::default())
+        .unwrap();
     let files = Files::new(Arc::new(exports), true, true);
     let how = OpenMode { write: true, creation: Creation::New, ..OpenMode::default() };
     let path = StoragePath::new(b"/file").unwrap();

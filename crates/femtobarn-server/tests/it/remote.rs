@@ -12,12 +12,12 @@ use femtobarn::{
 };
 use femtobarn_catalog::{DatabaseId, LocalCatalogue};
 use femtobarn_server::auth::Authenticator;
-use femtobarn_server::logical::exports::{Exports, Manner};
+use femtobarn_server::logical::exports::{ExportOptions, Exports};
 use femtobarn_server::logical::{Logical, Settings};
 use femtobarn_server::physical::{
     FederationStorage, Permit, PosixStorage, StoragePath, StorageResult, Writers,
 };
-use femtobarn_server::protocol::xroot::{Shared, serve};
+use femtobarn_server::protocol::xroot::{RootService, serve};
 use rntuple::{Array, Primitive, Value};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -87,10 +87,10 @@ impl Drop for Stage {
 /// Serves the files of a federation, and nothing else.
 pub fn serve_files(listener: TcpListener, storage: FederationStorage) -> (Runtime, Arc<Logical>) {
     let mut exports = Exports::default();
-    let manner = Manner { is_quick: false, is_read_only: false };
+    let manner = ExportOptions { is_quick: false, is_read_only: false };
     exports.add(&StoragePath::new(b"/test.fed").unwrap(), Arc::new(storage), manner).unwrap();
     let logical = Arc::new(Logical::new(Settings::default(), exports));
-    let shared = Arc::new(Shared::new(Arc::clone(&logical), Authenticator::open()));
+    let shared = Arc::new(RootService::new(Arc::clone(&logical), Authenticator::open()));
     listener.set_nonblocking(true).unwrap();
     let runtime = Runtime::new().unwrap();
     runtime.spawn(async move {
@@ -115,11 +115,11 @@ impl Writers for Anyone {
         Ok(Arc::new(Anyone))
     }
 
-    fn made(&self, _path: &StoragePath, _database: DatabaseId) {}
+    fn file_created(&self, _path: &StoragePath, _database: DatabaseId) {}
 
-    fn removed(&self, _path: &StoragePath) {}
+    fn file_removed(&self, _path: &StoragePath) {}
 
-    fn unborn(&self, _path: &StoragePath) -> Option<DatabaseId> {
+    fn uncommitted_database(&self, _path: &StoragePath) -> Option<DatabaseId> {
         None
     }
 }

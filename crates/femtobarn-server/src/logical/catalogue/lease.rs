@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::session::{self, Asked, SHARE_MAX, Session};
 use super::{FederationService, SESSIONS_MAX, over};
-use crate::logical::latency::Kind;
+use crate::logical::latency::RequestKind;
 use crate::logical::locks::Owner;
 
 /// What a client says when it comes.
@@ -243,7 +243,7 @@ impl FederationService {
         let (served, since) = (Arc::clone(self), Instant::now());
         let published = tokio::spawn(async move {
             let result = served.publisher.publish(commit, again).await;
-            served.latencies.took(Kind::Commit, since.elapsed());
+            served.latencies.record(RequestKind::Commit, since.elapsed());
             publishing.session.lock().published += u64::from(result.is_ok());
             drop(publishing);
             result

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::session::{Asked, Granted, HeldBy, Outcome, Session, Ticket, Wait};
 use super::{FederationService, over};
-use crate::logical::latency::Kind;
+use crate::logical::latency::RequestKind;
 use crate::logical::locks::{Answer, KernelLocks, Owner, Waiting};
 
 /// What a client wants to be done with a lock or a pin.
@@ -173,7 +173,7 @@ impl FederationService {
         let owner = Owner { session: session.number(), number: wait.owner };
         let (gone, granted) = self.table.give_up(owner, wait.target);
         if gone.is_some() {
-            self.latencies.took(Kind::LockWait, waited);
+            self.latencies.record(RequestKind::LockWait, waited);
             self.refuse(session, number, move |served| served.busy(&wait.target, waited));
         }
         self.grant(granted);
@@ -243,7 +243,7 @@ impl FederationService {
         locked: Result<u64>,
     ) -> Outcome {
         let Asked { number, owner, target, generation, since, .. } = asked;
-        self.latencies.took(Kind::LockWait, since.elapsed());
+        self.latencies.record(RequestKind::LockWait, since.elapsed());
         let in_kernel = KernelLocks::has(&target) && locked.is_ok();
         let held = HeldBy { in_kernel, epoch: *locked.as_ref().unwrap_or(&0) };
         let result = locked.and_then(|epoch| {

@@ -128,15 +128,15 @@ impl Writers for Arc<FederationService> {
         }
     }
 
-    fn made(&self, path: &StoragePath, database: DatabaseId) {
+    fn file_created(&self, path: &StoragePath, database: DatabaseId) {
         self.unborn.insert(&below(path), database);
     }
 
-    fn removed(&self, path: &StoragePath) {
+    fn file_removed(&self, path: &StoragePath) {
         self.unborn.remove(&below(path));
     }
 
-    fn unborn(&self, path: &StoragePath) -> Option<DatabaseId> {
+    fn uncommitted_database(&self, path: &StoragePath) -> Option<DatabaseId> {
         self.unborn.database(&below(path))
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much there is, and how much of it is taken.
+/// A total of bytes, and how many of them are taken.
 #[derive(Debug)]
 pub(super) struct Budget {
     total: u64,
     taken: AtomicU64,
 }
 
-/// What somebody has taken, until this is dropped.
+/// Bytes taken from a budget, and given back when this is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     budget: Arc<Budget>,
@@ -22,20 +22,21 @@ impl Budget {
         Arc::new(Budget { total, taken: AtomicU64::new(0) })
     }
 
-    /// A share of nothing yet.
+    /// An empty share.
     pub(super) fn share(self: &Arc<Self>) -> Share {
         Share { budget: Arc::clone(self), bytes: 0 }
     }
 }
 
 impl Share {
-    /// Takes more; says whether there was as much.
+    /// Takes more bytes; false if the budget does not have them.
     pub(super) fn grow(&mut self, bytes: u64) -> bool {
         let taken = self.budget.taken.fetch_add(bytes, Ordering::AcqRel);
         let fits = taken.checked_add(bytes).is_some_and(|taken| taken <= self.budget.total);
-        match fits {
-            true => self.bytes += bytes,
-            false => drop(self.budget.taken.fetch_sub(bytes, Ordering::AcqRel)),
+        if fits {
+            self.bytes += bytes;
+        } else {
+            self.budget.taken.fetch_sub(bytes, Ordering::AcqRel);
         }
         fits
     }
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_together_are_no_more_than_there_is() {
+    fn shares_never_exceed_the_budget() {
         let budget = Budget::new(100);
         let (mut one, mut other) = (budget.share(), budget.share());
         assert!(one.grow(60) && !other.grow(41) && other.grow(40) && !one.grow(1));

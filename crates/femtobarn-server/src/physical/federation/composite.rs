@@ -1,4 +1,4 @@
-//! A file put together from pieces of another, pieces of memory, and zeros between them.
+//! A file composed of ranges of another file, ranges in memory, and zeros between them.
 
 use std::ops::Range;
 
@@ -7,39 +7,41 @@ use crate::physical::StorageResult;
 /// Pieces that neither overlap nor lie out of order.
 #[derive(Debug, Default)]
 pub(super) struct CompositeLayout {
-    pieces: Vec<Piece>,
-    /// Where it ends.
+    pieces: Vec<LayoutPiece>,
+    /// The end of the last piece.
     size: u64,
-    /// Bytes of memory in pieces.
+    /// Bytes of the pieces in memory.
     held: u64,
 }
 
 #[derive(Debug)]
-struct Piece {
+struct LayoutPiece {
     range: Range<u64>,
-    /// The bytes; none if they are those of the file at the same place.
-    made: Option<Box<[u8]>>,
+    /// The bytes; none for a range that has the file's bytes at the same offset.
+    synthesised: Option<Box<[u8]>>,
 }
 
 impl CompositeLayout {
-    /// Pieces of the file at `stored`, and others that are made, each with its place; in any order.
+    /// Composes ranges of the file with synthesised pieces, each with its offset; both in any order.
     pub(super) fn new(
         stored: impl IntoIterator<Item = Range<u64>>,
-        made: impl IntoIterator<Item = (u64, Vec<u8>)>,
+        synthesised: impl IntoIterator<Item = (u64, Vec<u8>)>,
     ) -> Self {
-        let stored = stored.into_iter().map(|range| Piece { range, made: None });
-        let made = made.into_iter().map(|(at, bytes)| Piece {
+        let stored = stored.into_iter().map(|range| LayoutPiece { range, synthesised: None });
+        let synthesised = synthesised.into_iter().map(|(at, bytes)| LayoutPiece {
             range: at..at + bytes.len() as u64,
-            made: Some(bytes.into_boxed_slice()),
+            synthesised: Some(bytes.into_boxed_slice()),
         });
-        let mut pieces: Vec<_> = stored.chain(made).collect();
+        let mut pieces: Vec<_> = stored.chain(synthesised).collect();
         pieces.sort_by_key(|piece| piece.range.start);
         pieces.shrink_to_fit();
-        let is_apart = |pair: &[Piece]| pair[0].range.end <= pair[1].range.start;
+        let is_apart = |pair: &[LayoutPiece]| pair[0].range.end <= pair[1].range.start;
         assert!(pieces.windows(2).all(is_apart), "pieces do not overlap");
         let size = pieces.last().map_or(0, |piece| piece.range.end);
-        let held =
-            pieces.iter().filter_map(|piece| Some(piece.made.as_ref()?.len())).sum::<usize>();
+        let held = pieces
+            .iter()
+            .filter_map(|piece| Some(piece.synthesised.as_ref()?.len()))
+            .sum::<usize>();
         CompositeLayout { pieces, size, held: held as u64 }
     }
 
@@ -47,13 +49,13 @@ impl CompositeLayout {
         self.size
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the layout takes.
     pub(super) fn memory(&self) -> u64 {
-        self.held + (self.pieces.len() * size_of::<Piece>()) as u64
+        self.held + (self.pieces.len() * size_of::<LayoutPiece>()) as u64
     }
 
-    /// Fills the buffer from `offset` on as far as there are bytes; how many. `read` reads from the
-    /// file, at most once, or gives nothing where it would block; then this gives nothing.
+    /// Fills the buffer from `offset` on, and returns how many bytes there were. `read` reads from the file, and is
+    /// called at most once; if it gives none because it would block, so does this.
     pub(super) fn fill(
         &self,
         offset: u64,
@@ -80,9 +82,9 @@ impl CompositeLayout {
         for piece in touching {
             let (start, end) = (within(piece.range.start), within(piece.range.end));
             buffer[done..start].fill(0);
-            if let Some(made) = &piece.made {
+            if let Some(synthesised) = &piece.synthesised {
                 let skipped = (offset + start as u64 - piece.range.start) as usize;
-                buffer[start..end].copy_from_slice(&made[skipped..][..end - start]);
+                buffer[start..end].copy_from_slice(&synthesised[skipped..][..end - start]);
             }
             done = end;
         }
@@ -91,9 +93,10 @@ impl CompositeLayout {
     }
 }
 
-/// From the first to the last piece of the file.
-fn hull(pieces: &[Piece]) -> Option<Range<u64>> {
-    let mut stored = pieces.iter().filter(|piece| piece.made.is_none()).map(|piece| &piece.range);
+/// The range from the first to the last of the pieces that are stored in the file.
+fn hull(pieces: &[LayoutPiece]) -> Option<Range<u64>> {
+    let mut stored =
+        pieces.iter().filter(|piece| piece.synthesised.is_none()).map(|piece| &piece.range);
     let first = stored.next()?;
     Some(first.start..stored.next_back().unwrap_or(first).end)
 }
@@ -105,9 +108,9 @@ mod tests {
     #[test]
     fn every_range_has_the_bytes_of_its_pieces() {
         let file: Vec<u8> = (0..200).map(|at| 100 + at as u8 % 100).collect();
-        let made = [(0, vec![1; 5]), (60, vec![2; 10]), (90, vec![3; 4])];
-        let mosaic = CompositeLayout::new([10..20, 30..60, 70..80], made);
-        assert_eq!(mosaic.size(), 94);
+        let synthesised = [(0, vec![1; 5]), (60, vec![2; 10]), (90, vec![3; 4])];
+        let layout = CompositeLayout::new([10..20, 30..60, 70..80], synthesised);
+        assert_eq!(layout.size(), 94);
         let mut whole = [0; 94];
         for range in [10..20, 30..60, 70..80] {
             whole[range.clone()].copy_from_slice(&file[range]);
@@ -122,7 +125,7 @@ mod tests {
                     into.copy_from_slice(&file[at as usize..][..into.len()]);
                     Ok(Some(()))
                 };
-                let filled = mosaic.fill(start, &mut buffer, read).unwrap().unwrap();
+                let filled = layout.fill(start, &mut buffer, read).unwrap().unwrap();
                 let start = (start as usize).min(94);
                 assert_eq!(buffer[..filled], whole[start..(start + size).min(94)]);
             }
@@ -130,11 +133,11 @@ mod tests {
     }
 
     #[test]
-    fn what_would_block_is_told() {
-        let mosaic = CompositeLayout::new(std::iter::once(10..20), [(0, vec![1; 5])]);
+    fn fill_gives_none_if_the_read_would_block() {
+        let layout = CompositeLayout::new(std::iter::once(10..20), [(0, vec![1; 5])]);
         let blocked = |_: u64, _: &mut [u8]| Ok(None);
-        assert_eq!(mosaic.fill(0, &mut [0; 10], blocked), Ok(Some(10)));
-        assert_eq!(mosaic.fill(0, &mut [0; 11], blocked), Ok(None));
-        assert_eq!(mosaic.fill(u64::MAX, &mut [0; 11], blocked), Ok(Some(0)));
+        assert_eq!(layout.fill(0, &mut [0; 10], blocked), Ok(Some(10)));
+        assert_eq!(layout.fill(0, &mut [0; 11], blocked), Ok(None));
+        assert_eq!(layout.fill(u64::MAX, &mut [0; 11], blocked), Ok(Some(0)));
     }
 }

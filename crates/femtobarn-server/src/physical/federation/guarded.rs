@@ -1,4 +1,4 @@
-//! Who may write to the files of databases, and a file that only these write to.
+//! Write access to the files of databases: the authority that grants it, and a file that checks it.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -8,40 +8,41 @@ use uuid::Uuid;
 
 use crate::physical::{Metadata, StoragePath, StorageResult, StoredFile};
 
-/// Who may write to the files of databases.
+/// The authority that lets sessions write to the files of databases.
 pub trait Writers: Send + Sync + 'static {
-    /// Lets a session write to a database for as long as it holds it.
+    /// Lets a session write to a database for as long as it holds the database's lock.
     ///
     /// # Errors
-    /// `ENOLCK` if it does not hold it; not before some time has passed if it may yet.
+    /// [`StorageError::Refused`](crate::physical::StorageError::Refused) with `ENOLCK` if the session does not hold the
+    /// database; [`StorageError::NotBefore`](crate::physical::StorageError::NotBefore) if it may still claim it.
     fn admit(&self, session: Option<Uuid>, database: DatabaseId) -> StorageResult<Arc<dyn Permit>>;
 
-    /// Notes that a file was made for a database that is not committed yet, by who may write to it.
-    fn made(&self, path: &StoragePath, database: DatabaseId);
+    /// Notes that a session that may write to an uncommitted database created a file for it.
+    fn file_created(&self, path: &StoragePath, database: DatabaseId);
 
-    /// Notes that such a file was removed.
-    fn removed(&self, path: &StoragePath);
+    /// Notes that a file of an uncommitted database was removed.
+    fn file_removed(&self, path: &StoragePath);
 
-    /// The database of such a file.
-    fn unborn(&self, path: &StoragePath) -> Option<DatabaseId>;
+    /// The uncommitted database that a file was created for.
+    fn uncommitted_database(&self, path: &StoragePath) -> Option<DatabaseId>;
 }
 
-/// A right to write that may end.
+/// A right to write that can be revoked.
 pub trait Permit: Send + Sync + 'static {
-    /// Writes, if the right has not ended; it does not end meanwhile.
+    /// Calls `write` unless the right was revoked. It is not revoked during the call.
     ///
     /// # Errors
-    /// `ENOLCK` if it has; those of the write.
+    /// `ENOLCK` if the right was revoked; those of `write`.
     fn during(&self, write: &mut dyn FnMut() -> StorageResult<()>) -> StorageResult<()>;
 }
 
-/// A file that is changed only while its writer may do so.
-pub(super) struct Guarded {
+/// A file that is changed only while its writer holds the database.
+pub(super) struct GuardedFile {
     pub file: Arc<dyn StoredFile>,
     pub permit: Arc<dyn Permit>,
 }
 
-impl StoredFile for Guarded {
+impl StoredFile for GuardedFile {
     fn metadata(&self) -> StorageResult<Metadata> {
         self.file.metadata()
     }
@@ -74,7 +75,7 @@ impl StoredFile for Guarded {
         self.file.descriptor()
     }
 
-    /// Who opens it later may write when this one may not any more.
+    /// A later writer may still hold the database when this one does not.
     fn can_be_shared(&self) -> bool {
         false
     }

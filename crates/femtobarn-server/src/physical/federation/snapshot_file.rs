@@ -1,4 +1,4 @@
-//! A database that is open as a complete file.
+//! An open database as a complete file, as of a snapshot.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -8,27 +8,28 @@ use femtobarn_catalog::{Catalogue, Csn, DatabaseRow, ErrorKind, PinGuard};
 use femtobarn_format::completion;
 use nix::errno::Errno;
 
-use super::synthesis::{self, MadeUp};
+use super::error::{catalogue_error, synthesis_error};
+use super::synthesis::SynthesizedFile;
 use crate::physical::{Metadata, StorageError, StorageResult, StoredFile};
 
-/// Where a database that is shown comes from.
-pub(super) struct Origin {
+/// The catalogue, database and snapshot that a file shows.
+pub(super) struct SnapshotOrigin {
     pub catalogue: Arc<dyn Catalogue>,
     pub row: DatabaseRow,
     pub csn: Csn,
 }
 
-impl Origin {
-    /// Whether the database's name meant the same containers in the same versions at a time. Times go back where
-    /// containers and databases are dropped or renamed, so the snapshots are compared.
+impl SnapshotOrigin {
+    /// Whether the database's name led to the same versions of the same containers at this time. The snapshots are
+    /// compared, since dropping and renaming can bring back earlier content with later commit times.
     fn is_as_of(&self, time: SystemTime) -> StorageResult<bool> {
         let time = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-        let refused = |error| super::trouble("open", &self.row.name, error);
+        let refused = |error| catalogue_error("open", &self.row.name, error);
         let then = self.catalogue.snapshot_at_time(i64::try_from(time).unwrap_or(i64::MAX));
         let then = then.map_err(refused)?;
         let _pin = match self.catalogue.pin(then) {
             Ok(pin) => pin,
-            // Vacuum has taken it away, so nobody can tell.
+            // Vacuum has removed that snapshot, so it cannot be compared.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(refused(error)),
         };
@@ -38,47 +39,47 @@ impl Origin {
         }
         let versions = |at| {
             let versions = completion::versions(&*self.catalogue, &self.row, at);
-            versions.map_err(|error| synthesis::trouble(&self.row, error))
+            versions.map_err(|error| synthesis_error(&self.row, error))
         };
         Ok(versions(then)? == versions(self.csn)?)
     }
 }
 
-/// A database as of a snapshot, pinned for as long as this lives.
+/// An open database as of a snapshot, which is pinned for as long as this lives.
 pub(super) struct SnapshotFile {
     file: Arc<dyn StoredFile>,
-    made: Arc<MadeUp>,
-    origin: Origin,
+    parts: Arc<SynthesizedFile>,
+    origin: SnapshotOrigin,
     _pin: PinGuard,
 }
 
 impl SnapshotFile {
     pub(super) fn new(
         file: Arc<dyn StoredFile>,
-        made: Arc<MadeUp>,
-        origin: Origin,
+        parts: Arc<SynthesizedFile>,
+        origin: SnapshotOrigin,
         pin: PinGuard,
     ) -> Self {
-        SnapshotFile { file, made, origin, _pin: pin }
+        SnapshotFile { file, parts, origin, _pin: pin }
     }
 }
 
 impl StoredFile for SnapshotFile {
     fn metadata(&self) -> StorageResult<Metadata> {
-        Ok(self.made.metadata(read_only(self.file.metadata()?)))
+        Ok(self.parts.metadata(read_only(self.file.metadata()?)))
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
-        let filled = self.made.mosaic.fill(offset, buffer, |at, buffer| {
-            whole(at, buffer.len(), self.file.read_at(at, buffer)?)
+        let filled = self.parts.layout.fill(offset, buffer, |at, buffer| {
+            check_length(at, buffer.len(), self.file.read_at(at, buffer)?)
         })?;
         Ok(filled.unwrap_or(0))
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<Option<usize>> {
-        self.made.mosaic.fill(offset, buffer, |at, buffer| {
+        self.parts.layout.fill(offset, buffer, |at, buffer| {
             match self.file.try_read_at(at, buffer)? {
-                Some(read) => whole(at, buffer.len(), read),
+                Some(read) => check_length(at, buffer.len(), read),
                 None => Ok(None),
             }
         })
@@ -108,19 +109,19 @@ impl StoredFile for SnapshotFile {
         self.origin.is_as_of(time)
     }
 
-    /// Once it is closed, nobody keeps its snapshot, and its name is that of another.
+    /// Closing it would release its snapshot, and opening its name again would lead to a newer one.
     fn can_be_reopened(&self) -> bool {
         false
     }
 }
 
-/// A database whose file is complete, as of a snapshot. It may not have been so in an earlier one.
-pub(super) struct Whole {
+/// A sealed or attached database, whose file is complete. In an earlier snapshot it may have been an open one.
+pub(super) struct CompleteFile {
     pub file: Arc<dyn StoredFile>,
-    pub origin: Origin,
+    pub origin: SnapshotOrigin,
 }
 
-impl StoredFile for Whole {
+impl StoredFile for CompleteFile {
     fn metadata(&self) -> StorageResult<Metadata> {
         Ok(read_only(self.file.metadata()?))
     }
@@ -162,7 +163,7 @@ impl StoredFile for Whole {
     }
 }
 
-/// Metadata of what is not written to here.
+/// Metadata without the permission to write.
 pub(super) fn read_only(metadata: Metadata) -> Metadata {
     Metadata { mode: metadata.mode & 0o555, is_writable: false, ..metadata }
 }
@@ -171,8 +172,8 @@ fn unchanging() -> StorageError {
     StorageError::refused(Errno::EROFS, "a database as of a snapshot does not change")
 }
 
-/// What was committed is there: a file that ends before is damaged.
-fn whole(at: u64, wanted: usize, read: usize) -> StorageResult<Option<()>> {
+/// Refuses a read that found fewer bytes than were committed: the file is damaged.
+fn check_length(at: u64, wanted: usize, read: usize) -> StorageResult<Option<()>> {
     if read < wanted {
         let what = format!("the database's file ends before the {wanted} bytes at byte {at}");
         return Err(StorageError::refused(Errno::EIO, what));

@@ -1,4 +1,4 @@
-//! An open file as a source of bytes for RNTuple readers.
+//! An open file as a byte source for RNTuple readers.
 
 use std::io;
 use std::ops::Range;
@@ -9,15 +9,15 @@ use rntuple::{ByteSource, Error, Result};
 
 use crate::physical::{StorageError, StoredFile};
 
-/// How often a read that is put off is tried again.
+/// Attempts of a read that is deferred.
 const ATTEMPTS_MAX: usize = 100;
 
-/// A file of a storage, read where blocking is allowed.
-pub(super) struct Source(pub Arc<dyn StoredFile>);
+/// A file of a storage. Reading it may block.
+pub(super) struct StoredFileSource(pub Arc<dyn StoredFile>);
 
-impl ByteSource for Source {
+impl ByteSource for StoredFileSource {
     fn size(&self) -> Result<u64> {
-        Ok(self.0.metadata().map_err(|trouble| failed("stat", trouble))?.size)
+        Ok(self.0.metadata().map_err(|error| failed("stat", error))?.size)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
@@ -28,14 +28,14 @@ impl ByteSource for Source {
                     let source = io::Error::from(io::ErrorKind::UnexpectedEof);
                     return Err(Error::Io { what: format!("read at byte {offset}"), source });
                 }
-                // Beginning again from the front would never come to an end.
+                // Failing here would restart the whole synthesis, which might never finish.
                 Err(StorageError::NotBefore(delay, _)) => std::thread::sleep(delay),
-                Err(trouble) => return Err(failed("read", trouble)),
+                Err(error) => return Err(failed("read", error)),
             }
         }
         Err(failed(
             "read",
-            StorageError::refused(Errno::ETIMEDOUT, "it is put off again and again"),
+            StorageError::refused(Errno::ETIMEDOUT, "the read was deferred too often"),
         ))
     }
 
@@ -46,8 +46,8 @@ impl ByteSource for Source {
     }
 }
 
-fn failed(what: &str, trouble: StorageError) -> Error {
-    let source = match trouble {
+fn failed(what: &str, error: StorageError) -> Error {
+    let source = match error {
         StorageError::Refused(errno, _) => errno.into(),
         other => io::Error::other(format!("{other:?}")),
     };

@@ -1,21 +1,19 @@
-//! What makes a database that is being written a complete ROOT file: its front, and an end with anchors,
-//! list of keys, streamer information, and what readers other than Femtobarn need besides.
+//! Synthesis of the parts that make an open database a complete ROOT file: its front, and an end with anchors, list of
+//! keys, streamer information, and the metadata that plain RNTuple readers need.
 //!
 //! ```text
-//! front | key | stored ... | key | stored ... | key: page lists, footers | anchors, list of keys, ...
-//! made    made  the file     made  the file     made                       made
+//! front | key  | stored ... | key  | stored ... | key: page lists, footers | anchors, list of keys, ...
+//! synth.  synth. the file     synth. the file     synthesised                synthesised
 //! ```
 //!
-//! 1. Bytes that the versions refer to are those of the file, at the same place. Between them others may
-//!    be writing: what nobody refers to is zero here, but for the keys that the file's own are replaced
-//!    by, so that the chain of keys is whole.
-//! 2. All is made of the file's identity and the versions alone. So what is made is known by them, and
-//!    kept for the next who asks.
+//! 1. Bytes that the versions refer to are read from the file, at the same offsets. Everything between them is zero,
+//!    since transactions may be writing there, except for synthesised keys that keep the chain of keys complete.
+//! 2. The synthesised parts depend only on the file's identity and the versions. These are the key of the cache.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use femtobarn_catalog::{Catalogue, ContainerRow, Csn, DatabaseId, DatabaseRow, VersionRow};
 use femtobarn_format::inventory::{Inventory, Ranges};
@@ -30,42 +28,39 @@ use rntuple::{BlobSink, ByteSource};
 
 use super::budget::{Budget, Share};
 use super::composite::CompositeLayout;
-use super::source::Source;
-use super::time_of;
-use crate::physical::{Metadata, StorageError, StorageResult, StoredFile};
+use super::error::synthesis_error;
+use super::source::StoredFileSource;
+use crate::physical::{Metadata, StorageResult, StoredFile};
 
 /// Blobs start at multiples of this.
 const ALIGNMENT: u64 = 8;
-/// Bytes that are made up for one database at most: page lists and, of columns whose representation
-/// changed, pages.
-const MADE_BYTES_MAX: usize = 256 << 20;
-/// Bytes that are made up for all that are open.
+/// Bytes that are synthesised for one database: page lists, and pages of columns whose representation changed.
+const FILE_BYTES_MAX: usize = 256 << 20;
+/// Bytes that are synthesised for all open files together.
 const ALL_BYTES_MAX: u64 = 1 << 30;
-/// When to come again if others have all that.
-const LATER: Duration = Duration::from_secs(5);
-/// Entries of the cache, about.
-const KEPT_MAX: usize = 256;
+/// The expected number of cache entries.
+const CACHED_MAX: usize = 256;
 
-/// Makes databases complete, and keeps what it made.
+/// Synthesises the missing parts of databases, and caches them.
 pub(super) struct FileSynthesizer {
-    kept: Cache<Versions, Arc<MadeUp>, ByMemory>,
+    cache: Cache<SynthesisKey, Arc<SynthesizedFile>, ByMemory>,
     budget: Arc<Budget>,
 }
 
-/// A database as a complete file.
+/// The synthesised parts of a database, with the layout of the complete file.
 #[derive(Debug)]
-pub(super) struct MadeUp {
-    pub(super) mosaic: CompositeLayout,
-    /// When it was committed, in microseconds since 1970.
+pub(super) struct SynthesizedFile {
+    pub(super) layout: CompositeLayout,
+    /// The time of the newest commit, in microseconds since 1970.
     time_us: i64,
-    /// Tells it from the same database with other versions.
+    /// A hash of the versions, which distinguishes the file's id from that of other versions.
     number: u64,
     _share: Share,
 }
 
-/// What decides what is made.
+/// The versions that determine the synthesised parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Versions {
+struct SynthesisKey {
     database: DatabaseId,
     path: String,
     /// Name, commit and footer of each container.
@@ -75,49 +70,50 @@ struct Versions {
 #[derive(Clone)]
 struct ByMemory;
 
-impl Weighter<Versions, Arc<MadeUp>> for ByMemory {
-    fn weight(&self, _versions: &Versions, made: &Arc<MadeUp>) -> u64 {
-        made.mosaic.memory() + size_of::<MadeUp>() as u64
+impl Weighter<SynthesisKey, Arc<SynthesizedFile>> for ByMemory {
+    fn weight(&self, _versions: &SynthesisKey, parts: &Arc<SynthesizedFile>) -> u64 {
+        parts.layout.memory() + size_of::<SynthesizedFile>() as u64
     }
 }
 
 impl FileSynthesizer {
     pub(super) fn new(memory: u64) -> Self {
-        let kept = Cache::with_weighter(KEPT_MAX, memory, ByMemory);
-        FileSynthesizer { kept, budget: Budget::new(ALL_BYTES_MAX) }
+        let cache = Cache::with_weighter(CACHED_MAX, memory, ByMemory);
+        FileSynthesizer { cache, budget: Budget::new(ALL_BYTES_MAX) }
     }
 
-    /// A database with these versions; those who ask for the same at once wait for one of them.
-    pub(super) fn make(
+    /// The parts of a database with these versions. Of concurrent calls for the same versions one synthesises, and the
+    /// others wait for it.
+    pub(super) fn synthesize(
         &self,
         catalogue: &dyn Catalogue,
         row: &DatabaseRow,
         versions: &[(ContainerRow, VersionRow)],
         file: &Arc<dyn StoredFile>,
-    ) -> StorageResult<Arc<MadeUp>> {
+    ) -> StorageResult<Arc<SynthesizedFile>> {
         let container = |(container, version): &(ContainerRow, VersionRow)| {
             (container.name.clone(), version.csn, version.footer.offset)
         };
-        let known = Versions {
+        let key = SynthesisKey {
             database: row.id,
             path: row.path.clone(),
             containers: versions.iter().map(container).collect(),
         };
-        self.kept.get_or_insert_with(&known, || {
-            let made = make(catalogue, row, versions, file, self.budget.share());
-            let made = made.map_err(|error| trouble(row, error))?;
-            Ok(Arc::new(MadeUp { number: number_of(&known), ..made }))
+        self.cache.get_or_insert_with(&key, || {
+            let parts = synthesize(catalogue, row, versions, file, self.budget.share());
+            let parts = parts.map_err(|error| synthesis_error(row, error))?;
+            Ok(Arc::new(SynthesizedFile { number: number_of(&key), ..parts }))
         })
     }
 }
 
-impl MadeUp {
-    /// What is known of it, where `metadata` are those of the file.
+impl SynthesizedFile {
+    /// The metadata of the complete file, from those of the file on disk.
     pub(super) fn metadata(&self, metadata: Metadata) -> Metadata {
         let time = time_of(self.time_us);
         Metadata {
             id: metadata.id ^ self.number,
-            size: self.mosaic.size(),
+            size: self.layout.size(),
             modified: time,
             changed: time,
             accessed: time,
@@ -126,20 +122,20 @@ impl MadeUp {
     }
 }
 
-fn number_of(versions: &Versions) -> u64 {
+fn number_of(versions: &SynthesisKey) -> u64 {
     let mut hasher = DefaultHasher::new();
     versions.hash(&mut hasher);
     hasher.finish()
 }
 
-fn make(
+fn synthesize(
     catalogue: &dyn Catalogue,
     row: &DatabaseRow,
     versions: &[(ContainerRow, VersionRow)],
     file: &Arc<dyn StoredFile>,
     share: Share,
-) -> femtobarn_format::Result<MadeUp> {
-    let source: Arc<dyn ByteSource> = Arc::new(Source(Arc::clone(file)));
+) -> femtobarn_format::Result<SynthesizedFile> {
+    let source: Arc<dyn ByteSource> = Arc::new(StoredFileSource(Arc::clone(file)));
     let storage = |source| Error::Storage { what: format!("database {}", row.name), source };
     let identity = FileIdentity::read(&*source).map_err(storage)?;
     let newest = versions.iter().map(|(_, version)| version.csn).max().unwrap_or(row.created);
@@ -149,9 +145,9 @@ fn make(
     let live = live(&*source, row, versions, &identity)?;
     let front_size = identity.front_size();
     let end = live.iter().last().map_or(front_size, |range| range.end);
-    let mut made = keys(&live, front_size..end, modified).map_err(storage)?;
+    let mut parts = keys(&live, front_size..end, modified).map_err(storage)?;
 
-    let mut tail = Tail::new(end, share);
+    let mut tail = FileTail::new(end, share);
     let anchors = completion::complete(catalogue, row, versions, &source, &mut tail)?;
     let (mut tail, share) = tail.finish(modified).map_err(storage)?;
     let end_of_blobs = end + tail.len() as u64;
@@ -159,17 +155,19 @@ fn make(
         Sealing { identity: &identity, end: end_of_blobs, anchors: &anchors, gaps: &[], modified };
     let sealed = tfile::seal(&sealing).map_err(storage)?;
     tail.extend_from_slice(&sealed.tail);
-    made.extend([(0, sealed.front), (end, tail)]);
-    Ok(MadeUp {
-        mosaic: CompositeLayout::new(live.iter(), made),
+    parts.extend([(0, sealed.front), (end, tail)]);
+    Ok(SynthesizedFile {
+        layout: CompositeLayout::new(live.iter(), parts),
         time_us,
         number: 0,
         _share: share,
     })
 }
 
-/// The bytes of the file that the versions refer to, which all lie behind its front, and what is between
-/// blobs for alignment.
+/// The ranges of the file that the versions refer to, including the alignment gaps between blobs.
+///
+/// # Errors
+/// [`Error::Corrupt`] if a range lies in the file's front or past its end.
 fn live(
     source: &dyn ByteSource,
     row: &DatabaseRow,
@@ -196,8 +194,8 @@ fn live(
     }
 }
 
-/// Keys that follow each other through `range`, where nothing is alive, few and long; none if there is
-/// no room for them, which no reader of RNTuples minds.
+/// A chain of as few keys as possible that spans `range`, with headers outside the live ranges; empty if there is no
+/// room for it. RNTuple readers do not follow the chain.
 fn keys(
     live: &Ranges,
     range: Range<u64>,
@@ -207,17 +205,18 @@ fn keys(
     let ends = live.iter().map(|range| range.end);
     let starts = live.iter().map(|range| range.start);
     let dead = [range.start].into_iter().chain(ends).zip(starts);
-    let places: Vec<_> =
+    let starts_of_gaps: Vec<_> =
         dead.filter(|(start, end)| end - start >= ROOM).map(|(start, _)| start).collect();
     let mut keys = vec![];
     let mut at = range.start;
     while at < range.end {
         let reach = at + KEY_SIZE_MAX;
-        let next = match range.end <= reach {
-            true => Some(range.end),
-            false => places.iter().rev().copied().find(|place| *place <= reach),
+        let next = if range.end <= reach {
+            Some(range.end)
+        } else {
+            starts_of_gaps.iter().rev().copied().find(|start| *start <= reach)
         };
-        let Some(next) = next.filter(|next| *next > at && places.contains(&at)) else {
+        let Some(next) = next.filter(|next| *next > at && starts_of_gaps.contains(&at)) else {
             return Ok(vec![]);
         };
         keys.push((at, rblob_key_header(at, next - at - ROOM, written)?.to_vec()));
@@ -226,19 +225,19 @@ fn keys(
     Ok(keys)
 }
 
-/// The made-up end of a file, which begins as a key that holds blobs.
-struct Tail {
+/// The synthesised end of a file: a key that holds all new blobs.
+struct FileTail {
     at: u64,
     bytes: Vec<u8>,
     share: Share,
 }
 
-impl Tail {
+impl FileTail {
     fn new(at: u64, share: Share) -> Self {
-        Tail { at, bytes: vec![0; RBLOB_KEY_LENGTH], share }
+        FileTail { at, bytes: vec![0; RBLOB_KEY_LENGTH], share }
     }
 
-    /// The key with all blobs.
+    /// The key with all blobs, and its header filled in.
     fn finish(mut self, written: Timestamp) -> rntuple::Result<(Vec<u8>, Share)> {
         let payload = self.bytes.len() - RBLOB_KEY_LENGTH;
         let header = rblob_key_header(self.at, payload as u64, written)?;
@@ -247,24 +246,24 @@ impl Tail {
     }
 }
 
-impl BlobSink for Tail {
+impl BlobSink for FileTail {
     fn write_blob(&mut self, parts: &[&[u8]]) -> rntuple::Result<u64> {
         let end = self.at + self.bytes.len() as u64;
         let offset = end.next_multiple_of(ALIGNMENT);
         let size: usize = parts.iter().map(|part| part.len()).sum();
-        if self.bytes.len() + size > MADE_BYTES_MAX {
+        if self.bytes.len() + size > FILE_BYTES_MAX {
             return Err(rntuple::Error::Io {
                 what: format!(
-                    "show it while it is open: over {} MiB would have to be written anew (page lists of what \
-                     has changed, 32-bit offsets of early containers); seal it and read it as a sealed file",
-                    MADE_BYTES_MAX >> 20
+                    "present the open database: more than {} MiB would have to be written anew (page lists of \
+                     changed clusters, 32-bit offsets of early containers); seal it and read the sealed file",
+                    FILE_BYTES_MAX >> 20
                 ),
                 source: Errno::EFBIG.into(),
             });
         }
         if !self.share.grow(size as u64) {
             return Err(rntuple::Error::Io {
-                what: "too much else is shown at this moment".to_owned(),
+                what: "too many open databases are presented at this moment".to_owned(),
                 source: Errno::EAGAIN.into(),
             });
         }
@@ -274,21 +273,9 @@ impl BlobSink for Tail {
     }
 }
 
-/// Why a database cannot be shown.
-pub(super) fn trouble(row: &DatabaseRow, error: Error) -> StorageError {
-    let shown = format!("database {}", row.name);
-    let errno = match error {
-        Error::Catalogue(error) => return super::trouble("open", &shown, error),
-        Error::Storage { source: rntuple::Error::Io { ref source, .. }, .. } => {
-            source.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
-        }
-        _ => Errno::EIO,
-    };
-    let what = format!("cannot open {shown}: {error}");
-    match errno {
-        Errno::EAGAIN => StorageError::NotBefore(LATER, what),
-        _ => StorageError::refused(errno, what),
-    }
+/// A time of the catalogue, in microseconds since 1970.
+pub(super) fn time_of(time_us: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(time_us).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -297,22 +284,24 @@ mod tests {
 
     use super::*;
 
-    /// Fails unless keys cover a range without a hole, and none lies where something is alive.
+    /// Fails unless keys cover a range without a hole, and none lies where something is live.
     fn assert_chain(keys: &[(u64, Vec<u8>)], range: Range<u64>, live: &Ranges) {
         let mut end = range.start;
         for (at, header) in keys {
             let key = decode_key_header(header).unwrap();
             assert_eq!((*at, key.position), (end, end));
             assert!(key.size <= KEY_SIZE_MAX);
-            let place = *at..at + header.len() as u64;
-            assert!(live.iter().all(|range| range.end <= place.start || place.end <= range.start));
+            let occupied = *at..at + header.len() as u64;
+            assert!(
+                live.iter().all(|range| range.end <= occupied.start || occupied.end <= range.start)
+            );
             end = at + key.size;
         }
         assert_eq!(end, range.end);
     }
 
     #[test]
-    fn keys_of_a_large_file_begin_where_nothing_is_alive() {
+    fn keys_of_a_large_file_begin_where_nothing_is_live() {
         const EXTENT: u64 = 300 << 20;
         let extents = (0..20).map(|n| 1000 + n * EXTENT + 42..1000 + (n + 1) * EXTENT);
         let live: Ranges = extents.collect();

@@ -1,18 +1,20 @@
-//! What is in a file in memory.
+//! The content of a file in memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use femtobarn_catalog::clock;
 use nix::errno::Errno;
+use parking_lot::{RwLock, RwLockWriteGuard};
 
-use super::{Attributes, Room, metadata, size};
+use super::room::{Attributes, Room, attribute_bytes, new_metadata};
 use crate::physical::{FileKind, Metadata, StorageError, StoragePath, StorageResult, StoredFile};
 
 /// Bytes of a chunk.
 const CHUNK: u64 = 64 << 10;
 
-/// A file, for as long as it has a name or is open.
+/// A file, which exists for as long as it has a name or is open.
 #[derive(Debug)]
 pub(super) struct MemoryFile {
     id: u64,
@@ -20,10 +22,10 @@ pub(super) struct MemoryFile {
     content: RwLock<Content>,
 }
 
-/// Bytes and what belongs to them.
+/// The bytes and metadata of a file.
 #[derive(Debug)]
 pub(super) struct Content {
-    /// Chunks by number; those that are not there are zero.
+    /// Chunks by number; missing chunks are zero.
     chunks: BTreeMap<u64, Box<[u8]>>,
     size: u64,
     mode: u32,
@@ -32,8 +34,8 @@ pub(super) struct Content {
     pub(super) attributes: Attributes,
 }
 
-/// A file as somebody has it open.
-pub(super) struct OpenFile {
+/// A file that one caller has open.
+pub(super) struct OpenMemoryFile {
     pub(super) file: Arc<MemoryFile>,
     pub(super) path: StoragePath,
     pub(super) is_writable: bool,
@@ -41,7 +43,7 @@ pub(super) struct OpenFile {
 
 impl MemoryFile {
     pub(super) fn new(room: Arc<Room>, mode: u32) -> Self {
-        let now = SystemTime::now();
+        let now = clock::utc();
         let content = Content {
             chunks: BTreeMap::new(),
             size: 0,
@@ -54,12 +56,12 @@ impl MemoryFile {
     }
 
     pub(super) fn content(&self) -> RwLockWriteGuard<'_, Content> {
-        self.content.write().unwrap_or_else(PoisonError::into_inner)
+        self.content.write()
     }
 
     pub(super) fn metadata(&self) -> Metadata {
-        let content = self.content.read().unwrap_or_else(PoisonError::into_inner);
-        let metadata = metadata(FileKind::File, self.id, content.mode, content.changed);
+        let content = self.content.read();
+        let metadata = new_metadata(FileKind::File, self.id, content.mode, content.changed);
         let modified = content.modified;
         Metadata { size: content.size, modified, accessed: modified, ..metadata }
     }
@@ -102,9 +104,10 @@ impl MemoryFile {
 
 impl Drop for MemoryFile {
     fn drop(&mut self) {
-        let content = self.content.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let content = self.content.get_mut();
         let chunks = content.chunks.len() as u64 * CHUNK;
-        let attributes = content.attributes.iter().map(|(name, value)| size(name, value));
+        let attributes =
+            content.attributes.iter().map(|(name, value)| attribute_bytes(name, value));
         self.room.give_back(chunks + attributes.sum::<u64>());
     }
 }
@@ -112,11 +115,11 @@ impl Drop for MemoryFile {
 impl Content {
     pub(super) fn set_mode(&mut self, mode: u32) {
         self.mode = mode;
-        self.changed = SystemTime::now();
+        self.changed = clock::utc();
     }
 
     fn touch(&mut self) {
-        self.modified = SystemTime::now();
+        self.modified = clock::utc();
         self.changed = self.modified;
     }
 
@@ -125,7 +128,7 @@ impl Content {
             room.take(CHUNK)?;
             vacant.insert(vec![0; CHUNK as usize].into_boxed_slice());
         }
-        Ok(self.chunks.get_mut(&number).expect("it is there, or was just made"))
+        Ok(self.chunks.get_mut(&number).expect("the chunk exists or was just inserted"))
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
@@ -146,31 +149,28 @@ impl Content {
     }
 }
 
-impl OpenFile {
+impl OpenMemoryFile {
     fn check_writable(&self, what: &str) -> StorageResult<()> {
-        match self.is_writable {
-            true => Ok(()),
-            false => Err(StorageError::cannot(what, &self.path, Errno::EBADF)),
+        if self.is_writable {
+            Ok(())
+        } else {
+            Err(StorageError::cannot(what, &self.path, Errno::EBADF))
         }
     }
 }
 
-impl StoredFile for OpenFile {
+impl StoredFile for OpenMemoryFile {
     fn metadata(&self) -> StorageResult<Metadata> {
         Ok(self.file.metadata())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
-        let content = self.file.content.read().unwrap_or_else(PoisonError::into_inner);
+        let content = self.file.content.read();
         Ok(content.read(offset, buffer))
     }
 
     fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<Option<usize>> {
-        Ok(match self.file.content.try_read() {
-            Ok(content) => Some(content.read(offset, buffer)),
-            Err(TryLockError::Poisoned(content)) => Some(content.into_inner().read(offset, buffer)),
-            Err(TryLockError::WouldBlock) => None,
-        })
+        Ok(self.file.content.try_read().map(|content| content.read(offset, buffer)))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
@@ -179,7 +179,7 @@ impl StoredFile for OpenFile {
         written.map_err(|errno| StorageError::cannot("write", &self.path, errno))
     }
 
-    /// Nothing in memory is durable, and nothing that is there can be lost before the process is.
+    /// Nothing to do: the bytes exist exactly as long as the process.
     fn sync(&self) -> StorageResult<()> {
         Ok(())
     }

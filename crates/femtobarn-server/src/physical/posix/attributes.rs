@@ -1,7 +1,7 @@
-//! Extended attributes and permissions of what is held by a descriptor that only names it.
+//! Extended attributes and permissions of a file that is held by an `O_PATH` descriptor.
 //!
-//! Such a descriptor needs no right to read or write the file; the kernel takes its path in
-//! `/proc/self/fd` for the file itself.
+//! Such a descriptor needs no right to read or write the file. The system calls take a path, for which
+//! `/proc/self/fd/N` stands: it leads to the file even if it was renamed.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -10,19 +10,19 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
 
-/// Attributes of users, as the kernel names them.
+/// The kernel's namespace of user attributes.
 const NAMESPACE: &[u8] = b"user.";
-/// Bytes of a value, or of all names, that the kernel knows at most.
+/// The kernel's limit of bytes for a value, and for all names of a file together.
 const BYTES_MAX: usize = 64 << 10;
 
 pub(super) fn set_mode(file: BorrowedFd<'_>, mode: Mode) -> nix::Result<()> {
     fchmodat(nix::fcntl::AT_FDCWD, &path_of(file)[..], mode, FchmodatFlags::FollowSymlink)
 }
 
-/// The names of attributes, without their namespace.
+/// The names of attributes, without the namespace.
 pub(super) fn list(file: BorrowedFd<'_>) -> nix::Result<Vec<Vec<u8>>> {
     let (path, mut names) = (path_of(file), vec![0_u8; BYTES_MAX]);
-    // SAFETY: a path that ends with a zero, and as much memory as is said.
+    // SAFETY: the path ends with a zero, and the buffer has the length that is passed.
     let size = unsafe { libc::listxattr(path.as_ptr(), names.as_mut_ptr().cast(), names.len()) };
     names.truncate(Errno::result(size)? as usize);
     let names = names.split(|byte| *byte == 0);
@@ -34,7 +34,7 @@ pub(super) fn list(file: BorrowedFd<'_>) -> nix::Result<Vec<Vec<u8>>> {
 
 pub(super) fn get(file: BorrowedFd<'_>, name: &[u8]) -> nix::Result<Vec<u8>> {
     let (path, name, mut value) = (path_of(file), in_namespace(name)?, vec![0_u8; BYTES_MAX]);
-    // SAFETY: a path and a name that end with a zero, and as much memory as is said.
+    // SAFETY: the path and the name end with a zero, and the buffer has the length that is passed.
     let size = unsafe {
         libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len())
     };
@@ -51,7 +51,7 @@ pub(super) fn set(
 ) -> nix::Result<()> {
     let (path, name) = (path_of(file), in_namespace(name)?);
     let flags = if must_be_new { libc::XATTR_CREATE } else { 0 };
-    // SAFETY: a path and a name that end with a zero, and as much memory as is said.
+    // SAFETY: the path and the name end with a zero, and the value has the length that is passed.
     let set = unsafe {
         libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), flags)
     };
@@ -60,12 +60,12 @@ pub(super) fn set(
 
 pub(super) fn remove(file: BorrowedFd<'_>, name: &[u8]) -> nix::Result<()> {
     let (path, name) = (path_of(file), in_namespace(name)?);
-    // SAFETY: a path and a name that end with a zero.
+    // SAFETY: the path and the name end with a zero.
     Errno::result(unsafe { libc::removexattr(path.as_ptr(), name.as_ptr()) }).map(drop)
 }
 
 fn path_of(file: BorrowedFd<'_>) -> CString {
-    CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("no zero is in it")
+    CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("digits and slashes only")
 }
 
 fn in_namespace(name: &[u8]) -> nix::Result<CString> {

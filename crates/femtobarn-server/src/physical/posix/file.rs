@@ -1,4 +1,4 @@
-//! A file that is open.
+//! An open file of a POSIX file system.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,41 +12,46 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::libc;
 use nix::sys::stat::fstat;
 
-use super::Tree;
+use super::tree::PosixTree;
 use crate::physical::{Metadata, StorageError, StoragePath, StorageResult, StoredFile};
 
-/// Bytes of a file after which the disk begins to write them.
+/// The kernel is asked to write dirty bytes back whenever a write crosses a multiple of this.
 const WRITE_BACK_BYTES: u64 = 2 << 20;
 
-/// What is written past the page cache is whole windows: so many bytes at a multiple of as many. No page of the
-/// cache is larger, so what others write beside the window through the cache is in no page of the window. The
-/// kernel could not drop such a page, and would have the next sync fail.
+/// Writes that bypass the page cache are whole windows: this many bytes at a multiple of as many. No page of the
+/// cache is larger, so no cached page holds bytes of a window together with bytes that a concurrent write puts
+/// beside it. The kernel could not drop such a page, and the next sync would fail.
 const WINDOW_BYTES: usize = 2 << 20;
 
-/// Where the memory must begin that the disk takes bytes from.
+/// The alignment in memory that direct writes need.
 const ALIGNMENT: usize = 4096;
 
-/// Bytes of one call that writes: 256 MB so take 0.11 to 0.13 s of processor time. Larger calls have the kernel
-/// look for larger pages of memory: mostly they take somewhat less, but up to 0.43 s where such are rare.
+/// Bytes of one write call: with it 256 MB take 0.11 to 0.13 s of processor time. With larger calls the kernel looks
+/// for larger pages of memory: mostly that takes somewhat less, but up to 0.43 s if such pages are rare.
 const CALL_BYTES: usize = 32 << 10;
 
-/// A plain file of a [`super::PosixStorage`].
+/// An open plain file.
 #[derive(Debug)]
 pub(super) struct PosixFile {
     file: File,
-    /// The same file, past the page cache; none where that cannot be.
+    /// The same file opened with `O_DIRECT`; none if the file system does not support it.
     direct: OnceLock<Option<File>>,
-    /// Where it was when it was opened.
+    /// The path by which it was opened.
     path: StoragePath,
-    tree: Arc<Tree>,
-    /// Whether its name may not be durable yet.
+    tree: Arc<PosixTree>,
+    /// Whether the file is new and its name may not be durable yet.
     is_new: AtomicBool,
     /// Whether a sync has failed.
     is_broken: AtomicBool,
 }
 
 impl PosixFile {
-    pub(super) fn new(file: OwnedFd, path: StoragePath, tree: Arc<Tree>, is_new: bool) -> Self {
+    pub(super) fn new(
+        file: OwnedFd,
+        path: StoragePath,
+        tree: Arc<PosixTree>,
+        is_new: bool,
+    ) -> Self {
         PosixFile {
             file: File::from(file),
             direct: OnceLock::new(),
@@ -70,19 +75,19 @@ impl PosixFile {
         Ok(())
     }
 
-    /// One `preadv2` that does not wait for the disk; `EAGAIN` where it would.
+    /// One `preadv2` that does not wait for the disk; `EAGAIN` if it would have to.
     fn read_now(&self, offset: u64, buffer: &mut [u8]) -> nix::Result<usize> {
         let offset = libc::off_t::try_from(offset).map_err(|_| Errno::EINVAL)?;
         let range = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        // SAFETY: one range of memory that is ours alone, and a descriptor that is open.
+        // SAFETY: the buffer is borrowed exclusively, and the descriptor is open.
         let read =
             unsafe { libc::preadv2(self.file.as_raw_fd(), &range, 1, offset, libc::RWF_NOWAIT) };
         Errno::result(read).map(|read| read as usize)
     }
 
-    /// Writes whole windows past the page cache, which saves fresh pages of it, and leaves it to what is read
-    /// often. How many bytes were written so: the others are to go through it, which tells what is wrong, if
-    /// anything is.
+    /// Writes whole windows around the page cache: no fresh pages are needed, and the cache keeps what is read often.
+    /// Returns how many bytes were written so. The caller writes the rest through the cache, which also reports the
+    /// error if there was one.
     fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> usize {
         let is_whole = |count: u64| count.is_multiple_of(WINDOW_BYTES as u64);
         let is_aligned = (bytes.as_ptr() as usize).is_multiple_of(ALIGNMENT);
@@ -90,7 +95,7 @@ impl PosixFile {
             return 0;
         }
         let direct = self.direct.get_or_init(|| {
-            // By its number: the name may be another file's by now.
+            // By its descriptor: the path may lead to another file by now.
             let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
             OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path).ok()
         });
@@ -98,21 +103,21 @@ impl PosixFile {
         written.unwrap_or(0)
     }
 
-    /// Has the disk write what lies before the last border that a write went over, so that a sync
-    /// finds little left to do. Nobody waits for it.
+    /// Starts writing back everything before the last multiple of [`WRITE_BACK_BYTES`] that a write crossed, so that a
+    /// later sync has little left to do. Does not wait.
     fn write_back(&self, offset: u64, end: u64) {
-        let border = end - end % WRITE_BACK_BYTES;
-        if border <= offset {
+        let boundary = end - end % WRITE_BACK_BYTES;
+        if boundary <= offset {
             return;
         }
         let start = offset - offset % WRITE_BACK_BYTES;
-        let (Ok(start), Ok(size)) = (i64::try_from(start), i64::try_from(border - start)) else {
+        let (Ok(start), Ok(size)) = (i64::try_from(start), i64::try_from(boundary - start)) else {
             return;
         };
         let flags = libc::SYNC_FILE_RANGE_WRITE;
-        // SAFETY: numbers, and a descriptor that is open.
+        // SAFETY: the call takes numbers only, and the descriptor is open.
         let begun = unsafe { libc::sync_file_range(self.file.as_raw_fd(), start, size, flags) };
-        // A file system that cannot do it writes when it is synced; so are failures told.
+        // A hint: a sync writes the same bytes, and reports errors.
         let _ = begun;
     }
 }
@@ -126,7 +131,7 @@ impl StoredFile for PosixFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
-        // No file has bytes beyond, and the kernel would take it for a mistake.
+        // No file has bytes beyond `i64::MAX`, and the kernel refuses offsets above it.
         let possible = (i64::MAX as u64).saturating_sub(offset);
         let fits = buffer.len().min(usize::try_from(possible).unwrap_or(usize::MAX));
         let buffer = &mut buffer[..fits];
@@ -148,7 +153,7 @@ impl StoredFile for PosixFile {
             match self.read_now(offset.saturating_add(filled as u64), &mut buffer[filled..]) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
-                // Whether it is a mistake, or cannot be done so, the read that may block will tell.
+                // The blocking read that follows reports real errors.
                 Err(_) => return Ok(None),
             }
         }
@@ -196,7 +201,7 @@ impl StoredFile for PosixFile {
         let (Ok(offset), Ok(size)) = (i64::try_from(offset), i64::try_from(size)) else {
             return;
         };
-        // Advice that is not taken costs time, no more.
+        // A hint: without it the read is only slower.
         let _ = posix_fadvise(&self.file, offset, size, PosixFadviseAdvice::POSIX_FADV_WILLNEED);
     }
 

@@ -1,74 +1,74 @@
-//! A disk that is played, and what an operating system does before it.
+//! A simulated disk, with the read-ahead and write-back of an operating system in front of it.
 //!
-//! 1. The disk does one work after the other, in the order in which they were given to it, and is never idle
-//!    while there is one. A work takes the time of its blocks, and of a seek if it does not go on where the
-//!    last one ended.
-//! 2. Reading fetches the blocks that are not in memory. What is said to be needed is fetched, too, each
-//!    piece of it that is missing as one work; its blocks arrive one after the other.
-//! 3. What is written is in memory at once, and a work. What goes on where such a work ends that has not
-//!    begun yet costs no seek: the disk will write both together, up to [`RUN_BYTES_MAX`].
-//! 4. Who reads waits for the blocks; who writes, until little enough is left to do; who syncs, until the
-//!    disk has all that was written to the file. Nobody waits with the lock.
+//! 1. The disk performs its operations in the order in which they were queued, and is never idle while one is queued.
+//!    An operation takes the transfer time of its blocks, and a seek unless it continues where the last one ended.
+//! 2. A read fetches the blocks that are not in memory. A prefetch queues one operation for each missing range; its
+//!    blocks arrive one after the other.
+//! 3. Written blocks are in memory at once, and queue an operation. A write that continues a queued write that has not
+//!    started costs no seek: the disk writes both in one run of up to [`RUN_BYTES_MAX`].
+//! 4. Readers wait for their blocks, writers until the backlog is at most [`DiskModel::write_behind`], and syncs until
+//!    all writes to the file are on the disk. No caller holds the lock while it waits.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::{AddAssign, Range};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::blocks::Blocks;
-use super::{Clock, Slowness};
+use parking_lot::{Mutex, MutexGuard};
 
-/// Bytes that are written without a seek because they were waiting together.
+use super::blocks::BlockCache;
+use super::model::{Clock, DiskModel};
+
+/// Bytes of one run: adjacent queued writes that need one seek together.
 const RUN_BYTES_MAX: u64 = 8 << 20;
 
-/// Bytes that are fetched because they are said to be needed; the rest may be said later.
+/// Bytes of one prefetch; the rest of a longer announcement is ignored, and can be announced later.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
 
-/// A call would have to wait longer than any may; it may come again after this.
+/// The call would wait longer than [`DiskModel::defer_above`]; it can be tried again after this time.
 pub(super) struct TooLong(pub Duration);
 
 /// The disk.
-pub(super) struct Disk {
-    slowness: Slowness,
+pub(super) struct SimulatedDisk {
+    model: DiskModel,
     state: Mutex<State>,
 }
 
-/// What a disk has done up to now.
+/// The work of a disk so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskAccount {
-    /// For how long it was busy.
+    /// Time for which the disk was busy.
     pub busy: Duration,
-    /// Of this, with seeks.
+    /// The part of `busy` that was spent on seeks.
     pub seeking: Duration,
     /// Seeks.
     pub seeks: u64,
-    /// Bytes of the blocks that it read.
+    /// Bytes of the blocks that were read.
     pub bytes_read: u64,
-    /// Bytes of the blocks that it wrote.
+    /// Bytes of the blocks that were written.
     pub bytes_written: u64,
-    /// How long it takes to do all that it still has to.
+    /// Time that the queued operations will take.
     pub queue: Duration,
 }
 
 struct State {
-    /// When all work is done.
+    /// When the queue is empty.
     free_at: Duration,
-    /// The file and the block before which the last work ends.
+    /// The file, and the block after the last queued operation.
     head: Option<(u64, u64)>,
-    /// What is not done yet, without gaps of time between.
-    works: VecDeque<Work>,
-    /// What is to be written and not begun.
-    runs: Vec<Run>,
-    /// When all that was written to a file is on the disk, if it is not yet.
+    /// The queue, without idle time between operations.
+    operations: VecDeque<DiskOperation>,
+    /// Queued writes that have not started.
+    runs: Vec<WriteRun>,
+    /// By file, when all its writes are on the disk; files without queued writes are absent.
     written_at: HashMap<u64, Duration>,
-    blocks: Blocks,
-    /// Of works that are done.
+    blocks: BlockCache,
+    /// The work of finished operations.
     done: DiskAccount,
 }
 
-/// Something to do.
+/// A queued read or write.
 #[derive(Clone, Copy)]
-struct Work {
+struct DiskOperation {
     start: Duration,
     seek: Option<Duration>,
     transfer: Duration,
@@ -76,39 +76,39 @@ struct Work {
     is_write: bool,
 }
 
-/// What is written at once.
-struct Run {
+/// Adjacent writes that the disk performs as one.
+struct WriteRun {
     file: u64,
     blocks: Range<u64>,
     begins: Duration,
 }
 
-impl Disk {
-    pub(super) fn new(slowness: Slowness) -> Self {
-        let slowness = Slowness { block_size: slowness.block_size.max(1), ..slowness };
+impl SimulatedDisk {
+    pub(super) fn new(model: DiskModel) -> Self {
+        let model = DiskModel { block_size: model.block_size.max(1), ..model };
         let state = State {
             free_at: Duration::ZERO,
             head: None,
-            works: VecDeque::new(),
+            operations: VecDeque::new(),
             runs: vec![],
             written_at: HashMap::new(),
-            blocks: Blocks::new(slowness.block_size.into(), slowness.cache_bytes),
+            blocks: BlockCache::new(model.block_size.into(), model.cache_bytes),
             done: DiskAccount::default(),
         };
-        Disk { slowness, state: Mutex::new(state) }
+        SimulatedDisk { model, state: Mutex::new(state) }
     }
 
-    /// Returns when a range is in memory.
+    /// Returns once a range is in memory.
     ///
     /// # Errors
-    /// [`TooLong`]; nothing is done then.
+    /// [`TooLong`]; then nothing was queued.
     pub(super) fn read(
         &self,
         clock: &dyn Clock,
         file: u64,
         bytes: &Range<u64>,
     ) -> Result<(), TooLong> {
-        let blocks = self.slowness.blocks_of(bytes);
+        let blocks = self.model.blocks_of(bytes);
         let (mut state, now) = self.state(clock);
         let there = blocks.clone().filter_map(|block| state.blocks.ready_at((file, block)));
         let mut ready = there.max().unwrap_or(now);
@@ -116,56 +116,56 @@ impl Disk {
         if !missing.is_empty() {
             ready = ready.max(state.free_at.max(now) + self.time_of(&state, file, &missing));
         }
-        self.refuse_long_wait(&state, now, ready, !missing.is_empty())?;
-        // Those who read are few, with or without room.
+        self.check_wait(&state, now, ready, !missing.is_empty())?;
+        // A read goes on without room, too: concurrent reads are few.
         state.blocks.make_room(block_count(&missing), now);
         self.fetch(&mut state, now, file, &missing);
         drop(state);
         wait(clock, now, ready);
         let (mut state, now) = self.state(clock);
-        blocks.for_each(|block| state.blocks.hold((file, block), now));
+        blocks.for_each(|block| state.blocks.mark_used((file, block), now));
         Ok(())
     }
 
-    /// Fetches what is missing of a range, and keeps what is there, if there is room for it all.
+    /// Prefetches the missing blocks of a range and keeps the others, if there is room for all of them.
     pub(super) fn will_need(&self, clock: &dyn Clock, file: u64, bytes: &Range<u64>) {
         let end = bytes.end.min(bytes.start.saturating_add(AHEAD_BYTES_MAX));
         let (mut state, now) = self.state(clock);
-        let blocks = self.slowness.blocks_of(&(bytes.start..end));
+        let blocks = self.model.blocks_of(&(bytes.start..end));
         let missing = state.missing(file, blocks.clone());
         let ready = state.free_at.max(now) + self.time_of(&state, file, &missing);
-        if self.refuse_long_wait(&state, now, ready, true).is_ok()
+        if self.check_wait(&state, now, ready, true).is_ok()
             && state.blocks.make_room((blocks.end - blocks.start) as usize, now)
         {
-            blocks.for_each(|block| state.blocks.keep((file, block)));
+            blocks.for_each(|block| state.blocks.keep_until_read((file, block)));
             self.fetch(&mut state, now, file, &missing);
         }
     }
 
-    /// Returns when a range may be written.
+    /// Queues a write, and returns once the backlog is small enough.
     ///
     /// # Errors
-    /// [`TooLong`]; nothing is done then.
+    /// [`TooLong`]; then nothing was queued.
     pub(super) fn write(
         &self,
         clock: &dyn Clock,
         file: u64,
         bytes: &Range<u64>,
     ) -> Result<(), TooLong> {
-        let blocks = self.slowness.blocks_of(bytes);
+        let blocks = self.model.blocks_of(bytes);
         let (mut state, now) = self.state(clock);
-        let blocks_max = RUN_BYTES_MAX / u64::from(self.slowness.block_size);
-        let is_joined = |run: &Run| run.file == file && run.takes(&blocks, blocks_max);
+        let blocks_max = RUN_BYTES_MAX / u64::from(self.model.block_size);
+        let is_joined = |run: &WriteRun| run.file == file && run.takes(&blocks, blocks_max);
         let joined = state.runs.iter().position(is_joined);
         let (seek, count) = match joined {
             Some(index) => (None, blocks.end.saturating_sub(state.runs[index].blocks.end)),
             None => (self.seek_to(&state, file, blocks.start), blocks.end - blocks.start),
         };
-        let transfer = self.slowness.transfer(count);
+        let transfer = self.model.transfer(count);
         let time = seek.unwrap_or_default() + transfer;
-        let may_go_on = |free_at: Duration| free_at.saturating_sub(self.slowness.write_behind);
+        let may_go_on = |free_at: Duration| free_at.saturating_sub(self.model.write_behind);
         let until = may_go_on(state.free_at.max(now) + time);
-        self.refuse_long_wait(&state, now, until, true)?;
+        self.check_wait(&state, now, until, true)?;
         let begins = state.free_at.max(now);
         match joined {
             Some(index) => {
@@ -178,60 +178,61 @@ impl Disk {
             }
             None => {
                 state.head = Some((file, blocks.end));
-                state.runs.push(Run { file, blocks: blocks.clone(), begins });
+                state.runs.push(WriteRun { file, blocks: blocks.clone(), begins });
             }
         }
         if count > 0 {
-            state.add(Work {
+            state.add(DiskOperation {
                 start: begins,
                 seek,
                 transfer,
-                bytes: count * u64::from(self.slowness.block_size),
+                bytes: count * u64::from(self.model.block_size),
                 is_write: true,
             });
             let free_at = state.free_at;
             state.written_at.insert(file, free_at);
         }
-        blocks.for_each(|block| state.blocks.hold((file, block), now));
+        blocks.for_each(|block| state.blocks.mark_used((file, block), now));
         drop(state);
         wait(clock, now, until);
         Ok(())
     }
 
-    /// Returns when all that was written to a file is on the disk.
+    /// Returns once all writes to a file are on the disk.
     ///
     /// # Errors
-    /// [`TooLong`].
+    /// [`TooLong`] if that takes longer than a call may wait.
     pub(super) fn sync(&self, clock: &dyn Clock, file: u64) -> Result<(), TooLong> {
         let (state, now) = self.state(clock);
         let written = state.written_at.get(&file).copied().unwrap_or(now);
-        self.refuse_long_wait(&state, now, written, false)?;
+        self.check_wait(&state, now, written, false)?;
         drop(state);
         wait(clock, now, written);
         Ok(())
     }
 
-    /// What it has done up to now.
+    /// The disk's work so far.
     pub(super) fn account(&self, clock: &dyn Clock) -> DiskAccount {
         let (state, now) = self.state(clock);
         let mut account = state.done;
-        if let Some(work) = state.works.front() {
+        if let Some(work) = state.operations.front() {
             account += work.done_at(now);
         }
         account.queue = state.free_at.saturating_sub(now);
         account
     }
 
-    /// The state as it is now.
+    /// The state, brought up to the present.
     fn state(&self, clock: &dyn Clock) -> (MutexGuard<'_, State>, Duration) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let now = clock.now();
         state.go_on(now);
         (state, now)
     }
 
-    /// What takes long on a disk that has nothing else to do would never be done otherwise.
-    fn refuse_long_wait(
+    /// Refuses calls that would wait too long. A call to an idle disk is never refused, however long it takes: it
+    /// would be refused again at every attempt.
+    fn check_wait(
         &self,
         state: &State,
         now: Duration,
@@ -240,7 +241,7 @@ impl Disk {
     ) -> Result<(), TooLong> {
         let queue = state.free_at.saturating_sub(now);
         let time = until.saturating_sub(now);
-        match self.slowness.defer_above {
+        match self.model.defer_above {
             Some(most) if time > most && !queue.is_zero() => {
                 Err(TooLong(if is_new { queue } else { time }))
             }
@@ -248,56 +249,61 @@ impl Disk {
         }
     }
 
-    /// How long it takes to fetch these ranges of blocks.
+    /// The time that fetching these ranges of blocks takes.
     fn time_of(&self, state: &State, file: u64, missing: &[Range<u64>]) -> Duration {
         let Some(first) = missing.first() else { return Duration::ZERO };
         let others = missing.len() as u32 - 1;
-        let transfers =
-            missing.iter().map(|blocks| self.slowness.transfer(blocks.end - blocks.start));
+        let transfers = missing.iter().map(|blocks| self.model.transfer(blocks.end - blocks.start));
         self.seek_to(state, file, first.start).unwrap_or_default()
-            + self.slowness.seek() * others
+            + self.model.seek() * others
             + transfers.sum::<Duration>()
     }
 
     fn fetch(&self, state: &mut State, now: Duration, file: u64, missing: &[Range<u64>]) {
-        let size = u64::from(self.slowness.block_size);
+        let size = u64::from(self.model.block_size);
         for blocks in missing {
             let seek = self.seek_to(state, file, blocks.start);
             let start = state.free_at.max(now);
             let count = blocks.end - blocks.start;
-            let transfer = self.slowness.transfer(count);
-            state.add(Work { start, seek, transfer, bytes: count * size, is_write: false });
+            let transfer = self.model.transfer(count);
+            state.add(DiskOperation {
+                start,
+                seek,
+                transfer,
+                bytes: count * size,
+                is_write: false,
+            });
             state.head = Some((file, blocks.end));
             for (index, block) in blocks.clone().enumerate() {
-                let arrives = self.slowness.transfer(index as u64 + 1);
-                state.blocks.come((file, block), start + seek.unwrap_or_default() + arrives);
+                let arrives = self.model.transfer(index as u64 + 1);
+                state.blocks.add_coming((file, block), start + seek.unwrap_or_default() + arrives);
             }
         }
     }
 
-    /// The seek that it takes to do this block of a file next; none if the head is there, or has just passed
-    /// it, as where writers fill a block bit by bit.
+    /// The seek before this block of a file; none if the head is at the block, or just behind it, as when a writer fills
+    /// a block with several writes.
     fn seek_to(&self, state: &State, file: u64, block: u64) -> Option<Duration> {
         let is_there = |next| next == block || Some(next) == block.checked_add(1);
         let is_there = state.head.is_some_and(|(of, next)| of == file && is_there(next));
-        (!is_there).then(|| self.slowness.seek())
+        (!is_there).then(|| self.model.seek())
     }
 }
 
 impl State {
-    /// Notes what has been done by now.
+    /// Removes the operations that are finished by now.
     fn go_on(&mut self, now: Duration) {
-        while let Some(work) = self.works.front().filter(|work| work.end() <= now) {
+        while let Some(work) = self.operations.front().filter(|work| work.end() <= now) {
             self.done += work.done_at(now);
-            self.works.pop_front();
+            self.operations.pop_front();
         }
         self.runs.retain(|run| run.begins > now);
         self.written_at.retain(|_, written| *written > now);
     }
 
-    fn add(&mut self, work: Work) {
+    fn add(&mut self, work: DiskOperation) {
         self.free_at = work.end();
-        self.works.push_back(work);
+        self.operations.push_back(work);
     }
 
     /// The ranges of these blocks that are neither in memory nor on their way.
@@ -313,21 +319,22 @@ impl State {
     }
 }
 
-impl Work {
+impl DiskOperation {
     fn end(&self) -> Duration {
         self.start + self.seek.unwrap_or_default() + self.transfer
     }
 
-    /// What of it is done at some time.
+    /// The part of the operation that is done by this time.
     fn done_at(&self, now: Duration) -> DiskAccount {
         if now < self.start {
             return DiskAccount::default();
         }
         let busy = now.min(self.end()) - self.start;
         let seeking = busy.min(self.seek.unwrap_or_default());
-        let share = match self.transfer.is_zero() {
-            true => 1.0,
-            false => (busy - seeking).as_secs_f64() / self.transfer.as_secs_f64(),
+        let share = if self.transfer.is_zero() {
+            1.0
+        } else {
+            (busy - seeking).as_secs_f64() / self.transfer.as_secs_f64()
         };
         let bytes = (self.bytes as f64 * share) as u64;
         let (bytes_read, bytes_written) = if self.is_write { (0, bytes) } else { (bytes, 0) };
@@ -336,8 +343,8 @@ impl Work {
     }
 }
 
-impl Run {
-    /// Whether blocks go on where it ends, or lie within it, and it does not get too long.
+impl WriteRun {
+    /// Whether blocks start within this run or directly behind it, and do not make it too long.
     fn takes(&self, blocks: &Range<u64>, blocks_max: u64) -> bool {
         (self.blocks.start..=self.blocks.end).contains(&blocks.start)
             && blocks.end - self.blocks.start <= blocks_max
@@ -355,34 +362,8 @@ impl AddAssign for DiskAccount {
     }
 }
 
-impl Slowness {
-    /// The numbers of the blocks that a range touches.
-    fn blocks_of(&self, bytes: &Range<u64>) -> Range<u64> {
-        let size = u64::from(self.block_size);
-        bytes.start / size..bytes.end.div_ceil(size)
-    }
-
-    fn transfer(&self, blocks: u64) -> Duration {
-        match self.bytes_per_second {
-            0 => Duration::ZERO,
-            rate => seconds(blocks as f64 * f64::from(self.block_size) / rate as f64),
-        }
-    }
-
-    fn seek(&self) -> Duration {
-        match self.seeks_per_second {
-            0 => Duration::ZERO,
-            rate => seconds(1.0 / f64::from(rate)),
-        }
-    }
-}
-
 fn block_count(ranges: &[Range<u64>]) -> usize {
     ranges.iter().map(|blocks| (blocks.end - blocks.start) as usize).sum()
-}
-
-fn seconds(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 4)
 }
 
 fn wait(clock: &dyn Clock, now: Duration, until: Duration) {

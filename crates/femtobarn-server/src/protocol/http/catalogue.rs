@@ -12,28 +12,28 @@ const ROWS_SHOWN: usize = 2000;
 
 /// A federation as of a commit.
 #[derive(Debug, Serialize)]
-pub struct Contents {
+pub(super) struct FederationContents {
     name: String,
     uuid: String,
     head: u64,
     csn: u64,
-    databases: Vec<Database>,
+    databases: Vec<DatabaseSummary>,
     /// Whether there are more than are listed.
     is_cut: bool,
-    commits: Vec<Commit>,
-    tags: Vec<Tag>,
+    commits: Vec<CommitSummary>,
+    tags: Vec<TagSummary>,
 }
 
 #[derive(Debug, Serialize)]
-struct Database {
+struct DatabaseSummary {
     name: String,
     state: String,
     uuid: String,
-    containers: Vec<Container>,
+    containers: Vec<ContainerSummary>,
 }
 
 #[derive(Debug, Serialize)]
-struct Container {
+struct ContainerSummary {
     name: String,
     class: String,
     class_version: u32,
@@ -43,7 +43,7 @@ struct Container {
 }
 
 #[derive(Debug, Serialize)]
-struct Commit {
+struct CommitSummary {
     csn: u64,
     time_us: i64,
     message: String,
@@ -52,7 +52,7 @@ struct Commit {
 }
 
 #[derive(Debug, Serialize)]
-struct Tag {
+struct TagSummary {
     name: String,
     csn: u64,
     message: String,
@@ -62,7 +62,7 @@ struct Tag {
 ///
 /// # Errors
 /// As the catalogue.
-pub fn contents(catalog: &LocalCatalogue, csn: Option<u64>) -> Result<Contents> {
+pub(super) fn contents(catalog: &LocalCatalogue, csn: Option<u64>) -> Result<FederationContents> {
     let head = catalog.head()?;
     let at = csn.map_or(head, |csn| Csn(csn.min(head.0)));
     let mut left = ROWS_SHOWN;
@@ -82,7 +82,7 @@ pub fn contents(catalog: &LocalCatalogue, csn: Option<u64>) -> Result<Contents> 
         };
         let containers = containers.into_iter().take(left).map(|container| {
             let version = versions.get(&container.id);
-            Container {
+            ContainerSummary {
                 name: container.name,
                 class: container.class,
                 class_version: container.class_version,
@@ -93,14 +93,14 @@ pub fn contents(catalog: &LocalCatalogue, csn: Option<u64>) -> Result<Contents> 
         });
         let containers: Vec<_> = containers.collect();
         left -= containers.len();
-        databases.push(Database {
+        databases.push(DatabaseSummary {
             name: row.name,
             state: row.state.to_string(),
             uuid: row.uuid.to_string(),
             containers,
         });
     }
-    let commits = catalog.history(COMMITS_SHOWN)?.into_iter().map(|row| Commit {
+    let commits = catalog.history(COMMITS_SHOWN)?.into_iter().map(|row| CommitSummary {
         csn: row.csn.0,
         time_us: row.time_us,
         message: row.message,
@@ -108,8 +108,8 @@ pub fn contents(catalog: &LocalCatalogue, csn: Option<u64>) -> Result<Contents> 
         host: row.host,
     });
     let tags = catalog.tags()?.into_iter();
-    let tags = tags.map(|row| Tag { name: row.name, csn: row.csn.0, message: row.message });
-    Ok(Contents {
+    let tags = tags.map(|row| TagSummary { name: row.name, csn: row.csn.0, message: row.message });
+    Ok(FederationContents {
         name: catalog.name().to_owned(),
         uuid: catalog.uuid().to_string(),
         head: head.0,

@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use crate::logical::latency::BOUNDS_US;
-use crate::status::{DiskStatus, ExportStatus, FederationStatus, LatencyStatus, Status};
+use crate::status::{DiskStatus, ExportStatus, FederationStatus, LatencyStatus, ServerStatus};
 
 /// The content type that goes with it.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
 
 /// All numbers of a status, one metric each. Single sessions and files are not told: their names would
 /// be new metrics without end.
-pub fn text(status: &Status) -> String {
+pub(super) fn text(status: &ServerStatus) -> String {
     let totals = &status.totals;
     let counters = [
         ("connections_total", "Connections that were accepted", totals.connections),

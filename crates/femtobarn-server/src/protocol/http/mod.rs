@@ -5,7 +5,7 @@
 //! | `/` | the page |
 //! | `/healthz` | `ok`, or 503 while the server is about to stop |
 //! | `/metrics` | the server's numbers, for Prometheus; for those whom the operator lets read them |
-//! | `/api/status` | [`Status`] as JSON |
+//! | `/api/status` | [`ServerStatus`] as JSON |
 //! | `/api/federations` | the names of the federations that are served |
 //! | `/api/federations/NAME?csn=` | what is in one |
 //!
@@ -29,8 +29,8 @@ use tokio::task::JoinError;
 
 use crate::auth::{Action, Authenticator, Identity, Refusal};
 use crate::config::MetricsReaders;
-use crate::protocol::listen::Peer;
-use crate::status::Status;
+use crate::protocol::listener::Peer;
+use crate::status::ServerStatus;
 
 mod catalogue;
 mod metrics;
@@ -45,7 +45,7 @@ const STYLE: &str = include_str!("page/page.css");
 /// What the pages are about.
 pub struct Site {
     /// What the server is doing. It may wait for a file system.
-    pub status: Box<dyn Fn() -> Status + Send + Sync>,
+    pub status: Box<dyn Fn() -> ServerStatus + Send + Sync>,
     /// Held by the one thread that finds that out: one that waits for a file system takes no other along.
     pub status_turn: Arc<Semaphore>,
     /// Whether it is about to stop.
@@ -58,7 +58,7 @@ pub struct Site {
     pub authenticator: Authenticator,
 }
 
-type Shared = State<Arc<Site>>;
+type SharedSite = State<Arc<Site>>;
 
 /// The pages of a site.
 pub fn routes(site: Arc<Site>) -> Router {
@@ -104,15 +104,16 @@ fn file(kind: &'static str, text: &'static str) -> Response {
     (headers, text).into_response()
 }
 
-async fn health(State(site): Shared) -> Response {
-    match (site.is_draining)() {
-        false => "ok\n".into_response(),
-        true => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
+async fn health(State(site): SharedSite) -> Response {
+    if (site.is_draining)() {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response()
+    } else {
+        "ok\n".into_response()
     }
 }
 
 async fn metrics(
-    State(site): Shared,
+    State(site): SharedSite,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> Response {
@@ -136,7 +137,7 @@ async fn metrics(
 }
 
 /// The status. Where a file system does not answer, others hear that, and threads are left for catalogues.
-async fn current_status(site: &Arc<Site>) -> Result<Status, Response> {
+async fn current_status(site: &Arc<Site>) -> Result<ServerStatus, Response> {
     let turn = Arc::clone(&site.status_turn).acquire_owned();
     let Ok(Ok(turn)) = tokio::time::timeout(STATUS_WAIT_MAX, turn).await else {
         let what = "the status is being found out; a file system may not answer";
@@ -154,7 +155,7 @@ async fn current_status(site: &Arc<Site>) -> Result<Status, Response> {
 }
 
 async fn status(
-    State(site): Shared,
+    State(site): SharedSite,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> Response {
@@ -168,7 +169,7 @@ async fn status(
 }
 
 async fn federations(
-    State(site): Shared,
+    State(site): SharedSite,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> Response {
@@ -179,14 +180,14 @@ async fn federations(
 }
 
 #[derive(Deserialize)]
-struct Moment {
+struct CommitQuery {
     csn: Option<u64>,
 }
 
 async fn federation(
-    State(site): Shared,
+    State(site): SharedSite,
     Path(name): Path<String>,
-    Query(moment): Query<Moment>,
+    Query(moment): Query<CommitQuery>,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> Response {

@@ -30,7 +30,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::auth::{Action, Authenticator, Identity};
 use crate::logical::catalogue::FederationService;
-use crate::protocol::listen::Peer;
+use crate::protocol::listener::Peer;
 
 mod mutations;
 mod queries;

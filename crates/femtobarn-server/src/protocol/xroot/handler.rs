@@ -1,30 +1,30 @@
-//! The handler of requests that need no socket: checks rights and paths, and calls the storage.
+//! The handler of requests that need no socket: it checks rights, paths and handles, and calls the storage.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nix::errno::Errno;
-use xrd::request::{Chkpoint, Request, Set};
+use xrd::request::{Request, Set};
 use xrd::response::Response;
 use xrd::{ErrorCode, FileHandle, Location};
 
-use super::Shared;
-use super::failures::{failed, response_of};
+use super::responses::{done, failed, response_of};
+use super::service::RootService;
 use crate::auth::{Action, Identity};
 use crate::logical::handles::OpenFile;
-use crate::logical::sessions::Session;
+use crate::logical::sessions::ClientSession;
 use crate::physical::{FileKind, Opaque, Storage, StorageError, StoragePath, StorageResult};
 
-/// A client's session, with what a request may need besides.
+/// A client's session with the service, for one request.
 pub(super) struct RequestHandler {
-    pub shared: Arc<Shared>,
-    pub session: Arc<Session>,
-    /// The server's own end of the connection.
+    pub service: Arc<RootService>,
+    pub session: Arc<ClientSession>,
+    /// The server's address of the connection.
     pub local: SocketAddr,
 }
 
 impl RequestHandler {
-    /// Does a request.
+    /// Performs a request.
     pub(super) async fn respond(&self, request: Request) -> Response {
         let outcome = match request {
             Request::Ping(_) => done(),
@@ -58,20 +58,26 @@ impl RequestHandler {
         file_of(&self.session, handle)
     }
 
-    /// The path of a location, if its client may do this there.
+    /// The open file of a handle, if it is open for writing.
+    pub(super) fn writable_file(&self, handle: FileHandle) -> Result<Arc<OpenFile>, Response> {
+        writable_file_of(&self.session, handle)
+    }
+
+    /// The path of a location, if the client has this right to it.
     pub(super) async fn path(
         &self,
         location: &Location,
         action: Action,
     ) -> Result<StoragePath, Response> {
         let path = StoragePath::new(location.path()).map_err(response_of)?;
-        match self.may(location, &path, action)? {
-            true => self.unless_slashed_file(location, path).await,
-            false => Err(self.forbidden(&path)),
+        if self.may(location, &path, action)? {
+            self.unless_slashed_file(location, path).await
+        } else {
+            Err(self.forbidden(&path))
         }
     }
 
-    /// The path, but an error if it ends with a slash and leads to something that is no folder.
+    /// The path; an error if it was sent with a slash at its end but does not lead to a folder.
     pub(super) async fn unless_slashed_file(
         &self,
         location: &Location,
@@ -81,8 +87,8 @@ impl RequestHandler {
             return Ok(path);
         }
         let (name, location) = (path.clone(), location.clone());
-        let found = self.call(false, move |shared| {
-            Ok(shared.logical.exports.metadata(&name, opaque(&location)).ok())
+        let found = self.call(false, move |service| {
+            Ok(service.logical.exports.metadata(&name, opaque(&location)).ok())
         });
         match found.await? {
             Some(metadata) if metadata.kind != FileKind::Folder => {
@@ -92,8 +98,8 @@ impl RequestHandler {
         }
     }
 
-    /// The path of a location, if its client may do anything there: who puts files somewhere looks first
-    /// whether they are there.
+    /// The path of a location, if the client has any right to it: a client that may only create files checks first whether
+    /// they exist.
     pub(super) async fn visible(&self, location: &Location) -> Result<StoragePath, Response> {
         let path = StoragePath::new(location.path()).map_err(response_of)?;
         for action in [Action::Read, Action::Create, Action::Modify, Action::Stage] {
@@ -104,8 +110,7 @@ impl RequestHandler {
         Err(self.forbidden(&path))
     }
 
-    /// Whether the client may do this to a path: as who it logged in as, or as the bearer of a token
-    /// that it sent along.
+    /// Whether the client has this right to a path, by its identity or by a bearer token in the opaque information.
     pub(super) fn may(
         &self,
         location: &Location,
@@ -118,43 +123,41 @@ impl RequestHandler {
         }
         let Some(token) = location.value_of("authz") else { return Ok(false) };
         let token = bearer(token)
-            .ok_or_else(|| failed(ErrorCode::AUTH_FAILED, "authz holds no bearer token"))?;
-        let identity = self.shared.authenticator.token(&token);
+            .ok_or_else(|| failed(ErrorCode::AUTH_FAILED, "authz has no bearer token"))?;
+        let identity = self.service.authenticator.token(&token);
         let identity = identity.map_err(|refusal| failed(ErrorCode::AUTH_FAILED, refusal.0))?;
         Ok(allows(&identity))
     }
 
     pub(super) fn forbidden(&self, path: &StoragePath) -> Response {
-        let name = self.session.identity().map_or("somebody", |identity| &identity.name);
+        let name = self.session.identity().map_or("an unknown client", |identity| &identity.name);
         failed(ErrorCode::NOT_AUTHORIZED, format!("{name} may not do this to {path}"))
     }
 
-    /// Does something that may block; in place if `is_quick`.
+    /// Runs work that may block: in the blocking pool, or on this thread if `is_quick`.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         is_quick: bool,
-        work: impl FnOnce(&Shared) -> StorageResult<T> + Send + 'static,
+        work: impl FnOnce(&RootService) -> StorageResult<T> + Send + 'static,
     ) -> Result<T, Response> {
         if is_quick {
-            return work(&self.shared).map_err(response_of);
+            return work(&self.service).map_err(response_of);
         }
-        let shared = Arc::clone(&self.shared);
-        blocking(move || work(&shared)).await.map_err(response_of)
+        let service = Arc::clone(&self.service);
+        blocking(move || work(&service)).await.map_err(response_of)
     }
 
-    /// kXR_set: what clients tell of themselves.
+    /// kXR_set: a client's name for its work.
     fn set(&self, set: &Set) -> Result<Response, Response> {
         let text = String::from_utf8_lossy(&set.text);
         let mut words = text.trim_end_matches('\0').splitn(3, ' ');
         match (words.next(), words.next(), words.next()) {
             (Some("appid"), name, _) => {
                 let name = name.unwrap_or_default().chars().take(80).collect();
-                if let Ok(mut application) = self.session.application.write() {
-                    *application = name;
-                }
+                *self.session.application.write() = name;
                 done()
             }
-            // The number by which monitoring would know the text.
+            // The answer is the id of the text in a monitoring stream.
             (Some("monitor"), Some("info"), _) => {
                 let number = self.session.number as u32;
                 Ok(Response::Ok(number.to_be_bytes().to_vec().into()))
@@ -163,51 +166,51 @@ impl RequestHandler {
             _ => Err(failed(ErrorCode::UNSUPPORTED, format!("cannot set {text:.80?}"))),
         }
     }
-
-    async fn checkpoint(&self, checkpoint: Chkpoint) -> Result<Response, Response> {
-        match checkpoint {
-            Chkpoint::Begin(handle) => self.begin_checkpoint(handle).await,
-            Chkpoint::Commit(handle) => self.commit_checkpoint(handle).await,
-            Chkpoint::Query(handle) => self.query_checkpoint(handle),
-            Chkpoint::Rollback(handle) => self.roll_back(handle).await,
-            Chkpoint::Execute(_) => Err(failed(ErrorCode::INVALID_REQUEST, "there are no data")),
-        }
-    }
 }
 
 /// The open file of a handle.
-pub(super) fn file_of(session: &Session, handle: FileHandle) -> Result<Arc<OpenFile>, Response> {
+pub(super) fn file_of(
+    session: &ClientSession,
+    handle: FileHandle,
+) -> Result<Arc<OpenFile>, Response> {
     session
         .handles
         .get(u32::from_be_bytes(handle.0))
-        .ok_or_else(|| failed(ErrorCode::FILE_NOT_OPEN, "the handle names no open file"))
+        .ok_or_else(|| failed(ErrorCode::FILE_NOT_OPEN, "unknown file handle"))
 }
 
-/// Does something in the blocking pool.
+/// The open file of a handle, if it is open for writing.
+pub(super) fn writable_file_of(
+    session: &ClientSession,
+    handle: FileHandle,
+) -> Result<Arc<OpenFile>, Response> {
+    let file = file_of(session, handle)?;
+    if file.is_writable {
+        return Ok(file);
+    }
+    Err(failed(ErrorCode::NOT_AUTHORIZED, format!("{} is not open for writing", file.path)))
+}
+
+/// Runs work in the blocking pool.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> StorageResult<T> + Send + 'static,
 ) -> StorageResult<T> {
     tokio::task::spawn_blocking(work)
         .await
-        .unwrap_or_else(|_| Err(StorageError::refused(Errno::EIO, "the server failed to do this")))
+        .unwrap_or_else(|_| Err(StorageError::refused(Errno::EIO, "internal error of the server")))
 }
 
-/// An empty answer.
-pub(super) fn done() -> Result<Response, Response> {
-    Ok(Response::Ok(Default::default()))
-}
-
-/// Whether a location ends with a slash, which only paths of folders may.
+/// Whether a location ends with a slash, which is allowed for folders only.
 pub(super) fn is_slashed(location: &Location) -> bool {
     location.path().ends_with(b"/")
 }
 
-/// The opaque information of a location, to be handed down.
+/// The opaque information of a location.
 pub(super) fn opaque(location: &Location) -> Opaque<'_> {
     Opaque(location.opaque().unwrap_or_default())
 }
 
-/// The token in `Bearer%20eyJ..`, with its escapes taken out.
+/// The token in `Bearer%20eyJ..`, with its escapes decoded.
 fn bearer(value: &[u8]) -> Option<String> {
     let mut text = Vec::with_capacity(value.len());
     let mut left = value;
@@ -235,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_taken_out_of_opaque_information() {
+    fn bearer_tokens_are_decoded_from_opaque_information() {
         assert_eq!(bearer(b"Bearer%20a.b%2Dc").as_deref(), Some("a.b-c"));
         assert_eq!(bearer(b"abc").as_deref(), Some("abc"));
         assert_eq!(bearer(b"Bearer%20"), None);

@@ -1,7 +1,7 @@
 //! A connection's socket, plain or with TLS.
 //!
-//! 1. Whoever waits for bytes holds no buffer meanwhile.
-//! 2. A client that takes nothing for [`STALLED`] is let go.
+//! 1. A wait for bytes holds no buffer.
+//! 2. A client that receives nothing for [`STALLED`] is disconnected.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -19,53 +19,53 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::protocol::buffers::{Buffer, BufferPool};
+use crate::protocol::buffers::{BufferPool, PooledBuffer};
 
-/// How long a client may take nothing of what is sent to it.
+/// How long a client may receive nothing while bytes are due to it.
 const STALLED: Duration = Duration::from_secs(300);
 
-/// What is sent goes out together with what follows; a client that is gone is an error, no signal.
+/// The bytes are sent together with those that follow. A disconnected client is an error instead of a signal.
 const MORE_FOLLOWS: i32 = libc::MSG_MORE | libc::MSG_NOSIGNAL;
 
-/// How long a client may take to agree on keys.
+/// How long the TLS handshake may take.
 const TLS_HANDSHAKE: Duration = Duration::from_secs(30);
 
-/// What bytes come from and go to.
-pub(super) enum Socket {
+/// The socket of a connection.
+pub(super) enum ClientSocket {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
-    /// Between the two, and after a failed handshake.
+    /// During the TLS handshake, and after it failed.
     Lost,
 }
 
-impl Socket {
-    /// Whether nobody on the way can read along.
+impl ClientSocket {
+    /// Whether the connection is encrypted.
     pub(super) fn is_encrypted(&self) -> bool {
-        matches!(self, Socket::Tls(_))
+        matches!(self, ClientSocket::Tls(_))
     }
 
-    /// Goes on with TLS; the client speaks first.
+    /// Starts TLS, as the server of the handshake.
     pub(super) async fn encrypt(&mut self, config: Arc<rustls::ServerConfig>) -> io::Result<()> {
-        if let Socket::Plain(stream) = std::mem::replace(self, Socket::Lost) {
+        if let ClientSocket::Plain(stream) = std::mem::replace(self, ClientSocket::Lost) {
             let accept = TlsAcceptor::from(config).accept(stream);
-            *self = Socket::Tls(Box::new(within(TLS_HANDSHAKE, accept).await?));
+            *self = ClientSocket::Tls(Box::new(within(TLS_HANDSHAKE, accept).await?));
         }
         Ok(())
     }
 
-    /// Some bytes, `most` of them; none if the client has sent its last.
+    /// Receives up to `most` bytes; none if the client has closed its side.
     pub(super) fn poll_receive(
         &mut self,
         context: &mut Context<'_>,
         pool: &Arc<BufferPool>,
         most: usize,
-    ) -> Poll<io::Result<Buffer>> {
+    ) -> Poll<io::Result<PooledBuffer>> {
         let mut buffer = pool.take_for(most);
         let mut room = ReadBuf::new(&mut buffer[..most]);
         let polled = match self {
-            Socket::Plain(stream) => Pin::new(stream).poll_read(context, &mut room),
-            Socket::Tls(stream) => Pin::new(stream).poll_read(context, &mut room),
-            Socket::Lost => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            ClientSocket::Plain(stream) => Pin::new(stream).poll_read(context, &mut room),
+            ClientSocket::Tls(stream) => Pin::new(stream).poll_read(context, &mut room),
+            ClientSocket::Lost => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         };
         ready!(polled)?;
         let count = room.filled().len();
@@ -73,21 +73,21 @@ impl Socket {
         Poll::Ready(Ok(buffer))
     }
 
-    /// Comes when so many bytes are there, or as many as the kernel takes, or the client has sent its last.
-    /// Until then nobody is woken. Encrypted bytes are not waited for.
+    /// Ready when the kernel has `count` bytes, or as many as it buffers, or the client has closed its side. The task is
+    /// not woken before. With TLS it is always ready.
     pub(super) fn poll_arrived(
         &mut self,
         context: &mut Context<'_>,
         count: usize,
     ) -> Poll<io::Result<()>> {
-        let Socket::Plain(stream) = self else { return Poll::Ready(Ok(())) };
+        let ClientSocket::Plain(stream) = self else { return Poll::Ready(Ok(())) };
         wake_for(stream, count);
         let arrived = ready!(poll_readable(stream, context));
         wake_for(stream, 1);
         Poll::Ready(arrived)
     }
 
-    /// Comes when anything is there, which is left there, or the client has sent its last.
+    /// Ready when any bytes have arrived, which stay in the kernel, or the client has closed its side.
     pub(super) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.stream() {
             Some(stream) => poll_readable(stream, context),
@@ -98,9 +98,9 @@ impl Socket {
     /// The socket below TLS.
     fn stream(&self) -> Option<&TcpStream> {
         match self {
-            Socket::Plain(stream) => Some(stream),
-            Socket::Tls(stream) => Some(stream.get_ref().0),
-            Socket::Lost => None,
+            ClientSocket::Plain(stream) => Some(stream),
+            ClientSocket::Tls(stream) => Some(stream.get_ref().0),
+            ClientSocket::Lost => None,
         }
     }
 
@@ -110,9 +110,9 @@ impl Socket {
         while !slices.is_empty() {
             let count = within(STALLED, async {
                 match self {
-                    Socket::Plain(stream) => stream.write_vectored(slices).await,
-                    Socket::Tls(stream) => stream.write_vectored(slices).await,
-                    Socket::Lost => Err(io::ErrorKind::NotConnected.into()),
+                    ClientSocket::Plain(stream) => stream.write_vectored(slices).await,
+                    ClientSocket::Tls(stream) => stream.write_vectored(slices).await,
+                    ClientSocket::Lost => Err(io::ErrorKind::NotConnected.into()),
                 }
             });
             match count.await? {
@@ -120,39 +120,39 @@ impl Socket {
                 count => IoSlice::advance_slices(&mut slices, count),
             }
         }
-        // What TLS made of it may not have gone yet.
+        // The encrypted bytes may still be buffered.
         match self {
-            Socket::Tls(stream) => within(STALLED, stream.flush()).await,
+            ClientSocket::Tls(stream) => within(STALLED, stream.flush()).await,
             _ => Ok(()),
         }
     }
 
-    /// Waits until the client has taken so much that a piece can be sent in one go: who waits here before
-    /// reading the piece holds no buffer for slow clients.
+    /// Waits until the kernel's send buffer has room. A caller that waits before it reads a piece holds no buffer for a
+    /// slow client.
     pub(super) async fn has_room(&self) -> io::Result<()> {
-        let Socket::Plain(stream) = self else { return Ok(()) };
+        let ClientSocket::Plain(stream) = self else { return Ok(()) };
         let has_room = || is_ready(stream, PollFlags::POLLOUT);
         within(STALLED, stream.async_io(Interest::WRITABLE, has_room)).await
     }
 
-    /// Whether the client has sent its last, be there bytes that were not received yet or not.
+    /// Whether the client has closed its side, even if not all of its bytes were received yet.
     pub(super) fn is_ended(&self) -> bool {
         let Some(stream) = self.stream() else { return true };
         let ended = PollFlags::from_bits_retain(libc::POLLRDHUP);
         let mut descriptors = [PollFd::new(stream.as_fd(), ended)];
-        // Errors and a connection that was reset are told unasked.
+        // Errors and a reset connection are reported even without asking for them.
         poll(&mut descriptors, PollTimeout::ZERO) != Ok(0)
     }
 
-    /// Whether the kernel can send a file's bytes.
+    /// Whether the kernel can send a file's bytes on this socket.
     pub(super) fn takes_files(&self) -> bool {
-        matches!(self, Socket::Plain(_))
+        matches!(self, ClientSocket::Plain(_))
     }
 
-    /// Sends a head, and behind it a file's bytes, which the kernel moves.
+    /// Sends a header followed by a file's bytes, which do not pass through this process.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before.
+    /// `UnexpectedEof` if the file ends too early; otherwise those of the socket.
     pub(super) async fn send_file(
         &mut self,
         head: &[u8],
@@ -160,7 +160,9 @@ impl Socket {
         offset: u64,
         count: usize,
     ) -> io::Result<()> {
-        let Socket::Plain(stream) = self else { return Err(io::ErrorKind::Unsupported.into()) };
+        let ClientSocket::Plain(stream) = self else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
         let mut left = head;
         while !left.is_empty() {
             let sent = within(
@@ -201,7 +203,7 @@ fn poll_readable(stream: &TcpStream, context: &mut Context<'_>) -> Poll<io::Resu
     }
 }
 
-/// Whether the kernel says so now; `WouldBlock` if it does not.
+/// Whether the socket is ready now; `WouldBlock` if it is not.
 fn is_ready(stream: &TcpStream, what: PollFlags) -> io::Result<()> {
     let mut descriptors = [PollFd::new(stream.as_fd(), what)];
     match poll(&mut descriptors, PollTimeout::ZERO)? {
@@ -210,20 +212,20 @@ fn is_ready(stream: &TcpStream, what: PollFlags) -> io::Result<()> {
     }
 }
 
-/// So many bytes must be there before the socket is said to be readable.
+/// Sets the number of bytes that must have arrived before the socket is readable (`SO_RCVLOWAT`).
 fn wake_for(stream: &TcpStream, count: usize) {
     let bytes = libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX);
     let size = size_of::<libc::c_int>() as libc::socklen_t;
     let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVLOWAT);
-    // SAFETY: a number that outlives the call, its size, and a descriptor that is open.
+    // SAFETY: the number outlives the call, its size is right, and the descriptor is open.
     let set = unsafe {
         libc::setsockopt(stream.as_raw_fd(), level, name, (&raw const bytes).cast(), size)
     };
-    // Where it cannot be, what is there is taken in smaller pieces.
+    // If it fails, the data are only received in smaller pieces.
     let _ = set;
 }
 
-/// The outcome, unless it takes too long. No timer is started for what is done at once.
+/// The outcome, or `TimedOut`. No timer is started if the work completes at once.
 async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::pin!(work);
     let at_once = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;

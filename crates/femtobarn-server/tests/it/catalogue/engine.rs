@@ -8,7 +8,7 @@ use femtobarn::{
     CheckLevel, Class, ContainerOptions, ErrorKind, Federation, OpenOptions, TransactionOptions,
 };
 use femtobarn_server::Server;
-use femtobarn_server::config::{Allowed, Auth, Config, Export};
+use femtobarn_server::config::{Allowed, AuthConfig, Config, ExportConfig};
 use rntuple::{Array, Primitive, Value};
 
 use super::until;
@@ -16,7 +16,7 @@ use crate::ending::EndsOthers;
 use crate::killable::{self, Killable};
 
 pub(super) fn config(folder: &Path, port: u16) -> Config {
-    let export = Export {
+    let export = ExportConfig {
         folder: folder.to_owned(),
         name: String::new(),
         read_only: false,
@@ -27,7 +27,7 @@ pub(super) fn config(folder: &Path, port: u16) -> Config {
         address: "127.0.0.1".into(),
         port,
         exports: vec![export],
-        auth: Auth { anonymous: Allowed::All, ..Auth::default() },
+        auth: AuthConfig { anonymous: Allowed::All, ..AuthConfig::default() },
         ..Config::default()
     }
 }

@@ -4,7 +4,7 @@
 //! opened the file, before it closes it. Every copy of a database that was being written failed so.
 
 use femtobarn_server::logical::Settings;
-use femtobarn_server::logical::checksums::{ChecksumKind, Waiter};
+use femtobarn_server::logical::checksums::{CancelGuard, ChecksumKind};
 use xrd::QueryCode;
 use xrd::flags::OpenOptions;
 use xrd::request::{Close, Query};
@@ -26,7 +26,7 @@ fn a_client_is_told_the_checksum_of_what_it_has_open() {
     let server = Server::with(Settings::default(), |_| stage.shown.clone());
     let digest = |opaque: &str| {
         let file = stage.open("/run7.root", opaque).unwrap();
-        ChecksumKind::Adler32.compute(&*file, &Waiter::default().wish()).unwrap()
+        ChecksumKind::Adler32.compute(&*file, &CancelGuard::default().signal()).unwrap()
     };
     let (first, mut copying) = (stage.federation.head().unwrap(), server.client());
     let handle = copying.open(&format!("/run7.root?fb.csn={first}"), OpenOptions::READ);

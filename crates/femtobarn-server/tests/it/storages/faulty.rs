@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_server::physical::{
-    CallKind, Creation, Fault, FaultyStorage, MemoryStorage, Opaque, OpenMode, Outcome, Storage,
-    StorageError,
+    CallKind, Creation, FaultEffect, FaultyStorage, InjectedFault, MemoryStorage, Opaque, OpenMode,
+    Storage, StorageError,
 };
 use nix::errno::Errno;
 
@@ -54,14 +54,14 @@ fn calls_are_cut_short_or_deferred() {
 
 #[test]
 fn faults_are_written_as_text() {
-    let fault = |kind, number, lasts, outcome| Fault { kind, number, lasts, outcome };
+    let fault = |kind, number, lasts, effect| InjectedFault { kind, number, lasts, effect };
     for (text, expected) in [
-        ("read:3=EIO", fault(CallKind::Read, 3, false, Outcome::Refused(Errno::EIO))),
-        ("write:1+=ENOSPC", fault(CallKind::Write, 1, true, Outcome::Refused(Errno::ENOSPC))),
-        ("list:2=short:7", fault(CallKind::List, 2, false, Outcome::Short(7))),
+        ("read:3=EIO", fault(CallKind::Read, 3, false, FaultEffect::Refused(Errno::EIO))),
+        ("write:1+=ENOSPC", fault(CallKind::Write, 1, true, FaultEffect::Refused(Errno::ENOSPC))),
+        ("list:2=short:7", fault(CallKind::List, 2, false, FaultEffect::Short(7))),
         (
             "open:9=wait:2",
-            fault(CallKind::Open, 9, false, Outcome::NotBefore(Duration::from_secs(2))),
+            fault(CallKind::Open, 9, false, FaultEffect::NotBefore(Duration::from_secs(2))),
         ),
     ] {
         assert_eq!(text.parse(), Ok(expected));
@@ -81,7 +81,7 @@ fn faults_are_written_as_text() {
         "read:1++=EIO",
         "read:1=UnknownErrno",
     ] {
-        let error = text.parse::<Fault>().unwrap_err();
+        let error = text.parse::<InjectedFault>().unwrap_err();
         assert!(error.contains("read:3=EIO"), "{error}");
     }
 }

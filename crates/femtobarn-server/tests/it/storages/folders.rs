@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use femtobarn_server::logical::exports::{Exports, Manner};
+use femtobarn_server::logical::exports::{ExportOptions, Exports};
 use femtobarn_server::physical::{
     Creation, FaultyStorage, FileKind, MemoryStorage, Opaque, OpenMode, PosixStorage, Storage,
     StoragePath,
@@ -212,18 +212,18 @@ fn the_space_above_exports_counts_each_file_system_once() {
     let mut exports = Exports::default();
     for (name, folder) in ["/lhc/one", "/lhc/two"].into_iter().zip(&folders) {
         let storage = Arc::new(PosixStorage::new(folder.path()).unwrap());
-        exports.add(&at(name), storage, Manner::default()).unwrap();
+        exports.add(&at(name), storage, ExportOptions::default()).unwrap();
     }
     for name in ["/memory", "/more"] {
         let memory = Arc::new(MemoryStorage::new(1 << 20));
-        exports.add(&at(name), memory, Manner::default()).unwrap();
+        exports.add(&at(name), memory, ExportOptions::default()).unwrap();
     }
     let gone = tempfile::tempdir().unwrap();
     let storage = Arc::new(FaultyStorage::failing(
         Arc::new(PosixStorage::new(gone.path()).unwrap()),
         vec!["space:1+=EIO".parse().unwrap()],
     ));
-    exports.add(&at("/gone"), storage, Manner::default()).unwrap();
+    exports.add(&at("/gone"), storage, ExportOptions::default()).unwrap();
     let total = |path| exports.space(&at(path)).unwrap().total;
     assert!(total("/lhc/one") > 0);
     assert_eq!(total("/lhc"), total("/lhc/one"));

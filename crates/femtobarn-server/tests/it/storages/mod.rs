@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_server::physical::{
-    Creation, FaultyStorage, MemoryStorage, Opaque, OpenMode, PosixStorage, Slowness, Storage,
+    Creation, DiskModel, FaultyStorage, MemoryStorage, Opaque, OpenMode, PosixStorage, Storage,
     StorageError, StoragePath, StorageResult, StoredFile, ThrottledStorage,
 };
 use nix::errno::Errno;
@@ -27,7 +27,7 @@ pub struct Stage {
 
 /// One storage of each kind.
 fn stages() -> Vec<Stage> {
-    let slowness = Slowness {
+    let slowness = DiskModel {
         bytes_per_second: 22_000_000,
         seeks_per_second: 100,
         block_size: 4096,

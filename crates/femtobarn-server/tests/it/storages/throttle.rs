@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use femtobarn_server::physical::{
-    Clock, Creation, DiskAccount, MemoryStorage, Opaque, Slowness, Storage, StorageError,
+    Clock, Creation, DiskAccount, DiskModel, MemoryStorage, Opaque, Storage, StorageError,
     StoredFile, Throttle, ThrottledStorage,
 };
 
@@ -25,7 +25,7 @@ impl Clock for TestClock {
 }
 
 /// Ten blocks and ten seeks a second, room for ten blocks, and who writes waits for the disk.
-const DISK: Slowness = Slowness {
+const DISK: DiskModel = DiskModel {
     bytes_per_second: 1000,
     seeks_per_second: 10,
     block_size: 100,
@@ -42,7 +42,7 @@ struct Slow<C> {
 }
 
 impl<C: Clock + Default> Slow<C> {
-    fn new(slowness: Slowness, folders: &[&str]) -> Self {
+    fn new(slowness: DiskModel, folders: &[&str]) -> Self {
         let clock = Arc::new(C::default());
         let memory = Arc::new(MemoryStorage::new(128 << 20));
         let folders: Vec<_> = folders.iter().map(ToString::to_string).collect();
@@ -86,7 +86,7 @@ impl<C: Clock + Default> Slow<C> {
 }
 
 /// A file of 10,000 bytes whose last ten blocks are in memory.
-fn one_file(slowness: Slowness) -> (Slow<TestClock>, Arc<dyn StoredFile>) {
+fn one_file(slowness: DiskModel) -> (Slow<TestClock>, Arc<dyn StoredFile>) {
     let slow = Slow::new(slowness, &[]);
     let file = slow.file("/a", 10_000);
     (slow, file)
@@ -154,7 +154,7 @@ fn what_will_be_needed_ends_with_the_file() {
 
 #[test]
 fn no_more_is_fetched_than_memory_has_room_for() {
-    let large = Slowness { bytes_per_second: 64 << 20, block_size: 64 << 20, ..DISK };
+    let large = DiskModel { bytes_per_second: 64 << 20, block_size: 64 << 20, ..DISK };
     let slow = Slow::<StoppedClock>::new(large, &[]);
     let files: Vec<_> = (0..20).map(|number| slow.file(&format!("/{number}"), 1)).collect();
     // Only what was written last is in memory.
@@ -172,7 +172,7 @@ fn no_more_is_fetched_than_memory_has_room_for() {
 #[test]
 fn who_writes_waits_only_for_what_is_more_than_may_be_behind() {
     let (slow, file) =
-        one_file(Slowness { write_behind: Duration::from_secs(1), cache_bytes: 100, ..DISK });
+        one_file(DiskModel { write_behind: Duration::from_secs(1), cache_bytes: 100, ..DISK });
     assert_eq!(slow.clock.now(), Duration::from_millis(9100));
     assert_eq!(slow.sync(&*file), 1000);
     assert_eq!(slow.write(&*file, 0, 900), 0);
@@ -185,7 +185,7 @@ fn who_writes_waits_only_for_what_is_more_than_may_be_behind() {
 #[test]
 fn writes_that_go_on_where_one_waits_need_no_seek() {
     let slow =
-        Slow::<TestClock>::new(Slowness { write_behind: Duration::from_secs(100), ..DISK }, &[]);
+        Slow::<TestClock>::new(DiskModel { write_behind: Duration::from_secs(100), ..DISK }, &[]);
     let (first, second) = (slow.file("/a", 100), slow.file("/b", 100));
     let third = slow.file("/c", 0);
     for block in 1..10 {
@@ -206,7 +206,7 @@ fn writes_that_go_on_where_one_waits_need_no_seek() {
 
 #[test]
 fn what_is_written_together_is_bounded() {
-    let fast = Slowness {
+    let fast = DiskModel {
         bytes_per_second: 1 << 20,
         block_size: 64 << 10,
         write_behind: Duration::from_secs(100),
@@ -246,7 +246,7 @@ fn folders_are_disks_of_their_own_and_all_else_is_fast() {
 
 #[test]
 fn the_account_is_of_what_was_done_by_now() {
-    let (slow, file) = one_file(Slowness { cache_bytes: 100, ..DISK });
+    let (slow, file) = one_file(DiskModel { cache_bytes: 100, ..DISK });
     let before = slow.account();
     assert_eq!(before.bytes_written, 10_000);
     assert_eq!((before.busy, before.seeks), (Duration::from_millis(10_100), 1));
@@ -267,10 +267,10 @@ fn the_account_is_of_what_was_done_by_now() {
 
 #[test]
 fn zero_is_no_limit() {
-    let (slow, file) = one_file(Slowness { bytes_per_second: 0, seeks_per_second: 0, ..DISK });
+    let (slow, file) = one_file(DiskModel { bytes_per_second: 0, seeks_per_second: 0, ..DISK });
     assert_eq!(slow.read(&*file, 0, 5000), 0);
     assert_eq!(slow.clock.now(), Duration::ZERO);
-    let (slow, file) = one_file(Slowness { bytes_per_second: 0, block_size: 0, ..DISK });
+    let (slow, file) = one_file(DiskModel { bytes_per_second: 0, block_size: 0, ..DISK });
     slow.read(&*file, 0, 5000);
     assert_eq!(slow.clock.now(), Duration::from_millis(200));
 }
@@ -296,7 +296,7 @@ impl Clock for StoppedClock {
 
 #[test]
 fn a_long_wait_is_deferred_and_can_be_done_then() {
-    let slowness = Slowness { defer_above: Some(Duration::from_secs(3)), ..DISK };
+    let slowness = DiskModel { defer_above: Some(Duration::from_secs(3)), ..DISK };
     let slow = Slow::<StoppedClock>::new(slowness, &[]);
     // It takes long, but nobody is before it.
     let file = slow.file("/a", 10_000);
@@ -366,7 +366,7 @@ impl Clock for SharedClock {
 
 /// Bytes a second that two readers of two files get together from one disk of 1998.
 fn rate_of_two_readers(read: impl Fn(&dyn StoredFile) + Sync) -> f64 {
-    const DISK_OF_1998: Slowness = Slowness {
+    const DISK_OF_1998: DiskModel = DiskModel {
         bytes_per_second: 22_000_000,
         seeks_per_second: 100,
         block_size: 64 << 10,

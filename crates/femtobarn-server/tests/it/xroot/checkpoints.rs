@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use femtobarn_server::Server as Whole;
-use femtobarn_server::config::{Allowed, Auth, Config, Export};
+use femtobarn_server::config::{Allowed, AuthConfig, Config, ExportConfig};
 use xrd::flags::DirlistOptions;
 
 use super::*;
@@ -13,7 +13,7 @@ use crate::killable::{self, Killable};
 const JOURNALS: &str = ".femtobarn-checkpoints";
 
 fn config(folder: &Path) -> Config {
-    let export = Export {
+    let export = ExportConfig {
         folder: folder.to_owned(),
         name: "/".into(),
         read_only: false,
@@ -24,7 +24,7 @@ fn config(folder: &Path) -> Config {
         address: "127.0.0.1".into(),
         port: 0,
         exports: vec![export],
-        auth: Auth { anonymous: Allowed::All, ..Auth::default() },
+        auth: AuthConfig { anonymous: Allowed::All, ..AuthConfig::default() },
         ..Config::default()
     }
 }

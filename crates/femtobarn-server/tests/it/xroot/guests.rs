@@ -1,7 +1,7 @@
 //! Who comes in, what they may do, and where they are sent: TLS, authentication, rights, redirects.
 
 use femtobarn_server::auth::{Action, Rights};
-use femtobarn_server::config::Tls;
+use femtobarn_server::config::TlsConfig;
 use femtobarn_server::logical::placement::{Neighbour, Overflow, Replicas};
 use femtobarn_server::tls::server_config;
 use xrd::client::blocking::Client;
@@ -11,21 +11,21 @@ use xrd::response::Redirect;
 
 use super::*;
 
-fn logical(folder: &TempDir, manner: Manner) -> Logical {
+fn logical(folder: &TempDir, manner: ExportOptions) -> Logical {
     let storage = Arc::new(PosixStorage::new(folder.path()).unwrap());
     let mut exports = Exports::default();
     exports.add(&StoragePath::new(b"/").unwrap(), storage, manner).unwrap();
     Logical::new(Settings::default(), exports)
 }
 
-fn quick() -> Manner {
-    Manner { is_quick: true, is_read_only: false }
+fn quick() -> ExportOptions {
+    ExportOptions { is_quick: true, is_read_only: false }
 }
 
 fn guarded(authenticator: Authenticator) -> Server {
     let folder = tempfile::tempdir().unwrap();
     let logical = Arc::new(logical(&folder, quick()));
-    Server::of(folder, Shared::new(logical, authenticator))
+    Server::of(folder, RootService::new(logical, authenticator))
 }
 
 fn unix(name: &str) -> Auth {
@@ -96,8 +96,8 @@ fn who_may_make_files_may_not_change_those_that_are_there() {
 fn what_is_read_only_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), b"abc").unwrap();
-    let logical = Arc::new(logical(&folder, Manner { is_quick: true, is_read_only: true }));
-    let server = Server::of(folder, Shared::new(logical, Authenticator::open()));
+    let logical = Arc::new(logical(&folder, ExportOptions { is_quick: true, is_read_only: true }));
+    let server = Server::of(folder, RootService::new(logical, Authenticator::open()));
     let mut peer = server.client();
     let read_only = ErrorCode::FS_READ_ONLY;
     assert_eq!(peer.refused(open("/file", OpenOptions::UPDATE), &[]), read_only);
@@ -117,7 +117,7 @@ fn several_exports_are_one_tree() {
         exports.add(&StoragePath::new(prefix.as_bytes()).unwrap(), storage, quick()).unwrap();
     }
     let logical = Arc::new(Logical::new(Settings::default(), exports));
-    let server = Server::of(one, Shared::new(logical, Authenticator::open()));
+    let server = Server::of(one, RootService::new(logical, Authenticator::open()));
     let mut peer = server.client();
     let mut list = |path: &str| {
         let list = Dirlist { options: Default::default(), location: at(path) };
@@ -145,7 +145,7 @@ fn clients_are_sent_to_others_by_policy() {
     std::fs::write(folder.path().join("file"), b"abc").unwrap();
     let mut crowded = logical(&folder, quick());
     crowded.placement = Arc::new(Overflow { sessions_max: 1, neighbours: vec![neighbour.clone()] });
-    let server = Server::of(folder, Shared::new(Arc::new(crowded), Authenticator::open()));
+    let server = Server::of(folder, RootService::new(Arc::new(crowded), Authenticator::open()));
     let mut first = server.client();
     first.open("/file", OpenOptions::READ);
     let mut second = server.client();
@@ -156,7 +156,7 @@ fn clients_are_sent_to_others_by_policy() {
     let folder = tempfile::tempdir().unwrap();
     let mut partial = logical(&folder, quick());
     partial.placement = Arc::new(Replicas { replicas: vec![(b"/raw".to_vec(), vec![neighbour])] });
-    let server = Server::of(folder, Shared::new(Arc::new(partial), Authenticator::open()));
+    let server = Server::of(folder, RootService::new(Arc::new(partial), Authenticator::open()));
     let sent = server.client().ask(open("/raw/file", OpenOptions::READ), &[]);
     assert_eq!(sent, Response::Redirect(redirect));
 }
@@ -170,7 +170,7 @@ fn clients_go_where_they_are_sent() {
     let folder = tempfile::tempdir().unwrap();
     let mut here = logical(&folder, quick());
     here.placement = Arc::new(Replicas { replicas: vec![(b"/raw".to_vec(), vec![neighbour])] });
-    let here = Server::of(folder, Shared::new(Arc::new(here), Authenticator::open()));
+    let here = Server::of(folder, RootService::new(Arc::new(here), Authenticator::open()));
     let url = Url::parse(&format!("root://127.0.0.1:{}//", here.address.port())).unwrap();
     let client = Client::connect(&url, Options::default()).unwrap();
     let file = client.open(&at("/raw/file"), OpenOptions::READ).unwrap();
@@ -186,11 +186,11 @@ fn encrypted(requires_tls: bool) -> Server {
     let (certificate, key) = (folder.path().join("certificate"), folder.path().join("key"));
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let mut shared = Shared::new(Arc::new(logical(&folder, quick())), Authenticator::open());
-    let tls = server_config(&Tls { certificate, key, required: requires_tls }).unwrap();
-    shared.tls = tls.map(|(config, _)| config);
-    shared.requires_tls = requires_tls;
-    Server::of(folder, shared)
+    let mut service = RootService::new(Arc::new(logical(&folder, quick())), Authenticator::open());
+    let tls = server_config(&TlsConfig { certificate, key, required: requires_tls }).unwrap();
+    service.tls = tls.map(|(config, _)| config);
+    service.requires_tls = requires_tls;
+    Server::of(folder, service)
 }
 
 fn connect(server: &Server, scheme: &str) -> xrd::client::Result<Client> {

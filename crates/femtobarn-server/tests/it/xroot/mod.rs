@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use femtobarn_server::auth::Authenticator;
-use femtobarn_server::logical::exports::{Exports, Manner};
+use femtobarn_server::logical::exports::{ExportOptions, Exports};
 use femtobarn_server::logical::{Logical, Settings};
 use femtobarn_server::physical::{PosixStorage, Storage, StoragePath};
 use femtobarn_server::protocol::buffers::BufferPool;
-use femtobarn_server::protocol::xroot::{Shared, serve};
+use femtobarn_server::protocol::xroot::{RootService, serve};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use xrd::flags::{Ability, AbilityMore, OpenOptions, PageFlags};
@@ -67,14 +67,14 @@ impl Server {
     ) -> Server {
         let folder = tempfile::tempdir().unwrap();
         let mut exports = Exports::default();
-        let manner = Manner { is_quick: true, is_read_only: false };
+        let manner = ExportOptions { is_quick: true, is_read_only: false };
         exports.add(&StoragePath::new(b"/").unwrap(), storage(folder.path()), manner).unwrap();
         let logical = Arc::new(Logical::new(settings, exports));
-        Server::of(folder, Shared::new(logical, Authenticator::open()))
+        Server::of(folder, RootService::new(logical, Authenticator::open()))
     }
 
     /// A server of anything.
-    pub fn of(folder: TempDir, shared: Shared) -> Server {
+    pub fn of(folder: TempDir, shared: RootService) -> Server {
         let (logical, buffers) = (Arc::clone(&shared.logical), Arc::clone(&shared.buffers));
         let shared = Arc::new(shared);
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -65,7 +65,7 @@ fn why_refused(peer: &mut Peer) -> String {
     }
 }
 
-/// A client that goes on from another one's session, as after trouble.
+/// A client that goes on from another one's session, as after error.
 fn go_on(server: &Server, from: SessionId) -> Peer {
     let mut peer = server.client();
     peer.ok(Endsess { session: from });
@@ -145,8 +145,8 @@ fn after_another_server_only_what_did_not_change_is_opened_however_many_sessions
     std::thread::sleep(Duration::from_millis(10));
     grow(&federation, "more");
     assert_eq!(content(&mut go_on(&server, first.session)).1, before);
-    assert!(why_refused(&mut go_on(&server, idle.session)).contains("begin anew"));
-    assert!(why_refused(&mut go_on(&server, old)).contains("begin anew"));
+    assert!(why_refused(&mut go_on(&server, idle.session)).contains("start again"));
+    assert!(why_refused(&mut go_on(&server, old)).contains("start again"));
     content(&mut go_on(&server, session_elsewhere(&server, now_ms() + MARGIN_MS)));
 }
 
@@ -169,6 +169,6 @@ fn a_file_has_changed_where_containers_are_dropped_or_another_database_has_its_n
         let old = session_elsewhere(&server, head_ms(&federation) + MARGIN_MS);
         std::thread::sleep(Duration::from_millis(10));
         change(&federation, work);
-        assert!(why_refused(&mut go_on(&server, old)).contains("begin anew"));
+        assert!(why_refused(&mut go_on(&server, old)).contains("start again"));
     }
 }

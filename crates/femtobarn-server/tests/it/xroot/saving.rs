@@ -96,10 +96,10 @@ impl StoredFile for CountingFile {
         self.below.read_at(offset, buffer)
     }
     fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
-        match bytes.starts_with(b"full") {
-            true => Err(StorageError::refused(nix::errno::Errno::ENOSPC, "the disk is full")),
-            false => self.below.write_at(offset, bytes),
+        if bytes.starts_with(b"full") {
+            return Err(StorageError::refused(nix::errno::Errno::ENOSPC, "the disk is full"));
         }
+        self.below.write_at(offset, bytes)
     }
     fn sync(&self) -> StorageResult<()> {
         self.syncs.fetch_add(1, Ordering::SeqCst);

@@ -47,8 +47,8 @@ pub struct Peer {
     pub is_encrypted: bool,
 }
 
-/// Serves a connection of `root://` to its end, elsewhere, and keeps its place until then.
-pub type ServeRoot = Box<dyn Fn(TcpStream, Place) -> io::Result<()> + Send + Sync>;
+/// Serves a connection of `root://` to its end, elsewhere, and keeps its slot until then.
+pub type ServeRoot = Box<dyn Fn(TcpStream, ConnectionSlot) -> io::Result<()> + Send + Sync>;
 
 /// What connections are handed to.
 pub struct Protocols {
@@ -88,13 +88,13 @@ impl ConnectionCounts {
     }
 }
 
-/// A connection's place among those that there may be; counts it for as long as it lives.
-pub struct Place {
+/// A connection's slot among those that there may be; counts it for as long as it lives.
+pub struct ConnectionSlot {
     counts: Arc<ConnectionCounts>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.counts.closed.fetch_add(1, Ordering::Release);
     }
@@ -102,7 +102,7 @@ impl Drop for Place {
 
 /// Accepts connections until it is dropped.
 pub async fn accept(listener: TcpListener, protocols: Arc<Protocols>) {
-    let places = Arc::new(Semaphore::new(protocols.connections_max.min(Semaphore::MAX_PERMITS)));
+    let slots = Arc::new(Semaphore::new(protocols.connections_max.min(Semaphore::MAX_PERMITS)));
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -111,15 +111,15 @@ pub async fn accept(listener: TcpListener, protocols: Arc<Protocols>) {
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&places).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&slots).try_acquire_owned() else {
             tracing::warn!(%address, "closed at once: there are limits.connections connections");
             continue;
         };
         protocols.counts.accepted.fetch_add(1, Ordering::Relaxed);
-        let place = Place { counts: Arc::clone(&protocols.counts), _permit: permit };
+        let slot = ConnectionSlot { counts: Arc::clone(&protocols.counts), _permit: permit };
         let protocols = Arc::clone(&protocols);
         tokio::spawn(async move {
-            if let Err(error) = serve(stream, address, place, &protocols).await {
+            if let Err(error) = serve(stream, address, slot, &protocols).await {
                 tracing::debug!(%address, %error, "connection lost");
             }
         });
@@ -137,7 +137,7 @@ async fn pause_after(error: &io::Error) {
 async fn serve(
     stream: TcpStream,
     address: SocketAddr,
-    place: Place,
+    slot: ConnectionSlot,
     protocols: &Protocols,
 ) -> io::Result<()> {
     // Answers are written whole: nothing is gained by waiting for more.
@@ -150,7 +150,7 @@ async fn serve(
         Err(_) => return Err(io::ErrorKind::TimedOut.into()),
     }
     let tls = match first[0] {
-        FIRST_OF_ROOT => return (protocols.root)(stream, place),
+        FIRST_OF_ROOT => return (protocols.root)(stream, slot),
         FIRST_OF_TLS => {
             let none = || {
                 io::Error::other(
@@ -169,7 +169,7 @@ async fn serve(
         if let Err(error) = serve_http(stream, address, tls, router).await {
             tracing::debug!(%address, %error, "connection lost");
         }
-        drop(place);
+        drop(slot);
     })
 }
 

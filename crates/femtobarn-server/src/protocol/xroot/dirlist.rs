@@ -1,46 +1,48 @@
-//! Folders: dirlist, with metadata and checksums.
+//! Requests that list folders: dirlist, with metadata and checksums.
 //!
-//! Long lists go in parts that end where entries end. Those with checksums are made beside other requests.
+//! Long lists are split between entries. Lists with checksums are made concurrently with other requests.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_dirlist.
 
 use std::io;
+use std::sync::Arc;
 
 use xrd::flags::DirlistOptions;
 use xrd::request::Dirlist;
 use xrd::response::{Answer, DirectoryEntry, DirectoryList, EntryChecksum, Response};
 use xrd::{ErrorCode, StreamId};
 
-use super::connection::{Connection, Late};
-use super::failures::failed;
+use super::answer_queue::encoded;
+use super::connection::{DelayedAnswer, RootConnection};
 use super::handler::{RequestHandler, opaque};
-use super::names::stat_line;
-use super::outgoing::encoded;
-use super::queries::checksum_kind;
+use super::query::{checksum_kind, digest, in_turn};
+use super::responses::failed;
+use super::stat_line::stat_line;
 use crate::auth::Action;
-use crate::logical::checksums::{ChecksumKind, Wish};
+use crate::logical::checksums::{CancelSignal, ChecksumKind};
 use crate::physical::{FileKind, FolderEntry, Storage, StoragePath};
 
-/// Bytes of one part of a list, but for its last entry.
+/// Bytes of one part of a list, without its last entry.
 const PART_BYTES: usize = 256 * 1024;
 
-impl Connection {
+impl RootConnection {
     pub(super) async fn dirlist_request(
         &mut self,
         stream: StreamId,
-        asker: RequestHandler,
+        handler: RequestHandler,
         list: Dirlist,
     ) -> io::Result<()> {
         let is_slow = list.options.intersects(DirlistOptions::CHECKSUM);
         let answer = async move {
-            match asker.list(list).await {
+            match handler.list(list).await {
                 Ok(body) => parts(stream, body),
                 Err(response) => encoded(stream, &response),
             }
         };
-        match is_slow {
-            true => self.later(async { Late { bytes: answer.await, _permit: None } }).await,
-            false => self.push(&answer.await).await,
+        if is_slow {
+            self.delay(async { DelayedAnswer { bytes: answer.await, _permit: None } }).await
+        } else {
+            self.push(&answer.await).await
         }
     }
 }
@@ -55,12 +57,12 @@ impl RequestHandler {
         let kind = if with_checksums { Some(checksum_kind(&list.location)?) } else { None };
         let location = list.location.clone();
         let folder = path.clone();
-        let entries = self.call(false, move |shared| {
-            shared.logical.exports.list(&folder, with_stat, opaque(&location))
+        let entries = self.call(false, move |service| {
+            service.logical.exports.list(&folder, with_stat, opaque(&location))
         });
         let mut listed = DirectoryList { with_stat, entries: Vec::new() };
         for entry in entries.await? {
-            // A name with a line feed cannot be told.
+            // A name with a line feed cannot be encoded.
             if entry.name.is_empty() || entry.name.contains(&b'\n') {
                 continue;
             }
@@ -88,18 +90,18 @@ impl RequestHandler {
             return Some(none);
         }
         let path = folder.join(&entry.name).ok()?;
-        let shared = std::sync::Arc::clone(&self.shared);
-        let compute = move |wish: &Wish| super::queries::digest(&shared, &path, &[], kind, wish);
-        let digest = super::queries::in_turn(&self.shared.checksums, compute).await;
+        let service = Arc::clone(&self.service);
+        let compute = move |cancelled: &CancelSignal| digest(&service, &path, &[], kind, cancelled);
+        let digest = in_turn(&self.service.checksums, compute).await;
         Some(digest.map_or(none.clone(), |digest| EntryChecksum { digest, ..none }))
     }
 }
 
-/// A list as parts of an answer.
+/// Encodes a list as the parts of an answer.
 fn parts(stream: StreamId, body: Vec<u8>) -> Vec<u8> {
     let mut left = body.as_slice();
     let mut bytes = Vec::with_capacity(left.len() + 8);
-    // An entry with metadata has two lines; parts end behind the second one.
+    // An entry with metadata has two lines, which must not be split.
     let is_pairs = left.starts_with(b".\n");
     while left.len() > PART_BYTES {
         let Some(end) = end_of_part(left, is_pairs) else { break };

@@ -1,60 +1,64 @@
-//! Files from open to close: open, close, sync, truncate, clone, checkpoints.
+//! Requests about open files: open, close, sync, truncate, clone.
 //!
-//! Source: "The XRootD Protocol" 5.1.1, section 3: kXR_open, kXR_close, kXR_sync, kXR_truncate,
-//! kXR_chkpoint; the binary definitions of 5.2.0 for kXR_clone and templates.
+//! Source: "The XRootD Protocol" 5.1.1, section 3: kXR_open, kXR_close, kXR_sync, kXR_truncate; the binary
+//! definitions of 5.2.0 for kXR_clone and templates.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use femtobarn_catalog::clock;
 use nix::errno::Errno;
+use parking_lot::Mutex;
 use xrd::flags::{OpenOptions, OpenTemplateOptions};
 use xrd::request::{CloneRanges, Close, FileRef, Open, Sync, Truncate};
-use xrd::response::{CheckpointAnswer, FileCompression, OpenAnswer, Response};
+use xrd::response::{FileCompression, OpenAnswer, Response};
 use xrd::{ErrorCode, FileHandle, Location};
 
-use super::failures::{failed, response_of};
-use super::greeting::ok;
-use super::handler::{RequestHandler, blocking, done, is_slashed, opaque};
-use super::names::stat_line;
+use super::checkpoint::{has_checkpoint, undo_checkpoint};
+use super::handler::{RequestHandler, blocking, is_slashed, opaque};
+use super::responses::{done, failed, ok, response_of};
+use super::service::RootService;
+use super::stat_line::stat_line;
 use crate::auth::Action;
 use crate::logical::Logical;
-use crate::logical::checkpoint::{CHECKPOINT_BYTES_MAX, Checkpoint};
 use crate::logical::files::SharedFile;
 use crate::logical::handles::OpenFile;
-use crate::logical::latency::Kind;
+use crate::logical::latency::RequestKind;
 use crate::logical::placement::Load;
-use crate::logical::reopening::{self, Claim};
-use crate::logical::sessions::Session;
+use crate::logical::session_recovery::{self, SnapshotClaim};
+use crate::logical::sessions::ClientSession;
 use crate::physical::{
     Creation, Metadata, Opaque, OpenMode, Storage, StorageError, StoragePath, StorageResult,
     StoredFile,
 };
 
-/// Permission bits that new files always have: their writer may go on with them.
+/// Permission bits that new files always get, so that their writer can open them again.
 const FILE_MODE: u32 = 0o600;
 
-/// Permission bits of new files where the client tells none.
+/// Permission bits of new files if the client sends none.
 const DEFAULT_FILE_MODE: u32 = 0o644;
 
-/// What may pass from the time of a commit until others see it, and what clocks of servers may differ by.
+/// An upper bound for the time from a commit's timestamp until the commit is visible, plus the difference between the
+/// clocks of two servers.
 const COMMIT_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Bytes that are copied at once.
+/// Bytes of one copy.
 const COPY_BYTES: u64 = 1024 * 1024;
 
 impl RequestHandler {
     pub(super) async fn open(&self, open: Open) -> Result<Response, Response> {
         let (path, how) = self.allowed_open(&open).await?;
         self.redirect(&path, opaque(&open.location))?;
-        let claim = match names_snapshot(&open.location) {
-            true => None,
-            false => self.session.inheritance.claim(&path).map(Arc::new),
+        let claim = if names_snapshot(&open.location) {
+            None
+        } else {
+            self.session.inheritance.claim(&path).map(Arc::new)
         };
         let opened = self.open_claimed(&open, path, how, claim.clone()).await;
-        let comes_again = matches!(opened, Err(Response::Wait(_)));
-        if let Some(claim) = claim.filter(|_| !comes_again) {
-            claim.answered();
+        let is_deferred = matches!(opened, Err(Response::Wait(_)));
+        if let Some(claim) = claim.filter(|_| !is_deferred) {
+            claim.mark_answered();
         }
         opened
     }
@@ -64,20 +68,21 @@ impl RequestHandler {
         open: &Open,
         path: StoragePath,
         how: OpenMode,
-        claim: Option<Arc<Claim>>,
+        claim: Option<Arc<SnapshotClaim>>,
     ) -> Result<Response, Response> {
-        let exports = &self.shared.logical.exports;
+        let exports = &self.service.logical.exports;
         let latencies = exports.latencies(&path);
-        let _timed = latencies.timed(Kind::Open);
-        // Making a file may wait for a disk.
+        let _timed = latencies.start_timer(RequestKind::Open);
+        // Creating a file may wait for a disk.
         let is_quick = exports.is_quick(&path) && how.creation == Creation::Existing;
         let before = claim.as_ref().map(|claim| claim.snapshot()).transpose();
-        let (name, mut known) = (path.clone(), opaque(&open.location).0.to_vec());
+        let (name, mut opaque_bytes) = (path.clone(), opaque(&open.location).0.to_vec());
         if let Some(csn) = before.map_err(response_of)? {
-            known.extend_from_slice(format!("&fb.csn={csn}").as_bytes());
+            opaque_bytes.extend_from_slice(format!("&fb.csn={csn}").as_bytes());
         }
-        let opened = self
-            .call(is_quick, move |shared| shared.logical.files.open(&name, how, Opaque(&known)));
+        let opened = self.call(is_quick, move |service| {
+            service.logical.files.open(&name, how, Opaque(&opaque_bytes))
+        });
         let (file, mut metadata) = opened.await?;
         let unnamed_snapshot = file.snapshot().filter(|_| !names_snapshot(&open.location));
         if unnamed_snapshot.is_some() {
@@ -85,9 +90,9 @@ impl RequestHandler {
         }
         if open.template_options.contains(OpenTemplateOptions::DUPLICATE) {
             self.copy_template(open, &file).await?;
-            metadata = self.shared_facts(&file).await?;
+            metadata = self.metadata_of(&file).await?;
         }
-        let handle = self.keep(OpenFile {
+        let handle = self.insert_handle(OpenFile {
             file,
             unnamed_snapshot,
             claim,
@@ -100,14 +105,14 @@ impl RequestHandler {
             ),
             unsound_pages: Mutex::default(),
             checkpoint: Mutex::default(),
-            since: SystemTime::now(),
+            since: clock::utc(),
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
         })?;
         Ok(ok(&open_answer(open, handle, &metadata)))
     }
 
-    /// Refuses a file that changed after the begin of an inherited session that this server does not know.
+    /// Refuses a file that changed after the begin of an inherited session which this server does not know.
     async fn check_unchanged(
         &self,
         path: &StoragePath,
@@ -115,15 +120,16 @@ impl RequestHandler {
     ) -> Result<(), Response> {
         let Some(since) = self.session.inheritance.unknown_since() else { return Ok(()) };
         let (file, since) = (Arc::clone(file), since - COMMIT_TIME_MAX);
-        match self.call(false, move |_| file.interface()?.is_as_of(since)).await? {
-            true => Ok(()),
-            false => Err(response_of(reopening::changed_since_unknown(path))),
+        if self.call(false, move |_| file.interface()?.is_as_of(since)).await? {
+            Ok(())
+        } else {
+            Err(response_of(session_recovery::changed_since_unknown(path)))
         }
     }
 
-    /// The path and how it is to be opened, as far as the client's rights go.
+    /// The path and the mode of an open, restricted to the client's rights.
     async fn allowed_open(&self, open: &Open) -> Result<(StoragePath, OpenMode), Response> {
-        let mut how = how(open);
+        let mut how = open_mode(open);
         if !how.write {
             return Ok((self.path(&open.location, Action::Read).await?, how));
         }
@@ -135,7 +141,7 @@ impl RequestHandler {
         if self.may(&open.location, &path, Action::Modify)? {
             return Ok((path, how));
         }
-        // Who may only make files must not empty those that are there.
+        // A client that may only create files must not truncate existing ones.
         if how.creation != Creation::Existing && self.may(&open.location, &path, Action::Create)? {
             how.creation = Creation::New;
             return Ok((path, how));
@@ -144,9 +150,9 @@ impl RequestHandler {
     }
 
     fn redirect(&self, path: &StoragePath, opaque: Opaque<'_>) -> Result<(), Response> {
-        let logical = &self.shared.logical;
+        let logical = &self.service.logical;
         let load = Load { sessions: logical.sessions.count() };
-        match logical.placement.elsewhere(path, opaque, load) {
+        match logical.placement.redirect_target(path, opaque, load) {
             None => Ok(()),
             Some(there) => Err(response_of(StorageError::Elsewhere {
                 host: there.host,
@@ -156,8 +162,8 @@ impl RequestHandler {
         }
     }
 
-    fn keep(&self, file: OpenFile) -> Result<FileHandle, Response> {
-        let limit = self.shared.logical.settings.files_per_session_max;
+    fn insert_handle(&self, file: OpenFile) -> Result<FileHandle, Response> {
+        let limit = self.service.logical.settings.files_per_session_max;
         match self.session.handles.insert(Arc::new(file), limit) {
             Some(number) => Ok(FileHandle(number.to_be_bytes())),
             None => Err(failed(
@@ -177,7 +183,7 @@ impl RequestHandler {
         .await
     }
 
-    async fn shared_facts(&self, file: &Arc<SharedFile>) -> Result<Metadata, Response> {
+    async fn metadata_of(&self, file: &Arc<SharedFile>) -> Result<Metadata, Response> {
         let file = Arc::clone(file);
         self.call(false, move |_| file.metadata()).await
     }
@@ -185,18 +191,18 @@ impl RequestHandler {
     pub(super) async fn close(&self, close: Close) -> Result<Response, Response> {
         let number = u32::from_be_bytes(close.handle.0);
         let Some(file) = self.session.handles.remove(number) else {
-            return Err(failed(ErrorCode::FILE_NOT_OPEN, "the handle names no open file"));
+            return Err(failed(ErrorCode::FILE_NOT_OPEN, "unknown file handle"));
         };
         file.persists_on_close.store(false, Ordering::Release);
         if has_checkpoint(&file) {
             let file = Arc::clone(&file);
-            blocking(move || undo(&file)).await.map_err(response_of)?;
+            blocking(move || undo_checkpoint(&file)).await.map_err(response_of)?;
         }
-        match locked(&file.unsound_pages).len() {
+        match file.unsound_pages.lock().len() {
             0 => done(),
             count => Err(failed(
                 ErrorCode::CHECKSUM_ERROR,
-                format!("{count} pages of {} came with wrong checksums", file.path),
+                format!("{count} pages of {} arrived with wrong checksums", file.path),
             )),
         }
     }
@@ -211,13 +217,13 @@ impl RequestHandler {
         let size = truncate.size;
         match truncate.target {
             FileRef::Handle(handle) => {
-                let file = self.writable(handle)?;
+                let file = self.writable_file(handle)?;
                 blocking(move || file.file.truncate(size)).await.map_err(response_of)?;
             }
             FileRef::Location(location) => {
                 let path = self.path(&location, Action::Modify).await?;
                 let cut =
-                    move |shared: &super::Shared| shared.logical.exports.truncate(&path, size);
+                    move |service: &RootService| service.logical.exports.truncate(&path, size);
                 self.call(false, cut).await?;
             }
         }
@@ -225,7 +231,7 @@ impl RequestHandler {
     }
 
     pub(super) async fn clone_ranges(&self, clone: CloneRanges) -> Result<Response, Response> {
-        let target = self.writable(clone.target)?;
+        let target = self.writable_file(clone.target)?;
         let sources = clone.ranges.iter().map(|range| self.file(range.source));
         let sources: Vec<_> = sources.collect::<Result<_, _>>()?;
         let copied = blocking(move || {
@@ -239,60 +245,14 @@ impl RequestHandler {
         copied.await.map_err(response_of)?;
         done()
     }
-
-    /// The open file of a handle, if it may be written to.
-    pub(super) fn writable(&self, handle: FileHandle) -> Result<Arc<OpenFile>, Response> {
-        let file = self.file(handle)?;
-        match file.is_writable {
-            true => Ok(file),
-            false => Err(not_writable(&file)),
-        }
-    }
-
-    pub(super) async fn begin_checkpoint(&self, handle: FileHandle) -> Result<Response, Response> {
-        let file = self.writable(handle)?;
-        if has_checkpoint(&file) {
-            let what = format!("{} has a checkpoint already", file.path);
-            return Err(failed(ErrorCode::IN_PROGRESS, what));
-        }
-        let begun = blocking(move || {
-            *locked(&file.checkpoint) = Some(Checkpoint::begin(&file.file)?);
-            Ok(())
-        });
-        begun.await.map_err(response_of)?;
-        done()
-    }
-
-    pub(super) async fn commit_checkpoint(&self, handle: FileHandle) -> Result<Response, Response> {
-        let file = self.file(handle)?;
-        let Some(checkpoint) = locked(&file.checkpoint).take() else {
-            return Err(no_checkpoint(&file));
-        };
-        blocking(move || checkpoint.commit()).await.map_err(response_of)?;
-        done()
-    }
-
-    pub(super) fn query_checkpoint(&self, handle: FileHandle) -> Result<Response, Response> {
-        let file = self.file(handle)?;
-        let used = locked(&file.checkpoint).as_ref().map_or(0, Checkpoint::used);
-        Ok(ok(&CheckpointAnswer { most: CHECKPOINT_BYTES_MAX, used }))
-    }
-
-    pub(super) async fn roll_back(&self, handle: FileHandle) -> Result<Response, Response> {
-        let file = self.file(handle)?;
-        if !has_checkpoint(&file) {
-            return Err(no_checkpoint(&file));
-        }
-        blocking(move || undo(&file)).await.map_err(response_of)?;
-        done()
-    }
 }
 
+/// Whether a client names the snapshot that it opens.
 fn names_snapshot(location: &Location) -> bool {
     ["fb.csn", "fb.tag"].iter().any(|key| location.value_of(key).is_some())
 }
 
-fn how(open: &Open) -> OpenMode {
+fn open_mode(open: &Open) -> OpenMode {
     let has = |option| open.options.intersects(option);
     let makes = has(OpenOptions::NEW | OpenOptions::DELETE);
     let changes = has(OpenOptions::UPDATE | OpenOptions::APPEND | OpenOptions::WRITE_ONLY);
@@ -303,7 +263,7 @@ fn how(open: &Open) -> OpenMode {
             (false, true) => Creation::New,
             (false, false) => Creation::Existing,
         },
-        // Clients rely on it that servers take async with new or delete to mean it.
+        // Clients rely on servers to create folders if async is given with new or delete.
         make_folders: has(OpenOptions::MAKE_PATH) || (makes && has(OpenOptions::ASYNC)),
         mode: match u32::from(open.mode.0) {
             0 => DEFAULT_FILE_MODE,
@@ -323,23 +283,6 @@ fn open_answer(open: &Open, handle: FileHandle, metadata: &Metadata) -> OpenAnsw
     }
 }
 
-pub(super) fn not_writable(file: &OpenFile) -> Response {
-    failed(ErrorCode::NOT_AUTHORIZED, format!("{} is not open for writing", file.path))
-}
-
-fn no_checkpoint(file: &OpenFile) -> Response {
-    failed(ErrorCode::NOT_FOUND, format!("{} has no checkpoint", file.path))
-}
-
-fn has_checkpoint(file: &OpenFile) -> bool {
-    locked(&file.checkpoint).is_some()
-}
-
-fn undo(file: &OpenFile) -> StorageResult<()> {
-    let checkpoint = locked(&file.checkpoint).take();
-    checkpoint.map_or(Ok(()), |checkpoint| checkpoint.undo(&file.file))
-}
-
 /// Copies a range from one file to another.
 fn copy(
     source: &dyn StoredFile,
@@ -353,7 +296,7 @@ fn copy(
     while left > 0 {
         let count = left.min(COPY_BYTES) as usize;
         if source.read_at(from, &mut buffer[..count])? < count {
-            let what = "a range to clone ends behind its file";
+            let what = "a range to clone is past the end of its file";
             return Err(StorageError::refused(Errno::EINVAL, what));
         }
         target.write_at(to, &buffer[..count])?;
@@ -362,9 +305,9 @@ fn copy(
     Ok(())
 }
 
-/// Tidies up what a session leaves open: undoes checkpoints, removes files that were to persist only
-/// if they were closed.
-pub(super) async fn abandon(logical: Arc<Logical>, session: Arc<Session>) {
+/// Cleans up the open files of an ended session: undoes checkpoints, and removes files that persist only if they are
+/// closed.
+pub(super) async fn abandon(logical: Arc<Logical>, session: Arc<ClientSession>) {
     let files = session.handles.close();
     let is_left = |file: &&Arc<OpenFile>| {
         has_checkpoint(file) || file.persists_on_close.load(Ordering::Acquire)
@@ -375,22 +318,19 @@ pub(super) async fn abandon(logical: Arc<Logical>, session: Arc<Session>) {
     }
     let tidied = blocking(move || {
         for file in left {
-            let undone = undo(&file);
-            let removed = match file.persists_on_close.load(Ordering::Acquire) {
-                true => logical.exports.remove_file(&file.path, Opaque::default()),
-                false => Ok(()),
+            let undone = undo_checkpoint(&file);
+            let removed = if file.persists_on_close.load(Ordering::Acquire) {
+                logical.exports.remove_file(&file.path, Opaque::default())
+            } else {
+                Ok(())
             };
-            if let Err(trouble) = undone.and(removed) {
-                tracing::warn!(path = %file.path, ?trouble, "cannot tidy up after a session");
+            if let Err(error) = undone.and(removed) {
+                tracing::warn!(path = %file.path, ?error, "cannot tidy up after a session");
             }
         }
         Ok(())
     });
-    if let Err(trouble) = tidied.await {
-        tracing::warn!(?trouble, "cannot tidy up after a session");
+    if let Err(error) = tidied.await {
+        tracing::warn!(?error, "cannot tidy up after a session");
     }
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

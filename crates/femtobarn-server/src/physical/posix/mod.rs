@@ -1,18 +1,21 @@
-//! Files of a POSIX file system, below one folder.
+//! The files below one folder of a POSIX file system.
 //!
-//! 1. Every path is resolved by the kernel beneath the folder, which is held open: symbolic links work
-//!    as long as they stay inside, and those that are absolute or lead out are refused with `EACCES`,
-//!    whoever changes the tree meanwhile.
-//! 2. Only plain files are opened. Pipes and devices are listed, and nothing else.
-//! 3. A file's first sync after it was made makes its name durable as well.
-//! 4. Large writes go past the page cache, in windows that they fill, where the file system can do so; what
-//!    was written is seen by all readers nevertheless.
-//! 5. Once a sync has failed, what is on disk is unknown: the open file takes no more writes.
+//! 1. The kernel resolves every path beneath the folder, which is held open. Symbolic links work as long as they stay
+//!    inside; absolute ones and those that lead out are refused with `EACCES`, even if the tree changes meanwhile.
+//! 2. Only plain files are opened. Pipes and devices are listed, but cannot be read or written.
+//! 3. The first sync of a new file makes its name durable as well.
+//! 4. Large writes that fill whole windows bypass the page cache if the file system supports it. Readers see what
+//!    was written in either case.
+//! 5. Once a sync has failed, the state on disk is unknown: the open file refuses further writes.
+//!
+//! `root_folder` resolves paths and `accounts` knows users and groups; `tree` holds both, for the storage and its open
+//! files (`file`). `attributes` has extended attributes and permissions.
 
+mod accounts;
 mod attributes;
-mod beneath;
 mod file;
-mod people;
+mod root_folder;
+mod tree;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -21,7 +24,7 @@ use std::sync::Arc;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, renameat};
-use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
+use nix::sys::stat::{Mode, fstat, fstatat, mkdirat};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{UnlinkatFlags, ftruncate, unlinkat};
 
@@ -29,43 +32,34 @@ use super::{
     Creation, FileKind, FolderEntry, Metadata, Opaque, OpenMode, Space, Storage, StorageError,
     StoragePath, StorageResult, StoredFile,
 };
-use beneath::Top;
 use file::PosixFile;
-use people::People;
+use tree::PosixTree;
 
 /// Entries of a folder that are listed at most.
 const ENTRIES_MAX: usize = 1 << 20;
-/// Permission bits of folders that are made because a file is to lie in them.
+/// Permission bits of folders that are created above a new file.
 const FOLDER_MODE: u32 = 0o775;
 
-/// Files below a folder: see the module.
+/// The files below a folder; see the module's documentation.
 #[derive(Debug)]
 pub struct PosixStorage {
-    tree: Arc<Tree>,
-}
-
-/// What open files need of their storage.
-#[derive(Debug)]
-struct Tree {
-    top: Top,
-    people: People,
+    tree: Arc<PosixTree>,
 }
 
 impl PosixStorage {
     /// The files below a folder.
     ///
     /// # Errors
-    /// If it cannot be opened, or is no folder.
+    /// [`StorageError::Refused`] with `ENOTDIR` if it is not a folder, or with the error of opening it.
     pub fn new(folder: &Path) -> StorageResult<Self> {
-        let top = Top::open(folder).map_err(|errno| {
+        let tree = PosixTree::open(folder).map_err(|errno| {
             let what = format!("cannot open the folder {}: {}", folder.display(), errno.desc());
             StorageError::refused(errno, what)
         })?;
-        Ok(PosixStorage { tree: Arc::new(Tree { top, people: People::default() }) })
+        Ok(PosixStorage { tree: Arc::new(tree) })
     }
 
-    /// A file anywhere, for reading: only for paths that no client has a say in. Errors name it as
-    /// `shown`.
+    /// Opens any file of the machine for reading. The path must not come from a client. Errors name it as `shown`.
     pub(super) fn open_outside(
         file: &Path,
         shown: &StoragePath,
@@ -74,7 +68,7 @@ impl PosixStorage {
             return Err(StorageError::cannot("open", shown, Errno::EISDIR));
         };
         let folder = PosixStorage::new(folder);
-        let name = StoragePath(vec![b'/']).join(name.as_encoded_bytes())?;
+        let name = StoragePath::top().join(name.as_encoded_bytes())?;
         match folder.and_then(|folder| folder.open(&name, OpenMode::default(), Opaque::default())) {
             Err(StorageError::Refused(errno, _)) => Err(StorageError::cannot("open", shown, errno)),
             other => other,
@@ -83,7 +77,7 @@ impl PosixStorage {
 
     fn open_plain(&self, path: &StoragePath, how: OpenMode) -> StorageResult<OwnedFd> {
         let makes = how.creation != Creation::Existing;
-        // A pipe that nobody reads is not waited for.
+        // Opening a pipe without a reader must not block.
         let mut flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         flags |= if how.write || makes { OFlag::O_RDWR } else { OFlag::O_RDONLY };
         flags |= match how.creation {
@@ -93,24 +87,23 @@ impl PosixStorage {
             Creation::IfAbsent => OFlag::O_CREAT,
         };
         let mode = if makes { mode_of(how.mode) } else { Mode::empty() };
-        let mut opened = self.tree.top.open_below(path, flags, mode);
+        let mut opened = self.tree.root.open_below(path, flags, mode);
         if matches!(opened, Err(Errno::ENOENT)) && makes && how.make_folders {
             if let Some((folder, _)) = path.parent() {
                 self.make_folder(&folder, FOLDER_MODE, true)?;
             }
-            opened = self.tree.top.open_below(path, flags, mode);
+            opened = self.tree.root.open_below(path, flags, mode);
         }
         opened.map_err(|errno| StorageError::cannot("open", path, errno))
     }
 
-    /// What lies at a path, to be asked or changed, not read.
+    /// A descriptor that names a path, for metadata and changes; its bytes cannot be read.
     fn locate(&self, path: &StoragePath, what: &str) -> StorageResult<OwnedFd> {
-        let located = self.tree.top.open_below(path, OFlag::O_PATH, Mode::empty());
+        let located = self.tree.root.open_below(path, OFlag::O_PATH, Mode::empty());
         located.map_err(|errno| StorageError::cannot(what, path, errno))
     }
 
-    /// Does something to a name in its folder, such that the last piece of the path is not followed if
-    /// it is a symbolic link.
+    /// Calls `act` with the parent folder and the name in it. So a symbolic link at the end of the path is not followed.
     fn in_folder<'a>(
         &self,
         path: &'a StoragePath,
@@ -127,17 +120,17 @@ impl PosixStorage {
         what: &str,
     ) -> StorageResult<(OwnedFd, &'a [u8])> {
         let Some((folder, name)) = path.parent() else {
-            let what = format!("cannot {what} {path}: it is the top");
+            let what = format!("cannot {what} {path}: it is the storage's top");
             return Err(StorageError::refused(Errno::EBUSY, what));
         };
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
-        let folder = self.tree.top.open_below(&folder, flags, Mode::empty());
+        let folder = self.tree.root.open_below(&folder, flags, Mode::empty());
         Ok((folder.map_err(|errno| StorageError::cannot(what, path, errno))?, name))
     }
 
-    /// What is known of a name in a folder; none if it vanished. Links that lead nowhere are something
-    /// else than files.
-    fn facts_in(
+    /// The metadata of a name in a folder; none if it has vanished. A link without a target is listed as
+    /// [`FileKind::Other`].
+    fn metadata_in(
         &self,
         folder: &StoragePath,
         open: BorrowedFd<'_>,
@@ -164,11 +157,11 @@ impl Storage for PosixStorage {
     ) -> StorageResult<Arc<dyn StoredFile>> {
         let file = self.open_plain(path, how)?;
         let metadata = fstat(&file).map_err(|errno| StorageError::cannot("stat", path, errno))?;
-        match people::kind_of(&metadata) {
+        match accounts::kind_of(&metadata) {
             FileKind::File => {}
             FileKind::Folder => return Err(StorageError::cannot("open", path, Errno::EISDIR)),
             FileKind::Other => {
-                let what = format!("cannot open {path}: it is neither a file nor a folder");
+                let what = format!("cannot open {path}: neither a file nor a folder");
                 return Err(StorageError::refused(Errno::EACCES, what));
             }
         }
@@ -186,12 +179,12 @@ impl Storage for PosixStorage {
     fn list(
         &self,
         path: &StoragePath,
-        with_facts: bool,
+        with_metadata: bool,
         _opaque: Opaque<'_>,
     ) -> StorageResult<Vec<FolderEntry>> {
         let cannot = |errno| StorageError::cannot("list", path, errno);
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
-        let folder = self.tree.top.open_below(path, flags, Mode::empty()).map_err(cannot)?;
+        let folder = self.tree.root.open_below(path, flags, Mode::empty()).map_err(cannot)?;
         let mut folder = Dir::from_fd(folder).map_err(cannot)?;
         let mut entries = vec![];
         for entry in folder.iter() {
@@ -205,12 +198,12 @@ impl Storage for PosixStorage {
             }
         }
         entries.sort_by(|one, other| one.name.cmp(&other.name));
-        if !with_facts {
+        if !with_metadata {
             return Ok(entries);
         }
         let mut known = Vec::with_capacity(entries.len());
         for FolderEntry { name, .. } in entries {
-            if let Some(metadata) = self.facts_in(path, folder.as_fd(), &name)? {
+            if let Some(metadata) = self.metadata_in(path, folder.as_fd(), &name)? {
                 known.push(FolderEntry { name, metadata: Some(metadata) });
             }
         }
@@ -265,7 +258,7 @@ impl Storage for PosixStorage {
     fn truncate(&self, path: &StoragePath, size: u64) -> StorageResult<()> {
         let cannot = |errno| StorageError::cannot("truncate", path, errno);
         let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        let file = self.tree.top.open_below(path, flags, Mode::empty()).map_err(cannot)?;
+        let file = self.tree.root.open_below(path, flags, Mode::empty()).map_err(cannot)?;
         let size = i64::try_from(size).map_err(|_| cannot(Errno::EFBIG))?;
         ftruncate(file, size).map_err(cannot)
     }
@@ -274,7 +267,7 @@ impl Storage for PosixStorage {
         let cannot = |errno| StorageError::cannot("find the space at", path, errno);
         let located = self.locate(path, "find the space at")?;
         let found = fstatvfs(&located).map_err(cannot)?;
-        // On NFS and FUSE the number that comes with the space is 0.
+        // `fstatvfs` gives 0 for it on NFS and FUSE.
         let file_system = fstat(&located).map_err(cannot)?.st_dev;
         let bytes = |blocks: u64| blocks.saturating_mul(found.fragment_size());
         let free = bytes(found.blocks_available());
@@ -313,28 +306,7 @@ impl Storage for PosixStorage {
     }
 }
 
-impl Tree {
-    fn metadata(&self, found: &FileStat) -> Metadata {
-        self.people.metadata(found)
-    }
-
-    /// Makes a name durable, and those of the folders that it lies in. What was renamed meanwhile is
-    /// somebody else's.
-    fn sync_names(&self, path: &StoragePath) -> nix::Result<()> {
-        let top = StoragePath(vec![b'/']);
-        for folder in [top].into_iter().chain(path.folders_above()) {
-            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
-            match self.top.open_below(&folder, flags, Mode::empty()) {
-                Ok(folder) => nix::unistd::fsync(folder)?,
-                Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Permission bits, without those that let a program act for its owner.
+/// Permission bits, without set-user-id, set-group-id and sticky.
 fn mode_of(mode: u32) -> Mode {
     Mode::from_bits_truncate(mode & 0o777)
 }

@@ -1,16 +1,16 @@
-//! Errors of storages as XRootD's error codes.
+//! Responses: answers, and errors of storages as XRootD's error codes.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 5 (error codes), section 2 (kXR_wait, kXR_redirect).
 
 use nix::errno::Errno;
 use xrd::ErrorCode;
-use xrd::response::{Failure, Redirect, Response, Wait};
+use xrd::response::{Answer, Failure, Redirect, Response, Wait};
 
 use crate::physical::StorageError;
 
-/// The response that tells a client of a trouble.
-pub(super) fn response_of(trouble: StorageError) -> Response {
-    match trouble {
+/// The response to a request that failed with this error.
+pub(super) fn response_of(error: StorageError) -> Response {
+    match error {
         StorageError::Refused(errno, text) => failed(code_of(errno), text),
         StorageError::NotBefore(time, message) => {
             let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
@@ -24,17 +24,30 @@ pub(super) fn response_of(trouble: StorageError) -> Response {
     }
 }
 
-/// A failure of this code.
+/// An ok response with this answer.
+pub(super) fn ok(answer: &impl Answer) -> Response {
+    match answer.encode() {
+        Ok(body) => Response::Ok(body.into()),
+        Err(error) => failed(ErrorCode::SERVER_ERROR, error.to_string()),
+    }
+}
+
+/// An ok response without an answer.
+pub(super) fn done() -> Result<Response, Response> {
+    Ok(Response::Ok(Default::default()))
+}
+
+/// An error response with this code.
 pub(super) fn failed(code: ErrorCode, text: impl Into<String>) -> Response {
     Response::Error(Failure::new(code, without_zeros(text.into())))
 }
 
-/// Texts may hold names as clients sent them, and a zero byte would end them early.
+/// Texts may contain names that clients sent, in which a zero byte would end the text early.
 fn without_zeros(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\\0") } else { text }
 }
 
-/// The code that says what an operating system's error number does.
+/// The protocol's code for an error number of the operating system.
 pub(super) fn code_of(errno: Errno) -> ErrorCode {
     match errno {
         Errno::ENOENT => ErrorCode::NOT_FOUND,
@@ -67,14 +80,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_second_is_waited_for_whole() {
-        let trouble = StorageError::NotBefore(Duration::from_millis(1500), "tape".to_owned());
+    fn a_fraction_of_a_second_is_rounded_up() {
+        let error = StorageError::NotBefore(Duration::from_millis(1500), "tape".to_owned());
         let wait = Wait { seconds: 2, message: "tape".to_owned() };
-        assert_eq!(response_of(trouble), Response::Wait(wait));
+        assert_eq!(response_of(error), Response::Wait(wait));
     }
 
     #[test]
-    fn texts_with_zero_bytes_can_be_sent() {
+    fn zero_bytes_in_texts_are_escaped() {
         let response = response_of(StorageError::refused(Errno::EINVAL, "a\0b"));
         let failure = Failure::new(ErrorCode::ARG_INVALID, "a\\0b");
         assert_eq!(response, Response::Error(failure));

@@ -1,48 +1,49 @@
-//! What the kernel says of a file, as [`Metadata`]: with the names of its owner and group, and what this
-//! process may do with it.
+//! The kernel's `stat` of a file as [`Metadata`], with the names of its owner and group, and the rights of this
+//! process.
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use nix::libc;
 use nix::sys::stat::FileStat;
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
+use parking_lot::Mutex;
 
 use crate::physical::{FileKind, Metadata};
 
-/// Names that are remembered at most.
+/// Names that are cached at most.
 const NAMES_MAX: usize = 1024;
 
-/// Who this process is, and the names of others.
+/// The user and groups of this process, and the names of all others.
 #[derive(Debug)]
-pub(super) struct People {
+pub(super) struct Accounts {
     user: Uid,
     groups: Vec<Gid>,
-    users: Names<Uid>,
-    group_names: Names<Gid>,
+    users: NameCache<Uid>,
+    group_names: NameCache<Gid>,
 }
 
-/// Names by number. Asking the operating system takes longer than all else that is asked of a file.
+/// Names by number. Asking the operating system for one takes longer than the rest of a file's metadata.
 #[derive(Debug)]
-struct Names<N>(Mutex<HashMap<N, Arc<str>>>);
+struct NameCache<N>(Mutex<HashMap<N, Arc<str>>>);
 
-impl Default for People {
+impl Default for Accounts {
     fn default() -> Self {
         let mut groups = getgroups().unwrap_or_default();
         groups.push(getegid());
-        People { user: geteuid(), groups, users: Names::new(), group_names: Names::new() }
+        Accounts { user: geteuid(), groups, users: NameCache::new(), group_names: NameCache::new() }
     }
 }
 
-impl People {
+impl Accounts {
     pub(super) fn metadata(&self, found: &FileStat) -> Metadata {
         let (user, group) = (Uid::from_raw(found.st_uid), Gid::from_raw(found.st_gid));
         let may = self.permissions(found, user, group);
         Metadata {
             kind: kind_of(found),
-            // Numbers of files are their own in each file system.
+            // Inode numbers are unique in one file system only.
             id: found.st_ino ^ found.st_dev.rotate_left(40),
             size: u64::try_from(found.st_size).unwrap_or(0),
             modified: time(found.st_mtime, found.st_mtime_nsec),
@@ -57,29 +58,32 @@ impl People {
         }
     }
 
-    /// The three bits of permissions that count for this process.
+    /// The permission bits that apply to this process, as the lowest three bits.
     fn permissions(&self, found: &FileStat, user: Uid, group: Gid) -> u32 {
-        match () {
-            () if self.user.is_root() => 0o7,
-            () if self.user == user => found.st_mode >> 6,
-            () if self.groups.contains(&group) => found.st_mode >> 3,
-            () => found.st_mode,
+        if self.user.is_root() {
+            0o7
+        } else if self.user == user {
+            found.st_mode >> 6
+        } else if self.groups.contains(&group) {
+            found.st_mode >> 3
+        } else {
+            found.st_mode
         }
     }
 }
 
-impl<N: Copy + Eq + Hash + ToString> Names<N> {
+impl<N: Copy + Eq + Hash + ToString> NameCache<N> {
     fn new() -> Self {
-        Names(Mutex::new(HashMap::new()))
+        NameCache(Mutex::new(HashMap::new()))
     }
 
     fn get(&self, number: N, look_up: impl FnOnce() -> Option<String>) -> Arc<str> {
-        if let Some(name) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&number) {
+        if let Some(name) = self.0.lock().get(&number) {
             return Arc::clone(name);
         }
-        // Not within the lock: it may ask a network.
+        // Without the lock: the operating system may ask a directory server.
         let name: Arc<str> = look_up().unwrap_or_else(|| number.to_string()).into();
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.0.lock();
         if names.len() >= NAMES_MAX {
             names.clear();
         }
@@ -96,7 +100,7 @@ pub(super) fn kind_of(found: &FileStat) -> FileKind {
     }
 }
 
-/// A time that the kernel gives, from 1970 on.
+/// A time of the kernel; times before 1970 become 1970.
 fn time(seconds: i64, nanoseconds: i64) -> SystemTime {
     let since = |seconds| Duration::new(seconds, u32::try_from(nanoseconds).unwrap_or(0));
     let since = u64::try_from(seconds).map(since).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Extended attributes: fattr.
+//! Requests about extended attributes: fattr.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_fattr.
 
@@ -10,10 +10,9 @@ use xrd::limits::{ATTRIBUTE_NAME_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX};
 use xrd::request::{AttributeAction, Fattr, FileRef};
 use xrd::response::{AttributeList, AttributeOutcome, AttributeOutcomes, Response};
 
-use super::Shared;
-use super::failures::{code_of, failed};
-use super::greeting::ok;
 use super::handler::RequestHandler;
+use super::responses::{code_of, failed, ok};
+use super::service::RootService;
 use crate::auth::Action;
 use crate::physical::{Storage, StorageError, StoragePath, StorageResult};
 
@@ -23,58 +22,64 @@ impl RequestHandler {
         let path = match &fattr.target {
             FileRef::Location(location) if changes => self.path(location, Action::Modify).await?,
             FileRef::Location(location) => self.path(location, Action::Read).await?,
-            FileRef::Handle(handle) if changes => self.writable(*handle)?.path.clone(),
+            FileRef::Handle(handle) if changes => self.writable_file(*handle)?.path.clone(),
             FileRef::Handle(handle) => self.file(*handle)?.path.clone(),
         };
         let (options, action) = (fattr.options, fattr.action);
         match action {
             AttributeAction::List => {
                 let with_values = options.contains(FattrOptions::VALUES);
-                let list = self.call(false, move |shared| list(shared, &path, with_values)).await?;
+                let list =
+                    self.call(false, move |service| list(service, &path, with_values)).await?;
                 match list.encode() {
                     Ok(body) => Ok(Response::Ok(body.into())),
                     Err(error) => Err(failed(ErrorCode::SERVER_ERROR, error.to_string())),
                 }
             }
             action => {
-                let act = move |shared: &Shared| outcomes(shared, &path, options, action);
+                let act = move |service: &RootService| outcomes(service, &path, options, action);
                 Ok(ok(&self.call(false, act).await?))
             }
         }
     }
 }
 
-fn list(shared: &Shared, path: &StoragePath, with_values: bool) -> StorageResult<AttributeList> {
-    let exports = &shared.logical.exports;
+fn list(
+    service: &RootService,
+    path: &StoragePath,
+    with_values: bool,
+) -> StorageResult<AttributeList> {
+    let exports = &service.logical.exports;
     let mut attributes = Vec::new();
     for name in exports.attributes(path)? {
-        // Who set it by other ways may have made it longer than can be told.
+        // Other programs may have set names that are too long for the protocol.
         if name.len() > ATTRIBUTE_NAME_BYTES_MAX {
             continue;
         }
-        let value = match with_values {
-            true => match exports.attribute(path, &name) {
+        let value = if with_values {
+            match exports.attribute(path, &name) {
                 Ok(value) if value.len() <= ATTRIBUTE_VALUE_BYTES_MAX => Some(value.into()),
-                // It vanished meanwhile, or is too long.
+                // The attribute has vanished, or its value is too long for the protocol.
                 Ok(_) | Err(StorageError::Refused(Errno::ENODATA, _)) => continue,
-                Err(trouble) => return Err(trouble),
-            },
-            false => None,
+                Err(error) => return Err(error),
+            }
+        } else {
+            None
         };
         attributes.push((Bytes::from(name), value));
     }
     Ok(AttributeList { attributes })
 }
 
-/// Does something to each attribute. What fails for one of them is told beside the others.
+/// Performs an action on each attribute. An attribute's failure is part of the answer, beside the other outcomes.
 fn outcomes(
-    shared: &Shared,
+    service: &RootService,
     path: &StoragePath,
     options: FattrOptions,
     action: AttributeAction,
 ) -> StorageResult<AttributeOutcomes> {
-    let exports = &shared.logical.exports;
-    // A path that leads nowhere fails as a whole.
+    let exports = &service.logical.exports;
+    // A path that does not exist fails the whole request.
     exports.metadata(path, crate::physical::Opaque(&[]))?;
     let outcome =
         |name: Bytes, done: StorageResult<()>| AttributeOutcome { name, error: error_of(done) };
@@ -100,7 +105,7 @@ fn outcomes(
         AttributeAction::Get(names) => {
             let got = names.into_iter().map(|name| match exports.attribute(path, &name) {
                 Ok(value) => (outcome(name, Ok(())), Bytes::from(value)),
-                Err(trouble) => (outcome(name, Err(trouble)), Bytes::new()),
+                Err(error) => (outcome(name, Err(error)), Bytes::new()),
             });
             let (outcomes, values) = got.unzip();
             AttributeOutcomes { outcomes, values: Some(values) }

@@ -1,50 +1,49 @@
-//! Gathers the [`Status`] of a running server: its sessions and what they do.
+//! Reports the [`ServerStatus`] of a running server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
-use femtobarn_catalog::{Holder, LockTarget};
+use femtobarn_catalog::{Holder, LockTarget, clock};
 
-use crate::exporting::Disks;
+use super::state::{ExportDisks, ServerState};
 use crate::logical::Logical;
 use crate::logical::catalogue::{self, FederationService};
-use crate::logical::latency::{Kind, Latencies};
-use crate::logical::sessions::Session;
+use crate::logical::latency::{Latencies, RequestKind};
+use crate::logical::sessions::ClientSession;
 use crate::physical::{Storage, StoragePath};
-use crate::server::ServerState;
 use crate::status::{
     DiskStatus, ExportStatus, FederationStatus, FileStatus, LatencyStatus, LockStatus,
-    SessionStatus, Status, Totals,
+    ServerStatus, SessionStatus, Totals,
 };
 
-/// Rows of each kind that are told.
+/// Rows of each kind in a status.
 const ROWS_MAX: usize = 1000;
 
-/// What a server is doing.
-pub(crate) fn status(watched: &ServerState) -> Status {
-    let logical = &watched.logical;
+/// The status of a server.
+pub(super) fn status(state: &ServerState) -> ServerStatus {
+    let logical = &state.logical;
     let all = logical.sessions.all();
-    let moved = logical.sessions.totals();
-    let (locks, waits) = all_locks(&watched.federations);
-    let federations = watched.federations.iter();
+    let traffic = logical.sessions.totals();
+    let (locks, waits) = all_locks(&state.federations);
+    let federations = state.federations.iter();
     let federations = federations.map(|served| federation_status(served, &locks, &waits)).collect();
-    let remote: Vec<_> = watched.federations.iter().flat_map(|served| served.sessions()).collect();
+    let remote: Vec<_> = state.federations.iter().flat_map(|served| served.sessions()).collect();
     let files = logical.files.counts();
     let totals = Totals {
-        connections: watched.counts.accepted(),
-        open_connections: watched.counts.open(),
+        connections: state.counts.accepted(),
+        open_connections: state.counts.open(),
         open_sessions: (all.len() + remote.len()) as u64,
         open_files: logical.files.count() as u64,
-        requests: read(&moved.requests),
-        errors: read(&moved.errors),
-        bytes_read: read(&moved.bytes_out),
-        bytes_written: read(&moved.bytes_in),
+        requests: read(&traffic.requests),
+        errors: read(&traffic.errors),
+        bytes_read: read(&traffic.bytes_out),
+        bytes_written: read(&traffic.bytes_in),
         locks_held: locks.len() as u64,
         locks_waited: waits.len() as u64,
-        deadlocks: watched.federations.iter().map(|served| served.deadlocks()).sum(),
-        commits: watched.federations.iter().map(|served| served.publisher().published().0).sum(),
+        deadlocks: state.federations.iter().map(|served| served.deadlocks()).sum(),
+        commits: state.federations.iter().map(|served| served.publisher().published().0).sum(),
         syncs: read(&files.syncs),
         syncs_eliminated: read(&files.syncs_eliminated),
         files_reused: read(&files.reused),
@@ -59,24 +58,24 @@ pub(crate) fn status(watched: &ServerState) -> Status {
     let mut files = open_files(&all);
     files.sort_by_key(|file| std::cmp::Reverse(file.bytes_read + file.bytes_written));
     files.truncate(ROWS_MAX);
-    Status {
+    ServerStatus {
         server: concat!("femtobarn ", env!("CARGO_PKG_VERSION")).to_owned(),
-        up_seconds: watched.started.elapsed().as_secs(),
-        is_draining: watched.is_draining.load(Ordering::Relaxed),
+        up_seconds: state.started.elapsed().as_secs(),
+        is_draining: state.is_draining.load(Ordering::Relaxed),
         totals,
         sessions,
         files,
         locks: locks.into_iter().take(ROWS_MAX).collect(),
         waits: waits.into_iter().take(ROWS_MAX).collect(),
-        disks: watched.disks.iter().flat_map(disk_statuses).collect(),
+        disks: state.disks.iter().flat_map(disk_statuses).collect(),
         memory_bytes: memory_bytes(),
-        exports: watched.exports.iter().filter_map(|name| export_status(logical, name)).collect(),
+        exports: state.exports.iter().filter_map(|name| export_status(logical, name)).collect(),
         federations,
-        latencies: latencies(watched),
+        latencies: latencies(state),
     }
 }
 
-/// Bytes that the operating system has given to this process; 0 if it does not tell.
+/// The resident memory of this process in bytes; 0 if it is unknown.
 fn memory_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kibibytes = text.lines().find_map(|line| {
@@ -85,7 +84,7 @@ fn memory_bytes() -> u64 {
     kibibytes.map_or(0, |count| count * 1024)
 }
 
-/// None if its file system does not tell.
+/// The capacity of an export; none if its file system reports an error.
 fn export_status(logical: &Logical, name: &str) -> Option<ExportStatus> {
     let path = StoragePath::new(name.as_bytes()).ok()?;
     let space = logical.exports.space(&path).ok()?;
@@ -111,9 +110,9 @@ fn federation_status(
     }
 }
 
-/// How long requests took: of files for each export, of transactions for each federation.
-fn latencies(watched: &ServerState) -> Vec<LatencyStatus> {
-    let row = |export: &str, kind: Kind, latencies: &Latencies| {
+/// Request times: of files for each export, of transactions for each federation.
+fn latencies(state: &ServerState) -> Vec<LatencyStatus> {
+    let row = |export: &str, kind: RequestKind, latencies: &Latencies| {
         let histogram = latencies.histogram(kind);
         LatencyStatus {
             export: export.to_owned(),
@@ -122,21 +121,23 @@ fn latencies(watched: &ServerState) -> Vec<LatencyStatus> {
             sum_seconds: histogram.sum_us as f64 / 1e6,
         }
     };
-    let exports = watched.exports.iter().filter_map(|name| {
+    let exports = state.exports.iter().filter_map(|name| {
         let path = StoragePath::new(name.as_bytes()).ok()?;
-        Some((name.as_str(), watched.logical.exports.latencies(&path)))
+        Some((name.as_str(), state.logical.exports.latencies(&path)))
     });
     let of_files = exports.flat_map(|(name, latencies)| {
-        [Kind::Open, Kind::Read, Kind::Write].map(|kind| row(name, kind, &latencies))
+        [RequestKind::Open, RequestKind::Read, RequestKind::Write]
+            .map(|kind| row(name, kind, &latencies))
     });
-    let of_transactions = watched.federations.iter().flat_map(|served| {
+    let of_transactions = state.federations.iter().flat_map(|served| {
         let name = format!("/{}", served.name());
-        [Kind::Commit, Kind::LockWait].map(|kind| row(&name, kind, served.latencies()))
+        [RequestKind::Commit, RequestKind::LockWait]
+            .map(|kind| row(&name, kind, served.latencies()))
     });
     of_files.chain(of_transactions).collect()
 }
 
-fn disk_statuses(disks: &Disks) -> impl Iterator<Item = DiskStatus> {
+fn disk_statuses(disks: &ExportDisks) -> impl Iterator<Item = DiskStatus> {
     disks.throttle.accounts().map(|(folder, account)| DiskStatus {
         name: if folder.is_empty() {
             disks.export.clone()
@@ -152,8 +153,8 @@ fn disk_statuses(disks: &Disks) -> impl Iterator<Item = DiskStatus> {
     })
 }
 
-fn session_status(session: &Session) -> SessionStatus {
-    let since = SystemTime::now().duration_since(session.since).unwrap_or_default();
+fn session_status(session: &ClientSession) -> SessionStatus {
+    let since = clock::utc().duration_since(session.since).unwrap_or_default();
     let name = session.identity().filter(|i| i.how != "anonymous").map(|i| i.name.clone());
     SessionStatus {
         id: session.number.to_string(),
@@ -172,7 +173,7 @@ fn session_status(session: &Session) -> SessionStatus {
 fn remote_status(session: &catalogue::Session) -> SessionStatus {
     let client = session.client();
     SessionStatus {
-        // Not what its client calls it, which would let others take it over.
+        // Not the session's own id, with which other clients could take it over.
         id: format!("c{}", session.number()),
         protocol: "catalogue".to_owned(),
         user: client.user,
@@ -186,14 +187,14 @@ fn remote_status(session: &catalogue::Session) -> SessionStatus {
     }
 }
 
-/// The locks that are held and those that are waited for. What cannot be found out is left out.
+/// The held locks, and the waits for locks. A federation whose locks cannot be read is left out.
 fn all_locks(federations: &[Arc<FederationService>]) -> (Vec<LockStatus>, Vec<LockStatus>) {
     let (mut held, mut waited) = (vec![], vec![]);
     for served in federations {
         let row = |target: LockTarget, by: Option<&Holder>| LockStatus {
             federation: served.name().to_owned(),
             target: served.describe(&target),
-            // The kernel does not name local processes that share a lock.
+            // The kernel does not report local processes that share a lock.
             by: by.map_or_else(|| "a process on the server's machine".to_owned(), Holder::name),
             seconds: by.map_or(0, |by| seconds_since(by.since_ms)),
         };
@@ -206,12 +207,12 @@ fn all_locks(federations: &[Arc<FederationService>]) -> (Vec<LockStatus>, Vec<Lo
 }
 
 fn seconds_since(unix_ms: u64) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = clock::utc().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_secs().saturating_sub(unix_ms / 1000)
 }
 
-/// What sessions have open, each path once for reading and once for writing.
-fn open_files(sessions: &[Arc<Session>]) -> Vec<FileStatus> {
+/// The open files of sessions: each path once for reading and once for writing.
+fn open_files(sessions: &[Arc<ClientSession>]) -> Vec<FileStatus> {
     let mut files = BTreeMap::new();
     for open in sessions.iter().flat_map(|session| session.handles.all()) {
         let path = String::from_utf8_lossy(open.path.as_bytes()).into_owned();

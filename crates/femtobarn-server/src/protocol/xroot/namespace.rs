@@ -1,38 +1,29 @@
-//! Requests about names: stat, statx, locate, mkdir, rm, rmdir, mv, chmod, prepare.
+//! Requests about paths: stat, statx, locate, mkdir, rm, rmdir, mv, chmod, prepare.
 //!
-//! Source: "The XRootD Protocol" 5.1.1, section 3, under these names.
+//! Source: "The XRootD Protocol" 5.1.1, section 3, under these requests.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
-use uuid::Uuid;
-use xrd::flags::{
-    LocateOptions, MkdirOptions, Mode, PrepareMore, PrepareOptions, StatFlags, StatOptions,
-};
+use xrd::flags::{LocateOptions, MkdirOptions, PrepareMore, PrepareOptions, StatOptions};
 use xrd::request::{Chmod, FileRef, Locate, Mkdir, Mv, Prepare, Rm, Rmdir, Stat, Statx};
 use xrd::response::{
-    Access, LocatedKind, LocatedServer, Response, SpaceLine, StatExtension, StatLine,
-    encode_locate_answer,
+    Access, LocatedKind, LocatedServer, Response, SpaceLine, encode_locate_answer,
 };
 use xrd::{ErrorCode, Location};
 
-use super::failures::failed;
-use super::greeting::ok;
-use super::handler::{RequestHandler, done, opaque};
+use super::handler::{RequestHandler, opaque};
+use super::responses::{done, failed, ok, response_of};
+use super::service::RootService;
+use super::stat_line::{kind_flag, stat_line};
 use crate::auth::Action;
 use crate::logical::exports::Exports;
 use crate::physical::{
     FileKind, Metadata, Opaque, Space, Storage, StorageError, StoragePath, StorageResult,
 };
 
-/// Permission bits of new folders where the client tells none.
+/// Permission bits of new folders if the client sends none.
 const DEFAULT_FOLDER_MODE: u32 = 0o755;
-
-/// Prepare requests that are remembered.
-const PREPARATIONS_MAX: usize = 1024;
 
 impl RequestHandler {
     pub(super) async fn stat(&self, stat: Stat) -> Result<Response, Response> {
@@ -53,20 +44,20 @@ impl RequestHandler {
         }
     }
 
-    /// What is known of a name that the client may look at.
+    /// The metadata of a path to which the client has any right.
     pub(super) async fn metadata(
         &self,
         location: &Location,
     ) -> Result<(StoragePath, Metadata), Response> {
         let path = self.visible(location).await?;
-        let exports = &self.shared.logical.exports;
+        let exports = &self.service.logical.exports;
         if exports.is_quick(&path) {
             let metadata = exports.metadata(&path, opaque(location));
-            return Ok((path, metadata.map_err(super::failures::response_of)?));
+            return Ok((path, metadata.map_err(response_of)?));
         }
         let location = location.clone();
-        self.call(false, move |shared| {
-            let metadata = shared.logical.exports.metadata(&path, opaque(&location))?;
+        self.call(false, move |service| {
+            let metadata = service.logical.exports.metadata(&path, opaque(&location))?;
             Ok((path, metadata))
         })
         .await
@@ -75,7 +66,7 @@ impl RequestHandler {
     pub(super) async fn space(&self, location: &Location) -> Result<(Space, bool), Response> {
         let path = self.path(location, Action::Read).await?;
         let is_writable = self.may(location, &path, Action::Create)?;
-        let space = self.call(false, move |shared| shared.logical.exports.space(&path)).await?;
+        let space = self.call(false, move |service| service.logical.exports.space(&path)).await?;
         Ok((space, is_writable))
     }
 
@@ -89,21 +80,24 @@ impl RequestHandler {
     }
 
     pub(super) async fn locate(&self, locate: Locate) -> Result<Response, Response> {
-        let place = |is_writable| LocatedServer {
+        let located = |is_writable| LocatedServer {
             kind: LocatedKind::Server,
             online: true,
             access: if is_writable { Access::Write } else { Access::Read },
             address: self.address(locate.options.contains(LocateOptions::PREFER_NAMES)),
         };
-        // `*` asks for servers, whatever they have.
-        let place = if locate.location.path().starts_with(b"*") {
-            place(true)
+        // `*` asks for servers, independent of any file.
+        let server = if locate.location.path().starts_with(b"*") {
+            located(true)
         } else {
             let (path, metadata) = self.metadata(&locate.location).await?;
             let may_write = self.may(&locate.location, &path, Action::Modify)?;
-            LocatedServer { online: metadata.is_online, ..place(may_write && metadata.is_writable) }
+            LocatedServer {
+                online: metadata.is_online,
+                ..located(may_write && metadata.is_writable)
+            }
         };
-        match encode_locate_answer(&[place]) {
+        match encode_locate_answer(&[server]) {
             Ok(body) => Ok(Response::Ok(body.into())),
             Err(error) => Err(failed(ErrorCode::SERVER_ERROR, error.to_string())),
         }
@@ -121,13 +115,13 @@ impl RequestHandler {
         let parents = mkdir.options.contains(MkdirOptions::MAKE_PATH);
         let mode = match u32::from(mkdir.mode.0) {
             0 => DEFAULT_FOLDER_MODE,
-            // Its maker may go on with it.
+            // Its creator can always use it.
             mode => mode | 0o700,
         };
-        let make = move |shared: &super::Shared| {
-            let exports = &shared.logical.exports;
+        let make = move |service: &RootService| {
+            let exports = &service.logical.exports;
             match exports.make_folder(&path, mode, parents) {
-                // Made twice, such as by a client that did not get the first answer.
+                // A client that did not receive the first answer repeats the request.
                 Err(StorageError::Refused(Errno::EEXIST, _)) if is_folder(exports, &path, mode) => {
                     Ok(())
                 }
@@ -140,8 +134,8 @@ impl RequestHandler {
 
     pub(super) async fn rm(&self, rm: Rm) -> Result<Response, Response> {
         let path = self.path(&rm.location, Action::Modify).await?;
-        let remove = move |shared: &super::Shared| {
-            let exports = &shared.logical.exports;
+        let remove = move |service: &RootService| {
+            let exports = &service.logical.exports;
             match exports.remove_file(&path, opaque(&rm.location)) {
                 Err(StorageError::Refused(Errno::EISDIR, _)) => exports.remove_folder(&path),
                 removed => removed,
@@ -153,7 +147,7 @@ impl RequestHandler {
 
     pub(super) async fn rmdir(&self, rmdir: Rmdir) -> Result<Response, Response> {
         let path = self.path(&rmdir.location, Action::Modify).await?;
-        let remove = move |shared: &super::Shared| match shared.logical.exports.remove_folder(&path)
+        let remove = move |service: &RootService| match service.logical.exports.remove_folder(&path)
         {
             Err(StorageError::Refused(Errno::ENOENT, _)) => Ok(()),
             removed => removed,
@@ -165,26 +159,27 @@ impl RequestHandler {
     pub(super) async fn mv(&self, mv: Mv) -> Result<Response, Response> {
         let from = self.path(&mv.from, Action::Modify).await?;
         let to = self.path(&mv.to, Action::Modify).await?;
-        self.call(false, move |shared| rename(&shared.logical.exports, &from, &to)).await?;
+        self.call(false, move |service| rename(&service.logical.exports, &from, &to)).await?;
         done()
     }
 
     pub(super) async fn chmod(&self, chmod: Chmod) -> Result<Response, Response> {
         let path = self.path(&chmod.location, Action::Modify).await?;
         let mode = u32::from(chmod.mode.0);
-        self.call(false, move |shared| shared.logical.exports.set_mode(&path, mode)).await?;
+        self.call(false, move |service| service.logical.exports.set_mode(&path, mode)).await?;
         done()
     }
 
-    /// Whatever is staged is here already or comes when it is opened: requests are remembered, so that
-    /// they can be asked about and cancelled.
+    /// kXR_prepare. Nothing has to be staged: files are on this server, or are fetched when they are opened. Requests are
+    /// only remembered, so that clients can query and cancel them.
     pub(super) async fn prepare(&self, prepare: Prepare) -> Result<Response, Response> {
         let names = || prepare.locations.iter().map(|location| location.path().to_vec());
         if prepare.options.contains(PrepareOptions::CANCEL) {
             let name = names().next().unwrap_or_default();
-            return match self.shared.preparations.cancel(&name) {
-                true => done(),
-                false => Err(failed(ErrorCode::NOT_FOUND, "there is no such prepare request")),
+            return if self.service.preparations.cancel(&name) {
+                done()
+            } else {
+                Err(failed(ErrorCode::NOT_FOUND, "there is no such prepare request"))
             };
         }
         if prepare.more.contains(PrepareMore::EVICT) {
@@ -197,19 +192,19 @@ impl RequestHandler {
         for location in &prepare.locations {
             self.path(location, if is_staging { Action::Stage } else { Action::Read }).await?;
         }
-        let name = self.shared.preparations.add(names().collect());
+        let name = self.service.preparations.add(names().collect());
         Ok(Response::Ok(format!("{name}\0").into_bytes().into()))
     }
 }
 
-/// Whether a folder with these permission bits is there.
+/// Whether a folder with these permission bits exists.
 fn is_folder(exports: &Exports, path: &StoragePath, mode: u32) -> bool {
     exports.metadata(path, Opaque::default()).is_ok_and(|metadata| {
         metadata.kind == FileKind::Folder && metadata.mode & 0o777 == mode & 0o777
     })
 }
 
-/// Renames, and makes the folders that the new name is to lie in if it must.
+/// Renames, and creates the folders above the new path if they are missing.
 fn rename(exports: &Exports, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
     let renamed = exports.rename(from, to);
     let is_there = || exports.metadata(from, Opaque::default()).is_ok();
@@ -222,99 +217,12 @@ fn rename(exports: &Exports, from: &StoragePath, to: &StoragePath) -> StorageRes
     }
 }
 
-/// Prepare requests, the newest [`PREPARATIONS_MAX`] of them.
-#[derive(Default)]
-pub(super) struct Preparations {
-    requests: Mutex<VecDeque<(String, Vec<Vec<u8>>)>>,
-}
-
-impl Preparations {
-    fn add(&self, paths: Vec<Vec<u8>>) -> String {
-        let name = Uuid::new_v4().to_string();
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        if requests.len() >= PREPARATIONS_MAX {
-            requests.pop_front();
-        }
-        requests.push_back((name.clone(), paths));
-        name
-    }
-
-    fn cancel(&self, name: &[u8]) -> bool {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = requests.len();
-        requests.retain(|(known, _)| known.as_bytes() != name);
-        requests.len() < before
-    }
-
-    /// The paths of a request.
-    pub(super) fn paths(&self, name: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = requests.iter().find(|(known, _)| known.as_bytes() == name);
-        found.map(|(_, paths)| paths.clone())
-    }
-}
-
-/// An address as locate has it: `[::127.0.0.1]:1094`.
+/// An address as in the answer to locate: `[::127.0.0.1]:1094`.
 pub(super) fn address(address: SocketAddr) -> String {
     let port = address.port();
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => format!("[::{ip}]:{port}"),
         IpAddr::V6(ip) => format!("[{ip}]:{port}"),
-    }
-}
-
-/// What is known of a file, as a stat line.
-pub(super) fn stat_line(metadata: &Metadata) -> StatLine {
-    StatLine {
-        id: metadata.id.cast_signed(),
-        size: metadata.size,
-        flags: stat_flags(metadata),
-        modified: seconds(metadata.modified),
-        extension: Some(StatExtension {
-            changed: seconds(metadata.changed),
-            accessed: seconds(metadata.accessed),
-            mode: Mode((metadata.mode & 0o7777) as u16),
-            owner: word(&metadata.owner),
-            group: word(&metadata.group),
-        }),
-    }
-}
-
-/// A name without what would part it.
-fn word(name: &str) -> String {
-    match name {
-        "" => "*".to_owned(),
-        name => name.replace([' ', '\n', '\0'], "_"),
-    }
-}
-
-/// Of the flags those that statx tells: what a name is, if it is here.
-fn kind_flag(metadata: &Metadata) -> StatFlags {
-    match metadata.kind {
-        _ if !metadata.is_online => StatFlags::OFFLINE,
-        FileKind::Folder => StatFlags::DIRECTORY,
-        FileKind::File | FileKind::Other => StatFlags::default(),
-    }
-}
-
-fn stat_flags(metadata: &Metadata) -> StatFlags {
-    let flags = [
-        (metadata.mode & 0o111 != 0, StatFlags::EXECUTABLE),
-        (metadata.kind == FileKind::Folder, StatFlags::DIRECTORY),
-        (metadata.kind == FileKind::Other, StatFlags::OTHER),
-        (!metadata.is_online, StatFlags::OFFLINE),
-        (metadata.is_readable, StatFlags::READABLE),
-        (metadata.is_writable, StatFlags::WRITABLE),
-    ];
-    let set = flags.into_iter().filter(|(is_set, _)| *is_set);
-    set.fold(StatFlags::default(), |all, (_, flag)| all | flag)
-}
-
-/// Seconds since 1970, before it negative.
-pub(super) fn seconds(time: SystemTime) -> i64 {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        Err(before) => i64::try_from(before.duration().as_secs()).map_or(i64::MIN, |time| -time),
     }
 }
 

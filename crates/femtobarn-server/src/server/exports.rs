@@ -1,4 +1,4 @@
-//! Exports: the folders of a configuration, as storages under their names.
+//! Exports: opens the folders of a configuration as storages under their names.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,84 +7,81 @@ use std::time::Duration;
 use femtobarn_catalog::{CATALOGUE_FILE, ErrorKind};
 use nix::errno::Errno;
 
-use crate::config::{self, Config, Export};
+use super::error::StartError;
+use super::state::ExportDisks;
+use crate::config::{self, Config, ExportConfig};
 use crate::logical::catalogue::FederationService;
-use crate::logical::exports::{Exports, Manner};
+use crate::logical::exports::{ExportOptions, Exports};
 use crate::logical::journal::restore_all;
 use crate::physical::{
-    FaultyStorage, FederationStorage, MachineClock, PosixStorage, Slowness, Storage, StorageError,
-    StoragePath, Throttle, ThrottledStorage,
+    DiskModel, FaultyStorage, FederationStorage, MachineClock, PosixStorage, Storage, StorageError,
+    StoragePath, ThrottledStorage,
 };
-use crate::server::StartError;
 
-/// What a server exports.
-pub(crate) struct Exported {
+/// The opened exports of a server.
+pub(super) struct OpenExports {
     pub exports: Exports,
-    /// Their names.
+    /// The names of all exports.
     pub names: Vec<String>,
-    /// Those that are federations.
+    /// The exports that are federations.
     pub federations: Vec<Arc<FederationService>>,
-    /// The disks of those that are throttled.
-    pub disks: Vec<Disks>,
+    /// The simulated disks of throttled exports.
+    pub disks: Vec<ExportDisks>,
 }
 
-/// The disks of an export.
-pub(crate) struct Disks {
-    /// The export's name.
-    pub export: String,
-    pub throttle: Arc<Throttle>,
-}
-
-/// Bytes that a throttled disk reads and writes at once.
+/// The block size of a simulated disk.
 const BLOCK_BYTES: u32 = 64 << 10;
 
-/// Opens everything that is to be served.
-pub(crate) fn open(config: &Config) -> Result<Exported, StartError> {
+/// Opens all exports of a configuration.
+pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
     if config.exports.is_empty() {
-        let what =
-            "there is nothing to serve: name a folder, or an [[export]] in the configuration";
+        let what = "nothing to serve: name a folder, or an [[export]] in the configuration";
         return Err(StartError::Config(what.to_owned()));
     }
-    let mut exported =
-        Exported { exports: Exports::default(), names: vec![], federations: vec![], disks: vec![] };
+    let mut exported = OpenExports {
+        exports: Exports::default(),
+        names: vec![],
+        federations: vec![],
+        disks: vec![],
+    };
     for export in &config.exports {
         let name = name_of(export)?;
         let is_federation = export.folder.join(CATALOGUE_FILE).exists();
-        let manner = Manner {
-            // Databases may have to be made complete first.
+        let options = ExportOptions {
+            // Opening a database may first have to synthesise parts of its file.
             is_quick: export.throttle.is_none() && !is_federation,
             is_read_only: export.read_only || config.read_only,
         };
         let mut storage = files(export)?;
         if let Some(throttle) = &export.throttle {
             let slow = slow(storage, throttle);
-            exported.disks.push(Disks { export: name.clone(), throttle: slow.gate() });
+            exported.disks.push(ExportDisks { export: name.clone(), throttle: slow.gate() });
             storage = Arc::new(slow);
         }
         if is_federation {
             let lease = Duration::from_secs(config.limits.lease_seconds);
             let grace = Duration::from_secs(config.limits.grace_seconds);
             let key = name.trim_matches('/');
-            let served = FederationService::open(key, &export.folder, manner.is_read_only, lease);
+            let served = FederationService::open(key, &export.folder, options.is_read_only, lease);
             let served = served.map_err(|error| {
                 unusable(&export.folder, &error, error.kind() == ErrorKind::Denied)
             })?;
             let served = Arc::new(served.with_grace(grace));
-            let shown = FederationStorage::new(served.catalog().clone(), storage);
-            storage = Arc::new(shown.writable(Arc::new(Arc::clone(&served))));
+            let federation = FederationStorage::new(served.catalog().clone(), storage);
+            storage = Arc::new(federation.writable(Arc::new(Arc::clone(&served))));
             exported.federations.push(served);
-        } else if !manner.is_read_only {
+        } else if !options.is_read_only {
             restore_all(&storage);
         }
         let prefix = StoragePath::new(name.as_bytes()).map_err(config_error)?;
-        exported.exports.add(&prefix, storage, manner).map_err(config_error)?;
+        exported.exports.add(&prefix, storage, options).map_err(config_error)?;
         exported.names.push(name);
     }
     Ok(exported)
 }
 
-/// `/` and the folder's own name, unless another one is wanted.
-fn name_of(export: &Export) -> Result<String, StartError> {
+/// The configured name, or else `/` and the folder's own name.
+fn name_of(export: &ExportConfig) -> Result<String, StartError> {
     if !export.name.is_empty() {
         return Ok(format!("/{}", export.name.trim_matches('/')));
     }
@@ -94,15 +91,15 @@ fn name_of(export: &Export) -> Result<String, StartError> {
     match folder.file_name().and_then(|name| name.to_str()) {
         Some(name) => Ok(format!("/{name}")),
         None => Err(StartError::Config(format!(
-            "{} has no name of its own to be served under; give it one: {}=/name",
+            "cannot derive a name for {}; give it one: {}=/name",
             folder.display(),
             folder.display()
         ))),
     }
 }
 
-/// The files of an export's folder, as faulty as is wanted.
-fn files(export: &Export) -> Result<Arc<dyn Storage>, StartError> {
+/// The files of an export's folder, with the configured faults.
+fn files(export: &ExportConfig) -> Result<Arc<dyn Storage>, StartError> {
     let mut files: Arc<dyn Storage> =
         Arc::new(PosixStorage::new(&export.folder).map_err(system_error)?);
     let faults = export.faults.iter().map(|fault| fault.parse());
@@ -113,19 +110,19 @@ fn files(export: &Export) -> Result<Arc<dyn Storage>, StartError> {
     Ok(files)
 }
 
-/// Files as slow as is wanted.
-fn slow(files: Arc<dyn Storage>, throttle: &config::Throttle) -> ThrottledStorage {
-    let slowness = Slowness {
+/// Files behind the configured simulated disks.
+fn slow(files: Arc<dyn Storage>, throttle: &config::ThrottleConfig) -> ThrottledStorage {
+    let model = DiskModel {
         bytes_per_second: throttle.bytes_per_second,
         seeks_per_second: throttle.seeks_per_second,
         block_size: BLOCK_BYTES,
         cache_bytes: throttle.cache_bytes,
         write_behind: Duration::try_from_secs_f64(throttle.write_behind_seconds)
-            .expect("the configuration was checked"),
+            .expect("checked by the configuration"),
         defer_above: throttle.defer_above_seconds.map(|most| Duration::from_secs(most.into())),
     };
     let clock = Arc::new(MachineClock::default());
-    ThrottledStorage::throttled(files, slowness, &throttle.disks, clock)
+    ThrottledStorage::throttled(files, model, &throttle.disks, clock)
 }
 
 fn unusable(folder: &Path, error: &dyn std::fmt::Display, is_denied: bool) -> StartError {
@@ -133,21 +130,21 @@ fn unusable(folder: &Path, error: &dyn std::fmt::Display, is_denied: bool) -> St
     if is_denied { StartError::Denied(text) } else { StartError::System(text) }
 }
 
-fn system_error(trouble: StorageError) -> StartError {
-    match trouble {
+fn system_error(error: StorageError) -> StartError {
+    match error {
         StorageError::Refused(Errno::EACCES | Errno::EPERM, what) => StartError::Denied(what),
-        trouble => StartError::System(text_of(trouble)),
+        error => StartError::System(text_of(error)),
     }
 }
 
-fn config_error(trouble: StorageError) -> StartError {
-    StartError::Config(text_of(trouble))
+fn config_error(error: StorageError) -> StartError {
+    StartError::Config(text_of(error))
 }
 
-fn text_of(trouble: StorageError) -> String {
-    match trouble {
+fn text_of(error: StorageError) -> String {
+    match error {
         StorageError::Refused(_, what) | StorageError::NotBefore(_, what) => what,
-        StorageError::Elsewhere { host, .. } => format!("it is on {host}"),
+        StorageError::Elsewhere { host, .. } => format!("served by {host}"),
     }
 }
 

@@ -1,93 +1,52 @@
-//! A gate that makes a storage as slow as disks of another age, with the operating system's memory before
-//! them: so many bytes and seeks a second.
+//! A gate that simulates slow disks behind an operating system's cache: with limited bytes and seeks a second.
 //!
-//! 1. A storage is one disk, or the folders that are named are a disk each and all else is as fast as it is.
-//! 2. A disk does one thing after the other, in the order in which it was asked to; see [`disk`].
-//! 3. Calls wait here, in a thread that may block, and hold no lock meanwhile. If that takes longer than is
-//!    said, they are told not to come before.
+//! 1. The whole storage is one disk, or each of the named folders is one and everything else is not slowed down.
+//! 2. A disk performs its operations one after the other, in the order of the calls; see [`disk`].
+//! 3. Calls wait in their own thread, which may block, and hold no lock while they wait. A call that would wait
+//!    longer than [`DiskModel::defer_above`] is deferred instead.
+//!
+//! `disk` simulates one disk over `blocks`, the cache in front of it; `model` has the disk's figures and the clock.
 
 mod blocks;
 mod disk;
+mod model;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use femtobarn_catalog::DATABASES_FOLDER;
 
 use super::gate::{Call, CallKind, Gate, Gated};
 use super::{Storage, StorageError, StoragePath, StorageResult};
-use disk::Disk;
 pub use disk::DiskAccount;
+use disk::SimulatedDisk;
+pub use model::{Clock, DiskModel, MachineClock};
 
-/// A storage as slow as is said.
+/// A storage behind simulated disks.
 pub type ThrottledStorage = Gated<Throttle>;
 
-/// How slow each disk is made, and what is before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slowness {
-    /// Bytes a second, of reading and writing together; 0 for as many as there are.
-    pub bytes_per_second: u64,
-    /// Seeks a second; 0 for as many as there are.
-    pub seeks_per_second: u32,
-    /// Bytes that are read or written at once, whatever is asked for; at least 1.
-    pub block_size: u32,
-    /// Bytes of blocks that stay in memory after they were read or written.
-    pub cache_bytes: u64,
-    /// The work that a disk may have to do before those who write wait for it.
-    pub write_behind: Duration,
-    /// Calls that would have to wait longer than this are deferred; none are without it.
-    pub defer_above: Option<Duration>,
-}
-
-/// What tells the time and waits.
-pub trait Clock: Send + Sync + 'static {
-    /// The time since some moment in the past.
-    fn now(&self) -> Duration;
-    /// Waits.
-    fn sleep(&self, time: Duration);
-}
-
-/// The clock of the machine.
-pub struct MachineClock(Instant);
-
-/// The gate.
+/// The gate with the simulated disks.
 pub struct Throttle {
-    /// The only one has no name if it is the whole storage.
-    disks: Vec<(String, Disk)>,
+    /// By folder; an empty name stands for the whole storage.
+    disks: Vec<(String, SimulatedDisk)>,
     clock: Arc<dyn Clock>,
 }
 
 impl ThrottledStorage {
-    /// Makes a storage as slow as one disk, or each of these folders, at its top or below `databases`.
+    /// A storage on one simulated disk, or with a simulated disk for each of these folders, which lie at its top or
+    /// below `databases`.
     pub fn throttled(
         inner: Arc<dyn Storage>,
-        slowness: Slowness,
+        model: DiskModel,
         folders: &[String],
         clock: Arc<dyn Clock>,
     ) -> Self {
         let whole = [String::new()];
         let names = if folders.is_empty() { &whole } else { folders };
-        let disks = names.iter().map(|name| (name.clone(), Disk::new(slowness))).collect();
+        let disks = names.iter().map(|name| (name.clone(), SimulatedDisk::new(model))).collect();
         Gated::new(inner, Throttle { disks, clock })
-    }
-}
-
-impl Default for MachineClock {
-    fn default() -> Self {
-        MachineClock(Instant::now())
-    }
-}
-
-impl Clock for MachineClock {
-    fn now(&self) -> Duration {
-        self.0.elapsed()
-    }
-
-    fn sleep(&self, time: Duration) {
-        std::thread::sleep(time);
     }
 }
 
@@ -103,7 +62,7 @@ impl Gate for Throttle {
             _ => Ok(()),
         };
         passed.map_err(|too_long| {
-            let what = format!("the disk of {} has too much to do", call.path);
+            let what = format!("the disk of {} is overloaded", call.path);
             StorageError::NotBefore(too_long.0, what)
         })?;
         Ok(call.size)
@@ -117,12 +76,12 @@ impl Gate for Throttle {
 }
 
 impl Throttle {
-    /// What each disk has done, by its folder's name; empty for one that is the whole storage.
+    /// The work of each disk so far, by its folder's name, which is empty for a disk that is the whole storage.
     pub fn accounts(&self) -> impl Iterator<Item = (&str, DiskAccount)> {
         self.disks.iter().map(|(name, disk)| (name.as_str(), disk.account(&*self.clock)))
     }
 
-    fn disk_of(&self, path: &StoragePath) -> Option<&Disk> {
+    fn disk_of(&self, path: &StoragePath) -> Option<&SimulatedDisk> {
         if let [(name, disk)] = self.disks.as_slice()
             && name.is_empty()
         {
@@ -143,7 +102,7 @@ impl Throttle {
     }
 }
 
-/// Tells files apart well enough for a seek more or less.
+/// A number for a path. A collision costs the simulation a seek at most.
 fn file_number(path: &StoragePath) -> u64 {
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);

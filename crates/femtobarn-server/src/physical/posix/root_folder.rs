@@ -1,4 +1,4 @@
-//! Paths beneath a folder: the only place where a path becomes a file descriptor.
+//! The exported folder: the only place where a path becomes a file descriptor.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -9,20 +9,20 @@ use nix::sys::stat::Mode;
 
 use crate::physical::StoragePath;
 
-/// How often a path is resolved again because somebody renamed folders meanwhile.
+/// Attempts to resolve a path while folders are renamed concurrently.
 const RESOLUTIONS_MAX: usize = 100;
 
-/// The folder that nothing leaves.
+/// The folder beneath which all paths are resolved.
 #[derive(Debug)]
-pub(super) struct Top(OwnedFd);
+pub(super) struct RootFolder(OwnedFd);
 
-impl Top {
+impl RootFolder {
     pub(super) fn open(folder: &Path) -> nix::Result<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        Ok(Top(open(folder, flags, Mode::empty())?))
+        Ok(RootFolder(open(folder, flags, Mode::empty())?))
     }
 
-    /// Opens what lies at a path; `EACCES` if that is outside.
+    /// Opens a path; `EACCES` if it leads outside.
     pub(super) fn open_below(
         &self,
         path: &StoragePath,
@@ -39,7 +39,7 @@ impl Top {
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
         for _ in 1..RESOLUTIONS_MAX {
             match openat2(&self.0, relative, how) {
-                // The kernel cannot tell whether a `..` of a link left the top.
+                // After a concurrent rename the kernel cannot tell whether the `..` of a link left the folder.
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
                 Err(Errno::EXDEV) => return Err(Errno::EACCES),
                 other => return other,

@@ -1,10 +1,10 @@
-//! Reading pieces of files: read and pgread.
+//! Requests that read one range of a file: read, pgread.
 //!
-//! 1. A small piece that is in memory is read straight behind the header of its answer.
-//! 2. A small piece that is not is read beside other requests.
-//! 3. The bytes of long pieces are sent by the kernel where it can, and else go through one buffer,
-//!    piece by piece, so that a session never holds more than that.
-//! 4. Parts of answers to pgread end at page borders of the file. They are never delayed answers.
+//! 1. A small range that is in memory is read directly behind the header of its answer.
+//! 2. A small range that is not in memory is read concurrently with other requests.
+//! 3. A long range is sent by the kernel if possible, and otherwise through one buffer, piece by piece. So a connection
+//!    never holds more than one buffer.
+//! 4. The parts of an answer to pgread end at page boundaries of the file. They are never delayed answers.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3: kXR_read, kXR_pgread.
 
@@ -16,35 +16,26 @@ use xrd::request::{PgRead, Read};
 use xrd::response::{Response, Status, StatusKind};
 use xrd::{PathId, RequestCode, StatusCode, StreamId};
 
-use super::connection::{Connection, Late};
-use super::failures::response_of;
+use super::answer_queue::{HEADER_BYTES, encoded, header};
+use super::connection::{DelayedAnswer, RootConnection};
 use super::handler::{blocking, file_of};
-use super::outgoing::{HEADER_BYTES, encoded, header};
-use super::streams::Work;
-use super::vector::ReadRange;
-use crate::logical::handles::OpenFile;
-use crate::logical::latency::Kind;
+use super::responses::response_of;
+use super::transfer::{DelegatedWork, ReadRange, ReadTransfer};
+use crate::logical::latency::RequestKind;
 use crate::logical::sessions::Counters;
 use crate::physical::{StorageResult, StoredFile};
-use crate::protocol::buffers::{Buffer, PIECE_BYTES};
+use crate::protocol::buffers::{PIECE_BYTES, PooledBuffer};
 
-/// Bytes of a piece that are copied rather than sent by the kernel.
+/// Bytes of a range that is copied rather than sent by the kernel.
 const SMALL_BYTES: usize = 64 * 1024;
 
 /// Bytes of one part of the answer to a long read.
 const PART_BYTES: u64 = 2 * 1024 * 1024;
 
-/// Bytes of a long read that the disk is told of before.
+/// Bytes of a long read that are announced to the storage in advance.
 const AHEAD_BYTES: u64 = 4 * PART_BYTES;
 
-/// Something to read, for this connection or another of the same session.
-pub(super) enum Reading {
-    Plain(ReadRange),
-    Pages(ReadRange),
-    Vector(Vec<ReadRange>),
-}
-
-impl Connection {
+impl RootConnection {
     pub(super) async fn read_request(&mut self, stream: StreamId, read: Read) -> io::Result<()> {
         let Some(session) = self.session() else { return Ok(()) };
         let segment = read.segment;
@@ -61,11 +52,11 @@ impl Connection {
                 }
             }
         }
-        let want = ReadRange::new(file, &segment);
+        let range = ReadRange::new(file, &segment);
         if path == PathId::default() {
-            return self.read(stream, want).await;
+            return self.read(stream, range).await;
         }
-        Box::pin(self.read_on(path, stream, Reading::Plain(want))).await
+        Box::pin(self.read_on(path, stream, ReadTransfer::Plain(range))).await
     }
 
     pub(super) async fn pgread_request(
@@ -78,75 +69,77 @@ impl Connection {
             Ok(file) => file,
             Err(response) => return self.answer(stream, &response).await,
         };
-        let want = ReadRange::new(file, &read.segment);
+        let range = ReadRange::new(file, &read.segment);
         match read.path {
-            None | Some(PathId(0) | PathId::ANY) => self.pgread(stream, want).await,
-            Some(path) => Box::pin(self.read_on(path, stream, Reading::Pages(want))).await,
+            None | Some(PathId(0) | PathId::ANY) => self.pgread(stream, range).await,
+            Some(path) => Box::pin(self.read_on(path, stream, ReadTransfer::Pages(range))).await,
         }
     }
 
-    /// Has another connection of the session answer, or this one if it is meant.
+    /// Performs a read on the connection of the session that the client named.
     pub(super) async fn read_on(
         &mut self,
         path: PathId,
         stream: StreamId,
-        reading: Reading,
+        read: ReadTransfer,
     ) -> io::Result<()> {
-        match path == PathId::default() {
-            true => self.perform(stream, reading).await,
-            false => self.delegate(path, stream, Work::Read(reading)).await,
+        if path == PathId::default() {
+            self.perform(stream, read).await
+        } else {
+            self.delegate(path, stream, DelegatedWork::Read(read)).await
         }
     }
 
-    /// Reads and answers on this connection.
-    pub(super) async fn perform(&mut self, stream: StreamId, reading: Reading) -> io::Result<()> {
-        match reading {
-            Reading::Plain(want) => self.read(stream, want).await,
-            Reading::Pages(want) => self.pgread(stream, want).await,
-            Reading::Vector(wants) => self.readv(stream, wants).await,
+    /// Performs a read on this connection.
+    pub(super) async fn perform(&mut self, stream: StreamId, read: ReadTransfer) -> io::Result<()> {
+        match read {
+            ReadTransfer::Plain(range) => self.read(stream, range).await,
+            ReadTransfer::Pages(range) => self.pgread(stream, range).await,
+            ReadTransfer::Vector(ranges) => self.readv(stream, ranges).await,
         }
     }
 
-    async fn read(&mut self, stream: StreamId, want: ReadRange) -> io::Result<()> {
-        Counters::add(&want.file.bytes_read, want.length);
-        if want.length > SMALL_BYTES as u64 {
-            return Box::pin(self.read_long(stream, want)).await;
+    async fn read(&mut self, stream: StreamId, range: ReadRange) -> io::Result<()> {
+        Counters::add(&range.file.bytes_read, range.length);
+        if range.length > SMALL_BYTES as u64 {
+            return Box::pin(self.read_long(stream, range)).await;
         }
-        let length = want.length as usize;
-        if let Some(interface) = want.file.file.ready() {
+        let length = range.length as usize;
+        if let Some(interface) = range.file.file.ready() {
             let buffer = self.room(HEADER_BYTES + length).await?;
-            match interface.try_read_at(want.offset, &mut buffer.room()[HEADER_BYTES..][..length]) {
+            match interface.try_read_at(range.offset, &mut buffer.room()[HEADER_BYTES..][..length])
+            {
                 Ok(Some(count)) => {
                     let header = header(stream, StatusCode::OK, count);
                     buffer.room()[..HEADER_BYTES].copy_from_slice(&header);
                     buffer.grow(HEADER_BYTES + count);
-                    want.file.latencies.at_once(Kind::Read);
+                    range.file.latencies.record_immediate(RequestKind::Read);
                     return Ok(());
                 }
                 Ok(None) => {}
-                Err(trouble) => return self.answer(stream, &response_of(trouble)).await,
+                Err(error) => return self.answer(stream, &response_of(error)).await,
             }
         }
-        Box::pin(self.read_cold(stream, want)).await
+        Box::pin(self.read_cold(stream, range)).await
     }
 
-    /// A small piece that may have to be waited for: beside others, as long as there are not too many
-    /// bytes of such answers already.
-    async fn read_cold(&mut self, stream: StreamId, want: ReadRange) -> io::Result<()> {
-        let timed = want.file.latencies.timed(Kind::Read);
-        let kibibytes = (want.length / 1024 + 1) as u32;
-        let late = Arc::clone(&self.shared.late).try_acquire_many_owned(kibibytes);
+    /// Reads a small range that is not in memory: concurrently, as long as such answers do not hold too many bytes.
+    async fn read_cold(&mut self, stream: StreamId, range: ReadRange) -> io::Result<()> {
+        let timed = range.file.latencies.start_timer(RequestKind::Read);
+        let kibibytes = (range.length / 1024 + 1) as u32;
+        let late = Arc::clone(&self.service.concurrent_reads).try_acquire_many_owned(kibibytes);
         let answer = async move {
             let _timed = timed;
-            match blocking(move || read_answer(stream, &want)).await {
+            match blocking(move || read_answer(stream, &range)).await {
                 Ok(bytes) => bytes,
-                Err(trouble) => encoded(stream, &response_of(trouble)),
+                Err(error) => encoded(stream, &response_of(error)),
             }
         };
         match late {
             Ok(permit) => {
-                let late = async move { Late { bytes: answer.await, _permit: Some(permit) } };
-                self.later(late).await
+                let late =
+                    async move { DelayedAnswer { bytes: answer.await, _permit: Some(permit) } };
+                self.delay(late).await
             }
             Err(_) => {
                 self.flush().await?;
@@ -157,24 +150,25 @@ impl Connection {
         }
     }
 
-    /// A long piece, part by part. The file's size tells how long it is, so that the kernel is never
-    /// asked for what is not there.
-    async fn read_long(&mut self, stream: StreamId, want: ReadRange) -> io::Result<()> {
-        let _timed = want.file.latencies.timed(Kind::Read);
-        let file = Arc::clone(&want.file);
+    /// Reads a long range part by part. Its end is known from the file's size, so the kernel is never asked to send bytes
+    /// past the end.
+    async fn read_long(&mut self, stream: StreamId, range: ReadRange) -> io::Result<()> {
+        let _timed = range.file.latencies.start_timer(RequestKind::Read);
+        let file = Arc::clone(&range.file);
         let is_open = file.file.ready().is_some_and(|interface| interface.descriptor().is_some());
-        let metadata = match file.is_quick || is_open {
-            true => file.file.metadata(),
-            false => blocking(move || file.file.metadata()).await,
+        let metadata = if file.is_quick || is_open {
+            file.file.metadata()
+        } else {
+            blocking(move || file.file.metadata()).await
         };
         let (interface, size) = match metadata.and_then(|metadata| {
-            want.file.file.interface().map(|interface| (interface, metadata.size))
+            range.file.file.interface().map(|interface| (interface, metadata.size))
         }) {
             Ok(found) => found,
-            Err(trouble) => return self.answer(stream, &response_of(trouble)).await,
+            Err(error) => return self.answer(stream, &response_of(error)).await,
         };
-        let mut left = size.saturating_sub(want.offset).min(want.length);
-        let mut offset = want.offset;
+        let mut left = size.saturating_sub(range.offset).min(range.length);
+        let mut offset = range.offset;
         loop {
             let (part, ahead) = (left.min(PART_BYTES), left.min(AHEAD_BYTES));
             left -= part;
@@ -191,8 +185,8 @@ impl Connection {
         }
     }
 
-    /// One part of a long piece, of which so many bytes will be read. A response where nothing of it was
-    /// sent yet.
+    /// Sends one part of a long range and announces the next `ahead` bytes. Gives an error response if the read failed
+    /// before anything was sent.
     async fn send_part(
         &mut self,
         header: &[u8],
@@ -218,11 +212,11 @@ impl Connection {
             self.socket.has_room().await?;
             let (buffer, filled) = match self.fill(interface, offset + sent as u64, count).await {
                 Ok(filled) => filled,
-                Err(trouble) if sent == 0 => return Ok(Err(response_of(trouble))),
+                Err(error) if sent == 0 => return Ok(Err(response_of(error))),
                 Err(_) => return Err(io::ErrorKind::BrokenPipe.into()),
             };
             if filled < count {
-                // The file was cut meanwhile, but the client was told of more.
+                // The file was truncated meanwhile, but the header announced more bytes.
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             self.send(&mut [IoSlice::new(head), IoSlice::new(&buffer[..count])]).await?;
@@ -232,20 +226,20 @@ impl Connection {
         Ok(Ok(()))
     }
 
-    /// A buffer with a piece of a file; how much of it there is.
+    /// Reads a piece of a file into a new buffer, and returns how many bytes there were.
     async fn fill(
         &self,
         interface: &Arc<dyn StoredFile>,
         offset: u64,
         length: usize,
-    ) -> StorageResult<(Buffer, usize)> {
-        let mut buffer = self.shared.buffers.take();
+    ) -> StorageResult<(PooledBuffer, usize)> {
+        let mut buffer = self.service.buffers.take();
         if let Some(count) = interface.try_read_at(offset, &mut buffer[..length])? {
             return Ok((buffer, count));
         }
         drop(buffer);
-        let (interface, pool) = (Arc::clone(interface), Arc::clone(&self.shared.buffers));
-        // Who waits for a thread holds no buffer.
+        let (interface, pool) = (Arc::clone(interface), Arc::clone(&self.service.buffers));
+        // The buffer is taken by the blocking thread: a wait for a thread holds none.
         blocking(move || {
             let mut buffer = pool.take();
             let count = interface.read_at(offset, &mut buffer[..length])?;
@@ -254,34 +248,34 @@ impl Connection {
         .await
     }
 
-    async fn pgread(&mut self, stream: StreamId, want: ReadRange) -> io::Result<()> {
-        let _timed = want.file.latencies.timed(Kind::Read);
-        Counters::add(&want.file.bytes_read, want.length);
-        let interface = match want.file.file.ready() {
+    async fn pgread(&mut self, stream: StreamId, range: ReadRange) -> io::Result<()> {
+        let _timed = range.file.latencies.start_timer(RequestKind::Read);
+        Counters::add(&range.file.bytes_read, range.length);
+        let interface = match range.file.file.ready() {
             Some(interface) => Ok(interface),
             None => {
-                let file = Arc::clone(&want.file);
+                let file = Arc::clone(&range.file);
                 blocking(move || file.file.interface()).await
             }
         };
         let interface = match interface {
             Ok(interface) => interface,
-            Err(trouble) => return self.answer(stream, &response_of(trouble)).await,
+            Err(error) => return self.answer(stream, &response_of(error)).await,
         };
-        if want.length > PIECE_BYTES as u64 {
-            interface.will_need(want.offset, want.length);
+        if range.length > PIECE_BYTES as u64 {
+            interface.will_need(range.offset, range.length);
         }
-        let (mut offset, mut left) = (want.offset, want.length);
+        let (mut offset, mut left) = (range.offset, range.length);
         loop {
-            let border = PIECE_BYTES - (offset % PAGE_BYTES as u64) as usize;
-            let length = border.min(usize::try_from(left).unwrap_or(usize::MAX));
+            let to_boundary = PIECE_BYTES - (offset % PAGE_BYTES as u64) as usize;
+            let length = to_boundary.min(usize::try_from(left).unwrap_or(usize::MAX));
             if length > SMALL_BYTES {
                 self.flush().await?;
                 self.socket.has_room().await?;
             }
             let (buffer, count) = match self.fill(&interface, offset, length).await {
                 Ok(filled) => filled,
-                Err(trouble) => return self.answer(stream, &response_of(trouble)).await,
+                Err(error) => return self.answer(stream, &response_of(error)).await,
             };
             left -= count as u64;
             let is_last = count < length || left == 0;
@@ -293,7 +287,7 @@ impl Connection {
         }
     }
 
-    /// One part of the answer to a pgread: each page behind its checksum.
+    /// Sends one part of the answer to a pgread: pages, each after its checksum.
     async fn send_pages(
         &mut self,
         stream: StreamId,
@@ -324,32 +318,20 @@ impl Connection {
     }
 }
 
-/// The answer to a small read, read from where it may have to be waited for.
-fn read_answer(stream: StreamId, want: &ReadRange) -> StorageResult<Vec<u8>> {
-    let interface = want.file.file.interface()?;
-    let mut bytes = vec![0; HEADER_BYTES + want.length as usize];
-    let count = interface.read_at(want.offset, &mut bytes[HEADER_BYTES..])?;
+/// Reads a small range into its answer. May block.
+fn read_answer(stream: StreamId, range: &ReadRange) -> StorageResult<Vec<u8>> {
+    let interface = range.file.file.interface()?;
+    let mut bytes = vec![0; HEADER_BYTES + range.length as usize];
+    let count = interface.read_at(range.offset, &mut bytes[HEADER_BYTES..])?;
     bytes[..HEADER_BYTES].copy_from_slice(&header(stream, StatusCode::OK, count));
     bytes.truncate(HEADER_BYTES + count);
     Ok(bytes)
 }
 
-/// Whether a range is in memory, as far as its ends tell: the kernel would wait for the disk in place
-/// of this thread otherwise, and with it all connections that the thread serves.
+/// Whether the first and last byte of a range are in memory. If they are not, `sendfile` would block this thread on the
+/// disk, and with it all of the thread's connections.
 fn is_in_memory(interface: &dyn StoredFile, offset: u64, length: usize) -> bool {
     let mut byte = [0];
     let mut has = |offset| matches!(interface.try_read_at(offset, &mut byte), Ok(Some(1)));
     length > 0 && has(offset) && has(offset + length as u64 - 1)
-}
-
-impl ReadRange {
-    /// What a segment of a file wants.
-    pub(super) fn new(file: Arc<OpenFile>, segment: &xrd::segment::Segment) -> Self {
-        ReadRange {
-            file,
-            segment: *segment,
-            offset: segment.offset,
-            length: u64::from(segment.length),
-        }
-    }
 }

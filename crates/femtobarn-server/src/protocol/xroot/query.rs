@@ -1,12 +1,12 @@
-//! Queries: checksums, configuration, space, statistics.
+//! Requests that query: checksums, configuration, space, statistics.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_query.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
 
+use femtobarn_catalog::clock;
 use serde_json::json;
 use tokio::sync::Semaphore;
 use xrd::limits::{
@@ -18,80 +18,81 @@ use xrd::response::Response;
 use xrd::response::query::{ChecksumAnswer, ConfigAnswer};
 use xrd::{ErrorCode, Location, QueryCode, StreamId, opaque_pairs};
 
-use super::Shared;
-use super::connection::Connection;
-use super::failures::{failed, response_of};
-use super::greeting::ok;
-use super::handler::{RequestHandler, blocking, done};
-use super::names::seconds;
+use super::connection::RootConnection;
+use super::handler::{RequestHandler, blocking};
+use super::responses::{done, failed, ok, response_of};
+use super::service::RootService;
+use super::stat_line::seconds;
 use crate::auth::Action;
-use crate::logical::checksums::{ChecksumKind, Waiter, Wish};
+use crate::logical::checksums::{CancelGuard, CancelSignal, ChecksumKind};
 use crate::logical::files::SharedFile;
 use crate::physical::{FileKind, Metadata, Opaque, OpenMode, StoragePath, StorageResult};
 
-/// Bytes of a file whose checksum the client is told to wait for.
+/// Bytes of a file above which the checksum is sent as an unsolicited response.
 const SLOW_CHECKSUM_BYTES: u64 = 32 * 1024 * 1024;
 
-/// Seconds that are told then; the answer comes when it is there.
+/// The time that the client is told to wait for it; it is sent as soon as it is computed.
 const SLOW_CHECKSUM_SECONDS: u32 = 600;
 
-impl Connection {
+impl RootConnection {
     pub(super) async fn query_request(
         &mut self,
         stream: StreamId,
-        asker: RequestHandler,
+        handler: RequestHandler,
         query: Query,
     ) -> io::Result<()> {
         if query.kind == QueryCode::CHECKSUM {
-            return self.checksum_request(stream, asker, query).await;
+            return self.checksum_request(stream, handler, query).await;
         }
-        let response = asker.query(query).await.unwrap_or_else(|response| response);
+        let response = handler.query(query).await.unwrap_or_else(|response| response);
         self.answer(stream, &response).await
     }
 
     async fn checksum_request(
         &mut self,
         stream: StreamId,
-        asker: RequestHandler,
+        handler: RequestHandler,
         query: Query,
     ) -> io::Result<()> {
-        let wanted = match asker.wanted_checksum(&query).await {
+        let wanted = match handler.wanted_checksum(&query).await {
             Ok(wanted) => wanted,
             Err(response) => return self.answer(stream, &response).await,
         };
         let known =
-            asker.shared.logical.checksums.known(&wanted.path, &wanted.metadata, wanted.kind);
+            handler.service.logical.checksums.known(&wanted.path, &wanted.metadata, wanted.kind);
         if let Some(digest) = known {
             return self.answer(stream, &checksum_response(wanted.kind, digest)).await;
         }
         let is_slow =
-            wanted.metadata.size > SLOW_CHECKSUM_BYTES && asker.session.client.takes_late_answers;
+            wanted.metadata.size > SLOW_CHECKSUM_BYTES && handler.session.client.takes_late_answers;
         let seconds = is_slow.then_some(SLOW_CHECKSUM_SECONDS);
-        let shared = Arc::clone(&asker.shared);
-        let turns = Arc::clone(&asker.shared.checksums);
-        self.respond_later(stream, seconds, async move {
-            let Wanted { path, location, kind, open, .. } = wanted;
+        let service = Arc::clone(&handler.service);
+        let turns = Arc::clone(&handler.service.checksums);
+        self.delay_response(stream, seconds, async move {
+            let ChecksumRequest { path, location, kind, open, .. } = wanted;
             let opaque = location.opaque().unwrap_or_default().to_vec();
-            let digest = move |wish: &Wish| match open {
-                Some(open) => digest_of(&shared, &path, (&open, &open.metadata()?), kind, wish),
-                None => digest(&shared, &path, &opaque, kind, wish),
+            let digest = move |cancelled: &CancelSignal| match open {
+                Some(open) => {
+                    digest_of(&service, &path, (&open, &open.metadata()?), kind, cancelled)
+                }
+                None => digest(&service, &path, &opaque, kind, cancelled),
             };
             match in_turn(&turns, digest).await {
                 Ok(digest) => checksum_response(kind, digest),
-                Err(trouble) => response_of(trouble),
+                Err(error) => response_of(error),
             }
         })
         .await
     }
 }
 
-/// A checksum that a client asks for.
-struct Wanted {
+/// A checksum that a client requests.
+struct ChecksumRequest {
     path: StoragePath,
     location: Location,
     metadata: Metadata,
     kind: ChecksumKind,
-    /// The file, if it is one that the client has open.
+    /// The client's open file, if the path may lead to another file by now.
     open: Option<Arc<SharedFile>>,
 }
 
@@ -99,23 +100,23 @@ fn checksum_response(kind: ChecksumKind, digest: String) -> Response {
     ok(&ChecksumAnswer { kind: kind.name().to_owned(), digest })
 }
 
-/// Computes a checksum when it is its turn: long ones must not take all threads that may block. If this is
-/// dropped the checksum ends soon, and its turn with it.
+/// Computes a checksum when it is its turn, so that long ones do not take all blocking threads. Dropping the future
+/// cancels the computation and ends its turn.
 pub(super) async fn in_turn(
     turns: &Arc<Semaphore>,
-    digest: impl FnOnce(&Wish) -> StorageResult<String> + Send + 'static,
+    digest: impl FnOnce(&CancelSignal) -> StorageResult<String> + Send + 'static,
 ) -> StorageResult<String> {
-    let turn = Arc::clone(turns).acquire_owned().await.expect("nobody closes this semaphore");
-    let waiter = Waiter::default();
-    let wish = waiter.wish();
+    let turn = Arc::clone(turns).acquire_owned().await.expect("the semaphore is never closed");
+    let guard = CancelGuard::default();
+    let cancelled = guard.signal();
     blocking(move || {
         let _turn = turn;
-        digest(&wish)
+        digest(&cancelled)
     })
     .await
 }
 
-/// The kind of checksum that a location asks for.
+/// The kind of checksum in the opaque information of a location.
 pub(super) fn checksum_kind(location: &Location) -> Result<ChecksumKind, Response> {
     let Some(name) = location.value_of("cks.type") else { return Ok(ChecksumKind::ALL[0]) };
     ChecksumKind::of_name(name).ok_or_else(|| {
@@ -124,32 +125,32 @@ pub(super) fn checksum_kind(location: &Location) -> Result<ChecksumKind, Respons
     })
 }
 
-/// A file's checksum, kept or computed. May block for long.
+/// A file's checksum, from the cache or computed. May block for long.
 pub(super) fn digest(
-    shared: &Shared,
+    service: &RootService,
     path: &StoragePath,
     opaque: &[u8],
     kind: ChecksumKind,
-    wish: &Wish,
+    cancelled: &CancelSignal,
 ) -> StorageResult<String> {
-    let (file, before) = shared.logical.files.open(path, OpenMode::default(), Opaque(opaque))?;
-    digest_of(shared, path, (&file, &before), kind, wish)
+    let (file, before) = service.logical.files.open(path, OpenMode::default(), Opaque(opaque))?;
+    digest_of(service, path, (&file, &before), kind, cancelled)
 }
 
 fn digest_of(
-    shared: &Shared,
+    service: &RootService,
     path: &StoragePath,
     (file, before): (&SharedFile, &Metadata),
     kind: ChecksumKind,
-    wish: &Wish,
+    cancelled: &CancelSignal,
 ) -> StorageResult<String> {
-    let checksums = &shared.logical.checksums;
+    let checksums = &service.logical.checksums;
     if let Some(digest) = checksums.known(path, before, kind) {
         return Ok(digest);
     }
     let interface = file.interface()?;
-    let digest = kind.compute(&*interface, wish)?;
-    checksums.keep(path, (before, &interface.metadata()?), kind, &digest);
+    let digest = kind.compute(&*interface, cancelled)?;
+    checksums.insert(path, (before, &interface.metadata()?), kind, &digest);
     Ok(digest)
 }
 
@@ -161,7 +162,7 @@ impl RequestHandler {
             QueryCode::STATS => Ok(text(self.statistics())),
             QueryCode::XATTR => self.query_xattr(&query).await,
             QueryCode::PREPARE => self.query_preparation(&query).await,
-            // Nothing is known that could be cancelled: who no longer waits loses nothing.
+            // Checksums are computed per request, so there is nothing to cancel for other clients.
             QueryCode::CHECKSUM_CANCEL => done(),
             other => Err(failed(ErrorCode::UNSUPPORTED, format!("query {other} is not supported"))),
         }
@@ -169,33 +170,32 @@ impl RequestHandler {
 
     fn query_config(&self, query: &Query) -> Result<Response, Response> {
         let values: Vec<_> = query.words().map(|word| self.configured(word)).collect();
-        match values.is_empty() {
-            true => {
-                Err(failed(ErrorCode::ARG_MISSING, "nothing of the configuration was asked for"))
-            }
-            false => Ok(ok(&ConfigAnswer { values })),
+        if values.is_empty() {
+            Err(failed(ErrorCode::ARG_MISSING, "nothing of the configuration was asked for"))
+        } else {
+            Ok(ok(&ConfigAnswer { values }))
         }
     }
 
-    async fn wanted_checksum(&self, query: &Query) -> Result<Wanted, Response> {
+    async fn wanted_checksum(&self, query: &Query) -> Result<ChecksumRequest, Response> {
         let location = location_of(query)?;
         let kind = checksum_kind(&location)?;
-        if let Some((path, open)) = self.meant(&location).await? {
+        if let Some((path, open)) = self.open_file_of(&location).await? {
             let file = Arc::clone(&open);
             let metadata = self.call(false, move |_| file.metadata()).await?;
-            return Ok(Wanted { path, location, metadata, kind, open: Some(open) });
+            return Ok(ChecksumRequest { path, location, metadata, kind, open: Some(open) });
         }
         let (path, metadata) = self.metadata(&location).await?;
         match metadata.kind {
-            FileKind::File => Ok(Wanted { path, location, metadata, kind, open: None }),
+            FileKind::File => Ok(ChecksumRequest { path, location, metadata, kind, open: None }),
             FileKind::Folder => Err(failed(ErrorCode::IS_DIRECTORY, format!("{path} is a folder"))),
             FileKind::Other => Err(failed(ErrorCode::NOT_FILE, format!("{path} is not a file"))),
         }
     }
 
-    /// The file that the client has open by this name, if the name may mean another one by now: copying
-    /// clients ask for the checksum of what they copy by its name alone, before they close it.
-    async fn meant(
+    /// The file that the client has open by this path, if the path may lead to another one by now. Clients that copy a
+    /// file request its checksum by the path alone before they close it.
+    async fn open_file_of(
         &self,
         location: &Location,
     ) -> Result<Option<(StoragePath, Arc<SharedFile>)>, Response> {
@@ -205,12 +205,12 @@ impl RequestHandler {
         }
         let path = self.path(location, Action::Read).await?;
         let open = self.session.handles.all().into_iter();
-        let open = open.filter(|open| open.path == path && !open.file.is_what_its_name_says());
+        let open = open.filter(|open| open.path == path && !open.file.can_be_reopened());
         let last = open.max_by_key(|open| open.since);
         Ok(last.map(|open| (path, Arc::clone(&open.file))))
     }
 
-    /// The value of one word; a word that is not known is answered by itself.
+    /// The value of a configuration word; an unknown word is its own value.
     fn configured(&self, word: &[u8]) -> String {
         match word {
             b"bind_max" => BOUND_STREAMS_MAX.to_string(),
@@ -226,8 +226,8 @@ impl RequestHandler {
             b"readv_ior_max" => SEGMENT_DATA_BYTES.to_string(),
             b"readv_iov_max" => SEGMENTS_MAX.to_string(),
             b"role" => "server".to_owned(),
-            b"sitename" => self.shared.site.clone(),
-            b"start" => seconds(self.shared.since).to_string(),
+            b"sitename" => self.service.site.clone(),
+            b"start" => seconds(self.service.since).to_string(),
             b"tpc" | b"tpcdlg" | b"wan_port" | b"wan_window" | b"window" => "0".to_owned(),
             b"version" => format!("Femtobarn {}", env!("CARGO_PKG_VERSION")),
             unknown => String::from_utf8_lossy(unknown).into_owned(),
@@ -247,7 +247,7 @@ impl RequestHandler {
         let (_, metadata) = self.metadata(&location_of(query)?).await?;
         let kind = if metadata.kind == FileKind::Folder { 'd' } else { 'f' };
         let access = if metadata.is_writable { 'w' } else { 'r' };
-        // Whose it is stat tells; other servers never say so here.
+        // The owner is part of stat only, as with other servers.
         Ok(text(format!(
             "oss.cgroup=public&oss.type={kind}&oss.used={}&oss.mt={}&oss.ct={}&oss.at={}&oss.u=*\
              &oss.g=*&oss.fs={access}",
@@ -258,12 +258,12 @@ impl RequestHandler {
         )))
     }
 
-    /// The request's name, and the paths that are asked about if not all.
+    /// The argument is the prepare request's id, followed by paths if the client does not want all.
     async fn query_preparation(&self, query: &Query) -> Result<Response, Response> {
         let mut lines =
             query.argument.split(|byte| matches!(byte, b'\n' | 0)).filter(|line| !line.is_empty());
         let name = lines.next().unwrap_or_default();
-        let Some(requested) = self.shared.preparations.paths(name) else {
+        let Some(requested) = self.service.preparations.paths(name) else {
             return Err(failed(ErrorCode::NOT_FOUND, "there is no such prepare request"));
         };
         let asked: Vec<_> = lines.map(<[u8]>::to_vec).collect();
@@ -289,7 +289,7 @@ impl RequestHandler {
     }
 
     fn statistics(&self) -> String {
-        let logical = &self.shared.logical;
+        let logical = &self.service.logical;
         let totals = logical.sessions.totals();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         format!(
@@ -299,12 +299,12 @@ impl RequestHandler {
              <out>{bytes_out}</out></stats>\
              <stats id=\"xrootd\"><num>{begun}</num><ops><all>{requests}</all></ops>\
              <err>{errors}</err><files>{files}</files></stats></statistics>",
-            now = seconds(SystemTime::now()),
+            now = seconds(clock::utc()),
             version = env!("CARGO_PKG_VERSION"),
             local = self.local,
-            since = seconds(self.shared.since),
+            since = seconds(self.service.since),
             process = std::process::id(),
-            site = self.shared.site.replace(['<', '>', '&', '"'], "_"),
+            site = self.service.site.replace(['<', '>', '&', '"'], "_"),
             sessions = logical.sessions.count(),
             begun = logical.sessions.begun(),
             bytes_in = count(&totals.bytes_in),
@@ -316,7 +316,7 @@ impl RequestHandler {
     }
 }
 
-/// The location that a query is about. Clients end it with a zero byte.
+/// The location in a query's argument, which clients end with a zero byte.
 fn location_of(query: &Query) -> Result<Location, Response> {
     query.location().map_err(|error| Response::Error((&error).into()))
 }

@@ -1,41 +1,42 @@
-//! The queue of answers that are sent together.
+//! Answers that are sent together, and their encoding.
+
+use std::sync::Arc;
 
 use xrd::response::{Response, ResponseHeader};
 use xrd::{StatusCode, StreamId};
 
-use crate::protocol::buffers::{Buffer, BufferPool, PIECE_BYTES};
-use std::sync::Arc;
+use crate::protocol::buffers::{BufferPool, PIECE_BYTES, PooledBuffer};
 
 /// Bytes of a response's header.
 pub(super) const HEADER_BYTES: usize = 8;
 
-/// Answers in one buffer, which is only held while there are some.
+/// Queued answers in one buffer, which is held only while there are any.
 #[derive(Default)]
-pub(super) struct Outgoing {
-    buffer: Option<Buffer>,
+pub(super) struct AnswerQueue {
+    buffer: Option<PooledBuffer>,
 }
 
-impl Outgoing {
-    /// Whether so many bytes fit besides what waits. Alone, [`PIECE_BYTES`] and a head always fit.
+impl AnswerQueue {
+    /// Whether this many bytes fit behind the queued ones. [`PIECE_BYTES`] and a header always fit into an empty queue.
     pub(super) fn has_room(&self, count: usize) -> bool {
         let used = self.buffer.as_ref().map_or(0, |buffer| buffer.filled().len());
         used == 0 || used + count <= PIECE_BYTES
     }
 
     /// The buffer, to append to.
-    pub(super) fn buffer(&mut self, pool: &Arc<BufferPool>) -> &mut Buffer {
+    pub(super) fn buffer(&mut self, pool: &Arc<BufferPool>) -> &mut PooledBuffer {
         self.buffer.get_or_insert_with(|| pool.take())
     }
 
-    /// What waits.
-    pub(super) fn take(&mut self) -> Option<Buffer> {
+    /// The queued answers.
+    pub(super) fn take(&mut self) -> Option<PooledBuffer> {
         self.buffer.take()
     }
 }
 
 /// The header of an answer.
 pub(super) fn header(stream: StreamId, status: StatusCode, length: usize) -> [u8; HEADER_BYTES] {
-    let length = u32::try_from(length).expect("answers are parted before they are too long");
+    let length = u32::try_from(length).expect("answers are split before they exceed 4 GiB");
     ResponseHeader { stream, status, length }.encode()
 }
 
@@ -43,10 +44,10 @@ pub(super) fn header(stream: StreamId, status: StatusCode, length: usize) -> [u8
 pub(super) fn encoded(stream: StreamId, response: &Response) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Err(error) = response.encode(stream, &mut bytes) {
-        // Such as an owner's name with a space in it: the client learns why there is no answer.
+        // For example an owner's name with a space: the client is told why it gets no answer.
         let failure = xrd::Failure::new(xrd::ErrorCode::SERVER_ERROR, error.to_string());
         let told = Response::Error(failure).encode(stream, &mut bytes);
-        told.expect("the text of an error has no zero bytes and is short");
+        told.expect("the text of an error is short and without zero bytes");
     }
     bytes
 }

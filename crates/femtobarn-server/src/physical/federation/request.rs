@@ -1,0 +1,61 @@
+//! Opaque information of requests to a federation, and the paths below its folder.
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `fb.csn=41`, `fb.tag=NAME` | the snapshot that is read |
+//! | `fb.raw=1` | the database's file as it is on disk |
+//! | `fb.database=7`, `fb.session=UUID` | the database that is written to, and the session that holds it |
+
+use femtobarn_catalog::{DATABASES_FOLDER, DatabaseId, DatabaseRow, is_database_path};
+use uuid::Uuid;
+
+use crate::physical::{Opaque, StoragePath};
+
+/// Whether a request is for a database's file as it is on disk.
+pub(super) fn is_raw(opaque: Opaque<'_>) -> bool {
+    opaque.value_of("fb.raw") == Some(b"1")
+}
+
+/// The database that the writer says it writes to.
+pub(super) fn database_of(opaque: &Opaque<'_>) -> Option<DatabaseId> {
+    text_of(opaque, "fb.database")?.parse().ok().map(DatabaseId)
+}
+
+/// The session that the writer says it has.
+pub(super) fn session_of(opaque: &Opaque<'_>) -> Option<Uuid> {
+    Uuid::parse_str(text_of(opaque, "fb.session")?).ok()
+}
+
+fn text_of<'a>(opaque: &'a Opaque<'_>, key: &str) -> Option<&'a str> {
+    std::str::from_utf8(opaque.value_of(key)?).ok()
+}
+
+/// Whether a path below the federation's folder is the file of this database.
+pub(super) fn is_file_of(row: &DatabaseRow, path: &StoragePath) -> bool {
+    row.path.as_bytes() == &path.as_bytes()[1..]
+}
+
+/// Whether a path is the folder of databases.
+pub(super) fn is_databases_folder(path: &StoragePath) -> bool {
+    path.as_bytes().strip_prefix(b"/") == Some(DATABASES_FOLDER.as_bytes())
+}
+
+/// Whether a path is one that a database's file may have, or a folder of such files.
+pub(super) fn is_below_databases(path: &StoragePath) -> bool {
+    std::str::from_utf8(&path.as_bytes()[1..]).is_ok_and(is_database_path)
+}
+
+/// Text of a URL with its `%20` escapes decoded. A `%` without two hexadecimal digits stays as it is.
+pub(super) fn percent_decoded(text: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, behind)) = rest.split_first() {
+        let is_code = |code: &&[u8]| byte == b'%' && code.iter().all(u8::is_ascii_hexdigit);
+        let code = behind.get(..2).filter(is_code);
+        let code = code.and_then(|code| std::str::from_utf8(code).ok());
+        let coded = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        decoded.push(coded.unwrap_or(byte));
+        rest = if coded.is_some() { &behind[2..] } else { behind };
+    }
+    decoded
+}

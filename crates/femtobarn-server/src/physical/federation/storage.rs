@@ -1,0 +1,291 @@
+//! The storage: names, metadata and opening of databases as of a snapshot.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use femtobarn_catalog::{Catalogue, Csn, DatabaseRow, DatabaseState, PinGuard};
+use femtobarn_format::completion;
+use nix::errno::Errno;
+
+use super::error::{catalogue_error, read_only_error, synthesis_error};
+use super::guarded::Writers;
+use super::request::{is_below_databases, is_databases_folder, is_raw, percent_decoded};
+use super::snapshot_file::{self, CompleteFile, SnapshotFile, SnapshotOrigin};
+use super::synthesis::{FileSynthesizer, SynthesizedFile, time_of};
+use crate::physical::{
+    Creation, FolderEntry, Metadata, Opaque, OpenMode, PosixStorage, Space, Storage, StorageError,
+    StoragePath, StorageResult, StoredFile,
+};
+
+/// The suffix of databases' names.
+const SUFFIX: &str = ".root";
+/// Bytes of synthesised parts that are cached for later opens.
+const CACHED_BYTES_MAX: u64 = 128 << 20;
+
+/// The databases of a federation; see the module above.
+pub struct FederationStorage {
+    pub(super) catalogue: Arc<dyn Catalogue>,
+    /// The federation's folder.
+    pub(super) files: Arc<dyn Storage>,
+    /// None if the federation is read-only.
+    pub(super) writers: Option<Arc<dyn Writers>>,
+    synthesizer: FileSynthesizer,
+}
+
+/// The snapshot that a request reads.
+struct PinnedSnapshot {
+    csn: Csn,
+    pin: PinGuard,
+}
+
+impl FederationStorage {
+    /// A read-only view of a federation; `files` is its folder.
+    pub fn new(catalogue: Arc<dyn Catalogue>, files: Arc<dyn Storage>) -> Self {
+        FederationStorage {
+            catalogue,
+            files,
+            writers: None,
+            synthesizer: FileSynthesizer::new(CACHED_BYTES_MAX),
+        }
+    }
+
+    /// Lets the sessions write that `writers` admit.
+    pub fn writable(self, writers: Arc<dyn Writers>) -> Self {
+        FederationStorage { writers: Some(writers), ..self }
+    }
+
+    /// Pins the snapshot that opaque information names, or the newest.
+    fn pinned_snapshot(
+        &self,
+        path: &StoragePath,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<PinnedSnapshot> {
+        let refused = |error| catalogue_error("open", path, error);
+        let named = match (opaque.value_of("fb.csn"), opaque.value_of("fb.tag")) {
+            (None, None) => {
+                let (csn, pin) = self.catalogue.pin_head().map_err(refused)?;
+                return Ok(PinnedSnapshot { csn, pin });
+            }
+            (Some(csn), None) => self.commit_number(path, csn)?,
+            (None, Some(tag)) => {
+                let tag = percent_decoded(tag);
+                self.catalogue.tag(&String::from_utf8_lossy(&tag)).map_err(refused)?.csn
+            }
+            (Some(_), Some(_)) => {
+                let what = format!("cannot open {path}: give fb.csn or fb.tag, not both");
+                return Err(StorageError::refused(Errno::EINVAL, what));
+            }
+        };
+        let pin = self.catalogue.pin(named).map_err(refused)?;
+        Ok(PinnedSnapshot { csn: named, pin })
+    }
+
+    fn commit_number(&self, path: &StoragePath, number: &[u8]) -> StorageResult<Csn> {
+        let shown = String::from_utf8_lossy(number);
+        let Ok(csn) = shown.parse().map(Csn) else {
+            let what = format!("cannot open {path}: invalid commit number fb.csn={shown}");
+            return Err(StorageError::refused(Errno::EINVAL, what));
+        };
+        let head = self.catalogue.head().map_err(|error| catalogue_error("open", path, error))?;
+        if csn > head {
+            let what =
+                format!("cannot open {path}: commit {csn} does not exist; the newest is {head}");
+            return Err(StorageError::refused(Errno::ENOENT, what));
+        }
+        Ok(csn)
+    }
+
+    /// The database that a path names.
+    pub(super) fn database(&self, path: &StoragePath, at: Csn) -> StorageResult<DatabaseRow> {
+        let name = path.as_bytes()[1..].strip_suffix(SUFFIX.as_bytes());
+        let name = name.and_then(|name| std::str::from_utf8(name).ok());
+        let found = name.map(|name| self.catalogue.find_database(name, at)).transpose();
+        let found = found.map_err(|error| catalogue_error("open", path, error))?;
+        found.flatten().ok_or_else(|| match path.parent() {
+            None => StorageError::cannot("open", path, Errno::EISDIR),
+            Some(_) => {
+                let what = format!("cannot open {path}: no such database in snapshot {at}");
+                StorageError::refused(Errno::ENOENT, what)
+            }
+        })
+    }
+
+    /// Opens the file of a database for reading.
+    pub(super) fn file_of(&self, row: &DatabaseRow) -> StorageResult<Arc<dyn StoredFile>> {
+        let location = Path::new(&row.path);
+        if !location.is_absolute() {
+            let path = StoragePath::new(format!("/{}", row.path).as_bytes())?;
+            return self.files.open(&path, OpenMode::default(), Opaque::default());
+        }
+        // The path of an attached file was given by the user who attached it, not by a client.
+        let shown = StoragePath::new(format!("/{}{SUFFIX}", row.name).as_bytes())?;
+        PosixStorage::open_outside(location, &shown)
+    }
+
+    /// Opens a database as a complete file.
+    fn open_complete(
+        &self,
+        row: &DatabaseRow,
+        snapshot: PinnedSnapshot,
+    ) -> StorageResult<Arc<dyn StoredFile>> {
+        let PinnedSnapshot { csn, pin } = snapshot;
+        let file = self.file_of(row)?;
+        let origin =
+            SnapshotOrigin { catalogue: Arc::clone(&self.catalogue), row: row.clone(), csn };
+        if row.state != DatabaseState::Open {
+            return Ok(Arc::new(CompleteFile { file, origin }));
+        }
+        let parts = self.synthesized(row, csn, &file)?;
+        Ok(Arc::new(SnapshotFile::new(file, parts, origin, pin)))
+    }
+
+    fn synthesized(
+        &self,
+        row: &DatabaseRow,
+        at: Csn,
+        file: &Arc<dyn StoredFile>,
+    ) -> StorageResult<Arc<SynthesizedFile>> {
+        let versions = completion::versions(&*self.catalogue, row, at);
+        let versions = versions.map_err(|error| synthesis_error(row, error))?;
+        self.synthesizer.synthesize(&*self.catalogue, row, &versions, file)
+    }
+
+    /// The metadata of a database as a complete file.
+    fn metadata_of(&self, row: &DatabaseRow, at: Csn) -> StorageResult<Metadata> {
+        let file = self.file_of(row)?;
+        let metadata = snapshot_file::read_only(file.metadata()?);
+        match row.state {
+            DatabaseState::Open => Ok(self.synthesized(row, at, &file)?.metadata(metadata)),
+            DatabaseState::Sealed | DatabaseState::Attached => Ok(metadata),
+        }
+    }
+
+    /// The metadata of the top.
+    fn metadata_of_top(&self, at: Csn) -> StorageResult<Metadata> {
+        let top = StoragePath::new(b"/")?;
+        let metadata = self.files.metadata(&top, Opaque::default())?;
+        let modified = match self.catalogue.commit_by_csn(at) {
+            Ok(commit) => time_of(commit.time_us),
+            Err(_) => metadata.modified,
+        };
+        Ok(Metadata { size: 0, modified, changed: modified, ..snapshot_file::read_only(metadata) })
+    }
+}
+
+impl Storage for FederationStorage {
+    fn open(
+        &self,
+        path: &StoragePath,
+        how: OpenMode,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<Arc<dyn StoredFile>> {
+        if is_raw(opaque) {
+            return self.open_raw(path, how, opaque);
+        }
+        if how.write || how.creation != Creation::Existing {
+            return Err(read_only_error("write", path));
+        }
+        let snapshot = self.pinned_snapshot(path, opaque)?;
+        self.open_complete(&self.database(path, snapshot.csn)?, snapshot)
+    }
+
+    fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata> {
+        if is_raw(opaque) && path.parent().is_some() {
+            return if is_below_databases(path) || is_databases_folder(path) {
+                self.files.metadata(path, Opaque::default())
+            } else {
+                self.open_raw(path, OpenMode::default(), opaque)?.metadata()
+            };
+        }
+        let snapshot = self.pinned_snapshot(path, opaque)?;
+        match path.parent() {
+            None => self.metadata_of_top(snapshot.csn),
+            Some(_) => self.metadata_of(&self.database(path, snapshot.csn)?, snapshot.csn),
+        }
+    }
+
+    /// A database whose file cannot be read is listed without metadata.
+    fn list(
+        &self,
+        path: &StoragePath,
+        with_metadata: bool,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<Vec<FolderEntry>> {
+        if is_raw(opaque) && (is_databases_folder(path) || is_below_databases(path)) {
+            return self.files.list(path, with_metadata, Opaque::default());
+        }
+        let snapshot = self.pinned_snapshot(path, opaque)?;
+        if path.parent().is_some() {
+            self.database(path, snapshot.csn)?;
+            return Err(StorageError::cannot("list", path, Errno::ENOTDIR));
+        }
+        let rows = self.catalogue.databases(snapshot.csn);
+        let entry = |row: DatabaseRow| FolderEntry {
+            metadata: with_metadata.then(|| self.metadata_of(&row, snapshot.csn).ok()).flatten(),
+            name: (row.name + SUFFIX).into_bytes(),
+        };
+        let rows = rows.map_err(|error| catalogue_error("list", path, error))?;
+        let mut entries: Vec<_> = rows.into_iter().map(entry).collect();
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(entries)
+    }
+
+    fn make_folder(&self, path: &StoragePath, _mode: u32, _parents: bool) -> StorageResult<()> {
+        Err(read_only_error("make the folder", path))
+    }
+
+    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
+        if !is_raw(opaque) || !is_below_databases(path) {
+            return Err(read_only_error("remove", path));
+        }
+        self.remove_raw(path, opaque)
+    }
+
+    fn remove_folder(&self, path: &StoragePath) -> StorageResult<()> {
+        Err(read_only_error("remove the folder", path))
+    }
+
+    fn rename(&self, from: &StoragePath, _to: &StoragePath) -> StorageResult<()> {
+        Err(read_only_error("rename", from))
+    }
+
+    fn set_mode(&self, path: &StoragePath, _mode: u32) -> StorageResult<()> {
+        Err(read_only_error("set the permissions of", path))
+    }
+
+    fn truncate(&self, path: &StoragePath, _size: u64) -> StorageResult<()> {
+        Err(read_only_error("truncate", path))
+    }
+
+    fn space(&self, _path: &StoragePath) -> StorageResult<Space> {
+        self.files.space(&StoragePath::new(b"/")?)
+    }
+
+    /// Databases have no attributes.
+    fn attributes(&self, path: &StoragePath) -> StorageResult<Vec<Vec<u8>>> {
+        if path.parent().is_some() {
+            let snapshot = self.pinned_snapshot(path, Opaque::default())?;
+            self.database(path, snapshot.csn)?;
+        }
+        Ok(vec![])
+    }
+
+    fn attribute(&self, path: &StoragePath, _name: &[u8]) -> StorageResult<Vec<u8>> {
+        self.attributes(path)?;
+        Err(StorageError::cannot("read an attribute of", path, Errno::ENODATA))
+    }
+
+    fn set_attribute(
+        &self,
+        path: &StoragePath,
+        _name: &[u8],
+        _value: &[u8],
+        _must_be_new: bool,
+    ) -> StorageResult<()> {
+        Err(read_only_error("set an attribute of", path))
+    }
+
+    fn remove_attribute(&self, path: &StoragePath, _name: &[u8]) -> StorageResult<()> {
+        Err(read_only_error("remove an attribute of", path))
+    }
+}

@@ -1,0 +1,42 @@
+//! The part of a storage that its open files share: the exported folder, and the names of users and groups.
+
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::{FileStat, Mode};
+
+use super::accounts::Accounts;
+use super::root_folder::RootFolder;
+use crate::physical::{Metadata, StoragePath};
+
+/// The exported folder with the accounts of its machine.
+#[derive(Debug)]
+pub(super) struct PosixTree {
+    pub root: RootFolder,
+    accounts: Accounts,
+}
+
+impl PosixTree {
+    pub(super) fn open(folder: &Path) -> nix::Result<Self> {
+        Ok(PosixTree { root: RootFolder::open(folder)?, accounts: Accounts::default() })
+    }
+
+    pub(super) fn metadata(&self, found: &FileStat) -> Metadata {
+        self.accounts.metadata(found)
+    }
+
+    /// Makes a path durable by syncing all folders above it. Stops where the path has been renamed meanwhile: the rename's
+    /// caller is responsible for the new name.
+    pub(super) fn sync_names(&self, path: &StoragePath) -> nix::Result<()> {
+        for folder in [StoragePath::top()].into_iter().chain(path.folders_above()) {
+            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
+            match self.root.open_below(&folder, flags, Mode::empty()) {
+                Ok(folder) => nix::unistd::fsync(folder)?,
+                Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+}

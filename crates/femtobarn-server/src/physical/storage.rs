@@ -1,0 +1,232 @@
+//! The interface of the physical layer: a [`Storage`] is a tree of files, a [`StoredFile`] an open file of it.
+//!
+//! 1. A storage never leaves its top, even through symbolic links that lead out. Paths are valid by their type.
+//! 2. Methods may block, so they are called where blocking is allowed. Those named `try_..` never block: they answer
+//!    `None` instead.
+//! 3. Opaque information is passed down unparsed; a storage reads the keys that it knows.
+//! 4. Reading past the end of a file gives fewer bytes, never an error.
+//! 5. What was written before [`StoredFile::sync`] returned is durable.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use nix::errno::Errno;
+
+use super::path::{Opaque, StoragePath};
+
+/// The result of a storage's method.
+pub type StorageResult<T> = Result<T, StorageError>;
+
+/// Why a storage did not do what it was asked to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// The operation failed. The number decides the protocol's error code, the text is for people.
+    Refused(Errno, String),
+    /// The operation can be tried again after this time.
+    NotBefore(Duration, String),
+    /// Another server answers the request.
+    Elsewhere {
+        /// Its host.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// Opaque information that the client has to send there.
+        opaque: String,
+    },
+}
+
+/// The kind of a directory entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A plain file.
+    File,
+    /// A folder.
+    Folder,
+    /// A socket, a device, a pipe, ...
+    Other,
+}
+
+/// The metadata of a file or folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// The kind.
+    pub kind: FileKind,
+    /// The file's id for as long as it exists. A path whose content is replaced by other bytes gets another id.
+    pub id: u64,
+    /// Bytes.
+    pub size: u64,
+    /// The last change of the bytes.
+    pub modified: SystemTime,
+    /// The last change of the metadata.
+    pub changed: SystemTime,
+    /// The last read of the bytes.
+    pub accessed: SystemTime,
+    /// POSIX permission bits.
+    pub mode: u32,
+    /// The owner's name.
+    pub owner: Arc<str>,
+    /// The group's name.
+    pub group: Arc<str>,
+    /// Whether this server may read it.
+    pub is_readable: bool,
+    /// Whether this server may write it.
+    pub is_writable: bool,
+    /// Whether the bytes are on this server, and not only in mass storage.
+    pub is_online: bool,
+}
+
+/// An entry of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FolderEntry {
+    /// The name within the folder.
+    pub name: Vec<u8>,
+    /// The metadata, if the caller asked for it.
+    pub metadata: Option<Metadata>,
+}
+
+/// How a file is to be opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenMode {
+    /// Opens for writing, too. Creating or truncating a file implies it.
+    pub write: bool,
+    /// Whether the file is created, truncated, or must exist.
+    pub creation: Creation,
+    /// Creates missing folders above the file.
+    pub make_folders: bool,
+    /// Permission bits of a new file.
+    pub mode: u32,
+}
+
+/// Whether opening a file creates it, truncates it, or needs it to exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Creation {
+    /// The file must exist.
+    #[default]
+    Existing,
+    /// The file must not exist, and is created.
+    New,
+    /// The file is created, or truncated to zero bytes.
+    Empty,
+    /// The file is created if it does not exist.
+    IfAbsent,
+}
+
+/// The capacity of a file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes in total.
+    pub total: u64,
+    /// Bytes that can be written.
+    pub free: u64,
+    /// Bytes of the largest piece that can be written.
+    pub largest: u64,
+    /// The file system's id: two storages with the same id share one capacity.
+    pub file_system: u64,
+}
+
+/// A tree of files.
+pub trait Storage: Send + Sync + 'static {
+    /// Opens a file. A folder is refused with `EISDIR`.
+    fn open(
+        &self,
+        path: &StoragePath,
+        how: OpenMode,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<Arc<dyn StoredFile>>;
+    /// The metadata of a file or folder.
+    fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata>;
+    /// The entries of a folder in the order of their names, with their metadata if it is asked for.
+    fn list(
+        &self,
+        path: &StoragePath,
+        with_metadata: bool,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<Vec<FolderEntry>>;
+    /// Creates a folder. With `parents`, folders above it are created too, and all of them may exist already.
+    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> StorageResult<()>;
+    /// Removes a file.
+    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()>;
+    /// Removes an empty folder.
+    fn remove_folder(&self, path: &StoragePath) -> StorageResult<()>;
+    /// Renames a file or folder; a file or empty folder at `to` is replaced.
+    fn rename(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()>;
+    /// Sets permission bits.
+    fn set_mode(&self, path: &StoragePath, mode: u32) -> StorageResult<()>;
+    /// Sets a file's size.
+    fn truncate(&self, path: &StoragePath, size: u64) -> StorageResult<()>;
+    /// The capacity of the file system at a path.
+    fn space(&self, path: &StoragePath) -> StorageResult<Space>;
+    /// The names of a file's extended attributes.
+    fn attributes(&self, path: &StoragePath) -> StorageResult<Vec<Vec<u8>>>;
+    /// An attribute's value; `ENODATA` if the file has no such attribute.
+    fn attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<Vec<u8>>;
+    /// Sets an attribute; `EEXIST` if `must_be_new` and the file has it already.
+    fn set_attribute(
+        &self,
+        path: &StoragePath,
+        name: &[u8],
+        value: &[u8],
+        must_be_new: bool,
+    ) -> StorageResult<()>;
+    /// Removes an attribute; `ENODATA` if the file has no such attribute.
+    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<()>;
+}
+
+/// An open file. Several threads may use it at once.
+pub trait StoredFile: Send + Sync + 'static {
+    /// The current metadata.
+    fn metadata(&self) -> StorageResult<Metadata>;
+    /// Reads into the buffer; fills it unless the file ends before.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize>;
+    /// [`StoredFile::read_at`] without blocking; none if the bytes are not in memory.
+    fn try_read_at(&self, _offset: u64, _buffer: &mut [u8]) -> StorageResult<Option<usize>> {
+        Ok(None)
+    }
+    /// Writes all of the bytes.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()>;
+    /// Makes what was written durable.
+    fn sync(&self) -> StorageResult<()>;
+    /// Sets the file's size.
+    fn truncate(&self, size: u64) -> StorageResult<()>;
+    /// Announces that a range will be read soon; a storage without read-ahead ignores it.
+    fn will_need(&self, _offset: u64, _size: u64) {}
+    /// A descriptor from which the kernel can send the file's bytes: byte `n` of the file is byte `n` of the
+    /// descriptor. None if sending from it would bypass something, such as a throttle.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// The commit whose snapshot the file shows; none outside federations.
+    fn snapshot(&self) -> Option<u64> {
+        None
+    }
+    /// Whether the file's path showed the same bytes at this time. Always true outside federations.
+    fn is_as_of(&self, _time: SystemTime) -> StorageResult<bool> {
+        Ok(true)
+    }
+    /// Whether later opens of the same path in the same mode may share this open file.
+    fn can_be_shared(&self) -> bool {
+        true
+    }
+    /// Whether an idle file may be closed and opened again by its name: that leads to the same bytes, or to a file
+    /// with another id.
+    fn can_be_reopened(&self) -> bool {
+        true
+    }
+}
+
+impl StorageError {
+    /// A failed operation.
+    pub fn refused(errno: Errno, what: impl Into<String>) -> Self {
+        StorageError::Refused(errno, what.into())
+    }
+
+    /// An operation that the operating system refused. `what` completes "cannot .. PATH": a verb, with an object if
+    /// need be.
+    pub fn cannot(what: &str, path: &StoragePath, errno: Errno) -> Self {
+        // In lower case, as XRootD's servers write it: clients tell errors apart by `directory not empty`.
+        let why = errno.desc().to_lowercase();
+        StorageError::Refused(errno, format!("cannot {what} {path}: {why}"))
+    }
+}

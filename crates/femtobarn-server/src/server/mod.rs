@@ -1,0 +1,320 @@
+//! A server: it opens the exports of its configuration, starts the layers and the port, and stops them.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `exports` | opens the exported folders as storages |
+//! | `reload` | the settings that can change while the server runs |
+//! | `status_report`, `state` | the status of a running server, and the state that it is read from |
+//! | `error` | why a server did not start |
+//!
+//! 1. The number of threads is bounded by the cores: for `root://`, for HTTP and gRPC, and a blocking pool for each of
+//!    the two, so that a wait for a disk does not delay catalogues. The pool of `root://` is larger if disks are
+//!    throttled. One more thread accepts connections and closes idle files and sessions.
+//! 2. A certificate, an issuer's keys or a log level that is reloaded but invalid is logged, and the old one stays in
+//!    force. All other settings are read once, at the start.
+//! 3. A server that is stopped accepts no more connections, waits for transfers and transactions in progress for at most
+//!    the configured time, and ends the rest.
+
+mod error;
+mod exports;
+mod reload;
+mod state;
+mod status_report;
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use femtobarn_catalog::clock;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use crate::auth::Authenticator;
+use crate::config::Config;
+use crate::logical::{Logical, Settings};
+use crate::protocol::http::{self, Site};
+use crate::protocol::listener::{self, ConnectionCounts, Protocols, ServeRoot};
+use crate::protocol::workers::Workers;
+use crate::protocol::{rpc, xroot};
+use crate::status::ServerStatus;
+use crate::tls;
+pub use error::StartError;
+use exports::OpenExports;
+use reload::ReloadableSettings;
+use state::ServerState;
+
+/// Threads of a blocking pool, for each core.
+const BLOCKING_THREADS_PER_CORE: usize = 16;
+/// The same for `root://` if disks are throttled, so that calls waiting for one disk do not delay those to another. Each
+/// thread may hold a buffer.
+const WAITING_THREADS_PER_CORE: usize = 1024;
+/// A stopping server ends early if there was no traffic for this time.
+const DRAIN_CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// A running server, with threads of its own. Dropping it stops it at once.
+pub struct Server {
+    address: SocketAddr,
+    exports: Vec<String>,
+    drain: Duration,
+    settings: Mutex<ReloadableSettings>,
+    state: Arc<ServerState>,
+    accepting: JoinHandle<()>,
+    /// For `root://`, and for HTTP and gRPC.
+    workers: [Arc<Workers>; 2],
+    /// None once the server has ended.
+    runtime: Option<Runtime>,
+}
+
+impl Server {
+    /// Starts a server.
+    ///
+    /// # Errors
+    /// [`StartError`], which names the setting, folder or address.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        config.check().map_err(StartError::Config)?;
+        let OpenExports { exports, names, federations, disks } = exports::open(&config)?;
+        let authenticator = config.authenticator().map_err(StartError::Config)?;
+        let tls = tls::server_config(&config.tls).map_err(StartError::Config)?;
+        let (tls, certificates) = tls.unzip();
+        let tokens = authenticator.tokens.clone();
+        let runtime = runtime()?;
+        let root_workers = start_workers("femtobarn-root", blocking_threads(!disks.is_empty()))?;
+        let http_workers = start_workers("femtobarn-http", BLOCKING_THREADS_PER_CORE)?;
+        let workers = [Arc::clone(&root_workers), Arc::clone(&http_workers)];
+        let mut logical = Logical::new(settings(&config), exports);
+        logical.placement = config.placement().map_err(StartError::Config)?;
+        let state = Arc::new(ServerState {
+            started: clock::now(),
+            exports: names.clone(),
+            is_draining: AtomicBool::new(false),
+            counts: Arc::new(ConnectionCounts::default()),
+            logical: Arc::new(logical),
+            federations,
+            disks,
+        });
+        let site = Arc::new(site(&state, &config, authenticator.clone()));
+        let remote = rpc::routes(state.federations.clone(), authenticator.clone());
+        let mut root = xroot::RootService::new(Arc::clone(&state.logical), authenticator);
+        root.tls.clone_from(&tls);
+        root.requires_tls = config.tls.required;
+        let protocols = Arc::new(Protocols {
+            root: serve_root(root, root_workers),
+            http: http::routes(site).merge(remote),
+            http_workers,
+            tls,
+            is_tls_required: config.tls.required,
+            connections_max: config.limits.connections,
+            counts: Arc::clone(&state.counts),
+        });
+        let listener = bind(&runtime, &config)?;
+        let address =
+            listener.local_addr().map_err(|error| StartError::System(error.to_string()))?;
+        let accepting = runtime.spawn(listener::accept(listener, protocols));
+        runtime.spawn(Arc::clone(&state.logical).close_idle());
+        tracing::info!(%address, exports = ?names, "serving");
+        Ok(Server {
+            address,
+            exports: names,
+            drain: Duration::from_secs(config.limits.drain_seconds),
+            settings: Mutex::new(ReloadableSettings { config, certificates, tokens }),
+            state,
+            accepting,
+            workers,
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Takes from a configuration what can change while the server runs: certificates, even if their files have the same
+    /// names, the keys of token issuers, and the log's level. Logs what was changed.
+    ///
+    /// # Errors
+    /// A text for each setting that was refused and keeps its old value. They are logged, too.
+    pub fn reload(&self, config: &Config) -> Result<(), Vec<String>> {
+        let outcome = self.settings.lock().reload(config);
+        tracing::info!(taken = outcome.taken.join(", "), "reloaded");
+        for what in &outcome.wrong {
+            tracing::error!(what, "not reloaded; the old setting stays in force");
+        }
+        if outcome.wrong.is_empty() { Ok(()) } else { Err(outcome.wrong) }
+    }
+
+    /// The address and port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The names of exports, with which paths begin.
+    pub fn exports(&self) -> Vec<String> {
+        self.exports.clone()
+    }
+
+    /// The current status.
+    pub fn status(&self) -> ServerStatus {
+        status_report::status(&self.state)
+    }
+
+    /// Accepts no more connections, waits for traffic and transactions to end, and stops.
+    pub fn stop(mut self) {
+        self.state.is_draining.store(true, Ordering::Release);
+        self.accepting.abort();
+        let (end, mut traffic) = (clock::now() + self.drain, self.traffic());
+        while clock::now() < end {
+            std::thread::sleep(DRAIN_CHECK_INTERVAL);
+            let before = std::mem::replace(&mut traffic, self.traffic());
+            if traffic == before && !self.has_locks() {
+                break;
+            }
+        }
+        self.end();
+    }
+
+    /// Requests and bytes of `root://` clients so far. Open files without traffic do not delay the stop: their clients open
+    /// them again at another server, or here.
+    fn traffic(&self) -> [u64; 3] {
+        let totals = self.state.logical.sessions.totals();
+        [&totals.requests, &totals.bytes_in, &totals.bytes_out].map(|c| c.load(Ordering::Relaxed))
+    }
+
+    /// Whether a remote transaction is in progress.
+    fn has_locks(&self) -> bool {
+        let mut sessions = self.state.federations.iter().flat_map(|served| served.sessions());
+        sessions.any(|session| session.locks() > 0)
+    }
+
+    fn end(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            self.workers.iter().for_each(|workers| workers.stop());
+            let sessions = &self.state.logical.sessions;
+            sessions.all().iter().for_each(|session| sessions.remove(session));
+            runtime.shutdown_timeout(Duration::from_secs(1));
+            tracing::info!(address = %self.address, "stopped");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The status page and metrics of a server.
+fn site(state: &Arc<ServerState>, config: &Config, authenticator: Authenticator) -> Site {
+    let (status, draining) = (Arc::clone(state), Arc::clone(state));
+    Site {
+        status: Box::new(move || status_report::status(&status)),
+        status_turn: Arc::new(Semaphore::new(1)),
+        is_draining: Box::new(move || draining.is_draining.load(Ordering::Relaxed)),
+        metrics: config.metrics_readers(),
+        federations: state
+            .federations
+            .iter()
+            .map(|service| (format!("/{}", service.name()), Arc::clone(service.catalog())))
+            .collect(),
+        authenticator,
+    }
+}
+
+/// Serves connections of `root://` on these threads.
+fn serve_root(service: xroot::RootService, workers: Arc<Workers>) -> ServeRoot {
+    let service = Arc::new(service);
+    Box::new(move |stream, slot| {
+        let service = Arc::clone(&service);
+        workers.serve(stream, |stream| async move {
+            xroot::serve(stream, service).await;
+            drop(slot);
+        })
+    })
+}
+
+fn start_workers(name: &str, blocking: usize) -> Result<Arc<Workers>, StartError> {
+    Workers::start(name, cores(), blocking).map(Arc::new).map_err(no_threads)
+}
+
+fn blocking_threads(has_throttled_disks: bool) -> usize {
+    if has_throttled_disks { WAITING_THREADS_PER_CORE } else { BLOCKING_THREADS_PER_CORE }
+}
+
+fn settings(config: &Config) -> Settings {
+    let (logical, limits) = (&config.logical, &config.limits);
+    let unless_0 = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
+    Settings {
+        reuse_files: logical.reuse_files,
+        eliminate_syncs: logical.eliminate_syncs,
+        keep_checksums: logical.keep_checksums,
+        close_idle_files: unless_0(logical.close_idle_files_seconds),
+        end_idle_sessions: unless_0(limits.idle_seconds),
+        ..Settings::default()
+    }
+}
+
+fn runtime() -> Result<Runtime, StartError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("femtobarn")
+        .enable_all()
+        .build()
+        .map_err(no_threads)
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn no_threads(error: std::io::Error) -> StartError {
+    StartError::System(format!("cannot start threads: {error}"))
+}
+
+/// The error of listening on an address.
+fn cannot_listen(address: &str, error: &std::io::Error) -> StartError {
+    let failed = format!("cannot listen on {address}: {error}");
+    match error.kind() {
+        ErrorKind::AddrInUse => {
+            StartError::System(format!("{failed}; another program has the port, take another one"))
+        }
+        ErrorKind::PermissionDenied => {
+            StartError::Denied(format!("{failed}; ports below 1024 need root, take another one"))
+        }
+        _ => StartError::System(failed),
+    }
+}
+
+/// Listens on the configured address. The port can be reused at once after a restart.
+fn bind(runtime: &Runtime, config: &Config) -> Result<TcpListener, StartError> {
+    let text = format!("{}:{}", config.address, config.port);
+    let cannot = |error| cannot_listen(&text, &error);
+    let address: SocketAddr = std::net::ToSocketAddrs::to_socket_addrs(&text)
+        .map_err(cannot)?
+        .next()
+        .ok_or_else(|| StartError::Config(format!("{text} is not an address to listen on")))?;
+    let open = || {
+        use socket2::{Domain, Socket, Type};
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let _entered = runtime.enter();
+        TcpListener::from_std(socket.into())
+    };
+    open().map_err(cannot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_only_root_may_have_is_denied() {
+        let failed = |kind: ErrorKind| cannot_listen("0.0.0.0:80", &kind.into());
+        assert!(matches!(failed(ErrorKind::PermissionDenied), StartError::Denied(_)));
+        assert!(matches!(failed(ErrorKind::AddrInUse), StartError::System(_)));
+    }
+}

@@ -1,0 +1,29 @@
+//! The state of a running server, from which its status is reported.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use crate::logical::Logical;
+use crate::logical::catalogue::FederationService;
+use crate::physical::Throttle;
+use crate::protocol::listener::ConnectionCounts;
+
+/// The state of a running server.
+pub(crate) struct ServerState {
+    pub started: Instant,
+    /// The names of exports.
+    pub exports: Vec<String>,
+    pub is_draining: AtomicBool,
+    pub counts: Arc<ConnectionCounts>,
+    pub logical: Arc<Logical>,
+    pub federations: Vec<Arc<FederationService>>,
+    pub disks: Vec<ExportDisks>,
+}
+
+/// The simulated disks of a throttled export.
+pub(crate) struct ExportDisks {
+    /// The name of the export.
+    pub export: String,
+    pub throttle: Arc<Throttle>,
+}
