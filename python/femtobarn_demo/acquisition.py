@@ -46,11 +46,11 @@ def prepare_writer(federation: str, cache: Path, pool_events: int, run: int, eve
     batches = list(pool.batches(run=run, first=first, events=events, size=BATCH_EVENTS))
     random = np.random.default_rng(run)
 
-    def work(tell: Callable[[int], None]) -> tuple[int, int]:
+    def work(report_progress: Callable[[int], None]) -> tuple[int, int]:
         start = 0
         while start < len(batches):
             stop = start + max(1, round(TRANSACTION_BATCHES * random.uniform(0.5, 1.5)))
-            _write(fed, run, batches[start:stop], tell)
+            _write(fed, run, batches[start:stop], report_progress)
             start = stop
         return events * len(RAW_CLASSES), sum(batch.nbytes for batch in batches)
 
@@ -58,7 +58,7 @@ def prepare_writer(federation: str, cache: Path, pool_events: int, run: int, eve
 
 
 def _write(
-    fed: femtobarn.Federation, run: int, batches: list[RawEvents], tell: Callable[[int], None]
+    fed: femtobarn.Federation, run: int, batches: list[RawEvents], report_progress: Callable[[int], None]
 ) -> None:
     """Write batches in one transaction, parts first, so that headers can link to them."""
     with fed.transaction(message=f"run {run}: raw events from {batches[0].first}") as txn:
@@ -70,7 +70,7 @@ def _write(
         for batch in batches:
             targets = {part: _target(writers[part].extend(batch.part(part))) for part in PARTS}
             writers["RawEvent"].extend(batch.headers(targets))
-    tell(sum(len(batch) for batch in batches))
+    report_progress(sum(len(batch) for batch in batches))
 
 
 def prepare_reconstruction(federation: str, runs: list[int]) -> Work:
@@ -78,7 +78,7 @@ def prepare_reconstruction(federation: str, runs: list[int]) -> Work:
     fed = femtobarn.open(federation)
     snapshot = fed.snapshot()
 
-    def work(tell: Callable[[int], None]) -> tuple[int, int]:
+    def work(report_progress: Callable[[int], None]) -> tuple[int, int]:
         size = 0
         events = 0
         for run in runs:
@@ -86,7 +86,7 @@ def prepare_reconstruction(federation: str, runs: list[int]) -> Work:
             for start in range(0, len(headers), RECONSTRUCTION_EVENTS):
                 stop = min(start + RECONSTRUCTION_EVENTS, len(headers))
                 size += _reconstruct(fed, snapshot, run, headers[start:stop])
-                tell(stop - start)
+                report_progress(stop - start)
             events += len(headers)
         return events * len(RECONSTRUCTED_CLASSES), size
 

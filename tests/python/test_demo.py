@@ -73,7 +73,7 @@ def test_report_has_the_numbers_of_the_run(folder: Path) -> None:
 def prepare_failure(reason: str) -> Callable[[Callable[[int], None]], None]:
     """A worker that gets ready and then fails."""
 
-    def work(_tell: Callable[[int], None]) -> None:
+    def work(_report_progress: Callable[[int], None]) -> None:
         raise ValueError(reason)
 
     return work
